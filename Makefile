@@ -1,0 +1,47 @@
+# `make demo` and `make test` work on a fresh machine: they set everything up first, in .venv.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+
+.PHONY: setup demo test test-full check bench docs clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo       see the main job work"
+	@echo "make test       set up and run all tests"
+	@echo "make check      lint, types and the fast tests"
+	@echo "make test-full  the long checks: many kills, many seeds"
+	@echo "make bench      the benchmarks"
+	@echo "make docs       the documentation"
+
+setup: .venv/ready
+
+# torch comes first and pinned: an open range in another package would pull gigabytes of CUDA libraries.
+.venv/ready: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	touch $@
+
+demo: setup
+	@echo "The demo comes with the built-in testbed of LMs. Until then, see 'Use it' in README.md."
+
+test: setup
+	$(BIN)/python -m pytest -n 2
+
+test-full: setup
+	ASKWELL_TEST_FULL=1 $(BIN)/python -m pytest -n 2
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/ty check --error-on-warning
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+bench: setup
+	@echo "The benchmarks come with the hot path."
+
+docs: setup
+	@echo "The documentation comes with the experiment grid. Until then, see README.md and ARCHITECTURE.md."
+
+clean:
+	rm -rf .venv build dist .ruff_cache .hypothesis

@@ -1,0 +1,86 @@
+"""askwell: find out what a frozen language model knows, by learning how to ask it.
+
+>>> lm = askwell.load_lm("bert-base-cased")
+>>> relation = askwell.read_relation("capitals.csv")
+>>> mixture = askwell.Mixture(lm, ["The capital of [X] is [Y] ."])
+>>> askwell.train(mixture, relation)
+>>> mixture.ask("France")
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from askwell.version import VERSION as __version__  # noqa: N811 - the usual name of it
+
+if TYPE_CHECKING:
+    from askwell.errors import AskwellError, Failure, UserMistake
+    from askwell.evaluation.evaluate import Evaluation, Outcome, evaluate
+    from askwell.facts import Fact, Relation, read_relation
+    from askwell.lms.frozen import FrozenLM
+    from askwell.lms.identity import LMIdentity
+    from askwell.lms.load import load_lm
+    from askwell.look import look_at
+    from askwell.mixture.ask import Reply, ask
+    from askwell.mixture.candidates import Candidates, read_candidates
+    from askwell.mixture.mixture import Mixture
+    from askwell.prompts import Template, parse_template, read_prompts
+    from askwell.specs import MixtureSpec, TrainingSpec
+    from askwell.training.loop import Progress, TrainingResult, train
+
+# Names are imported when they are first used: torch and transformers take seconds, and `askwell --help` needs neither.
+_HOMES = {
+    "askwell.errors": ["AskwellError", "Failure", "UserMistake"],
+    "askwell.evaluation.evaluate": ["Evaluation", "Outcome", "evaluate"],
+    "askwell.facts": ["Fact", "Relation", "read_relation"],
+    "askwell.lms.frozen": ["FrozenLM"],
+    "askwell.lms.identity": ["LMIdentity"],
+    "askwell.lms.load": ["load_lm"],
+    "askwell.look": ["look_at"],
+    "askwell.mixture.ask": ["Reply", "ask"],
+    "askwell.mixture.candidates": ["Candidates", "read_candidates"],
+    "askwell.mixture.mixture": ["Mixture"],
+    "askwell.specs": ["MixtureSpec", "TrainingSpec"],
+    "askwell.prompts": ["Template", "parse_template", "read_prompts"],
+    "askwell.training.loop": ["Progress", "TrainingResult", "train"],
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "AskwellError",
+    "Candidates",
+    "Evaluation",
+    "Fact",
+    "Failure",
+    "FrozenLM",
+    "LMIdentity",
+    "Mixture",
+    "MixtureSpec",
+    "Outcome",
+    "Progress",
+    "Relation",
+    "Reply",
+    "Template",
+    "TrainingResult",
+    "TrainingSpec",
+    "UserMistake",
+    "__version__",
+    "ask",
+    "evaluate",
+    "load_lm",
+    "look_at",
+    "parse_template",
+    "read_candidates",
+    "read_prompts",
+    "read_relation",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'askwell' has no attribute {name!r}")
+    return getattr(import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

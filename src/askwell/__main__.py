@@ -1,0 +1,5 @@
+"""`python -m askwell` is `askwell`."""
+
+from askwell.cli.main import main
+
+main()

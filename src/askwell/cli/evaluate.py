@@ -1,0 +1,102 @@
+"""`askwell evaluate`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from askwell.cli.options import LM, Candidates, Data, Device, Dtype, Json, Prompts, Revision, SplitBy, Threads
+from askwell.errors import BadOption
+from askwell.specs import MixtureSpec
+
+if TYPE_CHECKING:
+    from askwell.evaluation.evaluate import Evaluation
+
+
+def evaluate(
+    mixtures: Annotated[list[str] | None, Parameter(help="Folders of saved mixtures.", negative="")] = None,
+    /,
+    *,
+    facts: Annotated[
+        list[str] | None,
+        Parameter(
+            help="The relation to ask about, one for each saved mixture. With --prompts it can also be a folder or "
+            "name of many relations, such as trex_original; --prompts is then the folder or name of their prompts.",
+            negative="",
+        ),
+    ] = None,
+    lm: LM = None,
+    prompts: Prompts = None,
+    mixture: Annotated[MixtureSpec, Parameter(name="*", group="Untuned prompts")] = MixtureSpec(),  # noqa: B008
+    split: Annotated[Literal["train", "dev", "test"], Parameter(help="The facts to ask about.")] = "test",
+    candidates: Candidates = None,
+    per_fact: Annotated[Path | None, Parameter(help="A Parquet file that gets a row for each fact.")] = None,
+    split_by: SplitBy = None,
+    data: Data = None,
+    revision: Revision = None,
+    device: Device = None,
+    dtype: Dtype = "auto",
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Score a saved mixture, or untuned prompts as a uniform mixture, on held-out facts.
+
+    Either name the folders of saved mixtures, or give --lm and --prompts. Scores are in per cent: micro is the mean
+    over facts, macro the mean of the relations' means; ranks leave out the other right answers of the same x.
+    """
+    from askwell.cli.evaluation_jobs import saved_jobs, untuned_jobs
+    from askwell.cli.progress import EvaluationProgress
+    from askwell.cli.sources import set_threads
+    from askwell.cli.terminal import note, print_json
+    from askwell.evaluation.evaluate import evaluate as run_evaluation
+    from askwell.evaluation.evaluate import together
+    from askwell.evaluation.outcomes import write_outcomes
+    from askwell.mixture.candidates import read_candidates
+
+    set_threads(threads)
+    if bool(mixtures) == bool(prompts):
+        raise BadOption("evaluate takes either the folders of saved mixtures, or --lm with --prompts")
+    words = read_candidates(candidates) if candidates else None
+    loading = {"revision": revision, "device": device, "dtype": dtype}
+    if mixtures:
+        jobs = saved_jobs(mixtures, facts, lm, data, split_by, loading)
+    else:
+        jobs = untuned_jobs(prompts or [], facts, lm, mixture, data, split_by, loading)
+    evaluations: list[Evaluation] = []
+    for job in jobs:
+        with EvaluationProgress(f"{split} facts of {job.relation.name}") as shown:
+            evaluations.append(run_evaluation(job.mixture, job.relation, split=split, candidates=words, progress=shown))
+    evaluation = together(evaluations)
+    if per_fact is not None:
+        write_outcomes(evaluation.outcomes, per_fact)
+        note(f"a row for each fact is in {per_fact}")
+    if json:
+        print_json(evaluation.as_json())
+    else:
+        _print_table(evaluation)
+
+
+def _print_table(evaluation: "Evaluation") -> None:
+    from rich.table import Table
+
+    from askwell.cli.terminal import note, note_left_out_facts, out
+
+    figures = evaluation.as_json()
+    note_left_out_facts([(evaluation.split, figures["left_out"])])
+    if figures["candidates_left_out"]:
+        note(f"{figures['candidates_left_out']} candidates are left out: not one token of the LM")
+    title = f"{figures['facts']} {evaluation.split} facts, {evaluation.vocabulary}"
+    table = Table("", "facts", "P@1", "P@10", "MRR", title=title)
+    many = len(figures["relations"]) > 1
+    for name, scores in figures["relations"].items():
+        table.add_row(name, str(scores["facts"]), *(f"{scores[key]:.1f}" for key in ("P@1", "P@10", "MRR")))
+    if many:
+        table.add_section()
+        for name in ("micro", "macro"):
+            table.add_row(
+                f"{name} average", str(figures["facts"]), *(f"{score:.1f}" for score in figures[name].values())
+            )
+    table.add_row(
+        "other golds kept (raw)", str(figures["facts"]), *(f"{s:.1f}" for s in figures["raw"]["micro"].values())
+    )
+    out.print(table)

@@ -1,0 +1,67 @@
+"""The command line: `askwell COMMAND …`. Commands are imported when they are called, so that help is quick."""
+
+import signal
+import sys
+from typing import NoReturn
+
+from cyclopts import App, CycloptsError
+
+from askwell.errors import AskwellError, UserMistake
+from askwell.version import VERSION
+
+USER_MISTAKE, FAILURE, INTERRUPTED = 2, 1, 130
+
+app = App(
+    name="askwell",
+    version=VERSION,
+    help="Find out what a frozen language model knows, by learning how to ask it.",
+    help_format="plaintext",
+)
+app.command("askwell.cli.train:train", help="Learn a mixture of soft prompts for a relation.")
+app.command("askwell.cli.evaluate:evaluate", help="Score a saved mixture, or untuned prompts, on held-out facts.")
+app.command("askwell.cli.ask:ask", help="Ask a saved mixture, or untuned prompts, about one x or a file of them.")
+app.command("askwell.cli.show:show", help="Show what the tuned prompts look like, beside the words they began as.")
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Runs a command; exits with 0, with 2 for a user's mistake, with 1 for a failure, with 130 when interrupted."""
+    signal.signal(signal.SIGTERM, _interrupt)  # a job that is told to end saves what it has, as at Ctrl-C
+    try:
+        app(arguments, exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        _stop(_speak_in_options(error), USER_MISTAKE)
+    except UserMistake as error:
+        _stop(str(error), USER_MISTAKE)
+    except AskwellError as error:
+        _stop(str(error), FAILURE)
+    except KeyboardInterrupt:
+        _stop("interrupted", INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output, e.g. `head`, has seen enough
+        sys.stderr.close()
+        sys.exit(0)
+    sys.exit(0)
+
+
+def _interrupt(_signal: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _stop(message: str, code: int) -> NoReturn:
+    print(f"askwell: {message}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _speak_in_options(error: CycloptsError) -> str:
+    """A parser's error in the options that were typed; pydantic's own report speaks of fields and types."""
+    from pydantic import ValidationError
+
+    cause = error.__cause__
+    if not isinstance(cause, ValidationError):
+        return f"{str(error).strip()}\nTry 'askwell --help' or 'askwell COMMAND --help'."
+    problems = []
+    for problem in cause.errors():
+        message = problem["msg"].removeprefix("Value error, ")
+        option = "".join(f"--{str(name).replace('_', '-')} " for name in problem["loc"])
+        given = f"{problem['input']}: " if option else ""
+        problems.append(f"{option}{given}{message}")
+    return "; ".join(problems)

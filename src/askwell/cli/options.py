@@ -1,0 +1,42 @@
+"""Options that several commands share, with their help."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+LM = Annotated[
+    str | None,
+    Parameter(help="The frozen LM: a hub name such as bert-base-cased, a checkpoint folder, or a .gguf file."),
+]
+Revision = Annotated[str | None, Parameter(help="Branch, tag or commit of an LM on the hub.")]
+Device = Annotated[str | None, Parameter(help="cpu, cuda, cuda:1, mps …; the best there is, if not given.")]
+Dtype = Annotated[
+    Literal["auto", "float32", "bfloat16", "float16", "float64"],
+    Parameter(help="Precision in which the LM runs; auto is half precision on GPUs, where it is faster."),
+]
+Facts = Annotated[
+    str,
+    Parameter(
+        help="The relation: a folder with train/dev/test.jsonl, one .jsonl/.csv/.tsv file that is then split, or a "
+        "name such as trex_original/P19 in the data folder."
+    ),
+]
+Prompts = Annotated[
+    list[str] | None,
+    Parameter(
+        help='Prompts: a template ("[X] was born in [Y] ."), a file of them, or a name such as trex_mine/P19 in the '
+        "data folder. Can be given several times.",
+        negative="",
+    ),
+]
+Data = Annotated[Path | None, Parameter(help="The data folder, with facts/ and prompts/ in it. [env: ASKWELL_DATA]")]
+SplitBy = Annotated[
+    Literal["random", "distinct-y"] | None,
+    Parameter(help="How to split a single file: 80-10-10 at random, or so that no y stands in two splits."),
+]
+Candidates = Annotated[
+    Path | None, Parameter(help="A file of words, one a line: rank answers among these, not the whole vocabulary.")
+]
+Threads = Annotated[int | None, Parameter(help="CPU threads; all that there are, if not given.")]
+Json = Annotated[bool, Parameter(help="Print one JSON document on stdout.", negative="")]

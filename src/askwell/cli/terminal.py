@@ -1,0 +1,41 @@
+"""Where things go: results to stdout, everything else to stderr."""
+
+import json
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console
+
+from askwell.mixture.mixture import Mixture
+
+log = Console(stderr=True, highlight=False, soft_wrap=True)
+out = Console(highlight=False)
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on stdout."""
+    json.dump(document, sys.stdout, ensure_ascii=False, indent=2, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def note(text: str) -> None:
+    """A line for the user on stderr."""
+    log.print(text, style="dim", markup=False)
+
+
+def note_left_out_prompts(mixture: Mixture) -> None:
+    """Names the prompts that the LM cannot use."""
+    if not mixture.left_out_prompts:
+        return
+    total = len(mixture.left_out_prompts) + len(mixture.prompts) // mixture.spec.copies
+    note(f"{len(mixture.left_out_prompts)} of {total} prompts are left out:")
+    for prompt in mixture.left_out_prompts:
+        note(f"  {prompt.template.text!r}: {prompt.reason}")
+
+
+def note_left_out_facts(left_out: Iterable[tuple[str, dict[str, int]]]) -> None:
+    """Says how many facts of which split could not be asked, and why."""
+    for split, reasons in left_out:
+        for reason, count in sorted(reasons.items()):
+            note(f"{count} facts of {split} are left out: {reason}")

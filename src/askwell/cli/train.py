@@ -1,0 +1,183 @@
+"""`askwell train`."""
+
+import json as json_format
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from askwell.cli.options import LM, Data, Device, Dtype, Facts, Json, Prompts, Revision, SplitBy
+from askwell.errors import BadOption
+from askwell.specs import MixtureSpec, TrainingSpec
+from askwell.write import need_writable_folder, write_whole
+
+if TYPE_CHECKING:
+    from askwell.evaluation.evaluate import Evaluation
+    from askwell.mixture.mixture import Mixture
+
+HISTORY, PER_FACT = "history.jsonl", "facts.parquet"
+
+
+def train(
+    *,
+    lm: LM = None,
+    facts: Facts,
+    prompts: Prompts = None,
+    out: Annotated[Path, Parameter(help="The folder in which the mixture is saved.")],
+    mixture: Annotated[MixtureSpec, Parameter(name="*", group="Mixture")] = MixtureSpec(),  # noqa: B008 - frozen
+    training: Annotated[TrainingSpec, Parameter(name="*", group="Training")] = TrainingSpec(),  # noqa: B008 - frozen
+    resume: Annotated[bool, Parameter(help="Go on with the interrupted run in the folder.", negative="")] = False,
+    overwrite: Annotated[bool, Parameter(help="Replace the mixture in the folder.", negative="")] = False,
+    split_by: SplitBy = None,
+    data: Data = None,
+    revision: Revision = None,
+    device: Device = None,
+    dtype: Dtype = "auto",
+    json: Json = False,
+) -> None:
+    """Learn a mixture of soft prompts for a relation.
+
+    The folder gets the mixture (config.json, mixture.safetensors, README.md), the history of the run, and what the
+    mixture made of each test fact. Ctrl-C keeps the best state so far, and --resume goes on.
+    """
+    if lm is None or not prompts:
+        raise BadOption("train needs --lm and --prompts")
+    from askwell.cli.progress import EvaluationProgress, TrainingProgress
+    from askwell.cli.terminal import note, note_left_out_facts, note_left_out_prompts, print_json
+    from askwell.evaluation.evaluate import evaluate
+    from askwell.evaluation.outcomes import write_outcomes
+    from askwell.facts import read_relation
+    from askwell.lms.load import load_lm
+    from askwell.mixture.encode import count_reasons
+    from askwell.mixture.mixture import Mixture
+    from askwell.prompts import read_prompts
+    from askwell.training.checkpoint import CHECKPOINT
+    from askwell.training.loop import Progress
+    from askwell.training.loop import train as run_training
+
+    started = time.monotonic()
+    relation = read_relation(facts, data=data, split=split_by, seed=mixture.seed)
+    templates = read_prompts(prompts, data=data)
+    _claim(out, resume=resume, overwrite=overwrite, checkpoint=CHECKPOINT)
+    for line in relation.counts.lines():
+        note(line)
+    tuned = Mixture(load_lm(lm, revision=revision, device=device, dtype=dtype), templates, mixture)
+    note_left_out_prompts(tuned)
+    note(
+        f"{relation.name}: {len(relation.train)} train, {len(relation.dev)} dev and {len(relation.test)} test facts, "
+        f"{len(tuned.prompts)} prompts on {tuned.lm.identity.name} ({tuned.lm.family.name}, {tuned.lm.device})"
+    )
+
+    with EvaluationProgress("test facts, untuned") as shown:
+        untuned = evaluate(tuned, relation, progress=shown)
+
+    def keep_history(progress: Progress) -> None:
+        if progress.record is not None:
+            lines = [json_format.dumps(record, ensure_ascii=False) + "\n" for record in progress.history]
+            write_whole(out / HISTORY, "".join(lines))
+        live(progress)
+
+    try:
+        with TrainingProgress() as live:
+            result = run_training(tuned, relation, training, folder=out, resume=resume, progress=keep_history)
+    except KeyboardInterrupt:
+        if tuned.learned_from:
+            _save(tuned, out)
+            note(
+                f"interrupted: the best state so far (epoch {tuned.learned_from['best_epoch']}) is saved in {out}; "
+                "the same command with --resume goes on"
+            )
+        raise
+    note_left_out_facts((split, count_reasons(left)) for split, left in result.left_out.items())
+    with EvaluationProgress("test facts, tuned") as shown:
+        tested = evaluate(tuned, relation, progress=shown)
+    _note_scores(tuned, untuned, tested)
+    write_outcomes(tested.outcomes, out / PER_FACT)
+    _save(tuned, out)
+    (out / CHECKPOINT).unlink(missing_ok=True)
+    if json:
+        print_json(_document(tuned, result.history, untuned, tested, out, time.monotonic() - started))
+    else:
+        _print_summary(tuned, untuned, tested, out, time.monotonic() - started)
+
+
+def _claim(out: Path, *, resume: bool, overwrite: bool, checkpoint: str) -> None:
+    """Makes sure that the folder can be written, and that nothing in it is lost against the user's will."""
+    if resume and overwrite:
+        raise BadOption("--resume and --overwrite exclude each other")
+    has_mixture, has_checkpoint = (out / "config.json").exists(), (out / checkpoint).exists()
+    if not resume and not overwrite and has_checkpoint:
+        raise BadOption(f"--out {out} holds an unfinished run: go on with --resume, or begin anew with --overwrite")
+    if not resume and not overwrite and has_mixture:
+        raise BadOption(f"--out {out} holds a mixture already: name another folder, or replace it with --overwrite")
+    if resume and has_mixture and not has_checkpoint:
+        raise BadOption(f"--resume: the run in {out} is finished; there is nothing to go on with")
+    need_writable_folder(out, "--out")
+    if overwrite:
+        (out / checkpoint).unlink(missing_ok=True)
+
+
+def _save(mixture: "Mixture", out: Path) -> None:
+    from askwell.mixture.save import save_mixture
+
+    save_mixture(mixture, out)
+
+
+def _note_scores(mixture: "Mixture", untuned: "Evaluation", tested: "Evaluation") -> None:
+    """Puts the test scores before and after tuning on the mixture, for its card."""
+    for name, evaluation in (("test, untuned", untuned), ("test", tested)):
+        figures = evaluation.as_json()
+        mixture.scores[name] = {
+            **figures["micro"],
+            "log_loss": figures["log_loss"],
+            "facts": figures["facts"],
+            "vocabulary": figures["vocabulary"],
+        }
+
+
+def _document(
+    mixture: "Mixture",
+    history: tuple[dict[str, Any], ...],
+    untuned: "Evaluation",
+    tested: "Evaluation",
+    out: Path,
+    seconds: float,
+) -> dict[str, Any]:
+    return {
+        "out": str(out),
+        "lm": mixture.lm.identity.model_dump(),
+        "prompts": [
+            {"template": prompt.template.text, "weight": weight}
+            for prompt, weight in zip(mixture.prompts, mixture.weights.tolist(), strict=True)
+        ],
+        "left_out_prompts": [
+            {"template": prompt.template.text, "reason": prompt.reason} for prompt in mixture.left_out_prompts
+        ],
+        "effective_prompts": mixture.effective_prompts,
+        "learned_from": mixture.learned_from,
+        "history": list(history),
+        "untuned": untuned.as_json(),
+        "test": tested.as_json(),
+        "seconds": round(seconds, 1),
+    }
+
+
+def _print_summary(mixture: "Mixture", untuned: "Evaluation", tested: "Evaluation", out: Path, seconds: float) -> None:
+    from rich.table import Table
+
+    from askwell.cli.terminal import out as terminal
+
+    table = Table("", "P@1", "P@10", "MRR", "log-loss", title=f"{len(tested.outcomes)} test facts, {tested.vocabulary}")
+    for name, evaluation in (("untuned", untuned), ("tuned", tested)):
+        figures = evaluation.as_json()
+        loss = "–" if figures["log_loss"] is None else f"{figures['log_loss']:.3f}"
+        table.add_row(name, *(f"{score:.1f}" for score in figures["micro"].values()), loss)
+    terminal.print(table)
+    terminal.print(
+        f"{mixture.effective_prompts:.1f} of {len(mixture.prompts)} prompts in effect; epoch "
+        f"{mixture.learned_from['best_epoch']} of {mixture.learned_from['epochs']} was best on dev; "
+        f'{seconds:.0f} s in all.\nSaved in {out}. Next: askwell ask {out} "…", or askwell show {out}',
+        soft_wrap=True,
+        markup=False,
+    )

@@ -1,0 +1,75 @@
+"""Every error that askwell raises on purpose.
+
+AskwellError
+├── UserMistake            wrong input: the message says what, where and what to do (exit code 2)
+│   ├── BadFile            a file that is missing, empty, broken or of an unknown form; names file and line
+│   ├── BadTemplate        a template that is no prompt
+│   ├── BadOption          an option, or a combination of options, that cannot be
+│   ├── NothingLeft        facts, prompts or candidates were all left out; says why, with counts
+│   ├── LMUnavailable      an LM that cannot be had or cannot be asked
+│   └── WrongLM            a mixture was learned on another LM
+└── Failure                the input was right, the work went wrong (exit code 1)
+    ├── DamagedFile        a saved file that is truncated, altered or of an unknown version
+    ├── NotFinite          the LM gave NaN or infinity
+    └── CannotWrite        an output folder that cannot be written
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+
+class AskwellError(Exception):
+    """Root of all errors that askwell raises on purpose."""
+
+
+class UserMistake(AskwellError):
+    """Wrong input."""
+
+
+class BadFile(UserMistake):
+    """A file that is missing, empty, broken or of an unknown form."""
+
+    def __init__(self, path: Path | str, problem: str, line: int | None = None) -> None:
+        self.path, self.problem, self.line = Path(path), problem, line
+        place = f"{path}" if line is None else f"{path}, line {line}"
+        super().__init__(f"{place}: {problem}")
+
+
+class BadTemplate(UserMistake):
+    """A template that is no prompt."""
+
+
+class BadOption(UserMistake):
+    """An option, or a combination of options, that cannot be."""
+
+
+class NothingLeft(UserMistake):
+    """Facts, prompts or candidates were all left out."""
+
+    def __init__(self, what: str, reasons: Mapping[str, int]) -> None:
+        counted = "; ".join(f"{count} × {reason}" for reason, count in sorted(reasons.items())) or "none were given"
+        super().__init__(f"no {what} left: {counted}")
+
+
+class LMUnavailable(UserMistake):
+    """An LM that cannot be had or cannot be asked."""
+
+
+class WrongLM(UserMistake):
+    """A mixture was learned on another LM."""
+
+
+class Failure(AskwellError):
+    """The input was right, the work went wrong."""
+
+
+class DamagedFile(Failure):
+    """A saved file that is truncated, altered or of an unknown version."""
+
+
+class NotFinite(Failure):
+    """The LM gave NaN or infinity."""
+
+
+class CannotWrite(Failure):
+    """An output folder that cannot be written."""

@@ -1,0 +1,189 @@
+"""Evaluates mixtures on held-out facts."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from askwell.errors import NothingLeft
+from askwell.evaluation.metrics import Scores, macro, micro
+from askwell.evaluation.ranks import Ranked, other_golds, rank_golds
+from askwell.facts import Relation, SplitName
+from askwell.mixture import Mixture
+from askwell.mixture.candidates import Candidates
+from askwell.mixture.encode import EncodedFacts, LeftOutFact, encode_facts
+
+NOT_A_CANDIDATE = "y is not among the candidates"
+# Facts × answers numbers that are held at once.
+_NUMBERS_AT_ONCE = 2**23
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a mixture made of one fact."""
+
+    relation: str
+    x: str
+    y: str
+    golds: tuple[str, ...]
+    """All right answers for x, of all splits."""
+    rank: float
+    """Rank of y with the other golds left out."""
+    raw_rank: float
+    log_probability: float
+    answers: tuple[str, ...]
+    """The most probable answers, best first."""
+    probabilities: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a mixture, or several of several relations, made of some facts."""
+
+    split: SplitName
+    vocabulary: str
+    """Among which answers y was ranked."""
+    outcomes: tuple[Outcome, ...]
+    left_out: tuple[LeftOutFact, ...]
+    candidates_left_out: int = 0
+
+    @property
+    def micro(self) -> Scores:
+        """The mean over facts."""
+        return micro(self._ranks(raw=False))
+
+    @property
+    def macro(self) -> Scores:
+        """The mean of the relations' means."""
+        return macro(self._ranks(raw=False))
+
+    @property
+    def log_loss(self) -> float:
+        """The mean of -log p(y | x, r); infinite if some y has probability 0."""
+        return -sum(outcome.log_probability for outcome in self.outcomes) / len(self.outcomes)
+
+    def _ranks(self, *, raw: bool) -> dict[str, list[float]]:
+        ranks: dict[str, list[float]] = {}
+        for outcome in self.outcomes:
+            ranks.setdefault(outcome.relation, []).append(outcome.raw_rank if raw else outcome.rank)
+        return ranks
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures, with what they are figures of; scores are in per cent, log-loss is in nats."""
+        filtered, raw = self._ranks(raw=False), self._ranks(raw=True)
+        return {
+            "facts": len(self.outcomes),
+            "left_out": dict(Counter(fact.reason for fact in self.left_out)),
+            "split": self.split,
+            "vocabulary": self.vocabulary,
+            "candidates_left_out": self.candidates_left_out,
+            "micro": micro(filtered).as_json(),
+            "macro": macro(filtered).as_json(),
+            "raw": {"micro": micro(raw).as_json(), "macro": macro(raw).as_json()},
+            "log_loss": self.log_loss if math.isfinite(self.log_loss) else None,
+            "relations": {
+                name: {"facts": len(ranks), **micro({name: ranks}).as_json()} for name, ranks in filtered.items()
+            },
+        }
+
+
+def evaluate(
+    mixture: Mixture,
+    relation: Relation,
+    *,
+    split: SplitName = "test",
+    candidates: Candidates | None = None,
+    top: int = 10,
+    progress: Callable[[int, int], None] | None = None,
+) -> Evaluation:
+    """What the mixture makes of the facts of a split; `progress` is told of facts done and facts in all."""
+    facts, left_out = encode_facts(mixture, relation.split(split))
+    allowed, no_answers = (None, 0) if candidates is None else candidates.answers(mixture)
+    if allowed is not None:
+        facts, not_candidates = _only_with_gold_among(facts, allowed)
+        left_out += not_candidates
+    if not len(facts):
+        raise NothingLeft(f"{split} facts of {relation.name}", Counter(fact.reason for fact in left_out))
+    outcomes: list[Outcome] = []
+    for chosen, log_probs, ranked in _rank_all(mixture, facts, relation, allowed):
+        best = log_probs.sort(dim=1, descending=True, stable=True)
+        for row, number in enumerate(chosen.tolist()):
+            fact, answers = facts.facts[number], best.indices[row, :top]
+            if allowed is not None:
+                answers = allowed[answers]
+            outcomes.append(
+                Outcome(
+                    relation=relation.name,
+                    x=fact.x,
+                    y=fact.y,
+                    golds=relation.golds[fact.x],
+                    rank=float(ranked.filtered[row]),
+                    raw_rank=float(ranked.raw[row]),
+                    log_probability=float(ranked.log_probabilities[row]),
+                    answers=tuple(mixture.answer_space.word(answer) for answer in answers.tolist()),
+                    probabilities=tuple(best.values[row, :top].exp().tolist()),
+                )
+            )
+        if progress is not None:
+            progress(len(outcomes), len(facts))
+    return Evaluation(split, _vocabulary(mixture, allowed, candidates), tuple(outcomes), tuple(left_out), no_answers)
+
+
+def rank_facts(mixture: Mixture, facts: EncodedFacts, relation: Relation) -> Ranked:
+    """The ranks of facts among the whole vocabulary, without their most probable answers."""
+    parts = [ranked for _, _, ranked in _rank_all(mixture, facts, relation, None)]
+    return Ranked(
+        torch.cat([part.filtered for part in parts]),
+        torch.cat([part.raw for part in parts]),
+        torch.cat([part.log_probabilities for part in parts]),
+    )
+
+
+def together(evaluations: Sequence[Evaluation]) -> Evaluation:
+    """Evaluations of several relations as one."""
+    first = evaluations[0]
+    return Evaluation(
+        first.split,
+        first.vocabulary,
+        tuple(outcome for evaluation in evaluations for outcome in evaluation.outcomes),
+        tuple(fact for evaluation in evaluations for fact in evaluation.left_out),
+        first.candidates_left_out,
+    )
+
+
+def _rank_all(
+    mixture: Mixture, facts: EncodedFacts, relation: Relation, allowed: Int[Tensor, " candidates"] | None
+) -> Iterable[tuple[Int[Tensor, " facts"], Tensor, Ranked]]:
+    """Chunks of facts, with the log-probabilities of all allowed answers and the ranks of the golds among them."""
+    golds, others = facts.answers, other_golds(mixture, facts, relation.golds)
+    if allowed is not None:
+        place = torch.full((mixture.answer_space.count + 1,), -1, device=allowed.device)  # the last is for padding
+        place[allowed] = torch.arange(len(allowed), device=allowed.device)
+        golds, others = place[golds], place[others]
+    at_once = max(1, _NUMBERS_AT_ONCE // mixture.answer_space.count)
+    for chosen in torch.arange(len(facts), device=mixture.lm.device).split(at_once):
+        log_probs = mixture.log_probs(facts.xs, chosen)
+        if allowed is not None:
+            log_probs = log_probs[:, allowed]
+        yield chosen, log_probs, rank_golds(log_probs, golds[chosen], others[chosen])
+
+
+def _only_with_gold_among(facts: EncodedFacts, allowed: Tensor) -> tuple[EncodedFacts, list[LeftOutFact]]:
+    is_candidate = torch.isin(facts.answers, allowed)
+    left_out = [
+        LeftOutFact(fact, NOT_A_CANDIDATE)
+        for fact, kept in zip(facts.facts, is_candidate.tolist(), strict=True)
+        if not kept
+    ]
+    return facts.subset(is_candidate), left_out
+
+
+def _vocabulary(mixture: Mixture, allowed: Tensor | None, candidates: Candidates | None) -> str:
+    if allowed is None or candidates is None:
+        return f"all {mixture.answer_space.count} answers of {mixture.lm.identity.name}"
+    return f"{len(allowed)} candidates of {candidates.name}"

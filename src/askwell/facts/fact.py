@@ -1,0 +1,159 @@
+"""Facts, and the relation that they belong to."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Literal, get_args
+
+from askwell.errors import BadOption
+
+SplitName = Literal["train", "dev", "test"]
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Fact:
+    """A pair of a relation: y is a right answer for x."""
+
+    x: str
+    y: str
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a reader of a score should know about the facts behind it.
+
+    "Lines" counts repeated facts each time, "facts" counts distinct pairs. The two differ: 45 distinct facts of T-REx
+    original stand in train and in test, but they fill 52 lines of test.
+    """
+
+    read: int
+    """Lines read, over all splits, before any was removed."""
+    duplicates_train: int
+    """Lines of train whose fact stands in train already."""
+    duplicates_dev: int
+    duplicates_test: int
+    removed: int
+    """Repeated lines that were removed before we split a file ourselves."""
+    train_dev: int
+    """Facts that stand in train and in dev."""
+    train_test: int
+    dev_test: int
+    in_two_splits: int
+    """Facts that stand in two splits or in all three."""
+    test_in_train: int
+    """Lines of test whose fact stands in train too: what a score on test can owe to memory."""
+    several_golds: int
+    """How many x have several right ys, over all splits."""
+
+    @classmethod
+    def of(cls, train: Iterable[Fact], dev: Iterable[Fact], test: Iterable[Fact], removed: int = 0) -> "Counts":
+        """The counts of three splits, from which `removed` repeated lines were taken away before."""
+        lines = {"train": tuple(train), "dev": tuple(dev), "test": tuple(test)}
+        facts = {name: frozenset(split) for name, split in lines.items()}
+        shared = {(one, other): facts[one] & facts[other] for one, other in combinations(facts, 2)}
+        return cls(
+            read=sum(map(len, lines.values())) + removed,
+            **{f"duplicates_{name}": len(lines[name]) - len(facts[name]) for name in lines},
+            removed=removed,
+            **{f"{one}_{other}": len(both) for (one, other), both in shared.items()},
+            in_two_splits=len(frozenset().union(*shared.values())),
+            test_in_train=sum(fact in facts["train"] for fact in lines["test"]),
+            several_golds=sum(len(ys) > 1 for ys in _golds(frozenset().union(*facts.values())).values()),
+        )
+
+    @property
+    def duplicates(self) -> int:
+        """Lines that repeat a fact of their own split, kept (given splits) or removed (a file that we split)."""
+        return self.duplicates_train + self.duplicates_dev + self.duplicates_test + self.removed
+
+    def lines(self) -> list[str]:
+        """What is worth telling, one sentence each; empty if nothing is."""
+        repeated = {
+            "train": self.duplicates_train,
+            "dev": self.duplicates_dev,
+            "test": self.duplicates_test,
+        }
+        told = [
+            f"{_counted(count, 'line repeats', 'lines repeat')} a fact that stands in {split} already"
+            for split, count in repeated.items()
+            if count
+        ]
+        if self.removed:
+            told.append(f"{_counted(self.removed, 'repeated line', 'repeated lines')} removed before the split")
+        if self.train_dev:
+            told.append(f"{_counted(self.train_dev, 'fact stands', 'facts stand')} both in train and in dev")
+        if self.train_test:
+            told.append(
+                f"{_counted(self.train_test, 'fact stands', 'facts stand')} both in train and in test,"
+                f" in {_counted(self.test_in_train, 'line', 'lines')} of test"
+            )
+        if self.dev_test:
+            told.append(f"{_counted(self.dev_test, 'fact stands', 'facts stand')} both in dev and in test")
+        if self.several_golds:
+            told.append(f"{_counted(self.several_golds, 'x has', 'x have')} several right ys")
+        return told
+
+    def as_json(self) -> dict[str, int]:
+        """All counts by name, ready for JSON."""
+        return {**asdict(self), "duplicates": self.duplicates}
+
+
+@dataclass(frozen=True)
+class Relation:
+    """The facts of one relation in canonical order: sorted by x, then y, repeated ones kept."""
+
+    name: str
+    train: tuple[Fact, ...]
+    dev: tuple[Fact, ...]
+    test: tuple[Fact, ...]
+    counts: Counts
+
+    def __post_init__(self) -> None:
+        # Sorted here, not by the reader, so that no relation can carry the order of lines on disk into a result.
+        for name in get_args(SplitName):
+            object.__setattr__(self, name, canonical(getattr(self, name)))
+
+    @classmethod
+    def of(
+        cls, name: str, train: Iterable[Fact], dev: Iterable[Fact], test: Iterable[Fact], *, removed: int = 0
+    ) -> "Relation":
+        """The relation of three splits, counted."""
+        train, dev, test = tuple(train), tuple(dev), tuple(test)
+        return cls(name, train, dev, test, Counts.of(train, dev, test, removed))
+
+    @cached_property
+    def golds(self) -> Mapping[str, tuple[str, ...]]:
+        """For each x all its right ys over all splits, distinct and sorted."""
+        return _golds({*self.train, *self.dev, *self.test})
+
+    def split(self, name: str) -> tuple[Fact, ...]:
+        """The facts of one split."""
+        splits = {"train": self.train, "dev": self.dev, "test": self.test}
+        if name not in splits:
+            raise BadOption(f"there is no split {name!r}: choose one of {', '.join(splits)}")
+        return splits[name]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the content of the splits: the same for the same facts, whatever name or file they came from."""
+        content = [[[fact.x, fact.y] for fact in split] for split in (self.train, self.dev, self.test)]
+        return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode("ascii")).hexdigest()
+
+
+def canonical(facts: Iterable[Fact]) -> tuple[Fact, ...]:
+    """The facts sorted by x, then y."""
+    return tuple(sorted(facts, key=lambda fact: (fact.x, fact.y)))  # the key is several times faster than Fact.__lt__
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
+
+
+def _golds(facts: Iterable[Fact]) -> dict[str, tuple[str, ...]]:
+    golds: dict[str, list[str]] = {}
+    for fact in canonical(facts):
+        golds.setdefault(fact.x, []).append(fact.y)
+    return {x: tuple(ys) for x, ys in golds.items()}

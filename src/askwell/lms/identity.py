@@ -1,0 +1,98 @@
+"""Who an LM is: its tokenizer, its config and its stored tensors, wherever it lies and however precisely it runs."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+# What says where, when and how a checkpoint was written or is run, not what it computes.
+_INCIDENTAL = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures", "use_cache"}
+_PROBE = "Mary Cassatt (1844–1926), born in [X]vik, didn't pay 3.50 € for it.\n\tÅ naïve 東京 😀"
+
+
+class LMIdentity(BaseModel):
+    """The name of an LM and the hashes that make it this LM and no other."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    revision: str | None
+    architecture: str
+    family: str
+    tokenizer_sha256: str
+    config_sha256: str
+    tensors_sha256: str
+
+    def same_lm(self, other: "LMIdentity") -> bool:
+        """Whether both are the same LM, whatever its name."""
+        return not self.differences(other)
+
+    def differences(self, other: "LMIdentity") -> list[str]:
+        """The parts in which the two differ, in words."""
+        parts = {"architecture": "architecture", "tokenizer_sha256": "tokenizer", "config_sha256": "config"}
+        parts |= {"family": "family", "tensors_sha256": "weights"}
+        return [word for field, word in parts.items() if getattr(self, field) != getattr(other, field)]
+
+
+def identify(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, name: str, family: str, folder: Path | None
+) -> LMIdentity:
+    """The identity of a model as it was stored; call it before the model is cast to another precision."""
+    return LMIdentity(
+        name=name,
+        revision=getattr(model.config, "_commit_hash", None),
+        architecture=type(model).__name__,
+        family=family,
+        tokenizer_sha256=_hash_tokenizer(tokenizer),
+        config_sha256=_hash_config(model, folder),
+        tensors_sha256=_hash_tensors(model),
+    )
+
+
+def _hash_json(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def _hash_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
+    """A hash of vocabulary, merges and behaviour: the file's own layout changes between releases."""
+    model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
+    vocabulary = model["vocab"] if model["type"] == "Unigram" else tokenizer.get_vocab()  # Unigram's has its scores
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model.get("merges", [])]
+    special = {name: tokenizer.convert_tokens_to_ids(token) for name, token in tokenizer.special_tokens_map.items()}
+    return _hash_json([vocabulary, merges, special, tokenizer(_PROBE)["input_ids"]])
+
+
+def _hash_config(model: PreTrainedModel, folder: Path | None) -> str:
+    """A hash of the config as it is stored: defaults that a later release adds do not count."""
+    stored = folder / "config.json" if folder else None
+    config: Mapping[str, Any] = (
+        json.loads(stored.read_text(encoding="utf-8")) if stored and stored.exists() else model.config.to_diff_dict()
+    )
+    incidental = _INCIDENTAL
+    if config.get("quantization_config", {}).get("quant_method") == "gguf":
+        incidental = incidental | {"quantization_config"}  # the name of a GGUF file, whose tensors are hashed anyway
+    return _hash_json({key: value for key, value in config.items() if key not in incidental})
+
+
+def _hash_tensors(model: nn.Module) -> str:
+    """A hash of names, shapes and contents; a tensor that is tied to another is taken once."""
+    digest = hashlib.sha256()
+    seen: set[tuple[int, tuple[int, ...]]] = set()
+    for name, tensor in sorted(model.state_dict().items()):
+        where = (tensor.data_ptr(), tuple(tensor.shape))
+        if where in seen:
+            continue
+        seen.add(where)
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)};".encode())
+        digest.update(_bytes_of(tensor))
+    return digest.hexdigest()
+
+
+def _bytes_of(tensor: Tensor) -> memoryview:
+    return memoryview(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())

@@ -1,0 +1,144 @@
+"""Loads frozen LMs: from a folder, a GGUF file, or by a hub name."""
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging as transformers_logging
+
+from askwell.errors import BadOption, LMUnavailable
+from askwell.lms.frozen import FrozenLM, family_of
+from askwell.lms.gguf_file import honour_bos, no_bar
+from askwell.lms.identity import identify
+
+Precision = Literal["auto", "float32", "bfloat16", "float16", "float64"]
+
+
+def load_lm(
+    name: str | Path, *, revision: str | None = None, device: str | None = None, dtype: Precision = "auto"
+) -> FrozenLM:
+    """The frozen LM of that name: a folder with a checkpoint, a .gguf file, or a name on the hub."""
+    chosen_device = choose_device(device)
+    chosen_dtype = choose_dtype(dtype, chosen_device)
+    model, tokenizer, folder = _load(str(name), revision)
+    family = family_of(model.config).name
+    identity = identify(model, tokenizer, name=_public_name(name), family=family, folder=folder)
+    return FrozenLM(model, tokenizer, identity=identity, source=str(name), device=chosen_device, dtype=chosen_dtype)
+
+
+def choose_device(device: str | None) -> torch.device:
+    """The device of that name; without a name CUDA, else MPS, else the CPU."""
+    if device is None:
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+        torch.empty(0, device=chosen)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise BadOption(f"--device {device} cannot be used here: {str(error).splitlines()[0]}") from None
+    return chosen
+
+
+def choose_dtype(dtype: Precision, device: torch.device) -> torch.dtype:
+    """The precision of that name; "auto" is half precision where it is faster."""
+    if dtype != "auto":
+        return {
+            "float32": torch.float32,
+            "bfloat16": torch.bfloat16,
+            "float16": torch.float16,
+            "float64": torch.float64,
+        }[dtype]
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+    return torch.float32  # on CPUs half precision is slower, and can crash
+
+
+def _load(name: str, revision: str | None) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Path | None]:
+    path = Path(name)
+    if path.suffix == ".gguf":
+        if not path.is_file():
+            raise LMUnavailable(f"--lm {name}: there is no such file")
+        source, gguf, folder = str(path.parent), {"gguf_file": path.name}, None
+    elif path.is_dir():
+        if not (path / "config.json").is_file():
+            raise LMUnavailable(f"--lm {name}: the folder holds no config.json, so it is no transformers checkpoint")
+        source, gguf, folder = name, {}, path
+    elif _looks_like_path(name):
+        raise LMUnavailable(f"--lm {name}: there is no such folder or file")
+    else:
+        source, gguf, folder = name, {}, None
+    try:
+        with _quiet(), no_bar():
+            options = {"revision": revision, "trust_remote_code": False, **gguf}
+            config = AutoConfig.from_pretrained(source, **options)
+            tokenizer: Any = AutoTokenizer.from_pretrained(source, **options)
+            family = family_of(config)
+            model, loading = family.auto_class.from_pretrained(
+                source, config=config, dtype="auto", output_loading_info=True, **options
+            )
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        raise LMUnavailable(_explain(name, error)) from error
+    if gguf:
+        honour_bos(path, tokenizer)
+    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+        raise LMUnavailable(
+            f"--lm {name}: there is no tokenizer with it; save its tokenizer's files beside the weights"
+        )
+    lacking = sorted(loading["missing_keys"]) + [str(key) for key in loading["mismatched_keys"]]
+    if lacking:
+        raise LMUnavailable(
+            f"--lm {name}: the checkpoint lacks weights that {type(model).__name__} needs ({_few(lacking)}); asked "
+            "like this it would answer at random"
+        )
+    return model, tokenizer, folder
+
+
+def _public_name(name: str | Path) -> str:
+    """The name that goes with what is learned: a hub name, or the last part of a path on this machine."""
+    path = Path(name)
+    return path.resolve().name if path.exists() else str(name)
+
+
+def _looks_like_path(name: str) -> bool:
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _explain(name: str, error: Exception) -> str:
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if Path(name).exists():
+        return f"--lm {name}: cannot be loaded ({reason})"
+    offline = [variable for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") if os.environ.get(variable)]
+    advice = (
+        f"{' and '.join(offline)} is set, so only models in the cache are found"
+        if offline
+        else "check the name and the network; HF_HUB_OFFLINE=1 uses the cache alone"
+    )
+    return (
+        f"--lm {name}: no such folder here, and no such model can be had from the hub ({reason}). {advice}; "
+        f"the cache is {os.environ.get('HF_HOME', '~/.cache/huggingface')} (HF_HOME). A local checkpoint folder or a "
+        ".gguf file works without a hub."
+    )
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Keeps transformers' own bars and reports off the terminal: what is wrong with a checkpoint is our error."""
+    verbosity, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        if bars:
+            transformers_logging.enable_progress_bar()

@@ -1,0 +1,88 @@
+"""A prompt as a question to an LM: what each stack of it reads, and where the answer is read off.
+
+A stack is a run of layers with an input of its own: a masked or causal LM has one, a seq2seq LM an encoder and a
+decoder.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from askwell.lms.tokens import PromptTokens
+
+
+class Token(NamedTuple):
+    """A fixed token of a question."""
+
+    id: int
+    prompt_token: int = -1
+    """Which of the prompt's tokens this is, counted from 0; -1 for special tokens and masks, which are not tuned."""
+
+
+class X(StrEnum):
+    """What stands at x's blank."""
+
+    SHOWN = "shown"
+    MASKED = "masked"
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What one stack reads: fixed tokens on both sides of x."""
+
+    left: tuple[Token, ...]
+    right: tuple[Token, ...]
+    x: X = X.SHOWN
+
+
+@dataclass(frozen=True)
+class Question:
+    """One prompt put to an LM. The answer is read off the last stream."""
+
+    streams: Mapping[str, Stream]
+    read_at: int
+    """The first position that is read, counted without x's tokens."""
+    read_after_x: bool
+    """Whether x's tokens stand before that position."""
+    reads_x: bool = False
+    """Whether x's tokens are read, one position each, rather than y's blank."""
+
+
+class Unusable(Exception):
+    """A prompt that a family of LMs cannot use; the message says why."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A prompt between the LM's special tokens, with a token at y's blank."""
+
+    left: tuple[Token, ...]
+    right: tuple[Token, ...]
+    y_at: int
+    y_after_x: bool
+
+    def until_y(self) -> Stream:
+        """All that stands before y."""
+        if self.y_after_x:
+            return Stream(self.left, self.right[: self.y_at - len(self.left)])
+        return Stream(self.left[: self.y_at], (), X.ABSENT)
+
+    def until_after_x(self) -> Stream:
+        """All up to the last of x's tokens."""
+        return Stream(self.left, ())
+
+
+def lay_out(prompt: PromptTokens, prefix: Sequence[int], suffix: Sequence[int], y: int) -> Sentence:
+    """The sentence of a prompt, with token `y` at y's blank."""
+    numbers = iter(range(len(prompt.before) + len(prompt.between) + len(prompt.after)))
+    before, between, after = (
+        tuple(Token(id_, next(numbers)) for id_ in stretch) for stretch in (prompt.before, prompt.between, prompt.after)
+    )
+    start, end = tuple(map(Token, prefix)), tuple(map(Token, suffix))
+    if prompt.x_first:
+        left, right = start + before, (*between, Token(y), *after, *end)
+        return Sentence(left, right, y_at=len(left) + len(between), y_after_x=True)
+    left, right = (*start, *before, Token(y), *between), after + end
+    return Sentence(left, right, y_at=len(start) + len(before), y_after_x=False)

@@ -1,0 +1,105 @@
+"""Answers: surface words, each with its token in every form that the prompts of a mixture need.
+
+Where all prompts need one form, the answers are the LM's tokens. Where some need " Paris" and some "Paris", both
+tokens are the one answer Paris, and a token that has no partner in the other form is an answer of its own.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from askwell.lms import FrozenLM
+from askwell.lms.assemble import PLACES
+from askwell.lms.wording import Place
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A surface word, and the tokens that spell it at each place."""
+
+    word: str
+    tokens: tuple[tuple[int, ...], ...]
+    """One sequence of one or more tokens for each of PLACES."""
+
+    def single_token(self, place: Place, unknown: int | None) -> int | None:
+        """The one token that spells it at a place, if there is one."""
+        tokens = self.tokens[PLACES.index(place)]
+        return tokens[0] if len(tokens) == 1 and tokens[0] != unknown else None
+
+
+def spell(lm: FrozenLM, word: str) -> Answer:
+    """A word as an answer."""
+    return Answer(word, tuple(tuple(lm.wording.encode(word, place)) for place in PLACES))
+
+
+class AnswerSpace:
+    """All single-token answers that the prompts of a mixture can give."""
+
+    def __init__(self, lm: FrozenLM, places: Iterable[Place]) -> None:
+        self._lm = lm
+        needed = set(places)
+        self.places = tuple(place for place in PLACES if place in needed)
+        size = lm.vocabulary_size
+        if len(self.places) == 1:
+            self._answer_of = {self.places[0]: torch.arange(size)}
+            self.count = size
+        else:
+            self._answer_of, self.count = _join_forms(lm, size)
+
+    @cached_property
+    def tokens(self) -> Int[Tensor, "places answers"]:
+        """The token of each answer at each place, -1 where it has none."""
+        table = torch.full((len(PLACES), self.count), -1)
+        for place, answers in self._answer_of.items():
+            table[PLACES.index(place), answers] = torch.arange(len(answers))
+        return table.to(self._lm.device)
+
+    def number_of(self, answer: Answer) -> int | None:
+        """The number of an answer, None if it has no one-token form at any place that is asked for."""
+        for place in self.places:
+            token = answer.single_token(place, self._lm.wording.unknown_id)
+            if token is not None:
+                return int(self._answer_of[place][token])
+        return None
+
+    def word(self, number: int) -> str:
+        """The surface word of an answer."""
+        token = int(self.tokens[:, number].max())
+        return token_text(self._lm, token)
+
+    def numbers_of(self, words: Sequence[str]) -> list[int | None]:
+        """The number of each word, None for one that is no answer."""
+        return [self.number_of(spell(self._lm, word)) for word in words]
+
+
+def token_text(lm: FrozenLM, token: int) -> str:
+    """A token as a person would read it."""
+    name = lm.tokenizer.convert_ids_to_tokens(token)
+    if not isinstance(name, str):
+        return f"<{token}>"
+    if lm.wording.marks is Place.GLUED:
+        return name.removeprefix(lm.wording.marker)
+    text = lm.tokenizer.convert_tokens_to_string([name])
+    return text.strip() or name
+
+
+def _join_forms(lm: FrozenLM, size: int) -> tuple[dict[Place, Tensor], int]:
+    """For each place the answer of every token: tokens that spell the same word in their places are one answer."""
+    names = lm.tokenizer.convert_ids_to_tokens(list(range(size)))
+    marker, marks = lm.wording.marker, lm.wording.marks
+    numbers: dict[tuple[str, str], int] = {}
+    answer_of = {}
+    for place in PLACES:
+        answers = []
+        for token, name in enumerate(names):
+            word = name.removeprefix(marker) if isinstance(name, str) else f"<{token}>"
+            marked = isinstance(name, str) and name.startswith(marker)
+            fits_place = marked == (place is marks) or (not marked and lm.wording.stands_alone(word))
+            key = (word, "word" if fits_place else f"not for {place}")
+            answers.append(numbers.setdefault(key, len(numbers)))
+        answer_of[place] = torch.tensor(answers)
+    return answer_of, len(numbers)

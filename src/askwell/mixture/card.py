@@ -1,0 +1,94 @@
+"""The model card of a mixture: what it asks, of which LM, how well."""
+
+from typing import TYPE_CHECKING, Any
+
+from huggingface_hub import ModelCard, ModelCardData
+
+if TYPE_CHECKING:
+    from askwell.mixture.mixture import Mixture
+
+
+def model_card(mixture: "Mixture") -> ModelCard:
+    """The card as huggingface_hub keeps it: a header for machines, a text for people."""
+    identity = mixture.lm.identity
+    header = ModelCardData(
+        library_name="askwell",
+        base_model=identity.name if mixture.lm.is_from_hub else None,
+        tags=["askwell", "soft-prompts", "mixture-of-prompts"],
+        license="apache-2.0",
+    )
+    relation = mixture.learned_from.get("relation", {}).get("name", "a relation")
+    kind = "product of experts" if mixture.spec.combine == "product" else "mixture"
+    parts = [
+        f"---\n{header.to_yaml()}\n---",
+        f"# A {kind} of {len(mixture.prompts)} prompts for {relation}",
+        f"It asks the frozen LM **{identity.name}** ({identity.architecture}) and was made by askwell. The LM's "
+        "weights are not part of it and were not changed.",
+        _usage(mixture),
+        "## Prompts\n\n" + _prompt_table(mixture),
+        _facts_and_settings(mixture),
+        "## Scores\n\n" + _score_table(mixture.scores),
+        _lm_table(mixture),
+    ]
+    return ModelCard("\n\n".join(part for part in parts if part) + "\n", ignore_metadata_errors=False)
+
+
+def _usage(mixture: "Mixture") -> str:
+    source = mixture.lm.source or mixture.lm.identity.name
+    return (
+        "```python\nimport askwell\n\n"
+        f'mixture = askwell.Mixture.from_pretrained("<this folder or repository>", lm=askwell.load_lm("{source}"))\n'
+        'mixture.ask("<x>")\n```'
+    )
+
+
+def _prompt_table(mixture: "Mixture") -> str:
+    weights = mixture.weights.tolist()
+    order = sorted(range(len(weights)), key=lambda number: (-weights[number], number))
+    rows = [f"| {weights[n]:.4f} | `{mixture.prompts[n].template.text.replace('|', chr(92) + '|')}` |" for n in order]
+    dependent = f"; they also depend on x, with temperature {mixture.temperature:.3g}"
+    note = (
+        f"Effective number of prompts: {mixture.effective_prompts:.2f} of {len(weights)}. The weights are "
+        f"{'exponents' if mixture.spec.combine == 'product' else 'p(t | r)'}"
+        f"{dependent if mixture.spec.data_dependent else ''}."
+    )
+    return "\n".join(["| weight | template |", "|---:|---|", *rows]) + f"\n\n{note}"
+
+
+def _facts_and_settings(mixture: "Mixture") -> str:
+    if not mixture.learned_from:
+        return "It is untuned: its prompts are those above, as they stand."
+    lines = [f"- {name}: {_flat(value)}" for name, value in mixture.learned_from.items()]
+    lines += [f"- mixture: {_flat(mixture.spec.model_dump())}"]
+    return "## Learned from\n\n" + "\n".join(lines)
+
+
+def _score_table(scores: dict[str, Any]) -> str:
+    if not scores:
+        return "None were measured yet."
+    rows = [
+        f"| {split} | {figures['facts']} | {figures['P@1']:.1f} | {_or_dash(figures.get('P@10'))} | "
+        f"{_or_dash(figures.get('MRR'))} | {figures['vocabulary']} |"
+        for split, figures in scores.items()
+    ]
+    header = ["| split | facts | P@1 | P@10 | MRR | ranked among |", "|---|---:|---:|---:|---:|---|"]
+    note = "In per cent, mean over facts, other right answers of the same x left out of the ranking."
+    return (
+        "\n".join([*header, *rows])
+        + f"\n\n{note} The prompts learned from training pairs, too: a score is not knowledge."
+    )
+
+
+def _lm_table(mixture: "Mixture") -> str:
+    identity = mixture.lm.identity.model_dump()
+    return "## The LM\n\n" + "\n".join(f"- {name.replace('_', ' ')}: `{value}`" for name, value in identity.items())
+
+
+def _flat(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_flat(inner)}" for name, inner in value.items()) or "none"
+    return "default" if value is None else str(value)
+
+
+def _or_dash(figure: float | None) -> str:
+    return "–" if figure is None else f"{figure:.1f}"

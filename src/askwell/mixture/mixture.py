@@ -1,0 +1,314 @@
+"""The mixture: prompts with weights, whose answers are put together to one distribution over y."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import ModelCard, ModelHubMixin
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from askwell.errors import BadOption, NotFinite
+from askwell.lms import FrozenLM
+from askwell.lms.assemble import PLACES, QuestionTable, Words
+from askwell.mixture.answers import AnswerSpace
+from askwell.mixture.ask import Reply, ask
+from askwell.mixture.candidates import Candidates
+from askwell.mixture.initial import initial_vectors
+from askwell.mixture.prompt_set import LeftOutPrompt, usable_prompts
+from askwell.prompts import Template, parse_template
+from askwell.specs import MixtureSpec
+
+# A forward pass reads about so many tokens at once: enough to fill the machine, little enough for caches.
+_TOKENS_AT_ONCE = 4096
+# Training keeps the activations of so many bytes for one backward pass.
+_TRAINING_BYTES = 2 * 2**30
+
+
+class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-2.0"):
+    """A mixture (or product) of prompts over a frozen LM. Only the prompts and their weights can be tuned."""
+
+    def __init__(self, lm: FrozenLM, templates: Iterable[Template | str], spec: MixtureSpec | None = None) -> None:
+        super().__init__()
+        self.spec = spec = spec or MixtureSpec()
+        self._lm = (lm,)  # in a tuple, so that the LM is no submodule: it is not saved, moved or tuned with the mixture
+        parsed = [parse_template(template) if isinstance(template, str) else template for template in templates]
+        prompts, self.left_out_prompts = usable_prompts(lm, parsed)
+        self.prompts = [prompt for prompt in prompts for _ in range(spec.copies)]
+        self.answer_space = AnswerSpace(lm, (prompt.tokens.y_place for prompt in self.prompts))
+        initial = initial_vectors(lm, self.prompts, initial=spec.initial, noise=spec.noise, seed=spec.seed)
+        self.vectors = nn.Parameter(initial.clone())
+        self.register_buffer("initial_vectors", initial)
+        like: Any = {"device": lm.device, "dtype": lm.parameter_dtype}
+        self.deltas = nn.ParameterDict(
+            {
+                name: nn.Parameter(torch.zeros(stack.layers, len(initial), stack.width, **like))
+                for name, stack in lm.stacks.items()
+                if spec.deep
+            }
+        )
+        self.weight_logits = nn.Parameter(_initial_weights(prompts, spec).log().to(**like))
+        self.log_temperature = nn.Parameter(torch.zeros((), **like))
+        self.scores: dict[str, Any] = {}
+        """What the mixture is known to score, for its model card."""
+        self.learned_from: dict[str, Any] = {}
+        """What the mixture was trained on and how, for its model card."""
+
+    left_out_prompts: list[LeftOutPrompt]
+    initial_vectors: Tensor
+
+    @property
+    def lm(self) -> FrozenLM:
+        """The frozen LM that is asked."""
+        return self._lm[0]
+
+    @property
+    def weights(self) -> Float[Tensor, " prompts"]:
+        """p(t | r) of each prompt, or its exponent in a product."""
+        return self.weight_logits.softmax(0)
+
+    @property
+    def temperature(self) -> float:
+        """T: how little the weights depend on x."""
+        return float(self.log_temperature.detach().exp())
+
+    @property
+    def effective_prompts(self) -> float:
+        """2 to the entropy of the weights: how many prompts the mixture really uses."""
+        entropy_bits = torch.special.entr(self.weights.detach().double()).sum() / torch.log(torch.tensor(2.0))
+        return float(2**entropy_bits)
+
+    @cached_property
+    def first_rows(self) -> list[int]:
+        """The row of `vectors` at which each prompt's tokens begin."""
+        rows, next_row = [], 0
+        for prompt in self.prompts:
+            rows.append(next_row)
+            next_row += len(prompt.token_ids)
+        return rows
+
+    # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def gold_log_probs(
+        self, xs: Words, gold_tokens: Int[Tensor, "places texts"], facts: Int[Tensor, " facts"]
+    ) -> Float[Tensor, "facts prompts"]:
+        """log p(y | t, x) of the gold y for each of the given facts and every prompt; -inf where y has no token."""
+        rows, columns = self._all_pairs(facts)
+        parts, order = [], []
+        for chosen in self._short_to_long(self._y_table, xs, rows, columns):
+            texts, prompts = rows[chosen], columns[chosen]
+            logits, log_total = self._ask(self._y_table, xs, texts, prompts)
+            tokens = gold_tokens[self._y_places[prompts], texts]
+            gold = logits.gather(1, tokens.clamp(min=0)[:, None])[:, 0] - log_total
+            parts.append(gold.masked_fill(tokens < 0, -torch.inf))
+            order.append(chosen)
+        return _unsort(parts, order).view(len(facts), len(self.prompts))
+
+    def log_p_x(self, xs: Words, facts: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"]:
+        """log p(x | t): how probable each prompt finds x itself."""
+        rows, columns = self._all_pairs(facts)
+        parts, order = [], []
+        for chosen in self._short_to_long(self._x_table, xs, rows, columns):
+            texts, prompts = rows[chosen], columns[chosen]
+            logits, log_total = self._ask(self._x_table, xs, texts, prompts)
+            targets = self._x_table.x_targets(xs, texts, prompts)
+            of_token = logits.gather(1, targets[:, None])[:, 0] - log_total
+            pairs = self._x_table.batch(xs, texts, prompts).read_pairs
+            parts.append(
+                torch.zeros(len(chosen), dtype=logits.dtype, device=logits.device).index_add(0, pairs, of_token)
+            )
+            order.append(chosen)
+        return _unsort(parts, order).view(len(facts), len(self.prompts))
+
+    def log_weights(
+        self, facts: int, log_p_x: Float[Tensor, "facts prompts"] | None = None
+    ) -> Float[Tensor, "facts prompts"]:
+        """log p(t | r), or log p(t | r, x) of a data-dependent mixture, which needs log p(x | t)."""
+        if not self.spec.data_dependent:
+            return self.weight_logits.log_softmax(0).expand(facts, -1)
+        if log_p_x is None:
+            raise ValueError("a data-dependent mixture needs log p(x | t)")
+        return (self.weight_logits.log_softmax(0) + log_p_x * (-self.log_temperature).exp()).log_softmax(1)
+
+    @torch.no_grad()
+    def prompt_log_probs(self, xs: Words, facts: Int[Tensor, " facts"], prompt: int) -> Float[Tensor, "facts answers"]:
+        """log p(y | t, x) of every answer y under one prompt; -inf where the prompt has no token for it."""
+        parts, order = [], []
+        prompts = torch.full_like(facts, prompt)
+        for chosen in self._short_to_long(self._y_table, xs, facts, prompts):
+            logits, log_total = self._ask(self._y_table, xs, facts[chosen], prompts[chosen])
+            parts.append(logits - log_total[:, None])
+            order.append(chosen)
+        log_probs = _unsort(parts, order)
+        if len(self.answer_space.places) == 1:
+            return log_probs
+        tokens = self.answer_space.tokens[self._y_places[prompt]]
+        return log_probs[:, tokens.clamp(min=0)].masked_fill(tokens < 0, -torch.inf)
+
+    def log_probs(self, xs: Words, facts: Int[Tensor, " facts"]) -> Float[Tensor, "facts answers"]:
+        """log p(y | x, r) of every answer y. No more than facts × answers is ever held."""
+        return self.combine(xs, facts, (self.prompt_log_probs(xs, facts, t) for t in range(len(self.prompts))))
+
+    @torch.no_grad()
+    def combine(
+        self, xs: Words, facts: Int[Tensor, " facts"], by_prompt: Iterable[Float[Tensor, "facts answers"]]
+    ) -> Float[Tensor, "facts answers"]:
+        """log p(y | x, r) from the prompts' own log-probabilities, which are taken one after the other."""
+        shape = (len(facts), self.answer_space.count)
+        like: Any = {"dtype": self.weight_logits.dtype, "device": self.lm.device}
+        if self.spec.combine == "product":
+            scores = torch.zeros(shape, **like)
+            for weight, log_probs in zip(self.weights, by_prompt, strict=True):
+                # An answer for which one prompt has no token is none of the product's, even if that prompt weighs 0.
+                scores += torch.where(log_probs == -torch.inf, -torch.inf, weight * log_probs.nan_to_num(neginf=0.0))
+            return scores.log_softmax(1)
+        log_weights = self.log_weights(len(facts), self.log_p_x(xs, facts) if self.spec.data_dependent else None)
+        total = torch.full(shape, -torch.inf, **like)
+        for log_weight, log_probs in zip(log_weights.T, by_prompt, strict=True):
+            total = torch.logaddexp(total, log_probs + log_weight[:, None])
+        return total
+
+    def product_log_likelihood(
+        self, xs: Words, answers: Int[Tensor, " facts"], facts: Int[Tensor, " facts"]
+    ) -> Float[Tensor, " facts"]:
+        """log p(y | x, r) of the gold y in a product, with gradients into the weights alone."""
+        by_prompt = torch.stack([self.prompt_log_probs(xs, facts, t) for t in range(len(self.prompts))], dim=1)
+        everywhere = by_prompt.isfinite().all(1)
+        scores = torch.einsum("t,fta->fa", self.weights, by_prompt.nan_to_num(neginf=0.0))
+        scores = scores.masked_fill(~everywhere, -torch.inf)
+        return scores.gather(1, answers[:, None])[:, 0] - scores.logsumexp(1)
+
+    def ask(self, x: str, *, top: int = 10, candidates: Candidates | None = None) -> list[Reply]:
+        """The most probable answers for x, best first."""
+        return next(ask(self, [x], top=top, candidates=candidates))
+
+    # ── sizes ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def longest_question(self, xs: Words) -> Int[Tensor, " texts"]:
+        """For each x the number of tokens of its longest question."""
+        texts = torch.arange(xs.lengths.shape[1], device=self.lm.device)
+        longest = torch.zeros_like(texts)
+        for table in [self._y_table] + ([self._x_table] if self.spec.data_dependent else []):
+            for prompt in range(len(self.prompts)):
+                longest = torch.maximum(longest, table.lengths(xs, texts, torch.full_like(texts, prompt)))
+        return longest
+
+    def facts_at_once(self, xs: Words) -> int:
+        """How many facts can be trained on in one forward and backward pass within bounded memory."""
+        tokens = int(self.longest_question(xs).max()) * len(self.prompts) * (2 if self.spec.data_dependent else 1)
+        bytes_of_token = sum(80 * stack.layers * stack.width for stack in self.lm.stacks.values())
+        bytes_of_fact = tokens * bytes_of_token + len(self.prompts) * 12 * self.lm.vocabulary_size
+        return max(1, _TRAINING_BYTES // bytes_of_fact)
+
+    # ── saving ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def save_pretrained(
+        self, save_directory: str | Path, *, repo_id: str | None = None, push_to_hub: bool = False, **hub_options: Any
+    ) -> str | None:
+        """Saves the mixture in a folder; with `push_to_hub` also on the hub, and gives its address there.
+
+        The mixin's own method would remove the old config.json before the new one is written.
+        """
+        folder = Path(save_directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._save_pretrained(folder)
+        for unused in ("config", "model_card_kwargs"):  # config.json and the card are made from the mixture itself
+            hub_options.pop(unused, None)
+        return self.push_to_hub(repo_id=repo_id or folder.name, **hub_options) if push_to_hub else None
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        from askwell.mixture.save import save_mixture
+
+        save_mixture(self, save_directory)
+
+    @classmethod
+    def from_pretrained(
+        cls, pretrained_model_name_or_path: str | Path, *, lm: FrozenLM | None = None, **hub_options: Any
+    ) -> "Mixture":
+        """The mixture in a folder or of a hub name, on its LM, which is loaded if it is not given.
+
+        `hub_options` are huggingface_hub's: revision, token, cache_dir, force_download, local_files_only.
+        """
+        from askwell.mixture.save import load_mixture
+
+        return load_mixture(pretrained_model_name_or_path, lm, **hub_options)
+
+    def generate_model_card(self, *_args: Any, **_options: Any) -> ModelCard:
+        """The model card: what the mixture asks, how well, and of which LM."""
+        from askwell.mixture.card import model_card
+
+        return model_card(self)
+
+    # ── inner parts ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    @cached_property
+    def _y_table(self) -> QuestionTable:
+        return self._table([prompt.question for prompt in self.prompts])
+
+    @cached_property
+    def _x_table(self) -> QuestionTable:
+        lm = self.lm
+        return self._table([lm.family.ask_x(prompt.tokens, lm.wording, lm.special) for prompt in self.prompts])
+
+    @cached_property
+    def _y_places(self) -> Int[Tensor, " prompts"]:
+        return torch.tensor([PLACES.index(p.tokens.y_place) for p in self.prompts], device=self.lm.device)
+
+    def _table(self, questions: list[Any]) -> QuestionTable:
+        places = [prompt.tokens.x_place for prompt in self.prompts]
+        mask = self.lm.tokenizer.mask_token_id
+        return QuestionTable(questions, places, self.first_rows, mask, self.lm.device)
+
+    def _ask(
+        self, table: QuestionTable, xs: Words, texts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]
+    ) -> tuple[Float[Tensor, "reads vocabulary"], Float[Tensor, " reads"]]:
+        """Logits at the places that are read, and the log of their total."""
+        batch = table.batch(xs, texts, prompts)
+        deltas: Mapping[str, Tensor] | None = dict(self.deltas.items()) if self.spec.deep else None
+        logits = self.lm.logits(batch, self.vectors, deltas)
+        log_total = logits.logsumexp(1)
+        if not torch.isfinite(log_total.detach()).all():
+            worst = int(prompts[batch.read_pairs[~torch.isfinite(log_total.detach())][0]])
+            raise NotFinite(
+                f"the LM {self.lm.identity.name} gives probabilities that are not finite, first with the prompt "
+                f"{self.prompts[worst].template.text!r}; a lower learning rate, or --dtype float32, may help"
+            )
+        return logits, log_total
+
+    def _all_pairs(self, facts: Int[Tensor, " facts"]) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
+        prompts = torch.arange(len(self.prompts), device=facts.device)
+        return facts.repeat_interleave(len(prompts)), prompts.repeat(len(facts))
+
+    def _short_to_long(
+        self, table: QuestionTable, xs: Words, texts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]
+    ) -> Iterator[Int[Tensor, " chosen"]]:
+        """Batches of pairs of about the same length, so that little is padding."""
+        lengths = table.lengths(xs, texts, prompts)
+        order = lengths.argsort(stable=True)
+        start, sorted_lengths = 0, lengths[order].tolist()
+        for end in range(1, len(sorted_lengths) + 1):
+            is_last = end == len(sorted_lengths)
+            if is_last or sorted_lengths[end] * (end + 1 - start) > _TOKENS_AT_ONCE:
+                yield order[start:end]
+                start = end
+
+
+def _unsort(parts: list[Tensor], order: list[Tensor]) -> Tensor:
+    """The parts in the order of the pairs that they belong to."""
+    return torch.cat(parts)[torch.cat(order).argsort()]
+
+
+def _initial_weights(prompts: list[Any], spec: MixtureSpec) -> Float[Tensor, " prompts"]:
+    if spec.weights == "uniform":
+        each = [1.0] * len(prompts)
+    else:
+        each = [prompt.template.weight for prompt in prompts]
+        without = [prompt.template.text for prompt in prompts if prompt.template.weight is None]
+        if without:
+            raise BadOption(f"the weights of the prompt file are asked for, but {without[0]!r} has no weight in it")
+        if sum(each) == 0:
+            raise BadOption("the weights of the prompt file are asked for, but all of them are 0")
+    weights = torch.tensor([weight for weight in each for _ in range(spec.copies)], dtype=torch.float64)
+    return weights / weights.sum()

@@ -1,0 +1,159 @@
+"""Saves and loads mixtures: a folder of safetensors, JSON and a model card. Nothing in it can run code.
+
+`config.json` names the format's version, the LM, the prompts and the hash of `mixture.safetensors`; it also holds a
+hash of itself. A new tensor file is written aside and moved into place last, so that a crash in between leaves either
+the old mixture or, under the name `mixture.safetensors.new`, the new one.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import hf_hub_download
+from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+
+from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
+from askwell.lms import FrozenLM, LMIdentity, load_lm
+from askwell.mixture.card import model_card
+from askwell.mixture.mixture import Mixture
+from askwell.mixture.prompt_set import LeftOutPrompt
+from askwell.prompts import Template, parse_template
+from askwell.specs import MixtureSpec
+from askwell.write import write_whole
+
+FORMAT, VERSION = "askwell-mixture", 1
+CONFIG, TENSORS, CARD = "config.json", "mixture.safetensors", "README.md"
+
+
+def save_mixture(mixture: Mixture, folder: Path) -> None:
+    """Writes the mixture's files into an existing folder."""
+    tensors = save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in mixture.state_dict().items()})
+    config = {
+        "format": FORMAT,
+        "version": VERSION,
+        "base_lm": mixture.lm.identity.model_dump(),
+        "base_lm_source": mixture.lm.source,
+        "mixture_spec": mixture.spec.model_dump(),
+        "prompts": [_template_json(prompt.template) for prompt in mixture.prompts[:: mixture.spec.copies]],
+        "left_out_prompts": [
+            _template_json(prompt.template) | {"reason": prompt.reason} for prompt in mixture.left_out_prompts
+        ],
+        "mixture_weights": mixture.weights.tolist(),
+        "effective_prompts": mixture.effective_prompts,
+        "temperature": mixture.temperature,
+        "learned_from": mixture.learned_from,
+        "scores": mixture.scores,
+        "files": {TENSORS: {"sha256": hashlib.sha256(tensors).hexdigest(), "bytes": len(tensors)}},
+    }
+    config["sha256"] = _hash_of(config)
+    new_tensors = folder / f"{TENSORS}.new"
+    write_whole(new_tensors, tensors)
+    write_whole(folder / CONFIG, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+    new_tensors.replace(folder / TENSORS)
+    write_whole(folder / CARD, str(model_card(mixture)))
+
+
+def load_mixture(source: str | Path, lm: FrozenLM | None = None, **hub_options: Any) -> Mixture:
+    """The mixture in a folder or of a hub name, on its LM; the LM is loaded if it is not given."""
+    config, config_path = _read_config(source, hub_options)
+    identity = LMIdentity.model_validate(config["base_lm"])
+    if lm is None:
+        lm = _load_base_lm(config["base_lm_source"], identity, config_path)
+    if differences := identity.differences(lm.identity):
+        raise WrongLM(
+            f"{source} was learned on the LM {identity.name} ({identity.architecture}), and {lm.identity.name} is "
+            f"another one: its {', '.join(differences)} differ. Load it onto {identity.name}."
+        )
+    templates = [_template_of(record) for record in config["prompts"]]
+    mixture = Mixture(lm, templates, MixtureSpec.model_validate(config["mixture_spec"]))
+    mixture.left_out_prompts += [
+        LeftOutPrompt(_template_of(record), record["reason"]) for record in config["left_out_prompts"]
+    ]
+    mixture.learned_from, mixture.scores = config["learned_from"], config["scores"]
+    _load_state(mixture, _read_tensors(source, config["files"][TENSORS], hub_options), Path(str(source)) / TENSORS)
+    return mixture
+
+
+def read_description(folder: str | Path) -> dict[str, Any]:
+    """What a saved mixture says of itself, without its LM."""
+    return _read_config(folder, {})[0]
+
+
+def _read_config(source: str | Path, hub_options: dict[str, Any]) -> tuple[dict[str, Any], Path]:
+    path = _fetch(source, CONFIG, hub_options)
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise DamagedFile(f"{path} is truncated or altered: it is no JSON") from None
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise BadFile(path, "is not the description of a saved askwell mixture")
+    if config.get("version") != VERSION:
+        raise DamagedFile(
+            f"{path} has version {config.get('version')} of the format, and this askwell reads version {VERSION}; "
+            "install a newer askwell"
+        )
+    if config.get("sha256") != _hash_of({key: value for key, value in config.items() if key != "sha256"}):
+        raise DamagedFile(f"{path} was altered: its contents do not match its own hash")
+    return config, path
+
+
+def _read_tensors(source: str | Path, expected: dict[str, Any], hub_options: dict[str, Any]) -> bytes:
+    new = Path(source) / f"{TENSORS}.new"
+    if new.is_file():  # a save was cut off just before its last step
+        data = new.read_bytes()
+        if hashlib.sha256(data).hexdigest() == expected["sha256"]:
+            return data
+    data = _fetch(source, TENSORS, hub_options).read_bytes()
+    if hashlib.sha256(data).hexdigest() == expected["sha256"]:
+        return data
+    size = len(data)
+    problem = f"truncated ({size} of {expected['bytes']} bytes)" if size < expected["bytes"] else "altered"
+    raise DamagedFile(f"{Path(str(source)) / TENSORS} is {problem}: its hash is not the one in {CONFIG}")
+
+
+def _load_state(mixture: Mixture, data: bytes, path: Path) -> None:
+    try:
+        state = load_tensors(data)
+        mixture.load_state_dict(state)
+    except (SafetensorError, RuntimeError) as error:
+        raise DamagedFile(f"{path} does not fit its prompts: {str(error).splitlines()[0]}") from None
+
+
+def _fetch(source: str | Path, name: str, hub_options: dict[str, Any]) -> Path:
+    folder = Path(source)
+    if folder.is_dir():
+        if not (folder / name).is_file():
+            raise BadFile(folder, f"holds no {name}, so it is no saved mixture")
+        return folder / name
+    if folder.exists():
+        raise BadFile(folder, "is a file; name the folder of a saved mixture")
+    try:
+        return Path(hf_hub_download(str(source), name, **hub_options))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise BadFile(source, f"no such folder here, and no such mixture on the hub ({reason})") from None
+
+
+def _load_base_lm(source: str | None, identity: LMIdentity, config_path: Path) -> FrozenLM:
+    if source is None:
+        raise LMUnavailable(f"{config_path} was learned on {identity.name}, a model in memory: load it with that LM")
+    try:
+        return load_lm(source, revision=identity.revision)
+    except LMUnavailable as error:
+        raise LMUnavailable(f"the mixture needs the LM it was learned on. {error}") from error
+
+
+def _hash_of(config: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(config, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def _template_json(template: Template) -> dict[str, Any]:
+    return {"template": template.text} | ({} if template.weight is None else {"weight": template.weight})
+
+
+def _template_of(record: dict[str, Any]) -> Template:
+    return parse_template(record["template"], record.get("weight"))

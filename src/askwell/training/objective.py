@@ -1,0 +1,64 @@
+"""What training minimises: the loss of some facts under a mixture, by gradient or by EM."""
+
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from askwell.mixture import Mixture
+from askwell.mixture.encode import EncodedFacts
+
+
+class Loss(NamedTuple):
+    """The loss of some facts."""
+
+    to_minimise: Float[Tensor, ""]
+    """A sum over facts whose gradient is the step to take."""
+    negative_log_likelihood: float
+    """The sum over facts of -log p(y | x, r)."""
+    posteriors: Float[Tensor, " prompts"]
+    """The sum over facts of the posterior over prompts."""
+
+
+class Objective:
+    """The loss of training facts, where what does not change while training is computed once."""
+
+    def __init__(self, mixture: Mixture, facts: EncodedFacts, method: Literal["gradient", "em"]) -> None:
+        self._mixture, self._facts, self._method = mixture, facts, method
+        self.facts_at_once = mixture.facts_at_once(facts.xs)
+        tunes_prompts = mixture.vectors.requires_grad or any(delta.requires_grad for delta in mixture.deltas.values())
+        self._asked_once = None
+        if not tunes_prompts and mixture.spec.combine == "mixture":
+            with torch.no_grad():
+                chunks = torch.arange(len(facts), device=mixture.lm.device).split(self.facts_at_once)
+                parts = [self._ask(chunk) for chunk in chunks]
+            self._asked_once = torch.cat([gold for gold, _ in parts]), torch.cat([log_p_x for _, log_p_x in parts])
+
+    def loss(self, facts: Int[Tensor, " facts"]) -> Loss:
+        """The loss of the facts of these numbers."""
+        if self._mixture.spec.combine == "product":
+            return self._product_loss(facts)
+        gold, log_p_x = self._ask(facts) if self._asked_once is None else [part[facts] for part in self._asked_once]
+        log_weights = self._mixture.log_weights(len(facts), log_p_x if self._mixture.spec.data_dependent else None)
+        joint = log_weights + gold
+        log_likelihood = joint.logsumexp(1)
+        posteriors = joint.detach().softmax(1)
+        if self._method == "gradient":
+            to_minimise = -log_likelihood.sum()
+        else:
+            # With static weights the M step for them has a closed form, taken once an epoch; see loop.py.
+            expected = joint if self._mixture.spec.data_dependent else gold
+            to_minimise = -torch.where(posteriors > 0, posteriors * expected, 0.0).sum()
+        return Loss(to_minimise, -float(log_likelihood.detach().sum()), posteriors.sum(0))
+
+    def _ask(self, facts: Int[Tensor, " facts"]) -> tuple[Tensor, Tensor]:
+        """log p(y | t, x) and, where it is needed, log p(x | t)."""
+        mixture = self._mixture
+        gold = mixture.gold_log_probs(self._facts.xs, self._facts.gold_tokens, facts)
+        return gold, mixture.log_p_x(self._facts.xs, facts) if mixture.spec.data_dependent else gold.detach()
+
+    def _product_loss(self, facts: Int[Tensor, " facts"]) -> Loss:
+        log_likelihood = self._mixture.product_log_likelihood(self._facts.xs, self._facts.answers[facts], facts)
+        no_posteriors = torch.zeros(len(self._mixture.prompts), device=log_likelihood.device)
+        return Loss(-log_likelihood.sum(), -float(log_likelihood.detach().sum()), no_posteriors)

@@ -1,0 +1,60 @@
+"""Runs commands in this process, as a shell would."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+from worlds import PAIRS
+
+from askwell.cli.main import main
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def askwell(capsys, monkeypatch):
+    """Runs a command line and gives its exit code and what it printed."""
+    monkeypatch.delenv("ASKWELL_DATA", raising=False)
+
+    def run(*arguments: object) -> Finished:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            main([str(argument) for argument in arguments])
+        printed = capsys.readouterr()
+        return Finished(int(stop.value.code or 0), printed.out, printed.err)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def lms(tmp_path_factory) -> dict[str, Path]:
+    """Checkpoint folders of tiny LMs, by name."""
+    folder = tmp_path_factory.mktemp("lms")
+    for name in ("bert", "roberta", "bart", "llama"):
+        tiny.save(*tiny.TINY[name](), folder / name)
+    return {path.name: path for path in folder.iterdir()}
+
+
+@pytest.fixture
+def facts(tmp_path) -> Path:
+    """A relation as a folder of three files."""
+    folder = tmp_path / "capitals"
+    folder.mkdir()
+    for name, pairs in {"train": PAIRS[:6], "dev": PAIRS[6:8], "test": PAIRS[6:]}.items():
+        lines = [json.dumps({"sub": x, "obj": y}) for x, y in pairs]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines))
+    return folder

@@ -1,0 +1,200 @@
+"""The commands do their work on real input, and say so in the promised form."""
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+
+import duckdb
+import pytest
+from worlds import TEMPLATES
+
+from askwell import load_lm
+from askwell.mixture.mixture import Mixture
+
+PROMPTS = ("--prompts", TEMPLATES[0], "--prompts", TEMPLATES[1])
+QUICK = ("--epochs", "2", "--threads", "1", "--learning-rate", "0.01")
+
+
+def query(sql):
+    with duckdb.connect() as database:
+        return database.execute(sql).fetchall()
+
+
+@pytest.fixture
+def trained(askwell, lms, facts, tmp_path):
+    done = askwell("train", "--lm", lms["bert"], "--facts", facts, *PROMPTS, "--out", tmp_path / "mixture", *QUICK)
+    assert done.code == 0, done.err
+    return tmp_path / "mixture"
+
+
+def test_train_saves_all_that_belongs_to_a_run(trained, facts):
+    assert sorted(path.name for path in trained.iterdir()) == [
+        "README.md",
+        "config.json",
+        "facts.parquet",
+        "history.jsonl",
+        "mixture.safetensors",
+    ]
+    history = [json.loads(line) for line in (trained / "history.jsonl").read_text().splitlines()]
+    assert [record["epoch"] for record in history] == [0, 1, 2]
+    rows = query(f"SELECT x, y, rank, answers FROM '{trained / 'facts.parquet'}'")
+    pairs = {(line["sub"], line["obj"]) for line in map(json.loads, (facts / "test.jsonl").read_text().splitlines())}
+    assert {(x, y) for x, y, *_ in rows} == pairs
+    for _, y, rank, answers in rows:
+        assert (answers.index(y) + 1 == rank) if y in answers else rank > 10
+    card = (trained / "README.md").read_text()
+    for promised in (*TEMPLATES[:2], "bert", "P@1", "capitals"):
+        assert promised in card
+
+
+def test_train_tells_on_stderr_how_it_goes(askwell, lms, facts, tmp_path):
+    done = askwell("train", "--lm", lms["bert"], "--facts", facts, *PROMPTS, "--out", tmp_path / "m", *QUICK)
+    assert re.search(r"epoch +1/2 +loss +\d+\.\d+ +dev P@1 +\d+\.\d +dev log-loss \d+\.\d+ +\d+ facts/s", done.err)
+    assert "epoch" not in done.out.split("prompts in effect")[0]
+    assert "tuned" in done.out
+
+
+def test_train_json_is_one_document(askwell, lms, facts, tmp_path):
+    done = askwell(
+        "train", "--lm", lms["llama"], "--facts", facts, *PROMPTS, "--prompts", "[Y] and [X]", "--out", tmp_path / "m",
+        *QUICK, "--deep", "--data-dependent", "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert [prompt["template"] for prompt in done.json["prompts"]] == TEMPLATES[:2]
+    assert done.json["left_out_prompts"][0]["template"] == "[Y] and [X]"
+    assert len(done.json["history"]) == 3
+    assert done.json["learned_from"]["training"]["epochs"] == 2
+    assert "y stands before x" in done.err
+
+
+def test_evaluate_a_saved_mixture(askwell, trained, facts, tmp_path):
+    done = askwell("evaluate", trained, "--facts", facts, "--per-fact", tmp_path / "rows.parquet", "--json")
+    assert done.code == 0, done.err
+    saved = json.loads((trained / "config.json").read_text())["scores"]["test"]
+    assert done.json["facts"] == 4
+    assert done.json["left_out"] == {}
+    assert done.json["micro"] == done.json["macro"] == {key: saved[key] for key in ("P@1", "P@10", "MRR")}
+    assert query(f"SELECT count(*) FROM '{tmp_path / 'rows.parquet'}'") == [(4,)]
+    table = askwell("evaluate", trained, "--facts", facts)
+    assert f"{saved['MRR']:.1f}" in table.out
+
+
+def test_evaluate_untuned_prompts_as_a_uniform_mixture(askwell, lms, facts):
+    done = askwell("evaluate", "--lm", lms["roberta"], *PROMPTS, "--facts", facts, "--split", "train", "--json")
+    assert done.code == 0, done.err
+    assert done.json["facts"] == 6
+    assert set(done.json["micro"]) == {"P@1", "P@10", "MRR"}
+
+
+def test_evaluate_many_relations_gives_micro_and_macro(askwell, lms, tmp_path):
+    prompts, facts = tmp_path / "prompts" / "hand", tmp_path / "facts" / "world"
+    prompts.mkdir(parents=True)
+    for name, pairs in {
+        "A": [("Paris", "France"), ("Rome", "Italy"), ("Oslo", "Norway")],
+        "B": [("Lima", "Peru")],
+    }.items():
+        (facts / name).mkdir(parents=True)
+        for split in ("train", "dev", "test"):
+            lines = "".join(json.dumps({"x": x, "y": y}) + "\n" for x, y in pairs)
+            (facts / name / f"{split}.jsonl").write_text(lines)
+        (prompts / f"{name}.jsonl").write_text(json.dumps({"template": TEMPLATES[0]}))
+    arguments = ("evaluate", "--lm", lms["bert"], "--prompts", "hand", "--facts", "world", "--data", tmp_path, "--json")
+    done = askwell(*arguments)
+    assert done.code == 0, done.err
+    of_a, of_b = done.json["relations"]["world/A"]["MRR"], done.json["relations"]["world/B"]["MRR"]
+    assert of_a != of_b
+    assert done.json["micro"]["MRR"] == pytest.approx((3 * of_a + of_b) / 4)
+    assert done.json["macro"]["MRR"] == pytest.approx((of_a + of_b) / 2)
+
+
+def test_evaluate_among_candidates(askwell, lms, facts, tmp_path):
+    (tmp_path / "words.txt").write_text("Spain\nEgypt\nNorway\nReykjavik\n\nSpain\n")
+    done = askwell(
+        "evaluate", "--lm", lms["bert"], *PROMPTS, "--facts", facts, "--candidates", tmp_path / "words.txt", "--json"
+    )
+    assert done.code == 0, done.err
+    assert done.json["facts"] == 3
+    assert done.json["left_out"] == {"y is not among the candidates": 1}
+    assert done.json["candidates_left_out"] == 1
+    assert done.json["micro"]["P@10"] == 100.0
+
+
+def test_evaluate_a_product_with_the_weights_of_the_file(askwell, lms, facts, tmp_path):
+    lines = [{"template": TEMPLATES[0], "weight": 3.0}, {"template": TEMPLATES[1], "weight": 1.0}]
+    (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    arguments = ("evaluate", "--lm", lms["bert"], "--prompts", tmp_path / "p.jsonl", "--facts", facts, "--json")
+    done = askwell(*arguments, "--combine", "product", "--weights", "file")
+    assert done.code == 0, done.err
+    assert done.json["log_loss"] != askwell(*arguments, "--combine", "product").json["log_loss"]
+
+
+def test_ask_a_saved_mixture(askwell, trained, lms):
+    done = askwell("ask", trained, "Quito", "--top", "3", "--json")
+    assert done.code == 0, done.err
+    assert [set(answer) for answer in done.json] == [{"y", "probability", "by_prompt"}] * 3
+    probabilities = [answer["probability"] for answer in done.json]
+    assert probabilities == sorted(probabilities, reverse=True)
+    replies = Mixture.from_pretrained(trained, lm=load_lm(lms["bert"])).ask("Quito", top=3)
+    assert [reply.y for reply in replies] == [answer["y"] for answer in done.json]
+    assert len(done.json[0]["by_prompt"]) == 2
+
+
+def test_ask_untuned_prompts_about_several(askwell, lms):
+    done = askwell("ask", "--lm", lms["bart"], *PROMPTS, "Paris", "Mary Cassatt", "--json")
+    assert done.code == 0, done.err
+    assert [question["x"] for question in done.json] == ["Paris", "Mary Cassatt"]
+    shown = askwell("ask", "--lm", lms["bart"], *PROMPTS, "Paris")
+    assert done.json[0]["answers"][0]["y"] in shown.out
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options"),
+    [
+        ("xs.txt", "Paris\n\nRome\n", ()),
+        ("xs.csv", 'x,y\nParis,France\n"Rome",Italy\n', ()),
+        ("xs.tsv", "name\tyear\nParis\t1\nRome\t2\n", ("--column", "name")),
+        ("xs.jsonl", '{"sub": "Paris"}\n{"sub": "Rome", "obj": "Italy"}', ()),
+    ],
+)
+def test_ask_a_file(askwell, lms, tmp_path, name, content, options):
+    (tmp_path / name).write_text(content)
+    arguments = ("ask", "--lm", lms["bert"], *PROMPTS, "--file", tmp_path / name, *options)
+    assert [question["x"] for question in askwell(*arguments, "--json").json] == ["Paris", "Rome"]
+    lines = askwell(*arguments, "--top", "2").out.splitlines()
+    assert [line.split("\t")[0] for line in lines] == ["Paris", "Paris", "Rome", "Rome"]
+
+
+def test_show_in_the_terminal_and_as_pictures(askwell, trained, tmp_path):
+    done = askwell("show", trained, "--svg", tmp_path / "p.svg", "--html", tmp_path / "p.html")
+    assert done.code == 0, done.err
+    for word in ("lies", "capital", "[X]", "[Y]"):
+        assert word in done.out
+    ElementTree.parse(tmp_path / "p.svg")
+    assert "lies" in (tmp_path / "p.html").read_text()
+    document = askwell("show", trained, "--json").json
+    assert len(document) == 2
+
+
+def test_names_in_a_data_folder(askwell, lms, facts, tmp_path, monkeypatch):
+    (tmp_path / "data" / "prompts" / "mine").mkdir(parents=True)
+    (tmp_path / "data" / "facts" / "mine").mkdir(parents=True)
+    facts.rename(tmp_path / "data" / "facts" / "mine" / "P1")
+    (tmp_path / "data" / "prompts" / "mine" / "P1.jsonl").write_text(json.dumps({"template": TEMPLATES[0]}))
+    arguments = ("train", "--lm", lms["bert"], "--facts", "mine/P1", "--prompts", "mine/P1", *QUICK)
+    done = askwell(*arguments, "--data", tmp_path / "data", "--out", tmp_path / "a")
+    assert done.code == 0, done.err
+    monkeypatch.setenv("ASKWELL_DATA", str(tmp_path / "data"))
+    done = askwell(*arguments, "--out", tmp_path / "b")
+    assert done.code == 0, done.err
+    again = askwell("evaluate", tmp_path / "a", tmp_path / "b", "--json")
+    assert again.code == 0, again.err
+    assert again.json["facts"] == 8, "the relation is found again by its name"
+
+
+def test_several_golds_and_leaks_are_reported(askwell, lms, facts, tmp_path):
+    with (facts / "train.jsonl").open("a") as train:
+        train.write('\n{"sub": "Paris", "obj": "France"}\n{"sub": "Reykjavik", "obj": "Spain"}')
+    done = askwell("train", "--lm", lms["bert"], "--facts", facts, *PROMPTS, "--out", tmp_path / "m", *QUICK)
+    assert done.code == 0, done.err
+    assert "1 line repeats a fact" in done.err
+    assert "stands both in train and in test" in done.err

@@ -1,0 +1,213 @@
+"""Wrong input: one clear error, exit code 2, nothing written, no traceback."""
+
+import json
+
+import pytest
+from worlds import TEMPLATES
+
+from askwell.cli.main import main
+
+
+@pytest.fixture
+def train(askwell, lms, facts, tmp_path):
+    """Runs `askwell train` with some options replaced, and checks that nothing is left behind."""
+
+    def run(**changed):
+        options = {"lm": lms["bert"], "facts": facts, "prompts": TEMPLATES[0], "out": tmp_path / "out", "epochs": 1}
+        words = [word for name, value in (options | changed).items() for word in (f"--{name.replace('_', '-')}", value)]
+        done = askwell("train", *words)
+        assert "Traceback" not in done.err
+        assert done.out == ""
+        if done.code == 2:
+            assert not (tmp_path / "out").exists() or not any((tmp_path / "out").iterdir())
+        return done
+
+    return run
+
+
+def bad(done, *parts):
+    assert done.code == 2, done.err
+    for part in parts:
+        assert str(part) in done.err, done.err
+
+
+def test_missing_facts(train, tmp_path):
+    bad(train(facts=tmp_path / "nowhere"), "nowhere")
+
+
+def test_empty_file(train, tmp_path):
+    (tmp_path / "empty.csv").write_text("")
+    bad(train(facts=tmp_path / "empty.csv"), "empty.csv")
+
+
+def test_broken_json_at_a_line(train, facts):
+    (facts / "dev.jsonl").write_text('{"sub": "Paris", "obj": "France"}\n{"sub": "Rome", "obj"\n')
+    bad(train(), "dev.jsonl, line 2", "JSON")
+
+
+@pytest.mark.parametrize(
+    ("template", "problem"),
+    [("the capital is [Y]", "no [X]"), ("[X] and [X] in [Y]", "[X]"), ("[x] in [Y]", "write [X] instead of [x]")],
+)
+def test_template(train, template, problem):
+    bad(train(prompts=template), problem)
+
+
+def test_template_in_a_file(train, tmp_path):
+    (tmp_path / "prompts.txt").write_text("[X] in [Y]\n\n[X] only\n")
+    bad(train(prompts=tmp_path / "prompts.txt"), "prompts.txt, line 3", "[Y]")
+
+
+def test_missing_prompts_file(train):
+    bad(train(prompts="nowhere.txt"), "nowhere.txt")
+
+
+def test_unknown_option(askwell):
+    done = askwell("train", "--lm", "a", "--facts", "b", "--prompts", "[X] [Y]", "--out", "c", "--learnign-rate", "1")
+    bad(done, "--learnign-rate", "--learning-rate")
+
+
+def test_unknown_command(askwell):
+    bad(askwell("trian"), "trian", "train")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("epochs", "-1"), ("learning_rate", "0"), ("method", "magic"), ("batch_facts", "many")]
+)
+def test_option_out_of_range(train, option, value):
+    bad(train(**{option: value}), f"--{option.replace('_', '-')}", value)
+
+
+def test_copies_without_noise(train):
+    bad(train(copies=3), "copies", "noise")
+
+
+def test_missing_lm(train, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    bad(train(lm="no-such/model"), "no-such/model", "HF_HUB_OFFLINE", "HF_HOME")
+    bad(train(lm="./no-such-folder"), "./no-such-folder", "no such folder")
+
+
+def test_device_that_is_not_there(train):
+    bad(train(device="cuda:7"), "--device cuda:7")
+    bad(train(device="toaster"), "--device toaster")
+
+
+def test_no_y_is_one_token(train, tmp_path):
+    (tmp_path / "f.csv").write_text("x,y\n" + "".join(f"{x},Reykjavik\n" for x in ("Paris", "Rome", "Lima", "Oslo")))
+    bad(train(facts=tmp_path / "f.csv"), "y is not one token of the LM")
+
+
+def test_no_prompt_can_be_used(train, lms):
+    bad(train(lm=lms["llama"], prompts="[Y] holds [X]"), "no prompts left", "y stands before x")
+
+
+def test_read_only_output_folder(train):
+    bad(train(out="/proc/askwell"), "--out /proc/askwell", "cannot be written")
+
+
+def test_output_that_is_a_file(train, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    bad(train(out=tmp_path / "file"), "is a file")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_output_that_holds_a_mixture(askwell, lms, facts, tmp_path):
+    arguments = ("train", "--lm", lms["bert"], "--facts", facts, "--prompts", TEMPLATES[0], "--out", tmp_path / "m")
+    assert askwell(*arguments, "--epochs", "1").code == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
+    bad(askwell(*arguments), "holds a mixture already", "--overwrite")
+    bad(askwell(*arguments, "--resume"), "finished")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()} == before
+    assert askwell(*arguments, "--overwrite", "--epochs", "0").code == 0
+
+
+def test_a_mixture_of_another_lm(askwell, lms, facts, tmp_path):
+    arguments = ("train", "--lm", lms["bert"], "--facts", facts, "--prompts", TEMPLATES[0], "--out", tmp_path / "m")
+    assert askwell(*arguments, "--epochs", "0").code == 0
+    bad(askwell("ask", tmp_path / "m", "Paris", "--lm", lms["roberta"]), "learned on the LM bert", "weights")
+
+
+def test_a_damaged_mixture_is_a_failure(askwell, lms, facts, tmp_path):
+    arguments = ("train", "--lm", lms["bert"], "--facts", facts, "--prompts", TEMPLATES[0], "--out", tmp_path / "m")
+    assert askwell(*arguments, "--epochs", "0").code == 0
+    tensors = tmp_path / "m" / "mixture.safetensors"
+    tensors.write_bytes(tensors.read_bytes()[:-3])
+    done = askwell("ask", tmp_path / "m", "Paris")
+    assert done.code == 1
+    assert "truncated" in done.err
+    config = tmp_path / "m" / "config.json"
+    config.write_text(config.read_text().replace(TEMPLATES[0], "[X] stands in [Y] ."))
+    done = askwell("show", tmp_path / "m")
+    assert done.code == 1
+    assert "altered" in done.err
+
+
+def test_ask_without_anything_to_ask(askwell, lms, tmp_path):
+    bad(askwell("ask"), "--prompts")
+    bad(askwell("ask", "--lm", lms["bert"], "--prompts", TEMPLATES[0]), "nothing to ask")
+    bad(askwell("ask", tmp_path / "nowhere", "Paris"), "nowhere")
+    bad(askwell("ask", "--lm", lms["bert"], "--prompts", TEMPLATES[0], "Paris", "--top", "0"), "--top")
+    too_long = "Paris " * 80
+    bad(askwell("ask", "--lm", lms["bert"], "--prompts", TEMPLATES[0], too_long), "longer than the LM's context")
+
+
+def test_files_to_ask_about(askwell, lms, tmp_path):
+    start = ("ask", "--lm", lms["bert"], "--prompts", TEMPLATES[0], "--file")
+    (tmp_path / "a.jsonl").write_text('{"x": "Paris"}\n{"y": "Rome"}\n')
+    bad(askwell(*start, tmp_path / "a.jsonl"), "a.jsonl, line 2", "--column")
+    (tmp_path / "b.csv").write_text("x\nParis\n")
+    bad(askwell(*start, tmp_path / "b.csv", "--column", "name"), "no column 'name'", "there are: x")
+    (tmp_path / "c.txt").write_text("\n")
+    bad(askwell(*start, tmp_path / "c.txt"), "c.txt", "nothing to ask")
+
+
+def test_candidates(askwell, lms, facts, tmp_path):
+    start = ("evaluate", "--lm", lms["bert"], "--prompts", TEMPLATES[0], "--facts", facts, "--candidates")
+    bad(askwell(*start, tmp_path / "nowhere.txt"), "nowhere.txt")
+    (tmp_path / "none.txt").write_text("Reykjavik\nMassachusetts\n")
+    bad(askwell(*start, tmp_path / "none.txt"), "no candidates left", "2 ×")
+    (tmp_path / "other.txt").write_text("Rome\n")
+    bad(askwell(*start, tmp_path / "other.txt"), "no test facts", "y is not among the candidates")
+
+
+def test_evaluate_needs_one_of_two(askwell, tmp_path, lms):
+    bad(askwell("evaluate"), "either")
+    bad(askwell("evaluate", "--lm", lms["bert"], "--prompts", TEMPLATES[0]), "--facts")
+
+
+def test_an_lm_that_gives_nan_is_a_failure(askwell, facts, tmp_path):
+    import tiny
+    import torch
+
+    model, tokenizer = tiny.TINY["bert"]()
+    with torch.no_grad():
+        model.get_parameter("bert.encoder.layer.0.output.dense.bias")[0] = torch.nan
+    tiny.save(model, tokenizer, tmp_path / "broken")
+    done = askwell(
+        "train", "--lm", tmp_path / "broken", "--facts", facts, "--prompts", TEMPLATES[0], "--out", tmp_path / "o"
+    )
+    assert done.code == 1
+    assert "not finite" in done.err
+    assert not (tmp_path / "o" / "config.json").exists()
+
+
+def test_a_bug_is_not_hidden(monkeypatch, facts, tmp_path):
+    """Only errors that askwell raises on purpose lose their traceback."""
+
+    def broken(_path):
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("askwell.facts.parse.read_text", broken)
+    arguments = ["train", "--lm", "x", "--facts", str(facts), "--prompts", "[X] [Y]", "--out", str(tmp_path / "o")]
+    with pytest.raises(ZeroDivisionError):
+        main(arguments)
+
+
+def test_json_documents_have_no_nan(askwell, lms, tmp_path):
+    (tmp_path / "p.jsonl").write_text(
+        json.dumps({"template": "([Y]) [X]"}) + "\n" + json.dumps({"template": "[X] [Y]"})
+    )
+    done = askwell("ask", "--lm", lms["roberta"], "--prompts", tmp_path / "p.jsonl", "Paris", "--json")
+    assert done.code == 0, done.err
+    assert "NaN" not in done.out

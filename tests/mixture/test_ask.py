@@ -1,0 +1,254 @@
+"""Asking mixtures: answers, effective prompts, facts that are left out, candidate files."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+import torch
+from agreement import ALL, X_FIRST, exact, ids, moved, plain, words
+
+from askwell.errors import BadFile, NotFinite, NothingLeft, UserMistake
+from askwell.facts import Fact
+from askwell.lms import FrozenLM
+from askwell.mixture import Mixture, MixtureSpec
+from askwell.mixture.candidates import Candidates, read_candidates
+from askwell.mixture.encode import NO_TOKENS, NOT_ONE_TOKEN, TOO_LONG, count_reasons, encode_facts
+
+BRACKETED = ["[X] is in [Y] .", "[X] ([Y])"]
+
+
+def with_weights(weights: list[float]) -> Mixture:
+    mixture = Mixture(plain("bert"), [f"[X] {'is ' * (n + 1)}[Y]" for n in range(len(weights))])
+    with torch.no_grad():
+        mixture.weight_logits.copy_(torch.tensor(weights).log())
+    return mixture
+
+
+@pytest.mark.parametrize(
+    ("weights", "effective"),
+    [
+        ([1.0], 1.0),
+        ([0.25] * 4, 4.0),
+        ([0.5, 0.5, 0.0], 2.0),
+        ([1.0, 0.0], 1.0),
+        ([0.5, 0.25, 0.25], 2**1.5),
+        ([0.9, 0.1], 2 ** (-0.9 * math.log2(0.9) - 0.1 * math.log2(0.1))),
+    ],
+)
+def test_effective_prompts(weights: list[float], effective: float) -> None:
+    assert with_weights(weights).effective_prompts == pytest.approx(effective, rel=1e-6)
+
+
+# ask
+
+
+@pytest.mark.parametrize("spec", [MixtureSpec(), MixtureSpec(data_dependent=True), MixtureSpec(combine="product")])
+@pytest.mark.parametrize("name", ["bert", "roberta", "bart", "llama"])
+def test_answers_are_those_of_the_distribution(name: str, spec: MixtureSpec) -> None:
+    mixture = moved(exact(name), X_FIRST, spec)
+    xs, facts = words(exact(name), ["Reykjavik"])
+    probabilities = mixture.log_probs(xs, facts)[0].exp()
+    replies = mixture.ask("Reykjavik", top=7)
+    assert len(replies) == 7
+    best = probabilities.sort(descending=True)
+    assert [reply.probability for reply in replies] == pytest.approx(best.values[:7].tolist(), abs=1e-12)
+    tokenizer: Any = exact(name).tokenizer
+    for reply, token in zip(replies, best.indices.tolist(), strict=False):
+        assert reply.y == tokenizer.decode([token]).strip() or reply.y in tokenizer.convert_ids_to_tokens(token)
+        each = [float(mixture.prompt_log_probs(xs, facts, t)[0, token].exp()) for t in range(len(X_FIRST))]
+        assert list(reply.by_prompt) == pytest.approx(each, abs=1e-12)
+        if spec == MixtureSpec():
+            together = sum(w * p for w, p in zip(mixture.weights.tolist(), reply.by_prompt, strict=True))
+            assert reply.probability == pytest.approx(together, abs=1e-12)
+
+
+def test_all_answers_sum_to_one_in_two_forms() -> None:
+    mixture = moved(exact("roberta"), BRACKETED)
+    replies = mixture.ask("Paris", top=10_000)
+    assert sum(reply.probability for reply in replies) == pytest.approx(1, abs=1e-9)
+    assert len(replies) == mixture.answer_space.count
+    for prompt in range(2):
+        assert sum(reply.by_prompt[prompt] for reply in replies) == pytest.approx(1, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["roberta", "llama-metaspace", "albert"])
+def test_one_answer_stands_for_both_forms(name: str) -> None:
+    mixture = moved(exact(name), BRACKETED)
+    rome = "rome" if name == "albert" else "Rome"
+    replies = [reply for reply in mixture.ask("Paris", top=10_000) if reply.y == rome]
+    given = [reply for reply in replies if all(reply.by_prompt)]
+    assert len(given) == 1, "each prompt gives Rome in its own form"
+    mark = "▁" if name == "albert" else "Ġ"
+    spaced, glued = ids(name, f"{mark}{rome} {rome}")
+    alone = [Mixture(exact(name), [template]) for template in BRACKETED]
+    counts = [len(prompt.token_ids) for prompt in mixture.prompts]
+    for single, vectors in zip(alone, mixture.vectors.split(counts), strict=True):
+        single.vectors.data.copy_(vectors)
+    xs, facts = words(exact(name), ["Paris"])
+    read = [
+        float(single.prompt_log_probs(xs, facts, 0)[0, token].exp())
+        for single, token in zip(alone, (spaced, glued), strict=True)
+    ]
+    assert list(given[0].by_prompt) == pytest.approx(read, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["roberta", "llama", "albert"])
+def test_prompts_that_all_need_the_glued_form(name: str) -> None:
+    mixture = Mixture(exact(name), ["[X] ([Y])", "[X], a city ([Y])."])
+    encoded, left_out = encode_facts(mixture, [Fact("Paris", y) for y in ("Rome", "Italy", "Cuba")])
+    assert [fact.y for fact in encoded.facts] == ["Rome", "Cuba"]
+    assert [fact.fact.y for fact in left_out] == ["Italy"]
+    glued = ids(name, "rome cuba" if name == "albert" else "Rome Cuba")
+    gold = mixture.gold_log_probs(encoded.xs, encoded.gold_tokens, torch.arange(2))
+    for prompt in range(2):
+        everything = mixture.prompt_log_probs(encoded.xs, torch.arange(2), prompt)
+        assert everything.shape == (2, len(exact(name).tokenizer))
+        expected = everything[torch.arange(2), torch.tensor(glued)]
+        torch.testing.assert_close(gold[:, prompt].detach(), expected)
+
+
+def test_equally_probable_answers_keep_their_order() -> None:
+    tiny_lm: Any = tiny.TINY["bert"]()
+    model, tokenizer = tiny_lm
+    with torch.no_grad():
+        for parameter in model.cls.parameters():
+            parameter.zero_()
+    mixture = Mixture(FrozenLM(model, tokenizer), ["[X] is [Y]"])
+    first = mixture.ask("Paris", top=5)
+    assert len({reply.probability for reply in first}) == 1
+    assert [reply.y for reply in first] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def test_an_x_that_is_too_long_is_refused() -> None:
+    mixture = Mixture(plain("bert"), ["[X] is [Y]"])
+    # [CLS] x is [MASK] [SEP] are 4 tokens beside x.
+    assert mixture.ask(" ".join(["Rome"] * 60))
+    with pytest.raises(UserMistake, match="cannot be asked: x is longer"):
+        mixture.ask(" ".join(["Rome"] * 61))
+
+
+def test_an_empty_x_is_refused() -> None:
+    with pytest.raises(UserMistake, match="cannot be asked: x has no token"):
+        Mixture(plain("bert"), ["[X] is [Y]"]).ask(" ")
+
+
+def test_a_prompt_that_gives_nan_is_named() -> None:
+    mixture = Mixture(FrozenLM(*tiny.TINY["bert"](), name="tiny-bert"), ["[X] is [Y]", "[X] was [Y]"])
+    with torch.no_grad():
+        mixture.vectors[1] = torch.nan
+    with pytest.raises(NotFinite, match=r"tiny-bert.*'\[X\] was \[Y\]'"):
+        mixture.ask("Paris")
+
+
+# Facts that are left out
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_facts_that_are_left_out_and_why(name: str) -> None:
+    mixture = Mixture(plain(name), ["[X] is in [Y] ."])
+    facts = [
+        Fact("Paris", "Rome"),
+        Fact("Paris", "Massachusetts"),
+        Fact(" ".join(["Paris"] * 200), "Rome"),
+        Fact("Reykjavik", "Italy"),
+        Fact(" ".join(["Paris"] * 200), "Boston"),
+    ]
+    encoded, left_out = encode_facts(mixture, facts)
+    assert encoded.facts == (facts[0], facts[3])
+    assert [(fact.fact, fact.reason) for fact in left_out] == [
+        (facts[1], NOT_ONE_TOKEN),
+        (facts[2], TOO_LONG),
+        (facts[4], NOT_ONE_TOKEN),
+    ]
+    assert count_reasons(left_out) == {NOT_ONE_TOKEN: 2, TOO_LONG: 1}
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "bart", "gpt2"])
+def test_the_longest_x_that_fits(name: str) -> None:
+    """What stands beside x: special tokens, and the prompt up to where the LM reads."""
+    beside = {"bert": 2 + 2 + 1 + 1, "roberta": 2 + 2 + 1 + 1, "bart": 2 + 2 + 1 + 1, "gpt2": 2}[name]
+    mixture = Mixture(plain(name), ["[X] is in [Y] ."])
+    most = tiny.POSITIONS - beside
+    facts = [Fact(" ".join(["Paris"] * length), "Rome") for length in (most, most + 1)]
+    encoded, left_out = encode_facts(mixture, facts)
+    assert encoded.facts == (facts[0],)
+    assert [fact.reason for fact in left_out] == [TOO_LONG]
+    assert mixture.log_probs(encoded.xs, torch.arange(1)).isfinite().all()
+
+
+def test_a_data_dependent_causal_mixture_counts_its_start_token() -> None:
+    """GPT-2 puts no token before a text, but p(x | t) needs one."""
+    spec = MixtureSpec(data_dependent=True)
+    mixture = Mixture(plain("gpt2"), ["[X] [Y]"], spec)
+    facts = [Fact(" ".join(["Paris"] * length), "Rome") for length in (63, 64)]
+    encoded, left_out = encode_facts(mixture, facts)
+    assert encoded.facts == (facts[0],)
+    assert [fact.reason for fact in left_out] == [TOO_LONG]
+    assert mixture.log_probs(encoded.xs, torch.arange(1)).isfinite().all()
+
+
+def test_an_x_without_tokens_is_left_out() -> None:
+    mixture = Mixture(plain("bert"), ["[X] is [Y]"])
+    encoded, left_out = encode_facts(mixture, [Fact("\u200b", "Rome"), Fact("Paris", "Rome")])
+    assert [fact.x for fact in encoded.facts] == ["Paris"]
+    assert [fact.reason for fact in left_out] == [NO_TOKENS]
+
+
+def test_no_facts_at_all() -> None:
+    encoded, left_out = encode_facts(Mixture(plain("bert"), ["[X] is [Y]"]), [])
+    assert len(encoded) == 0
+    assert left_out == []
+
+
+def test_a_subset_keeps_what_belongs_together() -> None:
+    mixture = Mixture(plain("roberta"), ["[X] is [Y]"])
+    facts = [Fact("Paris", "Rome"), Fact("Reykjavik", "Italy"), Fact("Oslo", "Peru")]
+    encoded, _ = encode_facts(mixture, facts)
+    kept = encoded.subset(torch.tensor([False, True, True]))
+    again, _ = encode_facts(mixture, facts[1:])
+    assert kept.facts == again.facts
+    assert torch.equal(kept.answers, again.answers)
+    assert torch.equal(kept.gold_tokens, again.gold_tokens)
+    assert torch.equal(kept.xs.lengths, again.xs.lengths)
+
+
+# Candidates
+
+
+def test_candidates_are_read_once_each(tmp_path: Path) -> None:
+    path = tmp_path / "cities.txt"
+    path.write_bytes("\ufeffRome\r\n\r\n  Lima \nRome\nReykjavik\n".encode())
+    candidates = read_candidates(path)
+    assert (candidates.name, candidates.words) == ("cities", ("Rome", "Lima", "Reykjavik"))
+    assert candidates.digest == Candidates("other", ("Lima", "Reykjavik", "Rome")).digest
+    assert candidates.digest != Candidates("cities", ("Rome", "Lima")).digest
+    mixture = Mixture(plain("bert"), ["[X] is [Y]"])
+    answers, lacking = candidates.answers(mixture)
+    assert answers.tolist() == sorted(ids("bert", "Rome Lima"))
+    assert lacking == 1
+
+
+def test_candidate_files_that_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadFile, match=r"missing\.txt: there is no such file"):
+        read_candidates(tmp_path / "missing.txt")
+    (tmp_path / "empty.txt").write_text("\n \n")
+    with pytest.raises(BadFile, match=r"empty\.txt: holds no words"):
+        read_candidates(tmp_path / "empty.txt")
+    (tmp_path / "latin.txt").write_bytes("Malm\xf6".encode("latin-1"))
+    with pytest.raises(BadFile, match=r"latin\.txt.*not UTF-8"):
+        read_candidates(tmp_path / "latin.txt")
+    with pytest.raises(BadFile, match="cannot be read"):
+        read_candidates(tmp_path)
+    with pytest.raises(NothingLeft, match="no candidates left: 2 × word is not one token"):
+        Candidates("none", ("Reykjavik", "Boston")).answers(Mixture(plain("bert"), ["[X] is [Y]"]))
+
+
+def test_asking_among_candidates() -> None:
+    mixture = moved(exact("roberta"), BRACKETED)
+    everything = {reply.y: reply for reply in mixture.ask("Paris", top=10_000) if all(reply.by_prompt)}
+    candidates = Candidates("cities", ("Rome", "Lima", "Reykjavik", "Quito"))
+    replies = mixture.ask("Paris", candidates=candidates)
+    assert {reply.y for reply in replies} == {"Rome", "Lima", "Quito"}
+    assert replies == sorted((everything[y] for y in ("Rome", "Lima", "Quito")), key=lambda r: -r.probability)

@@ -1,0 +1,95 @@
+"""The tree keeps its order, and the package its names."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import askwell
+
+SOURCE = Path(askwell.__file__).parent
+
+# A part imports only from those above it. ARCHITECTURE.md tells why each stands where it does.
+ORDER = [
+    ["version", "errors"],
+    ["text_file", "write", "data_folder", "specs"],
+    ["facts", "prompts"],
+    ["testbed"],
+    ["lms"],
+    ["mixture"],
+    ["evaluation"],
+    ["training", "look"],
+    ["cli"],
+    ["__main__"],
+]
+
+
+def part_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def imports_of(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("askwell"):
+            assert node.level == 0
+            found.add(part_of(node.module))
+        elif isinstance(node, ast.Import):
+            found |= {part_of(name.name) for name in node.names if name.name.startswith("askwell")}
+    return found - {""}
+
+
+def test_every_part_imports_only_from_those_above_it():
+    level = {part: number for number, parts in enumerate(ORDER) for part in parts}
+    files = [path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py"]
+    assert len(files) > 30
+    for path in files:
+        part = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        for imported in imports_of(path) - {part}:
+            assert level[imported] < level[part], f"{path.relative_to(SOURCE)} imports from {imported}"
+
+
+def test_the_exported_names_are_these():
+    assert sorted(askwell.__all__) == [
+        "AskwellError",
+        "Candidates",
+        "Evaluation",
+        "Fact",
+        "Failure",
+        "FrozenLM",
+        "LMIdentity",
+        "Mixture",
+        "MixtureSpec",
+        "Outcome",
+        "Progress",
+        "Relation",
+        "Reply",
+        "Template",
+        "TrainingResult",
+        "TrainingSpec",
+        "UserMistake",
+        "__version__",
+        "ask",
+        "evaluate",
+        "load_lm",
+        "look_at",
+        "parse_template",
+        "read_candidates",
+        "read_prompts",
+        "read_relation",
+        "train",
+    ]
+    for name in askwell.__all__:
+        assert getattr(askwell, name) is not None
+
+
+def test_help_needs_no_heavy_import():
+    check = (
+        "import sys, askwell.cli.main as main\n"
+        "try: main.main(sys.argv[1:])\n"
+        "except SystemExit as stop: assert stop.code == 0\n"
+        "heavy = {'torch', 'transformers', 'duckdb', 'numpy', 'huggingface_hub'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    for arguments in (["--help"], ["--version"], ["train", "--help"], ["evaluate", "--help"], ["ask", "--help"]):
+        subprocess.run([sys.executable, "-c", check, *arguments], check=True, capture_output=True, timeout=60)

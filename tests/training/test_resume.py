@@ -1,0 +1,107 @@
+"""Runs that are interrupted, resumed and repeated give the same numbers, bit for bit."""
+
+import pytest
+import torch
+from worlds import CAPITALS, TEMPLATES, frozen
+
+from askwell.errors import BadOption, DamagedFile
+from askwell.mixture.mixture import Mixture
+from askwell.specs import MixtureSpec, TrainingSpec
+from askwell.training.checkpoint import CHECKPOINT
+from askwell.training.loop import train
+
+SETTINGS = {
+    "gradient": TrainingSpec(epochs=6, patience=6, learning_rate=0.01, batch_facts=4, threads=1),
+    "em": TrainingSpec(method="em", epochs=6, patience=6, learning_rate=0.01, batch_facts=4, threads=1),
+}
+
+
+def new_mixture(**spec):
+    return Mixture(frozen("bert"), TEMPLATES, MixtureSpec(deep=True, copies=2, noise=0.3, seed=5, **spec))
+
+
+def same(one, other):
+    first, second = one.state_dict(), other.state_dict()
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize("method", ["gradient", "em"])
+def test_the_same_seed_gives_the_same_numbers(method):
+    mixtures = [new_mixture(), new_mixture()]
+    histories = [train(mixture, CAPITALS, SETTINGS[method]).history for mixture in mixtures]
+    assert histories[0] == histories[1]
+    assert same(*mixtures)
+
+
+def test_another_seed_gives_other_numbers():
+    mixtures = [new_mixture(), Mixture(frozen("bert"), TEMPLATES, MixtureSpec(deep=True, copies=2, noise=0.3, seed=6))]
+    assert not same(*mixtures)
+
+
+@pytest.mark.parametrize("method", ["gradient", "em"])
+@pytest.mark.parametrize("stop_at", [0, 1, 4, 7, 11, 17])
+def test_an_interrupted_run_that_is_resumed_equals_one_that_was_not(tmp_path, method, stop_at):
+    whole = new_mixture()
+    expected = train(whole, CAPITALS, SETTINGS[method])
+
+    calls = []
+
+    def interrupt(progress):
+        calls.append(progress)
+        if len(calls) > stop_at:
+            raise KeyboardInterrupt
+
+    first = new_mixture()
+    with pytest.raises(KeyboardInterrupt):
+        train(first, CAPITALS, SETTINGS[method], folder=tmp_path, progress=interrupt)
+    second = new_mixture()
+    result = train(second, CAPITALS, SETTINGS[method], folder=tmp_path, resume=True)
+    assert result.history == expected.history
+    assert same(second, whole)
+    assert second.learned_from == whole.learned_from
+
+
+def test_an_interrupted_run_is_left_in_its_best_state(tmp_path):
+    def interrupt(progress):
+        if progress.record and progress.epoch == 3:
+            raise KeyboardInterrupt
+
+    mixture = new_mixture()
+    with pytest.raises(KeyboardInterrupt):
+        train(mixture, CAPITALS, SETTINGS["gradient"], folder=tmp_path, progress=interrupt)
+    three_epochs = new_mixture()
+    train(three_epochs, CAPITALS, SETTINGS["gradient"].model_copy(update={"epochs": 3}))
+    assert same(mixture, three_epochs)
+    assert mixture.learned_from["epochs"] == 3
+    assert not mixture.learned_from["finished"]
+
+
+def interrupted(folder):
+    def interrupt(progress):
+        if progress.record and progress.epoch == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(new_mixture(), CAPITALS, SETTINGS["gradient"], folder=folder, progress=interrupt)
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path):
+    interrupted(tmp_path)
+    with pytest.raises(BadOption, match="another LM, other facts, other prompts or other settings"):
+        train(new_mixture(data_dependent=True), CAPITALS, SETTINGS["gradient"], folder=tmp_path, resume=True)
+    with pytest.raises(BadOption, match="other settings"):
+        train(new_mixture(), CAPITALS, SETTINGS["em"], folder=tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip"])
+def test_a_damaged_checkpoint_is_detected(tmp_path, damage):
+    interrupted(tmp_path)
+    path = tmp_path / CHECKPOINT
+    data = bytearray(path.read_bytes())
+    if damage == "truncate":
+        data = data[: len(data) // 2]
+    else:
+        data[-5] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(DamagedFile, match="altered"):
+        train(new_mixture(), CAPITALS, SETTINGS["gradient"], folder=tmp_path, resume=True)
