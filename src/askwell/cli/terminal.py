@@ -19,6 +19,11 @@ def print_json(document: Any) -> None:
     sys.stdout.write("\n")
 
 
+def counted(count: int, word: str) -> str:
+    """A number with its noun."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
 def note(text: str) -> None:
     """A line for the user on stderr."""
     log.print(text, style="dim", markup=False)
@@ -29,7 +34,7 @@ def note_left_out_prompts(mixture: Mixture) -> None:
     if not mixture.left_out_prompts:
         return
     total = len(mixture.left_out_prompts) + len(mixture.prompts) // mixture.spec.copies
-    note(f"{len(mixture.left_out_prompts)} of {total} prompts are left out:")
+    note(f"{len(mixture.left_out_prompts)} of {counted(total, 'prompt')} left out:")
     for prompt in mixture.left_out_prompts:
         note(f"  {prompt.template.text!r}: {prompt.reason}")
 
@@ -38,4 +43,4 @@ def note_left_out_facts(left_out: Iterable[tuple[str, dict[str, int]]]) -> None:
     """Says how many facts of which split could not be asked, and why."""
     for split, reasons in left_out:
         for reason, count in sorted(reasons.items()):
-            note(f"{count} facts of {split} are left out: {reason}")
+            note(f"left out of {split}: {counted(count, 'fact')}, since {reason}")

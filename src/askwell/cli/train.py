@@ -44,7 +44,7 @@ def train(
     if lm is None or not prompts:
         raise BadOption("train needs --lm and --prompts")
     from askwell.cli.progress import EvaluationProgress, TrainingProgress
-    from askwell.cli.terminal import note, note_left_out_facts, note_left_out_prompts, print_json
+    from askwell.cli.terminal import counted, note, note_left_out_facts, note_left_out_prompts, print_json
     from askwell.evaluation.evaluate import evaluate
     from askwell.evaluation.outcomes import write_outcomes
     from askwell.facts import read_relation
@@ -66,7 +66,7 @@ def train(
     note_left_out_prompts(tuned)
     note(
         f"{relation.name}: {len(relation.train)} train, {len(relation.dev)} dev and {len(relation.test)} test facts, "
-        f"{len(tuned.prompts)} prompts on {tuned.lm.identity.name} ({tuned.lm.family.name}, {tuned.lm.device})"
+        f"{counted(len(tuned.prompts), 'prompt')} on {tuned.lm.identity.name} ({tuned.lm.family.name}, {tuned.lm.device})"
     )
 
     with EvaluationProgress("test facts, untuned") as shown:

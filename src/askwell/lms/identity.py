@@ -75,7 +75,7 @@ def _hash_config(model: PreTrainedModel, folder: Path | None) -> str:
         json.loads(stored.read_text(encoding="utf-8")) if stored and stored.exists() else model.config.to_diff_dict()
     )
     incidental = _INCIDENTAL
-    if config.get("quantization_config", {}).get("quant_method") == "gguf":
+    if (config.get("quantization_config") or {}).get("quant_method") == "gguf":
         incidental = incidental | {"quantization_config"}  # the name of a GGUF file, whose tensors are hashed anyway
     return _hash_json({key: value for key, value in config.items() if key not in incidental})
 
