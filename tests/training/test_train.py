@@ -247,6 +247,20 @@ def test_a_product_learns_its_weights_and_keeps_its_prompts():
     assert result.history[1]["train_loss"] == pytest.approx(loss(np.zeros(3)), abs=1e-9)
 
 
+def test_weights_cannot_depend_on_x_where_no_causal_prompt_has_a_word_before_it():
+    lm = frozen("gpt2", "float64")
+    blind = Mixture(lm, ["[X] lies in [Y]", "[X] and [Y] ."], MixtureSpec(data_dependent=True))
+    seeing = Mixture(lm, ["[X] lies in [Y]", "the [X] and [Y] ."], MixtureSpec(data_dependent=True))
+    encoded, _ = encode_facts(blind, FACTS)
+    every = torch.arange(len(encoded))
+    for mixture, alike in ((blind, True), (seeing, False)):
+        torch.nn.init.normal_(mixture.vectors)
+        assert mixture.finds_every_x_alike is alike
+        weights = mixture.log_weights(len(encoded), mixture.log_p_x(encoded.xs, every))
+        assert bool(torch.allclose(weights, weights[:1].expand_as(weights), atol=1e-9)) is alike
+    assert not Mixture(frozen("bert"), ["[X] lies in [Y]", "[X] and [Y] ."]).finds_every_x_alike
+
+
 def test_what_cannot_be_is_refused():
     mixture = Mixture(frozen("bert"), TEMPLATES)
     nothing: dict[str, Any] = dict.fromkeys(FREEZABLE, False)

@@ -82,7 +82,7 @@ def _print_table(evaluation: "Evaluation") -> None:
     from askwell.cli.terminal import note, note_left_out_facts, out
 
     figures = evaluation.as_json()
-    note_left_out_facts([(evaluation.split, figures["left_out"])])
+    note_left_out_facts(evaluation.split, evaluation.left_out)
     if figures["candidates_left_out"]:
         note(f"{figures['candidates_left_out']} candidates are left out: not one token of the LM")
     title = f"{figures['facts']} {evaluation.split} facts, {evaluation.vocabulary}"

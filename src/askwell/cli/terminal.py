@@ -2,11 +2,12 @@
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 
+from askwell.mixture.encode import LeftOutFact, count_reasons
 from askwell.mixture.mixture import Mixture
 
 log = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -39,8 +40,9 @@ def note_left_out_prompts(mixture: Mixture) -> None:
         note(f"  {prompt.template.text!r}: {prompt.reason}")
 
 
-def note_left_out_facts(left_out: Iterable[tuple[str, dict[str, int]]]) -> None:
-    """Says how many facts of which split could not be asked, and why."""
-    for split, reasons in left_out:
-        for reason, count in sorted(reasons.items()):
-            note(f"left out of {split}: {counted(count, 'fact')}, since {reason}")
+def note_left_out_facts(split: str, left_out: Sequence[LeftOutFact]) -> None:
+    """Says how many facts of a split could not be asked, why, and names some of them."""
+    for reason, count in sorted(count_reasons(left_out).items()):
+        named = [f"{left.fact.x} → {left.fact.y}" for left in left_out if left.reason == reason]
+        examples = "; ".join(named[:3]) + ("; …" if count > 3 else "")
+        note(f"left out of {split}: {counted(count, 'fact')}, since {reason} ({examples})")

@@ -49,7 +49,6 @@ def train(
     from askwell.evaluation.outcomes import write_outcomes
     from askwell.facts import read_relation
     from askwell.lms.load import load_lm
-    from askwell.mixture.encode import count_reasons
     from askwell.mixture.mixture import Mixture
     from askwell.prompts import read_prompts
     from askwell.training.checkpoint import CHECKPOINT
@@ -66,9 +65,15 @@ def train(
     note_left_out_prompts(tuned)
     note(
         f"{relation.name}: {len(relation.train)} train, {len(relation.dev)} dev and {len(relation.test)} test facts, "
-        f"{counted(len(tuned.prompts), 'prompt')} on {tuned.lm.identity.name} ({tuned.lm.family.name}, {tuned.lm.device})"
+        f"{counted(len(tuned.prompts), 'prompt')} on {tuned.lm.identity.name} "
+        f"({tuned.lm.family.name}, {tuned.lm.device})"
     )
 
+    if mixture.data_dependent and tuned.finds_every_x_alike:
+        note(
+            "--data-dependent has no effect here: no prompt has a word before x, so a causal LM finds x equally "
+            "probable with all of them"
+        )
     with EvaluationProgress("test facts, untuned") as shown:
         untuned = evaluate(tuned, relation, progress=shown)
 
@@ -89,7 +94,9 @@ def train(
                 "the same command with --resume goes on"
             )
         raise
-    note_left_out_facts((split, count_reasons(left)) for split, left in result.left_out.items())
+    for split, left_out in result.left_out.items():
+        note_left_out_facts(split, left_out)
+    note_left_out_facts("test", untuned.left_out)
     with EvaluationProgress("test facts, tuned") as shown:
         tested = evaluate(tuned, relation, progress=shown)
     _note_scores(tuned, untuned, tested)

@@ -79,6 +79,7 @@ class Evaluation:
         return {
             "facts": len(self.outcomes),
             "left_out": dict(Counter(fact.reason for fact in self.left_out)),
+            "left_out_facts": [{"x": left.fact.x, "y": left.fact.y, "reason": left.reason} for left in self.left_out],
             "split": self.split,
             "vocabulary": self.vocabulary,
             "candidates_left_out": self.candidates_left_out,

@@ -81,6 +81,18 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         return float(2**entropy_bits)
 
     @cached_property
+    def finds_every_x_alike(self) -> bool:
+        """Whether p(x | t) is the same for all prompts, whatever is tuned, since none has a word before x.
+
+        Only a causal LM can be so blind; data-dependent weights are then the static ones.
+        """
+        questions = [self.lm.family.ask_x(prompt.tokens, self.lm.wording, self.lm.special) for prompt in self.prompts]
+        read = [token for stream in questions[0].streams.values() for token in (*stream.left, *stream.right)]
+        places = {prompt.tokens.x_place for prompt in self.prompts}
+        alike = all(question == questions[0] for question in questions) and len(places) == 1
+        return alike and all(token.prompt_token < 0 for token in read)
+
+    @cached_property
     def first_rows(self) -> list[int]:
         """The row of `vectors` at which each prompt's tokens begin."""
         rows, next_row = [], 0
