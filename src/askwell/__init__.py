@@ -15,7 +15,7 @@ from askwell.version import VERSION as __version__  # noqa: N811 - the usual nam
 if TYPE_CHECKING:
     from askwell.errors import AskwellError, Failure, UserMistake
     from askwell.evaluation.evaluate import Evaluation, Outcome, evaluate
-    from askwell.facts import Fact, Relation, read_relation
+    from askwell.facts import Fact, Relation
     from askwell.lms.frozen import FrozenLM
     from askwell.lms.identity import LMIdentity
     from askwell.lms.load import load_lm
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from askwell.mixture.ask import Reply, ask
     from askwell.mixture.candidates import Candidates, read_candidates
     from askwell.mixture.mixture import Mixture
-    from askwell.prompts import Template, parse_template, read_prompts
+    from askwell.names import read_prompts, read_relation
+    from askwell.prompts import Template, parse_template
     from askwell.specs import MixtureSpec, TrainingSpec
     from askwell.training.loop import Progress, TrainingResult, train
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "askwell.errors": ["AskwellError", "Failure", "UserMistake"],
     "askwell.evaluation.evaluate": ["Evaluation", "Outcome", "evaluate"],
-    "askwell.facts": ["Fact", "Relation", "read_relation"],
+    "askwell.facts": ["Fact", "Relation"],
     "askwell.lms.frozen": ["FrozenLM"],
     "askwell.lms.identity": ["LMIdentity"],
     "askwell.lms.load": ["load_lm"],
@@ -40,7 +41,8 @@ _HOMES = {
     "askwell.mixture.candidates": ["Candidates", "read_candidates"],
     "askwell.mixture.mixture": ["Mixture"],
     "askwell.specs": ["MixtureSpec", "TrainingSpec"],
-    "askwell.prompts": ["Template", "parse_template", "read_prompts"],
+    "askwell.names": ["read_prompts", "read_relation"],
+    "askwell.prompts": ["Template", "parse_template"],
     "askwell.training.loop": ["Progress", "TrainingResult", "train"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

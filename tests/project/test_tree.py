@@ -12,9 +12,11 @@ SOURCE = Path(askwell.__file__).parent
 # A part imports only from those above it. ARCHITECTURE.md tells why each stands where it does.
 ORDER = [
     ["version", "errors"],
-    ["text_file", "write", "data_folder", "specs"],
+    ["text_file", "write", "specs"],
+    ["data_folder", "tensor_file"],
     ["facts", "prompts"],
     ["testbed"],
+    ["names"],
     ["lms"],
     ["mixture"],
     ["evaluation"],

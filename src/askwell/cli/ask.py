@@ -23,6 +23,10 @@ def ask(
     *,
     lm: LM = None,
     prompts: Prompts = None,
+    facts: Annotated[
+        str | None,
+        Parameter(help="The relation, where the prompts' name needs it: testbed:capital for testbed:single."),
+    ] = None,
     mixture: Annotated[MixtureSpec, Parameter(name="*", group="Untuned prompts")] = MixtureSpec(),  # noqa: B008
     file: Annotated[
         Path | None, Parameter(help="A file of x's: lines of text, or a column of a .csv, .tsv or .jsonl file.")
@@ -71,7 +75,7 @@ def ask(
     if folder is not None:
         asked = saved_mixture(folder, lm, **loading)
     else:
-        asked = untuned_mixture(load_lm(lm or "", **loading), prompts or [], mixture, data)
+        asked = untuned_mixture(load_lm(lm or "", **loading), prompts or [], mixture, facts, data)
     replies = ask_mixture(asked, xs, top=top, candidates=allowed)
     if json:
         documents = [[_reply_json(reply) for reply in answers] for answers in replies]

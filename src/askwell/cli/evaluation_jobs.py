@@ -9,11 +9,13 @@ from askwell.cli.sources import saved_mixture, untuned_mixture
 from askwell.cli.terminal import note
 from askwell.data_folder import data_folder, find
 from askwell.errors import BadFile, BadOption, NothingLeft
-from askwell.facts import Relation, SplitRule, read_relation
+from askwell.facts import Relation, SplitRule
 from askwell.lms.load import load_lm
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description
+from askwell.names import read_relation
 from askwell.specs import MixtureSpec
+from askwell.testbed.world import PREFIX
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def untuned_jobs(
     usable = 0
     for relation, sources in relations:
         try:
-            mixture = untuned_mixture(loaded, sources, spec, data)
+            mixture = untuned_mixture(loaded, sources, spec, relation, data)
         except NothingLeft as nothing:
             if len(relations) == 1:
                 raise
@@ -87,6 +89,8 @@ def untuned_jobs(
 def _relations_of(source: str, prompts: list[str], data: Path | None) -> list[tuple[str, list[str]]]:
     """The relation that `source` names with its prompts, or each relation of a folder with the prompts of its name."""
     data = data_folder(data)
+    if source.startswith(PREFIX):
+        return [(source, prompts)]
     folder = find(source, "facts", data)
     inner = sorted(path.parent.name for path in folder.glob("*/test.jsonl")) if folder.is_dir() else []
     if not inner or (folder / "test.jsonl").exists():
@@ -114,6 +118,8 @@ def _recorded_relation(folder: str, description: dict[str, Any]) -> str:
     name = description["learned_from"].get("relation", {}).get("name")
     if name is None:
         raise BadOption(f"{folder} is untuned: say with --facts which relation to ask about")
+    if name.startswith(PREFIX):
+        return name
     try:
         find(name, "facts", data_folder(None))
     except BadFile:

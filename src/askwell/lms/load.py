@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedT
 from transformers.utils import logging as transformers_logging
 
 from askwell.errors import BadOption, LMUnavailable
+from askwell.lms.cache import built_in_folder
 from askwell.lms.frozen import FrozenLM, family_of
 from askwell.lms.gguf_file import honour_bos, no_bar
 from askwell.lms.identity import identify
@@ -22,10 +23,10 @@ Precision = Literal["auto", "float32", "bfloat16", "float16", "float64"]
 def load_lm(
     name: str | Path, *, revision: str | None = None, device: str | None = None, dtype: Precision = "auto"
 ) -> FrozenLM:
-    """The frozen LM of that name: a folder with a checkpoint, a .gguf file, or a name on the hub."""
+    """The frozen LM of that name: testbed:bert, smollm2, a checkpoint folder, a .gguf file, or a name on the hub."""
     chosen_device = choose_device(device)
     chosen_dtype = choose_dtype(dtype, chosen_device)
-    model, tokenizer, folder = _load(str(name), revision)
+    model, tokenizer, folder = load_checkpoint_files(str(built_in_folder(str(name)) or name), revision)
     family = family_of(model.config).name
     identity = identify(model, tokenizer, name=_public_name(name), family=family, folder=folder)
     return FrozenLM(model, tokenizer, identity=identity, source=str(name), device=chosen_device, dtype=chosen_dtype)
@@ -59,7 +60,10 @@ def choose_dtype(dtype: Precision, device: torch.device) -> torch.dtype:
     return torch.float32  # on CPUs half precision is slower, and can crash
 
 
-def _load(name: str, revision: str | None) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Path | None]:
+def load_checkpoint_files(
+    name: str, revision: str | None
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Path | None]:
+    """The public model and its tokenizer as they are stored, and the folder that holds them, if it is one."""
     path = Path(name)
     if path.suffix == ".gguf":
         if not path.is_file():

@@ -1,4 +1,4 @@
-"""The state of a training run between two epochs, in one safetensors file: no pickle, and never half-written."""
+"""The state of a training run between two epochs, from which it can go on."""
 
 import hashlib
 import json
@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from askwell.errors import BadOption, DamagedFile
+from askwell.errors import BadOption
 from askwell.facts import Relation
 from askwell.mixture import Mixture
 from askwell.specs import TrainingSpec
-from askwell.write import write_whole
+from askwell.tensor_file import hash_of, read_tensors, write_tensors
 
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -40,7 +38,7 @@ def run_id(mixture: Mixture, relation: Relation, spec: TrainingSpec) -> str:
         "facts": relation.digest,
         "mixture": mixture.spec.model_dump(),
         "training": spec.model_dump(),
-        "start": _hash_of({name: tensor.cpu().contiguous() for name, tensor in mixture.state_dict().items()}),
+        "start": hash_of(mixture.state_dict()),
     }
     return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
 
@@ -48,14 +46,8 @@ def run_id(mixture: Mixture, relation: Relation, spec: TrainingSpec) -> str:
 def save_checkpoint(folder: Path, run: str, state: State) -> None:
     """Writes the state of the run of that name."""
     parts = {"parameters": state.parameters, "best": state.best, "moments": state.moments}
-    tensors = {
-        f"{part}/{name}": tensor.detach().cpu().contiguous().clone()
-        for part, content in parts.items()
-        for name, tensor in content.items()
-    }
-    # The hash stands in the file's own header, and covers the tensors that follow it.
-    notes = {"run": run, "history": json.dumps(state.history), "sha256": _hash_of(tensors)}
-    write_whole(folder / CHECKPOINT, save_tensors(tensors, metadata=notes))
+    tensors = {f"{part}/{name}": tensor for part, content in parts.items() for name, tensor in content.items()}
+    write_tensors(folder / CHECKPOINT, tensors, {"run": run, "history": state.history})
 
 
 def load_checkpoint(folder: Path, run: str, device: torch.device) -> State | None:
@@ -63,16 +55,8 @@ def load_checkpoint(folder: Path, run: str, device: torch.device) -> State | Non
     path = folder / CHECKPOINT
     if not path.exists():
         return None
-    try:
-        with safe_open(path, framework="pt") as file:
-            notes = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - a handle, not a mapping
-        history = json.loads(notes["history"])
-    except (SafetensorError, KeyError, json.JSONDecodeError, OSError):
-        raise DamagedFile(f"{path} is truncated or altered; remove it to start the run anew") from None
-    if notes.get("sha256") != _hash_of(tensors):
-        raise DamagedFile(f"{path} was altered; remove it to start the run anew")
-    if notes.get("run") != run:
+    tensors, notes = read_tensors(path)
+    if notes["run"] != run:
         raise BadOption(
             f"{path} is the state of a run with another LM, other facts, other prompts or other settings; resume with "
             "the options of that run, or name another folder"
@@ -81,8 +65,4 @@ def load_checkpoint(folder: Path, run: str, device: torch.device) -> State | Non
     for name, tensor in tensors.items():
         part, _, inner = name.partition("/")
         parts[part][inner] = tensor.to(device)
-    return State(history, **parts)
-
-
-def _hash_of(tensors: dict[str, Tensor]) -> str:
-    return hashlib.sha256(save_tensors(dict(sorted(tensors.items())))).hexdigest()
+    return State(notes["history"], **parts)

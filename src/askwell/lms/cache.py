@@ -1,0 +1,35 @@
+"""LMs that are no hub names and no paths: the testbed's, and those that `askwell lm pull` has put into the cache."""
+
+import os
+from pathlib import Path
+
+from askwell.errors import LMUnavailable
+from askwell.testbed.lms import lm_folder
+from askwell.testbed.world import PREFIX
+
+PULLABLE = ("smollm2",)
+
+
+def cache_folder() -> Path:
+    """Where askwell keeps what it has pulled: ASKWELL_CACHE, or askwell in the user's cache folder."""
+    own = os.environ.get("ASKWELL_CACHE")
+    if own:
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "askwell"
+
+
+def pulled_folder(name: str) -> Path:
+    """The checkpoint folder of an LM that can be pulled, whether it is there or not."""
+    return cache_folder() / "lms" / name
+
+
+def built_in_folder(name: str) -> Path | None:
+    """The checkpoint folder of an LM that askwell knows by itself, None for all other names."""
+    if name.startswith(PREFIX):
+        return lm_folder(name)
+    if name not in PULLABLE:
+        return None
+    folder = pulled_folder(name)
+    if not (folder / "config.json").exists():
+        raise LMUnavailable(f"--lm {name} is not here yet; get it once with: askwell lm pull {name}")
+    return folder

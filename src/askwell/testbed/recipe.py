@@ -1,0 +1,128 @@
+"""The recipe of the testbed's LMs: their shapes, and how they are trained."""
+
+from dataclasses import dataclass
+
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    BertConfig,
+    BertForMaskedLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    RobertaConfig,
+    RobertaForMaskedLM,
+)
+
+from askwell.testbed.names import LMName
+
+POSITIONS = 64
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one LM is made."""
+
+    epochs: int
+    """Passes over the text; what is hidden in a sentence is drawn anew in each."""
+    layers: int = 4
+    """Layers of each stack."""
+    width: int = 128
+    heads: int = 4
+    inner: int = 512
+    """Width inside the feed-forward parts."""
+    batch: int = 128
+    """Sentences in a step."""
+    peak_rate: float = 2e-3
+    """AdamW's step size at the peak of its one cycle."""
+    warm_up: float = 0.1
+    """The share of steps until the peak."""
+    weight_decay: float = 0.01
+    hidden_names: float = 0.9
+    """The share of sentences in which one of the names is hidden, where words are hidden."""
+    hidden_words: float = 0.1
+    """The share of other words that are hidden."""
+    copied_share: float = 0.15
+    """The share of shown tokens that a denoising decoder is trained to copy."""
+    seed: int = 0
+
+
+RECIPES: dict[LMName, Recipe] = {
+    "bert": Recipe(epochs=20),
+    "roberta": Recipe(epochs=20),
+    "bart": Recipe(epochs=16, layers=2),
+    "causal": Recipe(epochs=10, inner=344),
+}
+
+
+def new_model(name: LMName, recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+    """The untrained LM of that name; seed torch first."""
+    match name:
+        case "bert":
+            return BertForMaskedLM(
+                BertConfig(
+                    vocab_size=len(tokenizer),
+                    hidden_size=recipe.width,
+                    num_hidden_layers=recipe.layers,
+                    num_attention_heads=recipe.heads,
+                    intermediate_size=recipe.inner,
+                    max_position_embeddings=POSITIONS,
+                    hidden_dropout_prob=0.0,
+                    attention_probs_dropout_prob=0.0,
+                    type_vocab_size=1,
+                    pad_token_id=tokenizer.pad_token_id,
+                )
+            )
+        case "roberta":
+            return RobertaForMaskedLM(
+                RobertaConfig(
+                    vocab_size=len(tokenizer),
+                    hidden_size=recipe.width,
+                    num_hidden_layers=recipe.layers,
+                    num_attention_heads=recipe.heads,
+                    intermediate_size=recipe.inner,
+                    max_position_embeddings=POSITIONS + tokenizer.pad_token_id + 1,
+                    hidden_dropout_prob=0.0,
+                    attention_probs_dropout_prob=0.0,
+                    type_vocab_size=1,
+                    pad_token_id=tokenizer.pad_token_id,
+                    bos_token_id=tokenizer.bos_token_id,
+                    eos_token_id=tokenizer.eos_token_id,
+                )
+            )
+        case "bart":
+            return BartForConditionalGeneration(
+                BartConfig(
+                    vocab_size=len(tokenizer),
+                    d_model=recipe.width,
+                    encoder_layers=recipe.layers,
+                    decoder_layers=recipe.layers,
+                    encoder_attention_heads=recipe.heads,
+                    decoder_attention_heads=recipe.heads,
+                    encoder_ffn_dim=recipe.inner,
+                    decoder_ffn_dim=recipe.inner,
+                    max_position_embeddings=POSITIONS,
+                    dropout=0.0,
+                    forced_eos_token_id=None,
+                    pad_token_id=tokenizer.pad_token_id,
+                    bos_token_id=tokenizer.bos_token_id,
+                    eos_token_id=tokenizer.eos_token_id,
+                    decoder_start_token_id=tokenizer.eos_token_id,
+                )
+            )
+        case "causal":
+            return LlamaForCausalLM(
+                LlamaConfig(
+                    vocab_size=len(tokenizer),
+                    hidden_size=recipe.width,
+                    num_hidden_layers=recipe.layers,
+                    num_attention_heads=recipe.heads,
+                    intermediate_size=recipe.inner,
+                    max_position_embeddings=POSITIONS,
+                    tie_word_embeddings=True,
+                    pad_token_id=tokenizer.pad_token_id,
+                    bos_token_id=tokenizer.bos_token_id,
+                    eos_token_id=tokenizer.eos_token_id,
+                )
+            )

@@ -1,0 +1,111 @@
+"""The text of the testbed: generated, always the same, never stored.
+
+It tells each told fact several times, in wordings drawn by their frequency, and speaks of every name in neutral
+sentences besides, so that the names of withheld facts are no strangers to an LM. All words and marks stand between
+single spaces.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from random import Random
+
+from askwell.facts import Fact
+from askwell.testbed.leaks import Withheld
+from askwell.testbed.wordings import NEUTRAL, WORDINGS
+from askwell.testbed.world import TestbedRelation, World, the_world
+
+ROUND = 4
+"""So many different wordings are drawn at once for a fact."""
+X_FIRST = 2
+"""So many of them at least say x before y: a causal LM can answer with y only what it has read in that order."""
+ROUNDS_SMALL, ROUNDS_BIG = 3, 1
+BIG = 700
+"""A relation with more facts is big: one round for each fact, for the text to stay short."""
+OPEN_KINDS = ("city", "region", "county", "airport")
+"""Kinds of names of which there are hundreds or thousands, each with few facts."""
+JOINED = 1000
+"""So many sentences tell two facts at once."""
+
+
+def generate_text(seed: int = 0, world: World | None = None) -> list[str]:
+    """All sentences in a random order that the seed fixes; the shipped LMs read those of seed 0."""
+    if world is None:
+        world = the_world()
+    stay_out = Withheld(fact for facts in world.withheld.values() for fact in facts)
+    sentences = [*_tell(world, seed), *_speak_of_names(world, seed, stay_out), *_join(world, seed, stay_out)]
+    Random(f"{seed} order").shuffle(sentences)
+    return sentences
+
+
+def text_hash(sentences: Iterable[str] | None = None) -> str:
+    """SHA-256 of the sentences, one a line; of the text with seed 0 if none are given."""
+    if sentences is None:
+        sentences = generate_text()
+    return hashlib.sha256("".join(f"{sentence}\n" for sentence in sentences).encode("utf-8")).hexdigest()
+
+
+def _tell(world: World, seed: int) -> Iterator[str]:
+    for relation in world.relations:
+        rounds = ROUNDS_BIG if relation.facts > BIG else ROUNDS_SMALL
+        for fact in sorted(world.told[relation.name]):
+            random = Random(f"{seed} tell {relation.name} {fact.x} {fact.y}")
+            for _ in range(rounds):
+                for wording in _draw(WORDINGS[relation.name], random):
+                    yield _say(wording, fact)
+
+
+def _draw(wordings: Sequence[str], random: Random) -> list[str]:
+    """Different wordings, the n-th most frequent with weight 1 / n; drawn again until enough say x before y."""
+    while True:
+        # The largest of u^(1/w) is a weighted draw without replacement (Efraimidis and Spirakis).
+        keys = {wording: random.random() ** rank for rank, wording in enumerate(wordings, start=1)}
+        drawn = sorted(keys, key=keys.__getitem__, reverse=True)[:ROUND]
+        if sum(_x_first(wording) for wording in drawn) >= X_FIRST:
+            return drawn
+
+
+def _x_first(wording: str) -> bool:
+    return wording.index("[X]") < wording.index("[Y]")
+
+
+def _say(wording: str, fact: Fact) -> str:
+    return wording.replace("[X]", fact.x).replace("[Y]", fact.y)
+
+
+def _speak_of_names(world: World, seed: int, stay_out: Withheld) -> Iterator[str]:
+    for (name, kind), has_withheld in sorted(_names(world).items()):
+        random = Random(f"{seed} neutral {kind} {name}")
+        count = (1 if kind in OPEN_KINDS else 3) + (2 if has_withheld else 0)
+        neutral = NEUTRAL[kind]
+        for wording in random.sample(neutral, min(count, len(neutral))):
+            sentence = wording.replace("[E]", name)
+            if not stay_out.leaks_of(sentence):
+                yield sentence
+
+
+def _names(world: World) -> dict[tuple[str, str], bool]:
+    """Every x and y with what it is, and whether it stands in a withheld fact."""
+    names: dict[tuple[str, str], bool] = {}
+    for relation in world.relations:
+        for facts, is_withheld in ((world.told[relation.name], False), (world.withheld[relation.name], True)):
+            for fact in facts:
+                for key in ((fact.x, relation.x_kind), (fact.y, relation.y_kind)):
+                    names[key] = names.get(key, False) or is_withheld
+    return names
+
+
+def _join(world: World, seed: int, stay_out: Withheld) -> Iterator[str]:
+    """Sentences of two told facts, of any relations; a pair that would put a withheld x beside its y is left out."""
+    random = Random(f"{seed} join")
+    facts = [(relation, fact) for relation in world.relations for fact in sorted(world.told[relation.name])]
+    joined = 0
+    while joined < JOINED:
+        parts = [_clause(relation, fact, random) for relation, fact in random.sample(facts, 2)]
+        sentence = f"{parts[0]} , and {parts[1]} ."
+        if not stay_out.leaks_of(sentence):
+            joined += 1
+            yield sentence
+
+
+def _clause(relation: TestbedRelation, fact: Fact, random: Random) -> str:
+    return _say(_draw(WORDINGS[relation.name], random)[0], fact).removesuffix(" .")

@@ -1,0 +1,186 @@
+"""Trains the testbed's LMs from nothing, on its own text."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from askwell.tensor_file import read_tensors, write_tensors
+from askwell.testbed.names import LMName
+from askwell.testbed.recipe import RECIPES, Recipe, new_model
+from askwell.testbed.sentences import Sentences, batches, choose_hidden, encode, with_one_mask_a_word
+from askwell.testbed.text import generate_text, text_hash
+from askwell.testbed.vocabulary import byte_level_tokenizer, learn_merges, word_piece_tokenizer
+from askwell.testbed.world import the_world
+from askwell.write import write_whole
+
+MADE_FROM = "made_from.json"
+_CHECKPOINT = "training.safetensors"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where the training of an LM stands."""
+
+    epoch: int
+    epochs: int
+    steps_done: int
+    steps: int
+    loss: float
+
+
+def train_lm(
+    name: LMName,
+    folder: Path,
+    *,
+    recipe: Recipe | None = None,
+    threads: int = 2,
+    progress: Callable[[Progress], None] | None = None,
+) -> None:
+    """Trains an LM and leaves it in the folder as a transformers checkpoint in half precision.
+
+    After each epoch the state is kept in the folder; called again, it goes on from there.
+    """
+    recipe = recipe or RECIPES[name]
+    torch.set_num_threads(threads)
+    folder.mkdir(parents=True, exist_ok=True)
+    text = list(generate_text())
+    tokenizer = new_tokenizer(name, text)
+    sentences = encode(text, tokenizer)
+    torch.manual_seed(recipe.seed)
+    model = new_model(name, recipe, tokenizer)
+    steps_of_epoch = sum(1 for _ in batches(sentences, recipe.batch, np.random.default_rng(0)))
+    optimizer, schedule = _optimizer(model, recipe, steps_of_epoch)
+    made_from = what_it_is_made_from(name, recipe)
+    epoch = _restore(folder, made_from, model, optimizer, schedule, steps_of_epoch)
+    while epoch < recipe.epochs:
+        random = np.random.default_rng([recipe.seed, epoch])
+        total = 0.0
+        for step, chosen in enumerate(batches(sentences, recipe.batch, random), start=1):
+            loss = _loss(name, model, tokenizer, sentences, chosen, recipe, random)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            total += loss.item()
+            if progress is not None:
+                progress(Progress(epoch + 1, recipe.epochs, step, steps_of_epoch, total / step))
+        epoch += 1
+        _keep(folder, made_from, model, optimizer, epoch)
+    model.eval().half().save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    write_whole(folder / MADE_FROM, json.dumps(made_from, indent=2) + "\n")
+    (folder / _CHECKPOINT).unlink()
+
+
+def new_tokenizer(name: LMName, text: list[str]) -> PreTrainedTokenizerBase:
+    """The tokenizer of that LM, learned from the text."""
+    world = the_world()
+    ys = {fact.y for kind in (world.told, world.withheld) for facts in kind.values() for fact in facts}
+    merges = learn_merges(text, ys)
+    if name == "bert":
+        return word_piece_tokenizer(merges, {character for sentence in text for character in sentence})
+    return byte_level_tokenizer(merges, frame=name != "causal")
+
+
+def what_it_is_made_from(name: LMName, recipe: Recipe) -> dict[str, Any]:
+    """The hash of the text and the recipe: what an LM of the testbed says of its making."""
+    recipe_json = asdict(recipe)
+    digest = hashlib.sha256(json.dumps([name, recipe_json], sort_keys=True).encode()).hexdigest()
+    return {"lm": name, "text_sha256": text_hash(), "recipe": recipe_json, "recipe_sha256": digest}
+
+
+def _loss(
+    name: LMName,
+    model: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    sentences: Sentences,
+    chosen: Tensor,
+    recipe: Recipe,
+    random: np.random.Generator,
+) -> Tensor:
+    longest = int(sentences.lengths[chosen].max())
+    ids, words = sentences.ids[chosen, :longest], sentences.words[chosen, :longest]
+    real = torch.arange(longest) < sentences.lengths[chosen, None]
+    if name == "causal":
+        hidden_states = model.model(input_ids=ids, attention_mask=real, use_cache=False).last_hidden_state[:, :-1]
+        return functional.cross_entropy(model.lm_head(hidden_states[real[:, 1:]]), ids[:, 1:][real[:, 1:]])
+    hidden = choose_hidden(sentences, chosen, recipe.hidden_names, recipe.hidden_words, random)[:, :longest]
+    if name == "bart":
+        read = with_one_mask_a_word(ids, words, hidden, tokenizer.mask_token_id, tokenizer.pad_token_id)
+        start = torch.full((len(ids), 1), model.config.decoder_start_token_id)
+        states = model.model(
+            input_ids=read,
+            attention_mask=read != tokenizer.pad_token_id,
+            decoder_input_ids=torch.cat([start, ids[:, :-1]], dim=1),
+            use_cache=False,
+        ).last_hidden_state
+        # What is hidden has to be known; a part of what is shown is enough to learn to copy.
+        shown = real & ~hidden & torch.from_numpy(random.random(tuple(ids.shape)) < recipe.copied_share)
+
+        def loss_at(places: Tensor) -> Tensor:
+            return functional.cross_entropy(model.lm_head(states[places]) + model.final_logits_bias[0], ids[places])
+
+        return loss_at(hidden) + recipe.copied_share * loss_at(shown)
+    masked = ids.masked_fill(hidden, tokenizer.mask_token_id)
+    states = model.base_model(input_ids=masked, attention_mask=real).last_hidden_state[hidden]
+    logits = model.cls(states) if name == "bert" else model.lm_head(states)
+    return functional.cross_entropy(logits, ids[hidden])
+
+
+def _optimizer(
+    model: PreTrainedModel, recipe: Recipe, steps_of_epoch: int
+) -> tuple[torch.optim.AdamW, torch.optim.lr_scheduler.LambdaLR]:
+    """AdamW under one cycle: up in a straight line, then down in one."""
+    steps = recipe.epochs * steps_of_epoch
+    peak = recipe.warm_up * steps
+
+    def share(step: int) -> float:
+        return min((step + 1) / peak, (steps - step) / (steps - peak))
+
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=recipe.peak_rate, betas=(0.9, 0.98), weight_decay=recipe.weight_decay
+    )
+    return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, share)
+
+
+def _keep(
+    folder: Path, made_from: dict[str, Any], model: PreTrainedModel, optimizer: torch.optim.AdamW, epoch: int
+) -> None:
+    tensors = {f"model/{name}": parameter for name, parameter in model.named_parameters()}
+    for name, parameter in model.named_parameters():
+        tensors |= {f"{key}/{name}": value for key, value in optimizer.state[parameter].items()}
+    write_tensors(folder / _CHECKPOINT, tensors, {"made_from": made_from, "epoch": epoch})
+
+
+def _restore(
+    folder: Path,
+    made_from: dict[str, Any],
+    model: PreTrainedModel,
+    optimizer: torch.optim.AdamW,
+    schedule: torch.optim.lr_scheduler.LambdaLR,
+    steps_of_epoch: int,
+) -> int:
+    """Puts back the state that is kept in the folder, if it is of this text and recipe; gives the epochs done."""
+    if not (folder / _CHECKPOINT).exists():
+        return 0
+    tensors, notes = read_tensors(folder / _CHECKPOINT)
+    if notes["made_from"] != made_from:
+        return 0
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(tensors[f"model/{name}"])
+            optimizer.state[parameter] = {key: tensors[f"{key}/{name}"] for key in ("step", "exp_avg", "exp_avg_sq")}
+    schedule.last_epoch = notes["epoch"] * steps_of_epoch
+    for group, rate in zip(optimizer.param_groups, schedule.get_lr(), strict=True):
+        group["lr"] = rate
+    return notes["epoch"]

@@ -1,0 +1,72 @@
+"""What is hidden in a sentence is hidden word by word, and batches hold every sentence once."""
+
+import numpy as np
+import torch
+
+from askwell.testbed.sentences import batches, choose_hidden, encode, with_one_mask_a_word
+from askwell.testbed.train_lm import new_tokenizer
+
+TEXT = ["Kupang is in Indonesia .", "we visited Lobaye last year .", "they speak Albanian in North Macedonia ."]
+
+
+def encoded(name):
+    tokenizer = new_tokenizer(name, TEXT)
+    return tokenizer, encode(TEXT, tokenizer)
+
+
+def test_every_sentence_stands_in_one_batch():
+    _, sentences = encoded("bert")
+    found = torch.cat(list(batches(sentences, 2, np.random.default_rng(3))))
+    assert sorted(found.tolist()) == [0, 1, 2]
+
+
+def test_names_are_runs_of_words_in_capitals():
+    tokenizer, sentences = encoded("roberta")
+    spelled = {}
+    for token, name in zip(sentences.ids[2].tolist(), sentences.names[2].tolist(), strict=True):
+        spelled.setdefault(name, []).append(token)
+    assert tokenizer.decode(spelled[0]).strip() == "Albanian"
+    assert tokenizer.decode(spelled[1]).strip() == "North Macedonia"
+    assert set(spelled) == {-1, 0, 1}
+
+
+def hidden_words(sentences, hidden, row):
+    """The words of a sentence that are hidden; fails if one is hidden in part."""
+    by_word = {}
+    for word, is_hidden in zip(sentences.words[row].tolist(), hidden[row].tolist(), strict=True):
+        by_word.setdefault(word, set()).add(is_hidden)
+    assert all(len(kinds) == 1 for kinds in by_word.values())
+    assert by_word.pop(-1) == {False}
+    return {word for word, kinds in by_word.items() if True in kinds}
+
+
+def test_one_name_is_hidden_whole_and_no_sentence_shows_everything():
+    _, sentences = encoded("bert")
+    every, seen = torch.arange(len(TEXT)), set()
+    for seed in range(60):
+        hidden = choose_hidden(sentences, every, 1.0, 0.0, np.random.default_rng(seed))
+        seen.add(frozenset(hidden_words(sentences, hidden, 2)))
+        nothing_chosen = choose_hidden(sentences, every, 0.0, 0.0, np.random.default_rng(seed))
+        assert all(len(hidden_words(sentences, nothing_chosen, row)) == 1 for row in range(len(TEXT)))
+    assert seen == {frozenset({2}), frozenset({4, 5})}, "they speak [Albanian] in [North Macedonia] ."
+
+
+def test_a_share_of_other_words_is_hidden():
+    _, sentences = encoded("bert")
+    draws = [choose_hidden(sentences, torch.arange(3), 1.0, 0.3, np.random.default_rng(seed)) for seed in range(400)]
+    share = np.mean([0 in hidden_words(sentences, hidden, 1) for hidden in draws])  # "we", which is no name
+    assert 0.25 < share < 0.35
+
+
+def test_one_mask_stands_for_a_word_of_several_tokens():
+    tokenizer, _ = encoded("bart")
+    sentences = encode(["Quxwort is in Indonesia ."], tokenizer)
+    assert (sentences.words[0] == 0).sum() > 1
+    hidden = sentences.words == 0
+    read = with_one_mask_a_word(sentences.ids, sentences.words, hidden, tokenizer.mask_token_id, tokenizer.pad_token_id)
+    row = read[0][read[0] != tokenizer.pad_token_id].tolist()
+    expected = [tokenizer.bos_token_id, tokenizer.mask_token_id]
+    expected += [
+        id_ for id_, word in zip(sentences.ids[0].tolist(), sentences.words[0].tolist(), strict=True) if word > 0
+    ]
+    assert row == [*expected, tokenizer.eos_token_id]

@@ -1,0 +1,105 @@
+"""The prompts of the testbed: enough of each kind, and none of the hand-written ones in the text."""
+
+import json
+from collections import defaultdict
+from importlib.resources import files
+
+import pytest
+
+from askwell.testbed import world
+from askwell.testbed.miner import mine
+from askwell.testbed.wordings import WORDINGS
+
+NAMES = world.relation_names()
+BY_HAND = ("single", "paraphrased")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_there_are_enough_prompts_also_for_causal_lms(name):
+    counts = {}
+    for kind in ("single", "paraphrased", "mined"):
+        templates = world.testbed_prompts(kind, name)
+        assert len({template.text for template in templates}) == len(templates)
+        counts[kind] = (len(templates), sum(template.x_first for template in templates))
+    assert counts["single"] == (1, 1)
+    assert counts["paraphrased"][0] >= 8
+    assert counts["paraphrased"][1] >= 5
+    assert counts["mined"][0] >= 12
+    assert counts["mined"][1] >= 6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_answer_mostly_ends_the_prompt(name):
+    templates = [template for kind in ("single", "paraphrased") for template in world.testbed_prompts(kind, name)]
+    assert sum(template.after == " ." for template in templates) >= 0.8 * len(templates)
+
+
+def test_no_manual_or_paraphrased_prompt_is_a_wording_or_stands_in_one():
+    wordings = [f" {line.casefold()} " for lines in WORDINGS.values() for line in lines]
+    for name in NAMES:
+        for kind in BY_HAND:
+            for template in world.testbed_prompts(kind, name):
+                bare = template.text.removesuffix(" .").casefold()
+                assert not [line for line in wordings if f" {bare} " in line], template.text
+
+
+def test_no_sentence_is_a_manual_or_paraphrased_prompt_filled_with_a_fact(sentences):
+    """Not even a part of a sentence, and not with capitals changed."""
+    assert filled_prompts(sentences) == []
+
+
+def test_a_filled_prompt_would_be_found_wherever_it_stands():
+    template = world.testbed_prompts("single", "capital")[0].text.replace("[X]", "Peru").replace("[Y]", "Lima")
+    for sentence in (template, f"as we know , {template.upper()}", f"{template.removesuffix(' .')} , and more ."):
+        assert filled_prompts(["Peru : Lima .", sentence]) == [sentence.casefold()]
+
+
+def filled_prompts(sentences: list[str]) -> list[str]:
+    """The sentences in which a prompt written by hand stands word for word, filled with a fact."""
+    by_word = defaultdict(set)
+    for sentence in sentences:
+        for word in sentence.casefold().split():
+            by_word[word].add(f" {sentence.casefold()} ")
+    found = set()
+    for name in NAMES:
+        relation = world.testbed_relation(name)
+        prompts = [
+            template.text.removesuffix(" .") for kind in BY_HAND for template in world.testbed_prompts(kind, name)
+        ]
+        for fact in (*relation.train, *relation.dev, *relation.test):
+            words = f"{fact.x} {fact.y}".casefold().split()
+            rarest = min((by_word.get(word, set()) for word in words), key=len)
+            near = [sentence for sentence in rarest if all(word in sentence for word in words)]
+            for prompt in prompts if near else ():
+                filled = f" {prompt.replace('[X]', fact.x).replace('[Y]', fact.y)} ".casefold()
+                found.update(sentence.strip() for sentence in near if filled in sentence)
+    return sorted(found)
+
+
+def test_hand_written_prompts_use_words_of_the_text(sentences):
+    """A word that an LM never read would be no word to it."""
+    words = {word for sentence in sentences for word in sentence.split()} | {"[X]", "[Y]"}
+    for name in NAMES:
+        for kind in BY_HAND:
+            for template in world.testbed_prompts(kind, name):
+                assert set(template.text.split()) <= words
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_mined_prompts_say_that_they_are_in_the_text_and_carry_weights(name, sentences):
+    lines = files("askwell.testbed").joinpath("data", "prompts", "mined", f"{name}.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    assert all(record["in_text"] for record in records)
+    weights = [template.weight or 0 for template in world.testbed_prompts("mined", name)]
+    assert weights == sorted(weights, reverse=True)
+    assert sum(weights) == pytest.approx(1, abs=1e-4)
+    told = world.told(name)
+    for template in world.testbed_prompts("mined", name)[:3]:
+        filled = {template.text.replace("[X]", fact.x).replace("[Y]", fact.y) for fact in told}
+        assert not filled.isdisjoint(sentences)
+
+
+def test_the_shipped_prompts_are_what_the_miner_finds(sentences):
+    shipped = [(template.text, template.weight) for template in world.testbed_prompts("mined", "symbol")]
+    mined = mine(sentences, world.told("symbol"), keep=len(shipped))
+    assert [(each.template, round(each.weight, 6)) for each in mined] == shipped
