@@ -111,7 +111,7 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         parts, order = [], []
         for chosen in self._short_to_long(self._y_table, xs, rows, columns):
             texts, prompts = rows[chosen], columns[chosen]
-            logits, log_total = self._ask(self._y_table, xs, texts, prompts)
+            logits, log_total, _ = self._ask(self._y_table, xs, texts, prompts)
             tokens = gold_tokens[self._y_places[prompts], texts]
             gold = logits.gather(1, tokens.clamp(min=0)[:, None])[:, 0] - log_total
             parts.append(gold.masked_fill(tokens < 0, -torch.inf))
@@ -124,10 +124,9 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         parts, order = [], []
         for chosen in self._short_to_long(self._x_table, xs, rows, columns):
             texts, prompts = rows[chosen], columns[chosen]
-            logits, log_total = self._ask(self._x_table, xs, texts, prompts)
+            logits, log_total, pairs = self._ask(self._x_table, xs, texts, prompts)
             targets = self._x_table.x_targets(xs, texts, prompts)
             of_token = logits.gather(1, targets[:, None])[:, 0] - log_total
-            pairs = self._x_table.batch(xs, texts, prompts).read_pairs
             parts.append(
                 torch.zeros(len(chosen), dtype=logits.dtype, device=logits.device).index_add(0, pairs, of_token)
             )
@@ -150,7 +149,7 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         parts, order = [], []
         prompts = torch.full_like(facts, prompt)
         for chosen in self._short_to_long(self._y_table, xs, facts, prompts):
-            logits, log_total = self._ask(self._y_table, xs, facts[chosen], prompts[chosen])
+            logits, log_total, _ = self._ask(self._y_table, xs, facts[chosen], prompts[chosen])
             parts.append(logits - log_total[:, None])
             order.append(chosen)
         log_probs = _unsort(parts, order)
@@ -275,8 +274,8 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
 
     def _ask(
         self, table: QuestionTable, xs: Words, texts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]
-    ) -> tuple[Float[Tensor, "reads vocabulary"], Float[Tensor, " reads"]]:
-        """Logits at the places that are read, and the log of their total."""
+    ) -> tuple[Float[Tensor, "reads vocabulary"], Float[Tensor, " reads"], Int[Tensor, " reads"]]:
+        """Logits at the places that are read, the log of their total, and the pair that each place belongs to."""
         batch = table.batch(xs, texts, prompts)
         deltas: Mapping[str, Tensor] | None = dict(self.deltas.items()) if self.spec.deep else None
         logits = self.lm.logits(batch, self.vectors, deltas)
@@ -287,7 +286,7 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
                 f"the LM {self.lm.identity.name} gives probabilities that are not finite, first with the prompt "
                 f"{self.prompts[worst].template.text!r}; a lower learning rate, or --dtype float32, may help"
             )
-        return logits, log_total
+        return logits, log_total, batch.read_pairs
 
     def _all_pairs(self, facts: Int[Tensor, " facts"]) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
         prompts = torch.arange(len(self.prompts), device=facts.device)

@@ -26,15 +26,15 @@ class Recipe:
 
     epochs: int
     """Passes over the text; what is hidden in a sentence is drawn anew in each."""
-    layers: int = 4
+    layers: int = 3
     """Layers of each stack."""
     width: int = 128
     heads: int = 4
     inner: int = 512
     """Width inside the feed-forward parts."""
-    batch: int = 128
+    batch: int = 64
     """Sentences in a step."""
-    peak_rate: float = 2e-3
+    peak_rate: float = 1.5e-3
     """AdamW's step size at the peak of its one cycle."""
     warm_up: float = 0.1
     """The share of steps until the peak."""
@@ -49,10 +49,10 @@ class Recipe:
 
 
 RECIPES: dict[LMName, Recipe] = {
-    "bert": Recipe(epochs=20),
-    "roberta": Recipe(epochs=20),
-    "bart": Recipe(epochs=16, layers=2),
-    "causal": Recipe(epochs=10, inner=344),
+    "bert": Recipe(epochs=18),
+    "roberta": Recipe(epochs=18),
+    "bart": Recipe(epochs=14, layers=2),
+    "causal": Recipe(epochs=9, inner=344, peak_rate=2e-3),
 }
 
 
