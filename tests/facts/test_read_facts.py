@@ -157,7 +157,7 @@ def test_too_few_facts_to_split_names_the_file(write):
 
 def test_an_unknown_rule_is_a_bad_option(write):
     with pytest.raises(BadOption, match="random, distinct-y"):
-        read_relation(write("r.jsonl", THREE), split="by-x")  # ty: ignore[invalid-argument-type]
+        read_relation(write("r.jsonl", THREE), split="by-x")
 
 
 # Files of every kind

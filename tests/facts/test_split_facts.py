@@ -98,7 +98,7 @@ def test_fewer_than_three_groups_is_a_mistake(rule, facts):
 
 def test_unknown_rule_lists_the_known_ones():
     with pytest.raises(BadOption, match=r"'distinct_y'.*random, distinct-y"):
-        split_facts(one_y_each(10), "distinct_y", 0)  # ty: ignore[invalid-argument-type]
+        split_facts(one_y_each(10), "distinct_y", 0)
 
 
 FACTS = st.lists(st.builds(Fact, st.sampled_from("abcdefghij"), st.sampled_from("0123456789")), max_size=60)
