@@ -78,7 +78,7 @@ def load_checkpoint_files(
     else:
         source, gguf, folder = name, {}, None
     try:
-        with _quiet(), no_bar():
+        with quiet(), no_bar():
             options = {"revision": revision, "trust_remote_code": False, **gguf}
             config = AutoConfig.from_pretrained(source, **options)
             tokenizer: Any = AutoTokenizer.from_pretrained(source, **options)
@@ -135,7 +135,7 @@ def _explain(name: str, error: Exception) -> str:
 
 
 @contextmanager
-def _quiet() -> Generator[None]:
+def quiet() -> Generator[None]:
     """Keeps transformers' own bars and reports off the terminal: what is wrong with a checkpoint is our error."""
     verbosity, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()

