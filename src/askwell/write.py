@@ -19,6 +19,7 @@ def write_aside(path: Path, write: Callable[[Path], object]) -> None:
     """Lets `write` fill a file beside `path`, and renames it into place when it is whole and on disk."""
     aside = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         os.close(handle)
         aside = Path(name)
@@ -38,20 +39,19 @@ def write_aside(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def need_writable_folder(folder: Path, option: str) -> None:
-    """Makes the folder if need be, and raises at once, before any work, if nothing can be written there."""
-    made = None
+    """Raises at once, before any work, if nothing can be written in the folder. It leaves the disk as it was."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
-        if not folder.exists():
-            folder.mkdir(parents=True)
-            made = folder
-        if not folder.is_dir():
-            raise BadOption(f"{option} {folder} is a file; name a folder")
+        folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
+    except FileExistsError:
+        raise BadOption(f"{option} {folder} is a file; name a folder") from None
     except OSError as error:
-        if made is not None:
-            with contextlib.suppress(OSError):
-                made.rmdir()
         raise BadOption(
             f"{option} {folder} cannot be written ({error.strerror or error}); name another folder"
         ) from None
+    finally:
+        for path in missing:
+            with contextlib.suppress(OSError):  # it was never made
+                path.rmdir()

@@ -1,12 +1,13 @@
 """`askwell ask`."""
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from askwell.cli.options import LM, Candidates, Data, Device, Dtype, Json, Prompts, Revision, Threads
-from askwell.errors import BadOption
+from askwell.errors import BadOption, NothingLeft
 from askwell.specs import MixtureSpec
 
 if TYPE_CHECKING:
@@ -57,12 +58,15 @@ def ask(
     if prompts and lm is None:
         raise BadOption("untuned prompts need --lm")
     folder = None if prompts else words.pop(0)
+    if folder is not None and (mixture != MixtureSpec() or facts):
+        raise BadOption("a saved mixture is as it was learned: leave out --facts and the options for untuned prompts")
     from askwell.cli.questions import read_xs
     from askwell.cli.sources import saved_mixture, set_threads, untuned_mixture
-    from askwell.cli.terminal import print_json
+    from askwell.cli.terminal import note, print_json
     from askwell.lms.load import load_lm
     from askwell.mixture.ask import ask as ask_mixture
     from askwell.mixture.candidates import read_candidates
+    from askwell.mixture.encode import why_unaskable
 
     xs = words + (read_xs(file, column) if file else [])
     if not xs:
@@ -76,10 +80,17 @@ def ask(
         asked = saved_mixture(folder, lm, **loading)
     else:
         asked = untuned_mixture(load_lm(lm or "", **loading), prompts or [], mixture, facts, data)
+    several = file is not None or len(xs) > 1
+    if several:
+        reasons = dict(zip(xs, why_unaskable(asked, xs), strict=True))
+        for x in (x for x, reason in reasons.items() if reason is not None):
+            note(f"left out: {x[:60]!r}, since {reasons[x]}")
+        xs = [x for x in xs if reasons[x] is None]
+        if not xs:
+            raise NothingLeft("x to ask about", Counter(str(reason) for reason in reasons.values()))
     replies = ask_mixture(asked, xs, top=top, candidates=allowed)
     if json:
         documents = [[_reply_json(reply) for reply in answers] for answers in replies]
-        several = file is not None or len(xs) > 1
         pairs = zip(xs, documents, strict=True)
         print_json([{"x": x, "answers": answers} for x, answers in pairs] if several else documents[0])
     elif file is not None:

@@ -1,13 +1,14 @@
 """`askwell evaluate`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from askwell.cli.options import LM, Candidates, Data, Device, Dtype, Json, Prompts, Revision, SplitBy, Threads
-from askwell.errors import BadOption
+from askwell.errors import BadOption, NothingLeft
 from askwell.specs import MixtureSpec
+from askwell.write import need_writable_folder
 
 if TYPE_CHECKING:
     from askwell.evaluation.evaluate import Evaluation
@@ -56,6 +57,10 @@ def evaluate(
     set_threads(threads)
     if bool(mixtures) == bool(prompts):
         raise BadOption("evaluate takes either the folders of saved mixtures, or --lm with --prompts")
+    if mixtures and mixture != MixtureSpec():
+        raise BadOption("a saved mixture is as it was learned: leave out the options for untuned prompts")
+    if per_fact is not None:
+        need_writable_folder(per_fact.parent, "--per-fact")
     words = read_candidates(candidates) if candidates else None
     loading = {"revision": revision, "device": device, "dtype": dtype}
     if mixtures:
@@ -63,15 +68,28 @@ def evaluate(
     else:
         jobs = untuned_jobs(prompts or [], facts, lm, mixture, data, split_by, loading)
     evaluations: list[Evaluation] = []
+    counts: dict[str, Any] = {}
+    relations_left_out: dict[str, str] = {}
     for job in jobs:
-        with EvaluationProgress(f"{split} facts of {job.relation.name}") as shown:
-            evaluations.append(run_evaluation(job.mixture, job.relation, split=split, candidates=words, progress=shown))
+        counts[job.relation.name] = job.relation.counts.as_json()
+        for line in job.relation.counts.lines():
+            note(f"{job.relation.name}: {line}")
+        try:
+            with EvaluationProgress(f"{split} facts of {job.relation.name}") as shown:
+                evaluations.append(
+                    run_evaluation(job.mixture, job.relation, split=split, candidates=words, progress=shown)
+                )
+        except NothingLeft as nothing:
+            relations_left_out[job.relation.name] = str(nothing)
+            note(f"{job.relation.name} is left out: {nothing}")
+    if not evaluations:
+        raise BadOption("; ".join(relations_left_out.values()))
     evaluation = together(evaluations)
     if per_fact is not None:
         write_outcomes(evaluation.outcomes, per_fact)
         note(f"a row for each fact is in {per_fact}")
     if json:
-        print_json(evaluation.as_json())
+        print_json(evaluation.as_json() | {"counts": counts, "relations_left_out": relations_left_out})
     else:
         _print_table(evaluation)
 

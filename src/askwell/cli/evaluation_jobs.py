@@ -40,7 +40,12 @@ def saved_jobs(
     descriptions = [read_description(folder) for folder in folders]
     sources = facts or [_recorded_relation(folder, known) for folder, known in zip(folders, descriptions, strict=True)]
     relations = [
-        read_relation(source, data=data, split=split_by, seed=description["mixture_spec"]["seed"])
+        read_relation(
+            source,
+            data=data,
+            split=split_by or description["learned_from"].get("split_by"),
+            seed=description["mixture_spec"]["seed"],
+        )
         for source, description in zip(sources, descriptions, strict=True)
     ]
     loaded = None
@@ -52,7 +57,10 @@ def saved_jobs(
         loaded = mixture.lm
         trained_on = description["learned_from"].get("relation", {})
         if trained_on.get("sha256") not in (None, relation.digest):
-            note(f"{relation.name} is not the relation, or not the split, that {folder} was learned from")
+            note(
+                f"WARNING: {relation.name} is not the relation, or not the split, that {folder} was learned from; "
+                "it may have been trained on these very facts"
+            )
         yield Job(mixture, relation)
 
 

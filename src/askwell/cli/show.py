@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from askwell.cli.options import LM, Device, Json, Revision
-from askwell.write import write_whole
+from askwell.write import need_writable_folder, write_whole
 
 
 def show(
@@ -26,6 +26,9 @@ def show(
     Prompts stand in order of their weight; the word nearest to each tuned vector stands in blue above the original
     word in red, the brighter the more probable, and its size tells whether the vector grew or shrank.
     """
+    for option, path in (("--svg", svg), ("--html", html)):
+        if path is not None:
+            need_writable_folder(path.parent, option)
     from askwell.cli.sources import saved_mixture
     from askwell.cli.terminal import note, out, print_json
     from askwell.look import look_at, print_words, words_html, words_svg

@@ -18,6 +18,8 @@ from askwell.training.loop import available_threads
 
 def set_threads(threads: int | None) -> None:
     """Lets torch use so many CPU threads, or all that there are."""
+    if threads is not None and threads < 1:
+        raise BadOption(f"--threads {threads}: at least one is needed")
     torch.set_num_threads(threads or available_threads())
 
 

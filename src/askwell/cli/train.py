@@ -44,6 +44,7 @@ def train(
     if lm is None or not prompts:
         raise BadOption("train needs --lm and --prompts")
     from askwell.cli.progress import EvaluationProgress, TrainingProgress
+    from askwell.cli.sources import set_threads
     from askwell.cli.terminal import counted, note, note_left_out_facts, note_left_out_prompts, print_json
     from askwell.evaluation.evaluate import evaluate
     from askwell.evaluation.outcomes import write_outcomes
@@ -57,7 +58,7 @@ def train(
     started = time.monotonic()
     relation = read_relation(facts, data=data, split=split_by, seed=mixture.seed)
     templates = read_prompts(prompts, relation=relation, data=data)
-    _claim(out, resume=resume, overwrite=overwrite, checkpoint=CHECKPOINT)
+    _check_folder(out, resume=resume, overwrite=overwrite, checkpoint=CHECKPOINT)
     for line in relation.counts.lines():
         note(line)
     tuned = Mixture(load_lm(lm, revision=revision, device=device, dtype=dtype), templates, mixture)
@@ -73,6 +74,10 @@ def train(
             "--data-dependent has no effect here: no prompt has a word before x, so a causal LM finds x equally "
             "probable with all of them"
         )
+    set_threads(training.threads)
+    out.mkdir(parents=True, exist_ok=True)
+    if overwrite:
+        (out / CHECKPOINT).unlink(missing_ok=True)
     with EvaluationProgress("test facts, untuned") as shown:
         untuned = evaluate(tuned, relation, progress=shown)
 
@@ -87,6 +92,7 @@ def train(
             result = run_training(tuned, relation, training, folder=out, resume=resume, progress=keep_history)
     except KeyboardInterrupt:
         if tuned.learned_from:
+            tuned.learned_from["split_by"] = split_by
             _save(tuned, out)
             note(
                 f"interrupted: the best state so far (epoch {tuned.learned_from['best_epoch']}) is saved in {out}; "
@@ -98,6 +104,7 @@ def train(
     note_left_out_facts("test", untuned.left_out)
     with EvaluationProgress("test facts, tuned") as shown:
         tested = evaluate(tuned, relation, progress=shown)
+    tuned.learned_from["split_by"] = split_by
     _note_scores(tuned, untuned, tested)
     write_outcomes(tested.outcomes, out / PER_FACT)
     _save(tuned, out)
@@ -108,7 +115,7 @@ def train(
         _print_summary(tuned, untuned, tested, out, time.monotonic() - started)
 
 
-def _claim(out: Path, *, resume: bool, overwrite: bool, checkpoint: str) -> None:
+def _check_folder(out: Path, *, resume: bool, overwrite: bool, checkpoint: str) -> None:
     """Makes sure that the folder can be written, and that nothing in it is lost against the user's will."""
     if resume and overwrite:
         raise BadOption("--resume and --overwrite exclude each other")
@@ -120,8 +127,6 @@ def _claim(out: Path, *, resume: bool, overwrite: bool, checkpoint: str) -> None
     if resume and has_mixture and not has_checkpoint:
         raise BadOption(f"--resume: the run in {out} is finished; there is nothing to go on with")
     need_writable_folder(out, "--out")
-    if overwrite:
-        (out / checkpoint).unlink(missing_ok=True)
 
 
 def _save(mixture: "Mixture", out: Path) -> None:

@@ -150,7 +150,7 @@ def together(evaluations: Sequence[Evaluation]) -> Evaluation:
     first = evaluations[0]
     return Evaluation(
         first.split,
-        first.vocabulary,
+        "; ".join(dict.fromkeys(evaluation.vocabulary for evaluation in evaluations)),
         tuple(outcome for evaluation in evaluations for outcome in evaluation.outcomes),
         tuple(fact for evaluation in evaluations for fact in evaluation.left_out),
         first.candidates_left_out,

@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 
+from askwell.errors import CannotWrite
 from askwell.evaluation.evaluate import Outcome
 from askwell.write import write_aside
 
@@ -28,6 +29,13 @@ _COLUMNS = {
 
 def write_outcomes(outcomes: Sequence[Outcome], path: Path) -> None:
     """Writes a row a fact, in the order given; a probability of 0 has no log_probability."""
+    try:
+        _write(outcomes, path)
+    except (OSError, duckdb.Error) as error:
+        raise CannotWrite(f"{path} cannot be written: {str(error).splitlines()[0]}") from error
+
+
+def _write(outcomes: Sequence[Outcome], path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         rows = Path(folder) / "rows.jsonl"
         with rows.open("w", encoding="utf-8") as file:

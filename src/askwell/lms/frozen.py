@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,18 +14,10 @@ from askwell.errors import LMUnavailable
 from askwell.lms.assemble import Batch
 from askwell.lms.families import FAMILIES, Family
 from askwell.lms.identity import LMIdentity, identify
-from askwell.lms.perturb import adding_to_layers, counting_layers, layer_blocks, reading_at
+from askwell.lms.perturb import adding_to_layers, reading_at
+from askwell.lms.probe import probe
 from askwell.lms.special import SpecialTokens
 from askwell.lms.wording import Wording
-
-
-@dataclass(frozen=True)
-class Stack:
-    """A run of layers with an input of its own."""
-
-    blocks: tuple[nn.Module, ...]
-    layers: int
-    width: int
 
 
 class FrozenLM:
@@ -55,7 +46,7 @@ class FrozenLM:
         self.wording = Wording(tokenizer)
         self._embedding: Any = model.get_input_embeddings()
         self.special = SpecialTokens(tokenizer, model.config)
-        self.stacks = self._probe_stacks()
+        self.stacks, self._before_head = probe(self.model, self.family, self._embedding)
 
     @property
     def is_from_hub(self) -> bool:
@@ -124,20 +115,9 @@ class FrozenLM:
                 if deltas is not None:
                     additions = [_rows_or_zero(delta, rows).to(words.dtype) for delta in deltas[stack]]
                     perturbed.enter_context(adding_to_layers(self.stacks[stack].blocks, additions))
-            perturbed.enter_context(reading_at(self.model.base_model, batch.read_pairs, batch.read_positions))
+            perturbed.enter_context(reading_at(self._before_head, batch.read_pairs, batch.read_positions))
             logits = self.model(**self.family.inputs(embedded)).logits
         return logits[0].to(self.parameter_dtype)
-
-    def _probe_stacks(self) -> dict[str, Stack]:
-        """The stacks, with the number and width of their layers seen on one short forward."""
-        parts = self.family.stacks(self.model)
-        blocks = {name: tuple(layer_blocks(part)) for name, part in parts.items()}
-        ids = torch.zeros(1, 2, dtype=torch.long, device=self.device)
-        words = self.word_vectors(ids), torch.ones_like(ids, dtype=torch.bool)
-        with ExitStack() as counting, torch.no_grad():
-            widths = {name: counting.enter_context(counting_layers(blocks[name])) for name in parts}
-            self.model(**self.family.inputs(dict.fromkeys(parts, words)))
-        return {name: Stack(blocks[name], len(widths[name]), widths[name][0]) for name in parts}
 
 
 def family_of(config: PretrainedConfig) -> Family:

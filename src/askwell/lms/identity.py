@@ -43,10 +43,13 @@ class LMIdentity(BaseModel):
 def identify(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, name: str, family: str, folder: Path | None
 ) -> LMIdentity:
-    """The identity of a model as it was stored; call it before the model is cast to another precision."""
+    """The identity of a model as it was stored; call it before the model is cast to another precision.
+
+    `folder` holds the stored config. In the hub's cache it is named after the commit.
+    """
     return LMIdentity(
         name=name,
-        revision=getattr(model.config, "_commit_hash", None),
+        revision=folder.name if folder and folder.parent.name == "snapshots" else None,
         architecture=type(model).__name__,
         family=family,
         tokenizer_sha256=_hash_tokenizer(tokenizer),

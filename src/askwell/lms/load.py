@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
 from askwell.errors import BadOption, LMUnavailable
@@ -43,6 +44,8 @@ def choose_device(device: str | None) -> torch.device:
         torch.empty(0, device=chosen)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise BadOption(f"--device {device} cannot be used here: {str(error).splitlines()[0]}") from None
+    if chosen.type == "meta":
+        raise BadOption("--device meta holds no numbers; name cpu, cuda or mps")
     return chosen
 
 
@@ -78,6 +81,8 @@ def load_checkpoint_files(
     else:
         source, gguf, folder = name, {}, None
     try:
+        if not gguf and folder is None:
+            folder = Path(str(cached_file(name, "config.json", revision=revision))).parent
         with quiet(), no_bar():
             options = {"revision": revision, "trust_remote_code": False, **gguf}
             config = AutoConfig.from_pretrained(source, **options)

@@ -98,7 +98,8 @@ def _join_forms(lm: FrozenLM, size: int) -> tuple[dict[Place, Tensor], int]:
         for token, name in enumerate(names):
             word = name.removeprefix(marker) if isinstance(name, str) else f"<{token}>"
             marked = isinstance(name, str) and name.startswith(marker)
-            fits_place = marked == (place is marks) or (not marked and lm.wording.stands_alone(word))
+            # A bracket glued to a letter is the same token as after a space, and its ## form is never written.
+            fits_place = not marked if lm.wording.stands_alone(word) else marked == (place is marks)
             key = (word, "word" if fits_place else f"not for {place}")
             answers.append(numbers.setdefault(key, len(numbers)))
         answer_of[place] = torch.tensor(answers)

@@ -34,7 +34,7 @@ def ask(
     """For each x its most probable answers, best first."""
     for x, reason in zip(xs, why_unaskable(mixture, xs), strict=True):
         if reason is not None:
-            raise UserMistake(f"{x!r} cannot be asked: {reason}")
+            raise UserMistake(f"{x[:60]!r} cannot be asked: {reason}")
     allowed = candidates.answers(mixture)[0] if candidates else None
     together = max(1, _NUMBERS_AT_ONCE // (mixture.answer_space.count * len(mixture.prompts)))
     for start in range(0, len(xs), together):

@@ -22,9 +22,9 @@ def initial_vectors(
     """
     generator = torch.Generator().manual_seed(seed)
     ids = torch.tensor([id_ for prompt in prompts for id_ in prompt.token_ids], dtype=torch.long)
-    words = lm.word_vectors(ids.to(lm.device)).to("cpu", torch.float64)
+    words = lm.word_vectors(ids.to(lm.device)).cpu().double()
     if initial == "words" and noise == 0:
-        return words.to(lm.device, lm.parameter_dtype)
+        return words.to(lm.parameter_dtype).to(lm.device)
     mean, deviation, factor = _fit(lm, full=initial == "random-full")
     shape = words.shape
     if initial == "words":
@@ -35,12 +35,12 @@ def initial_vectors(
         vectors = mean + torch.randn(shape, generator=generator, dtype=torch.float64) @ factor.T
     if noise:
         vectors = vectors + noise * deviation * torch.randn(shape, generator=generator, dtype=torch.float64)
-    return vectors.to(lm.device, lm.parameter_dtype)
+    return vectors.to(lm.parameter_dtype).to(lm.device)
 
 
 def _fit(lm: FrozenLM, *, full: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Mean and standard deviation of the word embeddings in each dimension, and a factor of their covariance."""
-    everything = lm.word_vectors(torch.arange(lm.word_count, device=lm.device)).to("cpu", torch.float64)
+    everything = lm.word_vectors(torch.arange(lm.word_count, device=lm.device)).cpu().double()
     mean, deviation = everything.mean(0), everything.std(0)
     if not full:
         return mean, deviation, torch.empty(0)

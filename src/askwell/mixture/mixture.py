@@ -35,7 +35,9 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         self.spec = spec = spec or MixtureSpec()
         self._lm = (lm,)  # in a tuple, so that the LM is no submodule: it is not saved, moved or tuned with the mixture
         parsed = [parse_template(template) if isinstance(template, str) else template for template in templates]
-        prompts, self.left_out_prompts = usable_prompts(lm, parsed)
+        weightless = [template for template in parsed if spec.weights == "file" and template.weight == 0]
+        prompts, self.left_out_prompts = usable_prompts(lm, [t for t in parsed if t not in weightless] or parsed)
+        self.left_out_prompts += [LeftOutPrompt(template, "its weight in the file is 0") for template in weightless]
         self.prompts = [prompt for prompt in prompts for _ in range(spec.copies)]
         self.answer_space = AnswerSpace(lm, (prompt.tokens.y_place for prompt in self.prompts))
         initial = initial_vectors(lm, self.prompts, initial=spec.initial, noise=spec.noise, seed=spec.seed)
@@ -77,7 +79,7 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
     @property
     def effective_prompts(self) -> float:
         """2 to the entropy of the weights: how many prompts the mixture really uses."""
-        entropy_bits = torch.special.entr(self.weights.detach().double()).sum() / torch.log(torch.tensor(2.0))
+        entropy_bits = torch.special.entr(self.weights.detach().cpu().double()).sum() / torch.log(torch.tensor(2.0))
         return float(2**entropy_bits)
 
     @cached_property

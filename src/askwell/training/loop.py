@@ -68,9 +68,9 @@ def train(
     is resumed equals one that was not. Ctrl-C leaves the mixture in its best state so far.
     """
     spec = spec or TrainingSpec()
-    threads = spec.threads or available_threads()
-    torch.set_num_threads(threads)
-    spec = spec.model_copy(update={"threads": threads})
+    threads_before = torch.get_num_threads()
+    spec = spec.model_copy(update={"threads": spec.threads or threads_before})
+    torch.set_num_threads(spec.threads or threads_before)
     choose_tuned(mixture, spec)
     facts, dev, left_out = _encode(mixture, relation)
     run = run_id(mixture, relation, spec)
@@ -82,6 +82,8 @@ def train(
     else:
         untuned = _copy(mixture)
         state = State([_score(mixture, dev, relation, epoch=0, train_loss=None)], untuned, untuned, {})
+        if folder is not None:
+            save_checkpoint(folder, run, state)
     epochs_done = len(state.history) - 1
 
     def tell(facts_done: int, loss: float | None, record: dict[str, Any] | None) -> None:
@@ -105,6 +107,7 @@ def train(
     finally:
         mixture.load_state_dict(state.best)
         _describe(mixture, relation, spec, state.history, left_out, len(facts), len(dev))
+        torch.set_num_threads(threads_before)
     return TrainingResult(tuple(state.history), left_out)
 
 

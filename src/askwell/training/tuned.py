@@ -19,6 +19,8 @@ def choose_tuned(mixture: Mixture, spec: TrainingSpec) -> None:
         delta.requires_grad_(spec.tune_layers)
     mixture.weight_logits.requires_grad_(spec.tune_weights)
     mixture.log_temperature.requires_grad_(spec.tune_temperature and mixture.spec.data_dependent)
+    if spec.l2 and not (mixture.vectors.requires_grad or any(d.requires_grad for d in mixture.deltas.values())):
+        raise BadOption("--l2 holds the prompts' vectors back, and none of them is tuned here")
     if not any(parameter.requires_grad for parameter in mixture.parameters()):
         raise BadOption("nothing is tuned: let at least one of vectors, layers, weights and temperature be tuned")
 
@@ -45,9 +47,9 @@ def adam(mixture: Mixture, spec: TrainingSpec) -> torch.optim.Adam | None:
 
 
 def penalty(mixture: Mixture) -> Float[Tensor, ""]:
-    """The squared length of all that was added to the prompts."""
-    added = (mixture.vectors - mixture.initial_vectors).square().sum()
-    return added + sum((delta.square().sum() for delta in mixture.deltas.values()), start=torch.zeros_like(added))
+    """The squared length of all that is tuned and added to the prompts."""
+    added = [mixture.vectors - mixture.initial_vectors, *mixture.deltas.values()]
+    return torch.stack([part.square().sum() for part in added if part.requires_grad]).sum()
 
 
 def moments(optimizer: torch.optim.Adam | None, mixture: Mixture) -> dict[str, Tensor]:
