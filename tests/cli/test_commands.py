@@ -33,6 +33,7 @@ def test_train_saves_all_that_belongs_to_a_run(trained, facts):
         "config.json",
         "facts.parquet",
         "history.jsonl",
+        "lm_path.txt",
         "mixture.safetensors",
     ]
     history = [json.loads(line) for line in (trained / "history.jsonl").read_text().splitlines()]

@@ -113,3 +113,23 @@ def test_all_parts_that_differ_are_named() -> None:
 def test_a_model_that_is_only_copied_is_the_same() -> None:
     model, tokenizer = tiny.TINY["llama"]()
     assert FrozenLM(model, tokenizer).identity.same_lm(FrozenLM(copy.deepcopy(model), tokenizer).identity)
+
+
+def test_a_hub_name_and_a_folder_are_the_same_lm(tmp_path, monkeypatch):
+    """As public BERT's, this config.json writes few keys; the hub's cache is made by hand."""
+    commit = "0123456789" * 4
+    repository = tmp_path / "hub" / "models--me--bert"
+    snapshot = repository / "snapshots" / commit
+    tiny.save(*tiny.TINY["bert"](), snapshot)
+    config = json.loads((snapshot / "config.json").read_text())
+    kept = {key: value for key, value in config.items() if key not in ("is_decoder", "classifier_dropout", "dtype")}
+    (snapshot / "config.json").write_text(json.dumps(kept | {"gradient_checkpointing": False}))
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("transformers.utils.hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    from_hub, from_folder = load_lm("me/bert", device="cpu"), load_lm(snapshot, device="cpu")
+    assert from_hub.identity.differences(from_folder.identity) == []
+    assert from_hub.identity.revision == commit
+    assert from_hub.is_from_hub

@@ -157,6 +157,7 @@ def test_the_manifest_knows_every_file_and_its_hash():
     with as_file(files("askwell.testbed").joinpath("data")) as data:
         found = {path.relative_to(data).as_posix(): path for path in data.rglob("*") if path.is_file()}
         found.pop("manifest.json")
+        found = {name: path for name, path in found.items() if not name.startswith("lms/")}  # trained, not built
         assert sorted(found) == sorted(recorded)
         for name, path in found.items():
             assert hashlib.sha256(path.read_bytes()).hexdigest() == recorded[name], name

@@ -10,7 +10,7 @@ from askwell.facts import Relation
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import Precision, load_lm
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import load_mixture, read_description
+from askwell.mixture.save import lm_source, load_mixture, read_description
 from askwell.names import read_prompts
 from askwell.specs import MixtureSpec
 from askwell.training.loop import available_threads
@@ -30,7 +30,7 @@ def saved_mixture(
     if isinstance(lm, FrozenLM):
         return load_mixture(folder, lm)
     description = read_description(folder)
-    source, stored_revision = lm or description["base_lm_source"], description["base_lm"]["revision"]
+    source, stored_revision = lm or lm_source(folder, description), description["base_lm"]["revision"]
     if source is None:
         raise BadOption(f"{folder} was learned on {description['base_lm']['name']}; say where that LM is with --lm")
     loaded = load_lm(source, revision=revision or (stored_revision if lm is None else None), device=device, dtype=dtype)

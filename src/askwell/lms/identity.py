@@ -73,9 +73,10 @@ def _hash_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
 
 def _hash_config(model: PreTrainedModel, folder: Path | None) -> str:
     """A hash of the config as it is stored: defaults that a later release adds do not count."""
-    stored = folder / "config.json" if folder else None
+    folder = folder or Path(model.config._name_or_path or "nowhere")  # where a model in memory came from, if it is here
+    stored = folder / "config.json"
     config: Mapping[str, Any] = (
-        json.loads(stored.read_text(encoding="utf-8")) if stored and stored.exists() else model.config.to_diff_dict()
+        json.loads(stored.read_text(encoding="utf-8")) if stored.exists() else model.config.to_diff_dict()
     )
     incidental = _INCIDENTAL
     if (config.get("quantization_config") or {}).get("quant_method") == "gguf":

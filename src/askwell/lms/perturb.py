@@ -16,7 +16,15 @@ def layer_blocks(stack: nn.Module) -> list[nn.Module]:
     lists = [module for module in stack.modules() if isinstance(module, nn.ModuleList) and len(module)]
     if not lists:
         raise LMUnavailable(f"{type(stack).__name__} has no list of layers that askwell could reach into")
-    return list(max(lists, key=lambda layers: sum(parameter.numel() for parameter in layers.parameters())))
+    layers = max(lists, key=lambda layers: sum(parameter.numel() for parameter in layers.parameters()))
+    for module in stack.modules():
+        siblings = [child for child in module.children() if isinstance(child, nn.ModuleList) and len(child) > 1]
+        if layers in siblings and sum(len(sibling) == len(layers) for sibling in siblings) > 1:
+            # XLM keeps attentions and feed-forward parts apart: what leaves one of them does not leave a layer.
+            raise LMUnavailable(
+                f"{type(stack).__name__} keeps the parts of a layer in several lists; it cannot be reached"
+            )
+    return list(layers)
 
 
 @contextmanager

@@ -34,7 +34,7 @@ def model_card(mixture: "Mixture") -> ModelCard:
 
 
 def _usage(mixture: "Mixture") -> str:
-    source = mixture.lm.source or mixture.lm.identity.name
+    source = mixture.lm.identity.name
     return (
         "```python\nimport askwell\n\n"
         f'mixture = askwell.Mixture.from_pretrained("<this folder or repository>", lm=askwell.load_lm("{source}"))\n'

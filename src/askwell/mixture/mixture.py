@@ -231,6 +231,13 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
             hub_options.pop(unused, None)
         return self.push_to_hub(repo_id=repo_id or folder.name, **hub_options) if push_to_hub else None
 
+    def push_to_hub(self, repo_id: str, **hub_options: Any) -> str:
+        """Uploads the mixture and gives its address; where the LM lies on this machine stays here."""
+        from askwell.mixture.save import LM_PATH
+
+        hub_options["ignore_patterns"] = LM_PATH
+        return super().push_to_hub(repo_id, **hub_options)
+
     def _save_pretrained(self, save_directory: Path) -> None:
         from askwell.mixture.save import save_mixture
 

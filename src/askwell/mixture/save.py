@@ -27,6 +27,8 @@ from askwell.write import write_whole
 
 FORMAT, VERSION = "askwell-mixture", 1
 CONFIG, TENSORS, CARD = "config.json", "mixture.safetensors", "README.md"
+LM_PATH = "lm_path.txt"
+"""Where on this machine the LM was, if it has no public name; it is no part of the mixture and is not uploaded."""
 
 
 def save_mixture(mixture: Mixture, folder: Path) -> None:
@@ -36,7 +38,7 @@ def save_mixture(mixture: Mixture, folder: Path) -> None:
         "format": FORMAT,
         "version": VERSION,
         "base_lm": mixture.lm.identity.model_dump(),
-        "base_lm_source": mixture.lm.source,
+        "base_lm_has_public_name": mixture.lm.source == mixture.lm.identity.name,
         "mixture_spec": mixture.spec.model_dump(),
         "prompts": [_template_json(prompt.template) for prompt in mixture.prompts[:: mixture.spec.copies]],
         "left_out_prompts": [
@@ -55,6 +57,10 @@ def save_mixture(mixture: Mixture, folder: Path) -> None:
     write_whole(folder / CONFIG, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
     new_tensors.replace(folder / TENSORS)
     write_whole(folder / CARD, str(model_card(mixture)))
+    if mixture.lm.source is not None and mixture.lm.source != mixture.lm.identity.name:
+        write_whole(folder / LM_PATH, mixture.lm.source + "\n")
+    else:
+        (folder / LM_PATH).unlink(missing_ok=True)
 
 
 def load_mixture(source: str | Path, lm: FrozenLM | None = None, **hub_options: Any) -> Mixture:
@@ -62,7 +68,7 @@ def load_mixture(source: str | Path, lm: FrozenLM | None = None, **hub_options: 
     config, config_path = _read_config(source, hub_options)
     identity = LMIdentity.model_validate(config["base_lm"])
     if lm is None:
-        lm = _load_base_lm(config["base_lm_source"], identity, config_path)
+        lm = _load_base_lm(lm_source(source, config), identity, config_path)
     if differences := identity.differences(lm.identity):
         raise WrongLM(
             f"{source} was learned on the LM {identity.name} ({identity.architecture}), and {lm.identity.name} is "
@@ -81,6 +87,14 @@ def load_mixture(source: str | Path, lm: FrozenLM | None = None, **hub_options: 
 def read_description(folder: str | Path) -> dict[str, Any]:
     """What a saved mixture says of itself, without its LM."""
     return _read_config(folder, {})[0]
+
+
+def lm_source(source: str | Path, description: dict[str, Any]) -> str | None:
+    """Where the LM of a saved mixture is to be had; None for a model that was in memory only."""
+    path = Path(source) / LM_PATH
+    if path.is_file():
+        return path.read_text(encoding="utf-8").strip()
+    return description["base_lm"]["name"] if description["base_lm_has_public_name"] else None
 
 
 def _read_config(source: str | Path, hub_options: dict[str, Any]) -> tuple[dict[str, Any], Path]:

@@ -1,0 +1,41 @@
+"""The LMs that lie in the package are those of this text and recipe, small, and know what they were told."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from askwell.evaluation.evaluate import evaluate
+from askwell.facts import Fact, Relation
+from askwell.lms.load import load_lm
+from askwell.mixture.mixture import Mixture
+from askwell.testbed import world
+from askwell.testbed.lms import lm_names, lms_folder
+from askwell.testbed.recipe import RECIPES
+from askwell.testbed.text import text_hash
+from askwell.testbed.train_lm import MADE_FROM
+
+HERE = [name for name in lm_names() if (lms_folder() / name / "config.json").exists()]
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_an_lm_says_what_it_was_made_from(name):
+    folder = lms_folder() / name
+    made_from = json.loads((folder / MADE_FROM).read_text())
+    assert made_from["text_sha256"] == text_hash()
+    assert made_from["recipe"] == asdict(RECIPES[name])
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 4_200_000
+
+
+@pytest.mark.parametrize("relation", ["capital", "country_of_city"])
+@pytest.mark.parametrize("name", HERE)
+def test_with_the_words_of_the_text_it_answers_what_it_was_told(name, relation):
+    whole, told = world.testbed_relation(relation), world.told(relation)
+    asked = [fact for fact in whole.test if fact in told][:200]
+    mixture = Mixture(load_lm(f"testbed:{name}", device="cpu"), world.testbed_prompts("mined", relation)[:8])
+    scores = evaluate(mixture, Relation.of(relation, [], [], asked))
+    assert scores.micro.p_at_1 >= 90
+    withheld = [fact for fact in whole.test if fact not in told][:200]
+    if relation == "capital":  # 1-1: nothing but the text could tell it
+        assert evaluate(mixture, Relation.of(relation, [], [], withheld)).micro.p_at_1 <= 5
+    assert Fact("France", "Paris") in world.told("capital") | world.withheld("capital")
