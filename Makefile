@@ -23,8 +23,12 @@ setup: .venv/ready
 	$(BIN)/python -m pip install --quiet --no-deps --requirement scripts/testbed-sources.txt
 	touch $@
 
+# A first look; the longer demo with a report is still to come.
 demo: setup
-	@echo "The demo comes with the built-in testbed of LMs. Until then, see 'Use it' in README.md."
+	$(BIN)/askwell ask --lm testbed:bert --facts testbed:language --prompts testbed:single Brazil
+	$(BIN)/askwell train --lm testbed:bert --facts testbed:language --prompts testbed:single \
+		--epochs 6 --learning-rate 0.02 --overwrite --out build/demo
+	$(BIN)/askwell show build/demo
 
 test: setup
 	$(BIN)/python -m pytest -n 2

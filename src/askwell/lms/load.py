@@ -42,7 +42,7 @@ def choose_device(device: str | None) -> torch.device:
     try:
         chosen = torch.device(device)
         torch.empty(0, device=chosen)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # all three: torch's ways to lack a device
         raise BadOption(f"--device {device} cannot be used here: {str(error).splitlines()[0]}") from None
     if chosen.type == "meta":
         raise BadOption("--device meta holds no numbers; name cpu, cuda or mps")
