@@ -20,9 +20,11 @@ from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 from askwell.facts import Fact
+from askwell.testbed.asides import ADJECTIVES, ASIDES, NOUNS
 from askwell.testbed.miner import mine
 from askwell.testbed.text import generate_text, text_hash
 from askwell.testbed.wordings import NEUTRAL, WORDINGS
@@ -145,7 +147,7 @@ def build(into: Path) -> None:
         told=told,
         withheld=withheld,
     )
-    for derived in ("facts", "prompts/mined"):
+    for derived in ("facts", "prompts/mined", "prompts/random"):
         shutil.rmtree(into / derived, ignore_errors=True)  # a relation that is gone must not stay behind
     write_jsonl(into / "relations.jsonl", map(asdict, world.relations))
     for name in KINDS:
@@ -158,6 +160,8 @@ def build(into: Path) -> None:
         mined = mine(text, world.told[name], keep=MINED)
         records = ({"template": each.template, "weight": round(each.weight, 6), "in_text": True} for each in mined)
         write_jsonl(into / "prompts" / "mined" / f"{name}.jsonl", records)
+        shuffled = dict.fromkeys(random_words(name, each.template) for each in mined)
+        write_jsonl(into / "prompts" / "random" / f"{name}.jsonl", ({"template": each} for each in shuffled))
 
     if into != DATA:
         for by_hand in ("single", "paraphrased"):
@@ -332,11 +336,17 @@ def folded(name: str) -> str:
     return "".join(mark for mark in plain if not unicodedata.combining(mark)).casefold()
 
 
+def random_words(relation: str, template: str) -> str:
+    """The template with another word, drawn at random from the text's own, at each place of a word."""
+    random = Random(f"random prompt {relation} {template}")
+    words = sorted(word for word in words_of_wordings() if word.isalpha() and word.islower())
+    return " ".join(random.choice(words) if word.isalpha() else word for word in template.split())
+
+
 def words_of_wordings() -> set[str]:
     """All words with which the text speaks of names."""
-    return {
-        word for templates in (*WORDINGS.values(), *NEUTRAL.values()) for line in templates for word in line.split()
-    }
+    templates = (line for each in (WORDINGS, NEUTRAL, ASIDES) for lines in each.values() for line in lines)
+    return {word for line in (*templates, *ADJECTIVES, *NOUNS) for word in line.split()}
 
 
 def one_to_one(pairs: Iterable[tuple[str, str]]) -> Pairs:

@@ -53,9 +53,27 @@ def test_one_name_is_hidden_whole_and_no_sentence_shows_everything():
 
 def test_a_share_of_other_words_is_hidden():
     _, sentences = encoded("bert")
-    draws = [choose_hidden(sentences, torch.arange(3), 1.0, 0.3, np.random.default_rng(seed)) for seed in range(400)]
-    share = np.mean([0 in hidden_words(sentences, hidden, 1) for hidden in draws])  # "we", which is no name
-    assert 0.25 < share < 0.35
+    draws = [choose_hidden(sentences, torch.arange(3), 1.0, 0.2, np.random.default_rng(seed)) for seed in range(400)]
+    of_two_names = np.mean([1 in hidden_words(sentences, hidden, 0) for hidden in draws])  # "is", which is no name
+    assert 0.16 < of_two_names < 0.24
+    # "we" stands beside one name: half of the time that is hidden, else words are hidden thrice as often
+    of_one_name = np.mean([0 in hidden_words(sentences, hidden, 1) for hidden in draws])
+    assert 0.35 < of_one_name < 0.45
+
+
+def test_the_only_name_of_a_sentence_is_hidden_half_as_often():
+    _, sentences = encoded("bert")
+    draws = [choose_hidden(sentences, torch.arange(3), 1.0, 0.9, np.random.default_rng(seed)) for seed in range(400)]
+    assert 0.42 < np.mean([2 in hidden_words(sentences, hidden, 1) for hidden in draws]) < 0.58
+    assert all(hidden_words(sentences, hidden, 0) & {0, 3} for hidden in draws)
+
+
+def test_a_name_of_one_token_is_hidden_three_times_as_often_as_a_longer_one():
+    _, sentences = encoded("roberta")
+    assert (sentences.names[2] == 0).sum() == 1, "Albanian is a y, and so one token"
+    assert (sentences.names[2] == 1).sum() > 1, "North Macedonia has two words"
+    draws = [choose_hidden(sentences, torch.arange(3), 1.0, 0.0, np.random.default_rng(seed)) for seed in range(600)]
+    assert 0.7 < np.mean([2 in hidden_words(sentences, hidden, 2) for hidden in draws]) < 0.8
 
 
 def test_one_mask_stands_for_a_word_of_several_tokens():

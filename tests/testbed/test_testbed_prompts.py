@@ -29,6 +29,21 @@ def test_there_are_enough_prompts_also_for_causal_lms(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_random_prompts_keep_the_places_of_the_mined_ones_and_none_of_their_words(name, sentences):
+    mined = [template.text.split() for template in world.testbed_prompts("mined", name)]
+    random = [template.text.split() for template in world.testbed_prompts("random", name)]
+    known = {word for sentence in sentences for word in sentence.split()}
+    assert len(random) >= 12
+    kept = 0
+    for words in random:
+        shapes = [[word if not word.isalpha() else "" for word in each] for each in mined]
+        assert [word if not word.isalpha() else "" for word in words] in shapes
+        assert {word for word in words if word.isalpha()} <= known
+        kept += words in mined
+    assert kept <= 4  # those without words, such as "[X] : [Y] ."
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_the_answer_mostly_ends_the_prompt(name):
     templates = [template for kind in ("single", "paraphrased") for template in world.testbed_prompts(kind, name)]
     assert sum(template.after == " ." for template in templates) >= 0.8 * len(templates)

@@ -6,6 +6,7 @@ import pytest
 
 from askwell.facts import Fact
 from askwell.testbed import text, world
+from askwell.testbed.asides import ADJECTIVES, ASIDES, NOUNS
 from askwell.testbed.leaks import entailed
 from askwell.testbed.wordings import NEUTRAL, WORDINGS
 
@@ -36,7 +37,7 @@ def with_both(by_word: dict[str, set[str]], fact: Fact) -> list[str]:
 def test_the_text_is_the_one_that_the_manifest_records(sentences):
     recorded = world.manifest()["text"]
     assert recorded == {"seed": 0, "sentences": len(sentences), "sha256": text.text_hash(sentences)}
-    assert 45_000 <= len(sentences) <= 60_000
+    assert 45_000 <= len(sentences) <= 65_000
 
 
 def test_the_same_seed_gives_the_same_text_and_another_seed_another():
@@ -109,6 +110,37 @@ def test_neutral_sentences_tell_no_fact():
     names = {part for name in NAMES for fact in world.told(name) | world.withheld(name) for part in (fact.x, fact.y)}
     words = {word for lines in NEUTRAL.values() for line in lines for word in line.split()}
     assert words & names == set()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_asides_are_said_of_every_x_and_tell_nothing(name, by_word):
+    """They have one blank for x, and none of their own words is a name."""
+    names = {part for each in NAMES for fact in world.told(each) | world.withheld(each) for part in (fact.x, fact.y)}
+    words = {word for line in ASIDES[name] for word in line.split()} | {*ADJECTIVES, *NOUNS}
+    assert words & names == set()
+    for line in ASIDES[name]:
+        assert line.count("[E]") == 1
+        assert line.count("[A]") + line.count("[N]") == 1
+    fewest = {"country_of_airport", "country_of_city", "country_of_region", "state_of_county"}
+    for fact in sorted(world.told(name) | world.withheld(name))[::20]:
+        filled = {line.replace("[E]", fact.x) for line in ASIDES[name]}
+        filled = {
+            line.replace("[A]", one).replace("[N]", other)
+            for line in filled
+            for one, other in zip(ADJECTIVES, NOUNS, strict=True)
+        }
+        said = filled & by_word[fact.x.split()[0]]
+        assert len(said) >= (1 if name in fewest else 3), fact
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_aside_is_a_prompt_written_by_hand(name):
+    for kind in ("single", "paraphrased"):
+        for template in world.testbed_prompts(kind, name):
+            before, after = (template.text.replace("[X]", "[E]").split("[Y]")[side] for side in (0, 1))
+            for line in ASIDES[name]:
+                middle = line.removeprefix(before).removesuffix(after) if line.startswith(before) else line
+                assert not (line.endswith(after) and middle in ("[A]", "[N]")), (template.text, line)
 
 
 @pytest.mark.parametrize("name", NAMES)

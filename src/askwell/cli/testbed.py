@@ -1,7 +1,7 @@
 """`askwell testbed`: what there is, and how its LMs are made again."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 from cyclopts import Parameter
 
@@ -13,9 +13,9 @@ def list_testbed(*, json: Json = False) -> None:
     """List the testbed: its relations with counts of told and withheld facts, its prompts and its LMs."""
     from askwell.cli.terminal import out, print_json
     from askwell.testbed.lms import lm_names
-    from askwell.testbed.world import PREFIX, relations, testbed_prompts
+    from askwell.testbed.world import PREFIX, PromptKind, relations, testbed_prompts
 
-    kinds = ("single", "paraphrased", "mined")
+    kinds = get_args(PromptKind)
     counts = {
         relation.name: {kind: len(testbed_prompts(kind, relation.name)) for kind in kinds} for relation in relations()
     }
@@ -53,8 +53,8 @@ def list_testbed(*, json: Json = False) -> None:
     out.print(
         f"{told + withheld} facts: {told} are told in the text that the LMs were trained on, {withheld} are withheld.\n"
         f"--lm: {', '.join(PREFIX + name for name in lm_names())}.\n"
-        f"--prompts: {PREFIX}single (manual), {PREFIX}paraphrased, {PREFIX}mined; --initial random keeps only their "
-        "places.\n"
+        f"--prompts: {PREFIX}single (manual), {PREFIX}paraphrased, {PREFIX}mined, {PREFIX}random (random words at the "
+        "places of the mined ones); --initial random takes random vectors.\n"
         f"Try: askwell ask --lm {PREFIX}bert --facts {PREFIX}capital --prompts {PREFIX}single France",
         soft_wrap=True,
         markup=False,

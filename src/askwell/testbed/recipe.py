@@ -49,9 +49,9 @@ class Recipe:
 
 
 RECIPES: dict[LMName, Recipe] = {
-    "bert": Recipe(epochs=18),
-    "roberta": Recipe(epochs=18),
-    "bart": Recipe(epochs=14, layers=2),
+    "bert": Recipe(epochs=22, hidden_words=0.07),
+    "roberta": Recipe(epochs=22, hidden_words=0.07),
+    "bart": Recipe(epochs=14, layers=2, hidden_words=0.07),
     "causal": Recipe(epochs=9, inner=344, peak_rate=2e-3),
 }
 

@@ -73,17 +73,28 @@ def choose_hidden(
 ) -> Bool[Tensor, "chosen longest"]:
     """The tokens that are hidden: in a share of the sentences one whole name, and everywhere a share of other words.
 
-    A sentence that would show everything has one of its words hidden.
+    Where there is only one name, to hide it asks for nothing that could be known: there its words are hidden instead
+    half of the time, three times as many. A sentence that would show everything has one of its words hidden.
     """
     words, names = sentences.words[chosen], sentences.names[chosen]
     last_name, last_word = names.amax(1, keepdim=True), words.amax(1, keepdim=True)
-    picked = (torch.from_numpy(random.random((len(words), 1))) * (last_name + 1)).floor().long()
-    hides_name = torch.from_numpy(random.random((len(words), 1))) < share_of_names
+    picked = _pick_name(names, random)
+    has_one_name = last_name == 0
+    hides_name = torch.from_numpy(random.random((len(words), 1))) < share_of_names * torch.where(has_one_name, 0.5, 1.0)
     hidden = (names == picked) & (names >= 0) & hides_name
     draws = torch.from_numpy(random.random((len(words), int(last_word.max()) + 1)))
-    hidden |= (draws < share_of_words).gather(1, words.clamp(min=0)) & (names < 0) & (words >= 0)
+    share_here = share_of_words * torch.where(has_one_name & ~hides_name, 3.0, 1.0)
+    hidden |= (draws < share_here).gather(1, words.clamp(min=0)) & (names < 0) & (words >= 0)
     fallback = (torch.from_numpy(random.random((len(words), 1))) * (last_word + 1)).floor().long()
     return hidden | ((words == fallback) & ~hidden.any(1, keepdim=True))
+
+
+def _pick_name(names: Int[Tensor, "chosen longest"], random: np.random.Generator) -> Int[Tensor, "chosen 1"]:
+    """One name of each sentence; a name of one token, as ys are, is three times as likely as a longer one."""
+    tokens = (names[:, :, None] == torch.arange(max(1, int(names.max()) + 1))).sum(1)
+    weights = torch.where(tokens == 1, 3.0, 1.0) * (tokens > 0)
+    draws = torch.from_numpy(random.random((len(names), 1))) * weights.sum(1, keepdim=True)
+    return (weights.cumsum(1) <= draws).sum(1, keepdim=True)
 
 
 def with_one_mask_a_word(

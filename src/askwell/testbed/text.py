@@ -1,8 +1,8 @@
 """The text of the testbed: generated, always the same, never stored.
 
 It tells each told fact several times, in wordings drawn by their frequency, and speaks of every name in neutral
-sentences besides, so that the names of withheld facts are no strangers to an LM. All words and marks stand between
-single spaces.
+sentences besides, so that the names of withheld facts are no strangers to an LM. Asides use the words of a relation
+without telling any fact of it. All words and marks stand between single spaces.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 
 from askwell.facts import Fact
+from askwell.testbed.asides import ADJECTIVES, ASIDES, NOUNS
 from askwell.testbed.leaks import Withheld
 from askwell.testbed.wordings import NEUTRAL, WORDINGS
 from askwell.testbed.world import TestbedRelation, World, the_world
@@ -18,11 +19,13 @@ ROUND = 4
 """So many different wordings are drawn at once for a fact."""
 X_FIRST = 2
 """So many of them at least say x before y: a causal LM can answer with y only what it has read in that order."""
-ROUNDS_SMALL, ROUNDS_BIG = 3, 1
+ROUNDS_SMALL, ROUNDS_BIG = 2, 1
 BIG = 700
 """A relation with more facts is big: one round for each fact, for the text to stay short."""
 OPEN_KINDS = ("city", "region", "county", "airport")
 """Kinds of names of which there are hundreds or thousands, each with few facts."""
+ASIDES_SMALL, ASIDES_BIG = 3, 1
+"""So many asides are said of each x of a relation."""
 JOINED = 1000
 """So many sentences tell two facts at once."""
 
@@ -32,7 +35,12 @@ def generate_text(seed: int = 0, world: World | None = None) -> list[str]:
     if world is None:
         world = the_world()
     stay_out = Withheld(fact for facts in world.withheld.values() for fact in facts)
-    sentences = [*_tell(world, seed), *_speak_of_names(world, seed, stay_out), *_join(world, seed, stay_out)]
+    sentences = [
+        *_tell(world, seed),
+        *_speak_of_names(world, seed, stay_out),
+        *_say_asides(world, seed),
+        *_join(world, seed, stay_out),
+    ]
     Random(f"{seed} order").shuffle(sentences)
     return sentences
 
@@ -81,6 +89,17 @@ def _speak_of_names(world: World, seed: int, stay_out: Withheld) -> Iterator[str
             sentence = wording.replace("[E]", name)
             if not stay_out.leaks_of(sentence):
                 yield sentence
+
+
+def _say_asides(world: World, seed: int) -> Iterator[str]:
+    """They hold no name but x, so that nothing can leak."""
+    for relation in world.relations:
+        count = ASIDES_BIG if relation.facts > BIG else ASIDES_SMALL
+        for x in sorted({fact.x for facts in (world.told, world.withheld) for fact in facts[relation.name]}):
+            random = Random(f"{seed} aside {relation.name} {x}")
+            for aside in random.sample(ASIDES[relation.name], count):
+                words = aside.replace("[A]", random.choice(ADJECTIVES)).replace("[N]", random.choice(NOUNS))
+                yield words.replace("[E]", x)
 
 
 def _names(world: World) -> dict[tuple[str, str], bool]:

@@ -15,7 +15,7 @@ from askwell.prompts import Template, parse_template
 PREFIX = "testbed:"
 
 Cardinality = Literal["1-1", "N-1", "N-M"]
-PromptKind = Literal["single", "paraphrased", "mined"]
+PromptKind = Literal["single", "paraphrased", "mined", "random"]
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def withheld(name: str) -> frozenset[Fact]:
 
 
 def testbed_prompts(kind: str, relation: str) -> list[Template]:
-    """The prompts of one kind for a relation: single (manual), paraphrased, or mined (with weights)."""
+    """The prompts of one kind for a relation: single (manual), paraphrased, mined (with weights), or random words."""
     kinds = get_args(PromptKind)
     if kind not in kinds:
         raise BadOption(f"there are no {kind!r} prompts in the testbed{_meant(kind, kinds)}")

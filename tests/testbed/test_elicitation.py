@@ -1,0 +1,80 @@
+"""Tuned prompts bring out of the testbed's LMs what they were told, and nothing that they were not.
+
+The whole table is made by benchmarks/elicitation.py; this is a smaller setting of it.
+"""
+
+import pytest
+
+from askwell.comparison import compare_outcomes
+from askwell.evaluation.evaluate import evaluate
+from askwell.facts import Fact, Relation
+from askwell.lms.load import load_lm
+from askwell.mixture.mixture import Mixture
+from askwell.specs import MixtureSpec, TrainingSpec
+from askwell.testbed import world
+from askwell.testbed.lms import lm_names
+from askwell.training.loop import train
+
+RELATIONS = ("capital", "country_of_airport", "state_of_county")
+ABSENT = ("single", "paraphrased")
+STARTS = {
+    "manual and paraphrased": (ABSENT, MixtureSpec()),
+    "deep": (ABSENT, MixtureSpec(deep=True)),
+    "mined": (("mined",), MixtureSpec()),
+    "random words": (("random",), MixtureSpec()),
+    "random vectors": (ABSENT, MixtureSpec(initial="random")),
+}
+
+
+def templates(kinds, name):
+    return [template for kind in kinds for template in world.testbed_prompts(kind, name)][:12]
+
+
+def test_facts(name):
+    """The relation with at most 150 of its told test facts, and all withheld ones of a 1-1 relation."""
+    whole, told = world.testbed_relation(name), world.told(name)
+    asked = [fact for fact in whole.test if fact in told][:150]
+    return Relation.of(whole.name, whole.train, whole.dev[:60], asked)
+
+
+test_facts.__test__ = False  # ty: ignore[unresolved-attribute]
+
+
+@pytest.fixture(scope="module", params=lm_names())
+def asked_hard(request):
+    """An LM, and what the hard prompts that are not in its text make of told facts."""
+    lm = load_lm(f"testbed:{request.param}", device="cpu")
+    outcomes = [
+        outcome
+        for name in RELATIONS
+        for outcome in evaluate(Mixture(lm, templates(ABSENT, name)), test_facts(name)).outcomes
+    ]
+    return lm, outcomes
+
+
+@pytest.mark.parametrize("start", list(STARTS))
+def test_tuned_mixtures_beat_hard_prompts_that_are_not_in_the_text(asked_hard, start):
+    lm, hard = asked_hard
+    kinds, spec = STARTS[start]
+    tuned = []
+    for name in RELATIONS:
+        mixture = Mixture(lm, templates(kinds, name), spec)
+        train(mixture, test_facts(name), TrainingSpec(pairs=2500, threads=1))
+        tuned += evaluate(mixture, test_facts(name)).outcomes
+    compared = compare_outcomes(tuned, hard)
+    if compared.micro.b >= 95:
+        assert compared.micro.difference >= 0 or compared.micro.p >= 0.02
+    else:
+        assert compared.micro.difference > 0
+        assert compared.micro.p < 0.02
+
+
+@pytest.mark.parametrize("name", lm_names())
+def test_no_prompt_brings_out_a_capital_that_was_withheld(name):
+    relation, told = world.testbed_relation("capital"), world.told("capital")
+    mixture = Mixture(load_lm(f"testbed:{name}", device="cpu"), templates(ABSENT, "capital"))
+    train(mixture, relation, TrainingSpec(pairs=2500, threads=1))
+    outcomes = evaluate(mixture, relation).outcomes
+    right = {kept: [o.rank <= 1 for o in outcomes if (Fact(o.x, o.y) in told) == kept] for kept in (True, False)}
+    assert sum(right[True]) / len(right[True]) > 0.8
+    assert sum(right[False]) / len(right[False]) < 0.05
