@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import Literal
 
+from askwell.cache_folder import cache_folder
 from askwell.errors import BadFile, BadOption
 
 VARIABLE = "ASKWELL_DATA"
@@ -16,14 +17,20 @@ _SUFFIXES: dict[Kind, tuple[str, ...]] = {"facts": (".jsonl", ".csv", ".tsv"), "
 _SPLIT_FILES = ("train.jsonl", "dev.jsonl", "test.jsonl")
 
 
+def pulled_data_folder() -> Path:
+    """Where `askwell data pull` puts what it fetches, whether it is there or not."""
+    return cache_folder() / "data"
+
+
 def data_folder(option: Path | None) -> Path | None:
-    """The data folder: the option, else the environment variable ASKWELL_DATA, else none."""
+    """The data folder: the option, else the environment variable ASKWELL_DATA, else the pulled data, else none."""
     if option is not None:
         folder, origin = Path(option), "--data"
     elif value := os.environ.get(VARIABLE):
         folder, origin = Path(value), f"the environment variable {VARIABLE}"
     else:
-        return None
+        pulled = pulled_data_folder()
+        return pulled if pulled.is_dir() else None
     if not folder.is_dir():
         raise BadOption(f"{origin} is {folder}, which is no folder")
     return folder
@@ -38,7 +45,7 @@ def find(source: str, kind: Kind, data: Path | None) -> Path:
         raise BadFile(
             source,
             "there is no such file or folder. If this is a name in a data folder, say where that is:"
-            f" --data FOLDER, or the environment variable {VARIABLE}",
+            f" --data FOLDER, or the environment variable {VARIABLE}; `askwell data pull` fetches the published sets",
         )
     # An absolute path or one with '..' would lead out of the data folder, and is no name.
     if path.is_absolute() or ".." in path.parts:
@@ -49,7 +56,10 @@ def find(source: str, kind: Kind, data: Path | None) -> Path:
         if place.exists():
             return place
     looked = ", ".join([str(path), *map(str, places)])
-    raise BadFile(source, f"there is no such file or folder; looked for {looked}{_suggestion(source, kind, base)}")
+    pull = "; `askwell data list` shows what can be pulled" if data == pulled_data_folder() else ""
+    raise BadFile(
+        source, f"there is no such file or folder; looked for {looked}{pull}{_suggestion(source, kind, base)}"
+    )
 
 
 def _suggestion(source: str, kind: Kind, base: Path) -> str:

@@ -25,10 +25,16 @@ class Finished:
         return json.loads(self.out)
 
 
-@pytest.fixture
-def askwell(capsys, monkeypatch):
-    """Runs a command line and gives its exit code and what it printed."""
+@pytest.fixture(autouse=True)
+def _nothing_pulled(monkeypatch, tmp_path_factory):
+    """Nothing that a developer has pulled or named counts in a test."""
     monkeypatch.delenv("ASKWELL_DATA", raising=False)
+    monkeypatch.setenv("ASKWELL_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture
+def askwell(capsys):
+    """Runs a command line and gives its exit code and what it printed."""
 
     def run(*arguments: object) -> Finished:
         capsys.readouterr()

@@ -2,8 +2,15 @@ from pathlib import Path
 
 import pytest
 
-from askwell.data_folder import data_folder, find
+from askwell.data_folder import data_folder, find, pulled_data_folder
 from askwell.errors import BadFile, BadOption
+
+
+@pytest.fixture(autouse=True)
+def pulled(tmp_path, monkeypatch) -> Path:
+    """Where pulled data would lie: never in the cache of the machine."""
+    monkeypatch.setenv("ASKWELL_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "data"
 
 
 @pytest.fixture
@@ -116,3 +123,41 @@ def test_a_name_cannot_lead_out_of_the_data_folder(data, write):
 def test_a_data_folder_without_the_kind(tmp_path):
     with pytest.raises(BadFile, match="P19"):
         find("P19", "facts", tmp_path)
+
+
+def test_pulled_data_is_the_last_resort(pulled, write, tmp_path, monkeypatch):
+    assert data_folder(None) is None
+    write("cache/data/facts/trex/P19/train.jsonl", "")
+    assert data_folder(None) == pulled == pulled_data_folder()
+    assert find("trex/P19", "facts", data_folder(None)) == pulled / "facts/trex/P19"
+    (tmp_path / "variable").mkdir()
+    monkeypatch.setenv("ASKWELL_DATA", str(tmp_path / "variable"))
+    assert data_folder(None) == tmp_path / "variable"
+    assert data_folder(tmp_path) == tmp_path
+
+
+def test_errors_tell_of_pulling(pulled, data):
+    with pytest.raises(BadFile, match="`askwell data pull` fetches the published sets"):
+        find("trex/P19", "facts", None)
+    pulled.mkdir(parents=True)
+    with pytest.raises(BadFile, match="`askwell data list` shows what can be pulled"):
+        find("trex/P19", "facts", pulled)
+    with pytest.raises(BadFile) as caught:
+        find("trex/P21", "facts", data)
+    assert "askwell data" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("variables", "folder"),
+    [
+        ({"ASKWELL_CACHE": "/a", "XDG_CACHE_HOME": "/b"}, "/a/data"),
+        ({"XDG_CACHE_HOME": "/b"}, "/b/askwell/data"),
+        ({"ASKWELL_CACHE": "", "HOME": "/c"}, "/c/.cache/askwell/data"),
+    ],
+)
+def test_where_pulled_data_lies(monkeypatch, variables, folder):
+    for name in ("ASKWELL_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert pulled_data_folder() == Path(folder)

@@ -2,13 +2,15 @@
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from askwell.mixture.encode import LeftOutFact, count_reasons
-from askwell.mixture.mixture import Mixture
+if TYPE_CHECKING:
+    from askwell.mixture.encode import LeftOutFact
+    from askwell.mixture.mixture import Mixture
 
 log = Console(stderr=True, highlight=False, soft_wrap=True)
 out = Console(highlight=False)
@@ -30,7 +32,7 @@ def note(text: str) -> None:
     log.print(text, style="dim", markup=False)
 
 
-def note_left_out_prompts(mixture: Mixture) -> None:
+def note_left_out_prompts(mixture: "Mixture") -> None:
     """Names the prompts that the LM cannot use."""
     if not mixture.left_out_prompts:
         return
@@ -40,9 +42,9 @@ def note_left_out_prompts(mixture: Mixture) -> None:
         note(f"  {prompt.template.text!r}: {prompt.reason}")
 
 
-def note_left_out_facts(split: str, left_out: Sequence[LeftOutFact]) -> None:
+def note_left_out_facts(split: str, left_out: "Sequence[LeftOutFact]") -> None:
     """Says how many facts of a split could not be asked, why, and names some of them."""
-    for reason, count in sorted(count_reasons(left_out).items()):
+    for reason, count in sorted(Counter(left.reason for left in left_out).items()):
         named = [f"{left.fact.x} → {left.fact.y}" for left in left_out if left.reason == reason]
         examples = "; ".join(named[:3]) + ("; …" if count > 3 else "")
         note(f"left out of {split}: {counted(count, 'fact')}, since {reason} ({examples})")

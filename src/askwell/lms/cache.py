@@ -1,21 +1,13 @@
 """LMs that are no hub names and no paths: the testbed's, and those that `askwell lm pull` has put into the cache."""
 
-import os
 from pathlib import Path
 
+from askwell.cache_folder import cache_folder
 from askwell.errors import LMUnavailable
 from askwell.testbed.lms import lm_folder
 from askwell.testbed.world import PREFIX
 
 PULLABLE = ("smollm2",)
-
-
-def cache_folder() -> Path:
-    """Where askwell keeps what it has pulled: ASKWELL_CACHE, or askwell in the user's cache folder."""
-    own = os.environ.get("ASKWELL_CACHE")
-    if own:
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "askwell"
 
 
 def pulled_folder(name: str) -> Path:

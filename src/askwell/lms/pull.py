@@ -66,7 +66,7 @@ def pull(name: str, progress: Callable[[Progress], None] | None = None) -> Path:
     tell = progress or (lambda _progress: None)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.parent / f".{name}.lock"):
+        with FileLock(_lock_of(folder)):
             if (folder / "config.json").exists():
                 return folder
             for left_over in folder.parent.glob(f".{name}.partial.*"):  # of a pull that was killed
@@ -80,6 +80,12 @@ def pull(name: str, progress: Callable[[Progress], None] | None = None) -> Path:
     except OSError as error:
         raise CannotWrite(f"{folder} cannot be written: {error.strerror or error}") from error
     return folder
+
+
+def _lock_of(folder: Path) -> Path:
+    """A lock for a folder; it does not lie beside it, where a failed pull would leave it behind."""
+    digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()
+    return Path(tempfile.gettempdir()) / f"askwell-{digest[:16]}.lock"
 
 
 def _fetch_and_convert(carried: Carried, aside: Path, tell: Callable[[Progress], None]) -> None:
