@@ -12,7 +12,7 @@ from askwell import load_lm
 from askwell.mixture.mixture import Mixture
 
 PROMPTS = ("--prompts", TEMPLATES[0], "--prompts", TEMPLATES[1])
-QUICK = ("--epochs", "2", "--threads", "1", "--learning-rate", "0.01")
+QUICK = ("--recipe", "paper", "--epochs", "2", "--threads", "1", "--learning-rate", "0.01")
 
 
 def query(sql):
@@ -37,7 +37,7 @@ def test_train_saves_all_that_belongs_to_a_run(trained, facts):
         "mixture.safetensors",
     ]
     history = [json.loads(line) for line in (trained / "history.jsonl").read_text().splitlines()]
-    assert [record["epoch"] for record in history] == [0, 1, 2]
+    assert [record["round"] for record in history] == [0, 1, 2]
     rows = query(f"SELECT x, y, rank, answers FROM '{trained / 'facts.parquet'}'")
     pairs = {(line["sub"], line["obj"]) for line in map(json.loads, (facts / "test.jsonl").read_text().splitlines())}
     assert {(x, y) for x, y, *_ in rows} == pairs
@@ -50,8 +50,8 @@ def test_train_saves_all_that_belongs_to_a_run(trained, facts):
 
 def test_train_tells_on_stderr_how_it_goes(askwell, lms, facts, tmp_path):
     done = askwell("train", "--lm", lms["bert"], "--facts", facts, *PROMPTS, "--out", tmp_path / "m", *QUICK)
-    assert re.search(r"epoch +1/2 +loss +\d+\.\d+ +dev P@1 +\d+\.\d +dev log-loss \d+\.\d+ +\d+ facts/s", done.err)
-    assert "epoch" not in done.out.split("prompts in effect")[0]
+    assert re.search(r"12/24 pairs +loss +\d+\.\d+ +dev P@1 +\d+\.\d +dev log-loss \d+\.\d+ +\d+ pairs/s", done.err)
+    assert "pairs" not in done.out.split("prompts in effect")[0]
     assert "tuned" in done.out
 
 

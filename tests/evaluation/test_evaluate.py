@@ -10,7 +10,7 @@ import torch
 from agreement import X_FIRST, Twin, exact, ids, moved, plain, script, usable
 
 from askwell.errors import NotFinite, NothingLeft
-from askwell.evaluation.evaluate import NOT_A_CANDIDATE, Evaluation, evaluate, rank_facts, together
+from askwell.evaluation.evaluate import NOT_A_CANDIDATE, Evaluation, best_answers, evaluate, rank_facts, together
 from askwell.facts import Fact, Relation
 from askwell.lms import FrozenLM
 from askwell.mixture import Mixture, MixtureSpec
@@ -189,3 +189,10 @@ def test_a_weight_that_is_nan_is_an_error_not_a_rank() -> None:
         mixture.weight_logits[0] = torch.nan
     with pytest.raises(NotFinite, match="not finite"):
         evaluate(mixture, RELATION)
+
+
+@pytest.mark.parametrize(("top", "expected"), [(1, [1]), (3, [1, 4, 0]), (4, [1, 4, 0, 2]), (9, [1, 4, 0, 2, 3, 5])])
+def test_best_answers_of_equal_ones_stand_in_their_order(top, expected):
+    log_probs = torch.tensor([-2.0, -1.0, -2.0, -5.0, -1.0, -torch.inf])
+    least = log_probs.topk(min(top, 6)).values[-1:]
+    assert best_answers(log_probs, least, top).tolist() == expected

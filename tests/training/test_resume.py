@@ -1,5 +1,7 @@
 """Runs that are interrupted, resumed and repeated give the same numbers, bit for bit."""
 
+from typing import Any
+
 import pytest
 import torch
 from worlds import CAPITALS, TEMPLATES, frozen
@@ -10,9 +12,12 @@ from askwell.specs import MixtureSpec, TrainingSpec
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.loop import train
 
+PAPER: dict[str, Any] = {"recipe": "paper", "epochs": 6, "patience": 6, "learning_rate": 0.01, "batch_facts": 4}
 SETTINGS = {
-    "gradient": TrainingSpec(epochs=6, patience=6, learning_rate=0.01, batch_facts=4, threads=1),
-    "em": TrainingSpec(method="em", epochs=6, patience=6, learning_rate=0.01, batch_facts=4, threads=1),
+    "gradient": TrainingSpec(**PAPER, threads=1),
+    "em": TrainingSpec(method="em", **PAPER, threads=1),
+    "cycle": TrainingSpec(pairs=150, threads=1),
+    "cycle, em": TrainingSpec(method="em", pairs=150, batch_facts=3, threads=1),
 }
 
 
@@ -25,7 +30,7 @@ def same(one, other):
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
-@pytest.mark.parametrize("method", ["gradient", "em"])
+@pytest.mark.parametrize("method", list(SETTINGS))
 def test_the_same_seed_gives_the_same_numbers(method):
     mixtures = [new_mixture(), new_mixture()]
     histories = [train(mixture, CAPITALS, SETTINGS[method]).history for mixture in mixtures]
@@ -38,7 +43,7 @@ def test_another_seed_gives_other_numbers():
     assert not same(*mixtures)
 
 
-@pytest.mark.parametrize("method", ["gradient", "em"])
+@pytest.mark.parametrize("method", list(SETTINGS))
 @pytest.mark.parametrize("stop_at", [0, 1, 4, 7, 11, 17])
 def test_an_interrupted_run_that_is_resumed_equals_one_that_was_not(tmp_path, method, stop_at):
     whole = new_mixture()
@@ -63,7 +68,7 @@ def test_an_interrupted_run_that_is_resumed_equals_one_that_was_not(tmp_path, me
 
 def test_an_interrupted_run_is_left_in_its_best_state(tmp_path):
     def interrupt(progress):
-        if progress.record and progress.epoch == 3:
+        if progress.record and progress.record["round"] == 3:
             raise KeyboardInterrupt
 
     mixture = new_mixture()
@@ -72,13 +77,13 @@ def test_an_interrupted_run_is_left_in_its_best_state(tmp_path):
     three_epochs = new_mixture()
     train(three_epochs, CAPITALS, SETTINGS["gradient"].model_copy(update={"epochs": 3}))
     assert same(mixture, three_epochs)
-    assert mixture.learned_from["epochs"] == 3
+    assert mixture.learned_from["pairs"] == 3 * len(CAPITALS.train) * len(mixture.prompts)
     assert not mixture.learned_from["finished"]
 
 
 def interrupted(folder):
     def interrupt(progress):
-        if progress.record and progress.epoch == 2:
+        if progress.record and progress.record["round"] == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -15,15 +15,18 @@ from askwell.facts import Fact, Relation
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs import MixtureSpec, TrainingSpec
+from askwell.training.checkpoint import State
 from askwell.training.loop import is_over, train
 from askwell.training.objective import Objective
-from askwell.training.tuned import adam, choose_tuned
+from askwell.training.plan import plan_of
+from askwell.training.rates import rates_of
+from askwell.training.tuned import Optimizer, choose_tuned
 
 ONE_THREAD: dict[str, Any] = {"threads": 1}
 
 
 def no_early_stop(**settings):
-    choices: dict[str, Any] = {"patience": 10_000, **ONE_THREAD} | settings
+    choices: dict[str, Any] = {"recipe": "paper", "patience": 10_000, **ONE_THREAD} | settings
     return TrainingSpec(**choices)
 
 
@@ -86,7 +89,7 @@ def test_em_weights_are_the_mean_posterior_computed_by_hand():
     mixture = Mixture(frozen("bert", "float64"), TEMPLATES)
     probabilities = gold_matrix(mixture)
     posterior = probabilities / probabilities.sum(1, keepdims=True)  # from uniform weights
-    settings = TrainingSpec(method="em", tune_vectors=False, epochs=1, **ONE_THREAD)
+    settings = TrainingSpec(recipe="paper", method="em", tune_vectors=False, epochs=1, **ONE_THREAD)
     dev_is_train = Relation.of("all", FACTS, FACTS, FACTS)
     train(mixture, dev_is_train, settings)
     assert mixture.weights.detach().numpy() == pytest.approx(posterior.mean(0), abs=1e-12)
@@ -137,7 +140,7 @@ def test_training_makes_the_loss_smaller_and_keeps_the_state_that_was_best_on_de
     log_probs = mixture.log_probs(encoded.xs, torch.arange(len(encoded)))
     dev_loss = -log_probs.gather(1, encoded.answers[:, None]).mean()
     assert float(dev_loss) == pytest.approx(result.best["dev"]["log_loss"], abs=1e-5)
-    assert [state.record["epoch"] for state in seen if state.record] == list(range(13))
+    assert [state.record["round"] for state in seen if state.record] == list(range(13))
 
 
 def test_the_untuned_state_is_a_candidate():
@@ -145,27 +148,28 @@ def test_the_untuned_state_is_a_candidate():
     start = {name: tensor.clone() for name, tensor in mixture.state_dict().items()}
     # On dev the untuned mixture is right by construction, and train teaches something else.
     dev = [Fact(x, mixture.ask(x, top=1)[0].y) for x in ("Quito", "Oslo", "Havana")]
-    spec = TrainingSpec(learning_rate=1.0, epochs=3, **ONE_THREAD)
+    spec = TrainingSpec(recipe="paper", learning_rate=1.0, epochs=3, **ONE_THREAD)
     result = train(mixture, Relation.of("its own", FACTS, dev, []), spec)
     assert result.history[0]["dev"]["P@1"] == 100.0
     assert result.history[-1]["dev"]["P@1"] < 100.0
-    assert result.best["epoch"] == 0
+    assert result.best["round"] == 0
     assert all(torch.equal(tensor, start[name]) for name, tensor in mixture.state_dict().items())
 
 
 def test_early_stop_counts_epochs_since_the_best():
-    def record(epoch, score, loss):
-        return {"epoch": epoch, "dev": {"P@1": score, "log_loss": loss}}
+    def is_over_after(*scores, **settings):
+        records = [{"round": n, "dev": {"P@1": score, "log_loss": loss}} for n, (score, loss) in enumerate(scores)]
+        plan = plan_of(TrainingSpec(recipe="paper", **settings), facts=10, dev_facts=5, prompts=2, seed=0)
+        return is_over(State(records, {}, {}, {}, stretches=len(records) - 1), plan)
 
-    spec = TrainingSpec(epochs=16, patience=2)
-    history = [record(0, 10.0, 3.0), record(1, 10.0, 2.0)]
-    assert not is_over(history, spec)
-    assert not is_over([*history, record(2, 10.0, 2.0)], spec), (
-        "an equal score is not better, but one epoch is no reason"
-    )
-    assert is_over([*history, record(2, 10.0, 2.0), record(3, 0.0, 1.0)], spec)
-    assert not is_over([*history, record(2, 10.0, 1.9), record(3, 0.0, 1.0)], spec), "a lower log-loss breaks the tie"
-    assert is_over(history, TrainingSpec(epochs=1))
+    two = [(10.0, 3.0), (10.0, 2.0)]
+    assert not is_over_after(*two, patience=2)
+    assert not is_over_after(*two, (10.0, 2.0), patience=2), "an equal score is not better, but one is no reason"
+    assert is_over_after(*two, (10.0, 2.0), (0.0, 1.0), patience=2)
+    assert not is_over_after(*two, (10.0, 1.9), (0.0, 1.0), patience=2), "a lower log-loss breaks the tie"
+    assert is_over_after(*two, epochs=1)
+    assert not is_over_after(*two, *[(0.0, 9.0)] * 3)
+    assert is_over_after(*two, *[(0.0, 9.0)] * 4), "the paper's patience is 4"
 
 
 FREEZABLE = {
@@ -184,9 +188,9 @@ def test_each_part_can_be_tuned_alone(tuned, method):
     flags = {name: name == tuned for name in FREEZABLE}
     spec = TrainingSpec(method=method, learning_rate=0.01, **flags)
     choose_tuned(mixture, spec)
-    optimizer = adam(mixture, spec)
-    assert optimizer is not None
     encoded, _ = encode_facts(mixture, FACTS)
+    optimizer = Optimizer(mixture, spec, rates_of(mixture, encoded, spec))
+    assert optimizer.has_work
     Objective(mixture, encoded, method).loss(torch.arange(len(encoded))).to_minimise.backward()
     optimizer.step()
     moved = {name for name, parameter in mixture.named_parameters() if not torch.equal(parameter, start[name])}
@@ -284,10 +288,10 @@ def test_an_lm_that_gives_nan_is_an_error_not_a_score():
 
 def test_the_history_is_plain_data():
     mixture = Mixture(frozen("gpt2"), TEMPLATES, MixtureSpec(data_dependent=True))
-    result = train(mixture, CAPITALS, TrainingSpec(epochs=1, **ONE_THREAD))
+    result = train(mixture, CAPITALS, TrainingSpec(recipe="paper", epochs=1, **ONE_THREAD))
     first, second = json.loads(json.dumps(result.history, allow_nan=False))
     assert first["train_loss"] is None
     assert first["temperature"] == 1.0
-    assert set(second) == {"epoch", "train_loss", "dev", "effective_prompts", "temperature"}
+    assert set(second) == {"round", "pairs", "train_loss", "dev", "effective_prompts", "temperature"}
     assert second["dev"]["facts"] == 2
     assert mixture.learned_from["training"]["threads"] == 1

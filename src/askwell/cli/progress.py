@@ -2,6 +2,7 @@
 
 import time
 from types import TracebackType
+from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
@@ -40,21 +41,21 @@ class EvaluationProgress:
 
 
 class TrainingProgress:
-    """A bar over the facts of all epochs, and a line for each epoch that has ended."""
+    """A bar over the pairs of the run, and a line whenever dev has been scored."""
 
     def __init__(self) -> None:
         self._bar = Progress(
-            TextColumn("epoch {task.fields[epoch]}"),
+            TextColumn("{task.completed}/{task.total} pairs"),
             BarColumn(),
-            TextColumn("loss {task.fields[loss]}  {task.fields[speed]} facts/s"),
+            TextColumn("loss {task.fields[loss]}  {task.fields[speed]} pairs/s"),
             TimeRemainingColumn(),
             TextColumn("left at most"),
             console=log,
             transient=True,
             disable=not log.is_terminal,
         )
-        self._task = self._bar.add_task("", total=None, epoch="0", loss="–", speed="–")
-        self._epoch_began = time.monotonic()
+        self._task = self._bar.add_task("", total=None, loss="–", speed="–")
+        self._began, self._began_at = time.monotonic(), 0
 
     def __enter__(self) -> "TrainingProgress":
         self._bar.start()
@@ -66,32 +67,28 @@ class TrainingProgress:
         self._bar.stop()
 
     def __call__(self, state: TrainingState) -> None:
-        """Moves the bar, and prints a line at the end of an epoch."""
-        seconds = time.monotonic() - self._epoch_began
-        done = max(0, state.epoch - 1) * state.facts + state.facts_done
-        speed = f"{state.facts_done / seconds:.0f}" if seconds > 0 and state.facts_done else "–"
+        """Moves the bar, and prints a line when dev has been scored."""
+        seconds, pairs = time.monotonic() - self._began, state.pairs_done - self._began_at
+        speed = f"{pairs / seconds:.0f}" if seconds > 0 and pairs > 0 else "–"
         self._bar.update(
             self._task,
-            total=state.epochs * state.facts,
-            completed=done,
-            epoch=f"{state.epoch}/{state.epochs}",
+            total=state.pairs,
+            completed=state.pairs_done,
             loss="–" if state.loss is None else f"{state.loss:.3f}",
             speed=speed,
         )
         if state.record is not None:
-            self._print_epoch(state, speed)
-            self._epoch_began = time.monotonic()
+            self._print_record(state, state.record, speed)
+            self._began, self._began_at = time.monotonic(), state.pairs_done
 
-    def _print_epoch(self, state: TrainingState, speed: str) -> None:
-        record = state.record
-        if record is None:
-            return
+    def _print_record(self, state: TrainingState, record: dict[str, Any], speed: str) -> None:
         dev = record["dev"]
         loss = "untuned    " if record["train_loss"] is None else f"loss {record['train_loss']:6.3f}"
         dev_loss = "∞" if dev["log_loss"] is None else f"{dev['log_loss']:.3f}"
-        best = "  ← best" if best_of(state.history)["epoch"] == record["epoch"] else ""
+        best = "  ← best" if best_of(state.history) == record else ""
+        width = len(str(state.pairs))
         log.print(
-            f"epoch {record['epoch']:2}/{state.epochs}  {loss}  dev P@1 {dev['P@1']:5.1f}  dev log-loss {dev_loss}"
-            f"  {speed} facts/s{best}",
+            f"{record['pairs']:{width}}/{state.pairs} pairs  {loss}  dev P@1 {dev['P@1']:5.1f}  dev log-loss {dev_loss}"
+            f"  {speed} pairs/s{best}",
             markup=False,
         )

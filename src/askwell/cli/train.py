@@ -95,7 +95,7 @@ def train(
             tuned.learned_from["split_by"] = split_by
             _save(tuned, out)
             note(
-                f"interrupted: the best state so far (epoch {tuned.learned_from['best_epoch']}) is saved in {out}; "
+                f"interrupted: the best state so far ({tuned.learned_from['best_pairs']} pairs) is saved in {out}; "
                 "the same command with --resume goes on"
             )
         raise
@@ -186,8 +186,8 @@ def _print_summary(mixture: "Mixture", untuned: "Evaluation", tested: "Evaluatio
         table.add_row(name, *(f"{score:.1f}" for score in figures["micro"].values()), loss)
     terminal.print(table)
     terminal.print(
-        f"{mixture.effective_prompts:.1f} of {len(mixture.prompts)} prompts in effect; epoch "
-        f"{mixture.learned_from['best_epoch']} of {mixture.learned_from['epochs']} was best on dev; "
+        f"{mixture.effective_prompts:.1f} of {len(mixture.prompts)} prompts in effect; the state after "
+        f"{mixture.learned_from['best_pairs']} of {mixture.learned_from['pairs']} pairs was best on dev; "
         f'{seconds:.0f} s in all.\nSaved in {out}. Next: askwell ask {out} "…", or askwell show {out}',
         soft_wrap=True,
         markup=False,

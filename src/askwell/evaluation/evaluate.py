@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from askwell.errors import NothingLeft
@@ -112,9 +112,10 @@ def evaluate(
         raise NothingLeft(f"{split} facts of {relation.name}", Counter(fact.reason for fact in left_out))
     outcomes: list[Outcome] = []
     for chosen, log_probs, ranked in _rank_all(mixture, facts, relation, allowed):
-        best = log_probs.sort(dim=1, descending=True, stable=True)
+        least = log_probs.topk(min(max(top, 1), log_probs.shape[1]), dim=1).values[:, -1:]
         for row, number in enumerate(chosen.tolist()):
-            fact, answers = facts.facts[number], best.indices[row, :top]
+            fact, answers = facts.facts[number], best_answers(log_probs[row], least[row], top)
+            probabilities = log_probs[row, answers].exp()
             if allowed is not None:
                 answers = allowed[answers]
             outcomes.append(
@@ -127,7 +128,7 @@ def evaluate(
                     raw_rank=float(ranked.raw[row]),
                     log_probability=float(ranked.log_probabilities[row]),
                     answers=tuple(mixture.answer_space.word(answer) for answer in answers.tolist()),
-                    probabilities=tuple(best.values[row, :top].exp().tolist()),
+                    probabilities=tuple(probabilities.tolist()),
                 )
             )
         if progress is not None:
@@ -168,10 +169,14 @@ def _rank_all(
         golds, others = place[golds], place[others]
     at_once = max(1, _NUMBERS_AT_ONCE // mixture.answer_space.count)
     for chosen in torch.arange(len(facts), device=mixture.lm.device).split(at_once):
-        log_probs = mixture.log_probs(facts.xs, chosen)
-        if allowed is not None:
-            log_probs = log_probs[:, allowed]
+        log_probs = mixture.log_probs(facts.xs, chosen, allowed)
         yield chosen, log_probs, rank_golds(log_probs, golds[chosen], others[chosen])
+
+
+def best_answers(log_probs: Float[Tensor, " answers"], least: Float[Tensor, " 1"], top: int) -> Int[Tensor, " best"]:
+    """The best answers, where `least` is the log-probability of the last of them; equal ones stand in their order."""
+    reached = (log_probs >= least).nonzero()[:, 0]
+    return reached[log_probs[reached].sort(descending=True, stable=True).indices[:top]]
 
 
 def _only_with_gold_among(facts: EncodedFacts, allowed: Tensor) -> tuple[EncodedFacts, list[LeftOutFact]]:

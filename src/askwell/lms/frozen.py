@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from askwell.errors import LMUnavailable
@@ -17,7 +16,14 @@ from askwell.lms.identity import LMIdentity, identify
 from askwell.lms.perturb import adding_to_layers, reading_at
 from askwell.lms.probe import probe
 from askwell.lms.special import SpecialTokens
+from askwell.lms.walks import Walk, walk_of
+from askwell.lms.walks.check import agrees
+from askwell.lms.walks.output import distributions_of, log_probs_of, logits_of
+from askwell.lms.walks.rows import pack
+from askwell.lms.walks.walk import put_in, rows_at
 from askwell.lms.wording import Wording
+
+Deltas = Mapping[str, Float[Tensor, "layers prompt_tokens hidden"]] | None
 
 
 class FrozenLM:
@@ -47,6 +53,10 @@ class FrozenLM:
         self._embedding: Any = model.get_input_embeddings()
         self.special = SpecialTokens(tokenizer, model.config)
         self.stacks, self._before_head = probe(self.model, self.family, self._embedding)
+        self.walk = walk_of(self.model)
+        """The fast way through the model's layers; None where the public model runs as a whole, with hooks."""
+        if self.walk is not None and not agrees(self):
+            self.walk = None
 
     @property
     def is_from_hub(self) -> bool:
@@ -98,23 +108,68 @@ class FrozenLM:
         self,
         batch: Batch,
         vectors: Float[Tensor, "prompt_tokens embedding"],
-        deltas: Mapping[str, Float[Tensor, "layers prompt_tokens hidden"]] | None = None,
+        deltas: Deltas = None,
     ) -> Float[Tensor, "reads vocabulary"]:
-        """The LM's logits at the places that the batch reads, in the precision of probabilities.
+        """The LM's logits at the places that the batch reads, in the precision of probabilities, without a gradient.
 
         The tuned vectors stand at the prompt tokens, and deltas[stack][l] is added as they leave layer l + 1.
         """
+        with torch.no_grad():
+            if self.walk is None:
+                return self._hooked_logits(batch, vectors, deltas)
+            logits = logits_of(self._walked(self.walk, batch, vectors, deltas), self.walk.output, self.walk.bias)
+            return logits.to(self.parameter_dtype)
+
+    def distributions(
+        self,
+        batch: Batch,
+        vectors: Float[Tensor, "prompt_tokens embedding"],
+        deltas: Deltas = None,
+    ) -> tuple[Float[Tensor, "reads vocabulary"], Float[Tensor, " reads"]]:
+        """The LM's probabilities at the places that the batch reads, and the logs of what they were divided by, as a
+        check that they are finite; without gradients."""
+        with torch.no_grad():
+            if self.walk is not None:
+                hidden = self._walked(self.walk, batch, vectors, deltas)
+                return distributions_of(hidden, self.walk.output, self.walk.bias, self.parameter_dtype)
+            logits = self._hooked_logits(batch, vectors, deltas)
+            return logits.softmax(1), logits.logsumexp(1)
+
+    def log_probs_of(
+        self,
+        batch: Batch,
+        vectors: Float[Tensor, "prompt_tokens embedding"],
+        deltas: Deltas,
+        tokens: Int[Tensor, " reads"],
+        *,
+        use_walk: bool = True,
+    ) -> tuple[Float[Tensor, " reads"], Float[Tensor, " reads"]]:
+        """The log-probability of one token at each place that the batch reads, with its gradients into the tuned
+        vectors and deltas, and the log of the total of all tokens, as a check that probabilities are finite."""
+        if self.walk is None or not use_walk:
+            logits = self._hooked_logits(batch, vectors, deltas)
+            log_totals = logits.logsumexp(1)
+            return logits.gather(1, tokens[:, None])[:, 0] - log_totals, log_totals.detach()
+        hidden = self._walked(self.walk, batch, vectors, deltas)
+        return log_probs_of(hidden, self.walk.output, self.walk.bias, tokens, self.parameter_dtype)
+
+    def _walked(self, walk: Walk, batch: Batch, vectors: Tensor, deltas: Deltas) -> Float[Tensor, "reads width"]:
+        packed = pack(batch)
+        embedded = {name: put_in(self.word_vectors(rows.ids), rows, vectors) for name, rows in packed.streams.items()}
+        by_layer = None if deltas is None else {name: delta.unbind(0) for name, delta in deltas.items()}
+        return rows_at(walk.hidden(packed, embedded, by_layer), packed.unsort)
+
+    def _hooked_logits(self, batch: Batch, vectors: Tensor, deltas: Deltas) -> Float[Tensor, "reads vocabulary"]:
         embedded: dict[str, tuple[Tensor, Tensor]] = {}
         with ExitStack() as perturbed:
             for stack, stream in batch.streams.items():
-                at_prompt = (stream.prompt_tokens >= 0).unsqueeze(-1)
                 words = self.word_vectors(stream.ids)
-                rows = stream.prompt_tokens
-                soft = _rows_or_zero(vectors, rows).to(words.dtype)
-                embedded[stack] = torch.where(at_prompt, soft, words), stream.attention_mask
+                at = (stream.prompt_tokens >= 0).nonzero(as_tuple=True)
+                rows = stream.prompt_tokens[at]
+                embedded[stack] = words.index_put(at, vectors[rows].to(words.dtype)), stream.attention_mask
                 if deltas is not None:
-                    additions = [_rows_or_zero(delta, rows).to(words.dtype) for delta in deltas[stack]]
-                    perturbed.enter_context(adding_to_layers(self.stacks[stack].blocks, additions))
+                    additions = [delta[rows] for delta in deltas[stack].unbind(0)]
+                    perturbed.enter_context(adding_to_layers(self.stacks[stack].blocks, at, additions))
             perturbed.enter_context(reading_at(self._before_head, batch.read_pairs, batch.read_positions))
             logits = self.model(**self.family.inputs(embedded)).logits
         return logits[0].to(self.parameter_dtype)
@@ -129,10 +184,3 @@ def family_of(config: PretrainedConfig) -> Family:
     raise LMUnavailable(
         f"an LM of type {config.model_type!r} belongs to none of the families that can be asked: {known}"
     )
-
-
-def _rows_or_zero(
-    table: Float[Tensor, "rows width"], rows: Int[Tensor, "pairs positions"]
-) -> Float[Tensor, "pairs positions width"]:
-    """table[rows], and zero where a row is -1."""
-    return functional.embedding(rows + 1, functional.pad(table, (0, 0, 1, 0)))

@@ -29,18 +29,20 @@ def layer_blocks(stack: nn.Module) -> list[nn.Module]:
 
 @contextmanager
 def adding_to_layers(
-    blocks: Sequence[nn.Module], additions: Sequence[Float[Tensor, "pairs positions hidden"]]
+    blocks: Sequence[nn.Module],
+    at: tuple[Int[Tensor, " tuned"], ...],
+    additions: Sequence[Float[Tensor, "tuned hidden"]],
 ) -> Generator[None]:
-    """While it lasts, the l-th block that is called leaves its output plus additions[l].
+    """While it lasts, the l-th block that is called leaves its output plus additions[l] at the (pair, position)s `at`.
 
     Blocks are counted as they are called, since ALBERT calls one block many times.
     """
     nth_call = iter(additions)
 
     def add(_module: nn.Module, _inputs: Any, output: Any) -> Any:
-        if isinstance(output, tuple):
-            return (output[0] + next(nth_call).to(output[0].dtype), *output[1:])
-        return output + next(nth_call).to(output.dtype)
+        hidden = output[0] if isinstance(output, tuple) else output
+        hidden = hidden.index_put(at, next(nth_call).to(hidden.dtype), accumulate=True)
+        return (hidden, *output[1:]) if isinstance(output, tuple) else hidden
 
     with _hooked([(block, add) for block in blocks]):
         yield

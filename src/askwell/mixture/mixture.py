@@ -1,7 +1,7 @@
 """The mixture: prompts with weights, whose answers are put together to one distribution over y."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +9,11 @@ import torch
 from huggingface_hub import ModelCard, ModelHubMixin
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from askwell.errors import BadOption, NotFinite
 from askwell.lms import FrozenLM
-from askwell.lms.assemble import PLACES, QuestionTable, Words
+from askwell.lms.assemble import PLACES, Batch, QuestionTable, Words
 from askwell.mixture.answers import AnswerSpace
 from askwell.mixture.ask import Reply, ask
 from askwell.mixture.candidates import Candidates
@@ -22,7 +23,9 @@ from askwell.prompts import Template, parse_template
 from askwell.specs import MixtureSpec
 
 # A forward pass reads about so many tokens at once: enough to fill the machine, little enough for caches.
-_TOKENS_AT_ONCE = 4096
+_TOKENS_AT_ONCE = 2048
+# And it gives so many numbers at most, one for each token of the vocabulary at each place that is read.
+_LOGITS_AT_ONCE = 2**22
 # Training keeps the activations of so many bytes for one backward pass.
 _TRAINING_BYTES = 2 * 2**30
 
@@ -110,12 +113,13 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
     ) -> Float[Tensor, "facts prompts"]:
         """log p(y | t, x) of the gold y for each of the given facts and every prompt; -inf where y has no token."""
         rows, columns = self._all_pairs(facts)
+        ask = self._asking(xs, len(facts))
         parts, order = [], []
         for chosen in self._short_to_long(self._y_table, xs, rows, columns):
             texts, prompts = rows[chosen], columns[chosen]
-            logits, log_total, _ = self._ask(self._y_table, xs, texts, prompts)
             tokens = gold_tokens[self._y_places[prompts], texts]
-            gold = logits.gather(1, tokens.clamp(min=0)[:, None])[:, 0] - log_total
+            batch = self._y_table.batch(xs, texts, prompts)
+            gold = ask(batch, prompts, tokens.clamp(min=0))
             parts.append(gold.masked_fill(tokens < 0, -torch.inf))
             order.append(chosen)
         return _unsort(parts, order).view(len(facts), len(self.prompts))
@@ -123,15 +127,13 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
     def log_p_x(self, xs: Words, facts: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"]:
         """log p(x | t): how probable each prompt finds x itself."""
         rows, columns = self._all_pairs(facts)
+        ask = self._asking(xs, len(facts))
         parts, order = [], []
         for chosen in self._short_to_long(self._x_table, xs, rows, columns):
             texts, prompts = rows[chosen], columns[chosen]
-            logits, log_total, pairs = self._ask(self._x_table, xs, texts, prompts)
-            targets = self._x_table.x_targets(xs, texts, prompts)
-            of_token = logits.gather(1, targets[:, None])[:, 0] - log_total
-            parts.append(
-                torch.zeros(len(chosen), dtype=logits.dtype, device=logits.device).index_add(0, pairs, of_token)
-            )
+            batch = self._x_table.batch(xs, texts, prompts)
+            of_token = ask(batch, prompts, self._x_table.x_targets(xs, texts, prompts))
+            parts.append(of_token.new_zeros(len(chosen)).index_add(0, batch.read_pairs, of_token))
             order.append(chosen)
         return _unsort(parts, order).view(len(facts), len(self.prompts))
 
@@ -151,8 +153,8 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         parts, order = [], []
         prompts = torch.full_like(facts, prompt)
         for chosen in self._short_to_long(self._y_table, xs, facts, prompts):
-            logits, log_total, _ = self._ask(self._y_table, xs, facts[chosen], prompts[chosen])
-            parts.append(logits - log_total[:, None])
+            logits, log_total = self._logits(self._y_table.batch(xs, facts[chosen], prompts[chosen]), prompts[chosen])
+            parts.append(logits.sub_(log_total[:, None]))
             order.append(chosen)
         log_probs = _unsort(parts, order)
         if len(self.answer_space.places) == 1:
@@ -160,9 +162,23 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         tokens = self.answer_space.tokens[self._y_places[prompt]]
         return log_probs[:, tokens.clamp(min=0)].masked_fill(tokens < 0, -torch.inf)
 
-    def log_probs(self, xs: Words, facts: Int[Tensor, " facts"]) -> Float[Tensor, "facts answers"]:
-        """log p(y | x, r) of every answer y. No more than facts × answers is ever held."""
-        return self.combine(xs, facts, (self.prompt_log_probs(xs, facts, t) for t in range(len(self.prompts))))
+    @torch.no_grad()
+    def log_probs(
+        self, xs: Words, facts: Int[Tensor, " facts"], answers: Int[Tensor, " answers"] | None = None
+    ) -> Float[Tensor, "facts answers"]:
+        """log p(y | x, r) of every answer y, or of the given ones. No more than facts × answers is ever held."""
+        if self.spec.combine == "product":
+            whole = self.combine(xs, facts, self._one_by_one(xs, facts))
+            return whole if answers is None else whole[:, answers]
+        log_weights = self.log_weights(len(facts), self.log_p_x(xs, facts) if self.spec.data_dependent else None)
+        total = self._summed(xs, facts, log_weights.exp(), answers)
+        # What is tiny beside the largest share has lost digits; it is summed again, as logarithms.
+        lossy = (total < torch.finfo(total.dtype).tiny ** 0.75).any(1)
+        log_probs = total.log_()
+        if lossy.any():
+            exact = self.combine(xs, facts[lossy], self._one_by_one(xs, facts[lossy]))
+            log_probs[lossy] = exact if answers is None else exact[:, answers]
+        return log_probs
 
     @torch.no_grad()
     def combine(
@@ -183,6 +199,40 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
             total = torch.logaddexp(total, log_probs + log_weight[:, None])
         return total
 
+    def _one_by_one(self, xs: Words, facts: Int[Tensor, " facts"]) -> Iterator[Float[Tensor, "facts answers"]]:
+        return (self.prompt_log_probs(xs, facts, prompt) for prompt in range(len(self.prompts)))
+
+    def _summed(
+        self,
+        xs: Words,
+        facts: Int[Tensor, " facts"],
+        weights: Float[Tensor, "facts prompts"],
+        answers: Int[Tensor, " answers"] | None,
+    ) -> Float[Tensor, "facts answers"]:
+        """p(y | x, r): the prompts' distributions, weighted and summed as probabilities, as the batches come."""
+        space = self.answer_space
+        count = space.count if answers is None else len(answers)
+        total = torch.zeros(len(facts), count, dtype=self.weight_logits.dtype, device=self.lm.device)
+        tokens = space.tokens if answers is None else space.tokens[:, answers]
+        takes_all = len(space.places) == 1 and answers is None
+        rows, columns = self._all_pairs(torch.arange(len(facts), device=self.lm.device))
+        for chosen in self._short_to_long(self._y_table, xs, facts[rows], columns):
+            places, prompts = rows[chosen], columns[chosen]
+            batch = self._y_table.batch(xs, facts[places], prompts)
+            shares, log_total = self.lm.distributions(batch, self.vectors, self._deltas)
+            self._refuse_not_finite(batch, prompts, log_total)
+            shares = shares.mul_(weights[places, prompts, None])
+            if takes_all:
+                total.index_add_(0, places, shares)
+                continue
+            for number in self._y_places[prompts].unique().tolist():
+                of_place = self._y_places[prompts] == number
+                spelt = (tokens[number] >= 0).nonzero()[:, 0]
+                part = torch.zeros(int(of_place.sum()), count, dtype=total.dtype, device=total.device)
+                part[:, spelt] = shares[of_place][:, tokens[number, spelt]]
+                total.index_add_(0, places[of_place], part)
+        return total
+
     def product_log_likelihood(
         self, xs: Words, answers: Int[Tensor, " facts"], facts: Int[Tensor, " facts"]
     ) -> Float[Tensor, " facts"]:
@@ -197,6 +247,13 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         """The most probable answers for x, best first."""
         return next(ask(self, [x], top=top, candidates=candidates))
 
+    def sample(self, xs: Words, pairs: int) -> Batch:
+        """Some of the pairs of these x's and all prompts, as the LM reads them, spread evenly."""
+        every = torch.arange(xs.lengths.shape[1], device=self.lm.device)
+        rows, columns = self._all_pairs(every)
+        chosen = torch.linspace(0, len(rows) - 1, min(pairs, len(rows)), device=rows.device).round().long()
+        return self._y_table.batch(xs, rows[chosen], columns[chosen])
+
     # ── sizes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def longest_question(self, xs: Words) -> Int[Tensor, " texts"]:
@@ -210,10 +267,23 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
 
     def facts_at_once(self, xs: Words) -> int:
         """How many facts can be trained on in one forward and backward pass within bounded memory."""
-        tokens = int(self.longest_question(xs).max()) * len(self.prompts) * (2 if self.spec.data_dependent else 1)
-        bytes_of_token = sum(80 * stack.layers * stack.width for stack in self.lm.stacks.values())
-        bytes_of_fact = tokens * bytes_of_token + len(self.prompts) * 12 * self.lm.vocabulary_size
-        return max(1, _TRAINING_BYTES // bytes_of_fact)
+        return max(1, _TRAINING_BYTES // self._bytes_of_fact(xs))
+
+    def _bytes_of_fact(self, xs: Words) -> int:
+        """About what is kept of a fact and all its prompts until gradients are taken."""
+        tokens = int(self.longest_question(xs).max()) * (2 if self.spec.data_dependent else 1)
+        reads = 1 + (int(xs.lengths.max()) if self.spec.data_dependent else 0)
+        number = torch.finfo(self.lm.dtype).bits // 8
+        # Of a token and layer: what norms, projections and activations were given; in Llama twice as much as in BERT.
+        of_layers = sum(20 * number * stack.layers * stack.width for stack in self.lm.stacks.values())
+        return len(self.prompts) * (tokens * of_layers + reads * number * self.lm.vocabulary_size)
+
+    def _asking(self, xs: Words, facts: int) -> Callable[..., Float[Tensor, " reads"]]:
+        """How a batch is asked: where all of these facts are too many to keep, each batch is asked once more when its
+        gradients are taken, so that a fact with any number of prompts fits."""
+        if not torch.is_grad_enabled() or facts * self._bytes_of_fact(xs) <= 2 * _TRAINING_BYTES:
+            return self._log_probs_of
+        return partial(checkpoint, self._log_probs_of, use_reentrant=False, preserve_rng_state=False)
 
     # ── saving ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -281,21 +351,37 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         mask = self.lm.tokenizer.mask_token_id
         return QuestionTable(questions, places, self.first_rows, mask, self.lm.device)
 
-    def _ask(
-        self, table: QuestionTable, xs: Words, texts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]
-    ) -> tuple[Float[Tensor, "reads vocabulary"], Float[Tensor, " reads"], Int[Tensor, " reads"]]:
-        """Logits at the places that are read, the log of their total, and the pair that each place belongs to."""
-        batch = table.batch(xs, texts, prompts)
-        deltas: Mapping[str, Tensor] | None = dict(self.deltas.items()) if self.spec.deep else None
-        logits = self.lm.logits(batch, self.vectors, deltas)
+    def _log_probs_of(
+        self, batch: Batch, prompts: Int[Tensor, " pairs"], tokens: Int[Tensor, " reads"]
+    ) -> Float[Tensor, " reads"]:
+        """The log-probability of one token at each place that is read, with its gradient."""
+        log_probs, log_total = self.lm.log_probs_of(batch, self.vectors, self._deltas, tokens)
+        self._refuse_not_finite(batch, prompts, log_total)
+        return log_probs
+
+    def _logits(
+        self, batch: Batch, prompts: Int[Tensor, " pairs"]
+    ) -> tuple[Float[Tensor, "reads vocabulary"], Float[Tensor, " reads"]]:
+        """Logits at the places that are read, and the log of their total, without gradients."""
+        logits = self.lm.logits(batch, self.vectors, self._deltas)
         log_total = logits.logsumexp(1)
-        if not torch.isfinite(log_total.detach()).all():
-            worst = int(prompts[batch.read_pairs[~torch.isfinite(log_total.detach())][0]])
+        self._refuse_not_finite(batch, prompts, log_total)
+        return logits, log_total
+
+    @property
+    def _deltas(self) -> Mapping[str, Tensor] | None:
+        return dict(self.deltas.items()) if self.spec.deep else None
+
+    def _refuse_not_finite(
+        self, batch: Batch, prompts: Int[Tensor, " pairs"], log_total: Float[Tensor, " reads"]
+    ) -> None:
+        is_finite = torch.isfinite(log_total)
+        if not is_finite.all():
+            worst = int(prompts[batch.read_pairs[~is_finite][0]])
             raise NotFinite(
                 f"the LM {self.lm.identity.name} gives probabilities that are not finite, first with the prompt "
                 f"{self.prompts[worst].template.text!r}; a lower learning rate, or --dtype float32, may help"
             )
-        return logits, log_total, batch.read_pairs
 
     def _all_pairs(self, facts: Int[Tensor, " facts"]) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
         prompts = torch.arange(len(self.prompts), device=facts.device)
@@ -308,9 +394,14 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         lengths = table.lengths(xs, texts, prompts)
         order = lengths.argsort(stable=True)
         start, sorted_lengths = 0, lengths[order].tolist()
+        reads = int(xs.lengths.max()) if table.reads_x else 1
+        most_pairs = max(1, _LOGITS_AT_ONCE // (reads * self.lm.vocabulary_size))
         for end in range(1, len(sorted_lengths) + 1):
             is_last = end == len(sorted_lengths)
-            if is_last or sorted_lengths[end] * (end + 1 - start) > _TOKENS_AT_ONCE:
+            is_full = not is_last and (
+                sorted_lengths[end] * (end + 1 - start) > _TOKENS_AT_ONCE or end - start >= most_pairs
+            )
+            if is_last or is_full:
                 yield order[start:end]
                 start = end
 

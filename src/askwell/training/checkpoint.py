@@ -1,4 +1,4 @@
-"""The state of a training run between two epochs, from which it can go on."""
+"""The state of a training run between two stretches of its plan, from which it can go on."""
 
 import hashlib
 import json
@@ -16,17 +16,26 @@ from askwell.specs import TrainingSpec
 from askwell.tensor_file import hash_of, read_tensors, write_tensors
 
 CHECKPOINT = "checkpoint.safetensors"
+_NOTES = ("history", "stretches", "loss", "facts", "pairs")
 
 
 @dataclass
 class State:
-    """All that a training run needs to go on after an epoch."""
+    """All that a training run needs to go on after a stretch."""
 
     history: list[dict[str, Any]]
     parameters: dict[str, Tensor]
     best: dict[str, Tensor]
     moments: dict[str, Tensor]
     """Adam's moments."""
+    stretches: int = 0
+    """Stretches done."""
+    loss: float = 0.0
+    """The sum of the losses since dev was last scored."""
+    facts: int = 0
+    """The number of facts in that sum."""
+    pairs: int | None = None
+    """The budget in pairs, where it was measured from minutes."""
 
 
 def run_id(mixture: Mixture, relation: Relation, spec: TrainingSpec) -> str:
@@ -47,7 +56,8 @@ def save_checkpoint(folder: Path, run: str, state: State) -> None:
     """Writes the state of the run of that name."""
     parts = {"parameters": state.parameters, "best": state.best, "moments": state.moments}
     tensors = {f"{part}/{name}": tensor for part, content in parts.items() for name, tensor in content.items()}
-    write_tensors(folder / CHECKPOINT, tensors, {"run": run, "history": state.history})
+    notes = {name: getattr(state, name) for name in _NOTES}
+    write_tensors(folder / CHECKPOINT, tensors, {"run": run, **notes})
 
 
 def load_checkpoint(folder: Path, run: str, device: torch.device) -> State | None:
@@ -65,4 +75,4 @@ def load_checkpoint(folder: Path, run: str, device: torch.device) -> State | Non
     for name, tensor in tensors.items():
         part, _, inner = name.partition("/")
         parts[part][inner] = tensor.to(device)
-    return State(notes["history"], **parts)
+    return State(**parts, **{name: notes[name] for name in _NOTES})

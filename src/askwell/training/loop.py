@@ -2,12 +2,12 @@
 
 import math
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,23 +19,23 @@ from askwell.mixture.encode import EncodedFacts, LeftOutFact, count_reasons, enc
 from askwell.specs import TrainingSpec
 from askwell.training.checkpoint import State, load_checkpoint, run_id, save_checkpoint
 from askwell.training.objective import Objective
-from askwell.training.tuned import adam, choose_tuned, moments, penalty, restore_moments
+from askwell.training.plan import Plan, plan_of
+from askwell.training.rates import rates_of
+from askwell.training.tuned import Optimizer, choose_tuned, penalty
 
 
 @dataclass(frozen=True)
 class Progress:
     """Where a training run stands."""
 
-    epoch: int
-    epochs: int
-    facts_done: int
-    """Facts of this epoch that were trained on."""
-    facts: int
-    """Facts of an epoch."""
+    pairs_done: int
+    """(fact, prompt) pairs that were trained on."""
+    pairs: int
+    """Pairs of the whole run, at most."""
     loss: float | None
-    """Mean -log p(y | x, r) of this epoch so far; None between epochs."""
+    """Mean -log p(y | x, r) since dev was last scored; None where nothing was trained on since."""
     record: dict[str, Any] | None
-    """The line of the history, when an epoch has just ended."""
+    """The line of the history, when dev has just been scored."""
     history: tuple[dict[str, Any], ...]
 
 
@@ -49,7 +49,7 @@ class TrainingResult:
 
     @property
     def best(self) -> dict[str, Any]:
-        """The record of the epoch whose state was kept."""
+        """The record of the state that was kept."""
         return best_of(self.history)
 
 
@@ -64,8 +64,8 @@ def train(
 ) -> TrainingResult:
     """Tunes the mixture on a relation's train facts and leaves it in the state that was best on its dev facts.
 
-    With a `folder`, a checkpoint is kept there after each epoch, from which `resume` goes on: an interrupted run that
-    is resumed equals one that was not. Ctrl-C leaves the mixture in its best state so far.
+    With a `folder`, a checkpoint is kept there after each stretch of the plan, from which `resume` goes on: an
+    interrupted run that is resumed equals one that was not. Ctrl-C leaves the mixture in its best state so far.
     """
     spec = spec or TrainingSpec()
     threads_before = torch.get_num_threads()
@@ -74,47 +74,59 @@ def train(
     choose_tuned(mixture, spec)
     facts, dev, left_out = _encode(mixture, relation)
     run = run_id(mixture, relation, spec)
-    optimizer = adam(mixture, spec)
+    rates = rates_of(mixture, facts, spec)
+    optimizer = Optimizer(mixture, spec, rates)
     state = load_checkpoint(folder, run, mixture.lm.device) if folder is not None and resume else None
     if state is not None:
         mixture.load_state_dict(state.parameters)
-        restore_moments(optimizer, mixture, state.moments)
+        optimizer.restore(state.moments)
     else:
         untuned = _copy(mixture)
-        state = State([_score(mixture, dev, relation, epoch=0, train_loss=None)], untuned, untuned, {})
-        if folder is not None:
-            save_checkpoint(folder, run, state)
-    epochs_done = len(state.history) - 1
+        state = State([_score(mixture, dev, relation, round_=0, pairs=0, train_loss=None)], untuned, untuned, {})
+    objective = Objective(mixture, facts, spec.method)
+    if spec.minutes is not None and state.pairs is None:
+        state.pairs = _pairs_within(spec.minutes, mixture, objective, len(facts))
+    sizes = {"facts": len(facts), "dev_facts": len(dev), "prompts": len(mixture.prompts)}
+    plan = plan_of(spec, **sizes, seed=mixture.spec.seed, pairs=state.pairs)
+    if folder is not None and not state.stretches:
+        save_checkpoint(folder, run, state)
 
-    def tell(facts_done: int, loss: float | None, record: dict[str, Any] | None) -> None:
+    def tell(pairs_since: int, record: dict[str, Any] | None) -> None:
         if progress is not None:
-            epoch = epochs_done if record else epochs_done + 1
-            progress(Progress(epoch, spec.epochs, facts_done, len(facts), loss, record, tuple(state.history)))
+            loss = state.loss / state.facts if state.facts else None
+            done = plan.pairs_after(state.stretches) + pairs_since
+            progress(Progress(done, plan.pairs, loss, record, tuple(state.history)))
 
     try:
-        tell(0, None, state.history[-1])
-        objective = Objective(mixture, facts, spec.method)
-        while not is_over(state.history, spec):
-            train_loss = _epoch(mixture, objective, optimizer, spec, len(facts), epochs_done, tell)
-            epochs_done += 1
-            state.history.append(_score(mixture, dev, relation, epochs_done, train_loss))
-            state.parameters, state.moments = _copy(mixture), moments(optimizer, mixture)
-            if best_of(state.history)["epoch"] == epochs_done:
+        tell(0, state.history[-1])
+        while not is_over(state, plan):
+            _stretch(mixture, objective, optimizer, spec, plan, state, tell)
+            record = None
+            if plan.scores_dev(state.stretches):
+                round_, pairs = len(state.history), plan.pairs_after(state.stretches)
+                record = _score(mixture, dev, relation, round_, pairs, state.loss / state.facts)
+                state.history.append(record)
+                state.loss, state.facts = 0.0, 0
+            state.parameters, state.moments = _copy(mixture), optimizer.moments()
+            if best_of(state.history) is record:
                 state.best = state.parameters
             if folder is not None:
                 save_checkpoint(folder, run, state)
-            tell(len(facts), train_loss, state.history[-1])
+            tell(0, record)
     finally:
         mixture.load_state_dict(state.best)
-        _describe(mixture, relation, spec, state.history, left_out, len(facts), len(dev))
+        _describe(mixture, relation, spec, state, plan, left_out, len(facts), len(dev))
+        mixture.learned_from["step_sizes"] = rates.as_json()
         torch.set_num_threads(threads_before)
     return TrainingResult(tuple(state.history), left_out)
 
 
-def is_over(history: list[dict[str, Any]], spec: TrainingSpec) -> bool:
-    """Whether a run with this history has ended: by its number of epochs, or since dev has not got better."""
-    epochs_done = len(history) - 1
-    return epochs_done >= spec.epochs or epochs_done - best_of(history)["epoch"] >= spec.patience
+def is_over(state: State, plan: Plan) -> bool:
+    """Whether a run has ended: by its plan, or since dev has not got better."""
+    if state.stretches >= len(plan.ends):
+        return True
+    since_best = state.history[-1]["round"] - best_of(state.history)["round"]
+    return plan.patience is not None and since_best >= plan.patience
 
 
 def best_of(history: "list[dict[str, Any]] | tuple[dict[str, Any], ...]") -> dict[str, Any]:
@@ -132,38 +144,53 @@ def available_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _epoch(
+def _stretch(
     mixture: Mixture,
     objective: Objective,
-    optimizer: torch.optim.Adam | None,
+    optimizer: Optimizer,
     spec: TrainingSpec,
-    facts: int,
-    epoch: int,
-    tell: Callable[[int, float | None, None], None],
-) -> float:
-    """One pass over the training facts; returns their mean loss, as it was when each was trained on."""
-    order = torch.from_numpy(np.random.default_rng([mixture.spec.seed, epoch]).permutation(facts))
-    total_loss, facts_done = 0.0, 0
+    plan: Plan,
+    state: State,
+    tell: Callable[[int, None], None],
+) -> None:
+    """The steps of the next stretch of the plan."""
+    facts_done = 0
     posteriors = torch.zeros_like(mixture.weight_logits)
-    for batch in order.to(mixture.lm.device).split(spec.batch_facts):
-        if optimizer is not None:
-            optimizer.zero_grad(set_to_none=True)
-        for chunk in batch.split(objective.facts_at_once):
+    for batch, share in plan.batches(state.stretches):
+        optimizer.zero_grad()
+        for chunk in batch.to(mixture.lm.device).split(objective.facts_at_once):
             loss = objective.loss(chunk)
-            if optimizer is not None:
+            if optimizer.has_work:
                 (loss.to_minimise / len(batch)).backward()
-            total_loss += loss.negative_log_likelihood
+            state.loss += loss.negative_log_likelihood
             posteriors += loss.posteriors
-        if optimizer is not None:
+        if optimizer.has_work:
             if spec.l2:
                 (spec.l2 * penalty(mixture)).backward()
-            optimizer.step()
+            optimizer.step(share)
         facts_done += len(batch)
-        tell(facts_done, total_loss / facts_done, None)
+        state.facts += len(batch)
+        tell(facts_done * plan.prompts, None)
     if spec.method == "em" and spec.tune_weights and not mixture.spec.data_dependent:
-        mean_posterior = (posteriors / facts).clamp(min=torch.finfo(posteriors.dtype).tiny)
+        mean_posterior = (posteriors / facts_done).clamp(min=torch.finfo(posteriors.dtype).tiny)
         mixture.weight_logits.data.copy_(mean_posterior.log())
-    return total_loss / facts
+    state.stretches += 1
+
+
+def _pairs_within(minutes: float, mixture: Mixture, objective: Objective, facts: int) -> int:
+    """About how many pairs can be trained on in so many minutes, dev scores included; the mixture stays as it is."""
+    batch = torch.arange(min(facts, max(1, 64 // len(mixture.prompts))), device=mixture.lm.device)
+    seconds = []
+    for _ in range(3):  # the first is slower: memory is still to be had
+        began = time.perf_counter()
+        for chunk in batch.split(objective.facts_at_once):
+            objective.loss(chunk).to_minimise.backward()
+        seconds.append(time.perf_counter() - began)
+    for parameter in mixture.parameters():
+        parameter.grad = None
+    of_pair = min(seconds) / (len(batch) * len(mixture.prompts))
+    # All dev scores together cost at most a third of the training pairs: they have no backward pass.
+    return max(1, int(minutes * 60 / of_pair * 0.75))
 
 
 def _encode(
@@ -180,13 +207,14 @@ def _encode(
 
 @torch.no_grad()
 def _score(
-    mixture: Mixture, dev: EncodedFacts, relation: Relation, epoch: int, train_loss: float | None
+    mixture: Mixture, dev: EncodedFacts, relation: Relation, round_: int, pairs: int, train_loss: float | None
 ) -> dict[str, Any]:
-    """The history's line for an epoch."""
+    """The history's line: what the mixture scores on dev after so many pairs."""
     ranked = rank_facts(mixture, dev, relation)
     log_loss = -float(ranked.log_probabilities.mean())
     record = {
-        "epoch": epoch,
+        "round": round_,
+        "pairs": pairs,
         "train_loss": train_loss,
         "dev": scores_of(ranked.filtered.tolist()).as_json()
         | {"log_loss": log_loss if math.isfinite(log_loss) else None, "facts": len(dev)},
@@ -205,22 +233,24 @@ def _describe(
     mixture: Mixture,
     relation: Relation,
     spec: TrainingSpec,
-    history: list[dict[str, Any]],
+    state: State,
+    plan: Plan,
     left_out: dict[str, tuple[LeftOutFact, ...]],
     facts: int,
     dev_facts: int,
 ) -> None:
     """Notes on the mixture what it was learned from and how well it does on dev."""
-    best = best_of(history)
+    best = best_of(state.history)
     mixture.learned_from = {
         "relation": {"name": relation.name, "sha256": relation.digest, **relation.counts.as_json()},
         "train_facts": facts,
         "dev_facts": dev_facts,
         "left_out": {split: count_reasons(without) for split, without in left_out.items()},
         "training": spec.model_dump(),
-        "epochs": len(history) - 1,
-        "best_epoch": best["epoch"],
-        "finished": is_over(history, spec),
+        "pairs": plan.pairs_after(state.stretches),
+        "planned_pairs": plan.pairs,
+        "best_pairs": best["pairs"],
+        "finished": is_over(state, plan),
     }
     vocabulary = f"all {mixture.answer_space.count} answers of {mixture.lm.identity.name}"
     mixture.scores = {"dev": {**best["dev"], "vocabulary": vocabulary}}

@@ -1,12 +1,13 @@
-"""Which parameters of a mixture are tuned, and by which optimiser."""
+"""Which parameters of a mixture are tuned, and the optimiser that steps on them."""
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from askwell.errors import BadOption
 from askwell.mixture import Mixture
 from askwell.specs import TrainingSpec
+from askwell.training.rates import Rates
 
 
 def choose_tuned(mixture: Mixture, spec: TrainingSpec) -> None:
@@ -25,50 +26,77 @@ def choose_tuned(mixture: Mixture, spec: TrainingSpec) -> None:
         raise BadOption("nothing is tuned: let at least one of vectors, layers, weights and temperature be tuned")
 
 
-def adam(mixture: Mixture, spec: TrainingSpec) -> torch.optim.Adam | None:
-    """Adam over what is tuned by gradient; None where EM has a closed form for all of it."""
-    weights = [mixture.log_temperature]
-    if spec.method == "gradient" or mixture.spec.data_dependent:
-        weights.append(mixture.weight_logits)
-    rates = [
-        ([mixture.vectors], spec.vectors_rate),
-        (list(mixture.deltas.values()), spec.layers_rate),
-        (weights, spec.weights_rate),
-    ]
-    groups = [
-        {"params": [parameter], "lr": rate or spec.learning_rate}
-        for parameters, rate in rates
-        for parameter in parameters
-        if parameter.requires_grad
-    ]
-    if not groups:
-        return None
-    return torch.optim.Adam(groups, lr=spec.learning_rate, betas=(spec.beta1, spec.beta2), eps=spec.epsilon)
-
-
 def penalty(mixture: Mixture) -> Float[Tensor, ""]:
     """The squared length of all that is tuned and added to the prompts."""
     added = [mixture.vectors - mixture.initial_vectors, *mixture.deltas.values()]
     return torch.stack([part.square().sum() for part in added if part.requires_grad]).sum()
 
 
-def moments(optimizer: torch.optim.Adam | None, mixture: Mixture) -> dict[str, Tensor]:
-    """A copy of Adam's state, by the names of the parameters that it belongs to."""
-    if optimizer is None:
-        return {}
-    return {
-        f"{name}/{key}": value.clone()
-        for name, parameter in mixture.named_parameters()
-        for key, value in optimizer.state.get(parameter, {}).items()
-    }
+class Optimizer:
+    """Adam over all that is tuned by gradient, with a step size for each part and for each layer.
 
+    It may have nothing to do, where EM has a closed form for all that is tuned.
+    """
 
-def restore_moments(optimizer: torch.optim.Adam | None, mixture: Mixture, state: dict[str, Tensor]) -> None:
-    """Gives Adam the state that `moments` has copied."""
-    if optimizer is None:
-        return
-    parameters = dict(mixture.named_parameters())
-    for name, value in state.items():
-        parameter, _, key = name.rpartition("/")
-        # Adam counts its steps on the CPU, wherever the parameters are.
-        optimizer.state[parameters[parameter]][key] = value.cpu() if key == "step" else value
+    def __init__(self, mixture: Mixture, spec: TrainingSpec, rates: Rates) -> None:
+        self._parts: dict[str, tuple[nn.Parameter, Tensor, int | None]] = {}
+        groups = []
+
+        def add(name: str, parameter: nn.Parameter, rate: float, layer: int | None = None) -> None:
+            # A layer's rows share their memory with the parameter, so that a step on them is one on it.
+            stepped = parameter if layer is None else parameter.data[layer]
+            self._parts[name] = parameter, stepped, layer
+            groups.append({"params": [stepped], "lr": rate, "peak": rate})
+
+        if mixture.vectors.requires_grad:
+            add("vectors", mixture.vectors, rates.vectors)
+        for stack, delta in mixture.deltas.items():
+            if isinstance(delta, nn.Parameter) and delta.requires_grad:
+                for layer, rate in enumerate(rates.layers[stack]):
+                    add(f"deltas.{stack}.{layer}", delta, rate, layer)
+        if mixture.weight_logits.requires_grad and (spec.method == "gradient" or mixture.spec.data_dependent):
+            add("weight_logits", mixture.weight_logits, rates.weights)
+        if mixture.log_temperature.requires_grad:
+            add("log_temperature", mixture.log_temperature, rates.weights)
+        betas, lr = (spec.beta1, spec.beta2), rates.weights
+        self._adam = torch.optim.Adam(groups, lr=lr, betas=betas, eps=spec.epsilon) if groups else None
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anything is tuned by gradient."""
+        return self._adam is not None
+
+    def zero_grad(self) -> None:
+        """Forgets the gradients."""
+        for parameter, _, _ in self._parts.values():
+            parameter.grad = None
+
+    def step(self, share: float = 1.0) -> None:
+        """A step of that share of the step sizes."""
+        if self._adam is None:
+            return
+        for parameter, stepped, layer in self._parts.values():
+            if layer is not None:
+                stepped.grad = None if parameter.grad is None else parameter.grad[layer]
+        for group in self._adam.param_groups:
+            group["lr"] = share * group["peak"]
+        self._adam.step()
+
+    def moments(self) -> dict[str, Tensor]:
+        """A copy of Adam's state, by the names of the parts that it belongs to."""
+        if self._adam is None:
+            return {}
+        return {
+            f"{name}/{key}": value.clone()
+            for name, (_, stepped, _) in self._parts.items()
+            for key, value in self._adam.state.get(stepped, {}).items()
+        }
+
+    def restore(self, moments: dict[str, Tensor]) -> None:
+        """Gives Adam the state that `moments` has copied."""
+        if self._adam is None:
+            return
+        for name, value in moments.items():
+            part, _, key = name.rpartition("/")
+            # Adam counts its steps on the CPU, wherever the parameters are.
+            self._adam.state[self._parts[part][1]][key] = value.cpu() if key == "step" else value

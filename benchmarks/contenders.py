@@ -1,0 +1,90 @@
+"""The same mixture and facts for all who are measured: askwell, the plain loop and the good plain loop."""
+
+from collections.abc import Callable
+
+import good_plain_loop
+import plain_loop
+import torch
+from torch import Tensor
+
+from askwell import Mixture
+from askwell.mixture.encode import EncodedFacts
+from askwell.training.objective import Objective
+
+Epoch = Callable[[], object]
+
+
+def plain_facts(facts: EncodedFacts) -> list[plain_loop.PlainFact]:
+    """The facts as lists of tokens."""
+    ids, lengths = facts.xs.ids[0].tolist(), facts.xs.lengths[0].tolist()
+    golds = facts.gold_tokens[0].tolist()
+    return [plain_loop.PlainFact(x[:length], y) for x, length, y in zip(ids, lengths, golds, strict=True)]
+
+
+def plain_mixture(mixture: Mixture) -> plain_loop.PlainMixture:
+    """The mixture as the plain loops keep it."""
+    prompts = []
+    for prompt in mixture.prompts:
+        question, stream = prompt.question, prompt.question.streams["layers"]
+        left, right = ([(token.id, token.prompt_token >= 0) for token in side] for side in (stream.left, stream.right))
+        prompts.append(plain_loop.PlainPrompt(left, right, question.read_at, question.read_after_x))
+    return plain_loop.PlainMixture(mixture.lm.model, prompts, deep=mixture.spec.deep)
+
+
+def our_epoch(mixture: Mixture, facts: EncodedFacts, batch_facts: int) -> Epoch:
+    """One epoch of EM as askwell trains: one forward and backward pass a pair."""
+    tuned = [mixture.vectors, *mixture.deltas.values()]
+    optimizer = torch.optim.Adam(tuned, lr=1e-3)
+    objective = Objective(mixture, facts, "em")
+
+    def epoch() -> None:
+        posteriors = torch.zeros(len(mixture.prompts))
+        for batch in torch.randperm(len(facts)).split(batch_facts):
+            optimizer.zero_grad()
+            for chunk in batch.split(objective.facts_at_once):
+                loss = objective.loss(chunk)
+                (loss.to_minimise / len(batch)).backward()
+                posteriors += loss.posteriors
+            optimizer.step()
+        mixture.weight_logits.data.copy_((posteriors / len(facts)).log())
+
+    return epoch
+
+
+def plain_epoch(mixture: Mixture, facts: EncodedFacts) -> Epoch:
+    """One epoch of the plain loop: the LM's weights are not frozen in it."""
+    return _epoch_of(plain_loop, mixture, facts, frozen=False)
+
+
+def good_epoch(mixture: Mixture, facts: EncodedFacts) -> Epoch:
+    """One epoch of the good plain loop."""
+    return _epoch_of(good_plain_loop, mixture, facts, frozen=True)
+
+
+def our_evaluation(mixture: Mixture, facts: EncodedFacts) -> Callable[[], Tensor]:
+    """log p(· | x, r) of all facts."""
+    return lambda: mixture.log_probs(facts.xs, torch.arange(len(facts)))
+
+
+def plain_evaluation(mixture: Mixture, facts: EncodedFacts) -> Callable[[], Tensor]:
+    """The same by the plain loop."""
+    plain, as_lists = plain_mixture(mixture), plain_facts(facts)
+    return lambda: plain_loop.evaluate(mixture.lm.model, plain, as_lists)
+
+
+def _epoch_of(loop: object, mixture: Mixture, facts: EncodedFacts, *, frozen: bool) -> Epoch:
+    plain, as_lists = plain_mixture(mixture), plain_facts(facts)
+    optimizer = torch.optim.Adam(plain_loop.tuned_parameters(plain), lr=1e-3)
+    generator = torch.Generator().manual_seed(0)
+    model = mixture.lm.model
+
+    def epoch() -> None:
+        model.requires_grad_(not frozen)
+        try:
+            loop.train_epoch(model, plain, as_lists, optimizer, generator)  # ty: ignore[unresolved-attribute]
+        finally:
+            model.requires_grad_(False)
+            for parameter in model.parameters():
+                parameter.grad = None
+
+    return epoch

@@ -1,0 +1,192 @@
+"""The study behind the default step sizes, batch and budget: one choice is varied at a time, all others stand.
+
+    python benchmarks/defaults_study.py            # go on with what is not done, then write the tables
+    python benchmarks/defaults_study.py --lms testbed:bert --factors of_words
+
+Three relations of the testbed and three of T-REx serve here and in no other table of askwell. Every run is one line of
+results/defaults.jsonl; results/defaults.md is made from it.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from askwell import Mixture, MixtureSpec, TrainingSpec, load_lm, train
+from askwell.evaluation import evaluate
+from askwell.facts import Relation
+from askwell.lms.scales import word_scale
+from askwell.names import read_prompts, read_relation
+from askwell.training import rates
+
+HERE = Path(__file__).parent
+RUNS, TABLES = HERE / "results" / "defaults.jsonl", HERE / "results" / "defaults.md"
+TESTBED = ("testbed:bert", "testbed:roberta", "testbed:bart", "testbed:causal")
+STUDIED = ("testbed:dialling_code", "testbed:country_of_region", "testbed:neighbour")
+TREX = ("trex_original/P30", "trex_original/P364", "trex_original/P138")
+TRAIN_FACTS = 300
+BASE: dict[str, Any] = {
+    "of_words": 0.2,
+    "of_hidden": 0.05,
+    "of_weights": 0.1,
+    "pairs_of_step": 32,
+    "pairs": 4000,
+    "deep": False,
+    "initial": "words",
+    "prompts": "paraphrased",
+    "recipe": "cycle",
+    "seed": 0,
+}
+FACTORS: dict[str, list[dict[str, Any]]] = {
+    "of_words": [
+        {"of_words": value, "initial": initial} for value in (0.05, 0.1, 0.2, 0.4) for initial in ("words", "random")
+    ],
+    "of_hidden": [
+        {"of_hidden": value, "deep": True, "initial": initial}
+        for value in (0.01, 0.02, 0.05, 0.1, 0.2)
+        for initial in ("words", "random")
+    ],
+    "of_weights": [{"of_weights": value} for value in (0.03, 0.1, 0.3)],
+    "pairs_of_step": [{"pairs_of_step": value} for value in (16, 32, 64)],
+    "pairs": [
+        {"pairs": value, "prompts": prompts}
+        for value in (500, 1000, 2000, 4000, 8000)
+        for prompts in ("paraphrased", "single")
+    ],
+    "recipe": [{"recipe": recipe, "seed": seed} for recipe in ("cycle", "paper") for seed in (0, 1)],
+}
+# A large LM takes seconds for what a small one does in one: fewer settings.
+SMOLLM2: dict[str, list[dict[str, Any]]] = {
+    "of_words": [{"of_words": value, "prompts": "single", "pairs": 1000} for value in (0.05, 0.1, 0.2, 0.4)],
+    "of_hidden": [
+        {"of_hidden": value, "deep": True, "prompts": "single", "pairs": 1000} for value in (0.01, 0.02, 0.05, 0.1)
+    ],
+    "pairs": [{"pairs": value, "prompts": "single"} for value in (500, 1000, 2000, 4000)],
+}
+
+
+def settings(lm: str, factors: list[str]) -> Iterator[dict[str, Any]]:
+    """All runs of an LM, without repetition."""
+    seen = set()
+    of_lm = SMOLLM2 if lm == "smollm2" else FACTORS
+    for factor in factors:
+        for choice in of_lm.get(factor, []):
+            for relation in TREX if lm == "smollm2" else STUDIED:
+                setting = {"lm": lm, "relation": relation, **BASE, **choice}
+                key = json.dumps(setting, sort_keys=True)
+                if key not in seen:
+                    seen.add(key)
+                    yield setting
+
+
+def run(setting: dict[str, Any], loaded: Any) -> dict[str, Any]:
+    """One training run, and what it scores on test."""
+    relation = at_most(read_relation(setting["relation"]))
+    if setting["relation"].startswith("testbed:"):
+        kinds = ["testbed:single"] + ["testbed:paraphrased"] * (setting["prompts"] == "paraphrased")
+    else:
+        kinds = [f"trex/{relation.name.rpartition('/')[2]}"]
+    templates = read_prompts(kinds, relation=relation)
+    spec = MixtureSpec(deep=setting["deep"], initial=setting["initial"], seed=setting["seed"])
+    mixture = Mixture(loaded, templates, spec)
+    if setting["recipe"] == "paper":
+        training = TrainingSpec(recipe="paper", method="em", threads=1)
+    else:
+        rates.OF_HIDDEN = setting["of_hidden"]
+        training = TrainingSpec(
+            pairs=setting["pairs"],
+            batch_facts=max(1, round(setting["pairs_of_step"] / len(mixture.prompts))),
+            vectors_rate=setting["of_words"] * word_scale(loaded),
+            weights_rate=setting["of_weights"],
+            threads=1,
+        )
+    began = time.process_time()
+    result = train(mixture, relation, training)
+    seconds = time.process_time() - began
+    figures = evaluate(mixture, relation).as_json()
+    return {
+        **setting,
+        "prompt_count": len(mixture.prompts),
+        "trained_pairs": result.history[-1]["pairs"],
+        "best_pairs": result.best["pairs"],
+        "test_P@1": figures["micro"]["P@1"],
+        "test_log_loss": figures["log_loss"],
+        "untuned_dev_P@1": result.history[0]["dev"]["P@1"],
+        "dev_P@1": result.best["dev"]["P@1"],
+        "last_dev_P@1": result.history[-1]["dev"]["P@1"],
+        "last_dev_log_loss": result.history[-1]["dev"]["log_loss"],
+        "cpu_seconds": round(seconds, 2),
+    }
+
+
+def at_most(relation: Relation) -> Relation:
+    """The relation with no more than the number of train facts that the study takes."""
+    kept = relation.train[:: max(1, -(-len(relation.train) // TRAIN_FACTS))]
+    return Relation.of(relation.name, kept, relation.dev[:100], relation.test[:300])
+
+
+def tables(records: list[dict[str, Any]]) -> str:
+    """Mean test P@1 and log-loss over the studied relations, one table a choice."""
+    lines = ["# The study of defaults", "", "Made by `python benchmarks/defaults_study.py`. Test P@1 (in per cent) and"]
+    lines += ["test log-loss (in nats) are means over the studied relations (micro average in each).", ""]
+    for factor in FACTORS:
+        rows: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+        for lm in dict.fromkeys(record["lm"] for record in records):
+            for setting in settings(lm, [factor]):
+                for record in records:
+                    if all(record[key] == value for key, value in setting.items()):
+                        others = [str(setting[key]) for key in ("initial", "prompts") if setting[key] != BASE[key]]
+                        rows[f"{setting[factor]}"][", ".join([lm, *others])].append(record)
+        columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+        lines += [f"## {factor}", "", "| | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+        for value, row in rows.items():
+            cells = [cell(row.get(column, [])) for column in columns]
+            lines.append(f"| {value} | " + " | ".join(cells) + " |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def cell(records: list[dict[str, Any]]) -> str:
+    """P@1 and log-loss of some runs."""
+    if not records:
+        return "–"
+    score = statistics.mean(record["test_P@1"] for record in records)
+    loss = statistics.mean(record["test_log_loss"] for record in records)
+    seconds = statistics.mean(record["cpu_seconds"] for record in records)
+    return f"{score:.1f} / {loss:.2f} ({seconds:.0f} s)"
+
+
+def main() -> None:
+    """Does what is not done yet, then writes the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lms", nargs="+", default=[*TESTBED, "smollm2"])
+    parser.add_argument("--factors", nargs="+", default=list(FACTORS), choices=list(FACTORS))
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    RUNS.parent.mkdir(exist_ok=True)
+    done = [json.loads(line) for line in RUNS.read_text().splitlines()] if RUNS.exists() else []
+    for lm in chosen.lms:
+        loaded = None
+        for setting in settings(lm, chosen.factors):
+            if any(all(record.get(key) == value for key, value in setting.items()) for record in done):
+                continue
+            loaded = loaded or load_lm(lm)
+            record = run(setting, loaded)
+            done.append(record)
+            with RUNS.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+            varied = {key: value for key, value in setting.items() if key in ("lm", "relation") or value != BASE[key]}
+            print(
+                varied, "P@1", round(record["test_P@1"], 1), "log-loss", round(record["test_log_loss"], 3), flush=True
+            )
+    TABLES.write_text(tables(done), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,248 @@
+"""The parts of the benchmark: each measures one thing and writes its rows and figures."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from contenders import good_epoch, our_epoch, our_evaluation, plain_epoch, plain_evaluation, plain_facts
+from fine_tuning import fine_tuning_step
+from flops import needed_flops
+from measure import Times, in_turns, peak_bytes
+from report import merge_summary, write_part
+from shapes import SHAPES, facts_of, lm_of, mixture_of, random_lm
+
+from askwell.lms.assemble import Words
+from askwell.mixture.encode import EncodedFacts
+
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How much is measured, and where the results go."""
+
+    folder: Path
+    quick: bool = False
+    rounds: int = 5
+    lms: tuple[str, ...] = ("small", "testbed:bert", "testbed:roberta", "testbed:causal", "base")
+
+    def of(self, *names: str) -> list[str]:
+        """Those of the LMs that are to be measured."""
+        return [name for name in names if name in self.lms]
+
+    def time(self, lm: str, contenders: Mapping[str, Callable[[], object]]) -> dict[str, Times]:
+        """CPU seconds of each; fewer rounds and no warming up for the large LM, whose times vary less."""
+        if lm == "base":
+            return in_turns(contenders, max(1, self.rounds // 2), warm_up=0)
+        return in_turns(contenders, self.rounds)
+
+
+def equal_work(setting: Setting) -> None:
+    """The same epoch of EM by the plain loop, the good plain loop and askwell."""
+    rows: list[dict[str, Any]] = []
+    ratios: dict[str, dict[str, float]] = {"": {}, "against_good": {}, "deep": {}, "deep_against_good": {}}
+    for name in setting.lms:
+        lm = lm_of(name)
+        for deep in (False, True):
+            mixture = mixture_of(lm, 4 if setting.quick else 8, deep=deep)
+            facts = facts_of(mixture, 2 if setting.quick else 8 if name == "base" else 32)
+            contenders = {
+                "plain": plain_epoch(mixture, facts),
+                "good": good_epoch(mixture, facts),
+                "askwell": our_epoch(mixture, facts, batch_facts=16),
+            }
+            times = setting.time(name, contenders)
+            plain, good = (times[other].median / times["askwell"].median for other in ("plain", "good"))
+            ratios["deep" if deep else ""][name] = round(plain, 2)
+            ratios["deep_against_good" if deep else "against_good"][name] = round(good, 2)
+            case = {"lm": name, "tuned": "deep" if deep else "layer 0", "pairs": len(facts) * len(mixture.prompts)}
+            rows.append({**case, **_as_json(times), "plain / askwell": plain, "good / askwell": good})
+    notes = [
+        "One epoch of EM over the same facts and prompts, with its optimiser steps; CPU seconds: median (least–most).",
+        "plain: benchmarks/plain_loop.py; good: benchmarks/good_plain_loop.py; the ratios are of medians.",
+    ]
+    write_part(setting.folder, "equal_work", "Equal work: an epoch of EM", rows, notes)
+    merge_summary(
+        setting.folder, {"equal_work": {**ratios[""], **{name: part for name, part in ratios.items() if name}}}
+    )
+
+
+def evaluation(setting: Setting) -> None:
+    """Time and memory of evaluation over the whole vocabulary, with 28 prompts."""
+    rows: list[dict[str, Any]] = []
+    speed: dict[str, float] = {}
+    memory: dict[str, float] = {}
+    for name in setting.lms:
+        mixture = mixture_of(lm_of(name), 4 if setting.quick else 28, deep=False)
+        facts = facts_of(mixture, 4 if setting.quick or name == "base" else 32)
+        contenders = {"plain": plain_evaluation(mixture, facts), "askwell": our_evaluation(mixture, facts)}
+        times = setting.time(name, contenders)
+        more = facts_of(mixture, 4 if setting.quick else 64)
+        row = {"lm": name, "pairs": len(facts) * len(mixture.prompts), **_as_json(times)}
+        speed[name] = round(times["plain"].median / times["askwell"].median, 2)
+        row["plain / askwell"] = speed[name]
+        if name != "base":
+            plain = peak_bytes(plain_evaluation(mixture, more))
+            ours = peak_bytes(our_evaluation(mixture, more))
+            memory[name] = round(ours / plain, 4)
+            row |= {"facts for memory": len(more), "plain MiB": plain / MIB, "askwell MiB": ours / MIB}
+        rows.append(row)
+    notes = [
+        "log p(y | x, r) of every y of the vocabulary; CPU seconds: median (least–most).",
+        "Memory is the peak above what was held before. The plain loop holds facts × prompts × vocabulary numbers, "
+        "askwell facts × vocabulary and one batch of pairs; the base shape's vocabulary is the small one's.",
+    ]
+    write_part(setting.folder, "evaluation", "Evaluation", rows, notes)
+    merge_summary(setting.folder, {"evaluation": speed, "evaluation_memory_ratio": memory["small"]})
+
+
+def gemm_fraction(setting: Setting) -> None:
+    """How much of the machine's best matrix product is reached, over the operations that the work needs."""
+    rows: list[dict[str, Any]] = []
+    figures: dict[str, Any] = {}
+    for name in setting.of("small", "base"):
+        lm = lm_of(name)
+        mixture = mixture_of(lm, 4 if setting.quick else 8, deep=False)
+        some, many = facts_of(mixture, 2 if setting.quick else 4), facts_of(mixture, 4 if setting.quick else 16)
+        products = _products(SHAPES[name].width, lm.vocabulary_size, quick=setting.quick)
+        contenders: dict[str, Callable[[], object]] = {
+            "train at 32": our_epoch(mixture, some, len(some)),
+            "train at 128": our_epoch(mixture, many, len(many)),
+            "evaluate at 128": our_evaluation(mixture, many),
+            **{f"product {shape}": run for shape, (run, _) in products.items()},
+        }
+        times = setting.time(name, contenders)
+        speeds = {shape: flops / times[f"product {shape}"].median / 1e9 for shape, (_, flops) in products.items()}
+        best = max(speeds, key=lambda shape: speeds[shape])
+        for work, facts, training in (
+            ("train at 32", some, True),
+            ("train at 128", many, True),
+            ("evaluate at 128", many, False),
+        ):
+            flops = needed_flops(mixture, facts, training=training)
+            reached = flops / times[work].median / 1e9
+            figures[f"{name} {work}"] = round(reached / speeds[best], 3)
+            rows.append(
+                {
+                    "lm": name,
+                    "work": work,
+                    "pairs": len(facts) * len(mixture.prompts),
+                    "time": times[work].as_json(),
+                    "GFLOP": flops / 1e9,
+                    "GFLOP/s": reached,
+                    "best product": best,
+                    "its GFLOP/s": speeds[best],
+                    "fraction": reached / speeds[best],
+                }
+            )
+        figures[name] = figures[f"{name} train at 128"]
+    notes = [
+        "GFLOP: matrix products of unpadded, pruned work (benchmarks/flops.py); normalising, activations, the softmax "
+        "over the vocabulary and the optimiser count as nothing.",
+        "The peak is the best median over the LM's own shapes and squares, in the same turns, with the same threads.",
+    ]
+    write_part(setting.folder, "gemm_fraction", "Fraction of the machine's matrix products", rows, notes)
+    merge_summary(setting.folder, {"gemm_fraction": figures})
+
+
+def growth(setting: Setting) -> None:
+    """Time and memory of training and evaluation as the work grows by 2, 4 and 8."""
+    rows: list[dict[str, Any]] = []
+    shape = SHAPES["small"]
+    lm = random_lm(shape)
+    for quantity in ("facts", "prompts", "vocabulary", "length of x"):
+        first: dict[str, float] = {}
+        for factor in (1, 2) if setting.quick else (1, 2, 4, 8):
+            times_of = {name: factor if name == quantity else 1 for name in ("facts", "prompts", "length of x")}
+            of_size = random_lm(shape, 7680 * factor) if quantity == "vocabulary" else lm
+            mixture = mixture_of(of_size, 4 * times_of["prompts"], deep=False)
+            facts = _longer(facts_of(mixture, 8 * times_of["facts"]), times_of["length of x"])
+            contenders = {
+                "training": our_epoch(mixture, facts, batch_facts=64),
+                "evaluation": our_evaluation(mixture, facts),
+            }
+            times = setting.time("small", contenders)
+            measured: dict[str, float] = {}
+            for work, run in contenders.items():
+                measured[f"{work} s"] = times[work].median
+                measured[f"{work} MiB"] = peak_bytes(run) / MIB
+            first = first or measured
+            growth_of = {f"{name} ×": value / max(first[name], 1e-9) for name, value in measured.items()}
+            rows.append({"grows": quantity, "by": factor, **measured, **growth_of})
+    notes = [
+        "The 4 × 256 shape; from 8 facts, 4 prompts, the facts' own x's and 30,522 (7,680 where it grows) tokens on.",
+        "Growth is linear or better where the last four columns do not exceed `by`.",
+    ]
+    write_part(setting.folder, "growth", "Growth of time and memory", rows, notes)
+
+
+def beside(setting: Setting) -> None:
+    """The data-dependent mixture's pass for p(x | t), and fine-tuning the whole LM on the same pairs."""
+    rows: list[dict[str, Any]] = []
+    for name in setting.of("small", "testbed:bert", "base"):
+        lm = lm_of(name)
+        prompts = 4 if setting.quick else 8
+        static, dependent, deep = (
+            mixture_of(lm, prompts, deep=is_deep, data_dependent=is_dependent)
+            for is_deep, is_dependent in ((False, False), (False, True), (True, False))
+        )
+        facts = facts_of(static, 2 if setting.quick else 8)
+        contenders = {
+            "layer 0": our_epoch(static, facts, len(facts)),
+            "deep": our_epoch(deep, facts, len(facts)),
+            "data-dependent": our_epoch(dependent, facts, len(facts)),
+            "whole LM": fine_tuning_step(static, plain_facts(facts)),
+        }
+        times = setting.time(name, contenders)
+        for work, run in contenders.items():
+            rows.append(
+                {
+                    "lm": name,
+                    "tuned": work,
+                    "pairs": len(facts) * prompts,
+                    "time": times[work].as_json(),
+                    "× layer 0": times[work].median / times["layer 0"].median,
+                    "MiB": peak_bytes(run) / MIB,
+                }
+            )
+    notes = [
+        "One step over the same pairs; CPU seconds: median (least–most); memory above what was held before.",
+        "whole LM: all weights get a gradient and an Adam step, from padded batches with the head at y alone.",
+    ]
+    write_part(setting.folder, "beside", "Data-dependent weights, and fine-tuning the whole LM", rows, notes)
+
+
+PARTS: Mapping[str, Callable[[Setting], None]] = {
+    "equal_work": equal_work,
+    "evaluation": evaluation,
+    "gemm_fraction": gemm_fraction,
+    "growth": growth,
+    "beside": beside,
+}
+
+
+def _as_json(times: Mapping[str, Times]) -> dict[str, Any]:
+    return {name: each.as_json() for name, each in times.items()}
+
+
+def _longer(facts: EncodedFacts, factor: int) -> EncodedFacts:
+    """The facts with every x written so many times."""
+    ids = torch.zeros(*facts.xs.ids.shape[:2], facts.xs.ids.shape[2] * factor, dtype=torch.long)
+    for place, text in torch.cartesian_prod(*(torch.arange(size) for size in facts.xs.lengths.shape)).tolist():
+        length = int(facts.xs.lengths[place, text])
+        ids[place, text, : length * factor] = facts.xs.ids[place, text, :length].repeat(factor)
+    return replace(facts, xs=Words(ids, facts.xs.lengths * factor))
+
+
+def _products(width: int, vocabulary: int, *, quick: bool) -> dict[str, tuple[Callable[[], object], float]]:
+    """Matrix products of the LM's own shapes and of squares, with their operations."""
+    inner = 4 * width
+    shapes = [(rows, a, b) for rows in (384, 1536) for a, b in ((width, width), (width, inner), (inner, width))]
+    shapes += [(128, vocabulary, width)] + ([] if quick else [(n, n, n) for n in (1024, 2048, 4096)])
+    made = {}
+    for rows, inputs, outputs in shapes:
+        left, right = torch.randn(rows, inputs), torch.randn(inputs, outputs)
+        made[f"{rows}×{inputs}×{outputs}"] = ((lambda a=left, b=right: a @ b), 2.0 * rows * inputs * outputs)
+    return made

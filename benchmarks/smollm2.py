@@ -1,0 +1,132 @@
+"""What SmolLM2-135M knows of T-REx, asked by hand and by one tuned prompt: the tables of docs/smollm2.md.
+
+    askwell lm pull smollm2
+    ASKWELL_DATA=… python benchmarks/smollm2.py
+
+The hand-written prompts are LAMA's; relations whose template ends in [Y] can be asked of a causal LM as they stand.
+Tuned prompts start from them and are trained with askwell's defaults on at most 300 train facts; all test facts whose
+y is one token are asked.
+"""
+
+import argparse
+import datetime
+import json
+import random
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from askwell import Mixture, load_lm, train
+from askwell.data_folder import data_folder
+from askwell.evaluation import Evaluation, evaluate, together
+from askwell.facts import Relation
+from askwell.names import read_prompts, read_relation
+
+HERE = Path(__file__).parent
+TUNED = ("P103", "P36", "P176", "P19")
+TRAIN_FACTS, ASKED = 300, 100
+
+
+def sample(facts: tuple[Any, ...], count: int) -> list[Any]:
+    """So many of the facts, always the same."""
+    return sorted(random.Random(0).sample(facts, min(count, len(facts))))
+
+
+def by_hand(lm: Any, names: list[str]) -> Evaluation:
+    """The manual prompts over up to 100 test facts of each relation."""
+    evaluations = []
+    for name in names:
+        relation = read_relation(f"trex_original/{name}")
+        mixture = Mixture(lm, read_prompts([f"trex/{name}"], relation=relation))
+        asked = Relation.of(relation.name, relation.train, relation.dev, sample(relation.test, ASKED))
+        evaluations.append(evaluate(mixture, asked))
+        print(name, f"{evaluations[-1].micro.p_at_1:.1f}", flush=True)
+    return together(evaluations)
+
+
+def tuned(lm: Any, name: str) -> dict[str, Any]:
+    """One soft prompt, trained with the defaults."""
+    whole = read_relation(f"trex_original/{name}")
+    relation = Relation.of(whole.name, sample(whole.train, TRAIN_FACTS), whole.dev, whole.test)
+    mixture = Mixture(lm, read_prompts([f"trex/{name}"], relation=relation))
+    untuned = evaluate(mixture, relation)
+    began, cpu = time.perf_counter(), time.process_time()
+    result = train(mixture, relation)
+    seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu
+    after = evaluate(mixture, relation)
+    majority = Counter(fact.y for fact in relation.train).most_common(1)[0][0]
+    right = sum(outcome.y == majority for outcome in after.outcomes) / len(after.outcomes)
+    row = {
+        "relation": name,
+        "train_facts": len(relation.train),
+        "test_facts": len(after.outcomes),
+        "left_out": len(after.left_out),
+        "untuned": untuned.as_json()["micro"],
+        "tuned": after.as_json()["micro"],
+        "majority": 100 * right,
+        "pairs": result.history[-1]["pairs"],
+        "seconds": round(seconds, 1),
+        "cpu_seconds": round(cpu_seconds, 1),
+    }
+    print(json.dumps(row), flush=True)
+    return row
+
+
+def document(manual: dict[str, Any] | None, relations: int, rows: list[dict[str, Any]]) -> str:
+    """The page of the documentation."""
+    lines = [
+        "# SmolLM2-135M on T-REx",
+        "",
+        f"Made by `python benchmarks/smollm2.py` on {datetime.datetime.now(tz=datetime.UTC).date()}. Scores in per",
+        "cent over the LM's whole vocabulary, other golds filtered, test facts whose y is one token.",
+        "",
+        "One soft prompt, started from LAMA's manual prompt, askwell's default training, at most 300 train facts:",
+        "",
+        "| relation | test facts | left out | most frequent y | P@1 by hand | P@1 tuned | P@10 | MRR | seconds |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    lines += [
+        f"| {row['relation']} | {row['test_facts']} | {row['left_out']} | {row['majority']:.1f} | "
+        f"{row['untuned']['P@1']:.1f} | {row['tuned']['P@1']:.1f} | {row['tuned']['P@10']:.1f} | "
+        f"{row['tuned']['MRR']:.1f} | {row['seconds']:.0f} |"
+        for row in rows
+    ]
+    if manual is not None:
+        scores = manual["macro"]
+        lines += [
+            "",
+            f"Manual prompts alone, {relations} relations whose template ends in [Y], up to {ASKED} test facts each "
+            f"({manual['facts']} facts with a y of one token), macro average: P@1 {scores['P@1']:.1f}, "
+            f"P@10 {scores['P@10']:.1f}, MRR {scores['MRR']:.1f}.",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Asks, trains, writes the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--relations", nargs="*", default=list(TUNED), help="those that are tuned")
+    parser.add_argument("--no-manual", action="store_true", help="leave out the manual prompts of all relations")
+    chosen = parser.parse_args()
+    lm = load_lm("smollm2")
+    rows = [tuned(lm, name) for name in chosen.relations]
+    names, data = [], data_folder(None)
+    if data is None:
+        parser.error("there is no data folder: askwell data pull, or set ASKWELL_DATA")
+    for path in sorted((data / "prompts" / "trex").glob("P*.jsonl")):
+        template = json.loads(path.read_text(encoding="utf-8").splitlines()[0])["template"]
+        has_facts = (data / "facts" / "trex_original" / path.stem).exists()
+        if has_facts and template.removesuffix(".").strip().endswith("[Y]"):
+            names.append(path.stem)
+    manual = None if chosen.no_manual else by_hand(lm, names).as_json()
+    (HERE / "results" / "smollm2.json").write_text(
+        json.dumps({"tuned": rows, "manual": manual and {**manual, "left_out_facts": None}}, indent=2) + "\n",
+        encoding="utf-8",
+    )
+    (HERE.parent / "docs").mkdir(exist_ok=True)
+    (HERE.parent / "docs" / "smollm2.md").write_text(document(manual, len(names), rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

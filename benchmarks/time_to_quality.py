@@ -1,0 +1,192 @@
+"""Time to quality: askwell's default run against the paper's procedure run to its end by the plain loop.
+
+    python benchmarks/time_to_quality.py [--quick] [--out folder]
+
+On testbed:bert, from 16 prompts that are not in its text (manual, paraphrased, random words), for six relations and
+three seeds. All times are CPU seconds of one thread, dev scores included, loading and test scores left out. Two
+controls tell engine, schedule and stopping apart: the plain loop at its best learning rate stopped after one epoch,
+and askwell's engine under the paper's procedure. That learning rate is chosen on a relation of the study of defaults.
+"""
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import plain_loop  # noqa: E402
+from contenders import plain_facts, plain_mixture  # noqa: E402
+from report import merge_summary, write_part  # noqa: E402
+
+from askwell import Mixture, MixtureSpec, TrainingSpec, load_lm, train  # noqa: E402
+from askwell.comparison import compare_outcomes  # noqa: E402
+from askwell.evaluation import Outcome, evaluate  # noqa: E402
+from askwell.facts import Relation  # noqa: E402
+from askwell.mixture.encode import encode_facts  # noqa: E402
+from askwell.testbed.world import testbed_prompts, testbed_relation  # noqa: E402
+
+RELATIONS = ("capital", "continent", "country_code", "currency", "language", "symbol")
+RATE_RELATION = "dialling_code"
+RATES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+PROMPTS = 16
+EPOCHS, PATIENCE, PAPER_RATE = 16, 4, 1e-3
+Run = Callable[[Mixture, Relation], None]
+
+
+def new_mixture(lm: Any, name: str, seed: int) -> Mixture:
+    """The mixture as all contenders begin with it."""
+    kinds = ("single", "paraphrased", "random")
+    templates = [template for kind in kinds for template in testbed_prompts(kind, name)][:PROMPTS]
+    return Mixture(lm, templates, MixtureSpec(seed=seed))
+
+
+def plain_run(mixture: Mixture, relation: Relation, *, rate: float, epochs: int, patience: int) -> None:
+    """EM by the plain loop, until dev has not got better for so many epochs; leaves the best state in the mixture."""
+    model = mixture.lm.model.requires_grad_(True)
+    facts, dev = (encode_facts(mixture, relation.split(split))[0] for split in ("train", "dev"))
+    plain, train_facts, dev_facts = plain_mixture(mixture), plain_facts(facts), plain_facts(dev)
+    optimizer = torch.optim.Adam(plain_loop.tuned_parameters(plain), lr=rate)
+    generator = torch.Generator().manual_seed(mixture.spec.seed)
+    best, best_epoch, kept = (-1.0, -math.inf), 0, None
+    for epoch in range(epochs + 1):
+        if epoch:
+            plain_loop.train_epoch(model, plain, train_facts, optimizer, generator)
+        with torch.no_grad():
+            table = plain_loop.evaluate(model, plain, dev_facts)
+        golds = torch.tensor([fact.y for fact in dev_facts])
+        right = (table.argmax(1) == golds).double().mean()
+        score = float(right), float(table.gather(1, golds[:, None]).mean())
+        if score > best:
+            best, best_epoch = score, epoch
+            kept = [vectors.detach().clone() for vectors in plain.vectors], plain.weights.detach().clone()
+        if epoch - best_epoch >= patience:
+            break
+    model.requires_grad_(False)
+    for parameter in model.parameters():
+        parameter.grad = None
+    if kept is None:
+        raise RuntimeError("the plain loop has scored nothing")
+    with torch.no_grad():
+        mixture.vectors.copy_(torch.cat(kept[0]))
+        mixture.weight_logits.copy_(kept[1].clamp(min=1e-30).log())
+
+
+def contenders(one_epoch_rate: float) -> dict[str, Run]:
+    """All that are timed, by name."""
+    paper = TrainingSpec(recipe="paper", method="em", threads=1)
+    return {
+        "askwell": lambda mixture, relation: (train(mixture, relation, TrainingSpec(threads=1)), None)[1],
+        "plain loop, paper's procedure": lambda mixture, relation: plain_run(
+            mixture, relation, rate=PAPER_RATE, epochs=EPOCHS, patience=PATIENCE
+        ),
+        "plain loop, one epoch": lambda mixture, relation: plain_run(
+            mixture, relation, rate=one_epoch_rate, epochs=1, patience=1
+        ),
+        "askwell's engine, paper's procedure": lambda mixture, relation: (train(mixture, relation, paper), None)[1],
+    }
+
+
+def best_rate(lm: Any) -> float:
+    """The learning rate with which one epoch of the plain loop is best on dev's log-loss."""
+    relation, losses = testbed_relation(RATE_RELATION), {}
+    for rate in RATES:
+        mixture = new_mixture(lm, RATE_RELATION, 0)
+        plain_run(mixture, relation, rate=rate, epochs=1, patience=1)
+        losses[rate] = evaluate(mixture, relation, split="dev").log_loss
+    return min(losses, key=lambda rate: losses[rate])
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs all contenders in turns; what is done is kept, so that it can go on."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one relation, one seed")
+    parser.add_argument("--out", type=Path, default=HERE / "results")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    lm = load_lm("testbed:bert", device="cpu")
+    names, seeds = (RELATIONS[-1:], (0,)) if options.quick else (RELATIONS, (0, 1, 2))
+    rate = 1e-2 if options.quick else best_rate(lm)
+    seconds: dict[str, dict[str, float]] = {}
+    outcomes: dict[str, dict[int, list[Outcome]]] = {}
+    for name in names:
+        relation = testbed_relation(name)
+        for seed in seeds:
+            for who, run in contenders(rate).items():
+                mixture = new_mixture(lm, name, seed)
+                began = time.process_time()
+                run(mixture, relation)
+                seconds.setdefault(who, {})[f"{name} {seed}"] = time.process_time() - began
+                tested = evaluate(mixture, relation)
+                outcomes.setdefault(who, {}).setdefault(seed, []).extend(tested.outcomes)
+                print(
+                    name, seed, who, f"{seconds[who][f'{name} {seed}']:.1f} s P@1 {tested.micro.p_at_1:.1f}", flush=True
+                )
+    write(options.out, seconds, outcomes, rate, names, seeds, summary=not options.quick)
+
+
+def write(
+    folder: Path,
+    seconds: dict[str, dict[str, float]],
+    outcomes: dict[str, dict[int, list[Outcome]]],
+    rate: float,
+    names: tuple[str, ...],
+    seeds: tuple[int, ...],
+    *,
+    summary: bool,
+) -> None:
+    """The table of all contenders, and the figures of the summary."""
+    ours = [outcomes["askwell"][seed] for seed in seeds]
+    rows, figures = [], {}
+    for who, by_seed in outcomes.items():
+        theirs = [by_seed[seed] for seed in seeds]
+        every = [outcome for those in theirs for outcome in those]
+        ratios = [seconds[who][key] / seconds["askwell"][key] for key in seconds["askwell"]]
+        row: dict[str, Any] = {
+            "who": who,
+            "CPU seconds, all runs": sum(seconds[who].values()),
+            "times askwell's, in all": sum(seconds[who].values()) / sum(seconds["askwell"].values()),
+            "times askwell's, median of runs": statistics.median(ratios),
+            "least": min(ratios),
+            "most": max(ratios),
+            "test P@1": 100 * statistics.mean(outcome.rank <= 1 for outcome in every),
+            "test log-loss": -statistics.mean(outcome.log_probability for outcome in every),
+        }
+        if who != "askwell":
+            for metric in ("P@1", "log-loss"):
+                compared = compare_outcomes(ours, theirs, metric=metric).micro
+                row[f"askwell's {metric} minus theirs"] = compared.difference
+                row[f"p ({metric})"] = compared.p
+        rows.append(row)
+        figures[who] = {key: value for key, value in row.items() if key != "who"}
+    notes = [
+        f"testbed:bert, {PROMPTS} prompts, relations {', '.join(names)}, seeds {', '.join(map(str, seeds))}.",
+        f"The plain loop's best rate for one epoch: {rate:g} (on {RATE_RELATION}).",
+        "P@1 is a micro average over test facts and seeds; the tests are paired, over facts and seeds.",
+    ]
+    write_part(folder, "time_to_quality", "Time to quality", rows, notes)
+    (folder / "time_to_quality_runs.json").write_text(json.dumps(seconds, indent=2) + "\n", encoding="utf-8")
+    if summary:
+        plain, one_epoch = figures["plain loop, paper's procedure"], figures["plain loop, one epoch"]
+        merge_summary(
+            folder,
+            {
+                "time_to_quality": {
+                    "against_paper": plain["times askwell's, in all"],
+                    "against_one_epoch": one_epoch["times askwell's, in all"],
+                    **figures,
+                }
+            },
+        )
+
+
+if __name__ == "__main__":
+    main()

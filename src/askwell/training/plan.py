@@ -1,0 +1,99 @@
+"""The plan of a training run: which facts each step takes, how large it is, and when dev is scored."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from askwell.specs import TrainingSpec
+
+PAIRS = 4000
+"""The cycle's budget, if none is given."""
+STRETCHES = 8
+"""A cycle is cut into so many stretches; after each the run can be interrupted and go on."""
+WARM_UP = 0.1
+"""The share of the cycle in which the steps grow."""
+_PAIRS_OF_STEP = 32
+_PAPER_EPOCHS, _PAPER_PATIENCE, _PAPER_FACTS = 16, 4, 64
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps of a run, in stretches."""
+
+    facts: int
+    """Training facts."""
+    prompts: int
+    batch: int
+    """Facts of a step; the last step of an epoch takes what is left."""
+    ends: tuple[int, ...]
+    """The number of steps done at the end of each stretch."""
+    score_every: int
+    """Dev is scored after every so many stretches."""
+    patience: int | None
+    """Stop after so many dev scores without a better one; None: never."""
+    is_cycle: bool
+    seed: int
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole run, at most."""
+        return self.ends[-1] if self.ends else 0
+
+    @property
+    def pairs(self) -> int:
+        """(fact, prompt) pairs of the whole run, at most."""
+        return self.pairs_after(len(self.ends))
+
+    def pairs_after(self, stretches: int) -> int:
+        """(fact, prompt) pairs of so many stretches."""
+        steps = self.ends[stretches - 1] if stretches else 0
+        epochs, left = divmod(steps, self._steps_of_epoch)
+        return (epochs * self.facts + min(left * self.batch, self.facts)) * self.prompts
+
+    def scores_dev(self, stretches: int) -> bool:
+        """Whether dev is scored when so many stretches are done."""
+        return stretches % self.score_every == 0 or stretches == len(self.ends)
+
+    def batches(self, stretch: int) -> Iterator[tuple[Int[Tensor, " facts"], float]]:
+        """The facts of each step of a stretch, and the share of the peak's step size that it takes."""
+        order, order_of = torch.empty(0, dtype=torch.long), -1
+        for step in range(self.ends[stretch - 1] if stretch else 0, self.ends[stretch]):
+            epoch, place = divmod(step, self._steps_of_epoch)
+            if epoch != order_of:
+                order = torch.from_numpy(np.random.default_rng([self.seed, epoch]).permutation(self.facts))
+                order_of = epoch
+            yield order[place * self.batch : (place + 1) * self.batch], self._share(step)
+
+    @property
+    def _steps_of_epoch(self) -> int:
+        return ceil(self.facts / self.batch)
+
+    def _share(self, step: int) -> float:
+        if not self.is_cycle:
+            return 1.0
+        peak = WARM_UP * self.steps
+        return min((step + 1) / peak, (self.steps - step) / (self.steps - peak)) if self.steps > 1 else 1.0
+
+
+def plan_of(
+    spec: TrainingSpec, *, facts: int, dev_facts: int, prompts: int, seed: int, pairs: int | None = None
+) -> Plan:
+    """The plan for so many facts and prompts; `pairs` is the budget in pairs, where it was measured from minutes."""
+    batch = spec.batch_facts
+    if spec.recipe == "paper":
+        batch = batch or _PAPER_FACTS
+        epochs = _PAPER_EPOCHS if spec.epochs is None else spec.epochs
+        ends = tuple(ceil(facts / batch) * epoch for epoch in range(1, epochs + 1))
+        return Plan(facts, prompts, batch, ends, 1, spec.patience or _PAPER_PATIENCE, is_cycle=False, seed=seed)
+    batch = min(batch or max(1, round(_PAIRS_OF_STEP / prompts)), facts)
+    passes = (pairs or spec.pairs or PAIRS) / (facts * prompts) if spec.epochs is None else spec.epochs
+    steps = max(1, round(passes * ceil(facts / batch))) if passes else 0
+    ends = tuple(sorted({round(steps * stretch / STRETCHES) for stretch in range(1, STRETCHES + 1)} - {0}))
+    # Dev is scored as often as all scores together cost no more than the training itself.
+    scores = max(1, min(STRETCHES, int(passes * facts / max(1, dev_facts))))
+    return Plan(facts, prompts, batch, ends, ceil(STRETCHES / scores), None, is_cycle=True, seed=seed)

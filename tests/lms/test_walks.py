@@ -1,0 +1,204 @@
+"""Walks give what the public models give, and are used only where they do."""
+
+from typing import Any
+
+import agreement
+import pytest
+import tiny
+import torch
+from agreement import ALL, exact, moved, usable, words
+from torch import Tensor
+from transformers import BertForMaskedLM, Qwen2Config, Qwen2ForCausalLM
+
+from askwell.lms.assemble import Batch, StreamBatch
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.walks import attention
+from askwell.lms.walks.attention import attend, attend_fused
+from askwell.lms.walks.rows import Run, pack, runs
+from askwell.mixture import MixtureSpec
+
+XS = ["Paris", "Reykjavik", "Mary Cassatt", "Cuba"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_which_models_are_walked(name: str) -> None:
+    assert (exact(name).walk is None) == (name == "modernbert")
+    assert (agreement.plain(name).walk is None) == (name == "modernbert")
+
+
+@pytest.mark.parametrize("question", ["y", "x"])
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("name", [name for name in ALL if name != "modernbert"])
+def test_a_walk_gives_what_the_public_model_gives(name: str, deep: bool, question: str) -> None:
+    lm, templates = exact(name), usable(name)
+    mixture = moved(lm, templates, MixtureSpec(deep=deep, data_dependent=True))
+    xs, _ = words(lm, XS)
+    table = mixture._y_table if question == "y" else mixture._x_table
+    facts = torch.tensor([3, 0, 1, 2, 2, 0, 1, 3])
+    prompts = torch.tensor([number % len(templates) for number in (0, 1, 2, 3, 4, 3, 2, 1)])
+    batch = table.batch(xs, facts, prompts)
+    assert len(batch.streams[list(batch.streams)[-1]].lengths.unique()) > 2, "sentences of one length test little"
+    tokens = torch.arange(len(batch.read_pairs)) * 5 % lm.vocabulary_size
+    deltas = dict(mixture.deltas.items()) if deep else None
+    found = []
+    for use_walk in (True, False):
+        mixture.zero_grad()
+        log_probs, log_totals = lm.log_probs_of(batch, mixture.vectors, deltas, tokens, use_walk=use_walk)
+        (log_probs * torch.arange(1.0, len(tokens) + 1, dtype=torch.float64)).sum().backward()
+        found.append([log_probs, log_totals, *agreement.gradients(mixture).values()])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=0)
+    assert bool(found[0][2].any())
+
+
+def test_distributions_and_logits_of_a_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm = exact("bert")
+    mixture = moved(lm, usable("bert"))
+    xs, facts = words(lm, XS)
+    batch = mixture._y_table.batch(xs, facts, torch.tensor([0, 1, 2, 3]))
+    walked = lm.logits(batch, mixture.vectors), *lm.distributions(batch, mixture.vectors)
+    monkeypatch.setattr(lm, "walk", None)
+    logits = lm.logits(batch, mixture.vectors)
+    hooked = lm.distributions(batch, mixture.vectors)
+    torch.testing.assert_close(walked[0], logits, atol=1e-11, rtol=0)
+    for ours, theirs in zip(walked[1:], (logits.softmax(1), logits.logsumexp(1)), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-11, rtol=0)
+    for ours, theirs in zip(walked[1:], hooked, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-11, rtol=0)
+
+
+class OwnBert(BertForMaskedLM):
+    """A class that askwell does not know, although it is made of known parts."""
+
+
+def test_a_class_that_is_not_known_runs_as_a_whole() -> None:
+    model, tokenizer = tiny.TINY["bert"]()
+    assert FrozenLM(OwnBert(model.config), tokenizer).walk is None
+
+
+def test_a_model_that_computes_something_else_is_not_walked() -> None:
+    model, tokenizer = tiny.TINY["bert"]()
+    base: Any = model.base_model
+    part = base.encoder.layer[1].attention.output
+    public = part.forward
+    part.forward = lambda hidden, residual: 1.001 * public(hidden, residual)
+    assert FrozenLM(model, tokenizer).walk is None
+
+
+class SentencesOnly(torch.nn.Module):
+    """A part that takes [sentences, tokens, width] and nothing else."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(width, width)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        sentences, tokens, width = hidden.shape
+        return self.linear(hidden.view(sentences * tokens, width)).view(sentences, tokens, width)
+
+
+def test_a_model_with_a_part_that_cannot_be_walked_runs_as_a_whole() -> None:
+    model, tokenizer = tiny.TINY["bert"]()
+    base: Any = model.base_model
+    base.encoder.layer[0].attention.self.query = SentencesOnly(24)
+    assert FrozenLM(model, tokenizer).walk is None
+
+
+@pytest.mark.parametrize("window", [None, 3])
+def test_a_window_over_the_text_is_not_walked(window: int | None) -> None:
+    tokenizer = tiny.TINY["gpt2"]()[1]
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=40,
+        max_position_embeddings=64,
+        use_sliding_window=window is not None,
+        sliding_window=window,
+        max_window_layers=1,
+    )
+    torch.manual_seed(0)
+    lm = FrozenLM(Qwen2ForCausalLM(config).eval(), tokenizer)
+    assert (lm.walk is None) == (window is not None)
+
+
+def test_packing_by_hand() -> None:
+    ids = torch.tensor([[5, 6, 7], [8, 0, 0], [9, 10, 11]])
+    prompt_tokens = torch.tensor([[-1, 4, -1], [2, -1, -1], [3, -1, 1]])
+    stream = StreamBatch(ids, prompt_tokens, torch.tensor([3, 1, 3]))
+    packed = pack(Batch({"layers": stream}, torch.tensor([0, 1, 2]), torch.tensor([1, 0, 2])))
+    rows = packed.streams["layers"]
+    assert rows.ids.tolist() == [8, 5, 6, 7, 9, 10, 11]
+    assert rows.positions.tolist() == [0, 0, 1, 2, 0, 1, 2]
+    assert rows.tuned.tolist() == [0, 2, 4, 6]
+    assert rows.prompt_tokens.tolist() == [2, 4, 3, 1]
+    assert rows.lengths == (1, 3, 3)
+    assert packed.read_at.tolist() == [0, 2, 6]
+    assert packed.reads.prompt_tokens.tolist() == [2, 4, 1]
+    assert packed.unsort.tolist() == [1, 0, 2]
+    assert [(run.pairs, run.queries, run.keys) for run in runs(rows, rows, causal=False)] == [(1, 1, 1), (2, 3, 3)]
+    asking = runs(packed.reads, rows, causal=True)
+    assert [(run.pairs, run.queries, run.keys) for run in asking] == [(1, 1, 1), (2, 1, 3)]
+    assert asking[1].visible is not None
+    assert asking[1].visible[:, 0, 0].tolist() == [[True, True, False], [True, True, True]]
+
+
+def naive(queries: Tensor, keys: Tensor, values: Tensor, each: list[Run], head_size: int, scale: float) -> Tensor:
+    """Attention query by query and head by head."""
+    share = queries.shape[1] // keys.shape[1]
+    out, query_row, key_row = [], 0, 0
+    for run in each:
+        for pair in range(run.pairs):
+            for asking in range(run.queries):
+                heads = []
+                for head in range(queries.shape[1] // head_size):
+                    query = queries[query_row, head * head_size : (head + 1) * head_size]
+                    columns = slice((head // share) * head_size, (head // share + 1) * head_size)
+                    seen = [
+                        key_row + key
+                        for key in range(run.keys)
+                        if run.visible is None
+                        or bool((run.visible if run.visible.dim() == 2 else run.visible[pair, 0])[asking, key])
+                    ]
+                    scores = torch.stack([scale * query @ keys[row, columns] for row in seen])
+                    heads.append(sum(p * values[row, columns] for p, row in zip(scores.softmax(0), seen, strict=True)))
+                out.append(torch.cat(heads))
+                query_row += 1
+            key_row += run.keys
+    return torch.stack(out)
+
+
+@pytest.mark.parametrize("way", [attend, attend_fused])
+@pytest.mark.parametrize("key_heads", [1, 2, 4])
+def test_attention_against_loops(way: Any, key_heads: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    triangle = torch.ones(3, 3, dtype=torch.bool).tril()
+    apart = torch.tensor([[[[True, False, True, True]]], [[[False, True, True, False]]]])
+    each = [Run(2, 3, 3, triangle), Run(1, 2, 5), Run(2, 1, 4, apart)]
+    size = 6
+    shapes = [(6 + 2 + 2, 4 * size), (6 + 5 + 8, key_heads * size), (6 + 5 + 8, key_heads * size)]
+    leaves = [torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_() for shape in shapes]
+    ours = way(*leaves, each, size, 0.3)
+    cotangent = torch.randn(ours.shape, generator=generator, dtype=torch.float64)
+    our_gradients = torch.autograd.grad((ours * cotangent).sum(), leaves)
+    theirs = naive(*leaves, each, size, 0.3)
+    torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=0)
+    their_gradients = torch.autograd.grad((theirs * cotangent).sum(), leaves)
+    for our_gradient, their_gradient in zip(our_gradients, their_gradients, strict=True):
+        torch.testing.assert_close(our_gradient, their_gradient, atol=1e-12, rtol=0)
+
+
+def test_whole_mixtures_agree_with_fused_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a GPU would run, run on the CPU."""
+    for name in ("bert", "bart", "llama"):
+        lm = exact(name)
+        mixture = moved(lm, usable(name), MixtureSpec(deep=True))
+        xs, facts = words(lm, XS)
+        golds = torch.full((2, len(XS)), 30)
+        expected = mixture.gold_log_probs(xs, golds, facts)
+        with monkeypatch.context() as patched:
+            patched.setattr(attention._Attend, "apply", attend_fused)
+            ours = mixture.gold_log_probs(xs, golds, facts)
+        torch.testing.assert_close(ours, expected, atol=1e-11, rtol=0)

@@ -1,0 +1,100 @@
+"""The plan of a run takes the facts, the budget and the step sizes that it promises."""
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from askwell.specs import TrainingSpec
+from askwell.training.plan import plan_of
+
+PAPER = TrainingSpec(recipe="paper")
+
+
+def plan(spec, *, facts=100, dev_facts=20, prompts=4, seed=0, **more):
+    return plan_of(spec, facts=facts, dev_facts=dev_facts, prompts=prompts, seed=seed, **more)
+
+
+def steps_of(plan):
+    return [step for stretch in range(len(plan.ends)) for step in plan.batches(stretch)]
+
+
+def test_the_papers_recipe_is_sixteen_epochs_of_64_facts_at_a_constant_size():
+    paper = plan(PAPER)
+    steps = steps_of(paper)
+    assert [len(batch) for batch, _ in steps] == [64, 36] * 16
+    assert {share for _, share in steps} == {1.0}
+    assert paper.pairs == 16 * 100 * 4
+    assert paper.patience == 4
+    assert all(paper.scores_dev(epoch) for epoch in range(1, 17))
+
+
+def test_an_epoch_takes_every_fact_once_in_an_order_of_its_own():
+    steps = steps_of(plan(PAPER))
+    epochs = [torch.cat([batch for batch, _ in steps[start : start + 2]]) for start in (0, 2)]
+    assert all(sorted(epoch.tolist()) == list(range(100)) for epoch in epochs)
+    assert not torch.equal(*epochs)
+    other_seed = next(iter(plan(PAPER, seed=1).batches(0)))[0]
+    assert not torch.equal(other_seed, steps[0][0])
+
+
+@pytest.mark.parametrize(("prompts", "facts_of_step"), [(1, 32), (4, 8), (30, 1), (100, 1)])
+def test_a_cycles_step_takes_about_32_pairs(prompts, facts_of_step):
+    assert plan(TrainingSpec(), prompts=prompts).batch == facts_of_step
+
+
+@pytest.mark.parametrize("pairs", [40, 1000, 4000, 12_345])
+def test_a_cycle_keeps_to_its_budget_within_a_step(pairs):
+    cycle = plan(TrainingSpec(pairs=pairs), facts=57, prompts=3)
+    asked = sum(len(batch) for batch, _ in steps_of(cycle)) * 3
+    assert cycle.pairs == asked
+    assert abs(asked - pairs) <= 2 * 32 + 0.02 * pairs  # a last step of an epoch is smaller than the others
+
+
+def test_pairs_are_counted_stretch_by_stretch():
+    cycle = plan(TrainingSpec(pairs=1000), facts=57, prompts=3)
+    asked = 0
+    for stretch in range(len(cycle.ends)):
+        asked += sum(len(batch) for batch, _ in cycle.batches(stretch)) * 3
+        assert cycle.pairs_after(stretch + 1) == asked
+
+
+def test_a_cycle_goes_up_for_a_tenth_and_down_to_the_end():
+    shares = [share for _, share in steps_of(plan(TrainingSpec(pairs=3200), facts=800))]
+    assert len(shares) == 100
+    assert shares[:10] == pytest.approx([n / 10 for n in range(1, 11)])
+    assert shares[10:] == pytest.approx([n / 90 for n in range(90, 0, -1)])
+
+
+def test_dev_scores_cost_no_more_pairs_than_the_training():
+    for facts, dev_facts, prompts, pairs in [(300, 50, 1, 4000), (300, 100, 30, 4000), (50, 500, 9, 1000)]:
+        cycle = plan(TrainingSpec(pairs=pairs), facts=facts, dev_facts=dev_facts, prompts=prompts)
+        scores = sum(cycle.scores_dev(done) for done in range(1, len(cycle.ends) + 1))
+        assert scores == 1 or scores * dev_facts * prompts <= pairs
+        assert cycle.scores_dev(len(cycle.ends))
+
+
+def test_few_steps_make_few_stretches():
+    assert plan(TrainingSpec(pairs=1)).ends == (1,)
+    assert [share for _, share in steps_of(plan(TrainingSpec(pairs=1)))] == [1.0]
+    assert plan(TrainingSpec(epochs=0)).ends == ()
+    assert plan(TrainingSpec(epochs=0)).pairs == 0
+    assert plan(TrainingSpec(epochs=3)).pairs == 3 * 100 * 4
+
+
+def test_a_budget_that_was_measured_replaces_minutes():
+    assert plan(TrainingSpec(minutes=1.0), pairs=800).pairs == 800
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"pairs": 10, "epochs": 3},
+        {"pairs": 10, "minutes": 1.0},
+        {"recipe": "paper", "pairs": 10},
+        {"recipe": "paper", "minutes": 1.0},
+        {"patience": 3},
+    ],
+)
+def test_budgets_that_exclude_each_other_are_refused(choices):
+    with pytest.raises(ValidationError, match=r"budget|patience"):
+        TrainingSpec(**choices)

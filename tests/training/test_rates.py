@@ -1,0 +1,107 @@
+"""Step sizes follow the LM's own scale, layer by layer, and the optimiser takes them."""
+
+import pytest
+import torch
+from worlds import CAPITALS, FACTS, TEMPLATES, frozen
+
+from askwell.lms.scales import hidden_scales, word_scale
+from askwell.mixture.encode import encode_facts
+from askwell.mixture.mixture import Mixture
+from askwell.specs import MixtureSpec, TrainingSpec
+from askwell.training.loop import train
+from askwell.training.rates import OF_HIDDEN, OF_WEIGHTS, OF_WORDS, Rates, rates_of
+from askwell.training.tuned import Optimizer, choose_tuned
+
+
+def deep_mixture(name):
+    mixture = Mixture(frozen(name), TEMPLATES, MixtureSpec(deep=True))
+    return mixture, encode_facts(mixture, FACTS)[0]
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "bart"])
+def test_the_scale_of_words_is_that_of_the_embedding_matrix(name):
+    lm = frozen(name)
+    table = lm.model.get_input_embeddings().weight.detach().double().numpy()
+    factor = float(word_scale(lm)) / table.std(0, ddof=1).mean()
+    assert factor == pytest.approx(getattr(lm.model.get_input_embeddings(), "embed_scale", 1.0), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
+def test_the_scale_of_a_layer_is_that_of_the_public_models_hidden_states(name):
+    mixture, facts = deep_mixture(name)
+    batch = mixture.sample(facts.xs, 5)
+    scales = hidden_scales(mixture.lm, batch, mixture.vectors.detach())["layers"]
+    stream = batch.streams["layers"]
+    seen = mixture.lm.model(input_ids=stream.ids, attention_mask=stream.attention_mask, output_hidden_states=True)
+    tokens = [hidden[stream.attention_mask].detach() for hidden in seen.hidden_states[1:]]
+    expected = [float(hidden.std(0).median()) for hidden in tokens]
+    until = len(expected) - (name in ("gpt2", "llama"))  # their last hidden states are those after a last norm
+    assert scales[:until] == pytest.approx(expected[:until], rel=1e-4)
+    assert len(scales) == len(expected)
+
+
+def test_the_recipes_step_sizes():
+    mixture, facts = deep_mixture("bert")
+    cycle = rates_of(mixture, facts, TrainingSpec())
+    assert cycle.vectors == pytest.approx(OF_WORDS * word_scale(mixture.lm))
+    assert cycle.weights == OF_WEIGHTS
+    scales = hidden_scales(mixture.lm, mixture.sample(facts.xs, 64), mixture.vectors.detach())["layers"]
+    assert cycle.layers["layers"] == pytest.approx([OF_HIDDEN * scale for scale in scales])
+    paper = rates_of(mixture, facts, TrainingSpec(recipe="paper"))
+    assert (paper.vectors, paper.weights, paper.layers["layers"]) == (1e-3, 1e-3, [1e-3] * 3)
+    chosen = rates_of(mixture, facts, TrainingSpec(learning_rate=0.5, layers_rate=0.25))
+    assert (chosen.vectors, chosen.weights, chosen.layers["layers"]) == (0.5, 0.5, [0.25] * 3)
+
+
+def test_a_larger_lm_scale_makes_larger_steps():
+    small, large = frozen("bert"), frozen("bert")
+    with torch.no_grad():
+        large.model.get_input_embeddings().weight *= 3
+    assert word_scale(large) == pytest.approx(3 * word_scale(small), rel=1e-5)
+
+
+def test_the_first_step_of_each_part_and_layer_is_as_large_as_its_rate():
+    """Adam's first step is the step size times the gradient's sign, wherever the gradient is not tiny."""
+    mixture, _ = deep_mixture("bert")
+    spec = TrainingSpec()
+    choose_tuned(mixture, spec)
+    rates = Rates(0.5, {"layers": [0.25, 0.125, 1.0]}, 0.0625)
+    optimizer = Optimizer(mixture, spec, rates)
+    start = {name: tensor.clone() for name, tensor in mixture.state_dict().items()}
+    for parameter in mixture.parameters():
+        if parameter.requires_grad:
+            parameter.grad = torch.ones_like(parameter)
+    optimizer.step(share=0.5)
+    moved = {name: (start[name] - tensor).flatten(1) if tensor.dim() == 3 else start[name] - tensor
+             for name, tensor in mixture.state_dict().items()}  # fmt: skip
+    torch.testing.assert_close(moved["vectors"], torch.full_like(moved["vectors"], 0.25))
+    torch.testing.assert_close(moved["weight_logits"], torch.full_like(moved["weight_logits"], 0.03125))
+    for layer, size in enumerate((0.125, 0.0625, 0.5)):
+        torch.testing.assert_close(moved["deltas.layers"][layer], torch.full_like(moved["deltas.layers"][layer], size))
+
+
+def test_what_was_used_is_noted_on_the_mixture():
+    mixture, _ = deep_mixture("bert")
+    train(mixture, CAPITALS, TrainingSpec(pairs=60, threads=1))
+    assert mixture.learned_from["pairs"] == mixture.learned_from["planned_pairs"]
+    assert mixture.learned_from["step_sizes"]["weights"] == OF_WEIGHTS
+    assert len(mixture.learned_from["step_sizes"]["layers"]["layers"]) == 3
+
+
+def test_minutes_become_pairs_once_and_are_kept(tmp_path):
+    def run(**options):
+        mixture = Mixture(frozen("bert"), TEMPLATES)
+        train(mixture, CAPITALS, TrainingSpec(minutes=0.002, threads=1), folder=tmp_path, **options)
+        return mixture
+
+    def interrupt(progress):
+        if progress.pairs_done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(progress=interrupt)
+    planned = []
+    mixture = run(resume=True, progress=lambda progress: planned.append(progress.pairs))
+    assert set(planned) == {mixture.learned_from["planned_pairs"]}
+    assert mixture.learned_from["finished"]
+    assert mixture.learned_from["planned_pairs"] > 0
