@@ -106,12 +106,24 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
             next_row += len(prompt.token_ids)
         return rows
 
+    def drop_prompts(self, below: float) -> int:
+        """Drops prompts that weigh less: they weigh 0 from now on and are not asked again. Gives their number.
+
+        The heaviest prompt stays, whatever it weighs.
+        """
+        light = (self.weights < below) & (self.weights < self.weights.max()) & (self.weight_logits > -torch.inf)
+        self.weight_logits.data.masked_fill_(light, -torch.inf)
+        return int(light.sum())
+
     # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def gold_log_probs(
         self, xs: Words, gold_tokens: Int[Tensor, "places texts"], facts: Int[Tensor, " facts"]
     ) -> Float[Tensor, "facts prompts"]:
-        """log p(y | t, x) of the gold y for each of the given facts and every prompt; -inf where y has no token."""
+        """log p(y | t, x) of the gold y for each of the given facts and every prompt.
+
+        It is -inf where y has no token, and for prompts that were dropped.
+        """
         rows, columns = self._all_pairs(facts)
         ask = self._asking(xs, len(facts))
         parts, order = [], []
@@ -122,7 +134,7 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
             gold = ask(batch, prompts, tokens.clamp(min=0))
             parts.append(gold.masked_fill(tokens < 0, -torch.inf))
             order.append(chosen)
-        return _unsort(parts, order).view(len(facts), len(self.prompts))
+        return self._of_all_prompts(_unsort(parts, order), len(facts), without=-torch.inf)
 
     def log_p_x(self, xs: Words, facts: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"]:
         """log p(x | t): how probable each prompt finds x itself."""
@@ -135,7 +147,7 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
             of_token = ask(batch, prompts, self._x_table.x_targets(xs, texts, prompts))
             parts.append(of_token.new_zeros(len(chosen)).index_add(0, batch.read_pairs, of_token))
             order.append(chosen)
-        return _unsort(parts, order).view(len(facts), len(self.prompts))
+        return self._of_all_prompts(_unsort(parts, order), len(facts), without=0.0)
 
     def log_weights(
         self, facts: int, log_p_x: Float[Tensor, "facts prompts"] | None = None
@@ -384,8 +396,17 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
             )
 
     def _all_pairs(self, facts: Int[Tensor, " facts"]) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
-        prompts = torch.arange(len(self.prompts), device=facts.device)
+        """Each fact with each prompt that was not dropped."""
+        prompts = (self.weight_logits > -torch.inf).nonzero()[:, 0]
         return facts.repeat_interleave(len(prompts)), prompts.repeat(len(facts))
+
+    def _of_all_prompts(self, values: Float[Tensor, " pairs"], facts: int, without: float) -> Tensor:
+        """Values of `_all_pairs` as a table over all prompts, with another value for those that were dropped."""
+        kept = (self.weight_logits > -torch.inf).nonzero()[:, 0]
+        table = values.view(facts, len(kept))
+        if len(kept) == len(self.prompts):
+            return table
+        return table.new_full((facts, len(self.prompts)), without).index_copy(1, kept, table)
 
     def _short_to_long(
         self, table: QuestionTable, xs: Words, texts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]

@@ -25,6 +25,8 @@ class TrainingSpec(BaseModel):
     """With the paper's recipe: stop after so many epochs without a better dev score."""
     batch_facts: int | None = Field(default=None, ge=1)
     """Facts in a step, each asked with every prompt; about 32 pairs, or the paper's 64 facts, if not given."""
+    drop_below: float = Field(default=0.0, ge=0, lt=1)
+    """Drop prompts that weigh less than this after a third of the cycle, which saves their cost; 0 drops none."""
     tune_vectors: bool = True
     """Tune the prompt vectors at layer 0."""
     tune_layers: bool = True
@@ -59,6 +61,8 @@ class TrainingSpec(BaseModel):
             raise ValueError(f"{' and '.join(budgets)} are each a budget of the run: give one of them")
         if self.recipe == "paper" and (self.pairs is not None or self.minutes is not None):
             raise ValueError(f"{budgets[0]} is a budget of the cycle; the paper's recipe takes epochs and patience")
+        if self.recipe == "paper" and self.drop_below:
+            raise ValueError("drop_below goes with the cycle; the paper's recipe keeps all prompts")
         if self.recipe == "cycle" and self.patience is not None:
             raise ValueError("patience goes with the paper's recipe; the cycle runs to the end of its budget")
         return self

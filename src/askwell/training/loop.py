@@ -101,6 +101,8 @@ def train(
         tell(0, state.history[-1])
         while not is_over(state, plan):
             _stretch(mixture, objective, optimizer, spec, plan, state, tell)
+            if spec.drop_below and state.stretches == plan.drop_after:
+                mixture.drop_prompts(spec.drop_below)
             record = None
             if plan.scores_dev(state.stretches):
                 round_, pairs = len(state.history), plan.pairs_after(state.stretches)
@@ -173,7 +175,8 @@ def _stretch(
         tell(facts_done * plan.prompts, None)
     if spec.method == "em" and spec.tune_weights and not mixture.spec.data_dependent:
         mean_posterior = (posteriors / facts_done).clamp(min=torch.finfo(posteriors.dtype).tiny)
-        mixture.weight_logits.data.copy_(mean_posterior.log())
+        is_dropped = mixture.weight_logits == -torch.inf
+        mixture.weight_logits.data.copy_(mean_posterior.log().masked_fill(is_dropped, -torch.inf))
     state.stretches += 1
 
 

@@ -55,6 +55,11 @@ class Plan:
         epochs, left = divmod(steps, self._steps_of_epoch)
         return (epochs * self.facts + min(left * self.batch, self.facts)) * self.prompts
 
+    @property
+    def drop_after(self) -> int:
+        """The number of stretches after which prompts may be dropped: a third of the run."""
+        return ceil(len(self.ends) / 3)
+
     def scores_dev(self, stretches: int) -> bool:
         """Whether dev is scored when so many stretches are done."""
         return stretches % self.score_every == 0 or stretches == len(self.ends)

@@ -20,6 +20,8 @@ def choose_tuned(mixture: Mixture, spec: TrainingSpec) -> None:
         delta.requires_grad_(spec.tune_layers)
     mixture.weight_logits.requires_grad_(spec.tune_weights)
     mixture.log_temperature.requires_grad_(spec.tune_temperature and mixture.spec.data_dependent)
+    if spec.drop_below and (not is_mixture or mixture.spec.data_dependent or not spec.tune_weights):
+        raise BadOption("--drop-below is for mixtures whose weights are tuned and do not depend on x")
     if spec.l2 and not (mixture.vectors.requires_grad or any(d.requires_grad for d in mixture.deltas.values())):
         raise BadOption("--l2 holds the prompts' vectors back, and none of them is tuned here")
     if not any(parameter.requires_grad for parameter in mixture.parameters()):
