@@ -1,0 +1,109 @@
+"""`askwell compare`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from askwell.cli.options import Json
+from askwell.errors import BadOption
+
+if TYPE_CHECKING:
+    from askwell.comparison import Comparison
+
+# The paper calls a difference significant below this.
+LINE = 0.02
+
+
+def compare(
+    a: Annotated[Path, Parameter(help="A run's folder, a folder of runs, or a Parquet file of facts.")],
+    b: Annotated[Path, Parameter(help="The same for the run that it is held against.")],
+    /,
+    *,
+    metric: Annotated[Literal["P@1", "P@10", "MRR", "log-loss"], Parameter(help="The score to compare.")] = "P@1",
+    unit: Annotated[
+        Literal["fact", "x", "y"],
+        Parameter(help="What counts as one independent thing: a fact, all facts of an x, or all facts of a y."),
+    ] = "fact",
+    seed: Annotated[int, Parameter(help="Seed of the random sign flips and of the bootstrap.")] = 0,
+    changed: Annotated[int, Parameter(help="How many of the facts that changed to show.")] = 10,
+    json: Json = False,
+) -> None:
+    """Compare two runs on the facts that both answered: difference, interval, significance, what changed.
+
+    A folder of runs is taken as one: its relations together, its seeds paired with the same seeds of the other. Both
+    runs must have ranked among the same answers.
+    """
+    from askwell.cli.terminal import print_json
+    from askwell.comparison import compare_outcomes, read_run
+
+    if changed < 0:
+        raise BadOption(f"--changed {changed}: a number of facts cannot be negative")
+    if seed < 0:
+        raise BadOption(f"--seed {seed}: a seed cannot be negative")
+    comparison = compare_outcomes(read_run(a), read_run(b), metric=metric, unit=unit, seed=seed)
+    if json:
+        print_json({"a": str(a), "b": str(b), **comparison.as_json(changed)})
+    else:
+        _print(comparison, a, b, changed)
+
+
+def _print(comparison: "Comparison", a: Path, b: Path, changed: int) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from askwell.cli.terminal import counted, out
+
+    digits = 3 if comparison.metric == "log-loss" else 1
+    table = Table(
+        "", "facts", "A", "B", "A − B", "A better", "B better", title=escape(f"{comparison.metric}, A: {a}, B: {b}")
+    )
+    for name, of in comparison.relations.items():
+        scores = (f"{of.a:.{digits}f}", f"{of.b:.{digits}f}", f"{of.difference:+.{digits}f}")
+        table.add_row(escape(name), str(of.facts), *scores, str(of.wins), str(of.losses))
+    averages = {"micro average": comparison.micro, "macro average": comparison.macro}
+    if len(comparison.relations) > 1:
+        table.add_section()
+        for name, of in averages.items():
+            scores = (f"{of.a:.{digits}f}", f"{of.b:.{digits}f}", f"{of.difference:+.{digits}f}")
+            table.add_row(name, str(comparison.facts), *scores, str(comparison.wins), str(comparison.losses))
+    out.print(table)
+    seeds = f", each with seeds {', '.join(map(str, comparison.seeds))}" if comparison.seeds else ""
+    lines = [
+        f"{counted(comparison.facts, 'fact')} answered by both{seeds}; {comparison.only_a} only by A, "
+        f"{comparison.only_b} only by B."
+    ]
+    for name, of in averages.items() if len(comparison.relations) > 1 else [("difference", comparison.micro)]:
+        sampled = "exact" if of.exact else "sampled"
+        lines.append(
+            f"{name}: {of.difference:+.{digits}f}, {100 * comparison.confidence:.0f} % interval {of.low:+.{digits}f} "
+            f"to {of.high:+.{digits}f} (bootstrap over {comparison.unit}s); permutation test p = {_p(of.p)} ({sampled})"
+            f"{', significant' if of.p < LINE else ', not significant'} at the paper's line of {LINE}."
+        )
+    lines.append(
+        f"A is better on {comparison.wins}, B on {comparison.losses} {comparison.unit}s: sign test "
+        f"p = {_p(comparison.sign_p)}."
+    )
+    out.print("\n".join(lines), soft_wrap=True, markup=False)
+    if changed and comparison.changed:
+        shown = comparison.changed[:changed]
+        # The relation is said where there are several.
+        names = ["relation"] if len(comparison.relations) > 1 else []
+        title = f"{len(shown)} of {counted(len(comparison.changed), 'fact')} that changed"
+        table = Table(*names, "x", "y", "rank A", "rank B", "answer A", "answer B", title=title)
+        for fact in shown:
+            ranks = (f"{fact.a_rank:.5g}", f"{fact.b_rank:.5g}")
+            cells = (
+                *[fact.relation for _ in names],
+                fact.x,
+                fact.y,
+                *ranks,
+                fact.a_answer or "–",
+                fact.b_answer or "–",
+            )
+            table.add_row(*map(escape, cells))
+        out.print(table)
+
+
+def _p(p: float) -> str:
+    return f"{p:.3f}" if p >= 0.001 else f"{p:.1g}"

@@ -1,0 +1,72 @@
+"""The outcomes that a run left behind, read from its folder."""
+
+import json
+from collections import defaultdict
+from dataclasses import fields
+from pathlib import Path
+
+import duckdb
+
+from askwell.comparison.pairs import Outcomes
+from askwell.errors import BadFile
+from askwell.evaluation.evaluate import Outcome
+from askwell.evaluation.outcomes import read_outcomes
+from askwell.text_file import read_text
+
+PER_FACT = "facts.parquet"
+
+
+def read_run(path: Path) -> Outcomes:
+    """The outcomes of a run's folder or of one Parquet file; of a folder of runs, all of them together.
+
+    Runs with several seeds (as their config.json says) are kept apart by seed. Two runs of one relation and seed
+    cannot stand together.
+    """
+    path = Path(path)
+    if path.is_file():
+        return _read(path)
+    if not path.exists():
+        raise BadFile(path, "there is no such folder or file; name a run's folder, or the Parquet file of its facts")
+    if (path / PER_FACT).is_file():
+        return _read(path / PER_FACT)
+    runs = sorted(file.parent for file in path.glob(f"*/{PER_FACT}"))
+    if not runs:
+        raise BadFile(
+            path,
+            f"no {PER_FACT} here or one folder below; `askwell train` leaves one, `askwell evaluate --per-fact` too",
+        )
+    by_seed: dict[int, list[Outcome]] = defaultdict(list)
+    first_with: dict[tuple[int, str], Path] = {}
+    for run in runs:
+        seed, outcomes = _seed_of(run), _read(run / PER_FACT)
+        for relation in sorted({outcome.relation for outcome in outcomes}):
+            if (seed, relation) in first_with:
+                raise BadFile(
+                    run, f"{relation} with seed {seed} stands in {first_with[seed, relation]} too; name one of the two"
+                )
+            first_with[seed, relation] = run
+        by_seed[seed] += outcomes
+    return next(iter(by_seed.values())) if len(by_seed) == 1 else dict(by_seed)
+
+
+def _seed_of(run: Path) -> int:
+    """The seed that the saved mixture beside the outcomes was learned with; 0 if there is no mixture."""
+    config = run / "config.json"
+    if not config.is_file():
+        return 0
+    try:
+        return int(json.loads(read_text(config))["mixture_spec"]["seed"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadFile(config, "this is no description of a saved mixture, so the run's seed is not known") from error
+
+
+def _read(path: Path) -> list[Outcome]:
+    expected = [field.name for field in fields(Outcome)]
+    try:
+        with duckdb.connect() as database:
+            found = database.read_parquet(str(path)).columns
+    except duckdb.Error as error:
+        raise BadFile(path, f"this is no Parquet file of facts: {str(error).splitlines()[0]}") from error
+    if found != expected:
+        raise BadFile(path, f"expected the columns {', '.join(expected)}; found {', '.join(found)}")
+    return read_outcomes(path)

@@ -1,0 +1,137 @@
+"""Abstention: if only the surest answers are given, how many are wrong?
+
+Coverage is the share of questions that are answered, risk the share of the answers given that are wrong, both from 0
+to 1. The signal can be a probability or anything else that is larger for surer answers.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy import stats
+
+from askwell.errors import BadOption
+
+
+@dataclass(frozen=True)
+class RiskCoverage:
+    """The risk–coverage curve: what happens if all questions with a signal of at least a threshold are answered."""
+
+    thresholds: Float[np.ndarray, " points"]
+    """All distinct signals, falling."""
+    coverages: Float[np.ndarray, " points"]
+    risks: Float[np.ndarray, " points"]
+    area: float
+    """The mean of the risk over the coverages 1/n, 2/n … 1: the smaller the better."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The curve as lists, and its area."""
+        return {
+            "thresholds": self.thresholds.tolist(),
+            "coverages": self.coverages.tolist(),
+            "risks": self.risks.tolist(),
+            "area": self.area,
+        }
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A threshold, and what it gives on the questions that it was learned from."""
+
+    value: float
+    """Answer if the signal is at least this; infinite if no threshold keeps the risk."""
+    coverage: float
+    risk: float
+    """0 if nothing is answered."""
+
+
+@dataclass(frozen=True)
+class Abstention:
+    """What a threshold gives on other questions."""
+
+    questions: int
+    answered: int
+    wrong: int
+
+    @property
+    def coverage(self) -> float:
+        """The share of questions that is answered."""
+        return self.answered / self.questions
+
+    @property
+    def risk(self) -> float:
+        """The share of the answers given that is wrong; 0 if none is given."""
+        return self.wrong / self.answered if self.answered else 0.0
+
+
+def risk_coverage(signals: Float[np.ndarray, " questions"], right: Bool[np.ndarray, " questions"]) -> RiskCoverage:
+    """The curve of a signal, and the area under it.
+
+    Questions with equal signals cannot be told apart by a threshold: the curve has one point for all of them, and for
+    the area their wrong answers are spread evenly over their places, which is the mean over all orders of them.
+    """
+    _check(signals)
+    thresholds, which = np.unique(-signals, return_inverse=True)
+    counts = np.bincount(which)
+    wrongs = np.bincount(which, weights=~right)
+    answered, wrong = np.cumsum(counts), np.cumsum(wrongs)
+    # At each place inside of a group: what went before, and an even share of the group's wrong answers.
+    of_place = np.repeat(np.arange(len(counts)), counts)
+    places = np.arange(1, len(signals) + 1)
+    before = answered[of_place] - counts[of_place]
+    wrong_so_far = (wrong - wrongs)[of_place] + (places - before) * (wrongs / counts)[of_place]
+    return RiskCoverage(
+        thresholds=-thresholds,
+        coverages=answered / len(signals),
+        risks=wrong / answered,
+        area=float((wrong_so_far / places).mean()),
+    )
+
+
+def learn_threshold(
+    signals: Float[np.ndarray, " questions"],
+    right: Bool[np.ndarray, " questions"],
+    *,
+    risk: float,
+    sureness: float | None = None,
+) -> Threshold:
+    """The threshold that answers most dev questions while the risk among them is at most `risk`.
+
+    With `sureness` (0.95, say) it is not the risk itself but its one-sided Clopper–Pearson bound that must be at most
+    `risk`, since a threshold that was chosen on few dev questions will be wrong more often elsewhere.
+    """
+    if not 0 <= risk <= 1:
+        raise BadOption(f"the risk {risk} is not between 0 and 1")
+    if sureness is not None and not 0 < sureness < 1:
+        raise BadOption(f"the sureness {sureness} is not between 0 and 1")
+    curve = risk_coverage(signals, right)
+    answered = np.rint(curve.coverages * len(signals))
+    wrong = np.rint(curve.risks * answered)
+    bound = curve.risks if sureness is None else np.ones(len(answered))
+    if sureness is not None:
+        some_right = wrong < answered
+        bound[some_right] = stats.beta.ppf(sureness, wrong[some_right] + 1, (answered - wrong)[some_right])
+    # Not where the curve first goes above the risk: it rises and falls, and may come back.
+    kept = np.flatnonzero(bound <= risk)
+    if not len(kept):
+        return Threshold(math.inf, 0.0, 0.0)
+    last = kept[-1]
+    return Threshold(float(curve.thresholds[last]), float(curve.coverages[last]), float(curve.risks[last]))
+
+
+def abstain(
+    threshold: float, signals: Float[np.ndarray, " questions"], right: Bool[np.ndarray, " questions"]
+) -> Abstention:
+    """What is answered, and wrong, if only questions with a signal of at least the threshold are answered."""
+    _check(signals)
+    answered = signals >= threshold
+    return Abstention(len(signals), int(answered.sum()), int((answered & ~right).sum()))
+
+
+def _check(signals: np.ndarray) -> None:
+    if not len(signals):
+        raise BadOption("there are no questions to abstain from")
+    if np.isnan(signals).any():
+        raise BadOption("a signal is not a number, so questions cannot be ordered by it")

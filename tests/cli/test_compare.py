@@ -1,0 +1,77 @@
+"""`askwell compare` on runs made by hand and on runs that `train` has left."""
+
+import pytest
+from worlds import TEMPLATES
+
+from askwell.evaluation.evaluate import Outcome
+from askwell.evaluation.outcomes import write_outcomes
+
+
+def save(folder, ranks, relation="r"):
+    outcomes = [
+        Outcome(relation, x, "y", ("y",), float(rank), float(rank), -1.0, ("[z]",), (0.5,)) for x, rank in ranks.items()
+    ]
+    write_outcomes(outcomes, folder / "facts.parquet")
+    return folder
+
+
+@pytest.fixture
+def runs(tmp_path):
+    a = save(tmp_path / "a", {"p": 1, "q": 1, "r": 1, "s": 1, "t": 1, "u": 1, "v": 1, "only": 1})
+    b = save(tmp_path / "b", {"p": 2, "q": 2, "r": 3, "s": 4, "t": 5, "u": 6, "v": 7})
+    return a, b
+
+
+def test_json(askwell, runs):
+    document = askwell("compare", *runs, "--json", "--changed", "2").json
+    assert (document["facts"], document["only_a"], document["only_b"]) == (7, 1, 0)
+    assert document["micro"]["difference"] == 100
+    assert document["micro"]["p"] == pytest.approx(2 / 2**7)
+    assert document["sign_p"] == pytest.approx(2 / 2**7)
+    assert document["relations"]["r"]["wins"] == 7
+    assert (len(document["changed"]), document["changed_facts"]) == (2, 7)
+    assert document["changed"][0]["x"] == "p"
+
+
+def test_for_people(askwell, runs):
+    done = askwell("compare", *runs)
+    assert done.code == 0
+    told = " ".join(done.out.split())
+    assert "7 facts answered by both; 1 only by A, 0 only by B." in told
+    assert "p = 0.016 (exact), significant at the paper's line of 0.02" in told
+    assert "7 of 7 facts that changed" in told
+    assert "[z]" in told
+    assert "that changed" not in askwell("compare", *runs, "--changed", "0").out
+
+
+def test_metric_and_unit(askwell, runs):
+    assert askwell("compare", *runs, "--metric", "P@10", "--json").json["micro"]["difference"] == 0
+    assert askwell("compare", *runs, "--unit", "y", "--json").json["wins"] == 1
+
+
+def test_mistakes(askwell, runs, tmp_path):
+    other = save(tmp_path / "c", {"p": 1}, "another")
+    for arguments, told in {
+        (runs[0], other): "no fact in common",
+        (runs[0], tmp_path / "nowhere"): "nowhere",
+        (*runs, "--metric", "P@2"): "--metric",
+        (*runs, "--changed", "-1"): "--changed",
+        (*runs, "--seed", "-1"): "--seed",
+    }.items():
+        done = askwell("compare", *arguments)
+        assert done.code == 2
+        assert told in done.err
+        assert "Traceback" not in done.err
+
+
+def test_runs_of_train(askwell, lms, facts, tmp_path):
+    for seed in (1, 2):
+        for kind, epochs in (("tuned", 1), ("untuned", 0)):
+            arguments = ("--prompts", TEMPLATES[0], "--epochs", epochs, "--seed", seed, "--initial", "random")
+            out = tmp_path / kind / str(seed)
+            assert askwell("train", "--lm", lms["bert"], "--facts", facts, *arguments, "--out", out).code == 0
+    document = askwell("compare", tmp_path / "tuned", tmp_path / "untuned", "--metric", "log-loss", "--json").json
+    assert document["seeds"] == [1, 2]
+    assert document["facts"] == 2 * 4
+    same = askwell("compare", tmp_path / "tuned" / "1", tmp_path / "tuned" / "1", "--json").json
+    assert (same["micro"]["p"], same["micro"]["difference"]) == (1, 0)
