@@ -23,12 +23,8 @@ setup: .venv/ready
 	$(BIN)/python -m pip install --quiet --no-deps --requirement scripts/testbed-sources.txt
 	touch $@
 
-# A first look; the longer demo with a report is still to come.
 demo: setup
-	$(BIN)/askwell ask --lm testbed:bert --facts testbed:language --prompts testbed:single Brazil
-	$(BIN)/askwell train --lm testbed:bert --facts testbed:language --prompts testbed:single \
-		--epochs 6 --learning-rate 0.02 --overwrite --out build/demo
-	$(BIN)/askwell show build/demo
+	$(BIN)/askwell demo --out build/demo
 
 test: setup
 	$(BIN)/python -m pytest -n 2
@@ -43,7 +39,7 @@ check: setup
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 bench: setup
-	@echo "The benchmarks come with the hot path."
+	$(BIN)/python benchmarks/run.py
 
 docs: setup
 	@echo "The documentation comes with the experiment grid. Until then, see README.md and ARCHITECTURE.md."

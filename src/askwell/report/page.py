@@ -1,0 +1,139 @@
+"""A report as one HTML page that needs no other file, script or font. All text is escaped; only drawings are markup."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from askwell.report.palette import css_variables, variable
+from askwell.report.table import Table
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Running text."""
+
+    text: str
+    pale: bool = False
+
+
+@dataclass(frozen=True)
+class Points:
+    """A list of sentences."""
+
+    items: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Commands, each with what it does."""
+
+    lines: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """An SVG of ours, which goes into the page as it is."""
+
+    svg: str
+    heading: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Key:
+    """An entry of a figure's legend."""
+
+    label: str
+    role: str
+    """Of the palette."""
+    shape: str
+    """dot, diamond, or line-1 to line-4."""
+
+    @classmethod
+    def of_curve(cls, label: str, number: int) -> "Key":
+        """The entry of a curve of a chart, counted from 0."""
+        return cls(label, f"series-{number + 1}", f"line-{number + 1}")
+
+
+@dataclass(frozen=True)
+class FigureBlock:
+    """Drawings with one caption: side by side where there is room, or one below the other and scrolled if wide."""
+
+    drawings: tuple[Drawing, ...]
+    caption: str
+    keys: tuple[Key, ...] = ()
+    wide: bool = False
+    folded: str = ""
+    """If given, the figure is folded away behind these words."""
+
+
+Block = Paragraph | Points | Code | FigureBlock | Table
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands below it."""
+
+    heading: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Page:
+    """A whole report."""
+
+    title: str
+    lead: str
+    about: tuple[tuple[str, str], ...] = ()
+    """What the report is of: names and values, below the lead."""
+    sections: tuple[Section, ...] = field(default=())
+    foot: str = ""
+
+
+def render_page(page: Page) -> str:
+    """The page as HTML, the same for the same page."""
+    return (
+        _templates()
+        .get_template("page.html.jinja")
+        .render(
+            page=page,
+            anchors=_anchors(page.sections),
+            light=css_variables(dark=False),
+            dark=css_variables(dark=True),
+        )
+    )
+
+
+@cache
+def _templates() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("askwell.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"kind": _kind, "drawn": _drawn, "unbroken": _unbroken, "variable": variable}
+    return environment
+
+
+def _kind(block: Block) -> str:
+    return type(block).__name__
+
+
+def _drawn(drawing: Drawing) -> Markup:
+    return Markup(drawing.svg)  # our own, whose text is escaped where it is drawn
+
+
+def _unbroken(text: str) -> str:
+    """The text with spaces that no line ends at, where a figure belongs to its sign."""
+    return re.sub(r" (?=%)|(?<=\bp) (?=[<=])|(?<=[<=]) (?=\d)", "\u00a0", text)
+
+
+def _anchors(sections: Sequence[Section]) -> list[str]:
+    return [f"section-{number}" for number in range(1, len(sections) + 1)]

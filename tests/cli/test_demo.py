@@ -1,0 +1,102 @@
+"""`askwell demo` from end to end."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+
+def test_an_out_folder_that_cannot_be_written_is_refused_in_one_line(askwell, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    for out in (file, file / "below"):
+        ran = askwell("demo", "--out", out)
+        assert ran.code == 2
+        assert ran.err.count("\n") == 1
+        assert f"--out {out}" in ran.err
+        assert ran.out == ""
+
+
+def test_mistakes_are_told_before_any_work(askwell, tmp_path):
+    for arguments, told in (
+        (["--lm", "gpt2"], "--lm gpt2"),
+        (["--lm", "testbed:brt"], "did you mean testbed:bert"),
+        (["--relations", "capitol"], "did you mean capital"),
+        (["--quick", "--relations", "capital"], "--quick"),
+    ):
+        ran = askwell("demo", "--out", tmp_path / "out", *arguments)
+        assert ran.code == 2
+        assert told in ran.err
+        assert not (tmp_path / "out").exists()
+
+
+def test_help_needs_no_heavy_import():
+    check = (
+        "import sys, askwell.cli.main as main\n"
+        "try: main.main(['demo', '--help'])\n"
+        "except SystemExit as stop: assert stop.code == 0\n"
+        "heavy = {'torch', 'transformers', 'duckdb', 'numpy', 'matplotlib', 'jinja2', 'scipy'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, timeout=60)
+
+
+@pytest.mark.slow
+def test_a_demo_from_end_to_end(askwell, tmp_path):
+    out = tmp_path / "demo"
+    first = askwell("demo", "--out", out, "--relations", "symbol", "--json")
+    assert first.code == 0, first.err
+    document = first.json
+    report = (out / "report.html").read_text(encoding="utf-8")
+    assert document["report"] == str(out / "report.html")
+    assert [run["method"] for run in document["runs"]] == [
+        "manual", "paraphrased", "mined", "soft-single", "soft-mixture", "deep-mixture", "random-mixture",
+    ]  # fmt: skip
+    for method, figures in document["figures"].items():
+        for kind in ("told", "withheld"):
+            share, facts = figures["symbol"][kind]["P@1"], figures["symbol"][kind]["facts"]
+            assert round(share * facts / 100, 6) == round(share * facts / 100), method
+            assert f"{share:.1f}" in report
+    text = re.sub(r"<[^>]+>", "", report).replace("&#39;", "'").replace("&gt;", ">").replace("&lt;", "<")
+    text = text.replace("\u00a0", " ")
+    for part in ("tuning", "variants", "withheld", "elicited", "learning"):
+        assert document["findings"][part]
+        for sentence in document["findings"][part]:
+            assert sentence in text
+    assert report.count('<svg xmlns="http://www.w3.org/2000/svg"') == 3
+    assert not re.search(r"(src|href)=[\"'](?!#)", report)
+    assert str(tmp_path) in report  # in the commands to try next
+
+    again = askwell("demo", "--out", out, "--relations", "symbol")
+    assert again.code == 0
+    assert again.err.count("was there") == 7
+    assert (out / "report.html").read_text(encoding="utf-8") == report
+    for heading in ("What was found", "The report", "What to try next"):
+        assert heading in again.out
+    asked = re.search(r"^ askwell ask (\S+) (\S+)$", again.out, re.MULTILINE)
+    assert asked
+    assert askwell("ask", asked[1], asked[2], "--json").code == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="signals are POSIX's")
+def test_a_demo_that_is_told_to_end_says_that_it_can_go_on(tmp_path):
+    out = tmp_path / "demo"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "askwell", "demo", "--out", out, "--relations", "symbol"],
+        stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("2/7"):
+            break
+    process.send_signal(signal.SIGTERM)  # as Ctrl-C, which a job in the background never hears of
+    told, err = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert told == ""
+    assert "the same command goes on from there" in err
+    assert not (out / "report.html").exists()
+    assert len(list(out.rglob("result.json"))) >= 2

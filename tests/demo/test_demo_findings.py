@@ -1,0 +1,163 @@
+"""Sentences say what the figures say, whatever they are."""
+
+import re
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_up import figures, tuned
+
+from askwell.demo.figures import PRIOR
+from askwell.demo.findings import findings_of
+from askwell.demo.plan import METHODS
+
+LM = "testbed:bert"
+
+
+def found(right, counts, others=(0, 0), results=()):
+    return findings_of(figures(right, counts, others), results, LM)
+
+
+def test_tuning_that_helps():
+    right = {"manual": {"a": (20, 0), "b": (10, 0)}, "soft-mixture": {"a": (90, 5), "b": (50, 0)}}
+    findings = found(right, {"a": (100, 20), "b": (50, 10)})
+    assert findings.tuning == (
+        "Asked with a hand-written prompt, testbed:bert gets 20.0 % of the told facts right (the mean over 2 "
+        "relations); asked with a tuned mixture of soft prompts, 95.0 %. Of 150 told facts, the mixture answers 110 "
+        "that the hand-written prompt misses, and misses 0 that it answers; chance does not explain that (sign test, "
+        "p < 0.001).",
+        "Relation by relation, on told facts, tuning helped clearly for a (20.0 → 90.0) and b (20.0 → 100.0).",
+    )
+    assert findings.withheld[1] == (
+        "The mixture gets 95.0 % of told facts against 12.5 % of withheld ones right: the 82.5 points between them it "
+        "owes to what the LM was told, the rest may be guesses."
+    )
+
+
+def test_tuning_that_does_harm_is_said_to():
+    right = {"manual": {"a": (90, 10)}, "soft-mixture": {"a": (20, 0)}}
+    findings = found(right, {"a": (100, 20)}, others=(20, 0))
+    assert "testbed:bert gets 90.0 % of the told facts right; asked with a tuned mixture" in findings.tuning[0]
+    assert (
+        "Of 100 told facts, the mixture answers 0 that the hand-written prompt misses, and misses 70"
+        in (findings.tuning[0])
+    )
+    assert len(findings.tuning) == 1
+    assert findings.withheld[-1].startswith("Tuning lowers the withheld facts. ")
+
+
+def test_tuning_that_changes_nothing():
+    findings = found({}, {"a": (30, 10), "b": (30, 10)}, others=(30, 0))
+    assert findings.tuning[0].endswith("Fact by fact, 60 told facts come out the same.")
+    assert findings.tuning[1] == (
+        "Relation by relation, on told facts, tuning made no clear difference for a (100.0 → 100.0) and "
+        "b (100.0 → 100.0)."
+    )
+    assert findings.variants == (
+        "As far as 60 told facts can tell, the tuned mixture does not differ clearly from the hard prompts mined from "
+        "the text (60 against 60), a single soft prompt does not differ clearly from the mixture (60 against 60), "
+        "tuning all layers does not differ clearly from tuning the first alone (60 against 60) and beginning with "
+        "random vectors does not differ clearly from beginning with words (60 against 60).",
+    )
+
+
+def test_relations_that_part_are_told_apart():
+    right = {
+        "manual": {"helped": (0, 0), "same": (9, 0), "harmed": (10, 0)},
+        "soft-mixture": {"helped": (10, 0), "same": (10, 0), "harmed": (0, 0)},
+    }
+    findings = found(right, dict.fromkeys(("helped", "same", "harmed"), (10, 5)))
+    assert findings.tuning[1] == (
+        "Relation by relation, on told facts, tuning helped clearly for helped (0.0 → 100.0); it made no clear "
+        "difference for same (90.0 → 100.0); it did harm for harmed (100.0 → 0.0)."
+    )
+    assert "chance could explain that (sign test, p = 1.00)" in findings.tuning[0]
+
+
+def test_variants_that_differ_get_a_sentence_each():
+    right = {"soft-mixture": {"a": (90, 0)}, "mined": {"a": (50, 0)}, "deep-mixture": {"a": (99, 0)}}
+    right |= {"soft-single": {"a": (90, 0)}, "random-mixture": {"a": (10, 0)}}
+    assert found(right, {"a": (100, 10)}).variants == (
+        "The tuned mixture does better than the hard prompts mined from the text: 90 against 50 of 100 told facts "
+        "right (p < 0.001).",
+        "Tuning all layers does better than tuning the first alone: 99 against 90 of 100 told facts right "
+        "(p = 0.004).",  # 2 / 2**9
+        "Beginning with random vectors does worse than beginning with words: 10 against 90 of 100 told facts right "
+        "(p < 0.001).",
+        "As far as 100 told facts can tell, a single soft prompt does not differ clearly from the mixture "
+        "(90 against 90).",
+    )
+
+
+def test_withheld_facts_that_tuning_raises_are_no_knowledge():
+    right = {"soft-mixture": {"a": (20, 12)}, "manual": {"a": (20, 2)}, PRIOR: {"a": (0, 1)}}
+    findings = found(right, {"a": (20, 20)})
+    assert findings.withheld[0].endswith(
+        "The tuned mixture guesses 60.0 % of them, the hand-written prompt 10.0 %, and always giving the most "
+        "frequent answer of the training facts 5.0 %."
+    )
+    assert findings.withheld[-1].startswith("Tuning raises the withheld facts, too, which cannot be knowledge")
+    assert findings.elicited == (
+        "a: the mixture gets 100.0 % of 20 told facts right and 60.0 % of 20 withheld ones, more than the 5.0 % that "
+        "the most frequent answer gets: it guesses by more than that.",
+    )
+
+
+def test_told_facts_that_come_out_no_better_than_withheld_ones():
+    equal = found({"soft-mixture": {"a": (10, 10)}}, {"a": (20, 20)})
+    assert equal.withheld[1].startswith("The mixture does not clearly do better on told facts than on withheld ones")
+    worse = found({"soft-mixture": {"a": (0, 20)}}, {"a": (20, 20)})
+    assert worse.withheld[1].startswith("The mixture does worse on told facts than on withheld ones")
+
+
+def test_kinds_without_facts_are_said_to_have_none():
+    findings = found({}, {"a": (10, 0)})
+    assert findings.withheld == ("No withheld fact was asked, so nothing can be said of what a prior gives.",)
+    assert findings.elicited == ("a: no withheld fact was asked.",)
+    findings = found({}, {"a": (0, 10)})
+    assert findings.tuning == ("No told fact was asked, so nothing can be said of what tuning elicits.",)
+    assert findings.variants == ()
+
+
+def test_learning_says_when_most_of_the_gain_was_there():
+    runs = [
+        tuned("a", (0, 10.0), (500, 60.0), (1000, 96.0), (1500, 100.0)),
+        tuned("b", (0, 50.0), (500, 40.0)),
+        tuned("c", (0, 0.0), (400, 100.0), (800, 90.0)),
+    ]
+    assert found({}, {"a": (10, 10)}, results=runs).learning == (
+        "The mixture had nine tenths of its gain in dev P@1 after so many (fact, prompt) pairs: a 1000 and c 400, of "
+        "at most 1500.",
+        "On dev, tuning the mixture did not raise P@1 for b.",
+    )
+
+
+SHARES = st.tuples(st.integers(0, 40), st.integers(0, 40))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from([*(method.name for method in METHODS), PRIOR]),
+        st.fixed_dictionaries({"a": SHARES, "b": SHARES}),
+    ),
+    SHARES,
+    SHARES,
+)
+def test_no_sentence_says_the_opposite_of_its_own_figures(right, of_a, of_b):
+    findings = found(right, {"a": of_a, "b": of_b})
+    for sentence in findings.variants:
+        for verdict, more, less in re.findall(r"does (better|worse) than .*?: (\d+) against (\d+) of", sentence):
+            assert int(more) > int(less) if verdict == "better" else int(more) < int(less)
+    for sentence in findings.tuning[1:]:
+        for part in sentence.split("; it "):
+            for before, after in re.findall(r"\(([\d.]+) → ([\d.]+)\)", part):
+                assert "helped" not in part or float(before) < float(after)
+                assert "did harm" not in part or float(before) > float(after)
+    for sentence in findings.withheld:
+        for told, withheld in re.findall(r"([\d.]+) % of told facts against ([\d.]+) % of withheld", sentence):
+            assert "points between" not in sentence or float(told) > float(withheld)
+            assert "does worse on told" not in sentence or float(told) < float(withheld)
+    for sentence in findings.elicited:
+        for withheld, prior in re.findall(r"and ([\d.]+) % of \d+ withheld ones, .*?([\d.]+) % that the", sentence):
+            assert "more than the" not in sentence or float(withheld) > float(prior)
+            assert "less than the" not in sentence or float(withheld) < float(prior)

@@ -1,0 +1,34 @@
+"""The package that is built holds what belongs to it, and is small enough to carry the testbed's LMs."""
+
+import zipfile
+from pathlib import Path
+
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+
+from askwell.testbed.lms import lm_names
+from askwell.testbed.world import relation_names
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    return Path(next(WheelBuilder(str(ROOT)).build(directory=str(tmp_path_factory.mktemp("wheel")))))
+
+
+def test_the_wheel_stays_under_25_megabytes(wheel):
+    assert wheel.stat().st_size < 25_000_000
+
+
+def test_the_wheel_holds_the_testbed_and_no_tests(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    data = "askwell/testbed/data"
+    for lm in lm_names():
+        assert {f"{data}/lms/{lm}/{file}" for file in ("config.json", "model.safetensors", "tokenizer.json")} <= names
+    for relation in relation_names():
+        assert {f"{data}/facts/{relation}/{split}.jsonl" for split in ("train", "dev", "test")} <= names
+    assert not [name for name in names if name.startswith(("tests/", "benchmarks/"))]
+    assert not [name for name in names if "__pycache__" in name]
+    templates = {path.name for path in (ROOT / "src" / "askwell").rglob("*.html*")}
+    assert templates <= {Path(name).name for name in names}

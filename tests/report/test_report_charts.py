@@ -1,0 +1,139 @@
+"""Charts: each value stands where it should, nothing needs another file, and the same chart is the same text."""
+
+import re
+from xml.etree import ElementTree
+
+import matplotlib
+import pytest
+
+from askwell.look.colours import lightness
+from askwell.report import Curve, CurvePoint, Gap, curves_chart, gaps_chart
+from askwell.report.palette import PALETTE, css_variables
+from askwell.report.table import MISSING, percentages
+
+SVG = "{http://www.w3.org/2000/svg}"
+GAPS = [Gap("manual", 40.0, 10.0), Gap("soft", 95.0, 12.5), Gap("none told", None, 50.0), Gap("reversed", 20.0, 80.0)]
+
+
+def curve(label: str, *points: tuple[int, float, float | None], kept: int = 0) -> Curve:
+    return Curve(label, tuple(CurvePoint(*point) for point in points), kept)
+
+
+def draw_curves(*curves: Curve, name: str = "curves") -> str:
+    return curves_chart(curves, name, score="P@1", loss="log-loss", trained="pairs")
+
+
+def draw_gaps(gaps=GAPS, name: str = "gaps") -> str:
+    return gaps_chart(gaps, name, first="told", second="withheld", measure="P@1")
+
+
+ONE = curve("one", (0, 10.0, 5.0), (100, 60.0, 2.0), (200, 55.0, 1.5), kept=1)
+TWO = curve("two", (0, 0.0, None), (200, 90.0, 1.0), kept=1)
+
+
+@pytest.mark.parametrize("draw", [lambda name: draw_curves(ONE, TWO, name=name), lambda name: draw_gaps(name=name)])
+def test_the_same_chart_is_the_same_text_and_holds_no_date(draw):
+    first, again, other = draw("a"), draw("a"), draw("b")
+    assert first == again
+    assert not re.search(r"20\d\d-\d\d", first)
+    assert "metadata" not in first
+    names = [set(re.findall(r'id="([^"]+)"', text)) for text in (first, other)]
+    assert names[0].isdisjoint(names[1])
+
+
+@pytest.mark.parametrize("text", [draw_curves(ONE, TWO), draw_gaps()])
+def test_a_chart_is_whole_and_needs_nothing(text):
+    svg = ElementTree.fromstring(text)
+    assert svg.tag == f"{SVG}svg"
+    assert svg[0].tag == f"{SVG}title"
+    assert svg.find(f".//{SVG}style") is None
+    assert "font-family" not in "".join(element.get("style", "") for element in svg.iter())
+    names = [element.get("id") for element in svg.iter() if element.get("id")]
+    assert len(names) == len(set(names))
+    linked = re.findall(r'href="([^"]*)"', text) + re.findall(r"url\(([^)]*)\)", text)
+    assert all(link.removeprefix("#") in names for link in linked)
+
+
+@pytest.mark.parametrize("text", [draw_curves(ONE, TWO), draw_gaps()])
+def test_every_colour_is_one_of_the_page(text):
+    for value in re.findall(r"(?:fill|stroke): ([^;\"]+)", text):
+        assert value == "none" or value.startswith("var(--"), value
+
+
+def test_a_gap_shows_its_figures_and_stands_to_scale():
+    svg = ElementTree.fromstring(draw_gaps([Gap("a", 75.0, 25.0)]))
+    texts = {element.text: element for element in svg.iter(f"{SVG}text")}
+    assert {"a", "75", "25"} <= set(texts)
+    ticks = {share: float(texts[share].attrib["x"]) for share in ("0", "50")}
+    dots = sorted(float(use.attrib["x"]) for use in svg.iter(f"{SVG}use") if "--first" in use.get("style", ""))
+    expected = ticks["0"] + 75 * (ticks["50"] - ticks["0"]) / 50
+    assert dots == [pytest.approx(expected, abs=0.01)]
+
+
+def test_figures_stand_outside_of_the_two_dots():
+    for first, second in ((75.0, 25.0), (25.0, 75.0), (50.0, 50.0)):
+        svg = ElementTree.fromstring(draw_gaps([Gap("a", first, second)]))
+        figures = [element for element in svg.iter(f"{SVG}text") if "--first" in element.get("style", "")]
+        figures += [element for element in svg.iter(f"{SVG}text") if "--second" in element.get("style", "")]
+        anchors = ["end" if "text-anchor: end" in figure.get("style", "") else "start" for figure in figures]
+        assert anchors == (["end", "start"] if first < second else ["start", "end"])
+
+
+def test_a_chart_is_told_to_those_who_cannot_see_it():
+    assert ElementTree.fromstring(draw_gaps())[0].text == (
+        "P@1, told and withheld. manual: 40.0 and 10.0; soft: 95.0 and 12.5; none told: none and 50.0; "
+        "reversed: 20.0 and 80.0."
+    )
+    assert ElementTree.fromstring(draw_curves(ONE, TWO))[0].text == (
+        "P@1 and log-loss against pairs. P@1: one: 10.0 at first, 60.0 after 100; two: 0.0 at first, 90.0 after 200."
+    )
+
+
+def test_a_curve_has_a_point_for_each_score_and_none_for_an_infinite_loss():
+    svg = ElementTree.fromstring(draw_curves(ONE, TWO))
+    lines = [
+        len(re.findall("[ML]", path.get("d", "")))
+        for path in svg.iter(f"{SVG}path")
+        if "--series" in path.get("style", "") and "fill: none" in path.get("style", "")
+    ]
+    assert sorted(lines) == [1, 2, 3, 3]
+
+
+def test_more_curves_than_can_be_told_apart_are_refused():
+    with pytest.raises(ValueError, match="5 curves"):
+        draw_curves(*[ONE] * 5)
+
+
+def test_hostile_labels_stay_text():
+    svg = ElementTree.fromstring(draw_gaps([Gap("<b>&amp; $x$", 1.0, 2.0)]))
+    assert "<b>&amp; $x$" in {element.text for element in svg.iter(f"{SVG}text")}
+
+
+def test_drawing_leaves_matplotlib_as_it_was():
+    before = dict(matplotlib.rcParams)
+    draw_gaps()
+    assert dict(matplotlib.rcParams) == before
+
+
+@pytest.mark.parametrize("role", sorted(set(PALETTE) - {"paper", "panel", "rule"}))
+def test_every_colour_can_be_read_on_its_paper(role):
+    """At least the contrast of 4.5 that WCAG asks for text."""
+    for colour, paper in (
+        (PALETTE[role].light, PALETTE["paper"].light),
+        (PALETTE[role].dark, PALETTE["paper"].dark),
+    ):
+        dim, bright = sorted((lightness(colour), lightness(paper)))
+        assert (bright + 0.05) / (dim + 0.05) >= 4.5
+
+
+def test_light_colours_are_told_apart_by_their_code():
+    """A chart's colours become roles by their code, so no two roles may share one."""
+    assert len({colour.light for colour in PALETTE.values()}) == len(PALETTE)
+    assert "--ink: #1f2328;" in css_variables(dark=False)
+
+
+def test_a_missing_share_is_shown_as_missing():
+    cells = percentages([12.34, None, 0.0], strong=[True, True, False])
+    assert [cell.text for cell in cells] == ["12.3", "–", "0.0"]
+    assert cells[0].strong
+    assert cells[1] == MISSING
