@@ -1,6 +1,6 @@
 """The same mixture and facts for all who are measured: askwell, the plain loop and the good plain loop."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import good_plain_loop
 import plain_loop
@@ -51,14 +51,20 @@ def our_epoch(mixture: Mixture, facts: EncodedFacts, batch_facts: int) -> Epoch:
     return epoch
 
 
-def plain_epoch(mixture: Mixture, facts: EncodedFacts) -> Epoch:
-    """One epoch of the plain loop: the LM's weights are not frozen in it."""
-    return _epoch_of(plain_loop, mixture, facts, frozen=False)
+def plain_epoch(mixture: Mixture, facts: EncodedFacts, *, freeze_table: bool = True) -> Epoch:
+    """One epoch of the plain loop: the LM's weights are not frozen in it.
+
+    The table of word vectors is, unless said otherwise. The loop looks tokens up one by one, and with a gradient each
+    look-up fills a table of its own, which multiplies its time; scripts that look up whole sentences do not pay that.
+    """
+    table = mixture.lm.model.get_input_embeddings()
+    frozen = set(table.parameters()) if freeze_table else set()
+    return _epoch_of(plain_loop, mixture, facts, [p for p in mixture.lm.model.parameters() if p not in frozen])
 
 
 def good_epoch(mixture: Mixture, facts: EncodedFacts) -> Epoch:
     """One epoch of the good plain loop."""
-    return _epoch_of(good_plain_loop, mixture, facts, frozen=True)
+    return _epoch_of(good_plain_loop, mixture, facts, [])
 
 
 def our_evaluation(mixture: Mixture, facts: EncodedFacts) -> Callable[[], Tensor]:
@@ -72,14 +78,15 @@ def plain_evaluation(mixture: Mixture, facts: EncodedFacts) -> Callable[[], Tens
     return lambda: plain_loop.evaluate(mixture.lm.model, plain, as_lists)
 
 
-def _epoch_of(loop: object, mixture: Mixture, facts: EncodedFacts, *, frozen: bool) -> Epoch:
+def _epoch_of(loop: object, mixture: Mixture, facts: EncodedFacts, not_frozen: Sequence[torch.nn.Parameter]) -> Epoch:
     plain, as_lists = plain_mixture(mixture), plain_facts(facts)
     optimizer = torch.optim.Adam(plain_loop.tuned_parameters(plain), lr=1e-3)
     generator = torch.Generator().manual_seed(0)
     model = mixture.lm.model
 
     def epoch() -> None:
-        model.requires_grad_(not frozen)
+        for parameter in not_frozen:
+            parameter.requires_grad_(True)
         try:
             loop.train_epoch(model, plain, as_lists, optimizer, generator)  # ty: ignore[unresolved-attribute]
         finally:

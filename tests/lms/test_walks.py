@@ -10,6 +10,7 @@ from agreement import ALL, exact, moved, usable, words
 from torch import Tensor
 from transformers import BertForMaskedLM, Qwen2Config, Qwen2ForCausalLM
 
+from askwell.lms import frozen
 from askwell.lms.assemble import Batch, StreamBatch
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.walks import attention
@@ -58,13 +59,15 @@ def test_distributions_and_logits_of_a_walk(monkeypatch: pytest.MonkeyPatch) -> 
     batch = mixture._y_table.batch(xs, facts, torch.tensor([0, 1, 2, 3]))
     walked = lm.logits(batch, mixture.vectors), *lm.distributions(batch, mixture.vectors)
     monkeypatch.setattr(lm, "walk", None)
+    monkeypatch.setattr(frozen, "_PROBABILITIES_AT_ONCE", 3 * lm.vocabulary_size)
     logits = lm.logits(batch, mixture.vectors)
-    hooked = lm.distributions(batch, mixture.vectors)
+    hooked = list(lm.distributions(batch, mixture.vectors))
     torch.testing.assert_close(walked[0], logits, atol=1e-11, rtol=0)
-    for ours, theirs in zip(walked[1:], (logits.softmax(1), logits.logsumexp(1)), strict=True):
-        torch.testing.assert_close(ours, theirs, atol=1e-11, rtol=0)
-    for ours, theirs in zip(walked[1:], hooked, strict=True):
-        torch.testing.assert_close(ours, theirs, atol=1e-11, rtol=0)
+    assert len(walked) == 2, "all places fit at once"
+    assert [len(part) for _, part, _ in hooked] == [3, 1]
+    for some, shares, log_totals in (walked[1], *hooked):
+        torch.testing.assert_close(shares, logits[some].softmax(1), atol=1e-11, rtol=0)
+        torch.testing.assert_close(log_totals, logits[some].logsumexp(1), atol=1e-11, rtol=0)
 
 
 class OwnBert(BertForMaskedLM):

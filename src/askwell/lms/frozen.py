@@ -1,6 +1,6 @@
 """A frozen LM: a public model that is asked, and never changed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -22,6 +22,9 @@ from askwell.lms.walks.output import distributions_of, log_probs_of, logits_of
 from askwell.lms.walks.rows import pack
 from askwell.lms.walks.walk import put_in, rows_at
 from askwell.lms.wording import Wording
+
+# Probabilities that are held at once: little beside what evaluation adds them up into.
+_PROBABILITIES_AT_ONCE = 2**21
 
 Deltas = Mapping[str, Float[Tensor, "layers prompt_tokens hidden"]] | None
 
@@ -120,20 +123,25 @@ class FrozenLM:
             logits = logits_of(self._walked(self.walk, batch, vectors, deltas), self.walk.output, self.walk.bias)
             return logits.to(self.parameter_dtype)
 
+    @torch.no_grad()
     def distributions(
         self,
         batch: Batch,
         vectors: Float[Tensor, "prompt_tokens embedding"],
         deltas: Deltas = None,
-    ) -> tuple[Float[Tensor, "reads vocabulary"], Float[Tensor, " reads"]]:
-        """The LM's probabilities at the places that the batch reads, and the logs of what they were divided by, as a
-        check that they are finite; without gradients."""
-        with torch.no_grad():
-            if self.walk is not None:
-                hidden = self._walked(self.walk, batch, vectors, deltas)
-                return distributions_of(hidden, self.walk.output, self.walk.bias, self.parameter_dtype)
+    ) -> Iterator[tuple[slice, Float[Tensor, "some vocabulary"], Float[Tensor, " some"]]]:
+        """The LM's probabilities at the places that the batch reads, some places after the other, and the logs of what
+        they were divided by, as a check that they are finite; without gradients."""
+        at_once = max(1, _PROBABILITIES_AT_ONCE // self.vocabulary_size)
+        slices = [slice(start, start + at_once) for start in range(0, len(batch.read_pairs), at_once)]
+        if self.walk is None:
             logits = self._hooked_logits(batch, vectors, deltas)
-            return logits.softmax(1), logits.logsumexp(1)
+            for some in slices:
+                yield some, logits[some].softmax(1), logits[some].logsumexp(1)
+        else:
+            hidden = self._walked(self.walk, batch, vectors, deltas)
+            for some in slices:
+                yield some, *distributions_of(hidden[some], self.walk.output, self.walk.bias, self.parameter_dtype)
 
     def log_probs_of(
         self,

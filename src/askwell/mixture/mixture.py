@@ -227,22 +227,23 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         total = torch.zeros(len(facts), count, dtype=self.weight_logits.dtype, device=self.lm.device)
         tokens = space.tokens if answers is None else space.tokens[:, answers]
         takes_all = len(space.places) == 1 and answers is None
+        answered_at = [(of_place >= 0).nonzero()[:, 0] for of_place in tokens]
+        columns_of = [(answered, of_place[answered]) for answered, of_place in zip(answered_at, tokens, strict=True)]
         rows, columns = self._all_pairs(torch.arange(len(facts), device=self.lm.device))
         for chosen in self._short_to_long(self._y_table, xs, facts[rows], columns):
             places, prompts = rows[chosen], columns[chosen]
             batch = self._y_table.batch(xs, facts[places], prompts)
-            shares, log_total = self.lm.distributions(batch, self.vectors, self._deltas)
-            self._refuse_not_finite(batch, prompts, log_total)
-            shares = shares.mul_(weights[places, prompts, None])
-            if takes_all:
-                total.index_add_(0, places, shares)
-                continue
-            for number in self._y_places[prompts].unique().tolist():
-                of_place = self._y_places[prompts] == number
-                spelt = (tokens[number] >= 0).nonzero()[:, 0]
-                part = torch.zeros(int(of_place.sum()), count, dtype=total.dtype, device=total.device)
-                part[:, spelt] = shares[of_place][:, tokens[number, spelt]]
-                total.index_add_(0, places[of_place], part)
+            for some, shares, log_total in self.lm.distributions(batch, self.vectors, self._deltas):
+                self._refuse_not_finite(batch.read_pairs[some], prompts, log_total)
+                shares.mul_(weights[places[some], prompts[some], None])
+                own = self._y_places[prompts[some]].tolist()
+                # Row by row: index_add_ would write out an index as large as the probabilities.
+                for row, (fact, place) in enumerate(zip(places[some].tolist(), own, strict=True)):
+                    if takes_all:
+                        total[fact].add_(shares[row])
+                    else:
+                        answered, spelt = columns_of[place]
+                        total[fact, answered] += shares[row, spelt]
         return total
 
     def product_log_likelihood(
@@ -368,7 +369,7 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
     ) -> Float[Tensor, " reads"]:
         """The log-probability of one token at each place that is read, with its gradient."""
         log_probs, log_total = self.lm.log_probs_of(batch, self.vectors, self._deltas, tokens)
-        self._refuse_not_finite(batch, prompts, log_total)
+        self._refuse_not_finite(batch.read_pairs, prompts, log_total)
         return log_probs
 
     def _logits(
@@ -377,7 +378,7 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         """Logits at the places that are read, and the log of their total, without gradients."""
         logits = self.lm.logits(batch, self.vectors, self._deltas)
         log_total = logits.logsumexp(1)
-        self._refuse_not_finite(batch, prompts, log_total)
+        self._refuse_not_finite(batch.read_pairs, prompts, log_total)
         return logits, log_total
 
     @property
@@ -385,11 +386,11 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         return dict(self.deltas.items()) if self.spec.deep else None
 
     def _refuse_not_finite(
-        self, batch: Batch, prompts: Int[Tensor, " pairs"], log_total: Float[Tensor, " reads"]
+        self, pairs: Int[Tensor, " reads"], prompts: Int[Tensor, " pairs"], log_total: Float[Tensor, " reads"]
     ) -> None:
         is_finite = torch.isfinite(log_total)
         if not is_finite.all():
-            worst = int(prompts[batch.read_pairs[~is_finite][0]])
+            worst = int(prompts[pairs[~is_finite][0]])
             raise NotFinite(
                 f"the LM {self.lm.identity.name} gives probabilities that are not finite, first with the prompt "
                 f"{self.prompts[worst].template.text!r}; a lower learning rate, or --dtype float32, may help"
