@@ -19,7 +19,8 @@ EPOCHS = 60
 def command(lm: Path, facts: Path, out: Path, *more: object) -> list[str]:
     arguments = [
         "train", "--lm", lm, "--facts", facts, "--prompts", TEMPLATES[0], "--prompts", TEMPLATES[1], "--out", out,
-        "--deep", "--recipe", "paper", "--epochs", EPOCHS, "--patience", EPOCHS, "--threads", 1, "--learning-rate", "0.003", *more,
+        "--deep", "--recipe", "paper", "--epochs", EPOCHS, "--patience", EPOCHS, "--threads", 1,
+        "--learning-rate", "0.003", *more,
     ]  # fmt: skip
     return [sys.executable, "-m", "askwell", *map(str, arguments)]
 

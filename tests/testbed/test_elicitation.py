@@ -30,14 +30,11 @@ def templates(kinds, name):
     return [template for kind in kinds for template in world.testbed_prompts(kind, name)][:12]
 
 
-def test_facts(name):
+def told_facts(name):
     """The relation with at most 150 of its told test facts, and all withheld ones of a 1-1 relation."""
     whole, told = world.testbed_relation(name), world.told(name)
     asked = [fact for fact in whole.test if fact in told][:150]
     return Relation.of(whole.name, whole.train, whole.dev[:60], asked)
-
-
-test_facts.__test__ = False  # ty: ignore[unresolved-attribute]
 
 
 @pytest.fixture(scope="module", params=lm_names())
@@ -47,7 +44,7 @@ def asked_hard(request):
     outcomes = [
         outcome
         for name in RELATIONS
-        for outcome in evaluate(Mixture(lm, templates(ABSENT, name)), test_facts(name)).outcomes
+        for outcome in evaluate(Mixture(lm, templates(ABSENT, name)), told_facts(name)).outcomes
     ]
     return lm, outcomes
 
@@ -59,8 +56,8 @@ def test_tuned_mixtures_beat_hard_prompts_that_are_not_in_the_text(asked_hard, s
     tuned = []
     for name in RELATIONS:
         mixture = Mixture(lm, templates(kinds, name), spec)
-        train(mixture, test_facts(name), TrainingSpec(pairs=2500, threads=1))
-        tuned += evaluate(mixture, test_facts(name)).outcomes
+        train(mixture, told_facts(name), TrainingSpec(pairs=2500, threads=1))
+        tuned += evaluate(mixture, told_facts(name)).outcomes
     compared = compare_outcomes(tuned, hard)
     if compared.micro.b >= 95:
         assert compared.micro.difference >= 0 or compared.micro.p >= 0.02

@@ -185,7 +185,7 @@ FREEZABLE = {
 def test_each_part_can_be_tuned_alone(tuned, method):
     mixture = Mixture(frozen("bart"), TEMPLATES, MixtureSpec(deep=True, data_dependent=True))
     start = {name: parameter.detach().clone() for name, parameter in mixture.named_parameters()}
-    flags = {name: name == tuned for name in FREEZABLE}
+    flags: dict[str, Any] = {name: name == tuned for name in FREEZABLE}
     spec = TrainingSpec(method=method, learning_rate=0.01, **flags)
     choose_tuned(mixture, spec)
     encoded, _ = encode_facts(mixture, FACTS)

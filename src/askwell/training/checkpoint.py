@@ -75,4 +75,9 @@ def load_checkpoint(folder: Path, run: str, device: torch.device) -> State | Non
     for name, tensor in tensors.items():
         part, _, inner = name.partition("/")
         parts[part][inner] = tensor.to(device)
-    return State(**parts, **{name: notes[name] for name in _NOTES})
+    return State(
+        parameters=parts["parameters"],
+        best=parts["best"],
+        moments=parts["moments"],
+        **{name: notes[name] for name in _NOTES},
+    )

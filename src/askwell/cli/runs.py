@@ -1,0 +1,97 @@
+"""`askwell runs`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from askwell.cli.options import Json
+from askwell.errors import BadOption
+
+if TYPE_CHECKING:
+    from askwell.store.query import Runs
+
+
+def runs(
+    store: Annotated[Path, Parameter(help="The folder that keeps the runs.")],
+    /,
+    *,
+    where: Annotated[
+        str | None, Parameter(help="An SQL condition, e.g. \"lm = 'testbed:bert' and setting = 'soft' and P@1 > 40\".")
+    ] = None,
+    sort: Annotated[str | None, Parameter(help="The column to sort by; scores are sorted best first.")] = None,
+    failed: Annotated[bool, Parameter(help="Show the runs that could not be done, and why.", negative="")] = False,
+    csv: Annotated[bool, Parameter(help="Print all columns as CSV on stdout.", negative="")] = False,
+    json: Json = False,
+) -> None:
+    """List the runs of a store, filtered and sorted.
+
+    --json and --csv give all columns, one of which is the id of the run: its folder is STORE/runs/ID.
+    """
+    from askwell.cli.terminal import note, print_json
+    from askwell.store.folder import open_store
+    from askwell.store.query import query_runs
+
+    if csv and json:
+        raise BadOption("--csv and --json exclude each other")
+    kept = open_store(store)
+    failures = kept.failures()
+    if failed:
+        if where or sort or csv:
+            raise BadOption("--failed lists all of them, by itself or with --json")
+        if json:
+            print_json(failures)
+        else:
+            _print_failures(failures)
+        return
+    found = query_runs(kept, where=where, sort=sort)
+    if json:
+        print_json(found.as_json())
+    elif csv:
+        _print_csv(found)
+    else:
+        _print_table(found, store)
+        if failures:
+            note(f"{len(failures)} runs could not be done; --failed says why")
+
+
+def _print_failures(failures: list[dict[str, Any]]) -> None:
+    from askwell.cli.terminal import out
+
+    for failure in failures:
+        spec = failure["spec"]
+        label = " · ".join([spec["lm"], spec["relation"], spec["prompts"], spec["setting"]])
+        out.print(f"{label} · seed {spec['mixture']['seed']}: {failure['message']}", markup=False, soft_wrap=True)
+
+
+def _print_csv(found: "Runs") -> None:
+    import csv
+    import sys
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(found.columns)
+    writer.writerows(found.rows)
+
+
+def _print_table(found: "Runs", store: Path) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from askwell.cli.terminal import counted, out
+    from askwell.store.query import SHOWN
+
+    table = Table(title=escape(f"{counted(len(found.rows), 'run')} of {store}"), box=None)
+    labels = ("lm", "relation", "prompts", "setting")
+    for name in SHOWN:
+        table.add_column(name, overflow="fold", no_wrap=name not in labels)  # an id or a score is of use only whole
+    for run in found.as_json():
+        table.add_row(*(escape(_cell(name, run[name])) for name in SHOWN))
+    out.print(table)
+
+
+def _cell(name: str, value: object) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.3f}" if name == "log_loss" else f"{value:.1f}"
+    return str(value)[:8] if name == "id" else str(value)

@@ -1,0 +1,163 @@
+"""`askwell sweep`."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from askwell.cli.options import Data, Json
+from askwell.errors import BadFile, Failure
+from askwell.specs.sweep import EngineName
+from askwell.write import need_writable_folder
+
+if TYPE_CHECKING:
+    from askwell.sweep.plan import Plan
+    from askwell.sweep.task import RunFailed
+
+
+def sweep(
+    file: Annotated[Path, Parameter(help="The TOML file that describes the sweep.")],
+    /,
+    *,
+    store: Annotated[Path | None, Parameter(help="The folder that keeps the runs, instead of the file's.")] = None,
+    engine: Annotated[EngineName | None, Parameter(help="What does the runs, instead of the file's engine.")] = None,
+    workers: Annotated[int | None, Parameter(help="Worker processes of the pool.")] = None,
+    address: Annotated[str | None, Parameter(help="Where the Ray cluster is, e.g. auto or HOST:6379.")] = None,
+    dry_run: Annotated[bool, Parameter(help="Show the plan, and do nothing.", negative="")] = False,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Do a grid of runs: LMs × relations × prompts × settings × seeds.
+
+    Each run is kept in a folder named by the hash of its spec, and what is there is not done again: interrupted or
+    killed, the same command goes on. The exit code is 1 if some runs could not be done; they are tried again next
+    time.
+    """
+    from askwell.cli.sweep_progress import SweepProgress
+    from askwell.cli.terminal import note, print_json
+    from askwell.store.folder import new_or_open_store
+    from askwell.sweep.engines import check_engine, choose_engine
+    from askwell.sweep.go import go
+    from askwell.sweep.plan import plan_sweep
+    from askwell.sweep.read import read_sweep
+
+    started = time.monotonic()
+    given = {"store": store and str(store), "engine": engine, "workers": workers, "address": address}
+    spec = read_sweep(file, {key: value for key, value in given.items() if value is not None})
+    check_engine(spec, file)
+    if spec.store is None:
+        raise BadFile(file, "store is missing: say there, or with --store, in which folder the runs are kept")
+    kept = new_or_open_store(Path(spec.store))
+    need_writable_folder(kept.folder, "--store")
+    plan = plan_sweep(spec, file, kept, data=data, note=note)
+    for line in plan.without:
+        note(f"left out: {line}")
+    if dry_run:
+        at_once = 1 if spec.engine == "ray" else choose_engine(spec).workers
+        if json:
+            print_json(_document(plan, kept.folder, at_once, [], started))
+        else:
+            _print_plan(plan, at_once)
+        return
+    chosen = choose_engine(spec)
+    at_once = chosen.workers
+    note(_in_short(plan, at_once))
+    try:
+        with SweepProgress(plan) as live:
+            failed = go(plan, chosen, kept, live)
+    except KeyboardInterrupt:
+        note(f"interrupted: what was done is kept in {kept.folder}; the same command goes on from there")
+        raise
+    if json:
+        print_json(_document(plan, kept.folder, at_once, failed, started))
+    else:
+        _print_summary(plan, kept.folder, failed, started)
+    if failed:
+        raise Failure(
+            f"{len(failed)} of {len(plan.runs)} runs could not be done ({failed[0].message}); why stands in "
+            f"{kept.folder / 'failed'}, and the same command tries them again"
+        )
+
+
+def _in_short(plan: "Plan", workers: int) -> str:
+    from askwell.cli.terminal import counted
+
+    if not plan.to_do:
+        return f"{counted(len(plan.runs), 'run')}, all done"
+    seconds = plan.estimate(workers)
+    time_left = "how long that takes is not known" if seconds is None else _in_words(seconds)
+    at_once = f", {workers} at once" if workers > 1 else ""
+    done = f"{counted(len(plan.runs), 'run')}, {len(plan.done)} of them done"
+    return f"{done}; {len(plan.to_do)} to do{at_once}: {time_left}"
+
+
+def _in_words(seconds: float) -> str:
+    if seconds < 90:
+        return f"about {max(1, round(seconds))} s"
+    return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
+
+
+def _print_plan(plan: "Plan", workers: int) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from askwell.cli.terminal import out
+
+    table = Table("LM", "setting", "prompts", "relations", "runs", "done", "time of the rest", title="The plan")
+    groups: dict[tuple[str, str], list[Any]] = {}
+    for task in plan.runs:
+        groups.setdefault((task.spec.lm, task.spec.setting), []).append(task.spec)
+    for (lm, setting), specs in groups.items():
+        left = [spec for spec in specs if spec.id not in plan.done]
+        known = all(spec.id in plan.seconds for spec in left)
+        table.add_row(
+            escape(lm),
+            escape(setting),
+            str(len({spec.prompts for spec in specs})),
+            str(len({spec.relation for spec in specs})),
+            str(len(specs)),
+            str(len(specs) - len(left)),
+            _in_words(sum(plan.seconds[spec.id] for spec in left)) if known and left else "–",
+        )
+    out.print(table)
+    out.print(_in_short(plan, workers), markup=False, soft_wrap=True)
+
+
+def _print_summary(plan: "Plan", store: Path, failed: "list[RunFailed]", started: float) -> None:
+    from askwell.cli.terminal import out
+
+    labels = {task.spec.id: task.spec.label for task in plan.runs}
+    for failure in failed:
+        out.print(f"failed: {labels[failure.id]}: {failure.message}", markup=False, soft_wrap=True)
+    done = len(plan.runs) - len(failed)
+    out.print(
+        f"{done} of {len(plan.runs)} runs are in {store}; {time.monotonic() - started:.0f} s. "
+        f"Next: askwell runs {store} --sort P@1",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _document(plan: "Plan", store: Path, workers: int, failed: "list[RunFailed]", started: float) -> dict[str, Any]:
+    why = {failure.id: failure.message for failure in failed}
+    return {
+        "store": str(store),
+        "runs": [
+            {
+                "id": task.spec.id,
+                "lm": task.spec.lm,
+                "relation": task.spec.relation,
+                "prompts": task.spec.prompts,
+                "setting": task.spec.setting,
+                "seed": task.spec.seed,
+                "was_done": task.spec.id in plan.done,
+                "estimated_seconds": plan.seconds.get(task.spec.id),
+                "failure": why.get(task.spec.id),
+            }
+            for task in plan.runs
+        ],
+        "left_out": list(plan.without),
+        "estimated_seconds": plan.estimate(workers),
+        "seconds": round(time.monotonic() - started, 1),
+    }

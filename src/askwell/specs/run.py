@@ -1,0 +1,87 @@
+"""One run of the grid: an LM, a relation, prompts and a setting, with all that decides what comes out."""
+
+import hashlib
+import json
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from askwell.specs.mixture import MixtureSpec
+from askwell.specs.training import TrainingSpec
+
+DeviceKind = Literal["cpu", "cuda", "mps"]
+Digits = Literal["float32", "bfloat16", "float16", "float64"]
+
+
+class PromptText(BaseModel):
+    """A template as it was read, with its weight if the file gives one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    template: str
+    weight: float | None = None
+
+
+class RunSpec(BaseModel):
+    """A run. Two runs with the same spec give the same numbers, and the hash of the spec is the run's id.
+
+    LM, facts and candidates stand here by name and by the hash of their content, prompts by their texts: a file that
+    changes makes another run, a file that moves does not. The number of threads, the kind of device and the precision
+    change last digits, so they are part of it; the engine and where things lie are not. The names of the prompts and
+    of the setting are part of it, since tables are made by them. The version of askwell is not: what a run was made
+    with stands beside it, in its environment.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    lm: str
+    """The LM's public name."""
+    lm_sha256: str
+    """Hash of its tokenizer, config and tensors."""
+    relation: str
+    facts_sha256: str
+    """Hash of the facts that are used, after a sample was drawn."""
+    prompts: str
+    """The name of the prompts in the sweep."""
+    templates: tuple[PromptText, ...] = Field(min_length=1)
+    setting: str
+    """The name of the setting in the sweep."""
+    mixture: MixtureSpec
+    training: TrainingSpec | None
+    """How it is tuned; None: the prompts are asked as they are."""
+    candidates: str | None = None
+    """The name of the candidate vocabulary; None: all answers of the LM."""
+    candidates_sha256: str | None = None
+    threads: int = Field(default=1, ge=1)
+    """CPU threads of the run."""
+    device: DeviceKind = "cpu"
+    dtype: Digits = "float32"
+    """Precision in which the LM runs."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "RunSpec":
+        if self.training is not None and self.training.threads is not None:
+            raise ValueError("threads stand in the run, not in its training")
+        if (self.candidates is None) != (self.candidates_sha256 is None):
+            raise ValueError("candidates have a name and a hash, or neither")
+        return self
+
+    @property
+    def seed(self) -> int:
+        """The seed of everything that is drawn at random."""
+        return self.mixture.seed
+
+    @property
+    def canonical(self) -> str:
+        """The spec as JSON in one way of writing."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+
+    @property
+    def id(self) -> str:
+        """SHA-256 of the canonical JSON: the name of the run's folder."""
+        return hashlib.sha256(self.canonical.encode("ascii")).hexdigest()
+
+    @property
+    def label(self) -> str:
+        """The run in a few words."""
+        return f"{self.lm} · {self.relation} · {self.prompts} · {self.setting} · seed {self.seed}"

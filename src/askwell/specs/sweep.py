@@ -1,0 +1,165 @@
+"""A grid of runs: LMs × relations × prompts × settings × seeds."""
+
+import difflib
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from askwell.specs.mixture import MixtureSpec
+from askwell.specs.run import DeviceKind, Digits
+from askwell.specs.training import TrainingSpec
+
+EngineName = Literal["in-process", "pool", "ray"]
+# They are chosen for the whole sweep.
+_OF_THE_SWEEP = {"seed": "seeds", "threads": "threads"}
+_MIXTURE_KEYS = tuple(name for name in MixtureSpec.model_fields if name not in _OF_THE_SWEEP)
+_TRAINING_KEYS = tuple(name for name in TrainingSpec.model_fields if name not in _OF_THE_SWEEP)
+
+
+class LMChoice(BaseModel):
+    """An LM of the grid."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    source: str = Field(min_length=1)
+    """A name such as testbed:bert or bert-base-cased, a checkpoint folder, or a .gguf file."""
+    revision: str | None = None
+    """Branch, tag or commit of an LM on the hub."""
+
+
+class Setting(BaseModel):
+    """A named way to put prompts together and to tune them.
+
+    In the file it is one flat table with the keys of a mixture and of its training.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    tuned: bool = True
+    """Tune the mixture; false asks the prompts as they are."""
+    prompts: tuple[str, ...] | None = None
+    """The names of the prompts that it is for; all, if not given."""
+    seeds: tuple[int, ...] | None = None
+    """Its own seeds, instead of the sweep's."""
+    mixture: MixtureSpec = MixtureSpec()
+    training: TrainingSpec = TrainingSpec()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_a_flat_table(cls, table: Any) -> Any:
+        if not isinstance(table, dict) or {"mixture", "training"} & set(table):
+            return table
+        own = [name for name in cls.model_fields if name not in ("mixture", "training")]
+        for key in table:
+            if key in _OF_THE_SWEEP:
+                raise ValueError(f"{key} is chosen for all settings together: write {_OF_THE_SWEEP[key]} at the top")
+            if key not in (*own, *_MIXTURE_KEYS, *_TRAINING_KEYS):
+                raise ValueError(unknown_key(key, (*own, *_MIXTURE_KEYS, *_TRAINING_KEYS)))
+        training = {key: value for key, value in table.items() if key in _TRAINING_KEYS}
+        if table.get("tuned") is False and training:
+            raise ValueError(f"tuned is false, so {', '.join(sorted(training))} would have no effect")
+        return {
+            **{key: value for key, value in table.items() if key in own},
+            "mixture": {key: value for key, value in table.items() if key in _MIXTURE_KEYS},
+            "training": training,
+        }
+
+    @field_validator("seeds")
+    @classmethod
+    def _seeds_differ(cls, seeds: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        return seeds if seeds is None else _checked_seeds(seeds)
+
+
+class SweepSpec(BaseModel):
+    """All choices of a sweep. Paths are those of the command line: they start at the current folder."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    store: str | None = None
+    """The folder that keeps the runs; several sweeps can share one."""
+    lms: tuple[LMChoice, ...] = Field(min_length=1)
+    facts: tuple[str, ...] = Field(min_length=1)
+    """Relations (testbed:capital, trex_original/P19, a folder or a file), or whole sets of them (testbed,
+    trex_original, a folder of folders)."""
+    prompts: dict[str, tuple[str, ...]] = Field(min_length=1)
+    """Named prompts, each a list of sources: templates, files, testbed:single and the like, or a set such as
+    trex_paraphrase, of which each relation takes the file with its name."""
+    settings: dict[str, Setting] = Field(min_length=1)
+    seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
+    split_by: Literal["random", "distinct-y"] | None = None
+    """How single files of facts are split."""
+    train_facts: int | None = Field(default=None, ge=1)
+    """Draw so many train facts of each relation, at most."""
+    dev_facts: int | None = Field(default=None, ge=1)
+    """Draw so many dev facts of each relation, at most."""
+    test_facts: int | None = Field(default=None, ge=1)
+    """Draw so many test facts of each relation, at most."""
+    facts_seed: int = Field(default=0, ge=0, lt=2**63)
+    """Seed of splits and samples. It is not a run's seed, so that all runs are asked the same facts."""
+    candidates: str | None = None
+    """A file of words, one a line: rank answers among these."""
+    data: str | None = None
+    """The data folder, with facts/ and prompts/ in it."""
+    threads: int = Field(default=1, ge=1)
+    """CPU threads of each run."""
+    device: DeviceKind = "cpu"
+    dtype: Digits = "float32"
+    """Precision in which the LMs run."""
+    engine: EngineName = "pool"
+    workers: int | None = Field(default=None, ge=1)
+    """Worker processes of the pool; as many as there are cores for, if not given."""
+    address: str | None = None
+    """Where the Ray cluster is; one is started here, if not given."""
+    cpus_per_run: float | None = Field(default=None, gt=0)
+    """CPUs that Ray reserves for a run; as many as its threads, if not given."""
+    gpus_per_run: float | None = Field(default=None, ge=0)
+    """GPUs that Ray reserves for a run; one on the device cuda, if not given."""
+
+    @field_validator("lms", mode="before")
+    @classmethod
+    def _lms_by_name(cls, lms: Any) -> Any:
+        return [{"source": lm} if isinstance(lm, str) else lm for lm in lms] if isinstance(lms, list) else lms
+
+    @field_validator("seeds")
+    @classmethod
+    def _seeds_differ(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        return _checked_seeds(seeds)
+
+    @field_validator("prompts")
+    @classmethod
+    def _prompts_have_sources(cls, prompts: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        for name, sources in prompts.items():
+            if not sources:
+                raise ValueError(f"{name} has no sources")
+        return prompts
+
+    @model_validator(mode="after")
+    def _settings_name_prompts_that_are_there(self) -> "SweepSpec":
+        for name, setting in self.settings.items():
+            for prompts in setting.prompts or ():
+                if prompts not in self.prompts:
+                    raise ValueError(f"settings.{name}.prompts: there are no prompts {prompts!r}"
+                                     f"{_meant(prompts, tuple(self.prompts))}")  # fmt: skip
+        return self
+
+
+def unknown_key(key: str, known: Sequence[str]) -> str:
+    """What to say of a key that no table has."""
+    return f"there is no key {key!r}{_meant(key, known)}"
+
+
+def _meant(typed: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(typed, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"
+
+
+def _checked_seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:
+    if not seeds:
+        raise ValueError("at least one seed is needed")
+    for seed in seeds:
+        if not 0 <= seed < 2**63:
+            raise ValueError(f"{seed} is no seed: a seed is 0 or more")
+        if seeds.count(seed) > 1:
+            raise ValueError(f"the seed {seed} stands twice; two runs with one seed are the same run")
+    return seeds

@@ -1,0 +1,177 @@
+"""From a sweep to its runs: what is to be done, what is done already, and how long the rest will take."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from askwell.errors import AskwellError, BadFile, NothingLeft
+from askwell.lms import FrozenLM
+from askwell.lms.load import load_lm
+from askwell.mixture import Mixture
+from askwell.mixture.candidates import Candidates, read_candidates
+from askwell.mixture.prompt_set import usable_prompts
+from askwell.specs import LMChoice, PromptText, RunSpec, SweepSpec
+from askwell.store.folder import Store
+from askwell.sweep.cells import Cell, cells_of
+from askwell.sweep.estimate import measured_pair, stored_pairs, work_of
+from askwell.sweep.lm_hash import lm_hash
+from askwell.sweep.task import RunTask
+
+_TELLING = 0.1
+"""Runs that are done tell how long the others will take when they are so large a share of the work."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs of a sweep, those of one LM after each other."""
+
+    runs: tuple[RunTask, ...]
+    done: frozenset[str]
+    """The ids of those that are whole already."""
+    seconds: dict[str, float]
+    """About how long each of the others will take, by id; of an LM that was not measured there is none."""
+    without: tuple[str, ...]
+    """What of the grid cannot be, each with the reason."""
+
+    @property
+    def to_do(self) -> tuple[RunTask, ...]:
+        """The runs that are not done."""
+        return tuple(task for task in self.runs if task.spec.id not in self.done)
+
+    def estimate(self, workers: int) -> float | None:
+        """About how many seconds the rest will take; None if that is not known."""
+        if any(task.spec.id not in self.seconds for task in self.to_do):
+            return None
+        longest = max(self.seconds.values(), default=0.0)
+        return max(longest, sum(self.seconds.values()) / workers)
+
+
+def plan_sweep(
+    sweep: SweepSpec, file: Path, store: Store, *, data: Path | None = None, note: Callable[[str], None] | None = None
+) -> Plan:
+    """The plan of a sweep; whatever is wrong with it is said before any run begins."""
+    cells = cells_of(sweep, file, data)
+    candidates = _candidates(sweep, file)
+    tell = note or (lambda _text: None)
+    runs: dict[str, RunTask] = {}
+    seconds: dict[str, float] = {}
+    without = list(cells.without)
+    done = store.done()
+    names: dict[str, str] = {}
+    for choice in sweep.lms:
+        tell(f"loading {choice.source}")
+        lm = _load(choice, sweep, file)
+        hash_ = lm_hash(lm)
+        if names.setdefault(lm.identity.name, hash_) != hash_:
+            raise BadFile(file, f"lms: two different LMs are called {lm.identity.name}; rename the folder of one")
+        usable, reasons = _usable(lm, cells.cells)
+        if not usable:
+            raise BadFile(file, f"lms: {choice.source} can use none of the prompts ({reasons[0]})")
+        without += reasons
+        tasks = {
+            task.spec.id: (task, count)
+            for cell, count in usable
+            for task in _runs_of(sweep, cell, choice, lm, hash_, candidates, store)
+        }
+        new = {run: known for run, known in tasks.items() if run not in runs}
+        runs |= {run: task for run, (task, _) in new.items()}
+        seconds |= _seconds(lm, list(new.values()), done, store)
+        del lm  # before the next is loaded: two may not fit
+    return Plan(tuple(runs.values()), frozenset(done & runs.keys()), seconds, tuple(without))
+
+
+def _candidates(sweep: SweepSpec, file: Path) -> Candidates | None:
+    if sweep.candidates is None:
+        return None
+    try:
+        return read_candidates(sweep.candidates)
+    except AskwellError as error:
+        raise BadFile(file, f"candidates: {error}") from error
+
+
+def _load(choice: LMChoice, sweep: SweepSpec, file: Path) -> FrozenLM:
+    try:
+        # On the CPU: the device of the runs may be that of another machine.
+        return load_lm(choice.source, revision=choice.revision, device="cpu", dtype=sweep.dtype)
+    except AskwellError as error:
+        raise BadFile(file, f"lms: {str(error).removeprefix('--lm ')}") from error
+
+
+def _usable(lm: FrozenLM, cells: tuple[Cell, ...]) -> tuple[list[tuple[Cell, int]], list[str]]:
+    """The cells whose prompts the LM can use, with how many it can, and why it cannot use the others."""
+    usable: list[tuple[Cell, int]] = []
+    reasons: list[str] = []
+    for cell in cells:
+        try:
+            prompts, _ = usable_prompts(lm, cell.templates)
+            usable.append((cell, len(prompts)))
+        except NothingLeft as nothing:
+            what = f"the {cell.prompts} prompts of {cell.relation.name}"
+            reasons.append(f"{lm.identity.name} cannot use {what}: {nothing}")
+    return usable, reasons
+
+
+def _runs_of(
+    sweep: SweepSpec,
+    cell: Cell,
+    choice: LMChoice,
+    lm: FrozenLM,
+    hash_: str,
+    candidates: Candidates | None,
+    store: Store,
+) -> list[RunTask]:
+    tasks = []
+    place = Path(choice.source)  # a worker can have another current folder
+    source = str(place.resolve()) if place.exists() else choice.source
+    for name, setting in sweep.settings.items():
+        if setting.prompts is not None and cell.prompts not in setting.prompts:
+            continue
+        for seed in setting.seeds or sweep.seeds:
+            spec = RunSpec(
+                lm=lm.identity.name,
+                lm_sha256=hash_,
+                relation=cell.relation.name,
+                facts_sha256=cell.relation.digest,
+                prompts=cell.prompts,
+                templates=tuple(PromptText(template=one.text, weight=one.weight) for one in cell.templates),
+                setting=name,
+                mixture=setting.mixture.model_copy(update={"seed": seed}),
+                training=setting.training if setting.tuned else None,
+                candidates=None if candidates is None else candidates.name,
+                candidates_sha256=None if candidates is None else candidates.digest,
+                threads=sweep.threads,
+                device=sweep.device,
+                dtype=sweep.dtype,
+            )
+            tasks.append(
+                RunTask(spec, source, choice.revision, cell.relation, candidates, store.folder.resolve(), store.id)
+            )
+    return tasks
+
+
+def _seconds(lm: FrozenLM, tasks: list[tuple[RunTask, int]], done: frozenset[str], store: Store) -> dict[str, float]:
+    """About how long the runs of an LM that are to be done will take."""
+    work = {task.spec.id: work_of(task, prompts) for task, prompts in tasks}
+    to_do = [task for task, _ in tasks if task.spec.id not in done]
+    if not to_do:
+        return {}
+    known = [(task.spec, work[task.spec.id]) for task, _ in tasks if task.spec.id in done]
+    # Of a few short runs, most of the time is not spent on pairs.
+    is_telling = sum(amount for _, amount in known) > _TELLING * sum(work.values())
+    of_pair = _measured(lm, to_do) if to_do[0].spec.device == "cpu" and not is_telling else None
+    of_pair = of_pair or stored_pairs(store, known)
+    if of_pair is None:
+        return {}
+    budgets = {task.spec.id: task.spec.training.minutes for task in to_do if task.spec.training is not None}
+    return {
+        task.spec.id: 60 * minutes if (minutes := budgets.get(task.spec.id)) else of_pair * work[task.spec.id]
+        for task in to_do
+    }
+
+
+def _measured(lm: FrozenLM, tasks: list[RunTask]) -> float | None:
+    for task in tasks:
+        measured = measured_pair(Mixture(lm, [prompt.template for prompt in task.spec.templates]), task)
+        if measured is not None:
+            return measured
+    return None

@@ -1,0 +1,52 @@
+"""`askwell runs` on the store of a small sweep."""
+
+import csv
+import io
+
+import pytest
+from stores import as_toml
+from worlds import TEMPLATES
+
+
+@pytest.fixture
+def store(askwell, lms, facts, tmp_path):
+    table = {
+        "store": str(tmp_path / "store"),
+        "lms": [str(lms["bert"])],
+        "facts": [str(facts)],
+        "seeds": [0, 1],
+        "prompts": {"hand": [TEMPLATES[0]], "both": TEMPLATES[:2]},
+        "settings": {"init": {"tuned": False, "seeds": [0]}, "soft": {"epochs": 1}},
+        "engine": "in-process",
+    }
+    (tmp_path / "sweep.toml").write_text(as_toml(table))
+    done = askwell("sweep", tmp_path / "sweep.toml")
+    assert done.code == 0, done.err
+    return tmp_path / "store"
+
+
+def test_runs_are_listed_filtered_and_sorted(askwell, store):
+    runs = askwell("runs", store, "--json").json
+    assert [(run["prompts"], run["setting"], run["seed"]) for run in runs] == [
+        ("both", "init", 0), ("both", "soft", 0), ("both", "soft", 1),
+        ("hand", "init", 0), ("hand", "soft", 0), ("hand", "soft", 1),
+    ]  # fmt: skip
+    some = askwell("runs", store, "--where", "prompts = 'hand' and setting = 'soft'", "--sort", "P@1", "--json").json
+    assert len(some) == 2
+    assert some[0]["P@1"] >= some[1]["P@1"]
+    table = askwell("runs", store, "--where", "not tuned")
+    assert table.code == 0
+    assert "2 runs of" in table.out
+    rows = list(csv.DictReader(io.StringIO(askwell("runs", store, "--csv").out)))
+    assert [row["id"] for row in rows] == [run["id"] for run in runs]
+    for run in runs:
+        assert (store / "runs" / run["id"] / "facts.parquet").is_file()
+
+    compared = askwell("compare", *(store / "runs" / run["id"] for run in runs[:2]), "--json")
+    assert compared.code == 0, compared.err
+
+    for mistake in (["--sort", "p"], ["--where", "nothing = 1"], ["--csv", "--json"], ["--failed", "--csv"]):
+        refused = askwell("runs", store, *mistake)
+        assert refused.code == 2
+        assert mistake[0] in refused.err or "--csv" in refused.err
+    assert askwell("runs", store.parent).code == 2
