@@ -12,15 +12,23 @@ SOURCE = Path(askwell.__file__).parent
 # A part imports only from those above it. ARCHITECTURE.md tells why each stands where it does.
 ORDER = [
     ["version", "errors"],
-    ["text_file", "write", "specs"],
+    ["text_file", "write", "specs", "cache_folder"],
     ["data_folder", "tensor_file"],
     ["facts", "prompts"],
-    ["testbed"],
+    ["audit"],
+    ["testbed", "datasets"],
     ["names"],
     ["lms"],
     ["mixture"],
     ["evaluation"],
+    ["comparison"],
+    ["trust"],
     ["training", "look"],
+    ["baselines"],
+    ["store"],
+    ["sweep"],
+    ["report"],
+    ["demo"],
     ["cli"],
     ["__main__"],
 ]
@@ -93,5 +101,6 @@ def test_help_needs_no_heavy_import():
         "heavy = {'torch', 'transformers', 'duckdb', 'numpy', 'huggingface_hub'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
-    for arguments in (["--help"], ["--version"], ["train", "--help"], ["evaluate", "--help"], ["ask", "--help"]):
+    commands = [[command, "--help"] for command in ("train", "evaluate", "ask", "baseline")]
+    for arguments in (["--help"], ["--version"], *commands):
         subprocess.run([sys.executable, "-c", check, *arguments], check=True, capture_output=True, timeout=60)

@@ -1,6 +1,22 @@
 """Specs: frozen, validated choices of a run. They hold no behaviour and import nothing heavy."""
 
+from askwell.specs.autoprompt import AutoPromptSpec
+from askwell.specs.fine_tuning import FineTuningSpec
 from askwell.specs.mixture import Initial, MixtureSpec
+from askwell.specs.run import PromptText, RunSpec
+from askwell.specs.sweep import EngineName, LMChoice, Setting, SweepSpec
 from askwell.specs.training import TrainingSpec
 
-__all__ = ["Initial", "MixtureSpec", "TrainingSpec"]
+__all__ = [
+    "AutoPromptSpec",
+    "EngineName",
+    "FineTuningSpec",
+    "Initial",
+    "LMChoice",
+    "MixtureSpec",
+    "PromptText",
+    "RunSpec",
+    "Setting",
+    "SweepSpec",
+    "TrainingSpec",
+]

@@ -1,0 +1,291 @@
+"""AutoPrompt: a search over trigger tokens that is led by gradients, for one hard prompt of a relation.
+
+In each iteration one trigger is looked at. The gradient of the loss at its vector tells, to first order, what every
+word of the LM would change in its place; the most promising words are tried on other facts, and the best of them is
+taken if it lowers the loss. The prompt that was best on dev is the result.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from askwell.baselines.dev_score import badness, encode_splits, score_facts
+from askwell.baselines.hard_prompt import as_text, blank_template, hard_mixture, prompt_of, set_tokens, spelt
+from askwell.baselines.trigger_tokens import allowed_tokens
+from askwell.errors import BadOption
+from askwell.facts import Relation
+from askwell.lms import FrozenLM
+from askwell.mixture import Mixture, MixtureSpec
+from askwell.mixture.encode import LeftOutFact, count_reasons
+from askwell.mixture.save import save_mixture
+from askwell.prompts import Template
+from askwell.specs import AutoPromptSpec
+from askwell.tensor_file import read_tensors, write_tensors
+from askwell.training.checkpoint import CHECKPOINT
+from askwell.training.objective import Objective
+
+_START, _ITERATION = 0, 1  # what random numbers are drawn for
+
+
+@dataclass(frozen=True)
+class SearchProgress:
+    """Where a search stands."""
+
+    iteration: int
+    iterations: int
+    loss: float
+    """Mean -log p(y | x) of the facts on which the last candidates were tried, with the trigger that was kept."""
+    record: dict[str, Any] | None
+    """The line of the history, when a trigger was swapped and dev has been scored."""
+    history: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """What a search has found."""
+
+    mixture: Mixture
+    """The best prompt on dev, with exactly the tokens that were found."""
+    tokens: tuple[int, ...]
+    """All prompt tokens of it that the LM reads."""
+    history: tuple[dict[str, Any], ...]
+    left_out: dict[str, tuple[LeftOutFact, ...]]
+
+
+@dataclass
+class _State:
+    """All that a search needs to go on after an iteration."""
+
+    tokens: list[int]
+    history: list[dict[str, Any]]
+    iteration: int = 0
+
+
+def search_triggers(
+    lm: FrozenLM,
+    relation: Relation,
+    spec: AutoPromptSpec | None = None,
+    *,
+    start_from: Template | None = None,
+    seed: int = 0,
+    folder: Path | None = None,
+    resume: bool = False,
+    progress: Callable[[SearchProgress], None] | None = None,
+) -> SearchResult:
+    """Searches a prompt "[X] trigger … trigger [Y] .", or one that starts as the words of a given template.
+
+    With a `folder`, the best prompt so far is always saved there as a mixture, and a checkpoint after each iteration,
+    from which `resume` goes on: an interrupted search that is resumed equals one that was not.
+    """
+    search = TriggerSearch(lm, relation, spec or AutoPromptSpec(), start_from, seed)
+    state = search.load(folder) if folder is not None and resume else None
+    if state is None:
+        state = search.first_state()
+        search.keep(folder, state, is_better=True)
+    if progress is not None:
+        progress(search.told(state, state.history[-1]["loss"], state.history[-1]))
+    while state.iteration < search.spec.iterations:
+        loss, record = search.iterate(state)
+        search.keep(folder, state, is_better=record is not None and record is best_of(state.history))
+        if progress is not None:
+            progress(search.told(state, loss, record))
+    return search.result(state)
+
+
+def best_of(history: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The record with the best dev score; the fewer tokens it holds that are not allowed, such as masks, the better."""
+    return min(history, key=lambda record: (record["unwanted"], *badness(record["dev"])))
+
+
+def swap_estimates(
+    gradient: Float[Tensor, " embedding"], current: Float[Tensor, " embedding"], words: Float[Tensor, "words embedding"]
+) -> Float[Tensor, " words"]:
+    """What each word in place of the current one would add to the loss, to first order: gradient · (word − current)."""
+    return words.to(gradient.dtype) @ gradient - current.to(gradient.dtype) @ gradient
+
+
+def best_swaps(
+    estimates: Float[Tensor, " words"], allowed: Bool[Tensor, " words"], current: int, count: int
+) -> list[int]:
+    """The allowed tokens, without the current one, that lower the loss most by the estimates; best first."""
+    possible = allowed.clone()
+    possible[current] = False
+    count = min(count, int(possible.sum()))
+    return estimates.masked_fill(~possible, torch.inf).topk(count, largest=False).indices.tolist()
+
+
+class TriggerSearch:
+    """A search: what stays the same while it goes on, and its steps."""
+
+    def __init__(
+        self, lm: FrozenLM, relation: Relation, spec: AutoPromptSpec, start_from: Template | None, seed: int
+    ) -> None:
+        self.lm, self.relation, self.spec, self.seed = lm, relation, spec, seed
+        self._mask = lm.tokenizer.mask_token_id
+        if start_from is None and spec.start == "mask" and self._mask is None:
+            raise BadOption(
+                f"the LM {lm.identity.name} has no mask token to start from; let the search start from random words "
+                "(--start random), or from a prompt (--prompts)"
+            )
+        self._starts_from_words = start_from is not None
+        self.shape = prompt_of(lm, start_from or blank_template(lm, spec.triggers))
+        self._rows = list(range(len(self.shape.token_ids) if start_from is not None else spec.triggers))
+        if not self._rows:
+            raise BadOption(f"the prompt {self.shape.template.text!r} has no word that could be swapped")
+        self._allowed = allowed_tokens(lm, relation, spec)
+        self._words = lm.word_vectors(torch.arange(lm.word_count, device=lm.device))
+        self._mixture = Mixture(lm, [self.shape.template], MixtureSpec(seed=seed))
+        self._mixture.requires_grad_(False)
+        self._mixture.vectors.requires_grad_(True)
+        (self._train, self._dev), self.left_out = encode_splits(self._mixture, relation, ("train", "dev"))
+        self._objective = Objective(self._mixture, self._train, "gradient")
+        self._run = self._run_id()
+
+    def first_state(self) -> _State:
+        """The prompt before the first swap, scored on dev."""
+        tokens = list(self.shape.token_ids)
+        if not self._starts_from_words:
+            if self.spec.start == "mask" and self._mask is not None:
+                first = [self._mask] * len(self._rows)
+            else:
+                choices = self._allowed.nonzero()[:, 0].cpu().numpy()
+                first = np.random.default_rng([self.seed, _START]).choice(choices, len(self._rows)).tolist()
+            tokens[: len(self._rows)] = first
+        if (unwanted := len(self._unwanted(tokens))) > self.spec.iterations:
+            raise BadOption(f"--iterations {self.spec.iterations}: {unwanted} are needed to swap what may not stay")
+        set_tokens(self._mixture, tokens)
+        loss = self._loss(torch.arange(len(self._train), device=self.lm.device))
+        return _State(tokens, [self._record(0, tokens, loss)])
+
+    def iterate(self, state: _State) -> tuple[float, dict[str, Any] | None]:
+        """One iteration: the loss of the facts that it was tried on, and a record if a trigger was swapped."""
+        state.iteration += 1
+        draws = np.random.default_rng([self.seed, _ITERATION, state.iteration])
+        for_gradient, for_trying = self._draw(draws), self._draw(draws)
+        unwanted = self._unwanted(state.tokens)
+        row = int(draws.choice(unwanted or self._rows))
+        estimates = self.estimates(state.tokens, row, for_gradient)
+        # What is not allowed, as a mask is not, is swapped even where that does not lower the loss.
+        best_loss, best_token = (np.inf if unwanted else self._loss(for_trying)), None
+        for token in best_swaps(estimates, self._allowed, state.tokens[row], self.spec.candidates):
+            with torch.no_grad():
+                self._mixture.vectors[row] = self._words[token].to(self._mixture.vectors.dtype)
+            loss = self._loss(for_trying)
+            if loss < best_loss:
+                best_loss, best_token = loss, token
+        if best_token is None:
+            return float(best_loss), None
+        state.tokens = [*state.tokens[:row], best_token, *state.tokens[row + 1 :]]
+        set_tokens(self._mixture, state.tokens)
+        record = self._record(state.iteration, state.tokens, float(best_loss))
+        state.history.append(record)
+        return float(best_loss), record
+
+    def estimates(self, tokens: Sequence[int], row: int, facts: Int[Tensor, " facts"]) -> Float[Tensor, " words"]:
+        """What each word in place of the token at a row would add to the mean loss of these facts, to first order."""
+        set_tokens(self._mixture, tokens)
+        return swap_estimates(self._gradient(facts)[row], self._mixture.vectors.detach()[row], self._words)
+
+    def _gradient(self, facts: Int[Tensor, " facts"]) -> Float[Tensor, "prompt_tokens embedding"]:
+        self._mixture.vectors.grad = None
+        for chunk in facts.split(self._objective.facts_at_once):
+            (self._objective.loss(chunk).to_minimise / len(facts)).backward()
+        gradient = self._mixture.vectors.grad
+        if gradient is None:
+            raise RuntimeError("the loss has no gradient at the prompt")
+        return gradient
+
+    @torch.no_grad()
+    def _loss(self, facts: Int[Tensor, " facts"]) -> float:
+        """The mean -log p(y | x) of these facts with the prompt as it stands."""
+        chunks = facts.split(self._objective.facts_at_once)
+        return sum(self._objective.loss(chunk).negative_log_likelihood for chunk in chunks) / len(facts)
+
+    def _unwanted(self, tokens: Sequence[int]) -> list[int]:
+        """The rows of triggers that are not allowed: masks, and words of a given prompt that the filters exclude."""
+        return [row for row in self._rows if not self._allowed[tokens[row]]]
+
+    def _draw(self, draws: np.random.Generator) -> Int[Tensor, " facts"]:
+        count = min(self.spec.sampled_facts, len(self._train))
+        drawn = draws.choice(len(self._train), count, replace=False)
+        return torch.from_numpy(np.sort(drawn)).to(self.lm.device)
+
+    def _record(self, iteration: int, tokens: Sequence[int], loss: float) -> dict[str, Any]:
+        return {
+            "iteration": iteration,
+            "template": spelt(self.lm, self.shape, tokens),
+            "tokens": list(tokens),
+            "unwanted": len(self._unwanted(tokens)),
+            "loss": loss,
+            "dev": score_facts(self._mixture, self._dev, self.relation),
+        }
+
+    def told(self, state: _State, loss: float, record: dict[str, Any] | None) -> SearchProgress:
+        """Where the search stands, as it is told."""
+        return SearchProgress(state.iteration, self.spec.iterations, loss, record, tuple(state.history))
+
+    def result(self, state: _State) -> SearchResult:
+        """The best prompt so far."""
+        best = best_of(state.history)
+        mixture = hard_mixture(self.lm, self.shape, best["tokens"], self._mixture.spec)
+        mixture.learned_from = {
+            "relation": {"name": self.relation.name, "sha256": self.relation.digest, **self.relation.counts.as_json()},
+            "train_facts": len(self._train),
+            "dev_facts": len(self._dev),
+            "left_out": {split: count_reasons(without) for split, without in self.left_out.items()},
+            "search": self.spec.model_dump(),
+            "prompt": best["template"],
+            "prompt_tokens": self.lm.tokenizer.convert_ids_to_tokens(best["tokens"]),
+            "prompt_token_ids": best["tokens"],
+            "reads_back_from_text": as_text(self.lm, self.shape, best["tokens"]) is not None,
+            "iterations": state.iteration,
+            "best_iteration": best["iteration"],
+            "finished": state.iteration >= self.spec.iterations,
+        }
+        vocabulary = f"all {mixture.answer_space.count} answers of {self.lm.identity.name}"
+        mixture.scores = {"dev": {**best["dev"], "vocabulary": vocabulary}}
+        return SearchResult(mixture, tuple(best["tokens"]), tuple(state.history), self.left_out)
+
+    # ── on disk ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def keep(self, folder: Path | None, state: _State, *, is_better: bool) -> None:
+        """Saves the best prompt, if it is a new one, and then the state from which the search can go on."""
+        if folder is None:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        if is_better:
+            save_mixture(self.result(state).mixture, folder)
+        notes = {"run": self._run, "iteration": state.iteration, "history": state.history}
+        write_tensors(folder / CHECKPOINT, {"tokens": torch.tensor(state.tokens)}, notes)
+
+    def load(self, folder: Path) -> _State | None:
+        """The state in a folder, None if there is none; a state of another search is refused."""
+        path = folder / CHECKPOINT
+        if not path.exists():
+            return None
+        tensors, notes = read_tensors(path)
+        if notes["run"] != self._run:
+            raise BadOption(
+                f"{path} is the state of a run with another LM, other facts, another first prompt or other settings; "
+                "resume with the options of that run, or name another folder"
+            )
+        return _State(tensors["tokens"].tolist(), notes["history"], notes["iteration"])
+
+    def _run_id(self) -> str:
+        description = {
+            "lm": self.lm.identity.model_dump(exclude={"name", "revision"}),
+            "runs": [str(self.lm.dtype), self.lm.device.type, torch.get_num_threads()],
+            "first": [self.shape.template.text, self._starts_from_words],
+            "facts": self.relation.digest,
+            "search": self.spec.model_dump(),
+            "seed": self.seed,
+        }
+        return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,223 @@
+"""Fine-tuning of a whole LM on the same facts with one manual prompt: an upper reference, no probe of a frozen LM."""
+
+import copy
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from askwell.baselines.dev_score import badness, encode_splits, score_facts
+from askwell.baselines.hard_prompt import set_tokens
+from askwell.baselines.memory import free_bytes
+from askwell.errors import BadOption, CannotWrite
+from askwell.facts import Relation
+from askwell.lms import FrozenLM, load_lm
+from askwell.lms.assemble import PLACES, QuestionTable
+from askwell.lms.load import quiet
+from askwell.mixture import Mixture, MixtureSpec
+from askwell.mixture.encode import EncodedFacts, LeftOutFact, count_reasons
+from askwell.prompts import Template
+from askwell.specs import FineTuningSpec
+
+BYTES_OF_PARAMETER = 16
+"""Weight, gradient and AdamW's two moments, four bytes each."""
+TUNED_LM = "fine-tuned-lm"
+"""The folder, in that of a run, that holds the tuned LM."""
+
+
+@dataclass(frozen=True)
+class FineTuningProgress:
+    """Where fine-tuning stands."""
+
+    epoch: int
+    epochs: int
+    record: dict[str, Any]
+    history: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class FineTuningResult:
+    """What fine-tuning has made."""
+
+    mixture: Mixture
+    """The manual prompt on the tuned LM, which is another LM than the one that was given."""
+    history: tuple[dict[str, Any], ...]
+    left_out: dict[str, tuple[LeftOutFact, ...]]
+
+
+def fine_tune(
+    lm: FrozenLM,
+    relation: Relation,
+    template: Template,
+    spec: FineTuningSpec | None = None,
+    *,
+    seed: int = 0,
+    folder: Path | None = None,
+    progress: Callable[[FineTuningProgress], None] | None = None,
+) -> FineTuningResult:
+    """Tunes all weights of a copy of the LM on train facts, and gives the prompt on the copy that was best on dev.
+
+    The given LM stays as it is. With a `folder`, the tuned LM is saved in it.
+    """
+    spec = spec or FineTuningSpec()
+    need_memory(lm)
+    copied = FrozenLM(_private_copy(lm), lm.tokenizer, name=f"{lm.identity.name}, fine-tuned", device=lm.device)
+    copied.walk = None  # it is made for weights that never change
+    mixture = Mixture(copied, [template], MixtureSpec(seed=seed))
+    (train, dev), left_out = encode_splits(mixture, relation, ("train", "dev"))
+    loss = _Loss(mixture, train)
+    history = [_record(mixture, dev, relation, epoch=0, train_loss=None)]
+    best = _weights(copied.model)
+    if progress is not None:
+        progress(FineTuningProgress(0, spec.epochs, history[0], tuple(history)))
+    steps_of_epoch = ceil(len(train) / spec.batch_facts)
+    optimizer, schedule = _optimizer(copied.model, spec, steps_of_epoch * spec.epochs)
+    with torch.random.fork_rng(devices=[copied.device] if copied.device.type == "cuda" else []):
+        for epoch in range(1, spec.epochs + 1):
+            torch.manual_seed(int(np.random.default_rng([seed, epoch]).integers(2**62)))  # of dropout
+            total = _epoch(loss, optimizer, schedule, spec, seed, epoch, len(train))
+            set_tokens(mixture, mixture.prompts[0].token_ids)  # the words' vectors were tuned
+            history.append(_record(mixture, dev, relation, epoch, total / len(train)))
+            if best_of(history) is history[-1]:
+                best = _weights(copied.model)
+            if progress is not None:
+                progress(FineTuningProgress(epoch, spec.epochs, history[-1], tuple(history)))
+    copied.model.load_state_dict(best)
+    tuned = _kept(copied, folder)
+    result = Mixture(tuned, [template], MixtureSpec(seed=seed))
+    chosen = best_of(history)
+    result.learned_from = {
+        "relation": {"name": relation.name, "sha256": relation.digest, **relation.counts.as_json()},
+        "train_facts": len(train),
+        "dev_facts": len(dev),
+        "left_out": {split: count_reasons(without) for split, without in left_out.items()},
+        "fine_tuning": spec.model_dump(),
+        "fine_tuned_from": lm.identity.model_dump(),
+        "best_epoch": chosen["epoch"],
+    }
+    vocabulary = f"all {result.answer_space.count} answers of {tuned.identity.name}"
+    result.scores = {"dev": {**chosen["dev"], "vocabulary": vocabulary}}
+    return FineTuningResult(result, tuple(history), left_out)
+
+
+def need_memory(lm: FrozenLM) -> None:
+    """Raises if the LM, its gradients and AdamW's moments would not fit in memory."""
+    parameters = sum(parameter.numel() for parameter in lm.model.parameters())
+    needed, free = parameters * BYTES_OF_PARAMETER, free_bytes(lm.device)
+    if free is not None and needed > free:
+        raise BadOption(
+            f"fine-tuning {lm.identity.name} needs about {needed / 1e9:.1f} GB ({BYTES_OF_PARAMETER} bytes for each of "
+            f"{parameters:,} parameters), and {free / 1e9:.1f} GB are free on {lm.device}; take a smaller LM"
+        )
+
+
+def best_of(history: list[dict[str, Any]]) -> dict[str, Any]:
+    """The record with the best dev score, the first of equal ones."""
+    return min(history, key=lambda record: badness(record["dev"]))
+
+
+class _Loss:
+    """The loss of train facts, with gradients into all weights of the LM."""
+
+    def __init__(self, mixture: Mixture, facts: EncodedFacts) -> None:
+        self.lm, self._facts = mixture.lm, facts
+        prompt = mixture.prompts[0]
+        mask = self.lm.tokenizer.mask_token_id
+        self._table = QuestionTable([prompt.question], [prompt.tokens.x_place], [0], mask, self.lm.device)
+        self._ids = torch.tensor(prompt.token_ids, dtype=torch.long, device=self.lm.device)
+        self._golds = facts.gold_tokens[PLACES.index(prompt.tokens.y_place)]
+
+    def __call__(self, facts: Int[Tensor, " facts"]) -> Float[Tensor, ""]:
+        """The sum of -log p(y | x) over the facts of these numbers."""
+        batch = self._table.batch(self._facts.xs, facts, torch.zeros_like(facts))
+        words = self.lm.word_vectors(self._ids)
+        log_probs, _ = self.lm.log_probs_of(batch, words, None, self._golds[facts], use_walk=False)
+        return -log_probs.sum()
+
+
+def _epoch(
+    loss: _Loss,
+    optimizer: torch.optim.Optimizer,
+    schedule: Any,
+    spec: FineTuningSpec,
+    seed: int,
+    epoch: int,
+    facts: int,
+) -> float:
+    """Steps over all train facts; gives the sum of their losses."""
+    model, total = loss.lm.model, 0.0
+    order = torch.from_numpy(np.random.default_rng([seed, epoch, 0]).permutation(facts)).to(loss.lm.device)
+    model.requires_grad_(True).train(spec.dropout)
+    try:
+        for batch in order.split(spec.batch_facts):
+            optimizer.zero_grad()
+            of_batch = loss(batch)
+            (of_batch / len(batch)).backward()
+            optimizer.step()
+            schedule.step()
+            total += float(of_batch.detach())
+    finally:
+        optimizer.zero_grad()
+        model.requires_grad_(False).eval()
+    return total
+
+
+def _optimizer(model: PreTrainedModel, spec: FineTuningSpec, steps: int) -> tuple[torch.optim.Optimizer, Any]:
+    matrices = [parameter for parameter in model.parameters() if parameter.ndim > 1]
+    others = [parameter for parameter in model.parameters() if parameter.ndim <= 1]
+    groups = [{"params": matrices, "weight_decay": spec.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=spec.learning_rate)
+    growing = max(1, round(spec.warm_up * steps))
+
+    def share(step: int) -> float:
+        return min((step + 1) / growing, (steps - step) / max(1, steps - growing), 1.0)
+
+    return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, share)
+
+
+def _private_copy(lm: FrozenLM) -> PreTrainedModel:
+    """A copy of the model that shares no memory with it, in the precision in which weights are tuned."""
+    if getattr(lm.model.config, "quantization_config", None) is None:
+        return copy.deepcopy(lm.model).to(lm.parameter_dtype)
+    config = copy.deepcopy(lm.model.config)  # of a GGUF file: transformers would not save the model as it is
+    del config.quantization_config
+    model = type(lm.model)(config)
+    model.load_state_dict(lm.model.state_dict())
+    return model.to(lm.parameter_dtype)
+
+
+def _weights(model: PreTrainedModel) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
+
+
+def _record(
+    mixture: Mixture, dev: EncodedFacts, relation: Relation, epoch: int, train_loss: float | None
+) -> dict[str, Any]:
+    return {"epoch": epoch, "train_loss": train_loss, "dev": score_facts(mixture, dev, relation)}
+
+
+def _kept(copied: FrozenLM, folder: Path | None) -> FrozenLM:
+    """A frozen LM around the tuned weights; with a folder it is saved there and read again, as others will."""
+    if folder is None:
+        name = copied.identity.name
+        return FrozenLM(copied.model, copied.tokenizer, name=name, device=copied.device)
+    aside, place = folder / f".{TUNED_LM}.new", folder / TUNED_LM
+    try:
+        shutil.rmtree(aside, ignore_errors=True)
+        with quiet():
+            copied.model.save_pretrained(aside)
+            copied.tokenizer.save_pretrained(aside)
+        shutil.rmtree(place, ignore_errors=True)
+        aside.rename(place)
+    except OSError as error:
+        raise CannotWrite(f"{place} cannot be written: {error.strerror or error}") from error
+    dtype: Any = str(copied.dtype).removeprefix("torch.")
+    return load_lm(place, device=str(copied.device), dtype=dtype)

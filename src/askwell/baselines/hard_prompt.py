@@ -1,0 +1,108 @@
+"""Prompts that are given as tokens, not as text.
+
+Tokens that a search has found need not be what the tokenizer makes of their text: it may join two of them, or write a
+piece as another. So a prompt of given tokens stands on a template with as many tokens, and the word vectors of the
+given ones are put in their places, which is exact. Where the text does read back as the same tokens, the template is
+that text, and the prompt is one that anyone can type.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from askwell.errors import BadTemplate, LMUnavailable
+from askwell.lms import FrozenLM
+from askwell.lms.tokens import tokenise
+from askwell.lms.wording import Place
+from askwell.mixture import Mixture, MixtureSpec
+from askwell.mixture.answers import token_text
+from askwell.mixture.prompt_set import Prompt, usable_prompts
+from askwell.prompts import Template, parse_template
+
+_COMMON_WORDS = ("the", "of", "is", "in", "a", "and")
+
+
+def blank_template(lm: FrozenLM, count: int) -> Template:
+    """A template "[X] … [Y] ." with room for so many tokens between the blanks, filled with a common word."""
+    for word in _COMMON_WORDS:
+        template = parse_template(" ".join(["[X]", *[word] * count, "[Y] ."]))
+        if len(tokenise(template, lm.wording).between) == count:
+            return template
+    raise LMUnavailable(
+        f"the LM {lm.identity.name} has none of the words {', '.join(_COMMON_WORDS)} as one token, so no room can be "
+        "made for trigger tokens"
+    )
+
+
+def prompt_of(lm: FrozenLM, template: Template) -> Prompt:
+    """The template as a prompt of the LM; one that the LM cannot use is an error that says why."""
+    return usable_prompts(lm, [template])[0][0]
+
+
+def set_tokens(mixture: Mixture, tokens: Sequence[int]) -> None:
+    """Puts the word vectors of these tokens at the prompt tokens of a mixture of one prompt."""
+    ids = torch.tensor(tokens, dtype=torch.long, device=mixture.lm.device)
+    with torch.no_grad():
+        mixture.vectors.copy_(mixture.lm.word_vectors(ids))
+        mixture.initial_vectors.copy_(mixture.vectors)
+
+
+def hard_mixture(lm: FrozenLM, shape: Prompt, tokens: Sequence[int], spec: MixtureSpec) -> Mixture:
+    """A mixture of one prompt of the given shape that asks with exactly these tokens."""
+    mixture = Mixture(lm, [as_text(lm, shape, tokens) or shape.template], spec)
+    set_tokens(mixture, tokens)
+    return mixture
+
+
+def as_text(lm: FrozenLM, shape: Prompt, tokens: Sequence[int]) -> Template | None:
+    """The template whose text the LM reads as exactly these tokens, None if there is none."""
+    text = spelt(lm, shape, tokens)
+    try:
+        template = parse_template(text)
+    except BadTemplate:  # the tokens themselves spell a blank
+        return None
+    read = tokenise(template, lm.wording)
+    same_forms = replace(read, before=(), between=(), after=()) == replace(
+        shape.tokens, before=(), between=(), after=()
+    )
+    same_shape = len(read.before) == len(shape.tokens.before) and len(read.between) == len(shape.tokens.between)
+    written = (*read.before, *read.between, *read.after)
+    is_same = same_forms and same_shape and written == (*tokens, *_cut(shape))
+    return template if is_same else None
+
+
+def spelt(lm: FrozenLM, shape: Prompt, tokens: Sequence[int]) -> str:
+    """The tokens as a person would write them around the blanks."""
+    written = (*tokens, *_cut(shape))
+    template, texts = shape.template, []
+    stretches = (shape.tokens.before, template.before), (shape.tokens.between, template.between)
+    for old_tokens, old_text in (*stretches, (shape.tokens.after, template.after)):
+        stretch, written = written[: len(old_tokens)], written[len(old_tokens) :]
+        ending = " " if old_text.endswith(" ") else ""
+        is_old = stretch == old_tokens
+        texts.append(old_text if is_old else "".join(_written(lm, token) for token in stretch) + ending)
+    return f"{texts[0]}{template.first}{texts[1]}{template.second}{texts[2]}".strip()
+
+
+def _cut(shape: Prompt) -> tuple[int, ...]:
+    """The tokens of the text that the LM does not read: a causal LM's after y."""
+    return (*shape.tokens.before, *shape.tokens.between, *shape.tokens.after)[len(shape.token_ids) :]
+
+
+def begins_word(lm: FrozenLM, token: int) -> bool:
+    """Whether a token is written with a space before it."""
+    name = lm.tokenizer.convert_ids_to_tokens(token)
+    is_marked = isinstance(name, str) and name.startswith(lm.wording.marker)
+    return is_marked == (lm.wording.marks is Place.SPACED)
+
+
+def word_of(lm: FrozenLM, token: int) -> str:
+    """The letters of a token, "" for a space alone."""
+    text = token_text(lm, token)
+    is_space = lm.wording.marks is Place.SPACED and text.startswith(lm.wording.marker)
+    return "" if is_space else text
+
+
+def _written(lm: FrozenLM, token: int) -> str:
+    return f" {word_of(lm, token)}" if begins_word(lm, token) else word_of(lm, token)

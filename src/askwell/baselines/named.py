@@ -1,0 +1,84 @@
+"""The table of baselines: what each name means. It imports nothing heavy; `run` does what it says."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from askwell.errors import BadOption
+from askwell.specs import MixtureSpec, TrainingSpec
+
+BaselineName = Literal[
+    "lama",
+    "lpaqa-top1",
+    "lpaqa-uniform",
+    "lpaqa-weights",
+    "lpaqa-product",
+    "optiprompt-manual",
+    "optiprompt-random",
+    "autoprompt",
+    "fine-tuning",
+]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """How a baseline is built."""
+
+    about: str
+    how: Literal["untuned", "top-1", "trained", "searched", "fine-tuned"]
+    prompts: Literal["one", "several", "none", "one or none"]
+    """How many prompts it takes."""
+    mixture: MixtureSpec = MixtureSpec()  # noqa: RUF009 - frozen
+    training: TrainingSpec = TrainingSpec()  # noqa: RUF009 - frozen
+    """How it is tuned, where it is trained as our own mixtures are."""
+
+
+_PRODUCT = MixtureSpec(combine="product")
+# OptiPrompt's own settings: ten epochs in steps of 16 facts that grow to 3e-3 and shrink again, as our cycle does.
+_DENSE = TrainingSpec(epochs=10, batch_facts=16, learning_rate=3e-3)
+
+BASELINES: Mapping[BaselineName, Baseline] = {
+    "lama": Baseline("one manual prompt, as it stands", "untuned", "one"),
+    "lpaqa-top1": Baseline("the one of several prompts that answers most train facts", "top-1", "several"),
+    "lpaqa-uniform": Baseline("all prompts, their log-probabilities averaged", "untuned", "several", _PRODUCT),
+    "lpaqa-weights": Baseline(
+        "all prompts, their log-probabilities weighted as published in the prompt file",
+        "untuned",
+        "several",
+        MixtureSpec(combine="product", weights="file"),
+    ),
+    "lpaqa-product": Baseline(
+        "all prompts, their log-probabilities with weights learned on train", "trained", "several", _PRODUCT
+    ),
+    "optiprompt-manual": Baseline("dense vectors that start as a manual prompt", "trained", "one", training=_DENSE),
+    "optiprompt-random": Baseline("five dense vectors that start at random", "trained", "none", training=_DENSE),
+    "autoprompt": Baseline("trigger tokens found by a search that gradients lead", "searched", "one or none"),
+    "fine-tuning": Baseline("the whole LM tuned, with one manual prompt: an upper reference", "fine-tuned", "one"),
+}
+
+
+def named_baseline(name: str) -> Baseline:
+    """The baseline of that name."""
+    for known, baseline in BASELINES.items():
+        if name == known:
+            return baseline
+    close = difflib.get_close_matches(name, get_args(BaselineName), n=1)
+    meant = f"; did you mean {close[0]}?" if close else "."
+    raise BadOption(f"there is no baseline {name!r}{meant} There are {', '.join(BASELINES)}")
+
+
+def need_prompts(name: str, count: int) -> None:
+    """Raises if so many prompts are not what the baseline takes."""
+    takes = named_baseline(name).prompts
+    if takes == "one" and count != 1:
+        raise BadOption(f"{name} takes one manual prompt, and {count} were given; name one with --prompts")
+    if takes == "several" and count < 2:
+        raise BadOption(
+            f"{name} chooses among several prompts or combines them, and {count or 'none'} can be used here; give more "
+            "with --prompts, or take the baseline lama for one manual prompt"
+        )
+    if takes == "none" and count:
+        raise BadOption(f"{name} makes its own prompt; leave --prompts out")
+    if takes == "one or none" and count > 1:
+        raise BadOption(f"{name} starts from one prompt or from none, and {count} were given")

@@ -1,0 +1,223 @@
+"""`askwell baseline`."""
+
+import json as json_format
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+from pydantic import BaseModel, ValidationError
+
+from askwell.baselines.named import BASELINES, BaselineName, need_prompts
+from askwell.cli.options import LM, Data, Device, Dtype, Facts, Json, Prompts, Revision, SplitBy
+from askwell.errors import BadOption
+from askwell.specs import AutoPromptSpec, FineTuningSpec, TrainingSpec
+from askwell.write import need_writable_folder, write_whole
+
+if TYPE_CHECKING:
+    from askwell.baselines.run import BaselineProgress, BaselineRun
+    from askwell.evaluation.evaluate import Evaluation
+
+HISTORY, PER_FACT, METRICS = "history.jsonl", "facts.parquet", "metrics.json"
+_NAMES = "; ".join(f"{name}: {baseline.about}" for name, baseline in BASELINES.items())
+
+
+def baseline(
+    name: Annotated[BaselineName, Parameter(help=f"{_NAMES}.", show_choices=False)],
+    /,
+    *,
+    lm: LM = None,
+    facts: Facts,
+    prompts: Prompts = None,
+    out: Annotated[Path, Parameter(help="The folder in which what it makes is saved.")],
+    seed: Annotated[int, Parameter(help="Seed of everything that is drawn at random.")] = 0,
+    search: Annotated[AutoPromptSpec, Parameter(name="*", group="AutoPrompt")] = AutoPromptSpec(),  # noqa: B008 - frozen
+    fine_tuning: Annotated[FineTuningSpec, Parameter(group="Fine-tuning")] = FineTuningSpec(),  # noqa: B008 - frozen
+    training: Annotated[TrainingSpec, Parameter(name="*", group="Training")] = TrainingSpec(),  # noqa: B008 - frozen
+    resume: Annotated[bool, Parameter(help="Go on with the interrupted run in the folder.", negative="")] = False,
+    overwrite: Annotated[bool, Parameter(help="Replace what is in the folder.", negative="")] = False,
+    split_by: SplitBy = None,
+    data: Data = None,
+    revision: Revision = None,
+    device: Device = None,
+    dtype: Dtype = "auto",
+    json: Json = False,
+) -> None:
+    """Run a baseline, and score it as mixtures are scored.
+
+    The folder gets the prompts (config.json, mixture.safetensors, README.md), what they made of each test fact
+    (facts.parquet, for askwell compare), the scores (metrics.json) and, where something is learned, its history.
+    """
+    if lm is None:
+        raise BadOption("baseline needs --lm")
+    if seed < 0:
+        raise BadOption(f"--seed {seed}: a seed is not negative")
+    chosen = _chosen_training(name, training, search, fine_tuning)
+    from askwell.baselines.run import run_baseline
+    from askwell.cli.baseline_progress import BaselineBar
+    from askwell.cli.progress import EvaluationProgress
+    from askwell.cli.sources import set_threads
+    from askwell.cli.terminal import counted, note, note_left_out_facts, note_left_out_prompts, print_json
+    from askwell.evaluation.evaluate import evaluate
+    from askwell.evaluation.outcomes import write_outcomes
+    from askwell.lms.load import load_lm
+    from askwell.mixture.save import save_mixture
+    from askwell.names import read_prompts, read_relation
+    from askwell.training.checkpoint import CHECKPOINT
+
+    started = time.monotonic()
+    relation = read_relation(facts, data=data, split=split_by, seed=seed)
+    templates = read_prompts(prompts, relation=relation, data=data) if prompts else []
+    need_prompts(name, len(templates))
+    _check_folder(name, out, resume=resume, overwrite=overwrite, checkpoint=CHECKPOINT)
+    for line in relation.counts.lines():
+        note(line)
+    loaded = load_lm(lm, revision=revision, device=device, dtype=dtype)
+    note(
+        f"{name} on {relation.name}: {len(relation.train)} train, {len(relation.dev)} dev and {len(relation.test)} "
+        f"test facts, {counted(len(templates), 'prompt')}, on {loaded.identity.name} "
+        f"({loaded.family.name}, {loaded.device})"
+    )
+    set_threads(training.threads)
+
+    def keep_history(progress: "BaselineProgress") -> None:
+        if progress.record is not None:
+            lines = [json_format.dumps(record, ensure_ascii=False) + "\n" for record in progress.history]
+            write_whole(out / HISTORY, "".join(lines))
+        live(progress)
+
+    if overwrite:
+        for old in (CHECKPOINT, HISTORY):
+            (out / old).unlink(missing_ok=True)
+    made_folder = not out.exists()
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        with BaselineBar() as live:
+            run = run_baseline(
+                name,
+                loaded,
+                templates,
+                relation,
+                training=chosen,
+                search=search,
+                fine_tuning=fine_tuning,
+                seed=seed,
+                folder=out,
+                resume=resume,
+                progress=keep_history,
+            )
+    except KeyboardInterrupt:
+        if (out / CHECKPOINT).exists():
+            note(f"interrupted: the best so far is saved in {out}; the same command with --resume goes on")
+        raise
+    finally:
+        if made_folder and not any(out.iterdir()):
+            out.rmdir()
+    mixture = run.mixture
+    note_left_out_prompts(mixture)
+    for split, left_out in run.left_out.items():
+        note_left_out_facts(split, left_out)
+    with EvaluationProgress("test facts") as shown:
+        tested = evaluate(mixture, relation, progress=shown)
+    note_left_out_facts("test", tested.left_out)
+    figures = tested.as_json()
+    mixture.learned_from["split_by"] = split_by
+    mixture.scores["test"] = {
+        **figures["micro"],
+        "log_loss": figures["log_loss"],
+        "facts": figures["facts"],
+        "vocabulary": figures["vocabulary"],
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    write_outcomes(tested.outcomes, out / PER_FACT)
+    metrics = {"baseline": name, "seed": seed, "test": figures}
+    write_whole(out / METRICS, json_format.dumps(metrics, ensure_ascii=False, indent=2) + "\n")
+    save_mixture(mixture, out)
+    (out / CHECKPOINT).unlink(missing_ok=True)
+    if json:
+        print_json(_document(name, run, tested, out, time.monotonic() - started))
+    else:
+        _print_summary(name, run, tested, out, time.monotonic() - started)
+
+
+def _chosen_training(
+    name: BaselineName, training: TrainingSpec, search: AutoPromptSpec, fine_tuning: FineTuningSpec
+) -> TrainingSpec:
+    """The baseline's own training settings with those that were given; settings of other baselines are refused."""
+    how = BASELINES[name].how
+    fits = {"trained": training, "searched": search, "fine-tuned": fine_tuning}
+    prefix = {"fine-tuned": "fine-tuning."}
+    for kind, spec in fits.items():
+        given = sorted(spec.model_fields_set - {"threads"})
+        if given and kind != how:
+            option = f"--{prefix.get(kind, '')}{given[0].replace('_', '-')}"
+            raise BadOption(f"{option} is no setting of {name}{_own_settings(fits.get(how), prefix.get(how, ''))}")
+    own = BASELINES[name].training.model_dump(exclude_unset=True)
+    given = training.model_dump(exclude_unset=True)
+    if {"pairs", "minutes", "epochs"} & given.keys():  # one budget replaces another
+        own = {key: value for key, value in own.items() if key not in ("pairs", "minutes", "epochs")}
+    try:
+        return TrainingSpec.model_validate(own | given)
+    except ValidationError as error:
+        raise BadOption(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+
+
+def _own_settings(spec: BaseModel | None, prefix: str) -> str:
+    if spec is None:
+        return ": nothing is learned there"
+    return "; it takes " + ", ".join(f"--{prefix}{field.replace('_', '-')}" for field in type(spec).model_fields)
+
+
+def _check_folder(name: BaselineName, out: Path, *, resume: bool, overwrite: bool, checkpoint: str) -> None:
+    """Makes sure that the folder can be written, and that nothing in it is lost against the user's will."""
+    if resume and overwrite:
+        raise BadOption("--resume and --overwrite exclude each other")
+    if resume and BASELINES[name].how not in ("trained", "searched"):
+        raise BadOption(f"--resume: {name} cannot go on after an interruption; begin anew, with --overwrite if need be")
+    is_there, is_unfinished = (out / "config.json").exists(), (out / checkpoint).exists()
+    if not resume and not overwrite and is_unfinished:
+        raise BadOption(f"--out {out} holds an unfinished run: go on with --resume, or begin anew with --overwrite")
+    if not resume and not overwrite and is_there:
+        raise BadOption(f"--out {out} holds a run already: name another folder, or replace it with --overwrite")
+    if resume and is_there and not is_unfinished:
+        raise BadOption(f"--resume: the run in {out} is finished; there is nothing to go on with")
+    need_writable_folder(out, "--out")
+
+
+def _document(name: str, run: "BaselineRun", tested: "Evaluation", out: Path, seconds: float) -> dict[str, Any]:
+    mixture = run.mixture
+    return {
+        "baseline": name,
+        "out": str(out),
+        "lm": mixture.lm.identity.model_dump(),
+        "prompts": [
+            {"template": prompt.template.text, "weight": weight}
+            for prompt, weight in zip(mixture.prompts, mixture.weights.tolist(), strict=True)
+        ],
+        "left_out_prompts": [
+            {"template": prompt.template.text, "reason": prompt.reason} for prompt in mixture.left_out_prompts
+        ],
+        "learned_from": mixture.learned_from,
+        "history": list(run.history),
+        "test": tested.as_json(),
+        "seconds": round(seconds, 1),
+    }
+
+
+def _print_summary(name: str, run: "BaselineRun", tested: "Evaluation", out: Path, seconds: float) -> None:
+    from rich.table import Table
+
+    from askwell.cli.terminal import out as terminal
+
+    table = Table("", "P@1", "P@10", "MRR", "log-loss", title=f"{len(tested.outcomes)} test facts, {tested.vocabulary}")
+    figures = tested.as_json()
+    loss = "–" if figures["log_loss"] is None else f"{figures['log_loss']:.3f}"
+    table.add_row(name, *(f"{score:.1f}" for score in figures["micro"].values()), loss)
+    terminal.print(table)
+    if "prompt" in run.mixture.learned_from:
+        terminal.print(f"found: {run.mixture.learned_from['prompt']}", markup=False, soft_wrap=True)
+    elif len(run.mixture.prompts) == 1:
+        terminal.print(f"prompt: {run.mixture.prompts[0].template.text}", markup=False, soft_wrap=True)
+    terminal.print(
+        f"Saved in {out}, after {seconds:.0f} s. Next: askwell compare {out} OTHER", soft_wrap=True, markup=False
+    )

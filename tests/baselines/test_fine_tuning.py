@@ -1,0 +1,94 @@
+"""Fine-tuning: on a copy, all weights, better on what it is trained on."""
+
+import hashlib
+
+import by_hand
+import pytest
+import torch
+from by_hand import ALL
+from worlds import CAPITALS, FACTS, frozen
+
+from askwell.baselines.fine_tuning import fine_tune
+from askwell.errors import BadOption
+from askwell.evaluation import evaluate
+from askwell.mixture import Mixture
+from askwell.mixture.encode import encode_facts
+from askwell.prompts import parse_template
+from askwell.specs import FineTuningSpec
+
+TEMPLATE = parse_template("[X] lies in [Y] .")
+SPEC = FineTuningSpec(epochs=4, batch_facts=4, learning_rate=3e-3)
+
+
+def hash_of(lm) -> str:
+    content = [(name, tensor.numpy().tobytes()) for name, tensor in sorted(lm.model.state_dict().items())]
+    return hashlib.sha256(repr(content).encode()).hexdigest()
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "bart", "llama"])
+def test_the_given_lm_stays_and_the_tuned_one_gets_better(name):
+    lm = frozen(name)
+    before, untuned = hash_of(lm), evaluate(Mixture(lm, [TEMPLATE]), ALL).log_loss
+    result = fine_tune(lm, ALL, TEMPLATE, SPEC)
+    assert hash_of(lm) == before
+    assert not any(parameter.requires_grad for parameter in lm.model.parameters())
+    losses = [record["train_loss"] for record in result.history[1:]]
+    assert losses[-1] < losses[0] < untuned + 0.5
+    assert evaluate(result.mixture, ALL).log_loss < untuned - 0.5
+    assert not result.mixture.lm.identity.same_lm(lm.identity)
+
+
+def test_every_weight_that_the_loss_reaches_is_tuned():
+    lm = frozen("bert")
+    result = fine_tune(lm, ALL, TEMPLATE, SPEC)
+    old, new = lm.model.state_dict(), result.mixture.lm.model.state_dict()
+    same = {name for name in old if torch.equal(old[name], new[name])}
+    assert not [name for name in same if "position_ids" not in name and "token_type" not in name]
+    prompt = result.mixture.prompts[0].token_ids  # the prompt's own words move, too
+    assert torch.equal(result.mixture.vectors, new["bert.embeddings.word_embeddings.weight"][list(prompt)])
+
+
+def test_its_first_loss_is_that_of_the_public_model():
+    lm = frozen("bert")
+    spec = FineTuningSpec(epochs=1, batch_facts=len(FACTS), learning_rate=1e-12)
+    result = fine_tune(lm, ALL, TEMPLATE, spec)
+    expected = by_hand.loss(lm, FACTS, by_hand.ids_of(lm, "lies", "in"))
+    assert result.history[1]["train_loss"] == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_state_that_was_best_on_dev_is_kept():
+    lm = frozen("bert")
+    result = fine_tune(lm, CAPITALS, TEMPLATE, SPEC)
+    best = min(result.history, key=lambda record: (-record["dev"]["P@1"], record["dev"]["log_loss"]))
+    dev = evaluate(result.mixture, CAPITALS, split="dev")
+    assert dev.micro.p_at_1 == best["dev"]["P@1"]
+    assert dev.log_loss == pytest.approx(best["dev"]["log_loss"], abs=1e-4)
+    assert result.mixture.learned_from["best_epoch"] == best["epoch"]
+
+
+def test_the_same_seed_gives_the_same_weights_and_no_epoch_the_old_ones():
+    first, second = (fine_tune(frozen("bert"), ALL, TEMPLATE, SPEC, seed=2) for _ in range(2))
+    assert first.history == second.history
+    assert hash_of(first.mixture.lm) == hash_of(second.mixture.lm)
+    lm = frozen("bert")
+    untouched = fine_tune(lm, ALL, TEMPLATE, FineTuningSpec(epochs=0))
+    assert hash_of(untouched.mixture.lm) == hash_of(lm)
+
+
+def test_the_tuned_lm_is_saved_and_read_again(tmp_path):
+    result = fine_tune(frozen("bert"), ALL, TEMPLATE, SPEC, folder=tmp_path)
+    result.mixture.save_pretrained(tmp_path)
+    again = Mixture.from_pretrained(tmp_path)
+    facts, _ = encode_facts(again, FACTS)
+    every = torch.arange(len(facts))
+    assert torch.equal(again.log_probs(facts.xs, every), result.mixture.log_probs(facts.xs, every))
+
+
+def test_it_refuses_what_does_not_fit_in_memory(monkeypatch):
+    lm = frozen("bert")
+    parameters = sum(parameter.numel() for parameter in lm.model.parameters())
+    monkeypatch.setattr("askwell.baselines.fine_tuning.free_bytes", lambda _device: 16 * parameters - 1)
+    with pytest.raises(BadOption, match=f"16 bytes for each of {parameters:,} parameters.*smaller LM"):
+        fine_tune(lm, ALL, TEMPLATE, SPEC)
+    monkeypatch.setattr("askwell.baselines.fine_tuning.free_bytes", lambda _device: 16 * parameters)
+    fine_tune(lm, ALL, TEMPLATE, FineTuningSpec(epochs=0))

@@ -1,0 +1,167 @@
+"""`askwell baseline`: what it leaves behind, interruptions, and wrong input."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from worlds import TEMPLATES
+
+from askwell.evaluation.outcomes import read_outcomes
+
+SEARCH = ("--triggers", "2", "--iterations", "3", "--candidates", "2", "--threads", "1")
+
+
+@pytest.fixture
+def run(askwell, lms, facts, tmp_path):
+    """Runs a baseline on the tiny BERT; a wrong call leaves nothing behind."""
+
+    def run(name, *more, prompts=(), lm="bert", out="out"):
+        words = [word for prompt in prompts for word in ("--prompts", prompt)]
+        done = askwell("baseline", name, "--lm", lms[lm], "--facts", facts, "--out", tmp_path / out, *words, *more)
+        assert "Traceback" not in done.err
+        if done.code == 2 and out == "out":
+            assert done.out == ""
+            assert not (tmp_path / out).exists()
+        return done
+
+    return run
+
+
+def bad(done, *parts):
+    assert done.code == 2, done.err
+    for part in parts:
+        assert str(part) in done.err, done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "prompts", "more"),
+    [
+        ("lama", TEMPLATES[:1], ()),
+        ("lpaqa-top1", TEMPLATES, ()),
+        ("lpaqa-uniform", TEMPLATES, ()),
+        ("lpaqa-product", TEMPLATES, ("--pairs", "12")),
+        ("optiprompt-manual", TEMPLATES[:1], ("--epochs", "1")),
+        ("optiprompt-random", (), ("--epochs", "1")),
+        ("autoprompt", (), SEARCH),
+        ("fine-tuning", TEMPLATES[:1], ("--fine-tuning.epochs", "1")),
+    ],
+)
+def test_each_baseline_leaves_a_run_behind(run, askwell, tmp_path, name, prompts, more):
+    done = run(name, *more, "--json", prompts=prompts)
+    assert done.code == 0, done.err
+    out = tmp_path / "out"
+    outcomes = read_outcomes(out / "facts.parquet")
+    p_at_1 = 100 * sum(outcome.rank <= 1 for outcome in outcomes) / len(outcomes)
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["baseline"] == done.json["baseline"] == name
+    assert metrics["test"]["micro"]["P@1"] == done.json["test"]["micro"]["P@1"] == pytest.approx(p_at_1)
+    assert not (out / "checkpoint.safetensors").exists()
+    learns = name not in ("lama", "lpaqa-top1", "lpaqa-uniform")
+    assert (out / "history.jsonl").exists() == learns
+    again = askwell("evaluate", out, "--json")
+    if again.code == 2:  # the facts are a folder of this test, which a saved mixture does not name
+        again = askwell("evaluate", out, "--facts", tmp_path / "capitals", "--json")
+    assert again.code == 0, again.err
+    assert again.json["micro"] == metrics["test"]["micro"]
+    compared = askwell("compare", out, out, "--json")
+    assert compared.code == 0, compared.err
+
+
+def test_published_weights_come_from_the_prompt_file(run, tmp_path):
+    lines = [
+        json.dumps({"template": text, "weight": weight}) for text, weight in zip(TEMPLATES, (3, 1, 0), strict=True)
+    ]
+    (tmp_path / "p.jsonl").write_text("\n".join(lines))
+    done = run("lpaqa-weights", "--json", prompts=[tmp_path / "p.jsonl"])
+    assert done.code == 0, done.err
+    assert [prompt["weight"] for prompt in done.json["prompts"]] == pytest.approx([0.75, 0.25])
+
+
+def test_what_it_found_is_printed(run):
+    done = run("autoprompt", *SEARCH)
+    assert done.code == 0, done.err
+    assert "found: [X]" in done.out
+    assert "dev P@1" in done.err
+
+
+def test_prompts_that_do_not_fit(run):
+    bad(run("lama"), "lama takes one manual prompt, and 0 were given", "--prompts")
+    bad(run("lama", prompts=TEMPLATES), "3 were given")
+    bad(run("lpaqa-top1", prompts=TEMPLATES[:1]), "several prompts", "lama")
+    bad(run("lpaqa-weights", prompts=TEMPLATES[:2]), "has no weight in it")
+    bad(run("optiprompt-random", prompts=TEMPLATES[:1]), "leave --prompts out")
+
+
+def test_names_and_options_that_do_not_fit(run, askwell, facts, tmp_path):
+    bad(run("autopromt"), "autopromt", "autoprompt")
+    bad(askwell("baseline", "lama", "--facts", facts, "--out", tmp_path / "o"), "--lm")
+    bad(run("lama", "--triggers", "3", prompts=TEMPLATES[:1]), "--triggers is no setting of lama", "nothing is learned")
+    bad(run("autoprompt", "--epochs", "3"), "--epochs is no setting of autoprompt", "--iterations")
+    bad(run("optiprompt-random", "--fine-tuning.epochs", "3"), "--fine-tuning.epochs is no setting", "--epochs")
+    bad(run("autoprompt", "--iterations", "2"), "cannot swap all 5 masks")
+    bad(run("optiprompt-random", "--patience", "2"), "patience")
+    bad(run("lama", "--seed", "-1", prompts=TEMPLATES[:1]), "--seed -1")
+
+
+def test_autoprompt_on_an_lm_without_a_mask(run):
+    bad(run("autoprompt", lm="llama"), "no mask token", "--start random")
+    assert run("autoprompt", "--start", "random", *SEARCH, lm="llama").code == 0
+
+
+def test_fine_tuning_that_does_not_fit_in_memory(run, monkeypatch):
+    monkeypatch.setattr("askwell.baselines.fine_tuning.free_bytes", lambda _device: 1000)
+    bad(run("fine-tuning", prompts=TEMPLATES[:1]), "16 bytes for each", "take a smaller LM")
+
+
+def test_a_folder_that_holds_a_run(run, tmp_path):
+    assert run("lama", prompts=TEMPLATES[:1], out="m").code == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
+    bad(run("lama", prompts=TEMPLATES[:1], out="m"), "holds a run already", "--overwrite")
+    bad(run("lama", "--resume", prompts=TEMPLATES[:1], out="m"), "cannot go on")
+    bad(run("autoprompt", "--resume", out="m"), "finished")
+    bad(run("autoprompt", "--resume", "--overwrite", out="m"), "exclude each other")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()} == before
+    assert run("lama", "--overwrite", prompts=TEMPLATES[1:2], out="m").code == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("with_signal", [signal.SIGINT, signal.SIGKILL])
+def test_a_search_that_was_stopped_goes_on_and_ends_as_one_that_was_not(lms, facts, tmp_path, with_signal):
+    def command(out, *more):
+        arguments = ["baseline", "autoprompt", "--lm", lms["bert"], "--facts", facts, "--out", tmp_path / out]
+        arguments += ["--triggers", 3, "--iterations", 150, "--candidates", 4, "--sampled-facts", 4, "--threads", 1]
+        return [sys.executable, "-m", "askwell", *map(str, [*arguments, *more])]
+
+    def finish(out, *more):
+        done = subprocess.run(command(out, *more), capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+
+    finish("whole")
+    process = subprocess.Popen(command("cut"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    history, deadline = tmp_path / "cut" / "history.jsonl", time.monotonic() + 120
+    while not (history.exists() and len(history.read_text().splitlines()) > 4):
+        assert process.poll() is None, "the search ended before it could be stopped"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(with_signal)
+    errors = process.communicate(timeout=60)[1]
+    if with_signal == signal.SIGINT:
+        assert process.returncode == 130
+        assert "--resume goes on" in errors
+        assert "Traceback" not in errors
+    asked = subprocess.run(
+        [sys.executable, "-m", "askwell", "ask", str(tmp_path / "cut"), "Paris", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert asked.returncode == 0, asked.stderr
+    finish("cut", "--resume")
+    contents = [
+        {path.name: path.read_bytes() for path in (tmp_path / out).iterdir() if not path.name.startswith(".")}
+        for out in ("whole", "cut")
+    ]
+    assert contents[0] == contents[1]
