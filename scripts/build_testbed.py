@@ -496,7 +496,8 @@ def write_jsonl(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
 
 def write_manifest(into: Path, text: list[str]) -> None:
     """Writes what everything was made from, and the hashes to know it by."""
-    files = sorted(path for path in into.rglob("*") if path.is_file() and path.name != "manifest.json")
+    built = (path for path in into.rglob("*") if path.is_file() and path.name != "manifest.json")
+    files = sorted(path for path in built if into / "lms" not in path.parents)  # LMs are trained, not built
     manifest = {
         "sources": list(SOURCES),
         "text": {"seed": 0, "sentences": len(text), "sha256": text_hash(text)},

@@ -16,8 +16,8 @@ PAPER: dict[str, Any] = {"recipe": "paper", "epochs": 6, "patience": 6, "learnin
 SETTINGS = {
     "gradient": TrainingSpec(**PAPER, threads=1),
     "em": TrainingSpec(method="em", **PAPER, threads=1),
-    "cycle": TrainingSpec(pairs=150, threads=1),
-    "cycle, em": TrainingSpec(method="em", pairs=150, batch_facts=3, threads=1),
+    "cycle": TrainingSpec(pairs=600, threads=1),
+    "cycle, em": TrainingSpec(method="em", pairs=300, batch_facts=3, threads=1),
 }
 
 
