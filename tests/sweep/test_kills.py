@@ -198,6 +198,8 @@ class RayNodes:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=60)
         kill_all(self._process)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
     def _line(self) -> str:
         assert self._process.stdout is not None
