@@ -1,11 +1,23 @@
-"""Shape annotations of the whole package are checked while its tests run."""
+"""Shape annotations of the whole package are checked while its tests run; where the released data is."""
 
+import os
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 from jaxtyping import install_import_hook
 
 sys.path.insert(0, str(Path(__file__).parent))
 install_import_hook("askwell", "beartype.beartype")
 torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The paper's facts and prompts, which are no part of the project: without them, what needs them is skipped."""
+    beside_the_project = Path(__file__).resolve().parents[2] / "shared"
+    shared = Path(os.environ.get("ASKWELL_SHARED") or beside_the_project)
+    if not (shared / "data" / "facts").is_dir():
+        pytest.skip("the released data is not here: set ASKWELL_SHARED to the folder that holds data/facts")
+    return shared / "data"

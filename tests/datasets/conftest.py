@@ -1,5 +1,4 @@
 import json
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,6 @@ from data_server import DataServer
 from tiny_sets import CONTENT, TINY, UPSTREAM, manifest_of
 
 from askwell.datasets import catalogue
-
-PROJECT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -37,14 +34,6 @@ def server(tiny_manifest: None, monkeypatch: pytest.MonkeyPatch) -> Iterable[Dat
     with DataServer({UPSTREAM[path]: data for path, data in CONTENT.items()}) as running:
         monkeypatch.setenv("ASKWELL_DATA_MIRROR", running.address)
         yield running
-
-
-@pytest.fixture
-def shared_data() -> Path:
-    shared = Path(os.environ.get("ASKWELL_SHARED") or PROJECT.parent / "shared")
-    if not (shared / "data" / "facts").is_dir():
-        pytest.skip("the released data is not here: set ASKWELL_SHARED to the folder that holds data/facts")
-    return shared / "data"
 
 
 @pytest.fixture

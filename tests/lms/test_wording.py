@@ -1,7 +1,6 @@
 """Prompts, x's and y's are written as they stand in the sentence; the expected tokens are written by hand."""
 
 import functools
-import os
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from askwell.mixture import Mixture
 from askwell.mixture.encode import encode_facts
 from askwell.prompts import Template, parse_template, read_prompts
 
-PROJECT = Path(__file__).resolve().parents[2]
 WORDPIECE, ALBERT, METASPACE = "bert", "albert", "llama-metaspace"
 BYTE_LEVEL = ["roberta", "bart", "modernbert", "gpt2", "llama"]
 ONE_OF_EACH = [WORDPIECE, ALBERT, METASPACE, *BYTE_LEVEL]
@@ -412,11 +410,8 @@ def test_the_number_of_prompt_tokens_does_not_depend_on_x(name: str, template: T
 # The released prompts
 
 
-def test_prompts_that_begin_with_y_lose_no_fact() -> None:
-    shared = Path(os.environ.get("ASKWELL_SHARED") or PROJECT.parent / "shared")
-    folder = shared / "data" / "prompts" / "trex_mine"
-    if not folder.is_dir():
-        pytest.skip("the released prompts are not here: set ASKWELL_SHARED to the folder that holds data/prompts")
+def test_prompts_that_begin_with_y_lose_no_fact(shared_data: Path) -> None:
+    folder = shared_data / "prompts" / "trex_mine"
     mined = [template for path in sorted(folder.glob("*.jsonl")) for template in read_prompts(str(path))]
     begin_with_y = [template for template in mined if template.text.startswith("[Y]")]
     assert (len(begin_with_y), len(mined)) == (710, 1166)
