@@ -94,13 +94,15 @@ def test_minutes_become_pairs_once_and_are_kept(tmp_path):
         train(mixture, CAPITALS, TrainingSpec(minutes=0.002, threads=1), folder=tmp_path, **options)
         return mixture
 
+    planned = []
+
     def interrupt(progress):
+        planned.append(progress.pairs)
         if progress.pairs_done:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         run(progress=interrupt)
-    planned = []
     mixture = run(resume=True, progress=lambda progress: planned.append(progress.pairs))
     assert set(planned) == {mixture.learned_from["planned_pairs"]}
     assert mixture.learned_from["finished"]
