@@ -42,7 +42,9 @@ bench: setup
 	$(BIN)/python benchmarks/run.py
 
 docs: setup
-	@echo "The documentation comes with the experiment grid. Until then, see README.md and ARCHITECTURE.md."
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	$(BIN)/zensical build --strict
+	@echo "The documentation is in build/site/index.html"
 
 clean:
 	rm -rf .venv build dist .ruff_cache .hypothesis

@@ -4,7 +4,7 @@
     python benchmarks/defaults_study.py --lms testbed:bert --factors of_words
 
 Three relations of the testbed and three of T-REx serve here and in no other table of askwell. Every run is one line of
-results/defaults.jsonl; results/defaults.md is made from it.
+results/defaults.jsonl; docs/defaults.md is made from it.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from askwell.names import read_prompts, read_relation
 from askwell.training import rates
 
 HERE = Path(__file__).parent
-RUNS, TABLES = HERE / "results" / "defaults.jsonl", HERE / "results" / "defaults.md"
+RUNS, TABLES = HERE / "results" / "defaults.jsonl", HERE.parent / "docs" / "defaults.md"
 TESTBED = ("testbed:bert", "testbed:roberta", "testbed:bart", "testbed:causal")
 STUDIED = ("testbed:dialling_code", "testbed:country_of_region", "testbed:neighbour")
 TREX = ("trex_original/P30", "trex_original/P364", "trex_original/P138")
@@ -61,6 +61,20 @@ FACTORS: dict[str, list[dict[str, Any]]] = {
     ],
     "recipe": [{"recipe": recipe, "seed": seed} for recipe in ("cycle", "paper") for seed in (0, 1)],
 }
+ABOUT = {
+    "of_words": "The step size of layer-0 vectors, as a share of the standard deviation of the LM's word vectors.",
+    "of_hidden": "The step size of a deeper layer's additions, as a share of the deviation of what leaves that layer.",
+    "of_weights": "The step size of the logits of the mixture's weights.",
+    "pairs_of_step": "(fact, prompt) pairs of one step.",
+    "pairs": "The budget: (fact, prompt) pairs of the whole cycle. `single` is the one manual prompt.",
+    "recipe": "One cycle over 4,000 pairs by gradient against the paper's procedure (EM, up to 16 epochs).",
+}
+DEFAULTS = {
+    "of_words": "0.2", "of_hidden": "0.05", "of_weights": "0.1", "pairs_of_step": "32", "pairs": "2000",
+    "recipe": "cycle",
+}  # fmt: skip
+"""What askwell ships with."""
+FINDINGS = ""
 # A large LM takes seconds for what a small one does in one: fewer settings.
 SMOLLM2: dict[str, list[dict[str, Any]]] = {
     "of_words": [{"of_words": value, "prompts": "single", "pairs": 1000} for value in (0.05, 0.1, 0.2, 0.4)],
@@ -133,23 +147,36 @@ def at_most(relation: Relation) -> Relation:
 
 def tables(records: list[dict[str, Any]]) -> str:
     """Mean test P@1 and log-loss over the studied relations, one table a choice."""
-    lines = ["# The study of defaults", "", "Made by `python benchmarks/defaults_study.py`. Test P@1 (in per cent) and"]
-    lines += ["test log-loss (in nats) are means over the studied relations (micro average in each).", ""]
-    for factor in FACTORS:
+    lines = [
+        "# The study of defaults",
+        "",
+        "Made by `python benchmarks/defaults_study.py` from `results/defaults.jsonl`.",
+    ]
+    lines += ["Test P@1 (in per cent) / test log-loss (in nats), means over the studied relations (micro in each), and"]
+    lines += ["CPU seconds of training in one thread. Relations: of the testbed " + _names(STUDIED) + "; of T-REx"]
+    lines += [_names(TREX) + f". No other table is made from them. At most {TRAIN_FACTS} train facts each.", ""]
+    lines += [FINDINGS.strip(), ""]
+    for factor, about in ABOUT.items():
         rows: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
         for lm in dict.fromkeys(record["lm"] for record in records):
             for setting in settings(lm, [factor]):
                 for record in records:
                     if all(record[key] == value for key, value in setting.items()):
                         others = [str(setting[key]) for key in ("initial", "prompts") if setting[key] != BASE[key]]
-                        rows[f"{setting[factor]}"][", ".join([lm, *others])].append(record)
-        columns = list(dict.fromkeys(column for row in rows.values() for column in row))
-        lines += [f"## {factor}", "", "| | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
-        for value, row in rows.items():
-            cells = [cell(row.get(column, [])) for column in columns]
-            lines.append(f"| {value} | " + " | ".join(cells) + " |")
+                        rows[", ".join([lm, *others])][f"{setting[factor]}"].append(record)
+        values = sorted(
+            {value for row in rows.values() for value in row}, key=lambda v: float(v) if v[0].isdigit() else 0
+        )
+        shown = [f"**{value}**" if value == DEFAULTS[factor] else value for value in values]
+        lines += [f"## {factor}", "", about, "", "| LM | " + " | ".join(shown) + " |"]
+        lines.append("|---|" + "---:|" * len(values))
+        lines += [f"| {lm} | " + " | ".join(cell(row.get(v, [])) for v in values) + " |" for lm, row in rows.items()]
         lines.append("")
     return "\n".join(lines)
+
+
+def _names(relations: tuple[str, ...]) -> str:
+    return ", ".join(name.replace("testbed:", "").rpartition("/")[2] for name in relations)
 
 
 def cell(records: list[dict[str, Any]]) -> str:

@@ -4,7 +4,8 @@
     python benchmarks/elicitation.py --lms testbed:bert --relations capital
 
 For told facts a tuned mixture is held against the hard prompts that are not in the text (manual and paraphrased, equal
-weights), with the paired permutation test over all facts. The relations of the study of defaults are left out.
+weights), and the one tuned manual prompt against itself untuned, with the paired permutation test over all facts. The
+relations of the study of defaults are left out.
 """
 
 import argparse
@@ -76,7 +77,6 @@ def figures(by_way: dict[str, list[Outcome]], names: list[str]) -> dict[str, Any
     """The figures of one LM."""
     exact = [r.name for r in relations() if r.cardinality != "N-M" and r.name in names]
     one_to_one = [r.name for r in relations() if r.cardinality == "1-1" and r.name in names]
-    base = only(by_way["absent"], is_told=True)
     rows = {}
     for way, outcomes in by_way.items():
         those_told, withheld = only(outcomes, is_told=True), only(outcomes, is_told=False)
@@ -89,7 +89,8 @@ def figures(by_way: dict[str, list[Outcome]], names: list[str]) -> dict[str, Any
             "withheld_facts": len(withheld),
         }
         if WAYS[way][3]:
-            compared = compare_outcomes(those_told, base)
+            base = by_way["manual" if way == "soft-manual" else "absent"]
+            compared = compare_outcomes(those_told, only(base, is_told=True))
             rows[way] |= {
                 "gain": compared.micro.difference,
                 "low": compared.micro.low,
@@ -105,12 +106,15 @@ def document(results: dict[str, dict[str, Any]], names: list[str]) -> str:
         "# The testbed: what tuned prompts elicit",
         "",
         f"Made by `python benchmarks/elicitation.py` on {datetime.datetime.now(tz=datetime.UTC).date()}.",
-        f"Relations: {', '.join(names)}; those of the [study of defaults](../benchmarks/results/defaults.md) are left",
-        "out. P@1 in per cent among all answers of the LM, other golds filtered, macro average over relations, test",
-        "facts whose y is one token. *Told* facts stand in the text that the LM was trained on, *withheld* ones do",
-        "not: what is right there comes from a prior. *1-1 withheld* is the part of relations in which no prior helps.",
-        "The gain is that over the hard manual and paraphrased prompts, which are not in the text, on all told facts",
-        "(micro), with its 95 % interval and the p-value of the paired permutation test. Default training throughout.",
+        "",
+        f"Relations: {', '.join(names)};",
+        "those of the [study of defaults](defaults.md) are left out. P@1 in per cent among all",
+        "answers of the LM, other golds filtered, macro average over relations, test facts whose y is one token.",
+        "*Told* facts stand in the text that the LM was trained on, *withheld* ones do not: what is right there",
+        "comes from a prior. *1-1 withheld* is the part of relations in which no prior helps. The gain is that",
+        "over the hard manual and paraphrased prompts, which are not in the text (for the one manual prompt: over",
+        "itself, untuned), on all told facts (micro), with its 95 % interval and the p-value of the paired",
+        "permutation test. Default training throughout. Where hard prompts pass 95 % already, little is left to gain.",
         "",
     ]
     for lm, rows in results.items():

@@ -13,6 +13,7 @@ from measure import Times, in_turns, peak_bytes
 from report import merge_summary, write_part
 from shapes import SHAPES, facts_of, lm_of, mixture_of, random_lm
 
+from askwell.lms import FrozenLM
 from askwell.lms.assemble import Words
 from askwell.mixture.encode import EncodedFacts
 
@@ -228,10 +229,55 @@ def beside(setting: Setting) -> None:
     write_part(setting.folder, "beside", "Data-dependent weights, and fine-tuning the whole LM", rows, notes)
 
 
+def padding(setting: Setting) -> None:
+    """What padding costs: packed rows, batches of pairs of similar lengths, and batches as they come."""
+    rows: list[dict[str, Any]] = []
+    for name in setting.lms:
+        lm = lm_of(name)
+        mixture = mixture_of(lm, 4 if setting.quick else 8, deep=False)
+        facts = facts_of(mixture, 2 if setting.quick else 8 if name == "base" else 32)
+        packed = our_epoch(mixture, facts, batch_facts=16)
+        contenders = {
+            "packed": packed,
+            "sorted": _without_walk(lm, packed),
+            "as they come": good_epoch(mixture, facts),
+        }
+        times = setting.time(name, contenders)
+        ours = times["packed"].median
+        rows.append(
+            {
+                "lm": name,
+                "pairs": len(facts) * len(mixture.prompts),
+                **_as_json(times),
+                "sorted / packed": times["sorted"].median / ours,
+                "as they come / packed": times["as they come"].median / ours,
+            }
+        )
+    notes = [
+        "One epoch of EM over the same pairs; CPU seconds: median (least–most).",
+        "packed: askwell's walk over rows without padding; sorted: the public model, with hooks, over batches of pairs "
+        "of similar lengths, padded (what askwell does where it knows no walk); as they come: the good plain loop.",
+        "x's and prompts of the random LMs are as long as T-REx's (benchmarks/shapes.py).",
+    ]
+    write_part(setting.folder, "padding", "Packed rows against padded batches", rows, notes)
+
+
+def _without_walk(lm: FrozenLM, run: Callable[[], object]) -> Callable[[], None]:
+    def hooked() -> None:
+        walk, lm.walk = lm.walk, None
+        try:
+            run()
+        finally:
+            lm.walk = walk
+
+    return hooked
+
+
 PARTS: Mapping[str, Callable[[Setting], None]] = {
     "equal_work": equal_work,
     "evaluation": evaluation,
     "gemm_fraction": gemm_fraction,
+    "padding": padding,
     "growth": growth,
     "beside": beside,
 }

@@ -1,6 +1,11 @@
-"""The LMs and facts that are measured: random LMs of known shapes, and the testbed's own."""
+"""The LMs and facts that are measured: random LMs of known shapes, and the testbed's own.
 
-from dataclasses import dataclass
+The random LMs read x's and prompts as long as those of T-REx are, since how much padding costs hangs on that: the
+lengths were counted once with a real tokenizer (SmolLM2's byte-level BPE), over 50 train x's of each of the 41
+relations and over all mined prompts.
+"""
+
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -8,10 +13,17 @@ from transformers import BertConfig, BertForMaskedLM
 
 from askwell import Mixture, MixtureSpec, load_lm, read_prompts, read_relation
 from askwell.lms import FrozenLM
+from askwell.lms.assemble import Words
 from askwell.mixture.encode import EncodedFacts, encode_facts
 
 RELATION = "country_of_city"
+RANDOM = "random"
 VOCABULARY = 30522
+X_LENGTHS = (143, 312, 412, 410, 283, 170, 105, 90, 41, 31, 20, 12, 6, 2, 4, 2, 2, 0, 0, 0, 1)
+"""How many x's have 1, 2, 3 … tokens."""
+PROMPT_LENGTHS = (0, 0, 289, 437, 210, 110, 72, 21, 10, 8, 3, 1, 0, 2, 2)
+"""How many prompts have 1, 2, 3 … tokens beside their blanks."""
+PROMPT_WORDS = "is one of the many cities and towns that people in all parts"
 
 
 @dataclass(frozen=True)
@@ -40,7 +52,7 @@ def random_lm(shape: Shape, vocabulary: int = VOCABULARY) -> FrozenLM:
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     )
-    return FrozenLM(BertForMaskedLM(config).eval(), tokenizer, name="random", device="cpu")
+    return FrozenLM(BertForMaskedLM(config).eval(), tokenizer, name=RANDOM, device="cpu")
 
 
 def lm_of(name: str) -> FrozenLM:
@@ -49,16 +61,33 @@ def lm_of(name: str) -> FrozenLM:
 
 
 def mixture_of(lm: FrozenLM, prompts: int, *, deep: bool, data_dependent: bool = False) -> Mixture:
-    """A mixture of mined prompts."""
-    templates = read_prompts(f"testbed:mined/{RELATION}")
+    """A mixture of so many prompts."""
     spec = MixtureSpec(deep=deep, data_dependent=data_dependent)
-    whole = Mixture(lm, templates, spec)
+    if lm.identity.name == RANDOM:
+        lengths = _evenly(PROMPT_LENGTHS, prompts)
+        words = PROMPT_WORDS.split()
+        # Copies of a prompt are pairs of their own here, so that all lengths can stand in their right proportion.
+        return Mixture(lm, [f"[X] {' '.join(words[: length - 1])} [Y] ." for length in lengths], spec)
+    whole = Mixture(lm, read_prompts(f"testbed:mined/{RELATION}"), spec)
     chosen = [prompt.template for prompt in whole.prompts]
     return Mixture(lm, [chosen[number % len(chosen)] for number in range(prompts)], spec)
 
 
 def facts_of(mixture: Mixture, count: int) -> EncodedFacts:
     """So many facts, drawn once."""
-    facts, _ = encode_facts(mixture, read_relation(f"testbed:{RELATION}").split("train"))
-    order = torch.randperm(len(facts), generator=torch.Generator().manual_seed(0))[:count]
-    return facts.subset(torch.isin(torch.arange(len(facts)), order))
+    encoded, _ = encode_facts(mixture, read_relation(f"testbed:{RELATION}").split("train"))
+    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(len(encoded), generator=generator)[:count]
+    facts = encoded.subset(torch.isin(torch.arange(len(encoded)), order))
+    if mixture.lm.identity.name != RANDOM:
+        return facts
+    lengths = torch.tensor(_evenly(X_LENGTHS, count))[torch.randperm(count, generator=generator)]
+    places = facts.xs.ids.shape[0]
+    ids = torch.randint(200, 5000, (places, count, int(lengths.max())), generator=generator)
+    return replace(facts, xs=Words(ids, lengths.expand(places, -1)))
+
+
+def _evenly(counts: tuple[int, ...], number: int) -> list[int]:
+    """So many lengths, at even distances in the sorted list of all."""
+    every = [length for length, count in enumerate(counts, start=1) for _ in range(count)]
+    return [every[(2 * n + 1) * len(every) // (2 * number)] for n in range(number)]

@@ -1,7 +1,7 @@
 """What SmolLM2-135M knows of T-REx, asked by hand and by one tuned prompt: the tables of docs/smollm2.md.
 
     askwell lm pull smollm2
-    ASKWELL_DATA=… python benchmarks/smollm2.py
+    ASKWELL_DATA=… python benchmarks/smollm2.py            # what is done is kept in build/smollm2
 
 The hand-written prompts are LAMA's; relations whose template ends in [Y] can be asked of a causal LM as they stand.
 Tuned prompts start from them and are trained with askwell's defaults on at most 300 train facts; all test facts whose
@@ -24,6 +24,7 @@ from askwell.facts import Relation
 from askwell.names import read_prompts, read_relation
 
 HERE = Path(__file__).parent
+KEPT = HERE.parent / "build/smollm2"
 TUNED = ("P103", "P36", "P176", "P19")
 TRAIN_FACTS, ASKED = 300, 100
 
@@ -46,7 +47,10 @@ def by_hand(lm: Any, names: list[str]) -> Evaluation:
 
 
 def tuned(lm: Any, name: str) -> dict[str, Any]:
-    """One soft prompt, trained with the defaults."""
+    """One soft prompt, trained with the defaults; kept once it is known."""
+    kept = KEPT / f"{name}.json"
+    if kept.exists():
+        return json.loads(kept.read_text(encoding="utf-8"))
     whole = read_relation(f"trex_original/{name}")
     relation = Relation.of(whole.name, sample(whole.train, TRAIN_FACTS), whole.dev, whole.test)
     mixture = Mixture(lm, read_prompts([f"trex/{name}"], relation=relation))
@@ -70,6 +74,8 @@ def tuned(lm: Any, name: str) -> dict[str, Any]:
         "cpu_seconds": round(cpu_seconds, 1),
     }
     print(json.dumps(row), flush=True)
+    KEPT.mkdir(parents=True, exist_ok=True)
+    kept.write_text(json.dumps(row) + "\n", encoding="utf-8")
     return row
 
 

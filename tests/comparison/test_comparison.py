@@ -182,6 +182,10 @@ def test_runs_are_read(tmp_path):
     save(tmp_path / "seeds" / "first", A, 1)
     save(tmp_path / "seeds" / "second", B, 2)
     assert read_run(tmp_path / "seeds") == {1: A, 2: B}
+    for number, outcomes in ((5, A), (7, B)):  # as a sweep leaves them
+        save(tmp_path / "swept" / str(number), outcomes)
+        (tmp_path / "swept" / str(number) / "spec.json").write_text(f'{{"mixture": {{"seed": {number}}}}}')
+    assert read_run(tmp_path / "swept") == {5: A, 7: B}
 
 
 def test_what_is_no_run(tmp_path):
@@ -197,7 +201,7 @@ def test_what_is_no_run(tmp_path):
     with pytest.raises(BadFile, match=r"r with seed 1 stands in .*one too"):
         read_run(tmp_path / "twice")
     (tmp_path / "twice" / "two" / "config.json").write_text("{}")
-    with pytest.raises(BadFile, match="seed is not known"):
+    with pytest.raises(BadFile, match="what a run's seed is"):
         read_run(tmp_path / "twice")
 
 

@@ -10,13 +10,16 @@ from askwell.errors import BadOption
 
 if TYPE_CHECKING:
     from askwell.comparison import Comparison
+    from askwell.comparison.pairs import Outcomes
 
 # The paper calls a difference significant below this.
 LINE = 0.02
 
 
 def compare(
-    a: Annotated[Path, Parameter(help="A run's folder, a folder of runs, or a Parquet file of facts.")],
+    a: Annotated[
+        Path, Parameter(help="A run's folder, a folder of runs, a sweep's store, or a Parquet file of facts.")
+    ],
     b: Annotated[Path, Parameter(help="The same for the run that it is held against.")],
     /,
     *,
@@ -25,6 +28,10 @@ def compare(
         Literal["fact", "x", "y"],
         Parameter(help="What counts as one independent thing: a fact, all facts of an x, or all facts of a y."),
     ] = "fact",
+    where_a: Annotated[
+        str | None, Parameter(help="Of a store, the runs for which this SQL condition holds, as in `askwell runs`.")
+    ] = None,
+    where_b: Annotated[str | None, Parameter(help="The same for the other side.")] = None,
     seed: Annotated[int, Parameter(help="Seed of the random sign flips and of the bootstrap.")] = 0,
     changed: Annotated[int, Parameter(help="How many of the facts that changed to show.")] = 10,
     json: Json = False,
@@ -32,23 +39,49 @@ def compare(
     """Compare two runs on the facts that both answered: difference, interval, significance, what changed.
 
     A folder of runs is taken as one: its relations together, its seeds paired with the same seeds of the other. Both
-    runs must have ranked among the same answers.
+    runs must have ranked among the same answers. Two settings of one sweep:
+
+    askwell compare STORE STORE --where-a "setting = 'soft'" --where-b "setting = 'init'"
     """
     from askwell.cli.terminal import print_json
-    from askwell.comparison import compare_outcomes, read_run
+    from askwell.comparison import compare_outcomes
 
     if changed < 0:
         raise BadOption(f"--changed {changed}: a number of facts cannot be negative")
     if seed < 0:
         raise BadOption(f"--seed {seed}: a seed cannot be negative")
-    comparison = compare_outcomes(read_run(a), read_run(b), metric=metric, unit=unit, seed=seed)
+    comparison = compare_outcomes(
+        _outcomes(a, where_a, "--where-a"), _outcomes(b, where_b, "--where-b"), metric=metric, unit=unit, seed=seed
+    )
+    a_named, b_named = _named(a, where_a), _named(b, where_b)
     if json:
-        print_json({"a": str(a), "b": str(b), **comparison.as_json(changed)})
+        print_json({"a": a_named, "b": b_named, **comparison.as_json(changed)})
     else:
-        _print(comparison, a, b, changed)
+        _print(comparison, a_named, b_named, changed)
 
 
-def _print(comparison: "Comparison", a: Path, b: Path, changed: int) -> None:
+def _outcomes(path: Path, where: str | None, option: str) -> "Outcomes":
+    """The outcomes at a path, of a store those of the chosen runs."""
+    from askwell.comparison import read_run, read_runs
+    from askwell.store.folder import STORE, open_store
+    from askwell.store.query import query_runs
+
+    if not (path / STORE).is_file():
+        if where is not None:
+            raise BadOption(f"{option} chooses among the runs of a store, and {path} is none")
+        return read_run(path)
+    store = open_store(path)
+    runs = query_runs(store, where=where).as_json()
+    if not runs:
+        raise BadOption(f"{option} {where}: no run in {path} is so" if where else f"there is no run in {path}")
+    return read_runs(store.run_folder(run["id"]) for run in runs)
+
+
+def _named(path: Path, where: str | None) -> str:
+    return str(path) if where is None else f"{path} ({where})"
+
+
+def _print(comparison: "Comparison", a: str, b: str, changed: int) -> None:
     from rich.markup import escape
     from rich.table import Table
 

@@ -3,7 +3,7 @@
 from askwell.comparison.compare import ChangedFact, Comparison, Difference, RelationComparison, compare_outcomes
 from askwell.comparison.metric import Metric
 from askwell.comparison.pairs import Unit
-from askwell.comparison.runs import read_run
+from askwell.comparison.runs import read_run, read_runs
 
 __all__ = [
     "ChangedFact",
@@ -14,4 +14,5 @@ __all__ = [
     "Unit",
     "compare_outcomes",
     "read_run",
+    "read_runs",
 ]

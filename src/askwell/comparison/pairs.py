@@ -89,7 +89,7 @@ def _numbered(outcomes: Outcomes, seed: int | None) -> dict[tuple[str, str, str,
     numbered = {}
     for outcome in chosen:
         if not isinstance(outcome, Outcome):
-            raise TypeError(f"an Outcome was expected, not {outcome!r}")
+            raise TypeError(f"an Outcome was expected, not {type(outcome).__name__}; seeds go into a mapping")
         fact = (outcome.relation, outcome.x, outcome.y)
         numbered[*fact, times[fact]] = outcome
         times[fact] += 1

@@ -2,6 +2,7 @@
 
 import json
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 
@@ -17,11 +18,7 @@ PER_FACT = "facts.parquet"
 
 
 def read_run(path: Path) -> Outcomes:
-    """The outcomes of a run's folder or of one Parquet file; of a folder of runs, all of them together.
-
-    Runs with several seeds (as their config.json says) are kept apart by seed. Two runs of one relation and seed
-    cannot stand together.
-    """
+    """The outcomes of a run's folder or of one Parquet file; of a folder of runs, all of them together."""
     path = Path(path)
     if path.is_file():
         return _read(path)
@@ -35,6 +32,15 @@ def read_run(path: Path) -> Outcomes:
             path,
             f"no {PER_FACT} here or one folder below; `askwell train` leaves one, `askwell evaluate --per-fact` too",
         )
+    return read_runs(runs)
+
+
+def read_runs(runs: Iterable[Path]) -> Outcomes:
+    """The outcomes of several folders as one run.
+
+    Several seeds (as config.json or spec.json says) are kept apart by seed. Two runs of one relation and seed cannot
+    stand together.
+    """
     by_seed: dict[int, list[Outcome]] = defaultdict(list)
     first_with: dict[tuple[int, str], Path] = {}
     for run in runs:
@@ -50,14 +56,15 @@ def read_run(path: Path) -> Outcomes:
 
 
 def _seed_of(run: Path) -> int:
-    """The seed that the saved mixture beside the outcomes was learned with; 0 if there is no mixture."""
-    config = run / "config.json"
-    if not config.is_file():
-        return 0
-    try:
-        return int(json.loads(read_text(config))["mixture_spec"]["seed"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise BadFile(config, "this is no description of a saved mixture, so the run's seed is not known") from error
+    """The seed of a run, from the saved mixture beside the outcomes or the spec of a sweep's run; 0 if neither is."""
+    for name, part in (("config.json", "mixture_spec"), ("spec.json", "mixture")):
+        path = run / name
+        if path.is_file():
+            try:
+                return int(json.loads(read_text(path))[part]["seed"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise BadFile(path, "it does not say what a run's seed is, so runs cannot be paired by it") from error
+    return 0
 
 
 def _read(path: Path) -> list[Outcome]:

@@ -16,7 +16,8 @@ class TrainingSpec(BaseModel):
     method: Literal["gradient", "em"] = "gradient"
     """Follow the gradient of everything at once, or alternate posteriors over prompts with steps on the prompts."""
     pairs: int | None = Field(default=None, ge=1)
-    """Budget of the cycle: (fact, prompt) pairs to train on; 4000 if no budget is given."""
+    """Budget of the cycle: (fact, prompt) pairs to train on. Without a budget 4000 for one prompt, down to 2000 for
+    many."""
     minutes: float | None = Field(default=None, gt=0)
     """Budget of the cycle in minutes; how many pairs that is, is measured at the start."""
     epochs: int | None = Field(default=None, ge=0)

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from askwell.specs import TrainingSpec
 
-PAIRS = 4000
-"""The cycle's budget, if none is given."""
+_PAIRS = 2000
 STRETCHES = 8
 """A cycle is cut into so many stretches; after each the run can be interrupted and go on."""
 WARM_UP = 0.1
@@ -85,6 +84,12 @@ class Plan:
         return min((step + 1) / peak, (self.steps - step) / (self.steps - peak)) if self.steps > 1 else 1.0
 
 
+def default_pairs(prompts: int) -> int:
+    """The cycle's budget, if none is given: 4,000 pairs for one prompt, which must be good by itself, down to 2,000 for
+    many, of which some are good from the start."""
+    return round(_PAIRS * (1 + 1 / prompts))
+
+
 def plan_of(
     spec: TrainingSpec, *, facts: int, dev_facts: int, prompts: int, seed: int, pairs: int | None = None
 ) -> Plan:
@@ -96,7 +101,7 @@ def plan_of(
         ends = tuple(ceil(facts / batch) * epoch for epoch in range(1, epochs + 1))
         return Plan(facts, prompts, batch, ends, 1, spec.patience or _PAPER_PATIENCE, is_cycle=False, seed=seed)
     batch = min(batch or max(1, round(_PAIRS_OF_STEP / prompts)), facts)
-    passes = (pairs or spec.pairs or PAIRS) / (facts * prompts) if spec.epochs is None else spec.epochs
+    passes = (pairs or spec.pairs or default_pairs(prompts)) / (facts * prompts) if spec.epochs is None else spec.epochs
     steps = max(1, round(passes * ceil(facts / batch))) if passes else 0
     ends = tuple(sorted({round(steps * stretch / STRETCHES) for stretch in range(1, STRETCHES + 1)} - {0}))
     # Dev is scored as often as all scores together cost no more than the training itself.
