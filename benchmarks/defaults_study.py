@@ -70,7 +70,7 @@ ABOUT = {
     "recipe": "One cycle over 4,000 pairs by gradient against the paper's procedure (EM, up to 16 epochs).",
 }
 DEFAULTS = {
-    "of_words": "0.2", "of_hidden": "0.05", "of_weights": "0.1", "pairs_of_step": "32", "pairs": "2000",
+    "of_words": "0.2", "of_hidden": "0.02", "of_weights": "0.1", "pairs_of_step": "32", "pairs": "2000",
     "recipe": "cycle",
 }  # fmt: skip
 """What askwell ships with."""

@@ -30,6 +30,7 @@ def trained(askwell, lms, facts, tmp_path):
 def test_train_saves_all_that_belongs_to_a_run(trained, facts):
     assert sorted(path.name for path in trained.iterdir()) == [
         "README.md",
+        "abstention.json",
         "config.json",
         "facts.parquet",
         "history.jsonl",

@@ -63,10 +63,12 @@ def test_what_else_comes_back(tmp_path: Path) -> None:
     mixture = Mixture(plain("gpt2"), [*templates, parse_template("[X] was [Y]", 0.25)], MixtureSpec(weights="file"))
     mixture.scores = {"test": {"facts": 3, "P@1": 66.7, "vocabulary": "all"}}
     mixture.learned_from = {"relation": {"name": "P19"}, "seed": 4}
+    mixture.dev_answers = {"probabilities": [0.5], "right": [1]}
     mixture.save_pretrained(tmp_path)
     back = Mixture.from_pretrained(str(tmp_path), lm=plain("gpt2"))
     assert back.scores == mixture.scores
     assert back.learned_from == mixture.learned_from
+    assert back.dev_answers == mixture.dev_answers == {"probabilities": [0.5], "right": [1]}
     assert back.left_out_prompts == mixture.left_out_prompts
     assert len(back.left_out_prompts) == 2
     assert back.weights.tolist() == mixture.weights.tolist() == pytest.approx([0.75, 0.25])
@@ -75,7 +77,12 @@ def test_what_else_comes_back(tmp_path: Path) -> None:
     assert "66.7" in card
     again = tmp_path / "again"
     back.save_pretrained(again)
-    assert (again / "config.json").read_bytes() == (tmp_path / "config.json").read_bytes()
+    for name in ("config.json", "abstention.json"):
+        assert (again / name).read_bytes() == (tmp_path / name).read_bytes()
+    back.dev_answers = {}
+    back.save_pretrained(again)
+    assert not (again / "abstention.json").exists()
+    assert Mixture.from_pretrained(again, lm=plain("gpt2")).dev_answers == {}
 
 
 def test_the_description_can_be_read_without_the_lm(tmp_path: Path) -> None:
@@ -184,6 +191,8 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "truncated tensors": ("mixture.safetensors", truncate, r"mixture\.safetensors is truncated \(\d+ of \d+ bytes\)"),
     "empty tensors": ("mixture.safetensors", empty, "truncated"),
     "flipped byte": ("mixture.safetensors", flip_byte, r"mixture\.safetensors is altered"),
+    "truncated record of dev": ("abstention.json", truncate, r"abstention\.json is truncated"),
+    "altered record of dev": ("abstention.json", flip_byte, r"abstention\.json is altered"),
     "truncated config": ("config.json", truncate, r"config\.json is truncated or altered"),
     "altered weights": ("config.json", alter(effective_prompts=3.0), "do not match"),
     "altered prompt": ("config.json", alter(prompts=[{"template": "[X] [Y]"}] * 3), "do not match"),
@@ -193,7 +202,9 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], None], str]] = {
 
 @pytest.mark.parametrize("case", DAMAGE)
 def test_damage_is_found(case: str, tmp_path: Path) -> None:
-    saved(tmp_path)
+    mixture = saved(tmp_path)
+    mixture.dev_answers = {"probabilities": [0.5, 0.25]}
+    mixture.save_pretrained(tmp_path)
     name, damage, message = DAMAGE[case]
     damage(tmp_path / name)
     with pytest.raises(DamagedFile, match=message):
@@ -249,6 +260,7 @@ def save_until(monkeypatch: pytest.MonkeyPatch, mixture: Mixture, folder: Path, 
 def test_a_crash_leaves_the_old_mixture_or_the_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lm = plain("roberta")
     old, new = moved(lm, TEMPLATES, seed=1), moved(lm, TEMPLATES, MixtureSpec(deep=True), seed=2)
+    old.dev_answers, new.dev_answers = {"right": [0]}, {"right": [1]}
     crashed = 0
     for step in range(1, 10):
         folder = tmp_path / str(step)
@@ -258,6 +270,7 @@ def test_a_crash_leaves_the_old_mixture_or_the_new(tmp_path: Path, monkeypatch: 
         crashed += 1
         back = Mixture.from_pretrained(folder, lm=lm)
         assert_same(back, new if back.spec.deep else old)
+        assert back.dev_answers == {"right": [int(back.spec.deep)]}
         new.save_pretrained(folder)  # and saving once more sets all right
         assert_same(Mixture.from_pretrained(folder, lm=lm), new)
         assert {path.name for path in folder.iterdir()} >= FILES

@@ -46,7 +46,8 @@ def test_each_run_is_kept_whole(undisturbed):
     assert sorted(path.name for path in (store / "runs").iterdir()) == sorted(task.spec.id for task in plan.runs)
     for task in plan.runs:
         folder = store / "runs" / task.spec.id
-        names = {"spec.json", "metrics.json", "environment.json", "facts.parquet", "dev.parquet", "history.jsonl"}
+        names = {"spec.json", "metrics.json", "environment.json", "facts.parquet", "dev.parquet", "history.jsonl",
+                 "controls.parquet"}  # fmt: skip
         tuned = task.spec.setting == "soft"
         assert {path.name for path in folder.iterdir()} == names | ({"mixture"} if tuned else set())
         kept = Store(store, "")

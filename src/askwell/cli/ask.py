@@ -1,18 +1,22 @@
 """`askwell ask`."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from askwell.cli.options import LM, Candidates, Data, Device, Dtype, Json, Prompts, Revision, Threads
+from askwell.cli.trust import check_risk
 from askwell.errors import BadOption, NothingLeft
 from askwell.specs import MixtureSpec
 
 if TYPE_CHECKING:
+    from askwell.mixture import candidates as candidate_words
     from askwell.mixture.ask import Reply
     from askwell.mixture.mixture import Mixture
+    from askwell.trust import CautiousReply, DevAnswers
 
 
 def ask(
@@ -26,7 +30,10 @@ def ask(
     prompts: Prompts = None,
     facts: Annotated[
         str | None,
-        Parameter(help="The relation, where the prompts' name needs it: testbed:capital for testbed:single."),
+        Parameter(
+            help="The relation, where the prompts' name needs it: testbed:capital for testbed:single. With --risk, the "
+            "relation whose dev facts the threshold is learned from; a saved mixture has one of its own."
+        ),
     ] = None,
     mixture: Annotated[MixtureSpec, Parameter(name="*", group="Untuned prompts")] = MixtureSpec(),  # noqa: B008
     file: Annotated[
@@ -36,6 +43,17 @@ def ask(
         str | None, Parameter(help="The column of the file that holds the x's; x, sub_label or sub, if not given.")
     ] = None,
     top: Annotated[int, Parameter(help="How many answers to give.")] = 5,
+    risk: Annotated[
+        float | None,
+        Parameter(
+            help="Say that an answer is not known where it is less probable than a threshold, which was learned on dev "
+            "so that at most this share of the answers given is wrong: 0.1 for one in ten."
+        ),
+    ] = None,
+    sureness: Annotated[
+        float | None,
+        Parameter(help="How sure it is to be that the risk is kept, 0.95 say; few dev facts then answer less."),
+    ] = None,
     candidates: Candidates = None,
     data: Data = None,
     revision: Revision = None,
@@ -48,7 +66,8 @@ def ask(
 
     askwell ask my-mixture "Mary Cassatt" asks a saved mixture; askwell ask --lm bert-base-cased --prompts "[X] was born
     in [Y] ." "Mary Cassatt" asks with untuned prompts. --json prints for one x a list of answers, best first, each with
-    its probability and that of every prompt; for several x's a list of {x, answers}.
+    its probability and that of every prompt; for several x's a list of {x, answers}. With --risk each x is an object
+    that also says whether it is answered, and the threshold.
     """
     if top < 1:
         raise BadOption(f"--top {top}: ask for at least one answer")
@@ -58,8 +77,14 @@ def ask(
     if prompts and lm is None:
         raise BadOption("untuned prompts need --lm")
     folder = None if prompts else words.pop(0)
-    if folder is not None and (mixture != MixtureSpec() or facts):
+    if folder is not None and (mixture != MixtureSpec() or (facts and risk is None)):
         raise BadOption("a saved mixture is as it was learned: leave out --facts and the options for untuned prompts")
+    if sureness is not None and risk is None:
+        raise BadOption("--sureness goes with --risk")
+    if risk is not None:
+        check_risk(risk, sureness)
+    if risk is not None and folder is None and not facts:
+        raise BadOption("--risk learns from dev facts how sure an answer must be: name the relation with --facts")
     from askwell.cli.questions import read_xs
     from askwell.cli.sources import saved_mixture, set_threads, untuned_mixture
     from askwell.cli.terminal import note, print_json
@@ -88,6 +113,10 @@ def ask(
         xs = [x for x in xs if reasons[x] is None]
         if not xs:
             raise NothingLeft("x to ask about", Counter(str(reason) for reason in reasons.values()))
+    if risk is not None:
+        dev = _dev_answers(asked, folder, facts, data, allowed)
+        _ask_cautiously(asked, xs, dev, risk, sureness, top, allowed, json=json, several=several, lines=bool(file))
+        return
     replies = ask_mixture(asked, xs, top=top, candidates=allowed)
     if json:
         documents = [[_reply_json(reply) for reply in answers] for answers in replies]
@@ -95,18 +124,103 @@ def ask(
         print_json([{"x": x, "answers": answers} for x, answers in pairs] if several else documents[0])
     elif file is not None:
         for x, answers in zip(xs, replies, strict=True):
-            for reply in answers:
-                print(x, reply.y, f"{reply.probability:.6f}", sep="\t", flush=True)
+            _print_lines(x, answers)
     else:
         for x, answers in zip(xs, replies, strict=True):
             _print_answers(asked, x, answers)
+
+
+def _dev_answers(
+    mixture: "Mixture", folder: str | None, facts: str | None, data: Path | None, allowed: Any
+) -> "DevAnswers":
+    """The dev answers that were saved with the mixture, or those to the dev facts that are named."""
+    from askwell.cli.progress import EvaluationProgress
+    from askwell.cli.terminal import note
+    from askwell.evaluation import evaluate
+    from askwell.names import read_relation
+    from askwell.trust import dev_answers, kept_dev_answers
+
+    if facts is None:
+        return kept_dev_answers(mixture)
+    learned_from = mixture.learned_from
+    relation = read_relation(facts, data=data, split=learned_from.get("split_by"), seed=mixture.spec.seed)
+    if learned_from.get("relation", {}).get("sha256") not in (None, relation.digest):
+        note(
+            f"WARNING: {relation.name} is not the relation, or not the split, that {folder} was learned from; if it "
+            "was trained on these very dev facts, the threshold is too low"
+        )
+    with EvaluationProgress(f"dev facts of {relation.name}") as shown:
+        return dev_answers(evaluate(mixture, relation, split="dev", candidates=allowed, progress=shown), allowed)
+
+
+def _ask_cautiously(
+    mixture: "Mixture",
+    xs: list[str],
+    dev: "DevAnswers",
+    risk: float,
+    sureness: float | None,
+    top: int,
+    allowed: "candidate_words.Candidates | None",
+    *,
+    json: bool,
+    several: bool,
+    lines: bool,
+) -> None:
+    """Prints the answers that are sure enough, and says of the others that they are not known."""
+    from askwell.cli.terminal import note, out, print_json
+    from askwell.trust import ask_cautiously
+
+    replies = ask_cautiously(mixture, xs, risk=risk, sureness=sureness, top=top, candidates=allowed, dev=dev)
+    learned = dev.threshold(risk, sureness)
+    questions = len(dev.right)
+    note(
+        f"answers below {100 * learned.value:.1f} % are taken as not known: so {round(learned.coverage * questions)} "
+        f"of {questions} dev questions of {dev.relation} are answered, {100 * learned.risk:.1f} % of these wrong "
+        f"({dev.vocabulary}; {sum(dev.left_out.values())} dev facts left out)"
+    )
+    if json:
+        documents = [_cautious_json(reply, risk, sureness) for reply in replies]
+        print_json(documents if several else documents[0])
+        return
+    for reply in replies:
+        best = reply.answers[0]
+        if lines and reply.answered:
+            _print_lines(reply.x, reply.answers)
+        elif lines:
+            print(reply.x, "", f"{best.probability:.6f}", sep="\t", flush=True)
+        elif reply.answered:
+            _print_answers(mixture, reply.x, reply.answers)
+        else:
+            out.print(
+                f"{reply.x}: not known. The best answer, {best.y}, has a probability of "
+                f"{100 * best.probability:.1f} %, below the threshold of {100 * reply.threshold:.1f} % for a risk of "
+                f"{100 * risk:g} %.",
+                markup=False,
+                soft_wrap=True,
+            )
+
+
+def _cautious_json(reply: "CautiousReply", risk: float, sureness: float | None) -> dict[str, Any]:
+    return {
+        "x": reply.x,
+        "answered": reply.answered,
+        "threshold": reply.threshold,
+        "risk": risk,
+        "sureness": sureness,
+        "answers": [_reply_json(answer) for answer in reply.answers],
+    }
+
+
+def _print_lines(x: str, answers: "Sequence[Reply]") -> None:
+    for reply in answers:
+        print(x, reply.y, f"{reply.probability:.6f}", sep="\t", flush=True)
 
 
 def _reply_json(reply: "Reply") -> dict[str, Any]:
     return {"y": reply.y, "probability": reply.probability, "by_prompt": list(reply.by_prompt)}
 
 
-def _print_answers(mixture: "Mixture", x: str, answers: "list[Reply]") -> None:
+def _print_answers(mixture: "Mixture", x: str, answers: "Sequence[Reply]") -> None:
     """The answers with bars, and the prompt that is surest of each."""
     from rich.table import Table
     from rich.text import Text

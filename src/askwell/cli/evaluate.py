@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from askwell.cli.controls import ShownControls, WithControls
 from askwell.cli.options import LM, Candidates, Data, Device, Dtype, Json, Prompts, Revision, SplitBy, Threads
 from askwell.errors import BadOption, NothingLeft
 from askwell.specs import MixtureSpec
@@ -32,6 +33,21 @@ def evaluate(
     split: Annotated[Literal["train", "dev", "test"], Parameter(help="The facts to ask about.")] = "test",
     candidates: Candidates = None,
     per_fact: Annotated[Path | None, Parameter(help="A Parquet file that gets a row for each fact.")] = None,
+    trust: Annotated[
+        bool,
+        Parameter(
+            help="Also tell how far the scores can be believed: calibration, abstention, answer sets, whether the "
+            "prompts agree, and what their nearest words score.",
+            negative="",
+        ),
+    ] = False,
+    risk: Annotated[
+        float, Parameter(help="With --trust: the share of answers that may be wrong where others are not given.")
+    ] = 0.1,
+    sureness: Annotated[
+        float | None, Parameter(help="With --trust: how sure it is to be that the risk is kept, 0.95 say.")
+    ] = None,
+    controls: WithControls = True,
     split_by: SplitBy = None,
     data: Data = None,
     revision: Revision = None,
@@ -47,8 +63,10 @@ def evaluate(
     """
     from askwell.cli.evaluation_jobs import saved_jobs, untuned_jobs
     from askwell.cli.progress import EvaluationProgress
+    from askwell.cli.seeds import several_runs
     from askwell.cli.sources import set_threads
     from askwell.cli.terminal import note, print_json
+    from askwell.cli.trust import check_options, measure, print_measures
     from askwell.evaluation.evaluate import evaluate as run_evaluation
     from askwell.evaluation.evaluate import together
     from askwell.evaluation.outcomes import write_outcomes
@@ -59,6 +77,8 @@ def evaluate(
         raise BadOption("evaluate takes either the folders of saved mixtures, or --lm with --prompts")
     if mixtures and mixture != MixtureSpec():
         raise BadOption("a saved mixture is as it was learned: leave out the options for untuned prompts")
+    if trust:
+        check_options(split, risk, sureness)
     if per_fact is not None:
         need_writable_folder(per_fact.parent, "--per-fact")
     words = read_candidates(candidates) if candidates else None
@@ -70,6 +90,8 @@ def evaluate(
     evaluations: list[Evaluation] = []
     counts: dict[str, Any] = {}
     relations_left_out: dict[str, str] = {}
+    measures = []
+    shown_controls = ShownControls() if controls and split == "test" else None
     for job in jobs:
         counts[job.relation.name] = job.relation.counts.as_json()
         for line in job.relation.counts.lines():
@@ -79,6 +101,10 @@ def evaluate(
                 evaluations.append(
                     run_evaluation(job.mixture, job.relation, split=split, candidates=words, progress=shown)
                 )
+            if shown_controls is not None:
+                shown_controls.add(job.mixture, job.relation, words)
+            if trust:
+                measures.append(measure(job.mixture, job.relation, evaluations[-1], words, risk, sureness))
         except NothingLeft as nothing:
             relations_left_out[job.relation.name] = str(nothing)
             note(f"{job.relation.name} is left out: {nothing}")
@@ -88,10 +114,21 @@ def evaluate(
     if per_fact is not None:
         write_outcomes(evaluation.outcomes, per_fact)
         note(f"a row for each fact is in {per_fact}")
+    several = several_runs(evaluations)
     if json:
-        print_json(evaluation.as_json() | {"counts": counts, "relations_left_out": relations_left_out})
+        document = evaluation.as_json() | {"counts": counts, "relations_left_out": relations_left_out}
+        document |= shown_controls.as_json(evaluation) if shown_controls is not None else {}
+        document |= {"several_runs": [runs.as_json() for runs in several]} if several else {}
+        document |= {"trust": [one.as_json() for one in measures]} if trust else {}
+        print_json(document)
     else:
         _print_table(evaluation)
+        if shown_controls is not None:
+            shown_controls.show(evaluation)
+        for runs in several:
+            runs.show()
+        for one in measures:
+            print_measures(one)
 
 
 def _print_table(evaluation: "Evaluation") -> None:

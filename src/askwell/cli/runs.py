@@ -60,7 +60,8 @@ def _print_failures(failures: list[dict[str, Any]]) -> None:
 
     for failure in failures:
         spec = failure["spec"]
-        label = " · ".join([spec["lm"], spec["relation"], spec["prompts"], spec["setting"]])
+        control = f" ({spec['control'].replace('-', ' ')})" if spec.get("control") else ""
+        label = " · ".join([spec["lm"] + control, spec["relation"], spec["prompts"], spec["setting"]])
         out.print(f"{label} · seed {spec['mixture']['seed']}: {failure['message']}", markup=False, soft_wrap=True)
 
 
@@ -81,11 +82,13 @@ def _print_table(found: "Runs", store: Path) -> None:
     from askwell.store.query import SHOWN
 
     table = Table(title=escape(f"{counted(len(found.rows), 'run')} of {store}"), box=None)
-    labels = ("lm", "relation", "prompts", "setting")
-    for name in SHOWN:
+    labels = ("lm", "relation", "prompts", "setting", "control")
+    rows = found.as_json()
+    shown = [*SHOWN, "control"] if any(run["control"] for run in rows) else SHOWN
+    for name in shown:
         table.add_column(name, overflow="fold", no_wrap=name not in labels)  # an id or a score is of use only whole
-    for run in found.as_json():
-        table.add_row(*(escape(_cell(name, run[name])) for name in SHOWN))
+    for run in rows:
+        table.add_row(*(escape(_cell(name, run[name])) for name in shown))
     out.print(table)
 
 

@@ -1,12 +1,16 @@
 """`askwell show`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from askwell.cli.options import LM, Device, Json, Revision
+from askwell.cli.options import LM, Data, Device, Json, Revision, Threads
 from askwell.write import need_writable_folder, write_whole
+
+if TYPE_CHECKING:
+    from askwell.mixture.mixture import Mixture
+    from askwell.trust import Projection
 
 
 def show(
@@ -16,6 +20,14 @@ def show(
     svg: Annotated[Path | None, Parameter(help="Draw the prompts into this SVG file.")] = None,
     html: Annotated[Path | None, Parameter(help="Write a page about the prompts into this HTML file.")] = None,
     nearest: Annotated[int, Parameter(help="How many nearest words to list for each token.")] = 3,
+    facts: Annotated[
+        str | None,
+        Parameter(
+            help="The mixture's relation: also score the nearest words alone, as hard prompts, on its test facts."
+        ),
+    ] = None,
+    data: Data = None,
+    threads: Threads = None,
     lm: LM = None,
     revision: Revision = None,
     device: Device = None,
@@ -24,7 +36,8 @@ def show(
     """Show what the tuned prompts look like, beside the words they began as.
 
     Prompts stand in order of their weight; the word nearest to each tuned vector stands in blue above the original
-    word in red, the brighter the more probable, and its size tells whether the vector grew or shrank.
+    word in red, the brighter the more probable, and its size tells whether the vector grew or shrank. With --facts the
+    nearest words are scored in the vectors' place, and --json prints {prompts, projection} instead of the prompts.
     """
     for option, path in (("--svg", svg), ("--html", html)):
         if path is not None:
@@ -43,7 +56,26 @@ def show(
     if html is not None:
         write_whole(html, words_html(prompts, title, lm=shown.lm.identity.name, relation=relation))
         note(f"written into {html}")
+    projection = None if facts is None else _projection(shown, facts, data, threads)
     if json:
-        print_json([prompt.as_json() for prompt in prompts])
-    else:
-        print_words(prompts, out)
+        listed = [prompt.as_json() for prompt in prompts]
+        print_json(listed if projection is None else {"prompts": listed, "projection": projection.as_json()})
+        return
+    print_words(prompts, out)
+    if projection is not None:
+        from askwell.cli.trust import projection_line
+
+        out.print(projection_line(projection), markup=False, soft_wrap=True)
+
+
+def _projection(mixture: "Mixture", facts: str, data: Path | None, threads: int | None) -> "Projection":
+    """What the nearest words score beside the tuned vectors."""
+    from askwell.cli.progress import EvaluationProgress
+    from askwell.cli.sources import set_threads
+    from askwell.names import read_relation
+    from askwell.trust import projection_scores
+
+    relation = read_relation(facts, data=data, split=mixture.learned_from.get("split_by"), seed=mixture.spec.seed)
+    set_threads(threads)
+    with EvaluationProgress(f"test facts of {relation.name}") as progress:
+        return projection_scores(mixture, relation, progress=progress)

@@ -107,7 +107,7 @@ def _print_plan(plan: "Plan", workers: int) -> None:
     table = Table("LM", "setting", "prompts", "relations", "runs", "done", "time of the rest", title="The plan")
     groups: dict[tuple[str, str], list[Any]] = {}
     for task in plan.runs:
-        groups.setdefault((task.spec.lm, task.spec.setting), []).append(task.spec)
+        groups.setdefault((task.spec.asked_lm, task.spec.setting), []).append(task.spec)
     for (lm, setting), specs in groups.items():
         left = [spec for spec in specs if spec.id not in plan.done]
         known = all(spec.id in plan.seconds for spec in left)
@@ -151,6 +151,7 @@ def _document(plan: "Plan", store: Path, workers: int, failed: "list[RunFailed]"
                 "prompts": task.spec.prompts,
                 "setting": task.spec.setting,
                 "seed": task.spec.seed,
+                "control": task.spec.control,
                 "was_done": task.spec.id in plan.done,
                 "estimated_seconds": plan.seconds.get(task.spec.id),
                 "failure": why.get(task.spec.id),

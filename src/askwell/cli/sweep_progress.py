@@ -47,7 +47,7 @@ class SweepProgress:
         elif isinstance(event, Ended) and isinstance(event.outcome, RunDone):
             self._done += 1
             key, score = (spec.lm, spec.setting), event.outcome.p_at_1
-            if key not in self._best or score > self._best[key][0]:
+            if spec.control is None and (key not in self._best or score > self._best[key][0]):
                 self._best[key] = (score, spec)
             log.print(
                 f"{self._done + self._failed:{len(str(len(self._plan.runs)))}}/{len(self._plan.runs)}  "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from askwell.cli.controls import ShownControls, WithControls
 from askwell.cli.options import LM, Data, Device, Dtype, Facts, Json, Prompts, Revision, SplitBy
 from askwell.errors import BadOption
 from askwell.specs import MixtureSpec, TrainingSpec
@@ -29,6 +30,14 @@ def train(
     training: Annotated[TrainingSpec, Parameter(name="*", group="Training")] = TrainingSpec(),  # noqa: B008 - frozen
     resume: Annotated[bool, Parameter(help="Go on with the interrupted run in the folder.", negative="")] = False,
     overwrite: Annotated[bool, Parameter(help="Replace the mixture in the folder.", negative="")] = False,
+    seeds: Annotated[
+        str | None,
+        Parameter(
+            help="Train once for each seed, 0,1,2 or 3 for three of them, into the folders seed-0 and so on in --out, "
+            "and tell mean and spread of the scores; --resume goes on where it was interrupted."
+        ),
+    ] = None,
+    controls: WithControls = True,
     split_by: SplitBy = None,
     data: Data = None,
     revision: Revision = None,
@@ -43,6 +52,20 @@ def train(
     """
     if lm is None or not prompts:
         raise BadOption("train needs --lm and --prompts")
+    if seeds is not None:
+        from askwell.cli.seeds import train_over_seeds
+        from askwell.names import read_relation
+
+        train_over_seeds(
+            seeds, out, mixture, training, resume=resume, json=json,
+            relation_of=lambda seed: read_relation(facts, data=data, split=split_by, seed=seed),
+            train_one=lambda spec, folder, begun: train(
+                lm=lm, facts=facts, prompts=prompts, out=folder, mixture=spec, training=training, resume=begun,
+                overwrite=overwrite, controls=controls, split_by=split_by, data=data, revision=revision, device=device,
+                dtype=dtype,
+            ),
+        )  # fmt: skip
+        return
     from askwell.cli.progress import EvaluationProgress, TrainingProgress
     from askwell.cli.sources import set_threads
     from askwell.cli.terminal import counted, note, note_left_out_facts, note_left_out_prompts, print_json
@@ -54,6 +77,7 @@ def train(
     from askwell.training.checkpoint import CHECKPOINT
     from askwell.training.loop import Progress
     from askwell.training.loop import train as run_training
+    from askwell.trust import keep_dev_answers
 
     started = time.monotonic()
     relation = read_relation(facts, data=data, split=split_by, seed=mixture.seed)
@@ -107,12 +131,17 @@ def train(
     tuned.learned_from["split_by"] = split_by
     _note_scores(tuned, untuned, tested)
     write_outcomes(tested.outcomes, out / PER_FACT)
+    keep_dev_answers(tuned, relation)
     _save(tuned, out)
     (out / CHECKPOINT).unlink(missing_ok=True)
+    shown_controls = ShownControls() if controls else None
+    if shown_controls is not None:
+        shown_controls.add(tuned, relation)
     if json:
-        print_json(_document(tuned, result.history, untuned, tested, out, time.monotonic() - started))
+        document = _document(tuned, result.history, untuned, tested, out, time.monotonic() - started)
+        print_json(document | (shown_controls.as_json(tested) if shown_controls is not None else {}))
     else:
-        _print_summary(tuned, untuned, tested, out, time.monotonic() - started)
+        _print_summary(tuned, untuned, tested, shown_controls, out, time.monotonic() - started)
 
 
 def _check_folder(out: Path, *, resume: bool, overwrite: bool, checkpoint: str) -> None:
@@ -174,7 +203,14 @@ def _document(
     }
 
 
-def _print_summary(mixture: "Mixture", untuned: "Evaluation", tested: "Evaluation", out: Path, seconds: float) -> None:
+def _print_summary(
+    mixture: "Mixture",
+    untuned: "Evaluation",
+    tested: "Evaluation",
+    controls: ShownControls | None,
+    out: Path,
+    seconds: float,
+) -> None:
     from rich.table import Table
 
     from askwell.cli.terminal import out as terminal
@@ -185,6 +221,8 @@ def _print_summary(mixture: "Mixture", untuned: "Evaluation", tested: "Evaluatio
         loss = "–" if figures["log_loss"] is None else f"{figures['log_loss']:.3f}"
         table.add_row(name, *(f"{score:.1f}" for score in figures["micro"].values()), loss)
     terminal.print(table)
+    if controls is not None:
+        controls.show(tested)
     terminal.print(
         f"{mixture.effective_prompts:.1f} of {len(mixture.prompts)} prompts in effect; the state after "
         f"{mixture.learned_from['best_pairs']} of {mixture.learned_from['pairs']} pairs was best on dev; "

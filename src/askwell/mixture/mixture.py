@@ -60,6 +60,9 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         """What the mixture is known to score, for its model card."""
         self.learned_from: dict[str, Any] = {}
         """What the mixture was trained on and how, for its model card."""
+        self.dev_answers: dict[str, Any] = {}
+        """How sure the mixture was of its answers to dev questions, and which were right: `trust` learns from it when
+        to say that an answer is not known."""
 
     left_out_prompts: list[LeftOutPrompt]
     initial_vectors: Tensor

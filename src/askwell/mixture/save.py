@@ -1,8 +1,9 @@
 """Saves and loads mixtures: a folder of safetensors, JSON and a model card. Nothing in it can run code.
 
-`config.json` names the format's version, the LM, the prompts and the hash of `mixture.safetensors`; it also holds a
-hash of itself. A new tensor file is written aside and moved into place last, so that a crash in between leaves either
-the old mixture or, under the name `mixture.safetensors.new`, the new one.
+`config.json` names the format's version, the LM, the prompts and the hashes of `mixture.safetensors` and, if there is
+one, `abstention.json`; it also holds a hash of itself. New ones of these two are written aside and moved into place
+last, so that a crash in between leaves either the old mixture or, under names such as `mixture.safetensors.new`, the
+new one.
 """
 
 import hashlib
@@ -27,6 +28,8 @@ from askwell.write import write_whole
 
 FORMAT, VERSION = "askwell-mixture", 1
 CONFIG, TENSORS, CARD = "config.json", "mixture.safetensors", "README.md"
+ABSTENTION = "abstention.json"
+"""What the mixture answered to dev questions; a folder without it loads as well."""
 LM_PATH = "lm_path.txt"
 """Where on this machine the LM was, if it has no public name; it is no part of the mixture and is not uploaded."""
 
@@ -34,6 +37,9 @@ LM_PATH = "lm_path.txt"
 def save_mixture(mixture: Mixture, folder: Path) -> None:
     """Writes the mixture's files into an existing folder."""
     tensors = save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in mixture.state_dict().items()})
+    files = {TENSORS: tensors}
+    if mixture.dev_answers:
+        files[ABSTENTION] = (json.dumps(mixture.dev_answers, ensure_ascii=False, allow_nan=False) + "\n").encode()
     config = {
         "format": FORMAT,
         "version": VERSION,
@@ -49,13 +55,19 @@ def save_mixture(mixture: Mixture, folder: Path) -> None:
         "temperature": mixture.temperature,
         "learned_from": mixture.learned_from,
         "scores": mixture.scores,
-        "files": {TENSORS: {"sha256": hashlib.sha256(tensors).hexdigest(), "bytes": len(tensors)}},
+        "files": {
+            name: {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+            for name, content in files.items()
+        },
     }
     config["sha256"] = _hash_of(config)
-    new_tensors = folder / f"{TENSORS}.new"
-    write_whole(new_tensors, tensors)
+    for name, content in files.items():
+        write_whole(folder / f"{name}.new", content)
     write_whole(folder / CONFIG, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
-    new_tensors.replace(folder / TENSORS)
+    for name in files:
+        (folder / f"{name}.new").replace(folder / name)
+    if ABSTENTION not in files:
+        (folder / ABSTENTION).unlink(missing_ok=True)
     write_whole(folder / CARD, str(model_card(mixture)))
     if mixture.lm.source is not None and mixture.lm.source != mixture.lm.identity.name:
         write_whole(folder / LM_PATH, mixture.lm.source + "\n")
@@ -80,7 +92,9 @@ def load_mixture(source: str | Path, lm: FrozenLM | None = None, **hub_options: 
         LeftOutPrompt(_template_of(record), record["reason"]) for record in config["left_out_prompts"]
     ]
     mixture.learned_from, mixture.scores = config["learned_from"], config["scores"]
-    _load_state(mixture, _read_tensors(source, config["files"][TENSORS], hub_options), Path(str(source)) / TENSORS)
+    _load_state(mixture, _read_checked(source, TENSORS, config, hub_options), Path(str(source)) / TENSORS)
+    if ABSTENTION in config["files"]:
+        mixture.dev_answers = json.loads(_read_checked(source, ABSTENTION, config, hub_options))
     return mixture
 
 
@@ -115,18 +129,19 @@ def _read_config(source: str | Path, hub_options: dict[str, Any]) -> tuple[dict[
     return config, path
 
 
-def _read_tensors(source: str | Path, expected: dict[str, Any], hub_options: dict[str, Any]) -> bytes:
-    new = Path(source) / f"{TENSORS}.new"
+def _read_checked(source: str | Path, name: str, config: dict[str, Any], hub_options: dict[str, Any]) -> bytes:
+    """The contents of a file whose hash stands in the config."""
+    expected, new = config["files"][name], Path(source) / f"{name}.new"
     if new.is_file():  # a save was cut off just before its last step
         data = new.read_bytes()
         if hashlib.sha256(data).hexdigest() == expected["sha256"]:
             return data
-    data = _fetch(source, TENSORS, hub_options).read_bytes()
+    data = _fetch(source, name, hub_options).read_bytes()
     if hashlib.sha256(data).hexdigest() == expected["sha256"]:
         return data
     size = len(data)
     problem = f"truncated ({size} of {expected['bytes']} bytes)" if size < expected["bytes"] else "altered"
-    raise DamagedFile(f"{Path(str(source)) / TENSORS} is {problem}: its hash is not the one in {CONFIG}")
+    raise DamagedFile(f"{Path(str(source)) / name} is {problem}: its hash is not the one in {CONFIG}")
 
 
 def _load_state(mixture: Mixture, data: bytes, path: Path) -> None:

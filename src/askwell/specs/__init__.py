@@ -3,12 +3,13 @@
 from askwell.specs.autoprompt import AutoPromptSpec
 from askwell.specs.fine_tuning import FineTuningSpec
 from askwell.specs.mixture import Initial, MixtureSpec
-from askwell.specs.run import PromptText, RunSpec
+from askwell.specs.run import ControlKind, PromptText, RunSpec
 from askwell.specs.sweep import EngineName, LMChoice, Setting, SweepSpec
 from askwell.specs.training import TrainingSpec
 
 __all__ = [
     "AutoPromptSpec",
+    "ControlKind",
     "EngineName",
     "FineTuningSpec",
     "Initial",

@@ -11,6 +11,8 @@ from askwell.specs.training import TrainingSpec
 
 DeviceKind = Literal["cpu", "cuda", "mps"]
 Digits = Literal["float32", "bfloat16", "float16", "float64"]
+ControlKind = Literal["random-weights", "random-embeddings"]
+"""LMs that know nothing: all weights drawn at random, or the word embeddings alone."""
 
 
 class PromptText(BaseModel):
@@ -57,6 +59,8 @@ class RunSpec(BaseModel):
     device: DeviceKind = "cpu"
     dtype: Digits = "float32"
     """Precision in which the LM runs."""
+    control: ControlKind | None = None
+    """The same tuning on an LM that knows nothing: the LM with weights drawn at random, by the run's own seed."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> "RunSpec":
@@ -64,6 +68,8 @@ class RunSpec(BaseModel):
             raise ValueError("threads stand in the run, not in its training")
         if (self.candidates is None) != (self.candidates_sha256 is None):
             raise ValueError("candidates have a name and a hash, or neither")
+        if self.control is not None and self.training is None:
+            raise ValueError("a control shows what tuning brings by itself, so it is tuned")
         return self
 
     @property
@@ -74,7 +80,9 @@ class RunSpec(BaseModel):
     @property
     def canonical(self) -> str:
         """The spec as JSON in one way of writing."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        # A run that is no control is named as it was before there were any.
+        without = {"control"} if self.control is None else None
+        return json.dumps(self.model_dump(mode="json", exclude=without), sort_keys=True, separators=(",", ":"))
 
     @property
     def id(self) -> str:
@@ -84,4 +92,9 @@ class RunSpec(BaseModel):
     @property
     def label(self) -> str:
         """The run in a few words."""
-        return f"{self.lm} · {self.relation} · {self.prompts} · {self.setting} · seed {self.seed}"
+        return f"{self.asked_lm} · {self.relation} · {self.prompts} · {self.setting} · seed {self.seed}"
+
+    @property
+    def asked_lm(self) -> str:
+        """The name of the LM; of a control, with what was done to it."""
+        return self.lm if self.control is None else f"{self.lm} ({self.control.replace('-', ' ')})"

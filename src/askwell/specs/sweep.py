@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from askwell.specs.mixture import MixtureSpec
-from askwell.specs.run import DeviceKind, Digits
+from askwell.specs.run import ControlKind, DeviceKind, Digits
 from askwell.specs.training import TrainingSpec
 
 EngineName = Literal["in-process", "pool", "ray"]
@@ -42,6 +42,8 @@ class Setting(BaseModel):
     """The names of the prompts that it is for; all, if not given."""
     seeds: tuple[int, ...] | None = None
     """Its own seeds, instead of the sweep's."""
+    controls: tuple[ControlKind, ...] | None = None
+    """Its own controls, instead of the sweep's."""
     mixture: MixtureSpec = MixtureSpec()
     training: TrainingSpec = TrainingSpec()
 
@@ -70,6 +72,17 @@ class Setting(BaseModel):
     def _seeds_differ(cls, seeds: tuple[int, ...] | None) -> tuple[int, ...] | None:
         return seeds if seeds is None else _checked_seeds(seeds)
 
+    @field_validator("controls")
+    @classmethod
+    def _controls_differ(cls, controls: tuple[ControlKind, ...] | None) -> tuple[ControlKind, ...] | None:
+        return controls if controls is None else _checked_controls(controls)
+
+    @model_validator(mode="after")
+    def _controls_are_tuned(self) -> "Setting":
+        if self.controls and not self.tuned:
+            raise ValueError("tuned is false, so controls would have no effect")
+        return self
+
 
 class SweepSpec(BaseModel):
     """All choices of a sweep. Paths are those of the command line: they start at the current folder."""
@@ -87,6 +100,8 @@ class SweepSpec(BaseModel):
     trex_paraphrase, of which each relation takes the file with its name."""
     settings: dict[str, Setting] = Field(min_length=1)
     seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
+    controls: tuple[ControlKind, ...] = ()
+    """Do every tuned setting on these LMs that know nothing, too: what it scores there is no knowledge."""
     split_by: Literal["random", "distinct-y"] | None = None
     """How single files of facts are split."""
     train_facts: int | None = Field(default=None, ge=1)
@@ -126,6 +141,11 @@ class SweepSpec(BaseModel):
     def _seeds_differ(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
         return _checked_seeds(seeds)
 
+    @field_validator("controls")
+    @classmethod
+    def _controls_differ(cls, controls: tuple[ControlKind, ...]) -> tuple[ControlKind, ...]:
+        return _checked_controls(controls)
+
     @field_validator("prompts")
     @classmethod
     def _prompts_have_sources(cls, prompts: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -163,3 +183,10 @@ def _checked_seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:
         if seeds.count(seed) > 1:
             raise ValueError(f"the seed {seed} stands twice; two runs with one seed are the same run")
     return seeds
+
+
+def _checked_controls(controls: tuple[ControlKind, ...]) -> tuple[ControlKind, ...]:
+    for control in controls:
+        if controls.count(control) > 1:
+            raise ValueError(f"{control} stands twice")
+    return controls

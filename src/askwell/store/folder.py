@@ -6,6 +6,7 @@ STORE/
     spec.json                its RunSpec
     metrics.json             figures on test and dev, and what is known of the mixture
     facts.parquet            what was made of each test fact; dev.parquet: of each dev fact
+    controls.parquet         what answers that need no knowledge made of them
     history.jsonl            dev scores while it was tuned; empty if it was not
     mixture/                 the saved mixture, if it was tuned
     environment.json         versions, git hash, seconds
@@ -30,6 +31,7 @@ from askwell.write import write_whole
 RUNS, FAILED, UNFINISHED, STORE = "runs", "failed", "unfinished", "store.json"
 SPEC, METRICS, ENVIRONMENT, HISTORY = "spec.json", "metrics.json", "environment.json", "history.jsonl"
 PER_FACT, PER_DEV_FACT, MIXTURE = "facts.parquet", "dev.parquet", "mixture"
+CONTROLS = "controls.parquet"
 _FORMAT, _VERSION = "askwell-store", 1
 
 

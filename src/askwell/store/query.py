@@ -19,6 +19,7 @@ _COLUMNS = {
     "prompts": "spec.json->>'prompts'",
     "setting": "spec.json->>'setting'",
     "seed": "(spec.json->>'$.mixture.seed')::BIGINT",
+    "control": "spec.json->>'control'",
     "P@1": "(metrics.json->>'$.test.micro.\"P@1\"')::DOUBLE",
     "P@10": "(metrics.json->>'$.test.micro.\"P@10\"')::DOUBLE",
     "MRR": "(metrics.json->>'$.test.micro.MRR')::DOUBLE",
@@ -45,7 +46,7 @@ _COLUMNS = {
 }
 SHOWN = ("id", "lm", "relation", "prompts", "setting", "seed", "P@1", "MRR", "facts")
 """The columns that fit on a screen."""
-_ORDER = ("lm", "relation", "prompts", "setting", "seed", "id")
+_ORDER = ("lm", "relation", "prompts", "setting", "control NULLS FIRST", "seed", "id")
 _BEST_FIRST = ("P@1", "P@10", "MRR", "dev_P@1")
 _BARE_SCORE = re.compile(r"""(?<!["'\w])((?:dev_)?P@10?)(?!["'\w])""")
 

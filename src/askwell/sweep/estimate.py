@@ -11,6 +11,7 @@ from askwell.store.folder import Store
 from askwell.sweep.task import RunTask
 from askwell.training.objective import Objective
 from askwell.training.plan import plan_of
+from askwell.trust.prior import MOST_XS
 
 BACKWARD = 3.0
 """A pair that is trained on costs about as much as so many that are only asked."""
@@ -21,7 +22,10 @@ def work_of(task: RunTask, prompts: int) -> float:
     """The work of a run with so many usable prompts, in pairs that are asked."""
     spec, relation = task.spec, task.relation
     prompts *= spec.mixture.copies
-    work = float(prompts * (len(relation.dev) + len(relation.test)))
+    asked = len(relation.dev) + len(relation.test)
+    prior = min(MOST_XS, len({fact.x for fact in relation.train}))
+    # What is asked once more is for the score that is corrected by the prior.
+    work = float(prompts * (asked + prior + (asked if prior else 0)))
     if spec.training is not None and relation.train:
         sizes = {"facts": len(relation.train), "dev_facts": len(relation.dev), "prompts": prompts}
         plan = plan_of(spec.training, **sizes, seed=spec.seed)

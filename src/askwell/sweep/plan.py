@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from askwell.errors import AskwellError, BadFile, NothingLeft
@@ -68,11 +69,12 @@ def plan_sweep(
         if not usable:
             raise BadFile(file, f"lms: {choice.source} can use none of the prompts ({reasons[0]})")
         without += reasons
-        tasks = {
-            task.spec.id: (task, count)
+        of_lm = [
+            (task, count)
             for cell, count in usable
             for task in _runs_of(sweep, cell, choice, lm, hash_, candidates, store)
-        }
+        ]
+        tasks = {task.spec.id: (task, count) for task, count in sorted(of_lm, key=lambda known: _asked_lm(known[0]))}
         new = {run: known for run, known in tasks.items() if run not in runs}
         runs |= {run: task for run, (task, _) in new.items()}
         seconds |= _seconds(lm, list(new.values()), done, store)
@@ -111,6 +113,11 @@ def _usable(lm: FrozenLM, cells: tuple[Cell, ...]) -> tuple[list[tuple[Cell, int
     return usable, reasons
 
 
+def _asked_lm(task: RunTask) -> tuple[str, int]:
+    """Sorts the runs of an LM by the LM that is asked, itself first, so that each control LM is made once."""
+    return ("", 0) if task.spec.control is None else (task.spec.control, task.spec.seed)
+
+
 def _runs_of(
     sweep: SweepSpec,
     cell: Cell,
@@ -126,7 +133,9 @@ def _runs_of(
     for name, setting in sweep.settings.items():
         if setting.prompts is not None and cell.prompts not in setting.prompts:
             continue
-        for seed in setting.seeds or sweep.seeds:
+        of_setting = sweep.controls if setting.controls is None else setting.controls
+        controls = (None, *of_setting) if setting.tuned else (None,)
+        for seed, control in product(setting.seeds or sweep.seeds, controls):
             spec = RunSpec(
                 lm=lm.identity.name,
                 lm_sha256=hash_,
@@ -142,6 +151,7 @@ def _runs_of(
                 threads=sweep.threads,
                 device=sweep.device,
                 dtype=sweep.dtype,
+                control=control,
             )
             tasks.append(
                 RunTask(spec, source, choice.revision, cell.relation, candidates, store.folder.resolve(), store.id)

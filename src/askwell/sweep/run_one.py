@@ -5,22 +5,27 @@ import math
 import tempfile
 import time
 import traceback
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from askwell.audit import Splits, audit_relation
 from askwell.errors import AskwellError, WrongLM
 from askwell.evaluation.evaluate import Evaluation, evaluate
 from askwell.evaluation.outcomes import write_outcomes
 from askwell.lms import FrozenLM
+from askwell.lms.controls import control_lm
 from askwell.lms.load import load_lm
 from askwell.mixture import Mixture
 from askwell.mixture.encode import count_reasons, encode_facts
 from askwell.mixture.save import save_mixture
 from askwell.prompts import parse_template
+from askwell.specs import ControlKind
 from askwell.store import Unfinished, environment
 from askwell.store.folder import (
+    CONTROLS,
     ENVIRONMENT,
     HISTORY,
     METRICS,
@@ -31,13 +36,20 @@ from askwell.store.folder import (
     Store,
     is_store,
 )
+from askwell.sweep.control_file import write_controls
 from askwell.sweep.lm_hash import lm_hash
 from askwell.sweep.task import LMKey, RunDone, RunFailed, RunOutcome, RunTask
 from askwell.training.loop import TrainingResult, train
+from askwell.trust.dev_answers import dev_answers
+from askwell.trust.measures import Measures, measures_of
+from askwell.trust.partitions import partitions_of, scores_of_parts
+from askwell.trust.prior import CheapControls, cheap_controls
 from askwell.write import write_whole
 
 _loaded: dict[LMKey, FrozenLM] = {}
 """The LM of the last run: a worker loads it once and keeps it while its runs are on the same one."""
+_controls: dict[tuple[LMKey, ControlKind, int], FrozenLM] = {}
+"""The control LM of the last run that was on one, beside the LM that it is made from."""
 
 
 def do_run(task: RunTask) -> RunOutcome:
@@ -55,15 +67,23 @@ def do_run(task: RunTask) -> RunOutcome:
 
 
 def lm_of(task: RunTask) -> FrozenLM:
-    """The LM of a run, as it was planned."""
+    """The LM of a run, as it was planned; of a control, the one that knows nothing."""
     key = task.lm
     if key not in _loaded:
         _loaded.clear()  # before the next is loaded: two may not fit
+        _controls.clear()
         _loaded[key] = load_lm(key.source, revision=key.revision, device=key.device, dtype=key.dtype)
     lm = _loaded[key]
     if lm_hash(lm) != task.spec.lm_sha256:
         raise WrongLM(f"{task.lm_source} is here another LM than where the sweep was planned")
-    return lm
+    return lm if task.spec.control is None else _control_of(lm, key, task.spec.control, task.spec.seed)
+
+
+def _control_of(lm: FrozenLM, key: LMKey, kind: ControlKind, seed: int) -> FrozenLM:
+    if (key, kind, seed) not in _controls:
+        _controls.clear()
+        _controls[key, kind, seed] = control_lm(lm, kind, seed)
+    return _controls[key, kind, seed]
 
 
 def _do(task: RunTask) -> RunDone:
@@ -100,27 +120,42 @@ def _fill(task: RunTask, lm: FrozenLM, unfinished: Unfinished) -> float:
     test = evaluate(mixture, task.relation, split="test", candidates=task.candidates)
     write_outcomes(dev.outcomes, folder / PER_DEV_FACT)
     write_outcomes(test.outcomes, folder / PER_FACT)
+    controls = cheap_controls(mixture, task.relation, candidates=task.candidates, seed=spec.seed)
+    write_controls(controls.outcomes, folder / CONTROLS)
+    measures = measures_of(mixture, task.relation, test=test, dev=dev, candidates=task.candidates)
     if result is not None:
         figures = test.as_json()
         mixture.scores["test"] = {
             **figures["micro"], "log_loss": figures["log_loss"], "facts": figures["facts"],
             "vocabulary": figures["vocabulary"],
         }  # fmt: skip
+        mixture.dev_answers = dev_answers(dev, task.candidates).as_json()
         (folder / MIXTURE).mkdir()
         save_mixture(mixture, folder / MIXTURE)
     history = result.history if result is not None else ()
     write_whole(folder / HISTORY, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in history))
-    _write_json(folder / METRICS, _metrics(task, mixture, result, dev, test))
+    _write_json(folder / METRICS, _metrics(task, mixture, result, dev, test, controls, measures))
     _write_json(folder / SPEC, spec.model_dump(mode="json"))
     return test.micro.p_at_1
 
 
 def _metrics(
-    task: RunTask, mixture: Mixture, result: TrainingResult | None, dev: Evaluation, test: Evaluation
+    task: RunTask,
+    mixture: Mixture,
+    result: TrainingResult | None,
+    dev: Evaluation,
+    test: Evaluation,
+    controls: CheapControls,
+    measures: Measures,
 ) -> dict[str, Any]:
     return {
         "test": test.as_json(),
         "dev": dev.as_json(),
+        "trust": measures.as_json(),
+        "controls": controls.as_json(),
+        "controls_missing": controls.missing,
+        "partitions": _partitions(task, test, controls),
+        "audit": asdict(audit_relation(Splits.of(task.relation))),
         "relation": {"name": task.relation.name, **task.relation.counts.as_json()},
         "lm": mixture.lm.identity.model_dump(mode="json"),
         "prompts": len(mixture.prompts),
@@ -141,6 +176,16 @@ def _metrics(
                 for key in ("train_facts", "dev_facts", "pairs", "planned_pairs", "best_pairs", "step_sizes")
             },
         },
+    }
+
+
+def _partitions(task: RunTask, test: Evaluation, controls: CheapControls) -> dict[str, Any]:
+    """The scores of the parts of the test facts, each with its number of facts; easy is what a cheap control knows."""
+    of_controls = [by_split["test"] for by_split in controls.controls.values()]
+    partitions = partitions_of(test.outcomes, {task.relation.name: task.relation}, of_controls)
+    return {
+        name: {part: {"facts": len(parts[part]), **scores.as_json()} for part, scores in scores_of_parts(parts).items()}
+        for name, parts in partitions.items()
     }
 
 

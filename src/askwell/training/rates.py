@@ -10,7 +10,7 @@ from askwell.specs import TrainingSpec
 
 OF_WORDS = 0.2
 """A step on the vectors at layer 0, in standard deviations of the word vectors."""
-OF_HIDDEN = 0.05
+OF_HIDDEN = 0.02
 """A step on a deeper layer's perturbation, in standard deviations of what leaves that layer."""
 OF_WEIGHTS = 0.1
 """A step on the weights' logits and log T, which have no scale of their own."""

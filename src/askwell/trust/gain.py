@@ -1,6 +1,6 @@
 """The gain over a control: what is left of a score when the part that needs no knowledge is taken away."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -8,7 +8,6 @@ from askwell.comparison import Metric, Unit, compare_outcomes
 from askwell.comparison.metric import less_is_better, value_of
 from askwell.comparison.pairs import Outcomes
 from askwell.errors import BadOption, UserMistake
-from askwell.evaluation.evaluate import Outcome
 
 Average = Literal["micro", "macro"]
 
@@ -86,20 +85,27 @@ def gain_over(
     )
 
 
-def best_control(controls: Mapping[str, Sequence[Outcome]], *, metric: Metric = "P@1") -> str:
+def best_control(controls: Mapping[str, Outcomes], *, metric: Metric = "P@1") -> str:
     """The name of the control with the best mean over the dev facts that all of them answered; of several, the first.
 
-    Choose on dev and report on test: the best of several on test would be a matter of luck.
+    Choose on dev and report on test: the best of several on test would be a matter of luck. A control with several
+    seeds counts with the mean over them.
     """
     if not controls:
         raise UserMistake("there is no control to choose from")
-    values = {
-        name: {(outcome.relation, outcome.x, outcome.y): value_of(outcome, metric) for outcome in outcomes}
-        for name, outcomes in controls.items()
-    }
+    values = {name: _value_of_facts(outcomes, metric) for name, outcomes in controls.items()}
     shared = set.intersection(*({*of_control} for of_control in values.values()))
     if not shared:
         raise UserMistake(f"the controls {', '.join(controls)} have no dev fact in common")
     # Sorted, so that sums do not depend on the order of a set.
     means = {name: sum(of_control[fact] for fact in sorted(shared)) for name, of_control in values.items()}
     return min(means, key=means.__getitem__) if less_is_better(metric) else max(means, key=means.__getitem__)
+
+
+def _value_of_facts(outcomes: Outcomes, metric: Metric) -> dict[tuple[str, str, str], float]:
+    """The mean value of each fact over its lines and seeds."""
+    values: dict[tuple[str, str, str], list[float]] = {}
+    for run in outcomes.values() if isinstance(outcomes, Mapping) else [outcomes]:
+        for outcome in run:
+            values.setdefault((outcome.relation, outcome.x, outcome.y), []).append(value_of(outcome, metric))
+    return {fact: sum(of_fact) / len(of_fact) for fact, of_fact in values.items()}

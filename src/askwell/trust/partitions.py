@@ -76,6 +76,25 @@ def by_control(outcomes: Sequence[Outcome], controls: Iterable[Sequence[Outcome]
     return _parts(outcomes, label, [EASY, HARD, NOT_ASKED])
 
 
+def partitions_of(
+    outcomes: Sequence[Outcome],
+    relations: Mapping[str, Relation],
+    controls: Iterable[Sequence[Outcome]] = (),
+    cardinalities: Mapping[str, str] | None = None,
+) -> dict[str, Parts]:
+    """All partitions of outcomes, by what they tell apart; without controls or cardinalities, not by these."""
+    controls = list(controls)
+    partitions = {
+        "control": by_control(outcomes, controls) if controls else None,
+        "seen y": by_seen_y(outcomes, relations),
+        "y in x": by_y_in_x(outcomes),
+        "cardinality": by_cardinality(outcomes, cardinalities) if cardinalities is not None else None,
+        "frequency of y": by_frequency_of_y(outcomes, relations),
+        "length of x": by_length_of_x(outcomes),
+    }
+    return {name: parts for name, parts in partitions.items() if parts is not None}
+
+
 def scores_of_parts(parts: Parts) -> dict[str, Scores]:
     """The scores of each part, as means over its facts."""
     return {label: scores_of([outcome.rank for outcome in outcomes]) for label, outcomes in parts.items()}

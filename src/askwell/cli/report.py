@@ -1,0 +1,91 @@
+"""`askwell report`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from askwell.cli.options import Json
+from askwell.errors import BadOption
+from askwell.write import need_writable_folder
+
+if TYPE_CHECKING:
+    from askwell.tables import Study
+
+
+def report(
+    store: Annotated[Path, Parameter(help="The folder that keeps the runs.")],
+    /,
+    *,
+    out: Annotated[Path | None, Parameter(help="Where to write; STORE/report, if not given.")] = None,
+    formats: Annotated[
+        list[Literal["markdown", "latex", "csv", "html"]] | None,
+        Parameter(
+            name="--format",
+            help="What to write, one or more of these; all, if not given.",
+            consume_multiple=True,
+            negative="",
+        ),
+    ] = None,
+    paper: Annotated[
+        Path | None,
+        Parameter(help="The paper's figures as JSON, to stand beside ours; paper_tables.json of the data folder."),
+    ] = None,
+    where: Annotated[
+        str | None, Parameter(help="Only runs for which this SQL condition holds, as for `askwell runs`.")
+    ] = None,
+    drawn: Annotated[
+        int, Parameter(help="How many tuned mixtures to draw in words; 0 draws none, and then no LM is loaded.")
+    ] = 4,
+    json: Json = False,
+) -> None:
+    """Make the paper's tables and figures of the runs of a store, as Markdown, LaTeX, CSV and HTML."""
+    if drawn < 0:
+        raise BadOption(f"--drawn {drawn}: a number of mixtures cannot be negative")
+    from askwell.cli.terminal import counted, note, print_json
+    from askwell.store.folder import open_store
+    from askwell.tables import FORMATS, kept_runs, read_paper, report_page, study_of, write_report
+
+    kept = open_store(store)
+    folder = out or store / "report"
+    need_writable_folder(folder, "--out")
+    of_paper = read_paper(paper)
+    runs = kept_runs(kept, where)
+    study = study_of(runs, of_paper, drawn=drawn, store=kept)
+    written = write_report(study, report_page(kept, runs, study), folder, formats or FORMATS)
+    for problem in study.problems:
+        note(problem)
+    if json:
+        document = {"store": str(store), "runs": len(runs), "files": [str(path) for path in written], **study.as_json()}
+        print_json(document)
+        return
+    _print(study)
+    note(f"{counted(len(runs), 'run')}; written into {folder}:")
+    for path in written:
+        note(f"  {path.relative_to(folder)}")
+
+
+def _print(study: "Study") -> None:
+    """The main tables, P@1 alone."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from askwell.cli.terminal import out
+    from askwell.report.table import Cell
+
+    for part in study.sets:
+        for shown in part.tables[:1]:
+            groups = shown.table.groups
+            table = Table(
+                "", *(escape(group.heading) for group in groups), title=escape(f"{shown.title}, P@1"), box=None
+            )
+            for row in shown.table.rows:
+                if row.begins:
+                    table.add_row(f"[bold]{escape(row.begins)}[/bold]")
+                firsts: list[Cell] = []
+                at = 0
+                for group in groups:
+                    firsts.append(row.cells[at])
+                    at += len(group.columns)
+                table.add_row(f"  {escape(row.heading)}", *(escape(cell.text) for cell in firsts))
+            out.print(table)

@@ -1,0 +1,168 @@
+"""What `askwell evaluate --trust` prints: how far each relation's scores can be believed."""
+
+from typing import TYPE_CHECKING
+
+from askwell.errors import BadOption
+
+if TYPE_CHECKING:
+    from askwell.evaluation import Evaluation
+    from askwell.facts import Relation
+    from askwell.mixture.candidates import Candidates
+    from askwell.mixture.mixture import Mixture
+    from askwell.trust.calibration import Bin
+    from askwell.trust.measures import Measures
+    from askwell.trust.projected import Projection
+
+_BAR = 20
+_SIGNALS = {
+    "probability": "the answer's probability",
+    "agreement": "the weight of the prompts that agree",
+    "divergence": "the divergence of the prompts",
+}
+
+
+def check_options(split: str, risk: float, sureness: float | None) -> None:
+    """Refuses options that cannot be, before any work is done."""
+    if split != "test":
+        raise BadOption(f"--trust learns thresholds on dev and measures on test: leave out --split {split}")
+    check_risk(risk, sureness)
+
+
+def check_risk(risk: float, sureness: float | None) -> None:
+    """Refuses a risk or sureness that is no share."""
+    if not 0 <= risk < 1:
+        raise BadOption(f"--risk {risk}: it is a share of answers, such as 0.1 for one in ten")
+    if sureness is not None and not 0 < sureness < 1:
+        raise BadOption(f"--sureness {sureness}: it is between 0 and 1, such as 0.95")
+
+
+def measure(
+    mixture: "Mixture",
+    relation: "Relation",
+    test: "Evaluation",
+    candidates: "Candidates | None",
+    risk: float,
+    sureness: float | None,
+) -> "Measures":
+    """The measures of one mixture whose test facts are evaluated already, with a bar while its dev facts are asked."""
+    from askwell.cli.progress import EvaluationProgress
+    from askwell.trust.measures import measures_of
+
+    with EvaluationProgress(f"how far {relation.name} can be believed") as shown:
+        return measures_of(
+            mixture, relation, test=test, candidates=candidates, risk=risk, sureness=sureness, progress=shown
+        )
+
+
+def print_measures(measures: "Measures") -> None:
+    """The measures in lines that say what each is."""
+    from askwell.cli.terminal import out
+
+    for line in measure_lines(measures):
+        out.print(line, markup=False, soft_wrap=True)
+
+
+def measure_lines(measures: "Measures") -> list[str]:
+    """The measures as text, one paragraph after the other."""
+    return [
+        "",
+        f"How far {measures.relation} on {measures.lm} can be believed",
+        f"  {measures.facts} test facts about {measures.questions} x's, {sum(measures.left_out.values())} left out; "
+        f"{measures.vocabulary}; thresholds from {measures.dev_facts} dev facts, "
+        f"{sum(measures.dev_left_out.values())} left out. Means over x's.",
+        "",
+        *_calibration_lines(measures),
+        "",
+        *_abstention_lines(measures),
+        "",
+        *_set_lines(measures),
+        "",
+        *_consistency_lines(measures),
+        "",
+        *_projection_lines(measures),
+    ]
+
+
+def _calibration_lines(measures: "Measures") -> list[str]:
+    found = measures.calibration
+    gap = found.confidence - found.accuracy
+    verdict = "about as sure as it is right" if abs(gap) < 0.05 else "too sure" if gap > 0 else "not sure enough"
+    return [
+        f"Calibration: ECE {100 * found.ece:.1f} %. Best answers have {100 * found.confidence:.1f} % on average, and "
+        f"{100 * found.accuracy:.1f} % are right: {verdict}.",
+        *(_bin_line(one) for one in found.bins),
+        "  █ share that is right, │ mean probability",
+    ]
+
+
+def _bin_line(one: "Bin") -> str:
+    """A bar as long as the share that is right, with a mark at the mean probability."""
+    bar = list("█" * round(_BAR * one.accuracy) + "·" * (_BAR - round(_BAR * one.accuracy)))
+    bar.insert(round(_BAR * min(one.confidence, 1.0)), "│")
+    share = f"{100 * one.accuracy:5.1f} % of {one.count} right"
+    return f"  {100 * one.low:3.0f}–{100 * one.high:3.0f} %  {''.join(bar)}  {share}"
+
+
+def _abstention_lines(measures: "Measures") -> list[str]:
+    signals, at_risk = measures.signals, measures.at_risk
+    lines = [
+        "Abstention: the area under the risk–coverage curve, in per cent (less is better; "
+        f"{100 * signals.best_possible:.1f} at best, {100 * signals.no_signal:.1f} without a signal)",
+        *(f"  {100 * area:5.1f}  by {_SIGNALS[name]}" for name, area in signals.areas.items()),
+    ]
+    if at_risk is None:
+        return [*lines, f"  No threshold: {measures.missing['at_risk']}."]
+    sure = "" if at_risk.sureness is None else f" (with a sureness of {100 * at_risk.sureness:g} %)"
+    if at_risk.threshold is None:
+        return [*lines, f"  No threshold keeps a risk of {100 * at_risk.risk:g} %{sure} on dev: nothing is answered."]
+    found = "none" if at_risk.found_risk is None else f"{100 * at_risk.found_risk:.1f} %"
+    return [
+        *lines,
+        f"  At a risk of {100 * at_risk.risk:g} %{sure} answers of {100 * at_risk.threshold:.1f} % and more are given: "
+        f"{at_risk.answered} of {at_risk.questions} x's are answered ({100 * at_risk.coverage:.1f} %), {found} of "
+        f"them wrong; on dev {100 * at_risk.dev_coverage:.1f} % are, {100 * at_risk.dev_risk:.1f} % of them wrong.",
+    ]
+
+
+def _set_lines(measures: "Measures") -> list[str]:
+    sets = measures.answer_sets
+    if sets is None:
+        return [f"Answer sets: none; {measures.missing['answer_sets']}."]
+    cut = f" {sets.cut} x's may have more answers than were kept." if sets.cut else ""
+    return [
+        f"Answer sets: all answers of {100 * sets.threshold:.1f} % and more (the best F1 on dev) have precision "
+        f"{100 * sets.precision:.1f}, recall {100 * sets.recall:.1f} and F1 {100 * sets.f1:.1f} % over all answers, "
+        f"F1 {100 * sets.mean_f1:.1f} % as a mean over x's, of which {measures.several_ys} have several ys.{cut}"
+    ]
+
+
+def _consistency_lines(measures: "Measures") -> list[str]:
+    found = measures.consistency
+    if found is None:
+        return [f"Consistency: none; {measures.missing['consistency']}."]
+    lines = [f"Consistency: how far its {found.prompts} prompts give the same answer"]
+    for name, agreement in (("", found.all), (" that it answers right", found.right)):
+        if agreement is not None:
+            weighted = "–" if agreement.weighted is None else f"{100 * agreement.weighted:.1f}"
+            lines.append(
+                f"  {agreement.questions} x's{name}: {100 * agreement.pairs:.1f} % of the pairs of prompts agree "
+                f"({weighted} % by weight), all prompts agree on {100 * agreement.all_agree:.1f} % of the x's, and "
+                f"{100 * agreement.with_mixture:.1f} % of the weight agrees with the mixture."
+            )
+    return lines
+
+
+def _projection_lines(measures: "Measures") -> list[str]:
+    found = measures.projection
+    if found is None:
+        return [f"Nearest words: not scored; {measures.missing['projection']}."]
+    return [projection_line(found)]
+
+
+def projection_line(found: "Projection") -> str:
+    """What the nearest words alone score, as a sentence."""
+    return (
+        f"Nearest words: asked with the word nearest to each tuned vector ({100 * found.changed:.0f} % of them another "
+        f"word than in the hard prompt), the LM scores P@1 {found.projected.p_at_1:.1f}, where the tuned vectors score "
+        f"{found.tuned.p_at_1:.1f} ({found.facts} {found.split} facts, {found.left_out} left out; {found.vocabulary})."
+    )

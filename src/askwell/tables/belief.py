@@ -1,0 +1,200 @@
+"""How far the score of some runs can be believed: all figures of one LM, source and kind together."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from askwell.evaluation.evaluate import Outcome
+from askwell.evaluation.outcomes import read_outcomes
+from askwell.store import Store
+from askwell.store.folder import PER_FACT
+from askwell.tables.control_runs import ControlRuns, control_runs, controls_of, corrected_score
+from askwell.tables.group import RunGroup, Score
+from askwell.tables.kept import KeptRun
+from askwell.tables.kinds import INIT
+from askwell.tables.lines import Line
+from askwell.trust import (
+    Calibration,
+    Knowledge,
+    RiskCoverage,
+    RunConsistency,
+    by_control,
+    calibration,
+    knowledge,
+    questions_of,
+    risk_coverage,
+    run_consistency,
+)
+from askwell.trust.partitions import EASY, HARD
+
+Part = dict[str, int | float]
+"""The number of facts of a part, and its P@1 in per cent."""
+
+
+@dataclass(frozen=True)
+class Belief:
+    """The figures; what the runs do not tell is None, or not there."""
+
+    line: Line
+    kind: str
+    score: Score
+    """P@1, micro."""
+    facts: int
+    left_out: int
+    vocabularies: tuple[str, ...]
+    knowledge: Knowledge | None
+    corrected: float | None
+    """P@1 of the answers corrected by the prior."""
+    parts: dict[str, dict[str, Part]]
+    """By what tells facts apart, then by part."""
+    calibration: Calibration
+    risk_coverage: RiskCoverage
+    answered: tuple[int, int, int] | None
+    """Questions, answers given and wrong ones among them, with thresholds from dev for a risk of 10 %."""
+    agreement: float | None
+    """Of all pairs of prompts, the share with the same answer; the mean over runs."""
+    seeds: RunConsistency | None
+    projected: float | None
+    """P@1 of the nearest words in place of the tuned vectors."""
+    leaked: int
+    """Test facts that stand in train, too."""
+
+    @property
+    def label(self) -> str:
+        """What it is about."""
+        return f"{self.line.lm}, {self.line.label}, {self.kind}"
+
+    def as_json(self) -> dict[str, Any]:
+        """All figures by name, with what they are figures of."""
+        return {
+            "facts": self.line.fact_set,
+            "lm": self.line.lm,
+            "prompts": self.line.label,
+            "kind": self.kind,
+            "averaging": "micro over test facts and seeds; calibration over questions",
+            "test_facts": self.facts,
+            "left_out": self.left_out,
+            "vocabulary": list(self.vocabularies),
+            "P@1": {"mean": self.score.mean, "deviation": self.score.deviation, "seeds": self.score.seeds},
+            "knowledge": None if self.knowledge is None else self.knowledge.as_json(),
+            "prior_corrected_P@1": self.corrected,
+            "parts": self.parts,
+            "calibration": self.calibration.as_json(),
+            "risk_coverage_area": self.risk_coverage.area,
+            "at_10_per_cent_risk": None
+            if self.answered is None
+            else dict(zip(("questions", "answered", "wrong"), self.answered, strict=True)),
+            "prompts_agree": self.agreement,
+            "seeds_agree": None if self.seeds is None else self.seeds.as_json(),
+            "projected_P@1": self.projected,
+            "leaked_pairs": self.leaked,
+        }
+
+
+def beliefs_of(store: Store, lines: Sequence[Line]) -> list[Belief]:
+    """A belief for every tuned cell of the lines."""
+    of_runs = control_runs(store)
+    return [
+        _belief(line, kind, group, store, of_runs)
+        for line in lines
+        for kind, group in line.groups.items()
+        if kind != INIT
+    ]
+
+
+def _belief(line: Line, kind: str, group: RunGroup, store: Store, of_runs: ControlRuns) -> Belief:
+    by_seed = _outcomes(group.runs)
+    every = [outcome for outcomes in by_seed.values() for outcome in outcomes]
+    controls = controls_of(group.runs, store, of_runs)
+    found = knowledge(by_seed, controls) if controls else None
+    questions = [questions_of(outcomes) for outcomes in by_seed.values()]
+    confidences, right = (
+        [value for part in questions for value in getattr(part, name).tolist()] for name in ("confidences", "right")
+    )
+    asked = _questions(confidences, right)
+    parts = _summed_parts([run.metrics.get("partitions", {}) for run in group.runs])
+    if controls:
+        tests = [outcomes for control in controls.values() for outcomes in _lists(control.test)]
+        parts["control"] = _scored({name: by_control(every, tests).get(name, []) for name in (EASY, HARD)})
+    return Belief(
+        line=line,
+        kind=kind,
+        score=group.score("P@1"),
+        facts=group.facts,
+        left_out=group.left_out,
+        vocabularies=tuple(sorted({run.vocabulary for run in group.runs})),
+        knowledge=found,
+        corrected=corrected_score(group.runs),
+        parts=parts,
+        calibration=calibration(*asked),
+        risk_coverage=risk_coverage(*asked),
+        answered=_answered(group.runs),
+        agreement=_mean(group.runs, ("consistency", "all", "pairs")),
+        seeds=run_consistency(list(by_seed.values())) if len(by_seed) > 1 else None,
+        projected=_mean(group.runs, ("projection", "projected", "P@1")),
+        leaked=sum(
+            next(iter(runs.values())).metrics.get("audit", {}).get("leaked_pairs", 0)
+            for runs in group.by_relation.values()
+        ),
+    )
+
+
+def _outcomes(runs: Sequence[KeptRun]) -> dict[int, list[Outcome]]:
+    by_seed: dict[int, list[Outcome]] = {}
+    for run in runs:
+        by_seed.setdefault(run.spec.seed, []).extend(read_outcomes(run.folder / PER_FACT))
+    return by_seed
+
+
+def _lists(outcomes: Any) -> list[Sequence[Outcome]]:
+    return list(outcomes.values()) if isinstance(outcomes, Mapping) else [outcomes]
+
+
+def _questions(confidences: list[float], right: list[bool]) -> tuple[Any, Any]:
+    import numpy as np
+
+    return np.array(confidences), np.array(right, dtype=bool)
+
+
+def _scored(parts: Mapping[str, Sequence[Outcome]]) -> dict[str, Part]:
+    return {
+        name: {"facts": len(outcomes), "P@1": 100 * sum(o.rank <= 1 for o in outcomes) / len(outcomes)}
+        for name, outcomes in parts.items()
+        if outcomes
+    }
+
+
+def _summed_parts(
+    of_runs: Sequence[Mapping[str, Mapping[str, Mapping[str, int | float]]]],
+) -> dict[str, dict[str, Part]]:
+    """The parts of several runs together, each score weighed by its facts."""
+    summed: dict[str, dict[str, Part]] = {}
+    for of_run in of_runs:
+        for name, parts in of_run.items():
+            for part, scores in parts.items():
+                kept = summed.setdefault(name, {}).setdefault(part, {"facts": 0, "P@1": 0.0})
+                facts = kept["facts"] + scores["facts"]
+                kept["P@1"] = (kept["P@1"] * kept["facts"] + scores["P@1"] * scores["facts"]) / facts
+                kept["facts"] = facts
+    return summed
+
+
+def _answered(runs: Sequence[KeptRun]) -> tuple[int, int, int] | None:
+    found = [run.metrics.get("trust", {}).get("at_risk") for run in runs]
+    if any(of_run is None for of_run in found):
+        return None
+    questions, answered, wrong = (sum(of_run[name] for of_run in found) for name in ("questions", "answered", "wrong"))
+    return questions, answered, wrong
+
+
+def _mean(runs: Sequence[KeptRun], path: Sequence[str]) -> float | None:
+    """The mean over facts of a figure among the runs' measures; None where a run does not have it."""
+    total = facts = 0.0
+    for run in runs:
+        value: Any = run.metrics.get("trust", {})
+        for name in path:
+            value = None if value is None else value.get(name)
+        if value is None:
+            return None
+        total, facts = total + value * run.facts, facts + run.facts
+    return total / facts

@@ -1,0 +1,233 @@
+"""Answers that are not given, and how far scores can be believed, on the command line."""
+
+import json
+
+import pytest
+from worlds import PAIRS, TEMPLATES
+
+from askwell import load_lm
+from askwell.mixture.mixture import Mixture
+from askwell.trust import keep_dev_answers
+
+PROMPTS = ("--prompts", TEMPLATES[0], "--prompts", TEMPLATES[1])
+QUICK = ("--recipe", "paper", "--epochs", "2", "--threads", "1", "--learning-rate", "0.01")
+
+
+@pytest.fixture
+def trained(askwell, lms, facts, tmp_path):
+    done = askwell("train", "--lm", lms["bert"], "--facts", facts, *PROMPTS, "--out", tmp_path / "mixture", *QUICK)
+    assert done.code == 0, done.err
+    return tmp_path / "mixture"
+
+
+@pytest.fixture
+def half_sure(trained, lms):
+    """A mixture whose record of dev says that Paris is answered and Rome is not, or the other way round."""
+    mixture = Mixture.from_pretrained(trained, lm=load_lm(lms["bert"]))
+    p = {x: mixture.ask(x, top=1)[0].probability for x in ("Paris", "Rome")}
+    threshold = sum(p.values()) / 2
+    mixture.dev_answers |= {"probabilities": [threshold, threshold / 2], "right": [1, 0]}
+    mixture.save_pretrained(trained)
+    return trained, max(p, key=p.__getitem__), min(p, key=p.__getitem__), threshold
+
+
+def test_what_train_keeps_of_dev(trained, lms):
+    mixture = Mixture.from_pretrained(trained, lm=load_lm(lms["bert"]))
+    kept = mixture.dev_answers
+    assert kept["facts"] == len(kept["right"]) == 2
+    best = {x: mixture.ask(x, top=1)[0] for x, _ in PAIRS[6:8]}
+    assert kept["probabilities"] == pytest.approx(
+        sorted((r.probability for r in best.values()), reverse=True), rel=1e-4
+    )
+    assert sum(kept["right"]) == sum(best[x].y == y for x, y in PAIRS[6:8])
+
+
+def test_an_unsure_answer_is_not_given(askwell, half_sure, tmp_path):
+    folder, known, unknown, threshold = half_sure
+    done = askwell("ask", folder, known, unknown, "--risk", "0.1", "--json")
+    assert done.code == 0, done.err
+    assert {question["x"]: question["answered"] for question in done.json} == {known: True, unknown: False}
+    assert all(question["threshold"] == threshold and question["answers"] for question in done.json)
+    one = askwell("ask", folder, unknown, "--risk", "0.1", "--json").json
+    assert (one["x"], one["answered"], one["risk"]) == (unknown, False, 0.1)
+    shown = askwell("ask", folder, unknown, "--risk", "0.1")
+    best = one["answers"][0]
+    assert f"{unknown}: not known. The best answer, {best['y']}," in shown.out
+    assert f"{100 * best['probability']:.1f} %, below the threshold of {100 * threshold:.1f} %" in shown.out
+    assert "1 of 2 dev questions" in shown.err
+    assert "not known" not in askwell("ask", folder, known, "--risk", "0.1").out
+    assert "not known" not in askwell("ask", folder, unknown).out
+    (tmp_path / "xs.txt").write_text(f"{known}\n{unknown}\n")
+    lines = askwell("ask", folder, "--file", tmp_path / "xs.txt", "--risk", "0.1", "--top", "1").out.splitlines()
+    assert [bool(line.split("\t")[1]) for line in lines] == [True, False]
+
+
+def test_a_risk_that_cannot_be_kept(askwell, half_sure):
+    folder, known, *_ = half_sure
+    done = askwell("ask", folder, known, "--risk", "0.1", "--sureness", "0.95")
+    assert done.code == 2
+    assert "no threshold keeps a risk of 10 %" in done.err
+    assert "lower sureness" in done.err
+
+
+def test_a_folder_without_a_record_of_dev(askwell, trained, facts, lms):
+    mixture = Mixture.from_pretrained(trained, lm=load_lm(lms["bert"]))
+    mixture.dev_answers = {}
+    mixture.save_pretrained(trained)
+    assert askwell("ask", trained, "Paris", "--json").code == 0
+    done = askwell("ask", trained, "Paris", "--risk", "0.9")
+    assert done.code == 2
+    assert "--facts" in done.err
+    on_the_spot = askwell("ask", trained, "Paris", "--risk", "0.999", "--facts", facts, "--json")
+    kept = keep_dev_answers(mixture, _relation(facts))
+    if kept.right.any():
+        assert on_the_spot.json["threshold"] == pytest.approx(kept.threshold(0.999).value, rel=1e-4)
+    else:
+        assert "no threshold keeps" in on_the_spot.err
+
+
+def _relation(facts):
+    from askwell.names import read_relation
+
+    return read_relation(facts)
+
+
+def test_hard_prompts_learn_from_dev_facts_on_the_spot(askwell):
+    arguments = ("ask", "--lm", "testbed:bert", "--prompts", "testbed:paraphrased", "France", "Atlantis", "--json")
+    done = askwell(*arguments, "--facts", "testbed:capital", "--risk", "0.1")
+    assert done.code == 0, done.err
+    assert [(question["x"], question["answered"]) for question in done.json] == [("France", True), ("Atlantis", False)]
+    assert "dev questions of testbed:capital" in done.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--risk", "1.5"), "--risk 1.5: it is a share"),
+        (("--risk", "0.1", "--sureness", "95"), "--sureness 95.0: it is between 0 and 1"),
+        (("--sureness", "0.9"), "--sureness goes with --risk"),
+        (("--risk", "0.1"), "name the relation with --facts"),
+    ],
+)
+def test_bad_risks(askwell, lms, options, message):
+    done = askwell("ask", "--lm", lms["bert"], *PROMPTS, "Paris", *options)
+    assert done.code == 2
+    assert message in done.err
+
+
+def test_other_candidates_need_another_threshold(askwell, half_sure, tmp_path):
+    folder, known, *_ = half_sure
+    (tmp_path / "words.txt").write_text("Rome\nLima\n")
+    done = askwell("ask", folder, known, "--risk", "0.1", "--candidates", tmp_path / "words.txt")
+    assert done.code == 2
+    assert "other candidates" in done.err
+
+
+def test_evaluate_tells_how_far_to_believe(askwell, trained, facts):
+    done = askwell("evaluate", trained, "--facts", facts, "--trust", "--json")
+    assert done.code == 0, done.err
+    (found,) = done.json["trust"]
+    assert found["facts"] == done.json["facts"] == 4
+    assert found["scores"] == done.json["micro"]
+    assert found["consistency"]["prompts"] == 2
+    assert found["projection"]["tuned"] == done.json["micro"]
+    assert found["at_risk"]["dev_questions"] == 2
+    shown = askwell("evaluate", trained, "--facts", facts, "--trust")
+    for words in ("Calibration: ECE", "Abstention", "Answer sets", "its 2 prompts", "Nearest words: asked", "left out"):
+        assert words in shown.out, words
+    assert f"ECE {100 * found['calibration']['ece']:.1f} %" in shown.out
+    assert "trust" not in askwell("evaluate", trained, "--facts", facts, "--json").json
+    refused = askwell("evaluate", trained, "--facts", facts, "--trust", "--split", "dev")
+    assert refused.code == 2
+    assert "measures on test" in refused.err
+
+
+def test_show_scores_the_nearest_words(askwell, trained, facts):
+    document = askwell("show", trained, "--facts", facts, "--json").json
+    assert len(document["prompts"]) == 2
+    projection = document["projection"]
+    saved = json.loads((trained / "config.json").read_text())["scores"]["test"]
+    assert projection["tuned"] == {name: saved[name] for name in ("P@1", "P@10", "MRR")}
+    shown = askwell("show", trained, "--facts", facts).out
+    assert f"the LM scores P@1 {projection['projected']['P@1']:.1f}" in shown
+    assert "the LM scores" not in askwell("show", trained).out
+
+
+def test_several_runs_of_a_relation(askwell, lms, facts, tmp_path):
+    for seed in (0, 1):
+        arguments = ("--facts", facts, *PROMPTS, "--initial", "random", "--seed", seed, "--out", tmp_path / str(seed))
+        assert askwell("train", "--lm", lms["bert"], *arguments, *QUICK).code == 0
+    each = [askwell("evaluate", tmp_path / n, "--facts", facts, "--json").json["micro"]["MRR"] for n in "01"]
+    both = ("evaluate", tmp_path / "0", tmp_path / "1", "--facts", facts, "--facts", facts)
+    (found,) = askwell(*both, "--json").json["several_runs"]
+    mrr = found["scores"]["MRR"]
+    assert (mrr["runs"], mrr["low"], mrr["high"]) == (2, min(each), max(each))
+    assert mrr["mean"] == pytest.approx(sum(each) / 2)
+    assert mrr["deviation"] == pytest.approx(abs(each[0] - each[1]) / 2**0.5)
+    assert found["consistency"]["pairs"][0]["questions"] == 4
+    shown = askwell(*both).out
+    assert f"{mrr['mean']:.1f}" in shown
+    assert "Two runs give the same answer" in shown
+
+
+def seeded(lms, facts, out, *options):
+    return (
+        "train",
+        "--lm",
+        lms["bert"],
+        "--facts",
+        facts,
+        *PROMPTS,
+        "--initial",
+        "random",
+        "--out",
+        out,
+        *QUICK,
+        *options,
+    )
+
+
+def test_train_over_seeds_and_go_on(askwell, lms, facts, tmp_path):
+    done = askwell(*seeded(lms, facts, tmp_path / "runs", "--seeds", "3,5", "--json"))
+    assert done.code == 0, done.err
+    folders = [tmp_path / "runs" / f"seed-{seed}" for seed in (3, 5)]
+    scores = [json.loads((folder / "config.json").read_text())["scores"]["test"]["MRR"] for folder in folders]
+    assert scores[0] != scores[1]
+    mrr = done.json["scores"]["MRR"]
+    assert (mrr["mean"], mrr["low"], mrr["high"]) == (pytest.approx(sum(scores) / 2), min(scores), max(scores))
+    assert done.json["by_seed"]["5"]["MRR"] == scores[1]
+    assert done.json["facts"] == [4]
+    alone = askwell(*seeded(lms, facts, tmp_path / "alone", "--seed", "5"))
+    assert alone.code == 0
+    name = "mixture.safetensors"
+    assert (folders[1] / name).read_bytes() == (tmp_path / "alone" / name).read_bytes(), "as that seed gives alone"
+
+    refused = askwell(*seeded(lms, facts, tmp_path / "runs", "--seeds", "3,5"))
+    assert refused.code == 2
+    assert "holds a mixture already" in refused.err
+    (folders[1] / "facts.parquet").unlink()
+    (folders[1] / "config.json").unlink()
+    before = (folders[0] / "config.json").stat().st_mtime_ns
+    again = askwell(*seeded(lms, facts, tmp_path / "runs", "--seeds", "3,5", "--resume"))
+    assert again.code == 0, again.err
+    assert "seed 3 is done already" in again.err
+    assert (folders[0] / "config.json").stat().st_mtime_ns == before
+    assert f"{mrr['mean']:.1f}" in again.out
+    other = askwell(*seeded(lms, facts, tmp_path / "runs", "--seeds", "3,5", "--resume", "--deep"))
+    assert other.code == 2
+    assert "other facts or options" in other.err
+
+
+@pytest.mark.parametrize("seeds", ["1", "0,0", "a,b", "-1,2"])
+def test_bad_seeds(askwell, lms, facts, tmp_path, seeds):
+    done = askwell(*seeded(lms, facts, tmp_path / "runs", f"--seeds={seeds}"))
+    assert done.code == 2
+    assert "--seeds" in done.err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_seeds_do_not_split_a_file_anew(askwell, lms, tmp_path):
+    (tmp_path / "f.csv").write_text("x,y\n" + "".join(f"{x},{y}\n" for x, y in PAIRS))
+    done = askwell(*seeded(lms, tmp_path / "f.csv", tmp_path / "runs", "--seeds", "2"))
+    assert done.code == 2
+    assert "split anew for each seed" in done.err
