@@ -11,7 +11,7 @@ from askwell.store.folder import PER_FACT
 from askwell.tables.control_runs import ControlRuns, control_runs, controls_of, corrected_score
 from askwell.tables.group import RunGroup, Score
 from askwell.tables.kept import KeptRun
-from askwell.tables.kinds import INIT
+from askwell.tables.kinds import INIT, place_of
 from askwell.tables.lines import Line
 from askwell.trust import (
     Calibration,
@@ -97,7 +97,7 @@ def beliefs_of(store: Store, lines: Sequence[Line]) -> list[Belief]:
     return [
         _belief(line, kind, group, store, of_runs)
         for line in lines
-        for kind, group in line.groups.items()
+        for kind, group in sorted(line.groups.items(), key=lambda known: place_of(known[0]))
         if kind != INIT
     ]
 

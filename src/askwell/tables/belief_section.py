@@ -65,7 +65,7 @@ def belief_study_table(beliefs: Sequence[Belief], fact_set: str) -> StudyTable:
             "P@1 of the nearest words": belief.projected,
         }
         records += [record(belief.line, belief.kind, name, value) for name, value in figures.items()]
-    name, title = file_name("believe", fact_set), f"{fact_set}: can I believe this?"
+    name, title = file_name("believe", fact_set), f"{fact_set}: Can I believe this?"
     return StudyTable(name, title, belief_table(beliefs), tuple(records))
 
 

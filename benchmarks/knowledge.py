@@ -1,0 +1,162 @@
+"""How well estimates of knowledge find what the testbed's LMs were really told: the tables of docs/trust.md.
+
+    askwell sweep examples/testbed.toml
+    python benchmarks/knowledge.py testbed-runs
+
+The truth of a relation is the share of its test facts that were told. An estimate is made without looking at it.
+"""
+
+import argparse
+import datetime
+import json
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from askwell.evaluation import Outcome
+from askwell.evaluation.outcomes import read_outcomes
+from askwell.facts import Fact
+from askwell.store.folder import PER_FACT, Store, open_store
+from askwell.tables.control_runs import control_runs, controls_of
+from askwell.tables.kept import KeptRun, kept_runs
+from askwell.testbed.world import told
+from askwell.trust import by_control, knowledge
+from askwell.trust.partitions import HARD
+
+HERE = Path(__file__).parent
+PAGE, RESULTS = HERE.parent / "docs/trust.md", HERE / "results/knowledge.json"
+SETTING = "soft"
+ESTIMATES = {
+    "untuned": "P@1 of the prompts as they are",
+    "tuned": "P@1 of the tuned prompts",
+    "corrected": "P@1 of the tuned prompts, corrected by their prior",
+    "over majority": "tuned minus the most frequent answers of train",
+    "over prior": "tuned minus the prompts' average answer",
+    "over random weights": "tuned minus the same tuning on an LM with random weights",
+    "over random embeddings": "tuned minus the same tuning on the LM with random word vectors",
+    "gain": "tuned minus the best control, chosen on dev",
+    "share of the rest": "that gain, as a share of what the best control leaves wrong",
+}
+
+
+def right(outcomes: Sequence[Outcome]) -> float:
+    """P@1 in per cent."""
+    return 100 * statistics.mean(outcome.rank <= 1 for outcome in outcomes)
+
+
+def is_told(outcome: Outcome) -> bool:
+    """Whether the LMs were told the fact."""
+    return Fact(outcome.x, outcome.y) in told(outcome.relation)
+
+
+def cell(run: KeptRun, untuned: KeptRun | None, store: Store, of_runs: Any) -> dict[str, Any]:
+    """Truth and estimates of one LM, relation and source, and what was told of the facts that are answered right."""
+    outcomes = read_outcomes(run.folder / PER_FACT)
+    controls = controls_of([run], store, of_runs)
+    found = knowledge({run.spec.seed: outcomes}, controls)
+    score, best = right(outcomes), found.gain.control_score
+    scores = {name: of_control.test for name, of_control in found.controls.items()}
+    tests = [of_seed for control in controls.values() for of_seed in control.test.values()]  # ty: ignore
+    hard = by_control(outcomes, tests).get(HARD, [])
+    corrected = run.metrics["controls"]["prior-corrected"]["test"]["P@1"]
+    return {
+        "lm": run.spec.lm,
+        "relation": run.spec.relation,
+        "prompts": run.spec.prompts,
+        "facts": len(outcomes),
+        "truth": 100 * statistics.mean(map(is_told, outcomes)),
+        "best control": found.best,
+        "low": found.gain.low,
+        "high": found.gain.high,
+        "estimates": {
+            "untuned": None if untuned is None else right(read_outcomes(untuned.folder / PER_FACT)),
+            "tuned": score,
+            "corrected": corrected,
+            "over majority": score - scores["majority"],
+            "over prior": score - scores["prior"],
+            "over random weights": score - scores["random-weights"],
+            "over random embeddings": score - scores["random-embeddings"],
+            "gain": found.gain.gain,
+            "share of the rest": 100 * (score - best) / (100 - best),
+        },
+        "right": [is_told(outcome) for outcome in outcomes if outcome.rank <= 1],
+        "wrong": [is_told(outcome) for outcome in outcomes if outcome.rank > 1],
+        "hard right": [is_told(outcome) for outcome in hard if outcome.rank <= 1],
+    }
+
+
+def cells_of(store: Store) -> list[dict[str, Any]]:
+    """A cell for every soft run that has all controls."""
+    runs = kept_runs(store)
+    of_runs = control_runs(store)
+    untuned = {(r.spec.lm, r.spec.relation, r.spec.prompts): r for r in runs if r.spec.training is None}
+    return [
+        cell(run, untuned.get((run.spec.lm, run.spec.relation, run.spec.prompts)), store, of_runs)
+        for run in runs
+        if run.spec.setting == SETTING and len(of_runs.get(run.spec.id, {})) == 2
+    ]
+
+
+def mean(cells: Sequence[dict[str, Any]], name: str) -> float:
+    """The mean of an estimate over cells."""
+    return statistics.mean(c["estimates"][name] for c in cells)
+
+
+def document(cells: list[dict[str, Any]]) -> str:
+    """The page of the documentation."""
+    lms = list(dict.fromkeys(c["lm"] for c in cells))
+    relations = ", ".join(sorted({c["relation"].removeprefix("testbed:") for c in cells}))
+    sources = ", ".join(sorted({c["prompts"] for c in cells}))
+    lines = [
+        (HERE / "trust_page.md").read_text(encoding="utf-8").strip(),
+        "",
+        "## Does the gain over controls find what an LM was told?",
+        "",
+        f"Made by `askwell sweep examples/testbed.toml` and `python benchmarks/knowledge.py` on "
+        f"{datetime.datetime.now(tz=datetime.UTC).date()}. {len(cells)} cells: {len(lms)} LMs × relations "
+        f"({relations}) × prompts ({sources}), soft, {sum(c['facts'] for c in cells)} questions to test facts whose y "
+        "is one token, among all answers of the LM. The truth of a cell is the share of its test facts that the LM was "
+        "told. In per cent; the error is the mean over cells of |estimate - truth|, the bias that of estimate - truth.",
+        "",
+        "| estimate | " + " | ".join(lms) + " | bias | error |",
+        "|---|" + "---:|" * (len(lms) + 2),
+    ]
+    truths = [statistics.mean(c["truth"] for c in cells if c["lm"] == lm) for lm in lms]
+    lines.append("| **truth: told** | " + " | ".join(f"**{truth:.1f}**" for truth in truths) + " | | |")
+    for name, about in ESTIMATES.items():
+        by_lm = [mean([c for c in cells if c["lm"] == lm], name) for lm in lms]
+        errors = [c["estimates"][name] - c["truth"] for c in cells]
+        bias, error = statistics.mean(errors), statistics.mean(map(abs, errors))
+        lines.append(f"| {about} | " + " | ".join(f"{v:.1f}" for v in by_lm) + f" | {bias:+.1f} | {error:.1f} |")
+    claimed = sum(c["low"] > 0 for c in cells)
+    lines += ["", f"The interval of the gain is above 0 in {claimed} of {len(cells)} cells.", ""]
+    lines += ["Of single facts, the share that was told:", "", "| facts | " + " | ".join(lms) + " |"]
+    lines.append("|---|" + "---:|" * len(lms))
+    for name, about in {
+        "right": "answered right",
+        "hard right": "answered right, and by no control",
+        "wrong": "answered wrong",
+    }.items():
+        shares = []
+        for lm in lms:
+            facts = [t for c in cells if c["lm"] == lm for t in c[name]]
+            shares.append(f"{100 * statistics.mean(facts):.1f} of {len(facts)}" if facts else "–")
+        lines.append(f"| {about} | " + " | ".join(shares) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Reads the store, writes the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("store", type=Path)
+    cells = cells_of(open_store(parser.parse_args().store))
+    RESULTS.write_text(
+        json.dumps([{k: v for k, v in c.items() if "right" not in k and k != "wrong"} for c in cells], indent=1) + "\n",
+        encoding="utf-8",
+    )
+    PAGE.write_text(document(cells), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
