@@ -96,3 +96,18 @@ def test_where_it_makes_no_sense_it_is_refused():
         )
     with pytest.raises(ValidationError, match="drop_below"):
         TrainingSpec(recipe="paper", drop_below=0.1)
+
+
+@pytest.mark.parametrize("method", ["gradient", "em"])
+def test_what_is_dropped_does_not_come_back_during_training(method):
+    mixture = uneven(TEMPLATES, [0.6, 0.02, 0.38])
+    dropped = []
+    train(
+        mixture,
+        CAPITALS,
+        TrainingSpec(method=method, pairs=240, drop_below=0.33, threads=1),
+        progress=lambda _: dropped.append({*(mixture.weight_logits == -torch.inf).nonzero()[:, 0].tolist()}),
+    )
+    first = next(number for number, found in enumerate(dropped) if found)
+    assert len(dropped) > first + 5
+    assert all(dropped[first] <= found for found in dropped[first:-1])
