@@ -74,7 +74,20 @@ DEFAULTS = {
     "recipe": "cycle",
 }  # fmt: skip
 """What askwell ships with."""
-FINDINGS = ""
+FINDINGS = """
+One choice is varied at a time, the others stand at 0.2, 0.05 (layers), 0.1, 32 pairs a step, 4,000 pairs, by gradient.
+What askwell ships with is bold. What was found:
+
+- Layer 0: from 0.05 to 0.4 of the words' deviation there is little to choose, for words and for random vectors, in all
+  families; the causal LM likes small steps from words and larger ones from random vectors.
+- Deeper layers: 0.01 and 0.02 are best; from 0.05 on the seq2seq and the causal LM lose several points, the masked ones
+  nothing. The first default was 0.05; this study made it 0.02.
+- Weights and pairs a step: flat.
+- Budget: a mixture has its P@1 with 1,000 to 2,000 pairs, and from then on only the log-loss gets better; a single
+  prompt on the causal LM gains a point with each doubling. So the default is 2,000 × (1 + 1 / prompts) pairs.
+- With 2,000 pairs or more the cycle is at least as good as the paper's procedure run to its end in P@1, at a fifth of
+  its time or less; in log-loss it is better but for the RoBERTa-like LM at 2,000 pairs (2.89 against 2.84).
+"""
 # A large LM takes seconds for what a small one does in one: fewer settings.
 SMOLLM2: dict[str, list[dict[str, Any]]] = {
     "of_words": [{"of_words": value, "prompts": "single", "pairs": 1000} for value in (0.1, 0.2, 0.4)],

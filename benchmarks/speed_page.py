@@ -1,0 +1,84 @@
+"""Puts what `make bench` and benchmarks/time_to_quality.py have measured onto one page: docs/speed.md."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+RESULTS, PAGE = HERE / "results", HERE.parent / "docs/speed.md"
+PARTS = ("equal_work", "evaluation", "gemm_fraction", "padding", "time_to_quality", "growth", "beside")
+PREFACE = """
+# Speed
+
+All of it runs on one thread of a noisy machine, so contenders take turns in one run, CPU time is measured, and what
+counts are ratios. The *plain loop* is written as a research script would be: pairs are put together one by one,
+padded as they come, with logits at every position, an E pass and an M pass. The *good plain loop* pads, too, but
+freezes the LM's weights, reads the head at y alone and takes its posteriors from the batch's own forward pass. Both
+were written before askwell's path was made fast, and were not changed since. *base* is a BERT of 12 × 768, *small*
+one of 4 × 256, both with random weights and 30,522 words; their x's and prompts are as long as those of T-REx.
+
+`make bench` measures the parts, `python benchmarks/time_to_quality.py` the whole runs, and
+`python benchmarks/speed_page.py` writes this page.
+"""
+WHERE_IT_GOES = """
+Where the rest of the time goes. On the base shape the matrix products of unpadded, pruned work take most of it; what
+is left are norms, activations, copies between attention's layouts and the softmax over the vocabulary. On the small
+shape the products are too small to run at the machine's peak. There the good plain loop cannot be beaten by 3.5: it
+does no work twice either, and askwell would have to be faster than the products that both need. What it saves is
+padding (see below), most of the last layer, and passes over the logits.
+"""
+
+
+def rows_of(summary: dict[str, Any]) -> list[tuple[str, float | None, float, bool]]:
+    """What is measured, what was reached, what was aimed at, and whether less is better."""
+    work, gemm = summary.get("equal_work", {}), summary.get("gemm_fraction", {})
+    quality = summary.get("time_to_quality", {})
+    good = work.get("against_good", {})
+    return [
+        ("equal work, times the plain loop's speed, base", work.get("base"), 2.5, False),
+        ("… small", work.get("small"), 7, False),
+        ("equal work, times the good plain loop's speed, base", good.get("base"), 1.6, False),
+        ("… small", good.get("small"), 3.5, False),
+        ("evaluation, times the plain loop's speed, base", summary.get("evaluation", {}).get("base"), 2, False),
+        ("… small", summary.get("evaluation", {}).get("small"), 6, False),
+        ("share of the best matrix product, base, 32 pairs", gemm.get("base train at 32"), 0.75, False),
+        ("… base, 128 pairs", gemm.get("base train at 128"), 0.83, False),
+        ("… small, 128 pairs", gemm.get("small train at 128"), 0.55, False),
+        ("time to quality, times the paper's procedure by the plain loop", quality.get("against_paper"), 20, False),
+        ("… times one epoch of the plain loop at its best rate", quality.get("against_one_epoch"), 4, False),
+        ("memory of evaluation at 28 prompts, of the plain loop's", summary.get("evaluation_memory_ratio"), 0.1, True),
+    ]
+
+
+def page(folder: Path) -> str:
+    """The whole page."""
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    lines = [
+        PREFACE.strip(),
+        "",
+        "## What was aimed at, and what was reached",
+        "",
+        "| | aim | reached | |",
+        "|---|---:|---:|---|",
+    ]
+    for what, reached, aim, less in rows_of(summary):
+        sign = "≤" if less else "≥"
+        verdict = (
+            "not measured"
+            if reached is None
+            else "reached"
+            if (reached <= aim if less else reached >= aim)
+            else "missed"
+        )
+        lines.append(f"| {what} | {sign} {aim:g} | {'–' if reached is None else f'{reached:.3g}'} | {verdict} |")
+    lines += ["", WHERE_IT_GOES.strip(), ""]
+    for part in PARTS:
+        path = folder / f"{part}.md"
+        if path.exists():
+            title, *rest = path.read_text(encoding="utf-8").strip().splitlines()
+            lines += [f"#{title}", *rest, ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(RESULTS), encoding="utf-8")
