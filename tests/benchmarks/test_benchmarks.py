@@ -83,6 +83,7 @@ def test_all_parts_run_quickly(tmp_path):
         "equal_work",
         "evaluation",
         "gemm_fraction",
+        "padding",
         "growth",
         "beside",
     }

@@ -69,7 +69,7 @@ def answered(mixture: Mixture, relation: Relation, among: Candidates | None = No
 
 
 @cache
-def testbed_lm(name: str) -> FrozenLM:
+def lm_named(name: str) -> FrozenLM:
     return load_lm(f"testbed:{name}", device="cpu")
 
 
@@ -78,14 +78,14 @@ def of_nothing(trial: int) -> Knowledge:
     name = WITH_FAVOURITES[trial % len(WITH_FAVOURITES)]
     relation, whole = sampled(name, trial, only_told=False), world.testbed_relation(name)
     ys = Candidates("the relation's ys", tuple(sorted({fact.y for fact in (*whole.train, *whole.dev, *whole.test)})))
-    lms = [control_lm(testbed_lm("bert"), "random-weights", seed) for seed in (trial, trial + 1000)]
+    lms = [control_lm(lm_named("bert"), "random-weights", seed) for seed in (trial, trial + 1000)]
     run, control = (answered(tuned_deeply(lm, relation, 400, trial), relation, ys) for lm in lms)
     return knowledge(run.test, {"random-weights": control})
 
 
 def of_told(name: str, trial: int) -> Knowledge:
     """What is found in a testbed LM of facts that it was told."""
-    relation, lm = sampled(RELATIONS[trial % len(RELATIONS)], trial, only_told=True), testbed_lm(name)
+    relation, lm = sampled(RELATIONS[trial % len(RELATIONS)], trial, only_told=True), lm_named(name)
     mixture = tuned(lm, relation, 800, trial)
     cheap = cheap_controls(mixture, relation, corrected=(), seed=trial).controls
     controls = {control: Answered(by_split["dev"], by_split["test"]) for control, by_split in cheap.items()}
