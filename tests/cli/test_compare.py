@@ -1,6 +1,7 @@
 """`askwell compare` on runs made by hand and on runs that `train` has left."""
 
 import pytest
+from tables.made_store import keep, new_store
 from worlds import TEMPLATES
 
 from askwell.evaluation.evaluate import Outcome
@@ -75,3 +76,24 @@ def test_runs_of_train(askwell, lms, facts, tmp_path):
     assert document["facts"] == 2 * 4
     same = askwell("compare", tmp_path / "tuned" / "1", tmp_path / "tuned" / "1", "--json").json
     assert (same["micro"]["p"], same["micro"]["difference"]) == (1, 0)
+
+
+def test_runs_of_a_store_are_chosen(askwell, tmp_path):
+    """init gets 1 of 4 right; soft 3 with the seed 0 and 2 with the seed 1: 37.5 points more on average."""
+    folder = tmp_path / "store"
+    store = new_store(folder)
+    keep(store, (1, 20, 20, 20), setting="init", tuned=False)
+    keep(store, (1, 1, 1, 20), setting="soft", seed=0)
+    keep(store, (1, 1, 20, 20), setting="soft", seed=1)
+    soft, init = "setting = 'soft'", "setting = 'init'"
+    document = askwell("compare", folder, folder, "--where-a", soft, "--where-b", init, "--json").json
+    assert document["seeds"] == [0, 1]
+    assert document["micro"]["difference"] == pytest.approx(37.5)
+    for arguments, told in {
+        (folder, folder): "stands in",
+        (folder, folder, "--where-a", "setting = 'none'", "--where-b", init): "--where-a",
+        (tmp_path, folder, "--where-a", soft): "is none",
+    }.items():
+        done = askwell("compare", *arguments)
+        assert done.code == 2
+        assert told in " ".join(done.err.split())

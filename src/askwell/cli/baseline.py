@@ -122,12 +122,7 @@ def baseline(
     note_left_out_facts("test", tested.left_out)
     figures = tested.as_json()
     mixture.learned_from["split_by"] = split_by
-    mixture.scores["test"] = {
-        **figures["micro"],
-        "log_loss": figures["log_loss"],
-        "facts": figures["facts"],
-        "vocabulary": figures["vocabulary"],
-    }
+    mixture.scores["test"] = tested.for_card()
     out.mkdir(parents=True, exist_ok=True)
     write_outcomes(tested.outcomes, out / PER_FACT)
     metrics = {"baseline": name, "seed": seed, "test": figures}

@@ -167,13 +167,7 @@ def _save(mixture: "Mixture", out: Path) -> None:
 def _note_scores(mixture: "Mixture", untuned: "Evaluation", tested: "Evaluation") -> None:
     """Puts the test scores before and after tuning on the mixture, for its card."""
     for name, evaluation in (("test, untuned", untuned), ("test", tested)):
-        figures = evaluation.as_json()
-        mixture.scores[name] = {
-            **figures["micro"],
-            "log_loss": figures["log_loss"],
-            "facts": figures["facts"],
-            "vocabulary": figures["vocabulary"],
-        }
+        mixture.scores[name] = evaluation.for_card()
 
 
 def _document(

@@ -73,6 +73,13 @@ class Evaluation:
             ranks.setdefault(outcome.relation, []).append(outcome.raw_rank if raw else outcome.rank)
         return ranks
 
+    def for_card(self) -> dict[str, Any]:
+        """The few figures that a saved mixture keeps of an evaluation."""
+        loss = self.log_loss if math.isfinite(self.log_loss) else None
+        return {
+            **self.micro.as_json(), "log_loss": loss, "facts": len(self.outcomes), "vocabulary": self.vocabulary
+        }  # fmt: skip
+
     def as_json(self) -> dict[str, Any]:
         """The figures, with what they are figures of; scores are in per cent, log-loss is in nats."""
         filtered, raw = self._ranks(raw=False), self._ranks(raw=True)

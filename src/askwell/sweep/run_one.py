@@ -124,11 +124,7 @@ def _fill(task: RunTask, lm: FrozenLM, unfinished: Unfinished) -> float:
     write_controls(controls.outcomes, folder / CONTROLS)
     measures = measures_of(mixture, task.relation, test=test, dev=dev, candidates=task.candidates)
     if result is not None:
-        figures = test.as_json()
-        mixture.scores["test"] = {
-            **figures["micro"], "log_loss": figures["log_loss"], "facts": figures["facts"],
-            "vocabulary": figures["vocabulary"],
-        }  # fmt: skip
+        mixture.scores["test"] = test.for_card()
         mixture.dev_answers = dev_answers(dev, task.candidates).as_json()
         (folder / MIXTURE).mkdir()
         save_mixture(mixture, folder / MIXTURE)

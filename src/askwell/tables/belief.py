@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from askwell.evaluation.evaluate import Outcome
 from askwell.evaluation.outcomes import read_outcomes
 from askwell.store import Store
@@ -108,10 +110,8 @@ def _belief(line: Line, kind: str, group: RunGroup, store: Store, of_runs: Contr
     controls = controls_of(group.runs, store, of_runs)
     found = knowledge(by_seed, controls) if controls else None
     questions = [questions_of(outcomes) for outcomes in by_seed.values()]
-    confidences, right = (
-        [value for part in questions for value in getattr(part, name).tolist()] for name in ("confidences", "right")
-    )
-    asked = _questions(confidences, right)
+    sureness = np.concatenate([part.confidences for part in questions])
+    right = np.concatenate([part.right for part in questions])
     parts = _summed_parts([run.metrics.get("partitions", {}) for run in group.runs])
     if controls:
         tests = [outcomes for control in controls.values() for outcomes in _lists(control.test)]
@@ -126,8 +126,8 @@ def _belief(line: Line, kind: str, group: RunGroup, store: Store, of_runs: Contr
         knowledge=found,
         corrected=corrected_score(group.runs),
         parts=parts,
-        calibration=calibration(*asked),
-        risk_coverage=risk_coverage(*asked),
+        calibration=calibration(sureness, right),
+        risk_coverage=risk_coverage(sureness, right),
         answered=_answered(group.runs),
         agreement=_mean(group.runs, ("consistency", "all", "pairs")),
         seeds=run_consistency(list(by_seed.values())) if len(by_seed) > 1 else None,
@@ -148,12 +148,6 @@ def _outcomes(runs: Sequence[KeptRun]) -> dict[int, list[Outcome]]:
 
 def _lists(outcomes: Any) -> list[Sequence[Outcome]]:
     return list(outcomes.values()) if isinstance(outcomes, Mapping) else [outcomes]
-
-
-def _questions(confidences: list[float], right: list[bool]) -> tuple[Any, Any]:
-    import numpy as np
-
-    return np.array(confidences), np.array(right, dtype=bool)
 
 
 def _scored(parts: Mapping[str, Sequence[Outcome]]) -> dict[str, Part]:
