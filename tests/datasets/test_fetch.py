@@ -228,10 +228,11 @@ def test_a_pull_that_was_killed_loses_nothing_of_what_it_had(server, cache, tmp_
     here = str(Path(__file__).parent)
     process = subprocess.Popen([sys.executable, "-c", program, here, str(manifest)], env=os.environ.copy())
     partial = cache / "facts/tiny/P1/.train.jsonl.partial"
+    others = [cache / path for path in CONTENT if path != TRAIN]
     deadline = time.monotonic() + 60
-    # The other three files are there, and the beginning of this one has come.
     while time.monotonic() < deadline:
-        if cache.exists() and len(files_in(cache)) == 4 and partial.exists() and partial.stat().st_size:
+        the_beginning_came = partial.exists() and partial.stat().st_size == 5000
+        if the_beginning_came and all(path.exists() for path in others):
             break
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
