@@ -10,10 +10,11 @@ from agreement import ALL, exact, moved, usable, words
 from torch import Tensor
 from transformers import BertForMaskedLM, Qwen2Config, Qwen2ForCausalLM
 
+from askwell.errors import BadOption
 from askwell.lms import frozen
 from askwell.lms.assemble import Batch, StreamBatch
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.walks import attention
+from askwell.lms.walks import Tails, attention, walk_of
 from askwell.lms.walks.attention import attend, attend_fused
 from askwell.lms.walks.rows import Run, pack, runs
 from askwell.mixture import MixtureSpec
@@ -50,6 +51,60 @@ def test_a_walk_gives_what_the_public_model_gives(name: str, deep: bool, questio
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=0)
     assert bool(found[0][2].any())
+
+
+@pytest.mark.filterwarnings("default:The .grad attribute of a Tensor")  # torch's own, while it traces
+@pytest.mark.parametrize("name", ["bert", "distilbert", "albert", "bart", "llama", "gpt2"])
+def test_compiled_tails_give_what_the_plain_ones_give(name: str) -> None:
+    lm, mixture = exact(name), moved(exact(name), usable(name), MixtureSpec(deep=True))
+    tails = Tails(compiled=True, backend="aot_eager")  # all of torch.compile but the making of kernels
+    xs, _ = words(lm, XS)
+    found = []
+    for count in (8, 5, 3):  # numbers of rows differ, and the compiled function serves them all
+        facts, prompts = torch.tensor([3, 0, 1, 2, 2, 0, 1, 3])[:count], torch.arange(count) % len(usable(name))
+        batch = mixture._y_table.batch(xs, facts, prompts)
+        tokens = torch.arange(len(batch.read_pairs)) * 5 % lm.vocabulary_size
+        for walk in (walk_of(lm.model, Tails()), walk_of(lm.model, tails)):
+            assert walk is not None
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(lm, "walk", walk)
+                mixture.zero_grad()
+                log_probs, _ = lm.log_probs_of(batch, mixture.vectors, dict(mixture.deltas.items()), tokens)
+                log_probs.sum().backward()
+            found.append([log_probs, *agreement.gradients(mixture).values()])
+    for plain, compiled in zip(found[::2], found[1::2], strict=True):
+        for ours, theirs in zip(compiled, plain, strict=True):
+            torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=0)
+
+
+def test_one_compiled_tail_serves_all_layers_and_batches() -> None:
+    graphs = []
+
+    def counting(graph: torch.fx.GraphModule, _inputs: list[Tensor]) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    tails = Tails(compiled=True, backend=counting)
+    layers = [[torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 8), torch.nn.LayerNorm(8)] for _ in "123"]
+    for rows in (4, 9, 6, 31):
+        for parts in layers:
+            tails.post_norm(*parts, torch.randn(rows, 8))
+    assert len(graphs) == 1
+
+
+@pytest.mark.filterwarnings("default:The .grad attribute of a Tensor")  # torch's own, while it traces
+def test_an_lm_that_torch_cannot_compile_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(graph: torch.fx.GraphModule, _inputs: list[Tensor]) -> Any:
+        raise RuntimeError("no compiler here")
+
+    model, tokenizer = tiny.TINY["bert"]()
+    monkeypatch.setattr(frozen, "Tails", lambda **options: Tails(**options, backend=broken))
+    assert not FrozenLM(model, tokenizer).is_compiled
+    with pytest.raises(BadOption, match=r"--compiled cannot be used here: torch\.compile fails for BertForMaskedLM"):
+        FrozenLM(model, tokenizer, compiled=True)
+    monkeypatch.setattr(frozen, "Tails", lambda **options: Tails(**options, backend="aot_eager"))
+    assert FrozenLM(model, tokenizer, compiled=True).is_compiled
 
 
 def test_distributions_and_logits_of_a_walk(monkeypatch: pytest.MonkeyPatch) -> None:

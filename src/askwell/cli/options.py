@@ -15,6 +15,13 @@ Dtype = Annotated[
     Literal["auto", "float32", "bfloat16", "float16", "float64"],
     Parameter(help="Precision in which the LM runs; auto is half precision on GPUs, where it is faster."),
 ]
+Compiled = Annotated[
+    bool,
+    Parameter(
+        help="Compile parts of the LM's layers with torch.compile: slow to begin with, for long work on a GPU.",
+        negative="",
+    ),
+]
 Facts = Annotated[
     str,
     Parameter(

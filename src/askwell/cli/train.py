@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from askwell.cli.controls import ShownControls, WithControls
-from askwell.cli.options import LM, Data, Device, Dtype, Facts, Json, Prompts, Revision, SplitBy
+from askwell.cli.options import LM, Compiled, Data, Device, Dtype, Facts, Json, Prompts, Revision, SplitBy
 from askwell.errors import BadOption
 from askwell.specs import MixtureSpec, TrainingSpec
 from askwell.write import need_writable_folder, write_whole
@@ -43,6 +43,7 @@ def train(
     revision: Revision = None,
     device: Device = None,
     dtype: Dtype = "auto",
+    compiled: Compiled = False,
     json: Json = False,
 ) -> None:
     """Learn a mixture of soft prompts for a relation.
@@ -62,7 +63,7 @@ def train(
             train_one=lambda spec, folder, begun: train(
                 lm=lm, facts=facts, prompts=prompts, out=folder, mixture=spec, training=training, resume=begun,
                 overwrite=overwrite, controls=controls, split_by=split_by, data=data, revision=revision, device=device,
-                dtype=dtype,
+                dtype=dtype, compiled=compiled,
             ),
         )  # fmt: skip
         return
@@ -85,7 +86,7 @@ def train(
     _check_folder(out, resume=resume, overwrite=overwrite, checkpoint=CHECKPOINT)
     for line in relation.counts.lines():
         note(line)
-    tuned = Mixture(load_lm(lm, revision=revision, device=device, dtype=dtype), templates, mixture)
+    tuned = Mixture(load_lm(lm, revision=revision, device=device, dtype=dtype, compiled=compiled), templates, mixture)
     note_left_out_prompts(tuned)
     note(
         f"{relation.name}: {len(relation.train)} train, {len(relation.dev)} dev and {len(relation.test)} test facts, "

@@ -26,7 +26,7 @@ def control_lm(lm: FrozenLM, kind: ControlKind, seed: int) -> FrozenLM:
     # Only the weights are others: the config, hashed as it was stored, is still the LM's.
     changed = {"name": name, "revision": None, "tensors_sha256": found.tensors_sha256}
     identity = lm.identity.model_copy(update=changed)
-    return FrozenLM(model, lm.tokenizer, identity=identity, device=lm.device, dtype=lm.dtype)
+    return FrozenLM(model, lm.tokenizer, identity=identity, device=lm.device, dtype=lm.dtype, compiled=lm.is_compiled)
 
 
 def _with_random_weights(model: PreTrainedModel, seed: int) -> PreTrainedModel:

@@ -9,14 +9,14 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from askwell.errors import LMUnavailable
+from askwell.errors import BadOption, LMUnavailable
 from askwell.lms.assemble import Batch
 from askwell.lms.families import FAMILIES, Family
 from askwell.lms.identity import LMIdentity, identify
 from askwell.lms.perturb import adding_to_layers, reading_at
 from askwell.lms.probe import probe
 from askwell.lms.special import SpecialTokens
-from askwell.lms.walks import Walk, walk_of
+from askwell.lms.walks import Tails, Walk, walk_of
 from askwell.lms.walks.check import agrees
 from askwell.lms.walks.output import distributions_of, log_probs_of, logits_of
 from askwell.lms.walks.rows import pack
@@ -42,6 +42,7 @@ class FrozenLM:
         source: str | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        compiled: bool = False,
     ) -> None:
         self.family = family_of(model.config)
         self.identity = identity or identify(
@@ -56,10 +57,19 @@ class FrozenLM:
         self._embedding: Any = model.get_input_embeddings()
         self.special = SpecialTokens(tokenizer, model.config)
         self.stacks, self._before_head = probe(self.model, self.family, self._embedding)
-        self.walk = walk_of(self.model)
+        self.walk = walk_of(self.model, Tails())
         """The fast way through the model's layers; None where the public model runs as a whole, with hooks."""
         if self.walk is not None and not agrees(self):
             self.walk = None
+        self.is_compiled = compiled and self.walk is not None
+        """Whether parts of its layers are compiled; an LM that runs as a whole runs as it is."""
+        if self.is_compiled:
+            self.walk = walk_of(self.model, Tails(compiled=True))
+            if not agrees(self):
+                raise BadOption(
+                    f"--compiled cannot be used here: torch.compile fails for {type(model).__name__} on {self.device}, "
+                    "or changes what it computes; leave it out (TORCH_LOGS=dynamo shows what torch says)"
+                )
 
     @property
     def is_from_hub(self) -> bool:

@@ -22,15 +22,31 @@ Precision = Literal["auto", "float32", "bfloat16", "float16", "float64"]
 
 
 def load_lm(
-    name: str | Path, *, revision: str | None = None, device: str | None = None, dtype: Precision = "auto"
+    name: str | Path,
+    *,
+    revision: str | None = None,
+    device: str | None = None,
+    dtype: Precision = "auto",
+    compiled: bool = False,
 ) -> FrozenLM:
-    """The frozen LM of that name: testbed:bert, smollm2, a checkpoint folder, a .gguf file, or a name on the hub."""
+    """The frozen LM of that name: testbed:bert, smollm2, a checkpoint folder, a .gguf file, or a name on the hub.
+
+    `compiled` compiles parts of its layers with torch.compile: slow to begin with, for long work on a GPU.
+    """
     chosen_device = choose_device(device)
     chosen_dtype = choose_dtype(dtype, chosen_device)
     model, tokenizer, folder = load_checkpoint_files(str(built_in_folder(str(name)) or name), revision)
     family = family_of(model.config).name
     identity = identify(model, tokenizer, name=_public_name(name), family=family, folder=folder)
-    return FrozenLM(model, tokenizer, identity=identity, source=str(name), device=chosen_device, dtype=chosen_dtype)
+    return FrozenLM(
+        model,
+        tokenizer,
+        identity=identity,
+        source=str(name),
+        device=chosen_device,
+        dtype=chosen_dtype,
+        compiled=compiled,
+    )
 
 
 def choose_device(device: str | None) -> torch.device:

@@ -121,6 +121,8 @@ class SweepSpec(BaseModel):
     device: DeviceKind = "cpu"
     dtype: Digits = "float32"
     """Precision in which the LMs run."""
+    compiled: bool = False
+    """Compile parts of the LMs' layers with torch.compile: slow to begin with, for long work on a GPU."""
     engine: EngineName = "pool"
     workers: int | None = Field(default=None, ge=1)
     """Worker processes of the pool; as many as there are cores for, if not given."""

@@ -154,7 +154,16 @@ def _runs_of(
                 control=control,
             )
             tasks.append(
-                RunTask(spec, source, choice.revision, cell.relation, candidates, store.folder.resolve(), store.id)
+                RunTask(
+                    spec,
+                    source,
+                    choice.revision,
+                    cell.relation,
+                    candidates,
+                    store.folder.resolve(),
+                    store.id,
+                    sweep.compiled,
+                )
             )
     return tasks
 

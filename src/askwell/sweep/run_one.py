@@ -72,7 +72,9 @@ def lm_of(task: RunTask) -> FrozenLM:
     if key not in _loaded:
         _loaded.clear()  # before the next is loaded: two may not fit
         _controls.clear()
-        _loaded[key] = load_lm(key.source, revision=key.revision, device=key.device, dtype=key.dtype)
+        _loaded[key] = load_lm(
+            key.source, revision=key.revision, device=key.device, dtype=key.dtype, compiled=key.compiled
+        )
     lm = _loaded[key]
     if lm_hash(lm) != task.spec.lm_sha256:
         raise WrongLM(f"{task.lm_source} is here another LM than where the sweep was planned")

@@ -18,6 +18,7 @@ class LMKey:
     revision: str | None
     device: DeviceKind
     dtype: Digits
+    compiled: bool
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,12 @@ class RunTask:
     candidates: Candidates | None
     store: Path
     store_id: str
+    compiled: bool = False
 
     @property
     def lm(self) -> LMKey:
         """The LM as it is to be loaded."""
-        return LMKey(self.lm_source, self.revision, self.spec.device, self.spec.dtype)
+        return LMKey(self.lm_source, self.revision, self.spec.device, self.spec.dtype, self.compiled)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from askwell.lms.walks.bart import walk_bart
 from askwell.lms.walks.bert import walk_albert, walk_bert, walk_distilbert, walk_electra, walk_roberta
 from askwell.lms.walks.gpt2 import walk_gpt2
 from askwell.lms.walks.llama import walk_llama
+from askwell.lms.walks.tails import Tails
 from askwell.lms.walks.walk import Walk
 
 WALKS: Mapping[type[PreTrainedModel], Callable[..., Walk]] = {
@@ -42,12 +43,12 @@ WALKS: Mapping[type[PreTrainedModel], Callable[..., Walk]] = {
 }
 
 
-def walk_of(model: PreTrainedModel) -> Walk | None:
+def walk_of(model: PreTrainedModel, tails: Tails) -> Walk | None:
     """The walk for models of exactly this class, None where there is none."""
     make = WALKS.get(type(model))
     if make is None or any(kind != "full_attention" for kind in getattr(model.config, "layer_types", None) or ()):
         return None  # a window over the text shows only in long texts, so no check at load time would find it
-    return make(model)
+    return make(model, tails)
 
 
-__all__ = ["Walk", "walk_of"]
+__all__ = ["Tails", "Walk", "walk_of"]

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from askwell.lms.walks.bert import PostNormLayer, walk_encoder
 from askwell.lms.walks.rows import PackedBatch, Rows, runs
+from askwell.lms.walks.tails import Tails
 from askwell.lms.walks.walk import Attention, Deltas, Walk, perturb, rows_at
 
 
@@ -18,12 +19,12 @@ class _DecoderLayer:
     cross_norm: Callable[[Tensor], Tensor]
 
 
-def walk_bart(model: Any) -> Walk:
+def walk_bart(model: Any, tails: Tails) -> Walk:
     """BART."""
     encoder, decoder = model.model.encoder, model.model.decoder
-    encoder_layers = [_post_norm(layer) for layer in encoder.layers]
+    encoder_layers = [_post_norm(layer, tails) for layer in encoder.layers]
     decoder_layers = [
-        _DecoderLayer(_post_norm(layer), _attention(layer.encoder_attn), layer.encoder_attn_layer_norm)
+        _DecoderLayer(_post_norm(layer, tails), _attention(layer.encoder_attn), layer.encoder_attn_layer_norm)
         for layer in decoder.layers
     ]
 
@@ -55,7 +56,7 @@ def _attention(module: Any) -> Attention:
     return Attention(module.q_proj, module.k_proj, module.v_proj, module.out_proj, module.head_dim, module.scaling)
 
 
-def _post_norm(layer: Any) -> PostNormLayer:
+def _post_norm(layer: Any, tails: Tails) -> PostNormLayer:
     return PostNormLayer(
         _attention(layer.self_attn),
         layer.self_attn_layer_norm,
@@ -63,4 +64,5 @@ def _post_norm(layer: Any) -> PostNormLayer:
         layer.activation_fn,
         layer.fc2,
         layer.final_layer_norm,
+        tails.post_norm,
     )

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from askwell.lms.walks.rows import PackedBatch, Rows, Run, runs
+from askwell.lms.walks.tails import PostNormTail, Tails
 from askwell.lms.walks.walk import Attention, Deltas, Walk, as_sentence, perturb, rows_at
 
 
@@ -21,6 +22,7 @@ class PostNormLayer:
     activation: Callable[[Tensor], Tensor]
     narrow: Callable[[Tensor], Tensor]
     output_norm: Callable[[Tensor], Tensor]
+    tail: PostNormTail
 
     def __call__(self, asking: Tensor, asked: Tensor, among: Sequence[Run]) -> Tensor:
         """The asking rows as they leave the layer."""
@@ -28,7 +30,7 @@ class PostNormLayer:
 
     def feed(self, hidden: Tensor) -> Tensor:
         """The part of the layer in which each row is by itself."""
-        return self.output_norm(self.narrow(self.activation(self.widen(hidden))) + hidden)
+        return self.tail(self.widen, self.activation, self.narrow, self.output_norm, hidden)
 
 
 def walk_encoder(
@@ -59,31 +61,31 @@ def masked_walk(
     return Walk(hidden, output.weight, output.bias)
 
 
-def walk_bert(model: Any) -> Walk:
+def walk_bert(model: Any, tails: Tails) -> Walk:
     """BERT."""
     head = model.cls.predictions
-    return masked_walk(_embed(model.bert), _bert_layers(model.bert), head.transform, head.decoder)
+    return masked_walk(_embed(model.bert), _bert_layers(model.bert, tails), head.transform, head.decoder)
 
 
-def walk_roberta(model: Any) -> Walk:
+def walk_roberta(model: Any, tails: Tails) -> Walk:
     """RoBERTa, XLM-R and CamemBERT, whose positions begin behind the padding token's number."""
     head, first = model.lm_head, model.roberta.embeddings.padding_idx + 1
 
     def before_output(hidden: Tensor) -> Tensor:
         return head.layer_norm(functional.gelu(head.dense(hidden)))
 
-    return masked_walk(_embed(model.roberta, first), _bert_layers(model.roberta), before_output, head.decoder)
+    return masked_walk(_embed(model.roberta, first), _bert_layers(model.roberta, tails), before_output, head.decoder)
 
 
-def walk_electra(model: Any) -> Walk:
+def walk_electra(model: Any, tails: Tails) -> Walk:
     """ELECTRA's generators, whose word vectors have a size of their own."""
     base = model.electra
     project = getattr(base, "embeddings_project", None)
     embed = _embed(base, after=project) if project is not None else _embed(base)
-    return masked_walk(embed, _bert_layers(base), model.generator_predictions, model.generator_lm_head)
+    return masked_walk(embed, _bert_layers(base, tails), model.generator_predictions, model.generator_lm_head)
 
 
-def walk_distilbert(model: Any) -> Walk:
+def walk_distilbert(model: Any, tails: Tails) -> Walk:
     """DistilBERT."""
     layers = []
     for layer in model.distilbert.transformer.layer:
@@ -93,7 +95,13 @@ def walk_distilbert(model: Any) -> Walk:
         )
         layers.append(
             PostNormLayer(
-                attention, layer.sa_layer_norm, feed.lin1, feed.activation, feed.lin2, layer.output_layer_norm
+                attention,
+                layer.sa_layer_norm,
+                feed.lin1,
+                feed.activation,
+                feed.lin2,
+                layer.output_layer_norm,
+                tails.post_norm,
             )
         )
 
@@ -106,7 +114,7 @@ def walk_distilbert(model: Any) -> Walk:
     return masked_walk(embed, layers, before_output, model.vocab_projector)
 
 
-def walk_albert(model: Any) -> Walk:
+def walk_albert(model: Any, tails: Tails) -> Walk:
     """ALBERT, whose layers are few blocks that are passed many times."""
     encoder, config = model.albert.encoder, model.config
     layers = []
@@ -125,6 +133,7 @@ def walk_albert(model: Any) -> Walk:
                     layer.activation,
                     layer.ffn_output,
                     layer.full_layer_layer_norm,
+                    tails.post_norm,
                 )
             )
     head = model.predictions
@@ -144,7 +153,7 @@ def _embed(base: Any, first: int = 0, after: Callable[[Tensor], Tensor] | None =
     return embed
 
 
-def _bert_layers(base: Any) -> list[PostNormLayer]:
+def _bert_layers(base: Any, tails: Tails) -> list[PostNormLayer]:
     layers = []
     for layer in base.encoder.layer:
         inner, after = layer.attention.self, layer.attention.output
@@ -160,6 +169,7 @@ def _bert_layers(base: Any) -> list[PostNormLayer]:
                 feed.intermediate_act_fn,
                 layer.output.dense,
                 layer.output.LayerNorm,
+                tails.post_norm,
             )
         )
     return layers

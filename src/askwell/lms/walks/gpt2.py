@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from askwell.lms.walks.rows import PackedBatch, runs
+from askwell.lms.walks.tails import Tails
 from askwell.lms.walks.walk import Attention, Deltas, Walk, perturb, rows_at
 
 
-def walk_gpt2(model: Any) -> Walk:
+def walk_gpt2(model: Any, tails: Tails) -> Walk:
     """GPT-2."""
     base = model.transformer
     attentions = [_attention(layer.attn) for layer in base.h]
@@ -26,7 +27,7 @@ def walk_gpt2(model: Any) -> Walk:
                 asking, normed_asking = rows_at(reached, batch.read_at), rows_at(normed, batch.read_at)
                 asking_rows, among = batch.reads, runs(batch.reads, rows, causal=True)
             asking = asking + attentions[number](normed_asking, normed, among)
-            asking = asking + layer.mlp(layer.ln_2(asking))
+            asking = tails.pre_norm(layer.ln_2, layer.mlp, asking)
             reached = perturb(asking, asking_rows, deltas, "layers", number)
         return base.ln_f(reached)
 

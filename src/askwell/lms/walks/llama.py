@@ -8,10 +8,11 @@ from torch import Tensor
 
 from askwell.lms.walks.attention import attend
 from askwell.lms.walks.rows import PackedBatch, Rows, runs
+from askwell.lms.walks.tails import Tails
 from askwell.lms.walks.walk import Deltas, Walk, perturb, rows_at
 
 
-def walk_llama(model: Any) -> Walk:
+def walk_llama(model: Any, tails: Tails) -> Walk:
     """Llama, SmolLM2 and Qwen2."""
     base = model.model
 
@@ -33,7 +34,7 @@ def walk_llama(model: Any) -> Walk:
             key = _turned(attention.k_proj(normed), key_turn)
             attended = attend(query, key, attention.v_proj(normed), among, attention.head_dim, attention.scaling)
             asking = asking + attention.o_proj(attended)
-            asking = asking + layer.mlp(layer.post_attention_layernorm(asking))
+            asking = tails.pre_norm(layer.post_attention_layernorm, layer.mlp, asking)
             reached = perturb(asking, asking_rows, deltas, "layers", number)
         return base.norm(reached)
 
