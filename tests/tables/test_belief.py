@@ -1,15 +1,22 @@
 """How far scores can be believed, from runs and controls that are made by hand."""
 
+from dataclasses import replace
+
 import pytest
 from tables.made_store import A, B, keep, new_store
 
+from askwell.evaluation import Outcome
 from askwell.report.page import render_page
+from askwell.report.table import MISSING
 from askwell.tables.belief import beliefs_of
 from askwell.tables.belief_section import belief_table, sentences_of
 from askwell.tables.document import report_latex, report_markdown, report_page
 from askwell.tables.kept import kept_runs
+from askwell.tables.known_parts import cardinalities, known_parts
 from askwell.tables.lines import lines_of
+from askwell.tables.parts_table import parts_table
 from askwell.tables.study_of import study_of
+from askwell.testbed.world import relations, told, withheld
 
 TRUST = {
     "at_risk": {"questions": 4, "answered": 2, "wrong": 1},
@@ -124,5 +131,54 @@ def test_it_stands_in_every_format(store):
         assert "no sign of knowledge" in text
     assert "tab:believe-set" in report_latex(study)
     assert study.as_json()["believe"][0]["knowledge"]["control"] == "random-weights"
-    assert [table.name for table in study.tables][-1] == "believe-set"
+    assert [table.name for table in study.tables][-2:] == ["believe-set", "parts-set"]
     assert {"reliability-set-bert-base-cased", "risk_coverage-set"} <= {figure.name for figure in study.figures}
+
+
+def test_parts_of_relations_that_are_known(tmp_path, monkeypatch):
+    """Of two relations of the testbed, 1-1 and N-1, and one of T-REx; of a fourth nothing is known."""
+    kinds = {relation.name: relation.cardinality for relation in relations()}
+    assert (kinds["capital"], kinds["currency"]) == ("1-1", "N-1")
+    list_of_kinds = tmp_path / "meta/lama_relations.jsonl"
+    list_of_kinds.parent.mkdir()
+    list_of_kinds.write_text('{"relation": "P19", "type": "N-1"}\n{"relation": "P20"}\n')
+    monkeypatch.setenv("ASKWELL_DATA", str(tmp_path))
+    facts = [("testbed:capital", sorted(told("capital"))[0], 1), ("testbed:capital", sorted(withheld("capital"))[0], 7)]
+    facts += [("testbed:currency", sorted(told("currency"))[0], 1), ("trex_original/P19", ("Ada", "London"), 2)]
+    facts += [("trex_original/P20", ("Ada", "London"), 1), ("mine", ("Ada", "London"), 1)]
+    outcomes = [Outcome(name, x, y, (y,), rank, rank, -1.0, (), ()) for name, (x, y), rank in facts]
+    parts = known_parts(outcomes)
+    assert {name: [o.relation for o in those] for name, those in parts["cardinality"].items()} == {
+        "1-1": ["testbed:capital"] * 2,
+        "N-1": ["testbed:currency", "trex_original/P19"],
+    }
+    assert {name: [o.rank for o in those] for name, those in parts["told"].items()} == {"told": [1, 1], "withheld": [7]}
+    monkeypatch.delenv("ASKWELL_DATA")
+    assert cardinalities(["trex_original/P19", "testbed:capital"]) == {"testbed:capital": "1-1"}
+    assert known_parts(outcomes[-1:]) == {}
+
+
+def test_the_table_of_parts(belief):
+    """The partition by y in x has one part alone, and is left out; a cell without a part is missing."""
+    other = replace(belief, kind="deep", parts={"told": {"told": {"facts": 3, "P@1": 100.0}}})
+    first = replace(belief, parts=belief.parts | {"y in x": {"y not in x": {"facts": 6, "P@1": 50.0}}})
+    table = parts_table([first, other])
+    assert [(group.heading, [column.heading for column in group.columns]) for group in table.groups] == [
+        ("by controls", ["easy", "hard"]),
+        ("y in train", ["seen y", "unseen y"]),
+    ]
+    assert [(cell.text, cell.note) for cell in table.rows[0].cells] == [
+        ("100.0", "2"),
+        ("50.0", "4"),
+        ("75.0", "4"),
+        ("50.0", "2"),
+    ]
+    assert set(table.rows[1].cells) == {MISSING}
+
+
+def test_told_and_withheld_in_words(belief):
+    parts = {"told": {"told": {"facts": 3, "P@1": 100.0}, "withheld": {"facts": 2, "P@1": 50.0}}}
+    assert (
+        "Here the truth is known: of the 3 facts that the LM's text tells it answers 100.0 %, of the 2 that it "
+        "withholds 50.0 %."
+    ) in sentences_of(replace(belief, parts=parts))

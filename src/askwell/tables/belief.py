@@ -14,6 +14,7 @@ from askwell.tables.control_runs import ControlRuns, control_runs, controls_of, 
 from askwell.tables.group import RunGroup, Score
 from askwell.tables.kept import KeptRun
 from askwell.tables.kinds import INIT, place_of
+from askwell.tables.known_parts import known_parts
 from askwell.tables.lines import Line
 from askwell.trust import (
     Calibration,
@@ -113,6 +114,7 @@ def _belief(line: Line, kind: str, group: RunGroup, store: Store, of_runs: Contr
     sureness = np.concatenate([part.confidences for part in questions])
     right = np.concatenate([part.right for part in questions])
     parts = _summed_parts([run.metrics.get("partitions", {}) for run in group.runs])
+    parts |= {name: _scored(known) for name, known in known_parts(every).items()}
     if controls:
         tests = [outcomes for control in controls.values() for outcomes in _lists(control.test)]
         parts["control"] = _scored({name: by_control(every, tests).get(name, []) for name in (EASY, HARD)})

@@ -8,6 +8,7 @@ from askwell.report.page import Block, Paragraph, Points
 from askwell.report.table import MISSING, Cell, Column, ColumnGroup, Row, Table
 from askwell.tables.belief import Belief
 from askwell.tables.figure import StudyFigure
+from askwell.tables.known_parts import TOLD, WITHHELD
 from askwell.tables.study import StudyTable, file_name, record
 from askwell.trust.partitions import EASY, HARD, SEEN, UNSEEN
 
@@ -180,6 +181,13 @@ def _about_parts(belief: Belief) -> list[str]:
         told.append(
             f"On the {control[HARD]['facts']:.0f} facts that no control answers it scores {control[HARD]['P@1']:.1f}, "
             f"on the {control[EASY]['facts']:.0f} easy ones {control[EASY]['P@1']:.1f}."
+        )
+    told_parts = belief.parts.get("told", {})
+    if TOLD in told_parts and WITHHELD in told_parts:
+        told.append(
+            f"Here the truth is known: of the {told_parts[TOLD]['facts']:.0f} facts that the LM's text tells it "
+            f"answers {told_parts[TOLD]['P@1']:.1f} %, of the {told_parts[WITHHELD]['facts']:.0f} that it withholds "
+            f"{told_parts[WITHHELD]['P@1']:.1f} %."
         )
     seen = belief.parts.get("seen y", {})
     if SEEN in seen and UNSEEN in seen:

@@ -51,11 +51,13 @@ def report_markdown(study: Study) -> str:
             told = "\n".join(f"- {markdown_escaped(sentence)}" for sentence in part.beside_the_paper)
             parts.append(f"## {markdown_escaped(_beside(part))}\n\n{told}\n")
         parts += [_markdown_figure(figure, "## ") for figure in part.figures]
-        if part.believe is not None:
-            parts.append(f"## {markdown_escaped(part.believe.title)}\n\n{markdown_table(part.believe.table)}")
+        if part.believe:
+            believe, *further = part.believe
+            parts.append(f"## {markdown_escaped(believe.title)}\n\n{markdown_table(believe.table)}")
             for belief in part.beliefs:
                 told = "\n".join(f"- {markdown_escaped(sentence)}" for sentence in sentences_of(belief))
                 parts.append(f"### {markdown_escaped(belief.label)}\n\n{told}\n")
+            parts += [f"### {markdown_escaped(table.title)}\n\n{markdown_table(table.table)}" for table in further]
             parts += [_markdown_figure(figure, "### ") for figure in part.believe_figures]
     if study.prompts:
         parts += [f"## {_PROMPTS}\n", *(_markdown_figure(figure, "### ") for figure in study.prompts)]
@@ -67,7 +69,7 @@ def report_latex(study: Study) -> str:
     """All tables of the study as a fragment of LaTeX."""
     parts = [PREAMBLE]
     for part in study.sets:
-        tables = [*part.tables, *([part.believe] if part.believe else [])]
+        tables = [*part.tables, *part.believe]
         parts += [f"% {table.name}\n{latex_table(table.table, table.name)}" for table in tables]
         parts += [f"\\par\\noindent {escaped(sentence)}\n" for sentence in part.beside_the_paper]
     return "\n".join(parts)
@@ -78,10 +80,12 @@ def _sections(part: FactSetStudy) -> list[Section]:
     if part.beside_the_paper:
         sections.append(Section(_beside(part), (Points(part.beside_the_paper),)))
     sections += [Section(figure.title, (_figure(figure),)) for figure in part.figures]
-    if part.believe is not None:
+    if part.believe:
+        believe, *further = part.believe
         drawings = tuple(Drawing(figure.svg, figure.title, figure.caption) for figure in part.believe_figures)
         figures = FigureBlock(drawings, "Sureness and rightness.")
-        sections.append(Section(part.believe.title, (part.believe.table, *belief_blocks(part.beliefs), figures)))
+        sections.append(Section(believe.title, (believe.table, *belief_blocks(part.beliefs), figures)))
+        sections += [Section(table.title, (table.table,)) for table in further]
     return sections
 
 

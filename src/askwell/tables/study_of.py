@@ -19,6 +19,7 @@ from askwell.tables.kept import KeptRun
 from askwell.tables.lines import Line, lines_of
 from askwell.tables.other_table import other_table, unusual
 from askwell.tables.paper import Paper
+from askwell.tables.parts_table import parts_study_table
 from askwell.tables.prompt_figures import chosen_runs, prompt_figures
 from askwell.tables.score_figure import score_figure
 from askwell.tables.scores_table import arrows_table, main_table, no_paper, with_arrows
@@ -36,7 +37,8 @@ class FactSetStudy:
     """Where ours differ from the paper's by definition; empty if the paper has no figure beside ours."""
     beliefs: tuple[Belief, ...] = ()
     """How far the score of every tuned cell can be believed."""
-    believe: StudyTable | None = None
+    believe: tuple[StudyTable, ...] = ()
+    """The table of these, and their scores in parts."""
     believe_figures: tuple[StudyFigure, ...] = ()
 
 
@@ -53,7 +55,7 @@ class Study:
     @property
     def tables(self) -> list[StudyTable]:
         """All tables."""
-        return [table for part in self.sets for table in (*part.tables, *([part.believe] if part.believe else []))]
+        return [table for part in self.sets for table in (*part.tables, *part.believe)]
 
     @property
     def figures(self) -> list[StudyFigure]:
@@ -94,7 +96,7 @@ def _believed(part: FactSetStudy, beliefs: Sequence[Belief]) -> FactSetStudy:
     return replace(
         part,
         beliefs=tuple(beliefs),
-        believe=belief_study_table(beliefs, part.fact_set),
+        believe=(belief_study_table(beliefs, part.fact_set), parts_study_table(beliefs, part.fact_set)),
         believe_figures=tuple(belief_figures(beliefs, part.fact_set)),
     )
 
