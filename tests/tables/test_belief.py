@@ -6,6 +6,7 @@ import pytest
 from tables.made_store import A, B, keep, new_store
 
 from askwell.evaluation import Outcome
+from askwell.facts import Fact
 from askwell.report.page import render_page
 from askwell.report.table import MISSING
 from askwell.tables.belief import beliefs_of
@@ -144,9 +145,11 @@ def test_parts_of_relations_that_are_known(tmp_path, monkeypatch):
     list_of_kinds.write_text('{"relation": "P19", "type": "N-1"}\n{"relation": "P20"}\n')
     monkeypatch.setenv("ASKWELL_DATA", str(tmp_path))
     facts = [("testbed:capital", sorted(told("capital"))[0], 1), ("testbed:capital", sorted(withheld("capital"))[0], 7)]
-    facts += [("testbed:currency", sorted(told("currency"))[0], 1), ("trex_original/P19", ("Ada", "London"), 2)]
-    facts += [("trex_original/P20", ("Ada", "London"), 1), ("mine", ("Ada", "London"), 1)]
-    outcomes = [Outcome(name, x, y, (y,), rank, rank, -1.0, (), ()) for name, (x, y), rank in facts]
+    facts += [("testbed:currency", sorted(told("currency"))[0], 1), ("trex_original/P19", Fact("Ada", "London"), 2)]
+    facts += [("trex_original/P20", Fact("Ada", "London"), 1), ("mine", Fact("Ada", "London"), 1)]
+    outcomes = [
+        Outcome(name, fact.x, fact.y, (fact.y,), float(rank), float(rank), -1.0, (), ()) for name, fact, rank in facts
+    ]
     parts = known_parts(outcomes)
     assert {name: [o.relation for o in those] for name, those in parts["cardinality"].items()} == {
         "1-1": ["testbed:capital"] * 2,
