@@ -47,7 +47,7 @@ def right(outcomes: Sequence[Outcome]) -> float:
 
 def is_told(outcome: Outcome) -> bool:
     """Whether the LMs were told the fact."""
-    return Fact(outcome.x, outcome.y) in told(outcome.relation)
+    return Fact(outcome.x, outcome.y) in told(outcome.relation.removeprefix("testbed:"))
 
 
 def cell(run: KeptRun, untuned: KeptRun | None, store: Store, of_runs: Any) -> dict[str, Any]:
@@ -80,6 +80,8 @@ def cell(run: KeptRun, untuned: KeptRun | None, store: Store, of_runs: Any) -> d
             "gain": found.gain.gain,
             "share of the rest": 100 * (score - best) / (100 - best),
         },
+        "signals": run.metrics["trust"].get("signals"),
+        "projected": (run.metrics["trust"]["projection"] or {}).get("projected", {}).get("P@1"),
         "right": [is_told(outcome) for outcome in outcomes if outcome.rank <= 1],
         "wrong": [is_told(outcome) for outcome in outcomes if outcome.rank > 1],
         "hard right": [is_told(outcome) for outcome in hard if outcome.rank <= 1],
@@ -143,7 +145,64 @@ def document(cells: list[dict[str, Any]]) -> str:
             facts = [t for c in cells if c["lm"] == lm for t in c[name]]
             shares.append(f"{100 * statistics.mean(facts):.1f} of {len(facts)}" if facts else "–")
         lines.append(f"| {about} | " + " | ".join(shares) + " |")
+    lines += ["", *_what_it_says(cells), "", *_signals(cells, lms)]
     return "\n".join(lines) + "\n"
+
+
+def _what_it_says(cells: list[dict[str, Any]]) -> list[str]:
+    def error(name: str) -> tuple[float, float]:
+        errors = [c["estimates"][name] - c["truth"] for c in cells]
+        return statistics.mean(errors), statistics.mean(map(abs, errors))
+
+    told_right = [t for c in cells for t in c["right"]]
+    hard_right = [t for c in cells for t in c["hard right"]]
+    moved = [c for c in cells if c["projected"] is not None]
+    return [
+        "What it says:",
+        "",
+        f"- Prompts as they are miss much of what the LM knows (error {error('untuned')[1]:.1f} points); tuned ones "
+        f"come near the truth ({error('tuned')[0]:+.1f} on average, error {error('tuned')[1]:.1f}): what they miss of "
+        "told facts and what they guess of withheld ones nearly cancel.",
+        f"- The gain over the best control is a careful estimate: {error('gain')[0]:+.1f} points. It takes away the "
+        "facts that a control gets right by luck, and the LM was told most of these, too.",
+        "- Put as a share of what the best control leaves wrong, the gain is as near to the truth as the score itself, "
+        f"with the luck taken out: {error('share of the rest')[0]:+.1f} points, error "
+        f"{error('share of the rest')[1]:.1f}.",
+        f"- Taking away the prior corrects too much ({error('corrected')[0]:+.1f}): frequent answers are often right.",
+        f"- Of the facts that are answered right {100 * statistics.mean(told_right):.1f} % were told, of those that no "
+        f"control answers {100 * statistics.mean(hard_right):.1f} %: a right answer to a hard fact is knowledge.",
+        f"- The nearest words of the tuned prompts score {statistics.mean(c['projected'] for c in moved):.1f} on "
+        f"average, the tuned prompts of the same {len(moved)} cells {mean(moved, 'tuned'):.1f}: the words do not say "
+        "what the vectors do.",
+    ]
+
+
+def _signals(cells: list[dict[str, Any]], lms: Sequence[str]) -> list[str]:
+    lines = [
+        "## Which signal tells a wrong answer?",
+        "",
+        "The area under the risk-coverage curve (the less, the better; in per cent) when questions are answered in the "
+        "order of a signal, for the cells with several prompts: the probability of the best answer, how much of the "
+        "prompts' weight agrees with it, and how little the prompts' distributions differ.",
+        "",
+        "| signal | " + " | ".join(lms) + " | all |",
+        "|---|" + "---:|" * (len(lms) + 1),
+    ]
+    several = [c for c in cells if c["signals"] is not None and len(c["signals"]["areas"]) > 1]
+    names = {
+        "probability": "probability",
+        "agreement": "agreement of the prompts",
+        "divergence": "divergence of the prompts",
+    }
+    areas = {about: [(c["lm"], c["signals"]["areas"][name]) for c in several] for name, about in names.items()}
+    areas["none"] = [(c["lm"], c["signals"]["no_signal"]) for c in several]
+    areas["the best there can be"] = [(c["lm"], c["signals"]["best_possible"]) for c in several]
+    for about, of_cells in areas.items():
+        by_lm = [statistics.mean(area for lm, area in of_cells if lm == wanted) for wanted in lms]
+        every = statistics.mean(area for _, area in of_cells)
+        lines.append(f"| {about} | " + " | ".join(f"{100 * area:.1f}" for area in (*by_lm, every)) + " |")
+    wins = sum(c["signals"]["areas"]["probability"] <= min(c["signals"]["areas"].values()) for c in several)
+    return [*lines, "", f"The probability is the best of the three in {wins} of {len(several)} cells."]
 
 
 def main() -> None:

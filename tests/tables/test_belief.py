@@ -163,20 +163,22 @@ def test_parts_of_relations_that_are_known(tmp_path, monkeypatch):
 
 def test_the_table_of_parts(belief):
     """The partition by y in x has one part alone, and is left out; a cell without a part is missing."""
-    other = replace(belief, kind="deep", parts={"told": {"told": {"facts": 3, "P@1": 100.0}}})
+    easier = {"easy": {"facts": 3, "P@1": 90.0}, "hard": {"facts": 3, "P@1": 50.0}}
+    other = replace(belief, kind="deep", parts={"told": {"told": {"facts": 3, "P@1": 100.0}}, "control": easier})
     first = replace(belief, parts=belief.parts | {"y in x": {"y not in x": {"facts": 6, "P@1": 50.0}}})
     table = parts_table([first, other])
-    assert [(group.heading, [column.heading for column in group.columns]) for group in table.groups] == [
-        ("by controls", ["easy", "hard"]),
-        ("y in train", ["seen y", "unseen y"]),
+    assert [(group.heading, [(c.heading, c.note) for c in group.columns]) for group in table.groups] == [
+        ("by controls", [("easy", ""), ("hard", "")]),
+        ("y in train", [("seen y", "4 facts"), ("unseen y", "2 facts")]),
     ]
     assert [(cell.text, cell.note) for cell in table.rows[0].cells] == [
         ("100.0", "2"),
         ("50.0", "4"),
-        ("75.0", "4"),
-        ("50.0", "2"),
+        ("75.0", ""),
+        ("50.0", ""),
     ]
-    assert set(table.rows[1].cells) == {MISSING}
+    assert [(cell.text, cell.note) for cell in table.rows[1].cells[:2]] == [("90.0", "3"), ("50.0", "3")]
+    assert set(table.rows[1].cells[2:]) == {MISSING}
 
 
 def test_told_and_withheld_in_words(belief):
@@ -185,3 +187,18 @@ def test_told_and_withheld_in_words(belief):
         "Here the truth is known: of the 3 facts that the LM's text tells it answers 100.0 %, of the 2 that it "
         "withholds 50.0 %."
     ) in sentences_of(replace(belief, parts=parts))
+
+
+def test_nearest_words_of_runs_that_are_words_still(tmp_path):
+    """One relation's prompts were moved, and their nearest words score 25; the other's are words, and score 50."""
+    words = {"projection": None, "missing": {"projection": "the prompts are words already"}, "scores": {"P@1": 50.0}}
+    made = new_store(tmp_path / "one")
+    keep(made, (1, 1, 1, 20), A, metrics={"trust": TRUST})
+    keep(made, (20, 1), B, metrics={"trust": words})
+    (found,) = beliefs_of(made, lines_of(kept_runs(made)))
+    assert found.projected == pytest.approx((4 * 25 + 2 * 50) / 6)
+    both = new_store(tmp_path / "both")
+    keep(both, (1, 1, 1, 20), A, metrics={"trust": words})
+    keep(both, (20, 1), B, metrics={"trust": words})
+    (found,) = beliefs_of(both, lines_of(kept_runs(both)))
+    assert found.projected is None

@@ -10,15 +10,16 @@ from pydantic import BaseModel, ValidationError
 
 from askwell.baselines.named import BASELINES, BaselineName, need_prompts
 from askwell.cli.options import LM, Data, Device, Dtype, Facts, Json, Prompts, Revision, SplitBy
+from askwell.cli.run_folder import HISTORY, PER_FACT, check_folder, keeping_history, prompts_document
 from askwell.errors import BadOption
 from askwell.specs import AutoPromptSpec, FineTuningSpec, TrainingSpec
-from askwell.write import need_writable_folder, write_whole
+from askwell.write import write_whole
 
 if TYPE_CHECKING:
-    from askwell.baselines.run import BaselineProgress, BaselineRun
+    from askwell.baselines.run import BaselineRun
     from askwell.evaluation.evaluate import Evaluation
 
-HISTORY, PER_FACT, METRICS = "history.jsonl", "facts.parquet", "metrics.json"
+METRICS = "metrics.json"
 _NAMES = "; ".join(f"{name}: {baseline.about}" for name, baseline in BASELINES.items())
 
 
@@ -69,7 +70,9 @@ def baseline(
     relation = read_relation(facts, data=data, split=split_by, seed=seed)
     templates = read_prompts(prompts, relation=relation, data=data) if prompts else []
     need_prompts(name, len(templates))
-    _check_folder(name, out, resume=resume, overwrite=overwrite, checkpoint=CHECKPOINT)
+    if resume and BASELINES[name].how not in ("trained", "searched"):
+        raise BadOption(f"--resume: {name} cannot go on after an interruption; begin anew, with --overwrite if need be")
+    check_folder(out, resume=resume, overwrite=overwrite, checkpoint=CHECKPOINT, holds="a run")
     for line in relation.counts.lines():
         note(line)
     loaded = load_lm(lm, revision=revision, device=device, dtype=dtype)
@@ -79,12 +82,6 @@ def baseline(
         f"({loaded.family.name}, {loaded.device})"
     )
     set_threads(training.threads)
-
-    def keep_history(progress: "BaselineProgress") -> None:
-        if progress.record is not None:
-            lines = [json_format.dumps(record, ensure_ascii=False) + "\n" for record in progress.history]
-            write_whole(out / HISTORY, "".join(lines))
-        live(progress)
 
     if overwrite:
         for old in (CHECKPOINT, HISTORY):
@@ -104,7 +101,7 @@ def baseline(
                 seed=seed,
                 folder=out,
                 resume=resume,
-                progress=keep_history,
+                progress=keeping_history(out, live),
             )
     except KeyboardInterrupt:
         if (out / CHECKPOINT).exists():
@@ -163,35 +160,12 @@ def _own_settings(spec: BaseModel | None, prefix: str) -> str:
     return "; it takes " + ", ".join(f"--{prefix}{field.replace('_', '-')}" for field in type(spec).model_fields)
 
 
-def _check_folder(name: BaselineName, out: Path, *, resume: bool, overwrite: bool, checkpoint: str) -> None:
-    """Makes sure that the folder can be written, and that nothing in it is lost against the user's will."""
-    if resume and overwrite:
-        raise BadOption("--resume and --overwrite exclude each other")
-    if resume and BASELINES[name].how not in ("trained", "searched"):
-        raise BadOption(f"--resume: {name} cannot go on after an interruption; begin anew, with --overwrite if need be")
-    is_there, is_unfinished = (out / "config.json").exists(), (out / checkpoint).exists()
-    if not resume and not overwrite and is_unfinished:
-        raise BadOption(f"--out {out} holds an unfinished run: go on with --resume, or begin anew with --overwrite")
-    if not resume and not overwrite and is_there:
-        raise BadOption(f"--out {out} holds a run already: name another folder, or replace it with --overwrite")
-    if resume and is_there and not is_unfinished:
-        raise BadOption(f"--resume: the run in {out} is finished; there is nothing to go on with")
-    need_writable_folder(out, "--out")
-
-
 def _document(name: str, run: "BaselineRun", tested: "Evaluation", out: Path, seconds: float) -> dict[str, Any]:
     mixture = run.mixture
     return {
         "baseline": name,
         "out": str(out),
-        "lm": mixture.lm.identity.model_dump(),
-        "prompts": [
-            {"template": prompt.template.text, "weight": weight}
-            for prompt, weight in zip(mixture.prompts, mixture.weights.tolist(), strict=True)
-        ],
-        "left_out_prompts": [
-            {"template": prompt.template.text, "reason": prompt.reason} for prompt in mixture.left_out_prompts
-        ],
+        **prompts_document(mixture),
         "learned_from": mixture.learned_from,
         "history": list(run.history),
         "test": tested.as_json(),

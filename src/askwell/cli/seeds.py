@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from askwell.cli.run_folder import PER_FACT
 from askwell.errors import BadOption
 from askwell.specs import MixtureSpec, TrainingSpec
-
-_PER_FACT = "facts.parquet"
 
 if TYPE_CHECKING:
     from askwell.evaluation import Evaluation
@@ -125,7 +124,7 @@ def train_over_seeds(
             begun = any(folder.glob("*")) if folder.is_dir() else False
             with contextlib.redirect_stdout(sys.stderr):
                 train_one(spec, folder, resume and begun)
-        outcomes = read_outcomes(folder / _PER_FACT)
+        outcomes = read_outcomes(folder / PER_FACT)
         vocabulary = read_description(folder)["scores"]["test"]["vocabulary"]
         evaluations.append(Evaluation("test", vocabulary, tuple(outcomes), ()))
         left_out.append(len(relation.test) - len(outcomes))
@@ -147,7 +146,7 @@ def _is_whole(folder: Path) -> bool:
     """Whether a run came to its end: its checkpoint is the last file to go."""
     from askwell.training.checkpoint import CHECKPOINT
 
-    has_results = (folder / "config.json").is_file() and (folder / _PER_FACT).is_file()
+    has_results = (folder / "config.json").is_file() and (folder / PER_FACT).is_file()
     return has_results and not (folder / CHECKPOINT).exists()
 
 

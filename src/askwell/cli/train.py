@@ -1,6 +1,5 @@
 """`askwell train`."""
 
-import json as json_format
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,15 +8,13 @@ from cyclopts import Parameter
 
 from askwell.cli.controls import ShownControls, WithControls
 from askwell.cli.options import LM, Compiled, Data, Device, Dtype, Facts, Json, Prompts, Revision, SplitBy
+from askwell.cli.run_folder import PER_FACT, check_folder, keeping_history, prompts_document
 from askwell.errors import BadOption
 from askwell.specs import MixtureSpec, TrainingSpec
-from askwell.write import need_writable_folder, write_whole
 
 if TYPE_CHECKING:
     from askwell.evaluation.evaluate import Evaluation
     from askwell.mixture.mixture import Mixture
-
-HISTORY, PER_FACT = "history.jsonl", "facts.parquet"
 
 
 def train(
@@ -76,14 +73,13 @@ def train(
     from askwell.mixture.mixture import Mixture
     from askwell.names import read_prompts, read_relation
     from askwell.training.checkpoint import CHECKPOINT
-    from askwell.training.loop import Progress
     from askwell.training.loop import train as run_training
     from askwell.trust import keep_dev_answers
 
     started = time.monotonic()
     relation = read_relation(facts, data=data, split=split_by, seed=mixture.seed)
     templates = read_prompts(prompts, relation=relation, data=data)
-    _check_folder(out, resume=resume, overwrite=overwrite, checkpoint=CHECKPOINT)
+    check_folder(out, resume=resume, overwrite=overwrite, checkpoint=CHECKPOINT, holds="a mixture")
     for line in relation.counts.lines():
         note(line)
     tuned = Mixture(load_lm(lm, revision=revision, device=device, dtype=dtype, compiled=compiled), templates, mixture)
@@ -106,15 +102,10 @@ def train(
     with EvaluationProgress("test facts, untuned") as shown:
         untuned = evaluate(tuned, relation, progress=shown)
 
-    def keep_history(progress: Progress) -> None:
-        if progress.record is not None:
-            lines = [json_format.dumps(record, ensure_ascii=False) + "\n" for record in progress.history]
-            write_whole(out / HISTORY, "".join(lines))
-        live(progress)
-
     try:
         with TrainingProgress() as live:
-            result = run_training(tuned, relation, training, folder=out, resume=resume, progress=keep_history)
+            shown_and_kept = keeping_history(out, live)
+            result = run_training(tuned, relation, training, folder=out, resume=resume, progress=shown_and_kept)
     except KeyboardInterrupt:
         if tuned.learned_from:
             tuned.learned_from["split_by"] = split_by
@@ -145,20 +136,6 @@ def train(
         _print_summary(tuned, untuned, tested, shown_controls, out, time.monotonic() - started)
 
 
-def _check_folder(out: Path, *, resume: bool, overwrite: bool, checkpoint: str) -> None:
-    """Makes sure that the folder can be written, and that nothing in it is lost against the user's will."""
-    if resume and overwrite:
-        raise BadOption("--resume and --overwrite exclude each other")
-    has_mixture, has_checkpoint = (out / "config.json").exists(), (out / checkpoint).exists()
-    if not resume and not overwrite and has_checkpoint:
-        raise BadOption(f"--out {out} holds an unfinished run: go on with --resume, or begin anew with --overwrite")
-    if not resume and not overwrite and has_mixture:
-        raise BadOption(f"--out {out} holds a mixture already: name another folder, or replace it with --overwrite")
-    if resume and has_mixture and not has_checkpoint:
-        raise BadOption(f"--resume: the run in {out} is finished; there is nothing to go on with")
-    need_writable_folder(out, "--out")
-
-
 def _save(mixture: "Mixture", out: Path) -> None:
     from askwell.mixture.save import save_mixture
 
@@ -181,14 +158,7 @@ def _document(
 ) -> dict[str, Any]:
     return {
         "out": str(out),
-        "lm": mixture.lm.identity.model_dump(),
-        "prompts": [
-            {"template": prompt.template.text, "weight": weight}
-            for prompt, weight in zip(mixture.prompts, mixture.weights.tolist(), strict=True)
-        ],
-        "left_out_prompts": [
-            {"template": prompt.template.text, "reason": prompt.reason} for prompt in mixture.left_out_prompts
-        ],
+        **prompts_document(mixture),
         "effective_prompts": mixture.effective_prompts,
         "learned_from": mixture.learned_from,
         "history": list(history),

@@ -28,6 +28,7 @@ from askwell.trust import (
     risk_coverage,
     run_consistency,
 )
+from askwell.trust.measures import WORDS_ALREADY
 from askwell.trust.partitions import EASY, HARD
 
 Part = dict[str, int | float]
@@ -133,7 +134,7 @@ def _belief(line: Line, kind: str, group: RunGroup, store: Store, of_runs: Contr
         answered=_answered(group.runs),
         agreement=_mean(group.runs, ("consistency", "all", "pairs")),
         seeds=run_consistency(list(by_seed.values())) if len(by_seed) > 1 else None,
-        projected=_mean(group.runs, ("projection", "projected", "P@1")),
+        projected=_projected(group.runs),
         leaked=sum(
             next(iter(runs.values())).metrics.get("audit", {}).get("leaked_pairs", 0)
             for runs in group.by_relation.values()
@@ -183,14 +184,31 @@ def _answered(runs: Sequence[KeptRun]) -> tuple[int, int, int] | None:
     return questions, answered, wrong
 
 
+def _projected(runs: Sequence[KeptRun]) -> float | None:
+    """P@1 of the nearest words; a run whose prompts are words still has its own score, if another's are not."""
+    of_runs = [_figure(run, ("projection", "projected", "P@1")) for run in runs]
+    if all(value is None for value in of_runs):
+        return None
+    for number, run in enumerate(runs):
+        if of_runs[number] is None and _figure(run, ("missing", "projection")) == WORDS_ALREADY:
+            of_runs[number] = _figure(run, ("scores", "P@1"))
+    return _weighed(runs, of_runs)
+
+
 def _mean(runs: Sequence[KeptRun], path: Sequence[str]) -> float | None:
     """The mean over facts of a figure among the runs' measures; None where a run does not have it."""
-    total = facts = 0.0
-    for run in runs:
-        value: Any = run.metrics.get("trust", {})
-        for name in path:
-            value = None if value is None else value.get(name)
-        if value is None:
-            return None
-        total, facts = total + value * run.facts, facts + run.facts
-    return total / facts
+    return _weighed(runs, [_figure(run, path) for run in runs])
+
+
+def _weighed(runs: Sequence[KeptRun], values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    return sum(value * run.facts for value, run in zip(known, runs, strict=True)) / sum(run.facts for run in runs)
+
+
+def _figure(run: KeptRun, path: Sequence[str]) -> Any:
+    value: Any = run.metrics.get("trust", {})
+    for name in path:
+        value = None if value is None else value.get(name)
+    return value

@@ -45,7 +45,10 @@ def latex_table(table: Table, name: str) -> str:
     ]
     if table.is_grouped:
         lines += _group_headings(table)
-    lines += [_row([escaped(table.corner), *(escaped(column.heading) for column in table.columns)]), r"\midrule"]
+    lines += [_row([escaped(table.corner), *(escaped(column.heading) for column in table.columns)])]
+    if any(column.note for column in table.columns):
+        lines.append(_row(["", *(rf"\scriptsize {escaped(column.note)}".strip() for column in table.columns)]))
+    lines.append(r"\midrule")
     for number, row in enumerate(table.rows):
         if row.begins:
             lines += [r"\addlinespace"] if number else []

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from askwell.report.table import Cell, Table
+from askwell.report.table import Cell, Column, ColumnGroup, Table
 
 
 def markdown_table(table: Table) -> str:
     """The table in the pipes of Markdown; the caption is a paragraph below it."""
-    headings = [f"{group.heading} {column.heading}".strip() for group in table.groups for column in group.columns]
+    headings = [_heading(group, column) for group in table.groups for column in group.columns]
     lines = [_row([table.corner, *headings]), _row(["---", *("---:" if table.numeric else "---" for _ in headings)])]
     for row in table.rows:
         if row.begins:
@@ -23,6 +23,11 @@ def escaped(text: str) -> str:
     for sign in "\\|*_`<>[]":
         text = text.replace(sign, f"\\{sign}")
     return text.replace("\n", " ")
+
+
+def _heading(group: ColumnGroup, column: Column) -> str:
+    note = f" ({column.note})" if column.note else ""
+    return escaped(f"{group.heading} {column.heading}{note}".strip())
 
 
 def _cell(cell: Cell) -> str:

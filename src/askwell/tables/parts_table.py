@@ -24,20 +24,25 @@ def parts_table(beliefs: Sequence[Belief]) -> Table:
     for partition, heading in _PARTITIONS.items():
         parts = _parts(beliefs, partition)
         if len(parts) > 1:
-            groups.append(ColumnGroup(heading, tuple(Column(part) for part in parts)))
+            groups.append(ColumnGroup(heading, tuple(_column(beliefs, partition, part) for part in parts)))
             columns += [(partition, part) for part in parts]
     rows, seen = [], set()
     for belief in beliefs:
         begins = "" if belief.line.lm in seen else belief.line.lm
         seen.add(belief.line.lm)
         rows.append(
-            Row(f"{belief.line.label}, {belief.kind}", tuple(_cell(belief, *at) for at in columns), begins=begins)
+            Row(
+                f"{belief.line.label}, {belief.kind}",
+                tuple(_cell(belief, beliefs, *at) for at in columns),
+                begins=begins,
+            )
         )
     words = "; ".join(sorted({vocabulary for belief in beliefs for vocabulary in belief.vocabularies}))
     return Table(
         caption=(
-            "P@1 in parts of the test facts, in per cent, means over facts (micro), with the number of facts of each "
-            f"part below. Easy is what some control gets right. Vocabulary: {words}."
+            "P@1 in parts of the test facts, in per cent, means over facts (micro), with the number of facts: of a "
+            "column, where it is the same in all rows, else beside each score. Easy is what some control gets right. "
+            f"Vocabulary: {words}."
         ),
         corner="prompts",
         groups=tuple(groups),
@@ -64,6 +69,21 @@ def _parts(beliefs: Sequence[Belief], partition: str) -> list[str]:
     return list(dict.fromkeys(part for parts in of_cells for part in parts))
 
 
-def _cell(belief: Belief, partition: str, part: str) -> Cell:
+def _common_count(beliefs: Sequence[Belief], partition: str, part: str) -> str:
+    """How many facts the part has, if that is the same in all rows that have it."""
+    parts = [belief.parts.get(partition, {}).get(part) for belief in beliefs]
+    counts = {f"{scores['facts']:.0f}" for scores in parts if scores is not None}
+    return counts.pop() if len(counts) == 1 else ""
+
+
+def _column(beliefs: Sequence[Belief], partition: str, part: str) -> Column:
+    count = _common_count(beliefs, partition, part)
+    return Column(part, f"{count} facts" if count else "")
+
+
+def _cell(belief: Belief, beliefs: Sequence[Belief], partition: str, part: str) -> Cell:
     scores = belief.parts.get(partition, {}).get(part)
-    return MISSING if scores is None else Cell(f"{scores['P@1']:.1f}", note=f"{scores['facts']:.0f}")
+    if scores is None:
+        return MISSING
+    is_common = bool(_common_count(beliefs, partition, part))
+    return Cell(f"{scores['P@1']:.1f}", note="" if is_common else f"{scores['facts']:.0f}")

@@ -109,6 +109,10 @@ class Measures:
         }
 
 
+WORDS_ALREADY = "the prompts are words already"
+"""Why nothing is projected: training has kept the state in which it began, say."""
+
+
 def measures_of(
     mixture: Mixture,
     relation: Relation,
@@ -194,7 +198,7 @@ def _why_not_projected(mixture: Mixture) -> str | None:
     starts_as_words = mixture.spec.initial == "words" and mixture.spec.noise == 0
     is_moved = not torch.equal(mixture.vectors, mixture.initial_vectors)
     is_deep = any(bool(delta.any()) for delta in mixture.deltas.values())
-    return None if is_moved or is_deep or not starts_as_words else "the prompts are words already"
+    return None if is_moved or is_deep or not starts_as_words else WORDS_ALREADY
 
 
 def _json_or_none(figures: AtRisk | AnswerSets | Consistency | Projection | None) -> dict[str, Any] | None:
