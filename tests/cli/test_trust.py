@@ -48,7 +48,7 @@ def test_an_unsure_answer_is_not_given(askwell, half_sure, tmp_path):
     assert done.code == 0, done.err
     assert {question["x"]: question["answered"] for question in done.json} == {known: True, unknown: False}
     assert all(question["threshold"] == threshold and question["answers"] for question in done.json)
-    one = askwell("ask", folder, unknown, "--risk", "0.1", "--json").json
+    one = askwell("ask", folder, "--risk", "0.1", unknown, "--json").json  # options may stand between the words
     assert (one["x"], one["answered"], one["risk"]) == (unknown, False, 0.1)
     shown = askwell("ask", folder, unknown, "--risk", "0.1")
     best = one["answers"][0]

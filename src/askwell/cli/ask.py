@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 
 def ask(
-    words: Annotated[
-        list[str] | None,
-        Parameter(help="The folder of a saved mixture, then the x's; with --prompts the x's alone.", negative=""),
-    ] = None,
-    /,
-    *,
+    *words: Annotated[str, Parameter(help="The folder of a saved mixture, then x's; with --prompts the x's alone.")],
     lm: LM = None,
     prompts: Prompts = None,
     facts: Annotated[
@@ -71,12 +66,11 @@ def ask(
     """
     if top < 1:
         raise BadOption(f"--top {top}: ask for at least one answer")
-    words = list(words or [])
     if not prompts and not words:
         raise BadOption("name the folder of a saved mixture, or give --lm and --prompts")
     if prompts and lm is None:
         raise BadOption("untuned prompts need --lm")
-    folder = None if prompts else words.pop(0)
+    folder, asked = (None, words) if prompts else (words[0], words[1:])
     if folder is not None and (mixture != MixtureSpec() or (facts and risk is None)):
         raise BadOption("a saved mixture is as it was learned: leave out --facts and the options for untuned prompts")
     if sureness is not None and risk is None:
@@ -93,7 +87,7 @@ def ask(
     from askwell.mixture.candidates import read_candidates
     from askwell.mixture.encode import why_unaskable
 
-    xs = words + (read_xs(file, column) if file else [])
+    xs = [*asked, *(read_xs(file, column) if file else [])]
     if not xs:
         raise BadOption("nothing to ask: give an x, or --file")
     if column and not file:

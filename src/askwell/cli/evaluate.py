@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    mixtures: Annotated[list[str] | None, Parameter(help="Folders of saved mixtures.", negative="")] = None,
-    /,
-    *,
+    *mixtures: Annotated[str, Parameter(help="Folders of saved mixtures.")],
     facts: Annotated[
         list[str] | None,
         Parameter(

@@ -1,6 +1,6 @@
 """What `askwell evaluate` is to evaluate: pairs of a mixture and a relation, made one after the other."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ class Job:
 
 
 def saved_jobs(
-    folders: list[str],
+    folders: Sequence[str],
     facts: list[str] | None,
     lm: str | None,
     data: Path | None,

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from askwell.errors import BadOption
 from askwell.write import need_writable_folder, write_whole
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 HISTORY, PER_FACT = "history.jsonl", "facts.parquet"
 
 
+@runtime_checkable
 class _Progress(Protocol):
     @property
     def record(self) -> dict[str, Any] | None: ...
