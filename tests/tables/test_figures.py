@@ -1,6 +1,7 @@
 """Figures: what they draw, as SVG and PDF, the same each time."""
 
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -143,3 +144,17 @@ def test_the_page_is_whole_and_takes_further_sections(tmp_path):
     assert not any(name.startswith("report.") for name in names)
     assert {"figures/scores-set.svg", "figures/scores-set.pdf"} <= set(names)
     assert all(path.is_file() for path in written)
+
+
+def test_a_new_report_leaves_nothing_of_the_old_one_and_all_that_is_not_ours(tmp_path):
+    store = new_store(tmp_path / "runs")
+    keep_arrows(store)
+    runs = kept_runs(store)
+    study, out = study_of(runs, drawn=0), tmp_path / "out"
+    page = report_page(store, runs, study)
+    first = write_report(study, page, out)
+    (out / "figures/mine.svg").write_text("<svg/>")
+    second = write_report(replace(study, sets=()), page, out, ["markdown"])
+    assert [path.name for path in second] == ["report.md"]
+    assert {path for path in first if path.exists()} == {out / "report.md"}
+    assert (out / "figures/mine.svg").exists()

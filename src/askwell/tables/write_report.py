@@ -12,6 +12,8 @@ from askwell.write import write_whole
 
 Format = Literal["markdown", "latex", "csv", "html"]
 FORMATS: tuple[Format, ...] = ("markdown", "latex", "csv", "html")
+_WRITTEN = ".written-by-askwell"
+"""The names of the files of the report that is there."""
 
 
 def write_report(study: Study, page: Page, folder: Path, formats: Collection[Format] = FORMATS) -> list[Path]:
@@ -33,4 +35,15 @@ def write_report(study: Study, page: Page, folder: Path, formats: Collection[For
 def _written(contents: Sequence[tuple[str, str | bytes]], folder: Path) -> list[Path]:
     for name, content in contents:
         write_whole(folder / name, content)
-    return [folder / name for name, _ in contents]
+    names = [name for name, _ in contents]
+    _remove_what_was_there(folder, {*names})
+    write_whole(folder / _WRITTEN, "".join(f"{name}\n" for name in sorted(names)))
+    return [folder / name for name in names]
+
+
+def _remove_what_was_there(folder: Path, but: Collection[str]) -> None:
+    """Removes what an earlier report wrote, and nothing else: a table of it beside those of today would mislead."""
+    if (folder / _WRITTEN).is_file():
+        for name in (folder / _WRITTEN).read_text(encoding="utf-8").splitlines():
+            if name not in but and not Path(name).is_absolute() and ".." not in Path(name).parts:
+                (folder / name).unlink(missing_ok=True)
