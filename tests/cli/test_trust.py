@@ -142,14 +142,16 @@ def test_evaluate_tells_how_far_to_believe(askwell, trained, facts):
     assert "measures on test" in refused.err
 
 
-def test_show_scores_the_nearest_words(askwell, trained, facts):
+def test_show_scores_the_nearest_words(askwell, trained, facts, tmp_path):
     document = askwell("show", trained, "--facts", facts, "--json").json
     assert len(document["prompts"]) == 2
     projection = document["projection"]
     saved = json.loads((trained / "config.json").read_text())["scores"]["test"]
     assert projection["tuned"] == {name: saved[name] for name in ("P@1", "P@10", "MRR")}
-    shown = askwell("show", trained, "--facts", facts).out
-    assert f"the LM scores P@1 {projection['projected']['P@1']:.1f}" in shown
+    shown = askwell("show", trained, "--facts", facts, "--html", tmp_path / "words.html").out
+    told = f"the LM scores P@1 {projection['projected']['P@1']:.1f}"
+    assert told in shown
+    assert told in (tmp_path / "words.html").read_text()
     assert "the LM scores" not in askwell("show", trained).out
 
 

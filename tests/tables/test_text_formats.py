@@ -3,6 +3,8 @@
 import csv
 import io
 import re
+import shutil
+import subprocess
 
 import pytest
 from tables.made_store import keep, keep_arrows, new_store
@@ -113,6 +115,19 @@ def test_the_latex_report_is_balanced_and_holds_every_table(study):
         for line in body.splitlines():
             if line.endswith(r"\\") and r"\multicolumn" not in line:
                 assert len(re.findall(r"(?<!\\)&", line)) == columns - 1
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed, so nothing can be typeset")
+def test_the_latex_report_is_typeset_without_an_error(study, tmp_path):
+    notes = Table("a", "b", (ColumnGroup("", (Column("one", "50 % of_these"), Column("two"))),), TABLE.rows[:0])
+    body = report_latex(study) + latex_table(TABLE, "t") + latex_table(notes, "n")
+    paper = rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{body}\end{{document}}"
+    (tmp_path / "paper.tex").write_text(paper, encoding="utf-8")
+    command = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "paper.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Missing character" not in done.stdout
+    assert (tmp_path / "paper.pdf").stat().st_size > 10_000
 
 
 def test_the_markdown_report_names_every_table_and_drawing(study):

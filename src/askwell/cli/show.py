@@ -44,6 +44,7 @@ def show(
             need_writable_folder(path.parent, option)
     from askwell.cli.sources import saved_mixture
     from askwell.cli.terminal import note, out, print_json
+    from askwell.cli.trust import projection_line
     from askwell.look import look_at, print_words, words_html, words_svg
 
     shown = saved_mixture(mixture, lm, revision=revision, device=device, dtype="auto")
@@ -53,19 +54,18 @@ def show(
     if svg is not None:
         write_whole(svg, words_svg(prompts, title))
         note(f"drawn into {svg}")
-    if html is not None:
-        write_whole(html, words_html(prompts, title, lm=shown.lm.identity.name, relation=relation))
-        note(f"written into {html}")
     projection = None if facts is None else _projection(shown, facts, data, threads)
+    score = None if projection is None else projection_line(projection)
+    if html is not None:
+        write_whole(html, words_html(prompts, title, lm=shown.lm.identity.name, relation=relation, score=score))
+        note(f"written into {html}")
     if json:
         listed = [prompt.as_json() for prompt in prompts]
         print_json(listed if projection is None else {"prompts": listed, "projection": projection.as_json()})
         return
     print_words(prompts, out)
-    if projection is not None:
-        from askwell.cli.trust import projection_line
-
-        out.print(projection_line(projection), markup=False, soft_wrap=True)
+    if score is not None:
+        out.print(score, markup=False, soft_wrap=True)
 
 
 def _projection(mixture: "Mixture", facts: str, data: Path | None, threads: int | None) -> "Projection":

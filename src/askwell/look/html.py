@@ -12,15 +12,20 @@ from askwell.look.words import BlankPlace, PromptToken, PromptWords, Word, visib
 
 
 def words_html(
-    prompts: Sequence[PromptWords], title: str, *, lm: str | None = None, relation: str | None = None
+    prompts: Sequence[PromptWords],
+    title: str,
+    *,
+    lm: str | None = None,
+    relation: str | None = None,
+    score: str | None = None,
 ) -> str:
-    """The page, as text; `lm` and `relation` are the names that it tells."""
+    """The page, as text; `lm` and `relation` are the names that it tells, `score` what the nearest words score."""
     about = {"LM": lm, "Relation": relation, "Prompts": str(len(prompts))}
     return _PAGE.substitute(
         title=_safe(title),
         about="".join(f"<div><dt>{name}</dt><dd>{_safe(value)}</dd></div>" for name, value in about.items() if value),
         drawing=words_svg(prompts, title, heading=False),
-        warning=NOT_AN_EXPLANATION,
+        warning=NOT_AN_EXPLANATION if score is None else f"{NOT_AN_EXPLANATION} {_safe(score)}",
         rows="\n".join(_row(number, prompt) for number, prompt in enumerate(prompts, 1)),
     )
 
