@@ -9,6 +9,7 @@ import argparse
 import json
 import re
 import shutil
+import tempfile
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,14 +31,15 @@ def main() -> None:
     store = open_store(chosen.store)
     runs = kept_runs(store)
     study = study_of(runs, None, store=store)
-    written = chosen.store / "report"
-    write_report(study, report_page(store, runs, study), written, ["markdown"])
     figures = DOCS / f"figures-{chosen.name}"
     shutil.rmtree(figures, ignore_errors=True)
     figures.mkdir(parents=True)
-    text = (written / "report.md").read_text(encoding="utf-8")
-    for name in sorted(set(re.findall(r"\(figures/([^)]+\.svg)\)", text))):
-        shutil.copy(written / "figures" / name, figures / name)
+    with tempfile.TemporaryDirectory() as made:
+        written = Path(made)
+        write_report(study, report_page(store, runs, study), written, ["markdown"])
+        text = (written / "report.md").read_text(encoding="utf-8")
+        for name in sorted(set(re.findall(r"\(figures/([^)]+\.svg)\)", text))):
+            shutil.copy(written / "figures" / name, figures / name)
     text = text.replace("](figures/", f"](figures-{chosen.name}/")
     text = text.replace("# Report\n", f"# {chosen.title}\n\n{_about(chosen.store, chosen.sweep)}\n", 1)
     (DOCS / f"{chosen.name}.md").write_text(text, encoding="utf-8")
