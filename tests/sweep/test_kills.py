@@ -94,7 +94,8 @@ def all_whole(store: Path) -> None:
     """Whatever was killed, each run that is seen can be read."""
     if (store / "store.json").exists():
         kept = open_store(store)
-        assert len(query_runs(kept).rows) == len(kept.done())
+        before = len(kept.done())
+        assert before <= len(query_runs(kept).rows) <= len(kept.done())  # the sweep may go on meanwhile
 
 
 @pytest.mark.slow
