@@ -54,7 +54,7 @@ def test_a_walk_gives_what_the_public_model_gives(name: str, deep: bool, questio
 
 
 @pytest.mark.filterwarnings("default:The .grad attribute of a Tensor")  # torch's own, while it traces
-@pytest.mark.parametrize("name", ["bert", "distilbert", "albert", "bart", "llama", "gpt2"])
+@pytest.mark.parametrize("name", ["bert", "llama", "gpt2"])
 def test_compiled_tails_give_what_the_plain_ones_give(name: str) -> None:
     lm, mixture = exact(name), moved(exact(name), usable(name), MixtureSpec(deep=True))
     tails = Tails(compiled=True, backend="aot_eager")  # all of torch.compile but the making of kernels

@@ -23,7 +23,7 @@ from askwell.sweep.read import read_sweep
 
 FULL = bool(os.environ.get("ASKWELL_TEST_FULL"))
 KILLS = 20 if FULL else 2
-RAY_KILLS = 20 if FULL else 2
+RAY_KILLS = 20 if FULL else 1
 SECONDS = 600  # for one sweep, on a machine that has much else to do
 SETTINGS = {"init": {"tuned": False}, "soft": {"epochs": 15}, "deep": {"deep": True, "epochs": 15}}
 RUNS = 2 * 2 * 1 * 3

@@ -31,10 +31,10 @@ def templates(kinds, name):
 
 
 def told_facts(name):
-    """The relation with at most 150 of its told test facts, and all withheld ones of a 1-1 relation."""
+    """The relation with at most 80 of its told test facts, and all withheld ones of a 1-1 relation."""
     whole, told = world.testbed_relation(name), world.told(name)
-    asked = [fact for fact in whole.test if fact in told][:150]
-    return Relation.of(whole.name, whole.train, whole.dev[:60], asked)
+    asked = [fact for fact in whole.test if fact in told][:80]
+    return Relation.of(whole.name, whole.train, whole.dev[:40], asked)
 
 
 @pytest.fixture(scope="module", params=lm_names())
@@ -56,7 +56,7 @@ def test_tuned_mixtures_beat_hard_prompts_that_are_not_in_the_text(asked_hard, s
     tuned = []
     for name in RELATIONS:
         mixture = Mixture(lm, templates(kinds, name), spec)
-        train(mixture, told_facts(name), TrainingSpec(pairs=2500, threads=1))
+        train(mixture, told_facts(name), TrainingSpec(pairs=2000, threads=1))
         tuned += evaluate(mixture, told_facts(name)).outcomes
     compared = compare_outcomes(tuned, hard)
     if compared.micro.b >= 95:
