@@ -85,6 +85,9 @@ What askwell ships with is bold. What was found:
 - Weights and pairs a step: flat.
 - Budget: a mixture has its P@1 with 1,000 to 2,000 pairs, and from then on only the log-loss gets better; a single
   prompt on the causal LM gains a point with each doubling. So the default is 2,000 × (1 + 1 / prompts) pairs.
+- SmolLM2 (a single prompt, two relations) says the same: 0.1, 0.2 and 0.4 are within 3 points, deeper layers are
+  flat in P@1 with the best log-loss at 0.01, and more pairs help up to 2,000 at least (56.7, 58.1, 64.5 with 500, 1,000
+  and 2,000).
 - With 2,000 pairs or more the cycle is at least as good as the paper's procedure run to its end in P@1, at a fifth of
   its time or less; in log-loss it is better but for the RoBERTa-like LM at 2,000 pairs (2.89 against 2.84).
 """
