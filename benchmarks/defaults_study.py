@@ -19,11 +19,11 @@ from typing import Any
 import torch
 
 from askwell import Mixture, MixtureSpec, TrainingSpec, load_lm, train
-from askwell.evaluation import evaluate
-from askwell.facts import Relation
-from askwell.lms.scales import word_scale
-from askwell.names import read_prompts, read_relation
-from askwell.training import rates
+from askwell.data.facts import Relation
+from askwell.data.names import read_prompts, read_relation
+from askwell.evaluation.evaluate import evaluate
+from askwell.training import optimiser as rates
+from askwell.training.optimiser import word_scale
 
 HERE = Path(__file__).parent
 RUNS, TABLES = HERE / "results" / "defaults.jsonl", HERE.parent / "docs" / "defaults.md"

@@ -17,11 +17,11 @@ from typing import Any
 import torch
 
 from askwell import Mixture, MixtureSpec, load_lm, train
-from askwell.comparison import compare_outcomes
-from askwell.evaluation import Outcome, evaluate
-from askwell.evaluation.outcomes import read_outcomes, write_outcomes
-from askwell.facts import Fact
-from askwell.testbed.world import relations, testbed_prompts, testbed_relation, told
+from askwell.data.facts import Fact
+from askwell.data.testbed import relations, testbed_prompts, testbed_relation, told
+from askwell.evaluation.compare import compare_outcomes
+from askwell.evaluation.evaluate import evaluate
+from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes
 
 HERE = Path(__file__).parent
 KEPT, DOCUMENT, RESULTS = HERE.parent / "build/elicitation", HERE.parent / "docs/testbed.md", HERE / "results"

@@ -14,15 +14,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from askwell.evaluation import Outcome
-from askwell.evaluation.outcomes import read_outcomes
-from askwell.facts import Fact
-from askwell.store.folder import PER_FACT, Store, open_store
-from askwell.tables.control_runs import control_runs, controls_of
-from askwell.tables.kept import KeptRun, kept_runs
-from askwell.testbed.world import told
-from askwell.trust import by_control, knowledge
-from askwell.trust.partitions import HARD
+from askwell.data.facts import Fact
+from askwell.data.testbed import told
+from askwell.evaluation.knowledge import knowledge
+from askwell.evaluation.outcomes import Outcome, read_outcomes
+from askwell.evaluation.partitions import HARD, by_control
+from askwell.report.cells import KeptRun, kept_runs
+from askwell.report.trust import control_runs, controls_of
+from askwell.runs.store import PER_FACT, Store, open_store
 
 HERE = Path(__file__).parent
 PAGE, RESULTS = HERE.parent / "docs/trust.md", HERE / "results/knowledge.json"

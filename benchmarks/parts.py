@@ -13,8 +13,8 @@ from measure import Times, in_turns, peak_bytes
 from report import merge_summary, write_part
 from shapes import SHAPES, facts_of, lm_of, mixture_of, random_lm
 
-from askwell.lms import FrozenLM
-from askwell.lms.assemble import Words
+from askwell.lms.batches import Words
+from askwell.lms.frozen import FrozenLM
 from askwell.mixture.encode import EncodedFacts
 
 MIB = 2**20

@@ -12,8 +12,8 @@ import torch
 from transformers import BertConfig, BertForMaskedLM
 
 from askwell import Mixture, MixtureSpec, load_lm, read_prompts, read_relation
-from askwell.lms import FrozenLM
-from askwell.lms.assemble import Words
+from askwell.lms.batches import Words
+from askwell.lms.frozen import FrozenLM
 from askwell.mixture.encode import EncodedFacts, encode_facts
 
 RELATION = "country_of_city"

@@ -23,13 +23,13 @@ from typing import Any
 import torch
 
 from askwell import Mixture, load_lm, train
-from askwell.data_folder import data_folder
-from askwell.evaluation import Evaluation, evaluate, together
+from askwell.data.facts import Fact, Relation
+from askwell.data.names import read_prompts, read_relation
+from askwell.data.sources import data_folder
+from askwell.evaluation.evaluate import Evaluation, evaluate, together
 from askwell.evaluation.metrics import Scores, scores_of
-from askwell.facts import Fact, Relation
-from askwell.lms.assemble import words_of
+from askwell.lms.batches import words_of
 from askwell.mixture.encode import encode_facts
-from askwell.names import read_prompts, read_relation
 
 HERE = Path(__file__).parent
 KEPT = HERE.parent / "build/smollm2"

@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from transformers.models.modernbert import modeling_modernbert
 
-from askwell.lms import FrozenLM
-from askwell.lms.assemble import Words, words_of
-from askwell.mixture import Mixture, MixtureSpec
+from askwell.lms.batches import Words, words_of
+from askwell.lms.frozen import FrozenLM
+from askwell.mixture.mixture import Mixture
+from askwell.specs.mixture import MixtureSpec
 
 ALL = list(tiny.TINY)
 MASKED = [name for name in ALL if tiny.FAMILY[name] == "masked"]

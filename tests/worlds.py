@@ -2,7 +2,7 @@
 
 import tiny
 
-from askwell.facts import Fact, Relation
+from askwell.data.facts import Fact, Relation
 from askwell.lms.frozen import FrozenLM
 
 PAIRS = [

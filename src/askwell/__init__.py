@@ -13,36 +13,38 @@ from typing import TYPE_CHECKING, Any
 from askwell.version import VERSION as __version__  # noqa: N811 - the usual name of it
 
 if TYPE_CHECKING:
+    from askwell.data.facts import Fact, Relation
+    from askwell.data.names import read_prompts, read_relation
+    from askwell.data.templates import Template, parse_template
     from askwell.errors import AskwellError, Failure, UserMistake
-    from askwell.evaluation.evaluate import Evaluation, Outcome, evaluate
-    from askwell.facts import Fact, Relation
+    from askwell.evaluation.evaluate import Evaluation, evaluate
+    from askwell.evaluation.outcomes import Outcome
     from askwell.lms.frozen import FrozenLM
     from askwell.lms.identity import LMIdentity
     from askwell.lms.load import load_lm
-    from askwell.look import look_at
+    from askwell.mixture.answers import Candidates, read_candidates
     from askwell.mixture.ask import Reply, ask
-    from askwell.mixture.candidates import Candidates, read_candidates
     from askwell.mixture.mixture import Mixture
-    from askwell.names import read_prompts, read_relation
-    from askwell.prompts import Template, parse_template
-    from askwell.specs import MixtureSpec, TrainingSpec
+    from askwell.report.words import look_at
+    from askwell.specs.mixture import MixtureSpec
+    from askwell.specs.training import TrainingSpec
     from askwell.training.loop import Progress, TrainingResult, train
 
 # Names are imported when they are first used: torch and transformers take seconds, and `askwell --help` needs neither.
 _HOMES = {
     "askwell.errors": ["AskwellError", "Failure", "UserMistake"],
     "askwell.evaluation.evaluate": ["Evaluation", "Outcome", "evaluate"],
-    "askwell.facts": ["Fact", "Relation"],
+    "askwell.data.facts": ["Fact", "Relation"],
     "askwell.lms.frozen": ["FrozenLM"],
     "askwell.lms.identity": ["LMIdentity"],
     "askwell.lms.load": ["load_lm"],
-    "askwell.look": ["look_at"],
+    "askwell.report.words": ["look_at"],
     "askwell.mixture.ask": ["Reply", "ask"],
-    "askwell.mixture.candidates": ["Candidates", "read_candidates"],
+    "askwell.mixture.answers": ["Candidates", "read_candidates"],
     "askwell.mixture.mixture": ["Mixture"],
     "askwell.specs": ["MixtureSpec", "TrainingSpec"],
-    "askwell.names": ["read_prompts", "read_relation"],
-    "askwell.prompts": ["Template", "parse_template"],
+    "askwell.data.names": ["read_prompts", "read_relation"],
+    "askwell.data.templates": ["Template", "parse_template"],
     "askwell.training.loop": ["Progress", "TrainingResult", "train"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from worlds import FACTS
 
-from askwell.facts import Fact, Relation
+from askwell.data.facts import Fact, Relation
 
 ALL = Relation.of("all", FACTS, FACTS, FACTS)
 

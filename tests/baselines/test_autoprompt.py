@@ -11,13 +11,13 @@ from by_hand import ALL, ids_of
 from worlds import CAPITALS, FACTS, frozen
 
 from askwell.baselines.autoprompt import TriggerSearch, best_swaps, search_triggers
+from askwell.data.templates import parse_template
 from askwell.errors import BadOption, DamagedFile
+from askwell.files import read_tensors
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture import Mixture
 from askwell.mixture.encode import encode_facts
-from askwell.prompts import parse_template
-from askwell.specs import AutoPromptSpec
-from askwell.tensor_file import read_tensors
+from askwell.mixture.mixture import Mixture
+from askwell.specs.baselines import AutoPromptSpec
 from askwell.training.checkpoint import CHECKPOINT
 
 EVERYTHING: dict[str, Any] = {"allow_ys": True, "allow_proper_nouns": True, "sampled_facts": 1000}

@@ -7,13 +7,13 @@ from by_hand import ALL
 from worlds import FACTS, TEMPLATES, frozen
 
 from askwell.baselines.run import run_baseline
+from askwell.data.facts import Fact, Relation
+from askwell.data.templates import parse_template
 from askwell.errors import BadOption
-from askwell.evaluation import evaluate
-from askwell.facts import Fact, Relation
-from askwell.mixture import Mixture
+from askwell.evaluation.evaluate import evaluate
 from askwell.mixture.encode import encode_facts
-from askwell.prompts import parse_template
-from askwell.specs import TrainingSpec
+from askwell.mixture.mixture import Mixture
+from askwell.specs.training import TrainingSpec
 
 PROMPTS = [parse_template(text, weight) for text, weight in zip(TEMPLATES, (0.5, 0.2, 0.1), strict=True)]
 

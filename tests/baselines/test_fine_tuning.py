@@ -9,12 +9,12 @@ from by_hand import ALL
 from worlds import CAPITALS, FACTS, frozen
 
 from askwell.baselines.fine_tuning import fine_tune
+from askwell.data.templates import parse_template
 from askwell.errors import BadOption
-from askwell.evaluation import evaluate
-from askwell.mixture import Mixture
+from askwell.evaluation.evaluate import evaluate
 from askwell.mixture.encode import encode_facts
-from askwell.prompts import parse_template
-from askwell.specs import FineTuningSpec
+from askwell.mixture.mixture import Mixture
+from askwell.specs.baselines import FineTuningSpec
 
 TEMPLATE = parse_template("[X] lies in [Y] .")
 SPEC = FineTuningSpec(epochs=4, batch_facts=4, learning_rate=3e-3)

@@ -5,8 +5,8 @@ from by_hand import ids_of
 from worlds import frozen
 
 from askwell.baselines.hard_prompt import as_text, blank_template, hard_mixture, prompt_of, spelt
-from askwell.mixture import MixtureSpec
-from askwell.prompts import parse_template
+from askwell.data.templates import parse_template
+from askwell.specs.mixture import MixtureSpec
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "albert", "gpt2", "llama", "llama-metaspace", "bart"])

@@ -4,7 +4,8 @@ from typing import get_args
 
 import pytest
 
-from askwell.baselines.named import BASELINES, BaselineName, named_baseline, need_prompts
+from askwell.baselines.named import BASELINES, BaselineName, need_prompts
+from askwell.baselines.run import named_baseline
 from askwell.errors import BadOption
 
 

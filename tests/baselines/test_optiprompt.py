@@ -5,12 +5,11 @@ from by_hand import ALL, ids_of
 from worlds import frozen
 
 from askwell.baselines.named import BaselineName
-from askwell.baselines.optiprompt import random_dense_prompt
-from askwell.baselines.run import run_baseline
-from askwell.evaluation import evaluate
-from askwell.mixture import Mixture
-from askwell.prompts import parse_template
-from askwell.specs import TrainingSpec
+from askwell.baselines.run import random_dense_prompt, run_baseline
+from askwell.data.templates import parse_template
+from askwell.evaluation.evaluate import evaluate
+from askwell.mixture.mixture import Mixture
+from askwell.specs.training import TrainingSpec
 
 SHORT = TrainingSpec(epochs=3, batch_facts=5, learning_rate=0.05, threads=1)
 

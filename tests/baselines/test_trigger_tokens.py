@@ -3,10 +3,10 @@
 import pytest
 from worlds import CAPITALS, FACTS, frozen
 
-from askwell.baselines.trigger_tokens import allowed_tokens
+from askwell.baselines.autoprompt import allowed_tokens
+from askwell.data.facts import Fact, Relation
 from askwell.errors import NothingLeft
-from askwell.facts import Fact, Relation
-from askwell.specs import AutoPromptSpec
+from askwell.specs.baselines import AutoPromptSpec
 
 ALL = Relation.of("all", FACTS, FACTS, FACTS)
 
@@ -70,6 +70,6 @@ def test_whole_words_only():
 
 def test_no_token_left(monkeypatch):
     lm = frozen("bert")
-    monkeypatch.setattr("askwell.baselines.trigger_tokens._special", lambda lm: set(range(lm.word_count)))
+    monkeypatch.setattr("askwell.baselines.autoprompt._special", lambda lm: set(range(lm.word_count)))
     with pytest.raises(NothingLeft, match=f"no trigger tokens left: {lm.word_count} × a special token"):
         allowed_tokens(lm, ALL, AutoPromptSpec())

@@ -8,7 +8,7 @@ from worlds import FACTS, TEMPLATES, frozen
 
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
-from askwell.specs import MixtureSpec
+from askwell.specs.mixture import MixtureSpec
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

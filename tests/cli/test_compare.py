@@ -1,11 +1,10 @@
 """`askwell compare` on runs made by hand and on runs that `train` has left."""
 
 import pytest
-from tables.made_store import keep, new_store
+from report.made_store import keep, new_store
 from worlds import TEMPLATES
 
-from askwell.evaluation.evaluate import Outcome
-from askwell.evaluation.outcomes import write_outcomes
+from askwell.evaluation.outcomes import Outcome, write_outcomes
 
 
 def save(folder, ranks, relation="r"):

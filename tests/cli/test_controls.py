@@ -6,9 +6,9 @@ import pytest
 from worlds import CAPITALS, TEMPLATES, frozen
 
 from askwell.cli.controls import ShownControls
-from askwell.evaluation import evaluate
-from askwell.facts import Relation
-from askwell.mixture import Mixture
+from askwell.data.facts import Relation
+from askwell.evaluation.evaluate import evaluate
+from askwell.mixture.mixture import Mixture
 
 PROMPTS = ("--prompts", TEMPLATES[0], "--prompts", TEMPLATES[1])
 QUICK = ("--epochs", "1", "--threads", "1")

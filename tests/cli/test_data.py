@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from askwell.datasets import catalogue
+from askwell.data import catalogue
 
 BORN = [{"sub": x, "obj": y} for x, y in (("Ada", "London"), ("Bo", "Oslo"), ("Cy", "Rome"), ("Di", "London"))]
 FILES = {

@@ -5,8 +5,8 @@ import io
 import json
 
 import pytest
+from report.made_store import keep, keep_arrows, new_store
 from stores import as_toml
-from tables.made_store import keep, keep_arrows, new_store
 from worlds import TEMPLATES
 
 

@@ -6,8 +6,8 @@ import pytest
 from worlds import PAIRS, TEMPLATES
 
 from askwell import load_lm
+from askwell.evaluation.abstention import keep_dev_answers
 from askwell.mixture.mixture import Mixture
-from askwell.trust import keep_dev_answers
 
 PROMPTS = ("--prompts", TEMPLATES[0], "--prompts", TEMPLATES[1])
 QUICK = ("--recipe", "paper", "--epochs", "2", "--threads", "1", "--learning-rate", "0.01")
@@ -87,7 +87,7 @@ def test_a_folder_without_a_record_of_dev(askwell, trained, facts, lms):
 
 
 def _relation(facts):
-    from askwell.names import read_relation
+    from askwell.data.names import read_relation
 
     return read_relation(facts)
 

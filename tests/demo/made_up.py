@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from askwell.demo.figures import PRIOR, Figures
-from askwell.demo.plan import METHODS, MIXTURE, Run
-from askwell.demo.run import RunResult
-from askwell.facts import Fact
+from askwell.data.facts import Fact
+from askwell.demo.findings import PRIOR, Figures
+from askwell.demo.results import METHODS, MIXTURE, Run, RunResult
 
 
 def facts_of(relation: str, kind: str, count: int) -> list[Fact]:

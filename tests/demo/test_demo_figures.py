@@ -3,8 +3,8 @@
 import pytest
 from made_up import figures
 
-from askwell.demo.figures import PRIOR
-from askwell.demo.plan import MANUAL, MIXTURE
+from askwell.demo.findings import PRIOR
+from askwell.demo.results import MANUAL, MIXTURE
 
 
 def test_shares_are_of_the_facts_of_their_kind():

@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up import figures, tuned
 
-from askwell.demo.figures import PRIOR
-from askwell.demo.findings import findings_of
-from askwell.demo.plan import METHODS
+from askwell.demo.findings import PRIOR, findings_of
+from askwell.demo.results import METHODS
 
 LM = "testbed:bert"
 

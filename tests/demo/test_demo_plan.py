@@ -2,9 +2,9 @@
 
 import pytest
 
-from askwell.demo.plan import DEV_FACTS, MANUAL, METHODS, MIXTURE, RELATIONS, TEST_FACTS, Run, plan_demo, sampled
+from askwell.data import testbed as world
+from askwell.demo.results import DEV_FACTS, MANUAL, METHODS, MIXTURE, RELATIONS, TEST_FACTS, Run, plan_demo, sampled
 from askwell.errors import BadOption
-from askwell.testbed import world
 
 LM = {"name": "testbed:bert", "tensors_sha256": "0"}
 

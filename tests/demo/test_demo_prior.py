@@ -1,7 +1,7 @@
 """The most frequent y, counted by hand."""
 
-from askwell.demo.prior import answered_by_frequency, ys_by_frequency
-from askwell.facts import Fact
+from askwell.data.facts import Fact
+from askwell.demo.results import answered_by_frequency, ys_by_frequency
 
 TRAIN = [Fact(x, y) for x, y in (("1", "English"), ("2", "English"), ("3", "French"), ("4", "Dutch"), ("5", "Czech"))]
 

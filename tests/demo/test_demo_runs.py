@@ -4,13 +4,12 @@ import json
 
 import pytest
 
-from askwell.demo import plan as plans
-from askwell.demo.plan import MANUAL, SINGLE, plan_demo
-from askwell.demo.questions import draw_questions
-from askwell.demo.run import PER_FACT, RESULT, RUNS, run_demo
+from askwell.data import testbed as world
+from askwell.data.facts import Fact
+from askwell.demo import results as plans
+from askwell.demo.findings import draw_questions
+from askwell.demo.results import MANUAL, PER_FACT, RESULT, RUNS, SINGLE, plan_demo, run_demo
 from askwell.errors import DamagedFile
-from askwell.facts import Fact
-from askwell.testbed import world
 
 pytestmark = pytest.mark.slow
 
@@ -68,7 +67,7 @@ def test_an_interrupted_demo_goes_on_and_comes_out_the_same(two_runs, tmp_path):
 
 
 def test_questions_are_drawn_by_lot_and_marked_right_or_wrong(monkeypatch, tmp_path):
-    from askwell.demo import questions
+    from askwell.demo import findings as questions
 
     monkeypatch.setattr(plans, "METHODS", (MANUAL,))
     monkeypatch.setattr(questions, "MIXTURE", MANUAL)

@@ -9,13 +9,14 @@ import tiny
 import torch
 from agreement import X_FIRST, Twin, exact, ids, moved, plain, script, usable
 
+from askwell.data.facts import Fact, Relation
 from askwell.errors import NotFinite, NothingLeft
 from askwell.evaluation.evaluate import NOT_A_CANDIDATE, Evaluation, best_answers, evaluate, rank_facts, together
-from askwell.facts import Fact, Relation
-from askwell.lms import FrozenLM
-from askwell.mixture import Mixture, MixtureSpec
-from askwell.mixture.candidates import Candidates
+from askwell.lms.frozen import FrozenLM
+from askwell.mixture.answers import Candidates
 from askwell.mixture.encode import NOT_ONE_TOKEN, encode_facts
+from askwell.mixture.mixture import Mixture
+from askwell.specs.mixture import MixtureSpec
 
 # Reykjavik has golds in all three splits, one of them of several tokens.
 RELATION = Relation.of(

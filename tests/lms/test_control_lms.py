@@ -8,7 +8,9 @@ from worlds import CAPITALS, TEMPLATES, frozen
 from askwell.evaluation.evaluate import evaluate
 from askwell.lms.controls import control_lm
 from askwell.mixture.mixture import Mixture
-from askwell.specs import ControlKind, MixtureSpec, TrainingSpec
+from askwell.specs.mixture import MixtureSpec
+from askwell.specs.run import ControlKind
+from askwell.specs.training import TrainingSpec
 from askwell.training.loop import train
 
 KINDS: tuple[ControlKind, ...] = ("random-weights", "random-embeddings")

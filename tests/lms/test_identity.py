@@ -13,8 +13,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AlbertTokenizer, BertTokenizer
 
-from askwell.lms import FrozenLM, load_lm
+from askwell.lms.frozen import FrozenLM
 from askwell.lms.identity import LMIdentity
+from askwell.lms.load import load_lm
 
 Checkpoints = Callable[[str], Path]
 

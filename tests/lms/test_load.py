@@ -18,9 +18,10 @@ from tiny_gguf import write_gguf
 from transformers import BertConfig, BertForSequenceClassification, BertModel, ElectraForPreTraining, GPT2Config
 
 from askwell.errors import BadOption, LMUnavailable
-from askwell.lms import FrozenLM, load_lm
-from askwell.lms.frozen import family_of
-from askwell.mixture import Mixture, MixtureSpec
+from askwell.lms.frozen import FrozenLM, family_of
+from askwell.lms.load import load_lm
+from askwell.mixture.mixture import Mixture
+from askwell.specs.mixture import MixtureSpec
 
 Checkpoints = Callable[[str], Path]
 XS = ["Reykjavik", "Paris"]

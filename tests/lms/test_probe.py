@@ -17,7 +17,7 @@ from transformers import (
 )
 
 from askwell.errors import LMUnavailable
-from askwell.lms.assemble import words_of
+from askwell.lms.batches import words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
 

@@ -10,9 +10,10 @@ from agreement import ALL, plain, usable, words
 from torch import Tensor
 from torch.nn import functional
 
-from askwell.lms import FrozenLM
-from askwell.lms.assemble import QuestionTable
-from askwell.mixture import Mixture, MixtureSpec
+from askwell.lms.batches import QuestionTable
+from askwell.lms.frozen import FrozenLM
+from askwell.mixture.mixture import Mixture
+from askwell.specs.mixture import MixtureSpec
 
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]
 

@@ -12,12 +12,12 @@ from transformers import BertForMaskedLM, Qwen2Config, Qwen2ForCausalLM
 
 from askwell.errors import BadOption
 from askwell.lms import frozen
-from askwell.lms.assemble import Batch, StreamBatch
+from askwell.lms.batches import Batch, StreamBatch
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.walks import Tails, attention, walk_of
-from askwell.lms.walks.attention import attend, attend_fused
+from askwell.lms.walks import attention, walk_of
+from askwell.lms.walks.attention import Tails, attend, attend_fused
 from askwell.lms.walks.rows import Run, pack, runs
-from askwell.mixture import MixtureSpec
+from askwell.specs.mixture import MixtureSpec
 
 XS = ["Paris", "Reykjavik", "Mary Cassatt", "Cuba"]
 

@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers
 from transformers import BertTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from askwell.data.facts import Fact
+from askwell.data.templates import Template, parse_template, read_prompts
 from askwell.errors import LMUnavailable
-from askwell.facts import Fact
-from askwell.lms import FrozenLM
-from askwell.lms.assemble import QuestionTable, words_of
-from askwell.lms.tokens import PromptTokens, tokenise
-from askwell.lms.wording import Place, Wording
-from askwell.mixture import Mixture
+from askwell.lms.batches import QuestionTable, words_of
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.tokenisation import Place, PromptTokens, Wording, tokenise
 from askwell.mixture.encode import encode_facts
-from askwell.prompts import Template, parse_template, read_prompts
+from askwell.mixture.mixture import Mixture
 
 WORDPIECE, ALBERT, METASPACE = "bert", "albert", "llama-metaspace"
 BYTE_LEVEL = ["roberta", "bart", "modernbert", "gpt2", "llama"]

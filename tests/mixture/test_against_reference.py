@@ -9,10 +9,11 @@ import torch
 from agreement import ALL, GLUED_X, GLUED_Y, YS, Twin, exact, ids, moved, plain, usable, words
 from torch import Tensor
 
+from askwell.data.facts import Fact
 from askwell.errors import NothingLeft
-from askwell.facts import Fact
-from askwell.mixture import Mixture, MixtureSpec
 from askwell.mixture.encode import encode_facts
+from askwell.mixture.mixture import Mixture
+from askwell.specs.mixture import MixtureSpec
 
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]  # three tokens, one token, three tokens in two words
 SPECS = {

@@ -9,12 +9,13 @@ import tiny
 import torch
 from agreement import ALL, X_FIRST, exact, ids, moved, plain, words
 
+from askwell.data.facts import Fact
 from askwell.errors import BadFile, NotFinite, NothingLeft, UserMistake
-from askwell.facts import Fact
-from askwell.lms import FrozenLM
-from askwell.mixture import Mixture, MixtureSpec
-from askwell.mixture.candidates import Candidates, read_candidates
+from askwell.lms.frozen import FrozenLM
+from askwell.mixture.answers import Candidates, read_candidates
 from askwell.mixture.encode import NO_TOKENS, NOT_ONE_TOKEN, TOO_LONG, count_reasons, encode_facts
+from askwell.mixture.mixture import Mixture
+from askwell.specs.mixture import MixtureSpec
 
 BRACKETED = ["[X] is in [Y] .", "[X] ([Y])"]
 

@@ -6,9 +6,10 @@ import torch
 from agreement import ALL, GLUED_X, GLUED_Y, exact, moved, usable, words
 from worlds import TEMPLATES, frozen
 
-from askwell.lms import FrozenLM
-from askwell.mixture import Mixture, MixtureSpec
+from askwell.lms.frozen import FrozenLM
 from askwell.mixture import mixture as module
+from askwell.mixture.mixture import Mixture
+from askwell.specs.mixture import MixtureSpec
 
 XS = ["Paris", "Reykjavik", "Mary Cassatt", "Cuba"]
 

@@ -9,8 +9,9 @@ import torch
 from agreement import ALL, exact, pieces, plain, usable
 from pydantic import ValidationError
 
-from askwell.lms import FrozenLM
-from askwell.mixture import Mixture, MixtureSpec
+from askwell.lms.frozen import FrozenLM
+from askwell.mixture.mixture import Mixture
+from askwell.specs.mixture import MixtureSpec
 
 LONG = [f"The capital of [X] is the city of its {word} and [Y] ." for word in ("Rome", "Lima", "Peru", "Oslo")]
 

@@ -4,9 +4,10 @@ import pytest
 import torch
 from agreement import CAUSAL, exact, plain, words
 
+from askwell.data.templates import parse_template
 from askwell.errors import BadOption, BadTemplate, NothingLeft
-from askwell.mixture import Mixture, MixtureSpec
-from askwell.prompts import parse_template
+from askwell.mixture.mixture import Mixture
+from askwell.specs.mixture import MixtureSpec
 
 
 @pytest.mark.parametrize("name", CAUSAL)

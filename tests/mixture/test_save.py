@@ -12,11 +12,13 @@ import torch
 from agreement import ALL, moved, plain, usable, words
 from safetensors.torch import load_file
 
+from askwell.data.templates import parse_template
 from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
-from askwell.lms import FrozenLM, load_lm
-from askwell.mixture import Mixture, MixtureSpec
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.load import load_lm
+from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description
-from askwell.prompts import parse_template
+from askwell.specs.mixture import MixtureSpec
 
 XS = ["Reykjavik", "Paris"]
 FILES = {"config.json", "mixture.safetensors", "README.md"}

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
-from askwell.testbed.lms import lm_names
-from askwell.testbed.world import relation_names
+from askwell.data.testbed import lm_names, relation_names
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,10 +6,9 @@ from xml.etree import ElementTree
 import matplotlib
 import pytest
 
-from askwell.look.colours import lightness
-from askwell.report import Curve, CurvePoint, Gap, curves_chart, gaps_chart
-from askwell.report.palette import PALETTE, css_variables
-from askwell.report.table import MISSING, percentages
+from askwell.report.charts import PALETTE, Curve, CurvePoint, Gap, css_variables, curves_chart, gaps_chart
+from askwell.report.page import MISSING, percentages
+from askwell.report.words_drawing import lightness
 
 SVG = "{http://www.w3.org/2000/svg}"
 GAPS = [Gap("manual", 40.0, 10.0), Gap("soft", 95.0, 12.5), Gap("none told", None, 50.0), Gap("reversed", 20.0, 80.0)]

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from askwell.report import (
+from askwell.report.charts import Gap, gaps_chart
+from askwell.report.page import (
     Cell,
     Code,
     Column,
     ColumnGroup,
     Drawing,
     FigureBlock,
-    Gap,
     Key,
     Page,
     Paragraph,
@@ -22,7 +22,6 @@ from askwell.report import (
     Row,
     Section,
     Table,
-    gaps_chart,
     render_page,
 )
 

@@ -4,10 +4,17 @@ import re
 
 import pytest
 
-from askwell.report.charts.drawn import chart_style, svg_of
-from askwell.report.charts.intervals import Interval, IntervalRow, described, intervals_figure
-from askwell.report.charts.panels import Panel, panels_figure
-from askwell.report.charts.pdf import pdf_of
+from askwell.report.charts import (
+    Interval,
+    IntervalRow,
+    Panel,
+    chart_style,
+    described,
+    intervals_figure,
+    panels_figure,
+    pdf_of,
+    svg_of,
+)
 
 ROWS = [
     IntervalRow("single", {"init": Interval(10.0, 5.0, 20.0), "soft": Interval(60.0, 50.0, 70.0)}, begins="lm"),

@@ -6,8 +6,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from askwell.report import reliability_chart, reliability_pdf, risk_coverage_chart, risk_coverage_pdf
-from askwell.trust import calibration, risk_coverage
+from askwell.evaluation.abstention import risk_coverage
+from askwell.evaluation.questions import calibration
+from askwell.report.charts import reliability_chart, reliability_pdf, risk_coverage_chart, risk_coverage_pdf
 
 SURE = np.array([0.95, 0.85, 0.55, 0.15])
 RIGHT = np.array([True, True, False, False])

@@ -5,14 +5,15 @@ The whole table is made by benchmarks/elicitation.py; this is a smaller setting 
 
 import pytest
 
-from askwell.comparison import compare_outcomes
+from askwell.data import testbed as world
+from askwell.data.facts import Fact, Relation
+from askwell.data.testbed import lm_names
+from askwell.evaluation.compare import compare_outcomes
 from askwell.evaluation.evaluate import evaluate
-from askwell.facts import Fact, Relation
 from askwell.lms.load import load_lm
 from askwell.mixture.mixture import Mixture
-from askwell.specs import MixtureSpec, TrainingSpec
-from askwell.testbed import world
-from askwell.testbed.lms import lm_names
+from askwell.specs.mixture import MixtureSpec
+from askwell.specs.training import TrainingSpec
 from askwell.training.loop import train
 
 RELATIONS = ("capital", "country_of_airport", "state_of_county")

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from askwell.facts import Fact
+from askwell.data.facts import Fact
 from askwell.testbed.miner import mine
 
 FACTS = [Fact("Peru", "Lima"), Fact("Guinea", "Conakry"), Fact("Equatorial Guinea", "Ciudad Paz"), Fact("Peru", "Sol")]

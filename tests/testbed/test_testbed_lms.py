@@ -5,12 +5,12 @@ from dataclasses import asdict
 
 import pytest
 
+from askwell.data import testbed as world
+from askwell.data.facts import Fact, Relation
+from askwell.data.testbed import lm_names, lms_folder
 from askwell.evaluation.evaluate import evaluate
-from askwell.facts import Fact, Relation
 from askwell.lms.load import load_lm
 from askwell.mixture.mixture import Mixture
-from askwell.testbed import world
-from askwell.testbed.lms import lm_names, lms_folder
 from askwell.testbed.recipe import RECIPES
 from askwell.testbed.text import text_hash
 from askwell.testbed.train_lm import MADE_FROM

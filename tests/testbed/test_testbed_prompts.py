@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import pytest
 
-from askwell.testbed import world
+from askwell.data import testbed as world
 from askwell.testbed.miner import mine
 from askwell.testbed.wordings import WORDINGS
 

@@ -4,10 +4,11 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from askwell.facts import Fact
-from askwell.testbed import text, world
+from askwell.data import testbed as world
+from askwell.data.facts import Fact
+from askwell.testbed import text
 from askwell.testbed.asides import ADJECTIVES, ASIDES, NOUNS
-from askwell.testbed.leaks import entailed
+from askwell.testbed.text import entailed
 from askwell.testbed.wordings import NEUTRAL, WORDINGS
 
 NAMES = world.relation_names()

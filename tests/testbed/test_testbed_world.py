@@ -6,9 +6,10 @@ from importlib.resources import as_file, files
 
 import pytest
 
+from askwell.data import testbed as world
+from askwell.data.facts import Fact
+from askwell.data.read_facts import read_relation
 from askwell.errors import BadOption
-from askwell.facts import Fact, read_relation
-from askwell.testbed import world
 
 NAMES = world.relation_names()
 SPLITS = ("train", "dev", "test")

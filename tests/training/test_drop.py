@@ -9,10 +9,11 @@ from askwell.errors import BadOption
 from askwell.evaluation.evaluate import evaluate
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
-from askwell.specs import MixtureSpec, TrainingSpec
+from askwell.specs.mixture import MixtureSpec
+from askwell.specs.training import TrainingSpec
 from askwell.training.loop import train
 from askwell.training.objective import Objective
-from askwell.training.tuned import choose_tuned
+from askwell.training.optimiser import choose_tuned
 
 
 def uneven(templates, weights, **spec):

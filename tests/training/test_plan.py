@@ -4,7 +4,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from askwell.specs import TrainingSpec
+from askwell.specs.training import TrainingSpec
 from askwell.training.plan import plan_of
 
 PAPER = TrainingSpec(recipe="paper")

@@ -4,13 +4,22 @@ import pytest
 import torch
 from worlds import CAPITALS, FACTS, TEMPLATES, frozen
 
-from askwell.lms.scales import hidden_scales, word_scale
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
-from askwell.specs import MixtureSpec, TrainingSpec
+from askwell.specs.mixture import MixtureSpec
+from askwell.specs.training import TrainingSpec
 from askwell.training.loop import train
-from askwell.training.rates import OF_HIDDEN, OF_WEIGHTS, OF_WORDS, Rates, rates_of
-from askwell.training.tuned import Optimizer, choose_tuned
+from askwell.training.optimiser import (
+    OF_HIDDEN,
+    OF_WEIGHTS,
+    OF_WORDS,
+    Optimizer,
+    Rates,
+    choose_tuned,
+    hidden_scales,
+    rates_of,
+    word_scale,
+)
 
 
 def deep_mixture(name):

@@ -8,7 +8,8 @@ from worlds import CAPITALS, TEMPLATES, frozen
 
 from askwell.errors import BadOption, DamagedFile
 from askwell.mixture.mixture import Mixture
-from askwell.specs import MixtureSpec, TrainingSpec
+from askwell.specs.mixture import MixtureSpec
+from askwell.specs.training import TrainingSpec
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.loop import train
 

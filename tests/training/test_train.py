@@ -10,17 +10,17 @@ import torch
 from scipy.optimize import minimize
 from worlds import CAPITALS, FACTS, TEMPLATES, frozen
 
+from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NotFinite, NothingLeft
-from askwell.facts import Fact, Relation
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
-from askwell.specs import MixtureSpec, TrainingSpec
+from askwell.specs.mixture import MixtureSpec
+from askwell.specs.training import TrainingSpec
 from askwell.training.checkpoint import State
 from askwell.training.loop import is_over, train
 from askwell.training.objective import Objective
+from askwell.training.optimiser import Optimizer, choose_tuned, rates_of
 from askwell.training.plan import plan_of
-from askwell.training.rates import rates_of
-from askwell.training.tuned import Optimizer, choose_tuned
 
 ONE_THREAD: dict[str, Any] = {"threads": 1}
 

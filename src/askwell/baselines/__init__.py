@@ -1,1 +1,1 @@
-"""What soft prompts are compared with, scored through the same evaluation. `named` is the table of them."""
+"""What soft prompts are compared with, as mixtures that the same evaluation scores."""

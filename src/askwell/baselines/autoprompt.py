@@ -1,4 +1,6 @@
-"""AutoPrompt: a search over trigger tokens that is led by gradients, for one hard prompt of a relation.
+"""The tokens of an LM that may stand in a searched prompt.
+
+AutoPrompt: a search over trigger tokens that is led by gradients, for one hard prompt of a relation.
 
 In each iteration one trigger is looked at. The gradient of the loss at its vector tells, to first order, what every
 word of the LM would change in its place; the most promising words are tried on other facts, and the best of them is
@@ -7,6 +9,7 @@ taken if it lowers the loss. The prompt that was best on dev is the result.
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,19 +21,71 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from askwell.baselines.dev_score import badness, encode_splits, score_facts
-from askwell.baselines.hard_prompt import as_text, blank_template, hard_mixture, prompt_of, set_tokens, spelt
-from askwell.baselines.trigger_tokens import allowed_tokens
-from askwell.errors import BadOption
-from askwell.facts import Relation
-from askwell.lms import FrozenLM
-from askwell.mixture import Mixture, MixtureSpec
+from askwell.baselines.hard_prompt import (
+    as_text,
+    begins_word,
+    blank_template,
+    hard_mixture,
+    prompt_of,
+    set_tokens,
+    spelt,
+    word_of,
+)
+from askwell.data.facts import Relation
+from askwell.data.templates import Template
+from askwell.errors import BadOption, NothingLeft
+from askwell.files import read_tensors, write_tensors
+from askwell.lms.batches import PLACES
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.tokenisation import Place
+from askwell.mixture.answers import token_text
 from askwell.mixture.encode import LeftOutFact, count_reasons
+from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import save_mixture
-from askwell.prompts import Template
-from askwell.specs import AutoPromptSpec
-from askwell.tensor_file import read_tensors, write_tensors
+from askwell.specs.baselines import AutoPromptSpec
+from askwell.specs.mixture import MixtureSpec
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.objective import Objective
+
+
+def allowed_tokens(lm: FrozenLM, relation: Relation, spec: AutoPromptSpec) -> Bool[Tensor, " words"]:
+    """For each word vector of the LM whether its token may be a trigger; special tokens never are."""
+    reasons: Counter[str] = Counter()
+    allowed = torch.zeros(lm.word_count, dtype=torch.bool)
+    special, of_ys = _special(lm), set() if spec.allow_ys else _tokens_of_ys(lm, relation)
+    for token, name in enumerate(lm.tokenizer.convert_ids_to_tokens(list(range(lm.word_count)))):
+        reason = None
+        if not isinstance(name, str):
+            reason = "no token of the tokenizer"
+        elif token in special:
+            reason = "a special token"
+        elif token in of_ys:
+            reason = "a right answer (--allow-ys)"
+        elif not spec.allow_proper_nouns and begins_word(lm, token) and word_of(lm, token)[:1].isupper():
+            reason = "begins with a capital letter (--allow-proper-nouns)"
+        elif spec.whole_words and lm.wording.encode(token_text(lm, token), Place.SPACED) != [token]:
+            reason = "not a whole word (--whole-words)"
+        allowed[token] = reason is None
+        if reason is not None:
+            reasons[reason] += 1
+    if not allowed.any():
+        raise NothingLeft("trigger tokens", reasons)
+    return allowed.to(lm.device)
+
+
+def _special(lm: FrozenLM) -> set[int]:
+    added = {token for token, content in lm.tokenizer.added_tokens_decoder.items() if content.special}
+    return added | set(lm.tokenizer.all_special_ids)
+
+
+def _tokens_of_ys(lm: FrozenLM, relation: Relation) -> set[int]:
+    """The tokens that spell a right answer of the relation in any form, whether in small or capital letters."""
+    ys = {y for golds in relation.golds.values() for y in golds}
+    words = {y.casefold() for y in ys}
+    in_their_places = {lm.wording.single_token(y, place) for y in ys for place in PLACES}
+    alike = {token for token in range(lm.word_count) if token_text(lm, token).casefold() in words}
+    return alike | {token for token in in_their_places if token is not None}
+
 
 _START, _ITERATION = 0, 1  # what random numbers are drawn for
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 
+from askwell.data.facts import Relation
 from askwell.errors import NothingLeft
-from askwell.evaluation import rank_facts, scores_of
-from askwell.facts import Relation
-from askwell.mixture import Mixture
+from askwell.evaluation.evaluate import rank_facts
+from askwell.evaluation.metrics import scores_of
 from askwell.mixture.encode import EncodedFacts, LeftOutFact, count_reasons, encode_facts
+from askwell.mixture.mixture import Mixture
 
 
 @torch.no_grad()

@@ -1,6 +1,10 @@
-"""Fine-tuning of a whole LM on the same facts with one manual prompt: an upper reference, no probe of a frozen LM."""
+"""How much memory there is.
+
+Fine-tuning of a whole LM on the same facts with one manual prompt: an upper reference, no probe of a frozen LM.
+"""
 
 import copy
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,16 +20,51 @@ from transformers import PreTrainedModel
 
 from askwell.baselines.dev_score import badness, encode_splits, score_facts
 from askwell.baselines.hard_prompt import set_tokens
-from askwell.baselines.memory import free_bytes
+from askwell.data.facts import Relation
+from askwell.data.templates import Template
 from askwell.errors import BadOption, CannotWrite
-from askwell.facts import Relation
-from askwell.lms import FrozenLM, load_lm
-from askwell.lms.assemble import PLACES, QuestionTable
-from askwell.lms.load import quiet
-from askwell.mixture import Mixture, MixtureSpec
+from askwell.lms.batches import PLACES, QuestionTable
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.load import load_lm, quiet
 from askwell.mixture.encode import EncodedFacts, LeftOutFact, count_reasons
-from askwell.prompts import Template
-from askwell.specs import FineTuningSpec
+from askwell.mixture.mixture import Mixture
+from askwell.specs.baselines import FineTuningSpec
+from askwell.specs.mixture import MixtureSpec
+
+_GROUP = Path("/sys/fs/cgroup")
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """The bytes that can still be taken on a device, None where that cannot be known."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    if device.type != "cpu":
+        return None
+    known = [size for size in (_of_machine(), _of_group()) if size is not None]
+    return min(known, default=None)
+
+
+def _of_machine() -> int | None:
+    try:
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:  # not Linux: all memory that there is
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def _of_group() -> int | None:
+    """What a container still allows, None where nothing limits it."""
+    try:
+        limit = (_GROUP / "memory.max").read_text(encoding="ascii").strip()
+        return None if limit == "max" else int(limit) - int((_GROUP / "memory.current").read_text(encoding="ascii"))
+    except OSError:
+        return None
+
 
 BYTES_OF_PARAMETER = 16
 """Weight, gradient and AdamW's two moments, four bytes each."""

@@ -11,14 +11,14 @@ from dataclasses import replace
 
 import torch
 
+from askwell.data.templates import Template, parse_template
 from askwell.errors import BadTemplate, LMUnavailable
-from askwell.lms import FrozenLM
-from askwell.lms.tokens import tokenise
-from askwell.lms.wording import Place
-from askwell.mixture import Mixture, MixtureSpec
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.tokenisation import Place, tokenise
 from askwell.mixture.answers import token_text
-from askwell.mixture.prompt_set import Prompt, usable_prompts
-from askwell.prompts import Template, parse_template
+from askwell.mixture.mixture import Mixture
+from askwell.mixture.prompts import Prompt, usable_prompts
+from askwell.specs.mixture import MixtureSpec
 
 _COMMON_WORDS = ("the", "of", "is", "in", "a", "and")
 

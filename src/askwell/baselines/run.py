@@ -1,24 +1,87 @@
-"""Runs a baseline by its name: from an LM, prompts and facts to a mixture that `evaluate` scores like any other."""
+"""The table of baselines: what each name means. It imports nothing heavy; `run` does what it says.
+
+LPAQA's ensembles of hard prompts: the one that is best on train, and products of all of them.
+
+LPAQA averages the prompts' log-probabilities, so its ensembles are products of experts: with equal exponents, with the
+exponents that were published with the prompts, or with exponents that are learned on train (by `askwell.training`).
+
+OptiPrompt: one prompt whose tokens are dense vectors at layer 0. It is a setting of ours.
+
+Started from random vectors it is "[X] v v v v v [Y] .", started from a manual prompt it has a vector for each token of
+that prompt. OptiPrompt leaves the full stop of the random prompt as it is; here it starts as it is and is tuned, too.
+
+Runs a baseline by its name: from an LM, prompts and facts to a mixture that `evaluate` scores like any other.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from askwell.baselines.autoprompt import SearchProgress, search_triggers
-from askwell.baselines.ensembles import best_on_train
+from askwell.baselines.dev_score import encode_splits, score_facts
 from askwell.baselines.fine_tuning import FineTuningProgress, fine_tune
+from askwell.baselines.hard_prompt import blank_template, prompt_of
 from askwell.baselines.named import BaselineName, named_baseline, need_prompts
-from askwell.baselines.optiprompt import random_dense_prompt
-from askwell.errors import BadOption
-from askwell.facts import Relation
-from askwell.lms import FrozenLM
-from askwell.mixture import Mixture, MixtureSpec
+from askwell.data.facts import Relation
+from askwell.data.templates import Template
+from askwell.errors import BadOption, NothingLeft
+from askwell.lms.frozen import FrozenLM
 from askwell.mixture.encode import LeftOutFact
+from askwell.mixture.mixture import Mixture
+from askwell.mixture.prompts import LeftOutPrompt
 from askwell.mixture.save import save_mixture
-from askwell.prompts import Template
-from askwell.specs import AutoPromptSpec, FineTuningSpec, TrainingSpec
-from askwell.training import Progress, train
+from askwell.specs.baselines import AutoPromptSpec, FineTuningSpec
+from askwell.specs.mixture import MixtureSpec
+from askwell.specs.training import TrainingSpec
+from askwell.training.loop import Progress, train
+
+# OptiPrompt's own settings: ten epochs in steps of 16 facts that grow to 3e-3 and shrink again, as our cycle does.
+
+
+def best_on_train(
+    lm: FrozenLM, templates: Sequence[Template], relation: Relation, spec: MixtureSpec
+) -> tuple[Mixture, list[dict[str, Any]]]:
+    """A mixture of the one prompt that answers most train facts, ties broken by log-loss, then by order; and what each
+    prompt scores on train. A fact that cannot be asked with a prompt counts as not answered by it."""
+    everything = Mixture(lm, templates, spec)
+    scored: list[dict[str, Any]] = []
+    left_out = list(everything.left_out_prompts)
+    for prompt in everything.prompts:
+        alone = Mixture(lm, [prompt.template], spec)
+        try:
+            (facts,), _ = encode_splits(alone, relation, ("train",))
+        except NothingLeft as nothing:
+            left_out.append(LeftOutPrompt(prompt.template, str(nothing)))
+            continue
+        scores = score_facts(alone, facts, relation)
+        scores["P@1"] *= len(facts) / len(relation.train)
+        scored.append({"template": prompt.template, **scores})
+    if not scored:
+        encode_splits(everything, relation, ("train",))  # says why nothing can be asked
+        raise NothingLeft("prompts", {"no train fact can be asked with it": len(left_out)})
+    best = min(scored, key=lambda of: (-of["P@1"], float("inf") if of["log_loss"] is None else of["log_loss"]))
+    mixture = Mixture(lm, [best["template"]], spec)
+    mixture.left_out_prompts += left_out
+    return mixture, [{**of, "template": of["template"].text} for of in scored]
+
+
+VECTORS = 5
+"""Dense vectors of a prompt that starts at random."""
+
+
+def random_dense_prompt(lm: FrozenLM, *, vectors: int = VECTORS, seed: int = 0) -> Mixture:
+    """A mixture of one prompt "[X] v … v [Y] ." whose vectors are drawn from a Gaussian fitted to the word vectors."""
+    template = blank_template(lm, vectors)
+    mixture = Mixture(lm, [template], MixtureSpec(initial="random", seed=seed))
+    full_stop = torch.tensor(prompt_of(lm, template).token_ids[vectors:], dtype=torch.long, device=lm.device)
+    with torch.no_grad():
+        for vectors_of in (mixture.vectors, mixture.initial_vectors):
+            vectors_of[vectors:] = lm.word_vectors(full_stop).to(vectors_of.dtype)
+    return mixture
+
 
 BaselineProgress = Progress | SearchProgress | FineTuningProgress
 

@@ -10,13 +10,13 @@ from cyclopts import Parameter
 from askwell.cli.options import LM, Candidates, Data, Device, Dtype, Json, Prompts, Revision, Threads
 from askwell.cli.trust import check_risk
 from askwell.errors import BadOption, NothingLeft
-from askwell.specs import MixtureSpec
+from askwell.specs.mixture import MixtureSpec
 
 if TYPE_CHECKING:
-    from askwell.mixture import candidates as candidate_words
+    from askwell.evaluation.abstention import CautiousReply, DevAnswers
+    from askwell.mixture import answers as candidate_words
     from askwell.mixture.ask import Reply
     from askwell.mixture.mixture import Mixture
-    from askwell.trust import CautiousReply, DevAnswers
 
 
 def ask(
@@ -79,12 +79,11 @@ def ask(
         check_risk(risk, sureness)
     if risk is not None and folder is None and not facts:
         raise BadOption("--risk learns from dev facts how sure an answer must be: name the relation with --facts")
-    from askwell.cli.questions import read_xs
-    from askwell.cli.sources import saved_mixture, set_threads, untuned_mixture
+    from askwell.cli.sources import read_xs, saved_mixture, set_threads, untuned_mixture
     from askwell.cli.terminal import note, print_json
     from askwell.lms.load import load_lm
+    from askwell.mixture.answers import read_candidates
     from askwell.mixture.ask import ask as ask_mixture
-    from askwell.mixture.candidates import read_candidates
     from askwell.mixture.encode import why_unaskable
 
     xs = [*asked, *(read_xs(file, column) if file else [])]
@@ -130,9 +129,9 @@ def _dev_answers(
     """The dev answers that were saved with the mixture, or those to the dev facts that are named."""
     from askwell.cli.progress import EvaluationProgress
     from askwell.cli.terminal import note
-    from askwell.evaluation import evaluate
-    from askwell.names import read_relation
-    from askwell.trust import dev_answers, kept_dev_answers
+    from askwell.data.names import read_relation
+    from askwell.evaluation.abstention import dev_answers, kept_dev_answers
+    from askwell.evaluation.evaluate import evaluate
 
     if facts is None:
         return kept_dev_answers(mixture)
@@ -162,7 +161,7 @@ def _ask_cautiously(
 ) -> None:
     """Prints the answers that are sure enough, and says of the others that they are not known."""
     from askwell.cli.terminal import note, out, print_json
-    from askwell.trust import ask_cautiously
+    from askwell.evaluation.abstention import ask_cautiously
 
     replies = ask_cautiously(mixture, xs, risk=risk, sureness=sureness, top=top, candidates=allowed, dev=dev)
     learned = dev.threshold(risk, sureness)

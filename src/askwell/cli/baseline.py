@@ -12,8 +12,9 @@ from askwell.baselines.named import BASELINES, BaselineName, need_prompts
 from askwell.cli.options import LM, Data, Device, Dtype, Facts, Json, Prompts, Revision, SplitBy
 from askwell.cli.run_folder import HISTORY, PER_FACT, check_folder, keeping_history, prompts_document
 from askwell.errors import BadOption
-from askwell.specs import AutoPromptSpec, FineTuningSpec, TrainingSpec
-from askwell.write import write_whole
+from askwell.files import write_whole
+from askwell.specs.baselines import AutoPromptSpec, FineTuningSpec
+from askwell.specs.training import TrainingSpec
 
 if TYPE_CHECKING:
     from askwell.baselines.run import BaselineRun
@@ -55,15 +56,14 @@ def baseline(
         raise BadOption(f"--seed {seed}: a seed is not negative")
     chosen = _chosen_training(name, training, search, fine_tuning)
     from askwell.baselines.run import run_baseline
-    from askwell.cli.baseline_progress import BaselineBar
-    from askwell.cli.progress import EvaluationProgress
+    from askwell.cli.progress import BaselineBar, EvaluationProgress
     from askwell.cli.sources import set_threads
     from askwell.cli.terminal import counted, note, note_left_out_facts, note_left_out_prompts, print_json
+    from askwell.data.names import read_prompts, read_relation
     from askwell.evaluation.evaluate import evaluate
     from askwell.evaluation.outcomes import write_outcomes
     from askwell.lms.load import load_lm
     from askwell.mixture.save import save_mixture
-    from askwell.names import read_prompts, read_relation
     from askwell.training.checkpoint import CHECKPOINT
 
     started = time.monotonic()

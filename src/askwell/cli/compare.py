@@ -9,8 +9,7 @@ from askwell.cli.options import Json
 from askwell.errors import BadOption
 
 if TYPE_CHECKING:
-    from askwell.comparison import Comparison
-    from askwell.comparison.pairs import Outcomes
+    from askwell.evaluation.compare import Comparison, Outcomes
 
 # The paper calls a difference significant below this.
 LINE = 0.02
@@ -44,7 +43,7 @@ def compare(
     askwell compare STORE STORE --where-a "setting = 'soft'" --where-b "setting = 'init'"
     """
     from askwell.cli.terminal import print_json
-    from askwell.comparison import compare_outcomes
+    from askwell.evaluation.compare import compare_outcomes
 
     if changed < 0:
         raise BadOption(f"--changed {changed}: a number of facts cannot be negative")
@@ -62,9 +61,9 @@ def compare(
 
 def _outcomes(path: Path, where: str | None, option: str) -> "Outcomes":
     """The outcomes at a path, of a store those of the chosen runs."""
-    from askwell.comparison import read_run, read_runs
-    from askwell.store.folder import STORE, open_store
-    from askwell.store.query import query_runs
+    from askwell.runs.outcomes import read_run, read_runs
+    from askwell.runs.query import query_runs
+    from askwell.runs.store import STORE, open_store
 
     if not (path / STORE).is_file():
         if where is not None:

@@ -9,11 +9,13 @@ from askwell.errors import NothingLeft
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from askwell.evaluation.evaluate import Evaluation, Outcome
-    from askwell.facts import Relation
-    from askwell.mixture.candidates import Candidates
+    from askwell.data.facts import Relation
+    from askwell.evaluation.controls import CheapControls
+    from askwell.evaluation.evaluate import Evaluation
+    from askwell.evaluation.knowledge import Answered, Knowledge
+    from askwell.evaluation.outcomes import Outcome
+    from askwell.mixture.answers import Candidates
     from askwell.mixture.mixture import Mixture
-    from askwell.trust import Answered, CheapControls, Knowledge
 
 WithControls = Annotated[
     bool,
@@ -36,7 +38,7 @@ class ShownControls:
 
     def add(self, mixture: "Mixture", relation: "Relation", candidates: "Candidates | None" = None) -> None:
         """Asks what the controls of a mixture need; a relation that lacks something is left out."""
-        from askwell.trust import cheap_controls
+        from askwell.evaluation.controls import cheap_controls
 
         lacks = [name for name in ("train", "dev") if not relation.split(name)]
         if lacks:
@@ -76,7 +78,7 @@ class ShownControls:
             out.print(line, markup=False, soft_wrap=True)
 
     def _lines(self, test: "Evaluation") -> list[str]:
-        from askwell.trust.prior import PRIOR_CORRECTED
+        from askwell.evaluation.controls import PRIOR_CORRECTED
 
         knowledge = self._knowledge(test)
         if knowledge is None:
@@ -93,15 +95,15 @@ class ShownControls:
         ]
 
     def _knowledge(self, test: "Evaluation") -> "Knowledge | None":
-        from askwell.trust import knowledge
+        from askwell.evaluation.knowledge import knowledge
 
         controls = self._controls()
         return knowledge(test.outcomes, controls) if controls else None
 
     def _controls(self) -> "dict[str, Answered]":
         """The controls that all mixtures have: a causal LM has none with x masked."""
-        from askwell.trust import Answered
-        from askwell.trust.prior import PRIOR_CORRECTED
+        from askwell.evaluation.controls import PRIOR_CORRECTED
+        from askwell.evaluation.knowledge import Answered
 
         return {
             name: Answered(self._outcomes(name, "dev"), self._outcomes(name, "test"))
@@ -128,7 +130,7 @@ class ShownControls:
 
 
 def _in_words(name: str) -> str:
-    from askwell.trust.prior import MAJORITY, PRIOR, PRIOR_MASKED_X
+    from askwell.evaluation.controls import MAJORITY, PRIOR, PRIOR_MASKED_X
 
     words = {MAJORITY: "train's ys by frequency", PRIOR: "the prompts' prior", PRIOR_MASKED_X: "the same with x masked"}
     return words[name]

@@ -1,19 +1,28 @@
-"""`askwell data list`, `pull`, `verify`, `import` and `templates`."""
+"""`askwell data list`, `pull`, `verify`, `import` and `templates`.
 
+`askwell stats`: the paper's two tables about its data.
+
+`askwell audit`.
+"""
+
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from askwell.cli.options import Data, Json
-from askwell.datasets.importers import Format
+from askwell.cli.options import Data, Json, SplitBy
+from askwell.data.importers import Format
+from askwell.errors import BadOption
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from askwell.datasets.catalogue import DataSet
-    from askwell.datasets.fetch import Pulled
-    from askwell.datasets.verify import Condition
+    from askwell.data.audit import SetAudit
+    from askwell.data.catalogue import DataSet
+    from askwell.data.download import Condition, Pulled
+    from askwell.data.read_facts import Splits
+    from askwell.data.statistics import PromptStatistics, RelationStatistics
 
 Sets = Annotated[
     list[str] | None,
@@ -26,9 +35,9 @@ Sets = Annotated[
 def list_data(*, data: Data = None, json: Json = False) -> None:
     """List the published sets: what they hold, where they come from, and which are here."""
     from askwell.cli.terminal import counted, out, print_json
-    from askwell.data_folder import data_folder, pulled_data_folder
-    from askwell.datasets.catalogue import SETS
-    from askwell.datasets.verify import condition
+    from askwell.data.catalogue import SETS
+    from askwell.data.download import condition
+    from askwell.data.sources import data_folder, pulled_data_folder
 
     folder = data_folder(data) or pulled_data_folder()
     conditions = [condition(data_set, folder) for data_set in SETS]
@@ -77,9 +86,9 @@ def pull_data(
     import os
 
     from askwell.cli.terminal import counted, note, print_json
-    from askwell.data_folder import VARIABLE
-    from askwell.datasets.catalogue import chosen_sets
-    from askwell.datasets.local_copy import take_from
+    from askwell.data.catalogue import chosen_sets
+    from askwell.data.download import take_from
+    from askwell.data.sources import VARIABLE
 
     chosen = chosen_sets(sets or [])
     pulled = take_from(copy, chosen) if copy is not None else _pull_with_a_bar(chosen)
@@ -102,9 +111,9 @@ def pull_data(
 def verify_data(sets: Sets = None, /, *, data: Data = None, json: Json = False) -> None:
     """Check every file of the sets that are here against its SHA-256; a set that is named must be here."""
     from askwell.cli.terminal import counted, out, print_json
-    from askwell.data_folder import data_folder, pulled_data_folder
-    from askwell.datasets.catalogue import chosen_sets
-    from askwell.datasets.verify import condition
+    from askwell.data.catalogue import chosen_sets
+    from askwell.data.download import condition
+    from askwell.data.sources import data_folder, pulled_data_folder
     from askwell.errors import BadOption, DamagedFile
 
     chosen, folder = chosen_sets(sets or []), data_folder(data)
@@ -152,7 +161,8 @@ def import_data(
 ) -> None:
     """Bring facts and templates of another project into our layout, and say what was left out and why."""
     from askwell.cli.terminal import note, print_json
-    from askwell.datasets.importers import READERS, write_imported
+    from askwell.data.imported import write_imported
+    from askwell.data.importers import READERS
     from askwell.errors import BadOption
 
     if name is not None and (not name or name.startswith(".") or "/" in name or "\\" in name):
@@ -194,9 +204,9 @@ def find_templates(
     A sentence in which x or y is not found, or is found more than once, is left out and counted.
     """
     from askwell.cli.terminal import counted, note, print_json
-    from askwell.datasets.sentence_templates import frequent_templates, templates_jsonl
+    from askwell.data.sentence_templates import frequent_templates, templates_jsonl
     from askwell.errors import BadOption
-    from askwell.write import write_whole
+    from askwell.files import write_whole
 
     if min_count < 1:
         raise BadOption(f"--min-count {min_count}: at least 1 is needed")
@@ -226,8 +236,8 @@ def _pull_with_a_bar(chosen: "Sequence[DataSet]") -> "Pulled":
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     from askwell.cli.terminal import log, note
-    from askwell.datasets.fetch import Progress as PullProgress
-    from askwell.datasets.fetch import mirror, pull
+    from askwell.data.download import Progress as PullProgress
+    from askwell.data.download import mirror, pull
 
     note(f"pulling from {mirror()}")
     with Progress(
@@ -285,3 +295,169 @@ def _told(counts: dict[str, Any], out: Path) -> list[str]:
         named = ", ".join(paths[:3]) + (", …" if len(paths) > 3 else "")
         told.append(f"skipped: {len(paths)} × {reason} ({named})")
     return told
+
+
+_HEADINGS = {
+    "avg_unique_x": "distinct x",
+    "avg_unique_y": "distinct y",
+    "min_pairs": "least pairs",
+    "max_pairs": "most",
+    "mean_pairs": "mean",
+    "avg_prompts": "prompts",
+    "min_prompts": "least",
+    "max_prompts": "most",
+    "avg_tokens": "tokens",
+}
+
+
+def stats(*, data: Data = None, json: Json = False) -> None:
+    """Print the paper's statistics of relations and prompts, counted on the data folder or the pulled data.
+
+    Pairs are lines of all splits, repeated ones each time; distinct x and y are means over relations. Tokens are
+    pieces between white space, both blanks included, as a mean over prompts.
+    """
+    from askwell.data.sources import data_folder, pulled_data_folder
+    from askwell.data.statistics import prompt_statistics, relation_statistics, statistics_json
+    from askwell.errors import BadOption
+
+    folder = data_folder(data)
+    if folder is None:
+        raise BadOption(
+            f"there is no data in {pulled_data_folder()}; get it with `askwell data pull`, or name a folder with --data"
+        )
+    from askwell.cli.terminal import note, print_json
+
+    if json:
+        print_json(statistics_json(folder))
+        return
+    _print_statistics("Relations", relation_statistics(folder))
+    _print_statistics("Prompts", prompt_statistics(folder))
+    note(
+        "The paper prints 1580 for the distinct x of T-REx original and 507 for the distinct y of ConceptNet; counted"
+        " on the published files, they are 1581 and 552."
+    )
+
+
+def _print_statistics(
+    title: str, rows: "Mapping[str, RelationStatistics | None] | Mapping[str, PromptStatistics | None]"
+) -> None:
+    from rich.table import Table
+
+    from askwell.cli.terminal import out
+
+    keys = list(dict.fromkeys(key for row in rows.values() if row is not None for key in asdict(row)))
+    table = Table(title=title, title_justify="left", box=None, header_style="dim", pad_edge=False)
+    table.add_column("", no_wrap=True, style="bold")
+    for key in keys:
+        table.add_column(_HEADINGS.get(key, key), justify="right", no_wrap=True)
+    for name, row in rows.items():
+        table.add_row(name, *(["missing"] if row is None else map(str, asdict(row).values())))
+    out.print(table)
+
+
+def audit(
+    facts: Annotated[
+        str,
+        Parameter(
+            help="One relation, or a folder or name of many, such as trex_original in the data folder; testbed:capital "
+            "is a relation of the testbed, testbed: all of them."
+        ),
+    ],
+    /,
+    *,
+    clean: Annotated[
+        bool,
+        Parameter(
+            help="Make a split without leaks: train loses what stands in dev or test, dev what stands in test, and "
+            "repeated lines go; every fact of test stays.",
+            negative="",
+        ),
+    ] = False,
+    out: Annotated[Path | None, Parameter(help="With --clean: the new folder that it goes to.")] = None,
+    split_by: SplitBy = None,
+    seed: Annotated[int, Parameter(help="Seed of the split of a single file.")] = 0,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Audit the splits of facts: repeated and leaked facts, class balance, and what trivial answers score.
+
+    Shares are in per cent of test's lines. A fact leaks if the same x and y stand in train; y stands inside x whatever
+    the case of its letters; an x has several golds if test has several ys for it; trivial answers are made from
+    train's lines (of ys that are equally common, the first in the file).
+    """
+    from askwell.cli.terminal import counted, note, print_json
+    from askwell.cli.terminal import out as terminal
+    from askwell.data.audit import audit_splits, sentences
+    from askwell.data.clean import clean_splits, need_new_folder, write_clean
+
+    if clean != (out is not None):
+        raise BadOption("--clean and --out FOLDER belong together")
+    if out is not None:
+        need_new_folder(out)
+    splits, is_set = _read(facts, split_by, seed, data)
+    # A path of the machine does not get into results.
+    name = (Path(facts).name or facts) if Path(facts).exists() else facts
+    found = audit_splits(name, splits)
+    document: dict[str, Any] = found.as_json()
+    if out is not None:
+        document["clean"] = write_clean(name, [clean_splits(one) for one in splits], out, is_set=is_set)
+    if json:
+        print_json(document)
+    else:
+        _print_audit(found)
+        terminal.print("\n".join(sentences(found)), soft_wrap=True, markup=False)
+    if out is not None:
+        removed, repeated = (document["clean"][key] for key in ("leaks_removed", "repeated_removed"))
+        note(
+            f"{out} is a split without leaks: {counted(removed['train'], 'fact')} of train, "
+            f"{counted(removed['dev'], 'fact')} of dev and {counted(sum(repeated.values()), 'repeated line')} "
+            "are left out"
+        )
+
+
+def _read(facts: str, split_by: str | None, seed: int, data: Path | None) -> tuple[list["Splits"], bool]:
+    """The relations, and whether they are a set rather than one relation."""
+    from askwell.data.names import read_relation
+    from askwell.data.read_facts import Splits, read_splits
+    from askwell.data.sources import data_folder, find
+    from askwell.data.testbed import PREFIX, relation_names
+
+    if facts == PREFIX:
+        read = {name: Splits.of(read_relation(PREFIX + name, split=split_by)) for name in relation_names()}
+        return [replace(splits, name=name) for name, splits in read.items()], True
+    if facts.startswith(PREFIX):
+        return [Splits.of(read_relation(facts, split=split_by))], False
+    splits = read_splits(facts, data=data, split=split_by, seed=seed)
+    path = find(facts, "facts", data_folder(data))
+    return splits, path.is_dir() and not (path / "test.jsonl").exists()
+
+
+def _print_audit(audit: "SetAudit") -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from askwell.cli.terminal import out
+    from askwell.data.audit import SetAudit
+
+    columns = {
+        "unseen y": "unseen_y",
+        "y in x": "y_in_x",
+        "golds>1": "several_golds",
+        "majority": "majority",
+        "train's y": "copy_train_y",
+        "x's y": "copy_x",
+    }
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("", no_wrap=True)
+    for column in ("test", "leaked", *columns):
+        table.add_column(column, justify="right", no_wrap=True)
+
+    def add(name: str, of: SetAudit) -> None:
+        counts = (str(of.test), str(of.total("leaked_pairs")))
+        table.add_row(escape(name), *counts, *(f"{of.micro(share):.1f}" for share in columns.values()))
+
+    for relation in audit.relations:
+        add(relation.name, SetAudit(audit.name, (relation,)))
+    if len(audit.relations) > 1:
+        add("all", audit)
+    out.print(table)

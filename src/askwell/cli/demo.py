@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from askwell.cli.options import Json
-from askwell.write import need_writable_folder, write_whole
+from askwell.files import need_writable_folder, write_whole
 
 if TYPE_CHECKING:
-    from askwell.demo.figures import Figures
-    from askwell.demo.findings import Findings
-    from askwell.demo.plan import Plan
-    from askwell.demo.questions import Question
-    from askwell.demo.run import RunResult
+    from askwell.demo.findings import Figures, Findings, Question
+    from askwell.demo.results import Plan, RunResult
 
 REPORT = "report.html"
 
@@ -37,14 +34,11 @@ def demo(
     report can say what was elicited and what was guessed. Interrupted, it goes on when started again.
     """
     need_writable_folder(out, "--out")
-    from askwell.cli.demo_progress import DemoProgress
+    from askwell.cli.progress import DemoProgress
     from askwell.cli.terminal import note, print_json
     from askwell.demo.document import document_of
-    from askwell.demo.figures import figures_of
-    from askwell.demo.findings import findings_of
-    from askwell.demo.plan import plan_demo
-    from askwell.demo.questions import draw_questions
-    from askwell.demo.run import run_demo
+    from askwell.demo.findings import draw_questions, figures_of, findings_of
+    from askwell.demo.results import plan_demo, run_demo
 
     started = time.monotonic()
     plan = plan_demo(lm, relations, seed=seed, quick=quick)
@@ -69,8 +63,7 @@ def demo(
 
 def next_steps(plan: "Plan", results: "list[RunResult]", questions: "list[Question]") -> list[tuple[str, str]]:
     """Commands to try after the demo, with what each does."""
-    from askwell.demo.plan import DEEP, MIXTURE, RELATIONS
-    from askwell.demo.run import SAVED
+    from askwell.demo.results import DEEP, MIXTURE, RELATIONS, SAVED
 
     folders = {(result.run.relation, result.run.method.name): result.folder / SAVED for result in results}
     first = plan.relations[0]
@@ -103,7 +96,7 @@ def _document(
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from askwell.demo.figures import KINDS
+    from askwell.demo.findings import KINDS
 
     def of_method(method: str) -> dict[str, Any]:
         return {

@@ -8,8 +8,8 @@ from cyclopts import Parameter
 from askwell.cli.controls import ShownControls, WithControls
 from askwell.cli.options import LM, Candidates, Data, Device, Dtype, Json, Prompts, Revision, SplitBy, Threads
 from askwell.errors import BadOption, NothingLeft
-from askwell.specs import MixtureSpec
-from askwell.write import need_writable_folder
+from askwell.files import need_writable_folder
+from askwell.specs.mixture import MixtureSpec
 
 if TYPE_CHECKING:
     from askwell.evaluation.evaluate import Evaluation
@@ -59,16 +59,15 @@ def evaluate(
     Either name the folders of saved mixtures, or give --lm and --prompts. Scores are in per cent: micro is the mean
     over facts, macro the mean of the relations' means; ranks leave out the other right answers of the same x.
     """
-    from askwell.cli.evaluation_jobs import saved_jobs, untuned_jobs
     from askwell.cli.progress import EvaluationProgress
     from askwell.cli.seeds import several_runs
-    from askwell.cli.sources import set_threads
+    from askwell.cli.sources import saved_jobs, set_threads, untuned_jobs
     from askwell.cli.terminal import note, print_json
     from askwell.cli.trust import check_options, measure, print_measures
     from askwell.evaluation.evaluate import evaluate as run_evaluation
     from askwell.evaluation.evaluate import together
     from askwell.evaluation.outcomes import write_outcomes
-    from askwell.mixture.candidates import read_candidates
+    from askwell.mixture.answers import read_candidates
 
     set_threads(threads)
     if bool(mixtures) == bool(prompts):

@@ -84,9 +84,9 @@ def info(
 
 
 def _describe(lm: "FrozenLM") -> dict[str, Any]:
+    from askwell.data.templates import parse_template
     from askwell.errors import NothingLeft
-    from askwell.mixture.prompt_set import usable_prompts
-    from askwell.prompts import parse_template
+    from askwell.mixture.prompts import usable_prompts
 
     forms = {"x before y": "[X] lies in [Y] .", "y before x": "[Y] holds [X] .", "no words at all": "[X] [Y]"}
 
@@ -117,8 +117,7 @@ def _describe(lm: "FrozenLM") -> dict[str, Any]:
 
 
 def _testbed_lms() -> list[dict[str, Any]]:
-    from askwell.testbed.lms import lm_names, lms_folder
-    from askwell.testbed.world import PREFIX
+    from askwell.data.testbed import PREFIX, lm_names, lms_folder
 
     known = []
     for name in lm_names():
@@ -137,7 +136,7 @@ def _testbed_lms() -> list[dict[str, Any]]:
 
 
 def _pullable_lms() -> list[dict[str, Any]]:
-    from askwell.lms.cache import pulled_folder
+    from askwell.lms.load import pulled_folder
     from askwell.lms.pull import CARRIED
 
     known = []

@@ -24,7 +24,7 @@ app.command("askwell.cli.show:show", help="Show what the tuned prompts look like
 app.command("askwell.cli.demo:demo", help="See it work: tune soft prompts on the testbed, and write a report.")
 app.command("askwell.cli.baseline:baseline", help="Run a baseline: LAMA, LPAQA, OptiPrompt, AutoPrompt, fine-tuning.")
 app.command("askwell.cli.compare:compare", help="Compare two runs on the facts that both answered.")
-app.command("askwell.cli.audit:audit", help="Audit the splits of facts: leaks, and what trivial answers score.")
+app.command("askwell.cli.data:audit", help="Audit the splits of facts: leaks, and what trivial answers score.")
 app.command("askwell.cli.sweep:sweep", help="Do a grid of runs: LMs, relations, prompts, settings, seeds.")
 app.command("askwell.cli.runs:runs", help="List, filter and sort the runs that sweeps have kept.")
 app.command("askwell.cli.report:report", help="Make tables and figures of the runs that sweeps have kept.")
@@ -41,7 +41,7 @@ data.command("askwell.cli.data:verify_data", name="verify", help="Check the sets
 data.command("askwell.cli.data:import_data", name="import", help="Bring in LAMA, LPAQA, AutoPrompt, OptiPrompt, BEAR.")
 data.command("askwell.cli.data:find_templates", name="templates", help="Find frequent templates in marked sentences.")
 app.command(data)
-app.command("askwell.cli.stats:stats", help="Print the paper's statistics of relations and prompts.")
+app.command("askwell.cli.data:stats", help="Print the paper's statistics of relations and prompts.")
 testbed = App(
     name="testbed", help="The built-in world of facts, told and withheld, and its LMs.", help_format="plaintext"
 )

@@ -1,12 +1,33 @@
-"""Live progress of long jobs, on stderr."""
+"""Live progress of long jobs, on stderr.
+
+Live progress of a baseline, on stderr.
+
+Live progress of the demo: a bar over all its runs, and a line for each that is done.
+
+Live progress of a sweep: a table that follows the runs, or a line for each where there is no terminal.
+"""
 
 import time
 from types import TracebackType
 from typing import Any
 
+from rich.live import Live
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
+from askwell.baselines.autoprompt import SearchProgress
+from askwell.baselines.dev_score import badness
+from askwell.baselines.fine_tuning import FineTuningProgress
+from askwell.baselines.run import BaselineProgress
 from askwell.cli.terminal import log
+from askwell.data.facts import Fact
+from askwell.data.testbed import told
+from askwell.demo.results import RunResult, Step
+from askwell.runs.engines import Ended, Event, Lost, Started
+from askwell.runs.plan import Plan
+from askwell.runs.task import RunDone
+from askwell.specs.run import RunSpec
 from askwell.training.loop import Progress as TrainingState
 from askwell.training.loop import best_of
 
@@ -92,3 +113,181 @@ class TrainingProgress:
             f"  {speed} pairs/s{best}",
             markup=False,
         )
+
+
+class BaselineBar:
+    """A bar over what there is to do, and a line whenever dev has got better."""
+
+    def __init__(self) -> None:
+        self._training: TrainingProgress | None = None
+        self._bar = Progress(
+            TextColumn("{task.completed}/{task.total} {task.fields[unit]}"),
+            BarColumn(),
+            TextColumn("loss {task.fields[loss]}"),
+            TimeRemainingColumn(),
+            console=log,
+            transient=True,
+            disable=not log.is_terminal,
+        )
+        self._task: TaskID | None = None
+        self._best: tuple[float, ...] | None = None
+
+    def __enter__(self) -> "BaselineBar":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._bar.stop()
+        if self._training is not None:
+            self._training.__exit__(None, None, None)
+
+    def __call__(self, state: BaselineProgress) -> None:
+        """Moves the bar, and prints a line for a better dev score."""
+        if isinstance(state, SearchProgress):
+            self._move(state.iteration, state.iterations, "iterations", state.loss)
+            if state.record is not None:
+                text = f"loss {state.loss:6.3f}  {state.record['template']}"
+                self._tell(state.iteration, state.record["dev"], (state.record["unwanted"],), text)
+        elif isinstance(state, FineTuningProgress):
+            loss = state.record["train_loss"]
+            self._move(state.epoch, state.epochs, "epochs", loss)
+            self._tell(state.epoch, state.record["dev"], (), "untuned" if loss is None else f"loss {loss:6.3f}")
+        else:
+            if self._training is None:
+                self._training = TrainingProgress()
+                self._training.__enter__()
+            self._training(state)
+
+    def _move(self, done: int, total: int, unit: str, loss: float | None) -> None:
+        shown = "–" if loss is None else f"{loss:.3f}"
+        if self._task is None:
+            self._bar.start()
+            self._task = self._bar.add_task("", total=total, unit=unit, loss=shown)
+        self._bar.update(self._task, completed=done, loss=shown)
+
+    def _tell(self, at: int, dev: dict[str, float], first: tuple[int, ...], text: str) -> None:
+        key = (*first, *badness(dev))
+        is_better = self._best is None or key < self._best
+        if is_better:
+            self._best = key
+            loss = "∞" if dev["log_loss"] is None else f"{dev['log_loss']:.3f}"
+            log.print(f"{at:5}  dev P@1 {dev['P@1']:5.1f}  dev log-loss {loss}  {text}", markup=False)
+
+
+class DemoProgress:
+    """Call it with each step of the demo."""
+
+    def __init__(self) -> None:
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[run]} of {task.fields[runs]} runs"),
+            TimeRemainingColumn(),
+            console=log,
+            transient=True,
+            disable=not log.is_terminal,
+        )
+        self._task = self._bar.add_task("loading the LM", total=None, run=0, runs="?")
+        self._began, self._width = time.monotonic(), 0
+
+    def __enter__(self) -> "DemoProgress":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, step: Step) -> None:
+        """Moves the bar, and prints a line when a run is whole."""
+        name = f"{step.run.relation}: {_name_of(step)}"
+        self._width = max(self._width, len(name))
+        self._bar.update(
+            self._task, description=name.ljust(self._width), total=step.runs, completed=step.number - 1 + step.share,
+            run=step.number, runs=step.runs,
+        )  # fmt: skip
+        if step.share == 0.0:
+            self._began = time.monotonic()
+        if step.result is not None:
+            took = "was there" if step.was_there else f"{time.monotonic() - self._began:.1f} s"
+            width = len(str(step.runs))
+            log.print(
+                f"{step.number:{width}}/{step.runs}  {step.run.relation:16} {_name_of(step):24} "
+                f"P@1 told {_share(step.result, is_told=True)}  withheld {_share(step.result, is_told=False)}  {took}",
+                markup=False,
+                style="bold" if step.run.method.tuned else None,
+            )
+            self._began = time.monotonic()
+
+
+def _name_of(step: Step) -> str:
+    return f"{'soft' if step.run.method.tuned else 'hard'}, {step.run.method.label}"
+
+
+def _share(result: RunResult, *, is_told: bool) -> str:
+    facts = told(result.run.relation)
+    ranks = [outcome.rank for outcome in result.outcomes if (Fact(outcome.x, outcome.y) in facts) == is_told]
+    return f"{100 * sum(rank <= 1 for rank in ranks) / len(ranks):5.1f}" if ranks else "    –"
+
+
+_RUNNING_SHOWN = 8
+
+
+class SweepProgress:
+    """Call it with each event of the sweep."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._began = plan, time.monotonic()
+        self._running: dict[str, RunSpec] = {}
+        self._done, self._failed, self._lost = len(plan.done), 0, 0
+        self._best: dict[tuple[str, str], tuple[float, RunSpec]] = {}
+        self._live = Live(get_renderable=self._table, console=log, refresh_per_second=2, transient=True)
+
+    def __enter__(self) -> "SweepProgress":
+        if log.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._live.is_started:
+            self._live.stop()
+
+    def __call__(self, event: Event) -> None:
+        """Follows the event."""
+        spec = event.task.spec
+        if isinstance(event, Started):
+            self._running[spec.id] = spec
+            return
+        self._running.pop(spec.id, None)
+        if isinstance(event, Lost):
+            self._lost += 1
+            log.print(f"lost, tried again: {spec.label}: {event.reason}", markup=False)
+        elif isinstance(event, Ended) and isinstance(event.outcome, RunDone):
+            self._done += 1
+            key, score = (spec.lm, spec.setting), event.outcome.p_at_1
+            if spec.control is None and (key not in self._best or score > self._best[key][0]):
+                self._best[key] = (score, spec)
+            log.print(
+                f"{self._done + self._failed:{len(str(len(self._plan.runs)))}}/{len(self._plan.runs)}  "
+                f"P@1 {score:5.1f}  {event.outcome.seconds:6.1f} s  {spec.label}",
+                markup=False,
+            )
+        elif isinstance(event, Ended):
+            self._failed += 1
+            log.print(f"failed: {spec.label}: {event.outcome.message}", markup=False, style="red")
+
+    def _table(self) -> Table:
+        table = Table(title=self._title(), title_justify="left", box=None)
+        for name in ("LM", "setting", "", "P@1"):
+            table.add_column(name, justify="right" if name == "P@1" else "left")
+        for spec in list(self._running.values())[:_RUNNING_SHOWN]:
+            what = f"running: {spec.relation}, {spec.prompts}, seed {spec.seed}"
+            table.add_row(escape(spec.lm), escape(spec.setting), escape(what), "…")
+        for (lm, setting), (score, spec) in self._best.items():
+            what = f"best: {spec.relation}, {spec.prompts}"
+            table.add_row(escape(lm), escape(setting), escape(what), f"{score:.1f}", style="bold")
+        return table
+
+    def _title(self) -> str:
+        left = len(self._plan.runs) - self._done - self._failed
+        counts = f"{self._done} done, {len(self._running)} running, {self._failed} failed, {left} left"
+        lost = f", {self._lost} lost and tried again" if self._lost else ""
+        return f"{counts}{lost}; {time.monotonic() - self._began:.0f} s"

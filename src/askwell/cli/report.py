@@ -7,10 +7,10 @@ from cyclopts import Parameter
 
 from askwell.cli.options import Json
 from askwell.errors import BadOption
-from askwell.write import need_writable_folder
+from askwell.files import need_writable_folder
 
 if TYPE_CHECKING:
-    from askwell.tables import Study
+    from askwell.report.study import Study
 
 
 def report(
@@ -43,8 +43,10 @@ def report(
     if drawn < 0:
         raise BadOption(f"--drawn {drawn}: a number of mixtures cannot be negative")
     from askwell.cli.terminal import counted, note, print_json
-    from askwell.store.folder import open_store
-    from askwell.tables import FORMATS, kept_runs, read_paper, report_page, study_of, write_report
+    from askwell.report.cells import kept_runs
+    from askwell.report.paper import read_paper
+    from askwell.report.study import FORMATS, report_page, study_of, write_report
+    from askwell.runs.store import open_store
 
     kept = open_store(store)
     folder = out or store / "report"
@@ -71,7 +73,7 @@ def _print(study: "Study") -> None:
     from rich.table import Table
 
     from askwell.cli.terminal import out
-    from askwell.report.table import Cell
+    from askwell.report.page import Cell
 
     for part in study.sets:
         for shown in part.tables[:1]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from askwell.errors import BadOption
-from askwell.write import need_writable_folder, write_whole
+from askwell.files import need_writable_folder, write_whole
 
 if TYPE_CHECKING:
     from askwell.mixture.mixture import Mixture

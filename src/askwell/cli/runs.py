@@ -9,7 +9,7 @@ from askwell.cli.options import Json
 from askwell.errors import BadOption
 
 if TYPE_CHECKING:
-    from askwell.store.query import Runs
+    from askwell.runs.query import Runs
 
 
 def runs(
@@ -29,8 +29,8 @@ def runs(
     --json and --csv give all columns, one of which is the id of the run: its folder is STORE/runs/ID.
     """
     from askwell.cli.terminal import note, print_json
-    from askwell.store.folder import open_store
-    from askwell.store.query import query_runs
+    from askwell.runs.query import query_runs
+    from askwell.runs.store import open_store
 
     if csv and json:
         raise BadOption("--csv and --json exclude each other")
@@ -79,7 +79,7 @@ def _print_table(found: "Runs", store: Path) -> None:
     from rich.table import Table
 
     from askwell.cli.terminal import counted, out
-    from askwell.store.query import SHOWN
+    from askwell.runs.query import SHOWN
 
     table = Table(title=escape(f"{counted(len(found.rows), 'run')} of {store}"), box=None)
     labels = ("lm", "relation", "prompts", "setting", "control")

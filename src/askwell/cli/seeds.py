@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from askwell.cli.run_folder import PER_FACT
 from askwell.errors import BadOption
-from askwell.specs import MixtureSpec, TrainingSpec
+from askwell.specs.mixture import MixtureSpec
+from askwell.specs.training import TrainingSpec
 
 if TYPE_CHECKING:
-    from askwell.evaluation import Evaluation
-    from askwell.facts import Relation
-    from askwell.trust import RunConsistency, Spread
+    from askwell.data.facts import Relation
+    from askwell.evaluation.agreement import RunConsistency, Spread
+    from askwell.evaluation.evaluate import Evaluation
 
 
 class SeveralRuns:
     """What several runs made of the same facts."""
 
     def __init__(self, evaluations: "Sequence[Evaluation]", left_out: Sequence[int]) -> None:
-        from askwell.trust import run_consistency, spreads_of
+        from askwell.evaluation.agreement import run_consistency, spreads_of
 
         self.relation = evaluations[0].outcomes[0].relation
         self.vocabulary = "; ".join(dict.fromkeys(evaluation.vocabulary for evaluation in evaluations))
@@ -102,7 +103,7 @@ def train_over_seeds(
     prints goes to stderr. With `resume`, runs that are whole are not done again.
     """
     from askwell.cli.terminal import note, print_json
-    from askwell.evaluation import Evaluation
+    from askwell.evaluation.evaluate import Evaluation
     from askwell.evaluation.outcomes import read_outcomes
     from askwell.mixture.save import read_description
 

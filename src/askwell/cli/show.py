@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from askwell.cli.options import LM, Data, Device, Json, Revision, Threads
-from askwell.write import need_writable_folder, write_whole
+from askwell.files import need_writable_folder, write_whole
 
 if TYPE_CHECKING:
+    from askwell.evaluation.nearest_words import Projection
     from askwell.mixture.mixture import Mixture
-    from askwell.trust import Projection
 
 
 def show(
@@ -45,7 +45,10 @@ def show(
     from askwell.cli.sources import saved_mixture
     from askwell.cli.terminal import note, out, print_json
     from askwell.cli.trust import projection_line
-    from askwell.look import look_at, print_words, words_html, words_svg
+    from askwell.report.words import look_at
+    from askwell.report.words_drawing import words_svg
+    from askwell.report.words_page import words_html
+    from askwell.report.words_terminal import print_words
 
     shown = saved_mixture(mixture, lm, revision=revision, device=device, dtype="auto")
     prompts = look_at(shown, nearest=nearest)
@@ -72,8 +75,8 @@ def _projection(mixture: "Mixture", facts: str, data: Path | None, threads: int 
     """What the nearest words score beside the tuned vectors."""
     from askwell.cli.progress import EvaluationProgress
     from askwell.cli.sources import set_threads
-    from askwell.names import read_relation
-    from askwell.trust import projection_scores
+    from askwell.data.names import read_relation
+    from askwell.evaluation.nearest_words import projection_scores
 
     relation = read_relation(facts, data=data, split=mixture.learned_from.get("split_by"), seed=mixture.spec.seed)
     set_threads(threads)

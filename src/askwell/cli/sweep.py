@@ -8,12 +8,12 @@ from cyclopts import Parameter
 
 from askwell.cli.options import Data, Json
 from askwell.errors import BadFile, Failure
+from askwell.files import need_writable_folder
 from askwell.specs.sweep import EngineName
-from askwell.write import need_writable_folder
 
 if TYPE_CHECKING:
-    from askwell.sweep.plan import Plan
-    from askwell.sweep.task import RunFailed
+    from askwell.runs.plan import Plan
+    from askwell.runs.task import RunFailed
 
 
 def sweep(
@@ -34,13 +34,12 @@ def sweep(
     killed, the same command goes on. The exit code is 1 if some runs could not be done; they are tried again next
     time.
     """
-    from askwell.cli.sweep_progress import SweepProgress
+    from askwell.cli.progress import SweepProgress
     from askwell.cli.terminal import note, print_json
-    from askwell.store.folder import new_or_open_store
-    from askwell.sweep.engines import check_engine, choose_engine
-    from askwell.sweep.go import go
-    from askwell.sweep.plan import plan_sweep
-    from askwell.sweep.read import read_sweep
+    from askwell.runs.grid import read_sweep
+    from askwell.runs.plan import plan_sweep
+    from askwell.runs.store import new_or_open_store
+    from askwell.runs.sweep import check_engine, choose_engine, go
 
     started = time.monotonic()
     given = {"store": store and str(store), "engine": engine, "workers": workers, "address": address}

@@ -6,14 +6,13 @@ from typing import Annotated, get_args
 from cyclopts import Parameter
 
 from askwell.cli.options import Json, Threads
-from askwell.testbed.names import LMName
+from askwell.data.testbed import LMName
 
 
 def list_testbed(*, json: Json = False) -> None:
     """List the testbed: its relations with counts of told and withheld facts, its prompts and its LMs."""
     from askwell.cli.terminal import out, print_json
-    from askwell.testbed.lms import lm_names
-    from askwell.testbed.world import PREFIX, PromptKind, relations, testbed_prompts
+    from askwell.data.testbed import PREFIX, PromptKind, lm_names, relations, testbed_prompts
 
     kinds = get_args(PromptKind)
     counts = {
@@ -74,11 +73,11 @@ def train_testbed(
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from askwell.cli.terminal import log, note
-    from askwell.testbed.lms import lms_folder
+    from askwell.data.testbed import lms_folder
+    from askwell.files import need_writable_folder
     from askwell.testbed.train_lm import Progress as TrainingState
     from askwell.testbed.train_lm import train_lm
     from askwell.training.loop import available_threads
-    from askwell.write import need_writable_folder
 
     folder = out or lms_folder() / lm
     need_writable_folder(folder, "--out")

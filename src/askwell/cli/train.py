@@ -10,7 +10,8 @@ from askwell.cli.controls import ShownControls, WithControls
 from askwell.cli.options import LM, Compiled, Data, Device, Dtype, Facts, Json, Prompts, Revision, SplitBy
 from askwell.cli.run_folder import PER_FACT, check_folder, keeping_history, prompts_document
 from askwell.errors import BadOption
-from askwell.specs import MixtureSpec, TrainingSpec
+from askwell.specs.mixture import MixtureSpec
+from askwell.specs.training import TrainingSpec
 
 if TYPE_CHECKING:
     from askwell.evaluation.evaluate import Evaluation
@@ -52,7 +53,7 @@ def train(
         raise BadOption("train needs --lm and --prompts")
     if seeds is not None:
         from askwell.cli.seeds import train_over_seeds
-        from askwell.names import read_relation
+        from askwell.data.names import read_relation
 
         train_over_seeds(
             seeds, out, mixture, training, resume=resume, json=json,
@@ -67,14 +68,14 @@ def train(
     from askwell.cli.progress import EvaluationProgress, TrainingProgress
     from askwell.cli.sources import set_threads
     from askwell.cli.terminal import counted, note, note_left_out_facts, note_left_out_prompts, print_json
+    from askwell.data.names import read_prompts, read_relation
+    from askwell.evaluation.abstention import keep_dev_answers
     from askwell.evaluation.evaluate import evaluate
     from askwell.evaluation.outcomes import write_outcomes
     from askwell.lms.load import load_lm
     from askwell.mixture.mixture import Mixture
-    from askwell.names import read_prompts, read_relation
     from askwell.training.checkpoint import CHECKPOINT
     from askwell.training.loop import train as run_training
-    from askwell.trust import keep_dev_answers
 
     started = time.monotonic()
     relation = read_relation(facts, data=data, split=split_by, seed=mixture.seed)

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from askwell.errors import BadOption
 
 if TYPE_CHECKING:
-    from askwell.evaluation import Evaluation
-    from askwell.facts import Relation
-    from askwell.mixture.candidates import Candidates
+    from askwell.data.facts import Relation
+    from askwell.evaluation.evaluate import Evaluation
+    from askwell.evaluation.nearest_words import Projection
+    from askwell.evaluation.questions import Bin
+    from askwell.evaluation.trust import Measures
+    from askwell.mixture.answers import Candidates
     from askwell.mixture.mixture import Mixture
-    from askwell.trust.calibration import Bin
-    from askwell.trust.measures import Measures
-    from askwell.trust.projected import Projection
 
 _BAR = 20
 _SIGNALS = {
@@ -46,7 +46,7 @@ def measure(
 ) -> "Measures":
     """The measures of one mixture whose test facts are evaluated already, with a bar while its dev facts are asked."""
     from askwell.cli.progress import EvaluationProgress
-    from askwell.trust.measures import measures_of
+    from askwell.evaluation.trust import measures_of
 
     with EvaluationProgress(f"how far {relation.name} can be believed") as shown:
         return measures_of(

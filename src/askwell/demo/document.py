@@ -2,21 +2,17 @@
 
 from collections.abc import Sequence
 
-from askwell.demo.figures import KINDS, PRIOR, Figures, Kind
-from askwell.demo.findings import Findings
-from askwell.demo.plan import DEEP, DEV_FACTS, METHODS, MIXTURE, RANDOM, SINGLE, TEST_FACTS, Plan
-from askwell.demo.questions import Answer, Question
-from askwell.demo.run import RunResult
-from askwell.report import (
+from askwell.data.testbed import TestbedRelation, relations
+from askwell.demo.findings import KINDS, PRIOR, Answer, Figures, Findings, Kind, Question
+from askwell.demo.results import DEEP, DEV_FACTS, METHODS, MIXTURE, RANDOM, SINGLE, TEST_FACTS, Plan, RunResult
+from askwell.report.charts import Curve, CurvePoint, Gap, curves_chart, gaps_chart
+from askwell.report.page import (
     Cell,
     Code,
     Column,
     ColumnGroup,
-    Curve,
-    CurvePoint,
     Drawing,
     FigureBlock,
-    Gap,
     Key,
     Page,
     Paragraph,
@@ -24,12 +20,9 @@ from askwell.report import (
     Row,
     Section,
     Table,
-    curves_chart,
-    gaps_chart,
+    percentages,
     render_page,
 )
-from askwell.report.table import percentages
-from askwell.testbed.world import TestbedRelation, relations
 from askwell.version import VERSION
 
 _CURVES = (SINGLE, MIXTURE, DEEP, RANDOM)

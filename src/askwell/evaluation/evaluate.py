@@ -1,8 +1,11 @@
-"""Evaluates mixtures on held-out facts."""
+"""The rank of the right answer among all others.
+
+Evaluates mixtures on held-out facts.
+"""
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,35 +13,63 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from askwell.errors import NothingLeft
+from askwell.data.facts import Relation, SplitName
+from askwell.errors import NotFinite, NothingLeft
 from askwell.evaluation.metrics import Scores, macro, micro
-from askwell.evaluation.ranks import Ranked, other_golds, rank_golds
-from askwell.facts import Relation, SplitName
-from askwell.mixture import Mixture
-from askwell.mixture.candidates import Candidates
+from askwell.evaluation.outcomes import Outcome
+from askwell.mixture.answers import Candidates
 from askwell.mixture.encode import EncodedFacts, LeftOutFact, encode_facts
+from askwell.mixture.mixture import Mixture
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Where the gold answers of some facts stand."""
+
+    filtered: Float[Tensor, " facts"]
+    """Ranks with the other right answers left out."""
+    raw: Float[Tensor, " facts"]
+    """Ranks among all answers."""
+    log_probabilities: Float[Tensor, " facts"]
+
+
+def rank_golds(
+    log_probs: Float[Tensor, "facts answers"],
+    golds: Int[Tensor, " facts"],
+    others: Int[Tensor, "facts most_others"],
+) -> Ranked:
+    """Ranks: 1 + the number of answers more probable + half the number of others exactly as probable.
+
+    `others` are the other right answers of each fact, padded with -1.
+    """
+    if log_probs.isnan().any() or (log_probs == torch.inf).any():
+        raise NotFinite("a probability is not finite, so answers cannot be ranked")
+    gold = log_probs.gather(1, golds[:, None])
+    raw = 1 + (log_probs > gold).sum(1) + 0.5 * ((log_probs == gold).sum(1) - 1)
+    of_others = log_probs.gather(1, others.clamp(min=0))
+    real = others >= 0
+    others_before = ((of_others > gold) & real).sum(1) + 0.5 * ((of_others == gold) & real).sum(1)
+    return Ranked(raw - others_before, raw, gold[:, 0])
+
+
+def other_golds(
+    mixture: Mixture, facts: EncodedFacts, golds: Mapping[str, Sequence[str]]
+) -> Int[Tensor, "facts most_others"]:
+    """For each fact the numbers of the other right answers for its x, padded with -1."""
+    ys = {y: None for fact in facts.facts for y in golds.get(fact.x, ())}
+    number_of = dict(zip(ys, mixture.answer_space.numbers_of(list(ys)), strict=True))
+    rows = []
+    for fact, answer in zip(facts.facts, facts.answers.tolist(), strict=True):
+        numbers = {number_of[y] for y in golds.get(fact.x, ())} - {None, answer}
+        rows.append(sorted(number for number in numbers if number is not None))
+    most = max(map(len, rows), default=0)
+    padded = [row + [-1] * (most - len(row)) for row in rows]
+    return torch.tensor(padded, dtype=torch.long, device=mixture.lm.device).view(len(rows), most)
+
 
 NOT_A_CANDIDATE = "y is not among the candidates"
 # Facts × answers numbers that are held at once.
 _NUMBERS_AT_ONCE = 2**23
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a mixture made of one fact."""
-
-    relation: str
-    x: str
-    y: str
-    golds: tuple[str, ...]
-    """All right answers for x, of all splits."""
-    rank: float
-    """Rank of y with the other golds left out."""
-    raw_rank: float
-    log_probability: float
-    answers: tuple[str, ...]
-    """The most probable answers, best first."""
-    probabilities: tuple[float, ...]
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,40 @@
-"""Keeps what a mixture made of each fact, as Parquet."""
+"""Keeps what a mixture made of each fact, as Parquet.
+
+Keeps where controls put the right answers, beside what the mixture made of the same facts.
+"""
 
 import json
 import math
 import tempfile
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from askwell.errors import CannotWrite
-from askwell.evaluation.evaluate import Outcome
-from askwell.write import write_aside
+from askwell.data.facts import SplitName
+from askwell.errors import BadFile, CannotWrite
+from askwell.files import write_aside
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a mixture made of one fact."""
+
+    relation: str
+    x: str
+    y: str
+    golds: tuple[str, ...]
+    """All right answers for x, of all splits."""
+    rank: float
+    """Rank of y with the other golds left out."""
+    raw_rank: float
+    log_probability: float
+    answers: tuple[str, ...]
+    """The most probable answers, best first."""
+    probabilities: tuple[float, ...]
+
 
 _COLUMNS = {
     "relation": "VARCHAR",
@@ -62,3 +84,54 @@ def read_outcomes(path: Path) -> list[Outcome]:
         fields |= {name: tuple(fields[name]) for name in ("golds", "answers", "probabilities")}
         outcomes.append(Outcome(**fields))
     return outcomes
+
+
+_CONTROL_COLUMNS = {"split": "VARCHAR", "control": "VARCHAR", "relation": "VARCHAR", "x": "VARCHAR", "y": "VARCHAR"}
+_CONTROL_COLUMNS |= {"rank": "DOUBLE"}
+
+
+def write_controls(controls: Mapping[str, Mapping[SplitName, Sequence[Outcome]]], path: Path) -> None:
+    """Writes a row for each control, split and fact, in the order given."""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            rows = Path(folder) / "rows.jsonl"
+            with rows.open("w", encoding="utf-8") as file:
+                for name, by_split in controls.items():
+                    for split, outcomes in by_split.items():
+                        for one in outcomes:
+                            values = (split, name, one.relation, one.x, one.y, one.rank)
+                            row = dict(zip(_CONTROL_COLUMNS, values, strict=True))
+                            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            with duckdb.connect() as database:
+                database.execute("SET threads = 1")  # rows stay in order, and the same rows give the same file
+                source = database.read_json(str(rows), columns=_CONTROL_COLUMNS, format="newline_delimited")
+                write_aside(path, lambda aside: source.write_parquet(str(aside)))
+    except (OSError, duckdb.Error) as error:
+        raise CannotWrite(f"{path} cannot be written: {str(error).splitlines()[0]}") from error
+
+
+def read_controls(path: Path) -> dict[str, dict[str, list[Outcome]]]:
+    """The outcomes of each control by name and split, with relation, x, y and rank alone.
+
+    That is enough for P@1, P@10 and MRR; there are no answers and no probabilities in them.
+    """
+    try:
+        with duckdb.connect() as database:
+            rows = database.read_parquet(str(path)).fetchall()
+    except duckdb.Error as error:
+        raise BadFile(path, f"this is no Parquet file of controls: {str(error).splitlines()[0]}") from error
+    controls: dict[str, dict[str, list[Outcome]]] = {}
+    for split, name, relation, x, y, rank in rows:
+        outcome = Outcome(
+            relation=relation,
+            x=x,
+            y=y,
+            golds=(y,),
+            rank=rank,
+            raw_rank=math.nan,
+            log_probability=math.nan,
+            answers=(),
+            probabilities=(),
+        )
+        controls.setdefault(name, {}).setdefault(split, []).append(outcome)
+    return controls

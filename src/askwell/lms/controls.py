@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.identity import identify
-from askwell.specs import ControlKind
+from askwell.specs.run import ControlKind
 
 
 def control_lm(lm: FrozenLM, kind: ControlKind, seed: int) -> FrozenLM:

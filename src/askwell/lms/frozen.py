@@ -10,18 +10,17 @@ from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from askwell.errors import BadOption, LMUnavailable
-from askwell.lms.assemble import Batch
+from askwell.lms.batches import Batch
 from askwell.lms.families import FAMILIES, Family
+from askwell.lms.hooks import adding_to_layers, probe, reading_at
 from askwell.lms.identity import LMIdentity, identify
-from askwell.lms.perturb import adding_to_layers, reading_at
-from askwell.lms.probe import probe
-from askwell.lms.special import SpecialTokens
-from askwell.lms.walks import Tails, Walk, walk_of
+from askwell.lms.tokenisation import SpecialTokens, Wording
+from askwell.lms.walks import walk_of
+from askwell.lms.walks.attention import Tails
 from askwell.lms.walks.check import agrees
 from askwell.lms.walks.output import distributions_of, log_probs_of, logits_of
 from askwell.lms.walks.rows import pack
-from askwell.lms.walks.walk import put_in, rows_at
-from askwell.lms.wording import Wording
+from askwell.lms.walks.walk import Walk, put_in, rows_at
 
 # Probabilities that are held at once: little beside what evaluation adds them up into.
 _PROBABILITIES_AT_ONCE = 2**21

@@ -33,6 +33,12 @@ class LMIdentity(BaseModel):
         """Whether both are the same LM, whatever its name."""
         return not self.differences(other)
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that makes an LM this one, whatever it is called and wherever it lies."""
+        described = self.model_dump(mode="json", exclude={"name", "revision"})
+        return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+
     def differences(self, other: "LMIdentity") -> list[str]:
         """The parts in which the two differ, in words."""
         parts = {"architecture": "architecture", "tokenizer_sha256": "tokenizer", "config_sha256": "config"}

@@ -1,22 +1,53 @@
-"""Loads frozen LMs: from a folder, a GGUF file, or by a hub name."""
+"""Loads frozen LMs: from a folder, a GGUF file, or by a hub name.
+
+What transformers leaves undone when it reads a GGUF file.
+"""
 
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from gguf import GGUFReader
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    modeling_gguf_pytorch_utils,
+)
 from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
+from askwell.data.testbed import PREFIX, lm_folder
 from askwell.errors import BadOption, LMUnavailable
-from askwell.lms.cache import built_in_folder
+from askwell.files import cache_folder
 from askwell.lms.frozen import FrozenLM, family_of
-from askwell.lms.gguf_file import honour_bos, no_bar
 from askwell.lms.identity import identify
+
+PULLABLE = ("smollm2",)
+
+
+def pulled_folder(name: str) -> Path:
+    """The checkpoint folder of an LM that can be pulled, whether it is there or not."""
+    return cache_folder() / "lms" / name
+
+
+def built_in_folder(name: str) -> Path | None:
+    """The checkpoint folder of an LM that askwell knows by itself, None for all other names."""
+    if name.startswith(PREFIX):
+        return lm_folder(name)
+    if name not in PULLABLE:
+        return None
+    folder = pulled_folder(name)
+    if not (folder / "config.json").exists():
+        raise LMUnavailable(f"--lm {name} is not here yet; get it once with: askwell lm pull {name}")
+    return folder
+
 
 Precision = Literal["auto", "float32", "bfloat16", "float16", "float64"]
 
@@ -167,3 +198,33 @@ def quiet() -> Generator[None]:
         transformers_logging.set_verbosity(verbosity)
         if bars:
             transformers_logging.enable_progress_bar()
+
+
+_ADD_BOS = "tokenizer.ggml.add_bos_token"
+
+
+def honour_bos(path: Path, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Lets the tokenizer put its BOS token first where the file says so."""
+    if _says(path, _ADD_BOS) and tokenizer.bos_token is not None:
+        tokenizer.add_bos_token = True
+
+
+def _says(path: Path, flag: str) -> bool:
+    try:
+        from transformers.integrations.gguf.reader import read_gguf_metadata
+    except ImportError:  # an older release: gguf's own reader, which takes seconds to read a vocabulary
+        field = GGUFReader(path).get_field(flag)
+        return field is not None and bool(field.contents())
+    return bool(read_gguf_metadata(str(path))[0].get(flag))
+
+
+@contextmanager
+def no_bar() -> Generator[None]:
+    """Keeps the bar that transformers draws while it converts tensors off the terminal."""
+    module: Any = modeling_gguf_pytorch_utils
+    tqdm = module.tqdm
+    module.tqdm = partial(tqdm, disable=True)
+    try:
+        yield
+    finally:
+        module.tqdm = tqdm

@@ -16,8 +16,7 @@ from filelock import FileLock
 from transformers import AutoModelForCausalLM
 
 from askwell.errors import BadOption, CannotWrite, DamagedFile, Failure
-from askwell.lms.cache import pulled_folder
-from askwell.lms.load import load_checkpoint_files, quiet
+from askwell.lms.load import load_checkpoint_files, pulled_folder, quiet
 
 
 @dataclass(frozen=True)

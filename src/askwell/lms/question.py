@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from askwell.lms.tokens import PromptTokens
+from askwell.lms.tokenisation import PromptTokens
 
 
 class Token(NamedTuple):

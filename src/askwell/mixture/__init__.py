@@ -1,6 +1,1 @@
 """Mixtures of prompts over a frozen LM."""
-
-from askwell.mixture.mixture import Mixture
-from askwell.specs import MixtureSpec
-
-__all__ = ["Mixture", "MixtureSpec"]

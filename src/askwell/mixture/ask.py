@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from askwell.errors import UserMistake
-from askwell.lms.assemble import words_of
-from askwell.mixture.candidates import Candidates
+from askwell.lms.batches import words_of
+from askwell.mixture.answers import Candidates
 from askwell.mixture.encode import why_unaskable
 
 if TYPE_CHECKING:

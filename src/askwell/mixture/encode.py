@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from askwell.facts import Fact
-from askwell.lms.assemble import PLACES, Words, words_of
+from askwell.data.facts import Fact
+from askwell.lms.batches import PLACES, Words, words_of
 from askwell.mixture.answers import spell
 
 if TYPE_CHECKING:

@@ -11,16 +11,14 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from askwell.data.templates import Template, parse_template
 from askwell.errors import BadOption, NotFinite
-from askwell.lms import FrozenLM
-from askwell.lms.assemble import PLACES, Batch, QuestionTable, Words
-from askwell.mixture.answers import AnswerSpace
+from askwell.lms.batches import PLACES, Batch, QuestionTable, Words
+from askwell.lms.frozen import FrozenLM
+from askwell.mixture.answers import AnswerSpace, Candidates
 from askwell.mixture.ask import Reply, ask
-from askwell.mixture.candidates import Candidates
-from askwell.mixture.initial import initial_vectors
-from askwell.mixture.prompt_set import LeftOutPrompt, usable_prompts
-from askwell.prompts import Template, parse_template
-from askwell.specs import MixtureSpec
+from askwell.mixture.prompts import LeftOutPrompt, initial_vectors, usable_prompts
+from askwell.specs.mixture import MixtureSpec
 
 # A forward pass reads about so many tokens at once: enough to fill the machine, little enough for caches.
 _TOKENS_AT_ONCE = 2048

@@ -17,14 +17,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
+from askwell.data.templates import Template, parse_template
 from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
-from askwell.lms import FrozenLM, LMIdentity, load_lm
+from askwell.files import write_whole
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.identity import LMIdentity
+from askwell.lms.load import load_lm
 from askwell.mixture.card import model_card
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.prompt_set import LeftOutPrompt
-from askwell.prompts import Template, parse_template
-from askwell.specs import MixtureSpec
-from askwell.write import write_whole
+from askwell.mixture.prompts import LeftOutPrompt
+from askwell.specs.mixture import MixtureSpec
 
 FORMAT, VERSION = "askwell-mixture", 1
 CONFIG, TENSORS, CARD = "config.json", "mixture.safetensors", "README.md"

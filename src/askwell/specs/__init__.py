@@ -1,7 +1,6 @@
 """Specs: frozen, validated choices of a run. They hold no behaviour and import nothing heavy."""
 
-from askwell.specs.autoprompt import AutoPromptSpec
-from askwell.specs.fine_tuning import FineTuningSpec
+from askwell.specs.baselines import AutoPromptSpec, FineTuningSpec
 from askwell.specs.mixture import Initial, MixtureSpec
 from askwell.specs.run import ControlKind, PromptText, RunSpec
 from askwell.specs.sweep import EngineName, LMChoice, Setting, SweepSpec

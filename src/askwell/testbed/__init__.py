@@ -1,1 +1,1 @@
-"""A small world of real facts, and a text that tells most of them and withholds the rest."""
+"""How the testbed's text and LMs were made."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from askwell.facts import Fact
+from askwell.data.facts import Fact
 
 
 @dataclass(frozen=True)

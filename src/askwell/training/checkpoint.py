@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from askwell.data.facts import Relation
 from askwell.errors import BadOption
-from askwell.facts import Relation
-from askwell.mixture import Mixture
-from askwell.specs import TrainingSpec
-from askwell.tensor_file import hash_of, read_tensors, write_tensors
+from askwell.files import hash_of, read_tensors, write_tensors
+from askwell.mixture.mixture import Mixture
+from askwell.specs.training import TrainingSpec
 
 CHECKPOINT = "checkpoint.safetensors"
 _NOTES = ("history", "stretches", "loss", "facts", "pairs")

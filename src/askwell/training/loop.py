@@ -11,17 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from askwell.data.facts import Relation
 from askwell.errors import NothingLeft
-from askwell.evaluation import rank_facts, scores_of
-from askwell.facts import Relation
-from askwell.mixture import Mixture
+from askwell.evaluation.evaluate import rank_facts
+from askwell.evaluation.metrics import scores_of
 from askwell.mixture.encode import EncodedFacts, LeftOutFact, count_reasons, encode_facts
-from askwell.specs import TrainingSpec
+from askwell.mixture.mixture import Mixture
+from askwell.specs.training import TrainingSpec
 from askwell.training.checkpoint import State, load_checkpoint, run_id, save_checkpoint
 from askwell.training.objective import Objective
+from askwell.training.optimiser import Optimizer, choose_tuned, penalty, rates_of
 from askwell.training.plan import Plan, plan_of
-from askwell.training.rates import rates_of
-from askwell.training.tuned import Optimizer, choose_tuned, penalty
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from askwell.mixture import Mixture
 from askwell.mixture.encode import EncodedFacts
+from askwell.mixture.mixture import Mixture
 
 
 class Loss(NamedTuple):

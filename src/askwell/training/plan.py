@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from askwell.specs import TrainingSpec
+from askwell.specs.training import TrainingSpec
 
 _PAIRS = 2000
 STRETCHES = 8

@@ -21,11 +21,10 @@ from transformers import (
     XLMRobertaForMaskedLM,
 )
 
+from askwell.lms.walks.attention import Tails
 from askwell.lms.walks.bart import walk_bart
 from askwell.lms.walks.bert import walk_albert, walk_bert, walk_distilbert, walk_electra, walk_roberta
-from askwell.lms.walks.gpt2 import walk_gpt2
-from askwell.lms.walks.llama import walk_llama
-from askwell.lms.walks.tails import Tails
+from askwell.lms.walks.causal import walk_gpt2, walk_llama
 from askwell.lms.walks.walk import Walk
 
 WALKS: Mapping[type[PreTrainedModel], Callable[..., Walk]] = {

@@ -1,6 +1,14 @@
-"""Attention over packed rows: each run of pairs of equal lengths by itself, so that nothing is padded or masked out."""
+"""Attention over packed rows: each run of pairs of equal lengths by itself, so that nothing is padded or masked out.
 
-from collections.abc import Sequence
+The part of a layer in which each row is by itself, as one function that all layers share.
+
+On a GPU such a part is a dozen small kernels; compiled (`torch.compile`), it is a few. The parts come in as arguments,
+so that one compiled function serves all layers, and the number of rows is left open, so that it serves all batches.
+Compiling takes some tens of seconds at the first batch, more than a whole training run on a small LM: it is asked for
+(`--compiled`), never taken for granted.
+"""
+
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -114,3 +122,29 @@ def _to_rows(by_head: Tensor, rows: Tensor, pairs: int, length: int, key_heads: 
     head_size = by_head.shape[2]
     split = by_head.view(pairs, key_heads, -1, length, head_size).permute(0, 3, 1, 2, 4)
     rows.view(pairs, length, key_heads, -1, head_size).copy_(split)
+
+
+Part = Callable[[Tensor], Tensor]
+PostNormTail = Callable[[Part, Part, Part, Part, Tensor], Tensor]
+PreNormTail = Callable[[Part, Part, Tensor], Tensor]
+
+
+def post_norm_tail(widen: Part, activation: Part, narrow: Part, norm: Part, rows: Tensor) -> Tensor:
+    """Normalises behind: BERT, BART."""
+    return norm(narrow(activation(widen(rows))) + rows)
+
+
+def pre_norm_tail(norm: Part, feed: Part, rows: Tensor) -> Tensor:
+    """Normalises before: Llama, GPT-2."""
+    return rows + feed(norm(rows))
+
+
+class Tails:
+    """Both kinds, as they are or compiled."""
+
+    def __init__(self, *, compiled: bool = False, backend: str | Callable[..., Any] = "inductor") -> None:
+        self.post_norm: PostNormTail = post_norm_tail
+        self.pre_norm: PreNormTail = pre_norm_tail
+        if compiled:
+            self.post_norm = torch.compile(post_norm_tail, dynamic=True, backend=backend)
+            self.pre_norm = torch.compile(pre_norm_tail, dynamic=True, backend=backend)

@@ -6,9 +6,9 @@ from typing import Any
 
 from torch import Tensor
 
+from askwell.lms.walks.attention import Tails
 from askwell.lms.walks.bert import PostNormLayer, walk_encoder
 from askwell.lms.walks.rows import PackedBatch, Rows, runs
-from askwell.lms.walks.tails import Tails
 from askwell.lms.walks.walk import Attention, Deltas, Walk, perturb, rows_at
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional
 
+from askwell.lms.walks.attention import PostNormTail, Tails
 from askwell.lms.walks.rows import PackedBatch, Rows, Run, runs
-from askwell.lms.walks.tails import PostNormTail, Tails
 from askwell.lms.walks.walk import Attention, Deltas, Walk, as_sentence, perturb, rows_at
 
 

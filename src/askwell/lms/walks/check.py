@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from askwell.lms.assemble import Batch, StreamBatch
+from askwell.lms.batches import Batch, StreamBatch
 
 # By how much two ways to compute the same may differ, as a share of the largest number.
 _ROUNDING = {torch.float64: 1e-6, torch.float32: 2e-4}

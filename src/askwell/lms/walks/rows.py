@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from askwell.lms.assemble import Batch
+from askwell.lms.batches import Batch
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Facts and templates: reading, splitting, auditing, and the published sets."""

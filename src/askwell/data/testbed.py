@@ -1,0 +1,158 @@
+"""The names of the testbed's LMs.
+
+The testbed's facts and prompts, as they lie in the package: which relations there are, and what was told.
+
+The testbed's LMs, as they lie in the package.
+"""
+
+import difflib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from askwell.data.facts import Fact, Relation, SplitName
+from askwell.data.templates import Template, parse_template
+from askwell.errors import BadOption, LMUnavailable
+
+LMName = Literal["bert", "roberta", "bart", "causal"]
+
+
+PREFIX = "testbed:"
+
+Cardinality = Literal["1-1", "N-1", "N-M"]
+PromptKind = Literal["single", "paraphrased", "mined", "random"]
+
+
+@dataclass(frozen=True)
+class TestbedRelation:
+    """What is known of a relation before its facts are read."""
+
+    __test__ = False  # pytest takes every class named Test… for a class of tests
+
+    name: str
+    """As it is typed after "testbed:"."""
+    label: str
+    """What it says, for people."""
+    cardinality: Cardinality
+    x_kind: str
+    """What an x is: a country, a city, …"""
+    y_kind: str
+    told: int
+    """How many facts the text tells."""
+    withheld: int
+
+    @property
+    def facts(self) -> int:
+        """How many facts there are, told and withheld."""
+        return self.told + self.withheld
+
+
+@dataclass(frozen=True)
+class World:
+    """All that the text is made from: relations, and for each the facts that it tells and those that it withholds."""
+
+    relations: tuple[TestbedRelation, ...]
+    told: Mapping[str, frozenset[Fact]]
+    withheld: Mapping[str, frozenset[Fact]]
+
+
+@cache
+def relations() -> tuple[TestbedRelation, ...]:
+    """All relations of the testbed, sorted by name."""
+    return tuple(TestbedRelation(**record) for record in _records("relations.jsonl"))
+
+
+def relation_names() -> list[str]:
+    """The names of all relations, without "testbed:"."""
+    return [relation.name for relation in relations()]
+
+
+@cache
+def testbed_relation(name: str) -> Relation:
+    """The facts of a relation with its splits, named testbed:<name>."""
+    name = _known(name)
+    train, dev, test = ([fact for fact, _ in _facts(name, split)] for split in get_args(SplitName))
+    return Relation.of(PREFIX + name, train, dev, test)
+
+
+@cache
+def told(name: str) -> frozenset[Fact]:
+    """The facts of a relation that the text tells, over all splits; the others are withheld."""
+    return frozenset(fact for split in get_args(SplitName) for fact, is_told in _facts(_known(name), split) if is_told)
+
+
+@cache
+def withheld(name: str) -> frozenset[Fact]:
+    """The facts of a relation that the text does not tell, over all splits."""
+    relation = testbed_relation(name)
+    return frozenset((*relation.train, *relation.dev, *relation.test)) - told(name)
+
+
+def testbed_prompts(kind: str, relation: str) -> list[Template]:
+    """The prompts of one kind for a relation: single (manual), paraphrased, mined (with weights), or random words."""
+    kinds = get_args(PromptKind)
+    if kind not in kinds:
+        raise BadOption(f"there are no {kind!r} prompts in the testbed{_meant(kind, kinds)}")
+    records = _records("prompts", kind, f"{_known(relation)}.jsonl")
+    return [parse_template(record["template"], record.get("weight")) for record in records]
+
+
+def the_world() -> World:
+    """The world as it lies in the package."""
+    names = relation_names()
+    return World(relations(), {name: told(name) for name in names}, {name: withheld(name) for name in names})
+
+
+def manifest() -> dict[str, Any]:
+    """Versions of the sources, SHA-256 of each file and of the text."""
+    return json.loads(files("askwell.testbed").joinpath("data", "manifest.json").read_text(encoding="utf-8"))
+
+
+def _facts(name: str, split: str) -> list[tuple[Fact, bool]]:
+    records = _records("facts", name, f"{split}.jsonl")
+    return [(Fact(record["x"], record["y"]), record["told"]) for record in records]
+
+
+def _records(*path: str) -> list[dict[str, Any]]:
+    text = files("askwell.testbed").joinpath("data", *path).read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def _known(name: str) -> str:
+    bare = name.removeprefix(PREFIX)
+    if bare not in relation_names():
+        raise BadOption(f"there is no relation {bare!r} in the testbed{_meant(bare, relation_names())}")
+    return bare
+
+
+def _meant(typed: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(typed, known, n=2)
+    question = f"; did you mean {' or '.join(close)}?" if close else ";"
+    return f"{question} There are {', '.join(known)}"
+
+
+def lm_names() -> tuple[LMName, ...]:
+    """The names of the testbed's LMs, without "testbed:"."""
+    return get_args(LMName)
+
+
+def lms_folder() -> Path:
+    """The folder in the package that holds the LMs."""
+    return Path(str(files("askwell.testbed").joinpath("data", "lms")))
+
+
+def lm_folder(name: str) -> Path:
+    """The checkpoint folder of an LM of the testbed."""
+    bare = name.removeprefix(PREFIX)
+    if bare not in lm_names():
+        close = difflib.get_close_matches(bare, lm_names(), n=1)
+        meant = f"; did you mean {PREFIX}{close[0]}?" if close else ""
+        raise LMUnavailable(f"there is no LM {bare!r} in the testbed{meant} There are {', '.join(lm_names())}")
+    folder = lms_folder() / bare
+    if not (folder / "config.json").exists():
+        raise LMUnavailable(f"{PREFIX}{bare} is not in this installation; make it with: askwell testbed train {bare}")
+    return folder

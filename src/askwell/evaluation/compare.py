@@ -1,0 +1,338 @@
+"""Which outcome of one run belongs to which of the other.
+
+How two runs differ: by how much, how surely, where.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from statistics import fmean
+from typing import Any, Literal
+
+import numpy as np
+
+from askwell.errors import BadOption, UserMistake
+from askwell.evaluation.metrics import Metric, less_is_better, scale_of, value_of
+from askwell.evaluation.outcomes import Outcome
+from askwell.evaluation.significance import bootstrap_interval, permutation_test, sign_test
+
+Unit = Literal["fact", "x", "y"]
+"""What the tests take as one independent thing: a fact, all facts of an x, or all facts of a y (of one relation)."""
+
+Outcomes = Sequence[Outcome] | Mapping[int, Sequence[Outcome]]
+"""The outcomes of one run, or of one run for each seed."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One fact as both runs answered it, with the same seed."""
+
+    a: Outcome
+    b: Outcome
+
+    @property
+    def fact(self) -> tuple[str, str, str]:
+        """Relation, x and y."""
+        return self.a.relation, self.a.x, self.a.y
+
+    def unit(self, unit: Unit) -> tuple[str, ...]:
+        """What the pair is one thing with. Lines that repeat a fact, and a fact's seeds, always stay together."""
+        match unit:
+            case "fact":
+                return self.fact
+            case "x":
+                return self.a.relation, self.a.x
+            case "y":
+                return self.a.relation, self.a.y
+        raise BadOption(f"there is no unit {unit!r}: choose one of fact, x, y")
+
+
+@dataclass(frozen=True)
+class Paired:
+    """The pairs of two runs, sorted by fact, and how many outcomes have no partner."""
+
+    pairs: tuple[Pair, ...]
+    seeds: tuple[int, ...]
+    """The seeds that were paired; empty if neither side has several."""
+    only_a: int
+    only_b: int
+
+
+def pair_outcomes(a: Outcomes, b: Outcomes) -> Paired:
+    """Pairs the same facts and, where both sides have several seeds, the same seeds.
+
+    A side without seeds (a baseline that has none) stands beside every seed of the other. A fact that stands n times
+    in one run and m times in the other makes min(n, m) pairs.
+    """
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        seeds = sorted(a.keys() & b.keys())
+        if not seeds:
+            raise UserMistake(
+                f"no seed was run on both sides: A has {_listed(a)}, B has {_listed(b)}; name runs of the same seeds"
+            )
+    else:
+        seeds = sorted(a if isinstance(a, Mapping) else b if isinstance(b, Mapping) else ())
+    pairs, only_a, only_b = [], 0, 0
+    for seed in seeds or [None]:
+        in_a, in_b = _numbered(a, seed), _numbered(b, seed)
+        shared = in_a.keys() & in_b.keys()
+        pairs += [(key, Pair(in_a[key], in_b[key])) for key in shared]
+        only_a, only_b = only_a + len(in_a) - len(shared), only_b + len(in_b) - len(shared)
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        only_a += sum(len(a[seed]) for seed in a.keys() - b.keys())
+        only_b += sum(len(b[seed]) for seed in b.keys() - a.keys())
+    if not pairs:
+        raise UserMistake(
+            f"the two runs have no fact in common: A has {only_a} facts of {_relations(a)}, B {only_b} of "
+            f"{_relations(b)}; compare runs on the same relation and split"
+        )
+    pairs.sort(key=lambda numbered: numbered[0])  # so that the order of rows in a file changes no random draw
+    return Paired(tuple(pair for _, pair in pairs), tuple(seeds), only_a, only_b)
+
+
+def _numbered(outcomes: Outcomes, seed: int | None) -> dict[tuple[str, str, str, int], Outcome]:
+    """Outcomes by fact, the n-th line of a repeated fact under the number n."""
+    chosen = outcomes[seed] if isinstance(outcomes, Mapping) and seed is not None else outcomes
+    times: Counter[tuple[str, str, str]] = Counter()
+    numbered = {}
+    for outcome in chosen:
+        if not isinstance(outcome, Outcome):
+            raise TypeError(f"an Outcome was expected, not {type(outcome).__name__}; seeds go into a mapping")
+        fact = (outcome.relation, outcome.x, outcome.y)
+        numbered[*fact, times[fact]] = outcome
+        times[fact] += 1
+    return numbered
+
+
+def _relations(outcomes: Outcomes) -> str:
+    runs = outcomes.values() if isinstance(outcomes, Mapping) else [outcomes]
+    names = sorted({outcome.relation for run in runs for outcome in run})
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "") or "no relation"
+
+
+def _listed(seeds: Mapping[int, object]) -> str:
+    return ", ".join(map(str, sorted(seeds))) or "none"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Two scores, A minus B, the interval of the difference, and the p-value of the paired permutation test."""
+
+    a: float
+    b: float
+    difference: float
+    low: float
+    high: float
+    p: float
+    exact: bool
+    """Whether p counts all sign flips, or a sample of them."""
+
+
+@dataclass(frozen=True)
+class RelationComparison:
+    """The two scores of one relation, and in how many of its units A and B are better."""
+
+    facts: int
+    a: float
+    b: float
+    difference: float
+    wins: int
+    losses: int
+
+
+@dataclass(frozen=True)
+class ChangedFact:
+    """A fact of which the two runs make something else; figures are means over its seeds."""
+
+    relation: str
+    x: str
+    y: str
+    a: float
+    b: float
+    a_rank: float
+    b_rank: float
+    a_answer: str | None
+    """The best answer; with several seeds, the one that came most often."""
+    b_answer: str | None
+
+    @property
+    def difference(self) -> float:
+        """A minus B."""
+        return self.a - self.b
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `compare_outcomes` found. P@1, P@10 and MRR are in per cent, log-loss is in nats."""
+
+    metric: Metric
+    unit: Unit
+    confidence: float
+    facts: int
+    """Pairs of outcomes: the facts that both answered, each as often as it was asked (repeated lines, seeds)."""
+    only_a: int
+    only_b: int
+    seeds: tuple[int, ...]
+    """The seeds that were paired; empty if neither side has several."""
+    micro: Difference
+    """The mean over facts."""
+    macro: Difference
+    """The mean of the relations' means."""
+    wins: int
+    """Units (facts, if not said otherwise) for which A is better."""
+    losses: int
+    ties: int
+    sign_p: float
+    """The p-value of the sign test on wins and losses."""
+    relations: dict[str, RelationComparison]
+    changed: tuple[ChangedFact, ...]
+    """All facts with a difference, the largest first."""
+
+    def as_json(self, changed: int | None = None) -> dict[str, Any]:
+        """All of it, ready for JSON, with at most so many of the facts that changed."""
+        document = asdict(self) | {"seeds": list(self.seeds), "changed_facts": len(self.changed)}
+        document["changed"] = [asdict(fact) | {"difference": fact.difference} for fact in self.changed[:changed]]
+        return document
+
+
+def compare_outcomes(
+    a: Outcomes,
+    b: Outcomes,
+    *,
+    metric: Metric = "P@1",
+    unit: Unit = "fact",
+    confidence: float = 0.95,
+    resamples: int = 9_999,
+    seed: int = 0,
+) -> Comparison:
+    """Compares two runs on the facts that both answered; a run is a list of outcomes, or one list for each seed.
+
+    The permutation test flips the signs of whole units; the bootstrap draws whole units, for the macro average within
+    each relation. With `unit="y"` all facts of a relation with one y are a unit, which is the careful choice where a
+    run may owe its score to a preference for some ys.
+    """
+    if not 0 < confidence < 1:
+        raise BadOption(f"the confidence {confidence} is not between 0 and 1")
+    if resamples < 1:
+        raise BadOption(f"{resamples} resamples: at least one is needed")
+    paired = pair_outcomes(a, b)
+    values = np.array([[value_of(pair.a, metric), value_of(pair.b, metric)] for pair in paired.pairs])
+    if not np.isfinite(values).all():
+        unanswered = [f"{count} in {run}" for run, count in zip("AB", np.isinf(values).sum(0), strict=True) if count]
+        raise UserMistake(
+            f"the log-loss is infinite, since some facts have probability 0 ({', '.join(unanswered)}): choose "
+            "another metric"
+        )
+    sums = _sums_by_relation(paired.pairs, values, unit)
+    differences = np.concatenate([_differences(units) for units in sums.values()])
+    wins, losses = _wins_and_losses(differences, metric)
+    difference = partial(_difference, scale=scale_of(metric), confidence=confidence, resamples=resamples, seed=seed)
+    return Comparison(
+        metric=metric,
+        unit=unit,
+        confidence=confidence,
+        facts=len(paired.pairs),
+        only_a=paired.only_a,
+        only_b=paired.only_b,
+        seeds=paired.seeds,
+        micro=difference([np.concatenate(list(sums.values()))]),
+        macro=difference(list(sums.values())),
+        wins=wins,
+        losses=losses,
+        ties=len(differences) - wins - losses,
+        sign_p=sign_test(wins, losses),
+        relations={name: _of_relation(units, metric) for name, units in sums.items()},
+        changed=_changed(paired.pairs, values, metric),
+    )
+
+
+def _sums_by_relation(pairs: Sequence[Pair], values: np.ndarray, unit: Unit) -> dict[str, np.ndarray]:
+    """For each relation its units as rows: the sum of A, the sum of B, the number of pairs."""
+    rows = _rows(pair.unit(unit) for pair in pairs)
+    sums = _summed(values, rows.values())
+    relations = np.array([relation for relation, *_ in rows])
+    return {relation: sums[relations == relation] for relation in dict.fromkeys(relations.tolist())}
+
+
+def _rows(keys: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], list[int]]:
+    """The numbers at which each key stands."""
+    rows: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for number, key in enumerate(keys):
+        rows[key].append(number)
+    return rows
+
+
+def _summed(values: np.ndarray, groups: Collection[Sequence[int]]) -> np.ndarray:
+    """For each group of rows of values their two sums, and how many they are."""
+    order = np.concatenate([np.asarray(rows) for rows in groups])
+    sizes = np.array([len(rows) for rows in groups])
+    begins = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    return np.column_stack([np.add.reduceat(values[order], begins), sizes])
+
+
+def _difference(
+    strata: Sequence[np.ndarray], *, scale: float, confidence: float, resamples: int, seed: int
+) -> Difference:
+    """The mean of the strata's means for A and B, with interval and test."""
+    score_a, score_b = (
+        scale * float(np.mean([units[:, side].sum() / units[:, 2].sum() for units in strata])) for side in (0, 1)
+    )
+    parts = [_differences(units) for units in strata]
+    # One stratum needs no division, and counts of right answers stay whole numbers, for which the test is exact.
+    weighted = parts if len(strata) == 1 else [p / u[:, 2].sum() for p, u in zip(parts, strata, strict=True)]
+    test = permutation_test(np.concatenate(weighted), resamples=resamples, seed=seed)
+    low, high = bootstrap_interval(
+        [np.stack([part, units[:, 2]], axis=1) for part, units in zip(parts, strata, strict=True)],
+        confidence=confidence,
+        resamples=resamples,
+        seed=seed,
+    )
+    return Difference(score_a, score_b, score_a - score_b, scale * low, scale * high, test.p, test.exact)
+
+
+def _of_relation(units: np.ndarray, metric: Metric) -> RelationComparison:
+    count = int(units[:, 2].sum())
+    score_a, score_b = (scale_of(metric) * float(units[:, side].sum()) / count for side in (0, 1))
+    wins, losses = _wins_and_losses(_differences(units), metric)
+    return RelationComparison(count, score_a, score_b, score_a - score_b, wins, losses)
+
+
+def _differences(units: np.ndarray) -> np.ndarray:
+    """The sum of A minus the sum of B for each unit; what differs only in the last bits of a sum is 0."""
+    return np.where(np.isclose(units[:, 0], units[:, 1], rtol=1e-12, atol=0), 0.0, units[:, 0] - units[:, 1])
+
+
+def _wins_and_losses(differences: np.ndarray, metric: Metric) -> tuple[int, int]:
+    more, less = int((differences > 0).sum()), int((differences < 0).sum())
+    return (less, more) if less_is_better(metric) else (more, less)
+
+
+def _changed(pairs: Sequence[Pair], values: np.ndarray, metric: Metric) -> tuple[ChangedFact, ...]:
+    """The facts with a difference, the largest first, then by name."""
+    rows = _rows(pair.fact for pair in pairs)
+    sums = _summed(values, rows.values())
+    changed = []
+    for (fact, numbers), sum_a, sum_b, changes in zip(
+        rows.items(), sums[:, 0].tolist(), sums[:, 1].tolist(), (_differences(sums) != 0).tolist(), strict=True
+    ):
+        if not changes:
+            continue
+        of_a, of_b = [pairs[number].a for number in numbers], [pairs[number].b for number in numbers]
+        changed.append(
+            ChangedFact(
+                *fact,
+                a=scale_of(metric) * sum_a / len(numbers),
+                b=scale_of(metric) * sum_b / len(numbers),
+                a_rank=fmean(outcome.rank for outcome in of_a),
+                b_rank=fmean(outcome.rank for outcome in of_b),
+                a_answer=_most_common(outcome.answers[:1] for outcome in of_a),
+                b_answer=_most_common(outcome.answers[:1] for outcome in of_b),
+            )
+        )
+    return tuple(sorted(changed, key=lambda fact: (-abs(fact.difference), fact.relation, fact.x, fact.y)))
+
+
+def _most_common(answers: Iterable[Sequence[str]]) -> str | None:
+    counted = Counter(answer for best in answers for answer in best)
+    return counted.most_common(1)[0][0] if counted else None

@@ -1,0 +1,199 @@
+"""The gain over a control: what is left of a score when the part that needs no knowledge is taken away.
+
+Knowledge: what a run scores above the best that can be had without knowing anything.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from typing import Any, Literal
+
+from askwell.errors import BadOption, UserMistake
+from askwell.evaluation.compare import Outcomes, Unit, compare_outcomes
+from askwell.evaluation.metrics import Metric, less_is_better, scale_of, value_of
+
+Average = Literal["micro", "macro"]
+
+
+@dataclass(frozen=True)
+class Gain:
+    """By how much a run is better than a control on the same facts; P@1, P@10 and MRR are in per cent."""
+
+    control: str
+    metric: Metric
+    average: Average
+    unit: Unit
+    facts: int
+    """Facts that both answered."""
+    only_run: int
+    only_control: int
+    score: float
+    control_score: float
+    gain: float
+    """Above 0 where the run is better, for log-loss too."""
+    low: float
+    high: float
+    confidence: float
+    p: float
+    """Of the paired permutation test."""
+
+    def as_json(self) -> dict[str, float | int | str]:
+        """All figures by name."""
+        return asdict(self)
+
+
+def gain_over(
+    outcomes: Outcomes,
+    control: Outcomes,
+    *,
+    name: str = "control",
+    metric: Metric = "P@1",
+    average: Average = "micro",
+    unit: Unit = "fact",
+    confidence: float = 0.95,
+    resamples: int = 9_999,
+    seed: int = 0,
+) -> Gain:
+    """The gain over one control, with its bootstrap interval over units, on the facts that both answered.
+
+    With few changed units the bootstrap is too sure (four wins and no loss would do). So the interval always holds 0
+    unless the permutation test, at the same confidence, says that the gain is no chance.
+    """
+    if average not in ("micro", "macro"):
+        raise BadOption(f"there is no average {average!r}: choose micro or macro")
+    comparison = compare_outcomes(
+        outcomes, control, metric=metric, unit=unit, confidence=confidence, resamples=resamples, seed=seed
+    )
+    found = comparison.micro if average == "micro" else comparison.macro
+    gain, low, high = found.difference, found.low, found.high
+    if less_is_better(metric):
+        gain, low, high = -gain, -high, -low
+    if found.p > 1 - confidence:
+        low, high = min(low, 0.0), max(high, 0.0)
+    return Gain(
+        control=name,
+        metric=metric,
+        average=average,
+        unit=unit,
+        facts=comparison.facts,
+        only_run=comparison.only_a,
+        only_control=comparison.only_b,
+        score=found.a,
+        control_score=found.b,
+        gain=gain,
+        low=low,
+        high=high,
+        confidence=confidence,
+        p=found.p,
+    )
+
+
+def best_control(controls: Mapping[str, Outcomes], *, metric: Metric = "P@1") -> str:
+    """The name of the control with the best mean over the dev facts that all of them answered; of several, the first.
+
+    Choose on dev and report on test: the best of several on test would be a matter of luck. A control with several
+    seeds counts with the mean over them.
+    """
+    if not controls:
+        raise UserMistake("there is no control to choose from")
+    values = {name: _value_of_facts(outcomes, metric) for name, outcomes in controls.items()}
+    shared = set.intersection(*({*of_control} for of_control in values.values()))
+    if not shared:
+        raise UserMistake(f"the controls {', '.join(controls)} have no dev fact in common")
+    # Sorted, so that sums do not depend on the order of a set.
+    means = {name: sum(of_control[fact] for fact in sorted(shared)) for name, of_control in values.items()}
+    return min(means, key=means.__getitem__) if less_is_better(metric) else max(means, key=means.__getitem__)
+
+
+def _value_of_facts(outcomes: Outcomes, metric: Metric) -> dict[tuple[str, str, str], float]:
+    """The mean value of each fact over its lines and seeds."""
+    values: dict[tuple[str, str, str], list[float]] = {}
+    for run in outcomes.values() if isinstance(outcomes, Mapping) else [outcomes]:
+        for outcome in run:
+            values.setdefault((outcome.relation, outcome.x, outcome.y), []).append(value_of(outcome, metric))
+    return {fact: sum(of_fact) / len(of_fact) for fact, of_fact in values.items()}
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a control made of the dev and the test facts; several seeds are given as one list for each."""
+
+    dev: Outcomes
+    test: Outcomes
+
+
+@dataclass(frozen=True)
+class ControlScores:
+    """The mean over all facts that were asked; P@1, P@10 and MRR are in per cent."""
+
+    dev: float
+    test: float
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """The gain over the best control, and what each control scores."""
+
+    gain: Gain
+    """On test, over the control that is best on dev."""
+    controls: dict[str, ControlScores]
+
+    @property
+    def best(self) -> str:
+        """The control that is best on dev."""
+        return self.gain.control
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the whole interval of the gain is above 0."""
+        return self.gain.low > 0
+
+    def as_json(self) -> dict[str, Any]:
+        """All figures by name."""
+        return {
+            **self.gain.as_json(),
+            "is_there": self.is_there,
+            "controls": {name: {"dev": scores.dev, "test": scores.test} for name, scores in self.controls.items()},
+        }
+
+
+def knowledge(
+    run: Outcomes,
+    controls: Mapping[str, Answered],
+    *,
+    metric: Metric = "P@1",
+    unit: Unit = "y",
+    confidence: float = 0.95,
+    resamples: int = 9_999,
+    seed: int = 0,
+) -> Knowledge:
+    """The gain of a run's test outcomes over the control that is best on dev, with its interval and p, over all facts.
+
+    A unit of the bootstrap and of the permutation test is by default all facts of a relation with one y. What a
+    tuned prompt learns without knowing anything is to prefer some ys, and then all facts with such a y are answered
+    alike. If each fact counted as a witness of its own, of two LMs that know nothing the one whose favourite y is by
+    luck more frequent in test would too often seem to know something.
+    """
+    if not controls:
+        raise UserMistake("there is no control to hold the score against")
+    best = best_control({name: control.dev for name, control in controls.items()}, metric=metric)
+    gain = gain_over(
+        run,
+        controls[best].test,
+        name=best,
+        metric=metric,
+        unit=unit,
+        confidence=confidence,
+        resamples=resamples,
+        seed=seed,
+    )
+    scores = {
+        name: ControlScores(dev=_mean(control.dev, metric), test=_mean(control.test, metric))
+        for name, control in controls.items()
+    }
+    return Knowledge(gain, scores)
+
+
+def _mean(outcomes: Outcomes, metric: Metric) -> float:
+    runs = outcomes.values() if isinstance(outcomes, Mapping) else [outcomes]
+    return scale_of(metric) * fmean(value_of(outcome, metric) for run in runs for outcome in run)

@@ -1,0 +1,120 @@
+"""Reading and writing files: clear errors, and files that are there whole or not at all."""
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from askwell.errors import BadFile, BadOption, CannotWrite, DamagedFile
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def read_text(path: Path) -> str:
+    """The UTF-8 text of a file, without the byte order mark that some editors write."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise BadFile(path, "there is no such file") from None
+    except OSError as error:
+        raise BadFile(path, f"the file cannot be read: {error.strerror}") from error
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise BadFile(path, f"not UTF-8 ({error.reason}): save the file as UTF-8", line) from error
+
+
+def write_whole(path: Path, content: bytes | str) -> None:
+    """Writes a file aside and renames it into place, so that a crash leaves the old file or the new one."""
+    data = content.encode() if isinstance(content, str) else content
+    write_aside(path, lambda aside: aside.write_bytes(data))
+
+
+def write_aside(path: Path, write: Callable[[Path], object]) -> None:
+    """Lets `write` fill a file beside `path`, and renames it into place when it is whole and on disk."""
+    aside = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(handle)
+        aside = Path(name)
+        write(aside)
+        with aside.open("rb") as written:
+            os.fsync(written.fileno())
+        aside.chmod(0o644)
+        aside.replace(path)
+    except OSError as error:
+        raise CannotWrite(
+            f"{path} cannot be written: {error.strerror or error}; what was there before is kept"
+        ) from error
+    finally:
+        if aside is not None:
+            with contextlib.suppress(OSError):  # it is gone when all went well
+                aside.unlink(missing_ok=True)
+
+
+def need_writable_folder(folder: Path, option: str) -> None:
+    """Raises at once, before any work, if nothing can be written in the folder. It leaves the disk as it was."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except FileExistsError:
+        raise BadOption(f"{option} {folder} is a file; name a folder") from None
+    except OSError as error:
+        raise BadOption(
+            f"{option} {folder} cannot be written ({error.strerror or error}); name another folder"
+        ) from None
+    finally:
+        for path in missing:
+            with contextlib.suppress(OSError):  # it was never made
+                path.rmdir()
+
+
+def write_tensors(path: Path, tensors: "Mapping[str, Tensor]", notes: Mapping[str, Any]) -> None:
+    """Writes tensors and JSON notes; the hash of the tensors stands in the file's header."""
+    from safetensors.torch import save  # here, since this takes seconds and `askwell --help` reads no tensors
+
+    plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    header = {"notes": json.dumps(notes), "sha256": hash_of(plain)}
+    write_whole(path, save(plain, metadata=header))
+
+
+def read_tensors(path: Path) -> "tuple[dict[str, Tensor], dict[str, Any]]":
+    """The tensors and the notes of a file that `write_tensors` has written."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - a handle, not a mapping
+        notes = json.loads(header["notes"])
+    except (SafetensorError, KeyError, json.JSONDecodeError, OSError):
+        raise DamagedFile(f"{path} is truncated or altered; remove it to start the run anew") from None
+    if header.get("sha256") != hash_of(tensors):
+        raise DamagedFile(f"{path} was altered; remove it to start the run anew")
+    return tensors, notes
+
+
+def hash_of(tensors: "Mapping[str, Tensor]") -> str:
+    """A hash of names, shapes, types and contents."""
+    from safetensors.torch import save
+
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())}
+    return hashlib.sha256(save(plain)).hexdigest()
+
+
+def cache_folder() -> Path:
+    """The cache folder, whether it is there or not: ASKWELL_CACHE, or askwell in the user's cache folder."""
+    own = os.environ.get("ASKWELL_CACHE")
+    if own:
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "askwell"

@@ -1,0 +1,156 @@
+"""Puts questions and x's together: from (fact, prompt) pairs to the tensors that an LM reads, by gathers alone."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from askwell.lms.question import Question, Stream, Token, X
+from askwell.lms.tokenisation import Place, Wording
+
+PLACES = (Place.SPACED, Place.GLUED)
+
+
+@dataclass(frozen=True)
+class Words:
+    """The tokens of a list of texts at each place, as they fill the blanks of prompts."""
+
+    ids: Int[Tensor, "places texts longest"]
+    lengths: Int[Tensor, "places texts"]
+
+
+def words_of(texts: Sequence[str], wording: Wording, device: torch.device) -> Words:
+    """The tokens of all texts in both places."""
+    tokens = [[wording.encode(text, place) for text in texts] for place in PLACES]
+    lengths = torch.tensor([[len(ids) for ids in row] for row in tokens], dtype=torch.long)
+    longest = int(lengths.max()) if texts else 0
+    ids = torch.tensor([[ids + [0] * (longest - len(ids)) for ids in row] for row in tokens], dtype=torch.long)
+    return Words(ids.view(len(PLACES), len(texts), longest).to(device), lengths.to(device))
+
+
+@dataclass(frozen=True)
+class StreamBatch:
+    """What one stack reads for a batch of pairs; padding stands at the right."""
+
+    ids: Int[Tensor, "pairs positions"]
+    prompt_tokens: Int[Tensor, "pairs positions"]
+    """The row of the tuned vectors that stands at a position; -1 where the LM's own word vector stands."""
+    lengths: Int[Tensor, " pairs"]
+
+    @property
+    def attention_mask(self) -> Bool[Tensor, "pairs positions"]:
+        """True where a token stands, False at padding."""
+        return torch.arange(self.ids.shape[1], device=self.ids.device) < self.lengths[:, None]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch of (fact, prompt) pairs as an LM reads it, and the places where its answers are read off."""
+
+    streams: Mapping[str, StreamBatch]
+    read_pairs: Int[Tensor, " reads"]
+    read_positions: Int[Tensor, " reads"]
+
+
+class _StreamTable:
+    """One stack's streams of all prompts, padded into tables."""
+
+    def __init__(self, streams: Sequence[Stream], first_rows: Sequence[int], mask: int | None, device: torch.device):
+        self.left_ids, self.left_rows, self.left_lengths = _table([s.left for s in streams], first_rows, device)
+        self.right_ids, self.right_rows, self.right_lengths = _table([s.right for s in streams], first_rows, device)
+        self.has_x = torch.tensor([stream.x is not X.ABSENT for stream in streams], device=device)
+        self.mask = mask if any(stream.x is X.MASKED for stream in streams) else None
+
+    def lengths(self, prompts: Int[Tensor, " pairs"], x_lengths: Int[Tensor, " pairs"]) -> Int[Tensor, " pairs"]:
+        """The number of tokens of each pair."""
+        return self.left_lengths[prompts] + x_lengths * self.has_x[prompts] + self.right_lengths[prompts]
+
+    def batch(
+        self, prompts: Int[Tensor, " pairs"], x_ids: Int[Tensor, "pairs longest"], x_lengths: Int[Tensor, " pairs"]
+    ) -> StreamBatch:
+        """The tokens of each pair: left, then x, then right."""
+        lengths = self.lengths(prompts, x_lengths)
+        x_from = self.left_lengths[prompts, None]
+        x_until = x_from + (x_lengths * self.has_x[prompts])[:, None]
+        at = torch.arange(int(lengths.max()), device=prompts.device).expand(len(prompts), -1)
+        in_left, in_right = at < x_from, (at >= x_until) & (at < lengths[:, None])
+        if self.mask is not None:
+            x_ids = torch.full_like(x_ids, self.mask)
+        ids = torch.where(at < x_until, _at(x_ids, at - x_from), 0)
+        ids = torch.where(in_left, _at(self.left_ids[prompts], at), ids)
+        ids = torch.where(in_right, _at(self.right_ids[prompts], at - x_until), ids)
+        rows = torch.where(in_left, _at(self.left_rows[prompts], at), -1)
+        rows = torch.where(in_right, _at(self.right_rows[prompts], at - x_until), rows)
+        return StreamBatch(ids, rows, lengths)
+
+
+class QuestionTable:
+    """The questions of all prompts of a mixture, ready to be put together with any x's."""
+
+    def __init__(
+        self,
+        questions: Sequence[Question],
+        x_places: Sequence[Place],
+        first_rows: Sequence[int],
+        mask: int | None,
+        device: torch.device,
+    ) -> None:
+        self._streams = {
+            stack: _StreamTable([question.streams[stack] for question in questions], first_rows, mask, device)
+            for stack in questions[0].streams
+        }
+        self._x_places = torch.tensor([PLACES.index(place) for place in x_places], device=device)
+        self._read_at = torch.tensor([question.read_at for question in questions], device=device)
+        self._read_after_x = torch.tensor([question.read_after_x for question in questions], device=device)
+        self.reads_x = questions[0].reads_x
+
+    def lengths(self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]) -> Int[Tensor, " pairs"]:
+        """The number of tokens of each pair in its longest stack."""
+        x_lengths = xs.lengths[self._x_places[prompts], facts]
+        return torch.stack([table.lengths(prompts, x_lengths) for table in self._streams.values()]).amax(0)
+
+    def batch(self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]) -> Batch:
+        """The batch of pairs (facts[i], prompts[i]), where a fact is named by the place of its x in `xs`."""
+        places = self._x_places[prompts]
+        x_ids, x_lengths = xs.ids[places, facts], xs.lengths[places, facts]
+        streams = {stack: table.batch(prompts, x_ids, x_lengths) for stack, table in self._streams.items()}
+        read_from = self._read_at[prompts] + x_lengths * self._read_after_x[prompts]
+        pairs = torch.arange(len(prompts), device=prompts.device)
+        if not self.reads_x:
+            return Batch(streams, pairs, read_from)
+        read_pairs = pairs.repeat_interleave(x_lengths)
+        first_read = (x_lengths.cumsum(0) - x_lengths)[read_pairs]
+        nth = torch.arange(len(read_pairs), device=prompts.device) - first_read
+        return Batch(streams, read_pairs, read_from[read_pairs] + nth)
+
+    def x_targets(
+        self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]
+    ) -> Int[Tensor, " reads"]:
+        """The tokens of x in the order in which `batch` reads them."""
+        places = self._x_places[prompts]
+        ids, lengths = xs.ids[places, facts], xs.lengths[places, facts]
+        return ids[torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]]
+
+
+def _table(
+    stretches: Sequence[Sequence[Token]], first_rows: Sequence[int], device: torch.device
+) -> tuple[Tensor, Tensor, Tensor]:
+    longest = max(map(len, stretches), default=0)
+    ids = torch.zeros(len(stretches), longest, dtype=torch.long)
+    rows = torch.full((len(stretches), longest), -1)
+    for number, (stretch, first_row) in enumerate(zip(stretches, first_rows, strict=True)):
+        for place, token in enumerate(stretch):
+            ids[number, place] = token.id
+            if token.prompt_token >= 0:
+                rows[number, place] = first_row + token.prompt_token
+    lengths = torch.tensor([len(stretch) for stretch in stretches], dtype=torch.long)
+    return ids.to(device), rows.to(device), lengths.to(device)
+
+
+def _at(table: Tensor, columns: Tensor) -> Tensor:
+    """table[i, columns[i, j]], whatever for columns outside of the table."""
+    if table.shape[1] == 0:
+        return torch.zeros_like(columns)
+    return table.gather(1, columns.clamp(0, table.shape[1] - 1))

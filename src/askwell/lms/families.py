@@ -1,0 +1,171 @@
+"""What a family of LMs has to say for itself: how it is loaded, what its stacks are, how it is asked.
+
+Masked LMs (BERT, RoBERTa, DistilBERT, ALBERT, ELECTRA generators, ModernBERT and their like).
+
+Denoising seq2seq LMs (BART and its like).
+
+Causal LMs (GPT-2, Llama, Qwen, SmolLM2 and their like).
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from torch import Tensor, nn
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    PretrainedConfig,
+    PreTrainedModel,
+)
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+from askwell.lms.question import Question, Stream, Token, Unusable, X, lay_out
+from askwell.lms.tokenisation import PromptTokens, SpecialTokens, Wording
+
+
+@runtime_checkable
+class Family(Protocol):
+    """A kind of LM. To add one, write a file beside this one and name it in `families/__init__.py`."""
+
+    @property
+    def name(self) -> str:
+        """The family's name."""
+        ...
+
+    @property
+    def auto_class(self) -> Any:
+        """The class of transformers that loads LMs of this family."""
+        ...
+
+    def fits(self, config: PretrainedConfig) -> bool:
+        """Whether LMs of this config are asked in this family's way."""
+        ...
+
+    def stacks(self, model: PreTrainedModel) -> Mapping[str, nn.Module]:
+        """The parts of the model that hold one run of layers each, in the order of `Question.streams`."""
+        ...
+
+    def inputs(self, embedded: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
+        """The arguments of the model's forward for each stack's (embeddings, attention mask)."""
+        ...
+
+    def ask_y(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
+        """The question for y; raises Unusable for a prompt that the family cannot use."""
+        ...
+
+    def ask_x(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
+        """The question for x's own tokens, with y blank: p(x | t)."""
+        ...
+
+
+class Masked:
+    """One mask stands at y's blank; the LM's distribution there is the answer."""
+
+    name = "masked"
+    auto_class = AutoModelForMaskedLM
+
+    def fits(self, config: PretrainedConfig) -> bool:
+        """Whether LMs of this config are masked LMs."""
+        is_causal = any("CausalLM" in name or "LMHead" in name for name in config.architectures or [])
+        is_decoder = config.is_encoder_decoder or getattr(config, "is_decoder", False)
+        return config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not is_causal and not is_decoder
+
+    def stacks(self, model: PreTrainedModel) -> Mapping[str, nn.Module]:
+        """The one stack."""
+        return {"layers": model.base_model}
+
+    def inputs(self, embedded: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
+        """The model's arguments."""
+        embeddings, attention_mask = embedded["layers"]
+        return {"inputs_embeds": embeddings, "attention_mask": attention_mask}
+
+    def ask_y(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
+        """The whole sentence with a mask at y."""
+        sentence = lay_out(prompt, wording.prefix, wording.suffix, special.mask)
+        return Question({"layers": Stream(sentence.left, sentence.right)}, sentence.y_at, sentence.y_after_x)
+
+    def ask_x(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
+        """The whole sentence with masks at y and at all of x's tokens."""
+        sentence = lay_out(prompt, wording.prefix, wording.suffix, special.mask)
+        stream = Stream(sentence.left, sentence.right, X.MASKED)
+        return Question({"layers": stream}, len(sentence.left), read_after_x=False, reads_x=True)
+
+
+class Seq2Seq:
+    """The encoder reads the prompt with a mask at y; the decoder is held to a copy of the prompt up to y."""
+
+    name = "seq2seq"
+    auto_class = AutoModelForSeq2SeqLM
+
+    def fits(self, config: PretrainedConfig) -> bool:
+        """Whether LMs of this config have an encoder and a decoder."""
+        return config.is_encoder_decoder
+
+    def stacks(self, model: PreTrainedModel) -> Mapping[str, nn.Module]:
+        """Encoder and decoder."""
+        return {"encoder": model.get_encoder(), "decoder": model.get_decoder()}
+
+    def inputs(self, embedded: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
+        """The model's arguments."""
+        embeddings, attention_mask = embedded["encoder"]
+        decoder_embeddings, decoder_attention_mask = embedded["decoder"]
+        return {
+            "inputs_embeds": embeddings,
+            "attention_mask": attention_mask,
+            "decoder_inputs_embeds": decoder_embeddings,
+            "decoder_attention_mask": decoder_attention_mask,
+            "use_cache": False,
+        }
+
+    def ask_y(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
+        """The decoder's next token after its copy of all that stands before y."""
+        sentence = lay_out(prompt, wording.prefix, wording.suffix, special.mask)
+        copy = lay_out(prompt, [special.decoder_start, *wording.prefix], (), special.mask)
+        streams = {"encoder": Stream(sentence.left, sentence.right), "decoder": copy.until_y()}
+        return Question(streams, copy.y_at - 1, copy.y_after_x)
+
+    def ask_x(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
+        """The decoder's tokens at x, where the encoder sees masks at x and at y."""
+        sentence = lay_out(prompt, wording.prefix, wording.suffix, special.mask)
+        copy = lay_out(prompt, [special.decoder_start, *wording.prefix], (), special.mask).until_after_x()
+        streams = {"encoder": Stream(sentence.left, sentence.right, X.MASKED), "decoder": copy}
+        return Question(streams, len(copy.left) - 1, read_after_x=False, reads_x=True)
+
+
+class Causal:
+    """The next token after all that stands before y is the answer; what stands after y is cut."""
+
+    name = "causal"
+    auto_class = AutoModelForCausalLM
+
+    def fits(self, config: PretrainedConfig) -> bool:
+        """Whether LMs of this config are causal LMs."""
+        return config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and not config.is_encoder_decoder
+
+    def stacks(self, model: PreTrainedModel) -> Mapping[str, nn.Module]:
+        """The one stack."""
+        return {"layers": model.base_model}
+
+    def inputs(self, embedded: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
+        """The model's arguments."""
+        embeddings, attention_mask = embedded["layers"]
+        return {"inputs_embeds": embeddings, "attention_mask": attention_mask, "use_cache": False}
+
+    def ask_y(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:  # noqa: ARG002
+        """The sentence up to y, read at its last token."""
+        sentence = lay_out(prompt, wording.prefix, (), y=-1)
+        if not sentence.y_after_x:
+            raise Unusable("y stands before x, and a causal LM reads only what stands before y")
+        return Question({"layers": sentence.until_y()}, sentence.y_at - 1, read_after_x=True)
+
+    def ask_x(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
+        """The sentence up to x's end, from a start token on, so that x's first token has something before it."""
+        left = lay_out(prompt, wording.prefix, (), y=-1).until_after_x().left
+        if not left or left[0].id != special.text_start:
+            left = (Token(special.text_start), *left)
+        return Question({"layers": Stream(left, ())}, len(left) - 1, read_after_x=False, reads_x=True)
+
+
+FAMILIES: tuple[Family, ...] = (Seq2Seq(), Masked(), Causal())
+"""In the order in which a config is held against them."""

@@ -1,0 +1,150 @@
+"""Reaches into a public model while it runs: adds to what leaves its layers, and reads single positions.
+
+Looks at a public model on short inputs before it is used: where its layers are, and whether it can be read.
+
+Nothing is taken from a config: an architecture that askwell has never seen is used if it passes, and refused if not.
+"""
+
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from askwell.errors import LMUnavailable
+from askwell.lms.families import Family
+
+
+def layer_blocks(stack: nn.Module) -> list[nn.Module]:
+    """The layers of a stack: the module list that holds the most parameters."""
+    lists = [module for module in stack.modules() if isinstance(module, nn.ModuleList) and len(module)]
+    if not lists:
+        raise LMUnavailable(f"{type(stack).__name__} has no list of layers that askwell could reach into")
+    layers = max(lists, key=lambda layers: sum(parameter.numel() for parameter in layers.parameters()))
+    for module in stack.modules():
+        siblings = [child for child in module.children() if isinstance(child, nn.ModuleList) and len(child) > 1]
+        if layers in siblings and sum(len(sibling) == len(layers) for sibling in siblings) > 1:
+            # XLM keeps attentions and feed-forward parts apart: what leaves one of them does not leave a layer.
+            raise LMUnavailable(
+                f"{type(stack).__name__} keeps the parts of a layer in several lists; it cannot be reached"
+            )
+    return list(layers)
+
+
+@contextmanager
+def adding_to_layers(
+    blocks: Sequence[nn.Module],
+    at: tuple[Int[Tensor, " tuned"], ...],
+    additions: Sequence[Float[Tensor, "tuned hidden"]],
+) -> Generator[None]:
+    """While it lasts, the l-th block that is called leaves its output plus additions[l] at the (pair, position)s `at`.
+
+    Blocks are counted as they are called, since ALBERT calls one block many times.
+    """
+    nth_call = iter(additions)
+
+    def add(_module: nn.Module, _inputs: Any, output: Any) -> Any:
+        hidden = output[0] if isinstance(output, tuple) else output
+        hidden = hidden.index_put(at, next(nth_call).to(hidden.dtype), accumulate=True)
+        return (hidden, *output[1:]) if isinstance(output, tuple) else hidden
+
+    with _hooked([(block, add) for block in blocks]):
+        yield
+
+
+@contextmanager
+def reading_at(
+    base_model: nn.Module, pairs: Int[Tensor, " reads"], positions: Int[Tensor, " reads"]
+) -> Generator[None]:
+    """While it lasts, the head sees the hidden states of the given positions only, as one row [1, reads, hidden]."""
+
+    def select(_module: nn.Module, _inputs: Any, output: Any) -> Any:
+        output["last_hidden_state"] = output["last_hidden_state"][pairs, positions].unsqueeze(0)
+        return output
+
+    with _hooked([(base_model, select)]):
+        yield
+
+
+@contextmanager
+def counting_layers(blocks: Sequence[nn.Module]) -> Generator[list[int]]:
+    """A list that gets the width of each block's output, in the order in which the blocks are called."""
+    widths: list[int] = []
+
+    def note(_module: nn.Module, _inputs: Any, output: Any) -> None:
+        hidden = output[0] if isinstance(output, tuple) else output
+        if not isinstance(hidden, torch.Tensor) or hidden.dim() != 3:
+            raise LMUnavailable(f"a layer ({type(_module).__name__}) gives no hidden states that askwell understands")
+        widths.append(hidden.shape[-1])
+
+    with _hooked([(block, note) for block in blocks]):
+        yield widths
+
+
+@contextmanager
+def _hooked(hooks: Sequence[tuple[nn.Module, Any]]) -> Generator[None]:
+    with ExitStack() as handles:
+        for module, hook in hooks:
+            handles.callback(module.register_forward_hook(hook).remove)
+        yield
+
+
+# Logits of the same token, read alone or beside padding, may differ by rounding; by more, padding changes the answer.
+_ROUNDING = 1e-2
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A run of layers with an input of its own."""
+
+    blocks: tuple[nn.Module, ...]
+    layers: int
+    width: int
+
+
+@torch.no_grad()
+def probe(model: PreTrainedModel, family: Family, embedding: Any) -> tuple[dict[str, Stack], nn.Module]:
+    """The stacks of a model, and the part of it whose output its head reads."""
+    ids = torch.tensor([[0, 1, 2, 0], [1, 2, 0, 0]], device=model.device)
+    lengths = torch.tensor([4, 2], device=model.device)
+    try:
+        parts = family.stacks(model)
+        blocks = {name: tuple(layer_blocks(part)) for name, part in parts.items()}
+        with ExitStack() as counting:
+            widths = {name: counting.enter_context(counting_layers(blocks[name])) for name in parts}
+            alone = _logits(model, family, embedding, ids[1:, :2], lengths[1:])[0, 1]
+        padded = _logits(model, family, embedding, ids, lengths)[1, 1]
+        before_head = _find_before_head(model, family, embedding, ids, lengths, padded)
+    except (RuntimeError, IndexError, KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise LMUnavailable(f"{type(model).__name__} cannot be asked: it fails on a short input ({reason})") from error
+    is_exact = model.dtype in (torch.float32, torch.float64) and alone.isfinite().all()
+    if is_exact and (alone - padded).abs().max() > _ROUNDING * alone.abs().max():
+        raise LMUnavailable(f"{type(model).__name__} cannot be asked: padding beside a sentence changes its answers")
+    stacks = {name: Stack(blocks[name], len(widths[name]), widths[name][0]) for name in parts}
+    return stacks, before_head
+
+
+def _find_before_head(
+    model: PreTrainedModel, family: Family, embedding: Any, ids: Tensor, lengths: Tensor, expected: Tensor
+) -> nn.Module:
+    """The module whose output the head reads: the base model, or the decoder inside of it (OPT)."""
+    candidates = [model.base_model, getattr(model.base_model, "decoder", None)]
+    one = torch.ones(1, dtype=torch.long, device=model.device)
+    for candidate in candidates:
+        if isinstance(candidate, nn.Module):
+            with reading_at(candidate, one, one):
+                logits = _logits(model, family, embedding, ids, lengths)
+            is_read = logits.shape[:2] == (1, 1)
+            if is_read and torch.allclose(logits[0, 0], expected, rtol=1e-2, atol=1e-2, equal_nan=True):
+                return candidate
+    raise LMUnavailable(f"{type(model).__name__} cannot be asked: its head cannot be held to single positions")
+
+
+def _logits(model: PreTrainedModel, family: Family, embedding: Any, ids: Tensor, lengths: Tensor) -> Tensor:
+    mask = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
+    return model(**family.inputs(dict.fromkeys(family.stacks(model), (embedding(ids), mask)))).logits

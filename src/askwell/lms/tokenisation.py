@@ -1,0 +1,240 @@
+"""How an LM's tokenizer writes a piece of text, given what stands before it in the sentence.
+
+Prompts, x's and y's are tokenised apart, so that a filler never merges with the words around its blank. What a piece
+looks like still depends on its place: " Paris" and "Paris" are different tokens of a byte-level BPE, and WordPiece
+writes "vik" as "##vik" inside a word.
+
+The special tokens of an LM that questions need.
+
+A template in the tokens of one LM.
+"""
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from transformers import PretrainedConfig, PreTrainedTokenizerBase
+
+from askwell.data.templates import Template
+from askwell.errors import LMUnavailable
+
+
+class Place(StrEnum):
+    """What stands before a piece of text."""
+
+    SPACED = "spaced"
+    """A space, or nothing: the piece begins a word."""
+    GLUED = "glued"
+    """A letter, a bracket or a filled blank: the piece goes on without a space."""
+
+
+class Wording:
+    """The tokens of texts in their places, for one tokenizer."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if not isinstance(backend, Tokenizer):
+            raise LMUnavailable(
+                f"the tokenizer of this LM ({type(tokenizer).__name__}) has no tokenizers backend; convert it to a "
+                "tokenizer.json first"
+            )
+        description = _without_special_tokens(json.loads(backend.to_str()))
+        self._words = Tokenizer.from_str(json.dumps(description))
+        self._as_written = Tokenizer.from_str(json.dumps(_without_added_prefix(description)))
+        self.keeps_spaces = self._as_written.encode(" a").ids != self._as_written.encode("a").ids
+        """Whether the tokens spell the spaces between words (byte-level BPE, Llama's), or the tokenizer cuts the
+        text at spaces before it looks for tokens (WordPiece, ALBERT's)."""
+        self._inside_word = _inside_word(self._words, description) or self._as_written
+        self.marker, self.marks = _marker(description)
+        """The mark in a token's name that tells its form, and the place whose tokens carry it."""
+        self.unknown_id: int | None = tokenizer.unk_token_id
+        self.prefix, self.suffix = _special_tokens_around(tokenizer)
+        """The special tokens that the tokenizer puts before and after a sentence."""
+
+    @property
+    def convention(self) -> str:
+        """The way spaces are written, in words."""
+        if self.marks is Place.GLUED:
+            return f"pieces inside a word begin with {self.marker}"
+        return f"pieces that begin a word begin with {self.marker}"
+
+    def encode(self, text: str, place: Place) -> list[int]:
+        """The tokens of `text` at a place; a space at its own start counts as written."""
+        if self.keeps_spaces:
+            return self._as_written.encode(f" {text}" if place is Place.SPACED else text).ids
+        if place is Place.SPACED or text[:1].isspace():
+            return self._words.encode(text).ids
+        return self._encode_inside_word(text)
+
+    def single_token(self, text: str, place: Place) -> int | None:
+        """The one token that spells `text` at a place, if there is one."""
+        ids = self.encode(text, place)
+        return ids[0] if len(ids) == 1 and ids[0] != self.unknown_id else None
+
+    def place_after(self, left: str | None) -> tuple[str | None, Place]:
+        """The place of what follows the text `left`, and `left` without a space that is now the follower's.
+
+        `left` is None at the start of the sentence and "" right after a filled blank.
+        """
+        if left is None:
+            return left, Place.SPACED
+        if self.keeps_spaces:
+            return (left[:-1], Place.SPACED) if left.endswith(" ") else (left, Place.GLUED)
+        if left and (left[-1].isspace() or not self._is_inside_word(left[-1], "a")):
+            return left, Place.SPACED
+        return left, Place.GLUED
+
+    def place_of_text(self, text: str) -> Place:
+        """The place of a prompt's words that directly follow a filled blank."""
+        return Place.SPACED if self.stands_alone(text) else Place.GLUED
+
+    def stands_alone(self, text: str) -> bool:
+        """Whether the tokenizer cuts before a text even where it is glued to a letter, as WordPiece's does before a
+        bracket: the text then has the same form everywhere."""
+        return not self.keeps_spaces and not self._is_inside_word("a", text[:1])
+
+    def _is_inside_word(self, left: str, right: str) -> bool:
+        pre_tokenizer = self._words.pre_tokenizer
+        return pre_tokenizer is None or len(pre_tokenizer.pre_tokenize_str(left + right)) == 1
+
+    def _encode_inside_word(self, text: str) -> list[int]:
+        """Tokens of a text whose first word goes on from what stands before it, while the others are their own."""
+        if self._words.normalizer is not None:
+            text = self._words.normalizer.normalize_str(text)
+        if not text or text[0].isspace() or self.stands_alone(text):
+            return self._words.encode(text).ids
+        first_word = text.split(maxsplit=1)[0]
+        if self._inside_word is not self._as_written and self._words.pre_tokenizer is not None:
+            first_word = self._words.pre_tokenizer.pre_tokenize_str(text)[0][0]  # up to the first punctuation
+        rest = text[len(first_word) :]
+        return self._inside_word.encode(first_word).ids + (self._words.encode(rest).ids if rest.strip() else [])
+
+
+def _without_special_tokens(description: dict[str, Any]) -> dict[str, Any]:
+    """The tokenizer that reads special tokens in the text as text: facts are data, not instructions to the LM."""
+    special = {token["content"] for token in description["added_tokens"] if token["special"]}
+    model = description["model"]
+    if model["type"] == "Unigram":  # it finds its special pieces in the text by itself: no text spells these names
+        model = model | {
+            "vocab": [
+                [f"\0{number}" if piece in special else piece, score]
+                for number, (piece, score) in enumerate(model["vocab"])
+            ]
+        }
+    return description | {
+        "model": model,
+        "added_tokens": [token for token in description["added_tokens"] if not token["special"]],
+        "post_processor": None,
+        "truncation": None,
+        "padding": None,
+    }
+
+
+def _without_added_prefix(description: dict[str, Any]) -> dict[str, Any]:
+    """The tokenizer that puts no space of its own before a text."""
+
+    def strip(part: Any) -> Any:
+        if isinstance(part, list):
+            return [strip(item) for item in part if not (isinstance(item, dict) and item.get("type") == "Prepend")]
+        if isinstance(part, dict):
+            if part.get("type") == "Prepend":
+                return None
+            part = {key: strip(value) for key, value in part.items()}
+            if part.get("type") == "ByteLevel":
+                part["add_prefix_space"] = False
+            if part.get("type") == "Metaspace":
+                part["prepend_scheme"] = "never"
+        return part
+
+    return description | {key: strip(description[key]) for key in ("normalizer", "pre_tokenizer")}
+
+
+def _inside_word(words: Tokenizer, description: dict[str, Any]) -> Tokenizer | None:
+    """WordPiece's continuation forms as a tokenizer of their own: its vocabulary is that of the ## pieces."""
+    model = description["model"]
+    if model["type"] != "WordPiece":
+        return None
+    mark = model["continuing_subword_prefix"]
+    pieces = {token.removeprefix(mark): id_ for token, id_ in model["vocab"].items() if token.startswith(mark)}
+    pieces.setdefault(model["unk_token"], model["vocab"][model["unk_token"]])
+    inside = Tokenizer(WordPiece(pieces, unk_token=model["unk_token"], continuing_subword_prefix=""))
+    inside.pre_tokenizer = words.pre_tokenizer
+    return inside
+
+
+def _marker(description: dict[str, Any]) -> tuple[str, Place]:
+    if description["model"]["type"] == "WordPiece":
+        return description["model"]["continuing_subword_prefix"], Place.GLUED
+    parts = json.dumps([description["pre_tokenizer"], description["decoder"]])
+    return ("Ġ" if '"ByteLevel"' in parts else "▁"), Place.SPACED
+
+
+def _special_tokens_around(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
+    plain = tokenizer("a", add_special_tokens=False)["input_ids"]
+    framed = tokenizer("a", add_special_tokens=True)["input_ids"]
+    for start in range(len(framed) - len(plain) + 1):
+        if framed[start : start + len(plain)] == plain:
+            return framed[:start], framed[start + len(plain) :]
+    raise LMUnavailable(f"the tokenizer {type(tokenizer).__name__} changes a text when it adds special tokens")
+
+
+class SpecialTokens:
+    """Special tokens by what they are for; one that the LM lacks is an error when it is asked for."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, config: PretrainedConfig) -> None:
+        self._tokenizer, self._config = tokenizer, config
+
+    @property
+    def mask(self) -> int:
+        """The mask token."""
+        return self._need(self._tokenizer.mask_token_id, "mask token")
+
+    @property
+    def text_start(self) -> int:
+        """BOS, or EOS where there is no BOS."""
+        start = self._tokenizer.bos_token_id
+        return self._need(start if start is not None else self._tokenizer.eos_token_id, "BOS or EOS token")
+
+    @property
+    def decoder_start(self) -> int:
+        """The token with which a seq2seq decoder starts."""
+        return self._need(getattr(self._config, "decoder_start_token_id", None), "decoder_start_token_id")
+
+    def _need(self, token: int | None, what: str) -> int:
+        if token is None:
+            raise LMUnavailable(f"this LM ({self._config.model_type}) has no {what}, and asking it needs one")
+        return token
+
+
+@dataclass(frozen=True)
+class PromptTokens:
+    """The prompt tokens around the two blanks, and the form in which each blank is to be filled."""
+
+    before: tuple[int, ...]
+    between: tuple[int, ...]
+    after: tuple[int, ...]
+    x_first: bool
+    x_place: Place
+    y_place: Place
+
+
+def tokenise(template: Template, wording: Wording) -> PromptTokens:
+    """The tokens of a template, as it stands in the sentence."""
+    before, first_place = wording.place_after(template.before or None)
+    between, second_place = wording.place_after(template.between)
+    x_place, y_place = (first_place, second_place) if template.x_first else (second_place, first_place)
+    return PromptTokens(
+        before=tuple(_encode(wording, before or "", Place.SPACED)),
+        between=tuple(_encode(wording, between or "", wording.place_of_text(template.between))),
+        after=tuple(_encode(wording, template.after, wording.place_of_text(template.after))),
+        x_first=template.x_first,
+        x_place=x_place,
+        y_place=y_place,
+    )
+
+
+def _encode(wording: Wording, text: str, place: Place) -> list[int]:
+    return wording.encode(text, place) if text else []

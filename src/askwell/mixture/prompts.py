@@ -1,0 +1,130 @@
+"""The prompts of a mixture: templates that the LM can use, in its tokens, and what was left out on the way.
+
+The vectors with which soft prompts start.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from askwell.data.templates import Template
+from askwell.errors import NothingLeft
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.question import Question, Unusable
+from askwell.lms.tokenisation import PromptTokens, tokenise
+from askwell.specs.mixture import Initial
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A template that the LM can be asked with."""
+
+    template: Template
+    tokens: PromptTokens
+    question: Question
+    token_ids: tuple[int, ...]
+    """The prompt tokens that the LM reads, in the order in which `Token.prompt_token` counts them."""
+
+
+@dataclass(frozen=True)
+class LeftOutPrompt:
+    """A template that is not asked with, and why."""
+
+    template: Template
+    reason: str
+
+
+def usable_prompts(lm: FrozenLM, templates: Iterable[Template]) -> tuple[list[Prompt], list[LeftOutPrompt]]:
+    """The prompts that the LM can use, and those that it cannot or that are the same as an earlier one to it."""
+    prompts: list[Prompt] = []
+    left_out: list[LeftOutPrompt] = []
+    for template in templates:
+        tokens = tokenise(template, lm.wording)
+        try:
+            question = lm.family.ask_y(tokens, lm.wording, lm.special)
+        except Unusable as unusable:
+            left_out.append(LeftOutPrompt(template, str(unusable)))
+            continue
+        prompt = Prompt(template, tokens, question, _token_ids(tokens, question))
+        twin = _cut_twin(prompt, prompts)
+        if twin is None:
+            prompts.append(prompt)
+        else:
+            first = prompts[twin]
+            prompts[twin] = replace(first, template=_with_added_weight(first.template, template))
+            left_out.append(LeftOutPrompt(template, f"merged: up to y it is the same as {first.template.text!r}"))
+    if not prompts:
+        reasons: dict[str, int] = {}
+        for prompt in left_out:
+            reasons[prompt.reason] = reasons.get(prompt.reason, 0) + 1
+        raise NothingLeft("prompts", reasons)
+    return prompts, left_out
+
+
+def _token_ids(tokens: PromptTokens, question: Question) -> tuple[int, ...]:
+    """All prompt tokens; those that a cut has removed from every stream have no vector and are not counted."""
+    written = (*tokens.before, *tokens.between, *tokens.after)
+    read = [
+        token.prompt_token
+        for stream in question.streams.values()
+        for token in (*stream.left, *stream.right)
+        if token.prompt_token >= 0
+    ]
+    return written[: max(read, default=-1) + 1]  # a cut takes away from the end
+
+
+def _cut_twin(prompt: Prompt, earlier: Sequence[Prompt]) -> int | None:
+    """The earlier prompt with another text that reads the same after the cut, if there is one."""
+    for number, other in enumerate(earlier):
+        same_question = other.question == prompt.question
+        same_forms = other.tokens.x_place == prompt.tokens.x_place and other.tokens.y_place == prompt.tokens.y_place
+        if same_question and same_forms and other.tokens != prompt.tokens:
+            return number
+    return None
+
+
+def _with_added_weight(template: Template, other: Template) -> Template:
+    if template.weight is None or other.weight is None:
+        return template
+    return replace(template, weight=template.weight + other.weight)
+
+
+def initial_vectors(
+    lm: FrozenLM, prompts: Sequence[Prompt], *, initial: Initial, noise: float, seed: int
+) -> Float[Tensor, "prompt_tokens embedding"]:
+    """The first vectors of all prompt tokens.
+
+    "words" takes the word embeddings of the hard prompts; "random" draws each from a Gaussian fitted to the LM's word
+    embeddings, dimension by dimension, and "random-full" from one with a full covariance. `noise` then moves every
+    vector by that many standard deviations of the word embeddings.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.tensor([id_ for prompt in prompts for id_ in prompt.token_ids], dtype=torch.long)
+    words = lm.word_vectors(ids.to(lm.device)).cpu().double()
+    if initial == "words" and noise == 0:
+        return words.to(lm.parameter_dtype).to(lm.device)
+    mean, deviation, factor = _fit(lm, full=initial == "random-full")
+    shape = words.shape
+    if initial == "words":
+        vectors = words
+    elif initial == "random":
+        vectors = mean + deviation * torch.randn(shape, generator=generator, dtype=torch.float64)
+    else:
+        vectors = mean + torch.randn(shape, generator=generator, dtype=torch.float64) @ factor.T
+    if noise:
+        vectors = vectors + noise * deviation * torch.randn(shape, generator=generator, dtype=torch.float64)
+    return vectors.to(lm.parameter_dtype).to(lm.device)
+
+
+def _fit(lm: FrozenLM, *, full: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean and standard deviation of the word embeddings in each dimension, and a factor of their covariance."""
+    everything = lm.word_vectors(torch.arange(lm.word_count, device=lm.device)).cpu().double()
+    mean, deviation = everything.mean(0), everything.std(0)
+    if not full:
+        return mean, deviation, torch.empty(0)
+    # The covariance may be singular (fewer words than dimensions), where a Cholesky factor does not exist.
+    values, directions = torch.linalg.eigh(torch.cov(everything.T))
+    return mean, deviation, directions * values.clamp(min=0).sqrt()

@@ -1,0 +1,271 @@
+"""The sets that relations belong to, by their names.
+
+What kind of run a run is. Its spec decides; the free names of settings do not.
+
+The runs of a store that tables are made of.
+
+The runs of one cell of a table: one relation and seed each, and what they score together.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, Literal
+
+from askwell.errors import UserMistake
+from askwell.evaluation.outcomes import Outcome, read_outcomes
+from askwell.runs.query import query_runs
+from askwell.runs.store import PER_FACT, Store
+from askwell.specs.run import RunSpec
+
+NO_SET = "own facts"
+"""Relations that are not named as a part of a set."""
+TESTBED, GOOGLE_RE, CONCEPTNET = "testbed", "google_re", "conceptnet"
+# The names of the released folders, and the names of the paper's tables.
+_PAPER_NAMES = {
+    "trex_original": "trex_original",
+    "trex_extend": "trex_extended",
+    "trex_extended": "trex_extended",
+    GOOGLE_RE: GOOGLE_RE,
+    CONCEPTNET: CONCEPTNET,
+}
+
+
+def fact_set_of(relation: str) -> str:
+    """The set of a relation: what stands before the ':' or '/' of its name."""
+    first, *rest = re.split(r"[:/]", relation, maxsplit=1)
+    return first if rest and first else NO_SET
+
+
+def is_distinct_y(fact_set: str) -> bool:
+    """Whether the set was split so that no y stands in two splits, as its name says."""
+    return "distinct" in fact_set
+
+
+def paper_name(fact_set: str) -> str | None:
+    """The name of the set in the paper's tables; None if it is not there."""
+    return _PAPER_NAMES.get(fact_set)
+
+
+INIT, SOFT, DEEP = "init", "soft", "deep"
+WEIGHTS, VECTORS = "weights only", "vectors only"
+ARROWS = (INIT, SOFT, DEEP)
+"""The kinds that follow each other in the paper's tables."""
+EM, DATA_DEPENDENT, PRODUCT, PUBLISHED = "EM", "data-dependent", "product of experts", "published weights"
+
+_SHALLOW = {("vectors", "weights"): SOFT, ("weights",): WEIGHTS, ("vectors",): VECTORS, (): "nothing tuned"}
+_DEEP = {("vectors", "layers", "weights"): DEEP}
+# They are told by the kind, by the row or by the seed; all else is how a kind of run was done.
+_IN_THE_KIND = {"tune_vectors", "tune_layers", "tune_weights", "method"}
+_IN_THE_ROW = {"deep", "data_dependent", "initial", "copies", "combine", "weights", "seed"}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What was tuned, and what else makes a run another one than the plain kind."""
+
+    tuned: str
+    """init, soft, deep, weights only, vectors only; or in words what of a deep mixture was tuned."""
+    extras: tuple[str, ...] = ()
+    """EM, data-dependent, 3 copies, …: each makes a row of its own."""
+
+
+def kind_of(spec: RunSpec) -> Kind:
+    """The kind of a run."""
+    mixture, training = spec.mixture, spec.training
+    extras = [
+        *([EM] if training is not None and training.method == "em" else []),
+        *([DATA_DEPENDENT] if mixture.data_dependent else []),
+        *([PRODUCT] if mixture.combine == "product" else []),
+        *([PUBLISHED] if mixture.weights == "file" else []),
+        *([f"{mixture.copies} copies"] if mixture.copies > 1 else []),
+    ]
+    return Kind(_tuned(spec), tuple(extras))
+
+
+def place_of(tuned: str) -> tuple[int, str]:
+    """Where a kind stands among others."""
+    order = (*ARROWS, WEIGHTS, VECTORS)
+    return order.index(tuned) if tuned in order else len(order), tuned
+
+
+def source_of(spec: RunSpec) -> str:
+    """The name of the prompts; vectors that start at random only stand at the prompts' places, and are told apart."""
+    initial = spec.mixture.initial
+    return spec.prompts if initial == "words" else f"{initial} ({spec.prompts})"
+
+
+def how_of(spec: RunSpec) -> dict[str, Any]:
+    """All choices of a run that neither its kind, its row nor its seed tells."""
+    training = {} if spec.training is None else spec.training.model_dump(mode="json", exclude=_IN_THE_KIND)
+    return {
+        **spec.mixture.model_dump(mode="json", exclude=_IN_THE_ROW),
+        **training,
+        "threads": spec.threads,
+        "device": spec.device,
+        "dtype": spec.dtype,
+    }
+
+
+def _tuned(spec: RunSpec) -> str:
+    if spec.training is None:
+        return INIT
+    deep = spec.mixture.deep
+    parts = [
+        *(["vectors"] if spec.training.tune_vectors and spec.mixture.combine == "mixture" else []),
+        *(["layers"] if spec.training.tune_layers and deep else []),
+        *(["weights"] if spec.training.tune_weights else []),
+    ]
+    named = (_DEEP if deep else _SHALLOW).get(tuple(parts))
+    return named or f"deep, {' and '.join(parts) or 'nothing'} tuned"
+
+
+@dataclass(frozen=True)
+class KeptRun:
+    """A whole run: what it was, what it scored, where it lies."""
+
+    spec: RunSpec
+    metrics: dict[str, Any]
+    folder: Path
+
+    @property
+    def fact_set(self) -> str:
+        """The set of its relation."""
+        return fact_set_of(self.spec.relation)
+
+    @property
+    def facts(self) -> int:
+        """Test facts that were asked."""
+        return self.metrics["test"]["facts"]
+
+    @property
+    def left_out(self) -> int:
+        """Test facts that could not be asked."""
+        return len(self.metrics["test"]["left_out_facts"])
+
+    @property
+    def vocabulary(self) -> str:
+        """Among which answers y was ranked."""
+        return self.metrics["test"]["vocabulary"]
+
+    def score(self, metric: str) -> float:
+        """P@1, P@10 or MRR on test, in per cent."""
+        return self.metrics["test"]["micro"][metric]
+
+
+def kept_runs(store: Store, where: str | None = None) -> list[KeptRun]:
+    """The runs for which the SQL condition holds, but not controls: those are no answers to what an LM knows."""
+    if not store.done():
+        raise UserMistake(f"{store.folder} holds no runs yet; `askwell sweep` puts them there")
+    found = query_runs(store, where=where).as_json()
+    if not found:
+        raise UserMistake(f"--where {where}: no run of {store.folder} is so")
+    runs = [KeptRun(store.spec(run["id"]), store.metrics(run["id"]), store.run_folder(run["id"])) for run in found]
+    ordinary = [run for run in runs if run.spec.control is None]
+    if not ordinary:
+        raise UserMistake(f"all {len(runs)} runs are controls: LMs that know nothing; tables need runs of real LMs")
+    return ordinary
+
+
+Average = Literal["micro", "macro"]
+METRICS = ("P@1", "P@10", "MRR")
+
+
+@dataclass(frozen=True)
+class Score:
+    """A mean over seeds, in per cent."""
+
+    mean: float
+    deviation: float | None
+    """The standard deviation over seeds; None if there are not two."""
+    seeds: int
+    """How many seeds all relations have in common."""
+
+    @property
+    def text(self) -> str:
+        """The score with one decimal, and its deviation if there is one."""
+        return f"{self.mean:.1f}" if self.deviation is None else f"{self.mean:.1f} ± {self.deviation:.1f}"
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """Runs of one LM, source and kind, over relations and seeds."""
+
+    runs: tuple[KeptRun, ...]
+
+    @cached_property
+    def by_relation(self) -> Mapping[str, Mapping[int, KeptRun]]:
+        """The runs by relation and seed."""
+        runs: dict[str, dict[int, KeptRun]] = {}
+        for run in sorted(self.runs, key=lambda run: (run.spec.relation, run.spec.seed)):
+            runs.setdefault(run.spec.relation, {})[run.spec.seed] = run
+        return runs
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """The ids of the runs."""
+        return frozenset(run.spec.id for run in self.runs)
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """The names of the relations, sorted."""
+        return tuple(self.by_relation)
+
+    @cached_property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds that every relation was run with."""
+        return tuple(sorted(frozenset.intersection(*(frozenset(runs) for runs in self.by_relation.values()))))
+
+    @property
+    def outcome_seeds(self) -> frozenset[int]:
+        """The seeds that any relation was run with."""
+        return frozenset(run.spec.seed for run in self.runs)
+
+    @property
+    def facts(self) -> int:
+        """Test facts that were asked, over all relations."""
+        return sum(next(iter(runs.values())).facts for runs in self.by_relation.values())
+
+    @property
+    def left_out(self) -> int:
+        """Test facts that could not be asked, over all relations."""
+        return sum(next(iter(runs.values())).left_out for runs in self.by_relation.values())
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The names of the settings, sorted."""
+        return tuple(sorted({run.spec.setting for run in self.runs}))
+
+    def score(self, metric: str, average: Average = "micro") -> Score:
+        """The mean over facts (micro) or of the relations' means (macro); a relation counts by its mean over seeds."""
+        over_seeds = [
+            (fmean(run.score(metric) for run in runs.values()), next(iter(runs.values())).facts)
+            for runs in self.by_relation.values()
+        ]
+        each = [
+            _averaged([(runs[seed].score(metric), runs[seed].facts) for runs in self.by_relation.values()], average)
+            for seed in self.seeds
+        ]
+        return Score(_averaged(over_seeds, average), stdev(each) if len(each) > 1 else None, len(each))
+
+    @cached_property
+    def outcomes(self) -> dict[int, list[Outcome]]:
+        """What was made of each test fact, by seed."""
+        found: dict[int, list[Outcome]] = {}
+        for runs in self.by_relation.values():
+            for seed, run in runs.items():
+                found.setdefault(seed, []).extend(_outcomes(run.folder))
+        return found
+
+
+def _outcomes(folder: Path) -> list[Outcome]:
+    return read_outcomes(folder / PER_FACT)
+
+
+def _averaged(scores: Sequence[tuple[float, int]], average: Average) -> float:
+    if average == "macro":
+        return fmean(score for score, _ in scores)
+    return sum(score * facts for score, facts in scores) / sum(facts for _, facts in scores)

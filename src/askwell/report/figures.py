@@ -1,0 +1,180 @@
+"""A figure of a report, as SVG and as PDF.
+
+Learning curves: dev P@1 against pairs, from the histories of runs.
+
+P@1 by source and kind, with intervals.
+
+The soft-prompt figure: some tuned mixtures in words.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+import numpy as np
+
+from askwell.errors import AskwellError, DamagedFile
+from askwell.lms.frozen import FrozenLM
+from askwell.mixture.save import load_mixture
+from askwell.report.cells import ARROWS, DEEP, SOFT, VECTORS, WEIGHTS, KeptRun, RunGroup
+from askwell.report.charts import (
+    Interval,
+    IntervalRow,
+    Panel,
+    chart_style,
+    described,
+    intervals_figure,
+    panels_figure,
+    pdf_of,
+    svg_of,
+)
+from askwell.report.rows import Line, caption_of, file_name, groups_of
+from askwell.report.svg_pdf import svg_pdf
+from askwell.report.words import look_at
+from askwell.report.words_drawing import words_svg
+from askwell.runs.store import HISTORY, MIXTURE
+
+
+@dataclass(frozen=True)
+class StudyFigure:
+    """A figure, what it is called in file names and in headings, and what stands below it."""
+
+    name: str
+    title: str
+    caption: str
+    svg: str
+    pdf: bytes
+
+
+_KINDS = (SOFT, DEEP, WEIGHTS, VECTORS)
+_MEASURE, _TRAINED = "dev P@1 in per cent", "(fact, prompt) pairs trained on"
+Curve = list[tuple[float, float]]
+
+
+def curve_figure(lines: Sequence[Line], fact_set: str) -> StudyFigure | None:
+    """A panel for each LM and source; None if no run has a history."""
+    panels = []
+    for line in lines:
+        curves = {kind: curve for kind in _KINDS if kind in line.groups and (curve := mean_curve(line.groups[kind]))}
+        if curves:
+            panels.append(Panel(f"{line.lm} · {line.label}", curves))
+    if not panels:
+        return None
+    kinds = [kind for kind in _KINDS if any(kind in panel.lines for panel in panels)]
+    name = file_name("curves", fact_set)
+    told = "; ".join(
+        f"{panel.heading}, {kind}: {curve[0][1]:.1f} at first, {curve[-1][1]:.1f} at the end"
+        for panel in panels
+        for kind, curve in panel.lines.items()
+    )
+    with chart_style():
+        figure = panels_figure(panels, kinds, measure=_MEASURE, trained=_TRAINED)
+        svg, pdf = svg_of(figure, name, f"{_MEASURE} against {_TRAINED}. {told}."), pdf_of(figure)
+    caption = (
+        "Dev P@1 while the prompts were tuned: the mean over relations and seeds, each counted alike. A run that ended "
+        "earlier than others of its line goes on with its last score. A point is where some run of the line was scored."
+    )
+    return StudyFigure(name, f"{fact_set}: learning curves", caption, svg, pdf)
+
+
+def mean_curve(group: RunGroup) -> Curve:
+    """The mean of the runs' dev P@1 wherever one of them was scored, straight lines between a run's own scores."""
+    curves = [curve for run in group.runs if (curve := _history(run))]
+    places = sorted({pairs for curve in curves for pairs, _ in curve})
+    heights = [np.interp(places, [pairs for pairs, _ in curve], [score for _, score in curve]) for curve in curves]
+    return [(float(x), float(y)) for x, y in zip(places, np.mean(heights, axis=0), strict=True)] if curves else []
+
+
+def _history(run: KeptRun) -> Curve:
+    path = run.folder / HISTORY
+    try:
+        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return [(float(record["pairs"]), float(record["dev"]["P@1"])) for record in records]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DamagedFile(f"{path} is damaged ({error}); remove {path.parent}") from error
+
+
+_SCORE_MEASURE = "P@1 in per cent"
+_Z = 1.959963984540054  # of a 95 % interval
+
+
+def score_figure(lines: Sequence[Line], fact_set: str) -> StudyFigure:
+    """A row for each LM and source, with init, soft and deep in it."""
+    rows, seen = [], set()
+    for line in lines:
+        marks = {kind: interval(line.groups[kind]) for kind in ARROWS if kind in line.groups}
+        rows.append(IntervalRow(line.label, marks, begins="" if line.lm in seen else line.lm))
+        seen.add(line.lm)
+    name = file_name("scores", fact_set)
+    with chart_style():
+        figure = intervals_figure(rows, ARROWS, measure=_SCORE_MEASURE)
+        svg, pdf = svg_of(figure, name, described(rows, _SCORE_MEASURE)), pdf_of(figure)
+    what = (
+        "P@1 of prompts as they are (init), tuned at layer 0 (soft) and at all layers (deep). Lines are Wilson's 95 % "
+        "intervals, each test fact counted once; the spread over seeds is not in them."
+    )
+    return StudyFigure(
+        name, f"{fact_set}: P@1 by prompts and kind", caption_of(what, groups_of(lines, ARROWS), spread=False), svg, pdf
+    )
+
+
+def interval(group: RunGroup) -> Interval:
+    """The micro P@1 of a group and its Wilson interval, as of one draw of its facts."""
+    score = group.score("P@1").mean
+    low, high = wilson(score / 100, group.facts)
+    return Interval(score, 100 * low, 100 * high)
+
+
+def wilson(share: float, count: int) -> tuple[float, float]:
+    """The 95 % interval of a share of so many things."""
+    middle = share + _Z**2 / (2 * count)
+    reach = _Z * math.sqrt(share * (1 - share) / count + _Z**2 / (4 * count**2))
+    scale = 1 + _Z**2 / count
+    return max(0.0, (middle - reach) / scale), min(1.0, (middle + reach) / scale)
+
+
+_HEAVIEST = 6
+"""How many prompts of a mixture are drawn."""
+
+
+def chosen_runs(lines: Sequence[Line], count: int) -> list[KeptRun]:
+    """The runs to draw: plain soft mixtures with most prompts, first seeds, the LMs in turn."""
+    by_lm: dict[str, dict[str, KeptRun]] = {}
+    for line in sorted(lines, key=lambda line: line.extras):
+        for run in line.groups[SOFT].runs if SOFT in line.groups and not line.extras else ():
+            relations = by_lm.setdefault(line.lm, {})
+            best = relations.get(run.spec.relation)
+            if best is None or _preferred(run) < _preferred(best):
+                relations[run.spec.relation] = run
+    columns = ([runs[name] for name in sorted(runs)] for runs in by_lm.values())
+    in_turn = [run for row in zip_longest(*columns) for run in row if run is not None]
+    return sorted(in_turn[:count], key=lambda run: (run.spec.lm, run.spec.relation))
+
+
+def _preferred(run: KeptRun) -> tuple[int, int, str]:
+    return -run.metrics["prompts"], run.spec.seed, run.spec.prompts
+
+
+def prompt_figures(runs: Sequence[KeptRun]) -> tuple[list[StudyFigure], list[str]]:
+    """The drawings, and why some could not be made: nearest words need the LM itself."""
+    figures: list[StudyFigure] = []
+    problems: list[str] = []
+    loaded: dict[str, FrozenLM] = {}
+    for run in runs:
+        spec = run.spec
+        title = f"{spec.relation} on {spec.lm}: {spec.prompts}, {spec.setting}"
+        try:
+            mixture = load_mixture(run.folder / MIXTURE, loaded.get(spec.lm_sha256))
+        except AskwellError as error:
+            problems.append(f"{title} is not drawn: {error}")
+            continue
+        loaded = {spec.lm_sha256: mixture.lm}  # one at a time: two may not fit
+        words = look_at(mixture)
+        svg = words_svg(words[:_HEAVIEST], title)
+        shown = f"the {_HEAVIEST} heaviest of {len(words)} prompts" if len(words) > _HEAVIEST else "all prompts"
+        caption = f"{title}, seed {spec.seed}; {shown}. P@1 on test: {run.score('P@1'):.1f} % of {run.facts} facts."
+        name = file_name("prompts", spec.lm, spec.relation, spec.prompts, spec.setting)
+        figures.append(StudyFigure(name, title, caption, svg, svg_pdf(svg)))
+    return figures, problems

@@ -1,0 +1,168 @@
+"""The paper's own figures, from a file that is no part of askwell.
+
+Where our figures differ from the paper's by definition, as far as the runs themselves tell.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from askwell.data.sources import data_folder
+from askwell.errors import BadFile
+from askwell.files import read_text
+from askwell.report.cells import ARROWS, CONCEPTNET, INIT, SOFT, VECTORS, WEIGHTS, KeptRun, is_distinct_y, paper_name
+from askwell.report.rows import Line
+
+FILE = "paper_tables.json"
+_SETS = ("trex_original", "trex_extended", "google_re", "conceptnet")
+_ABLATION, _DISTINCT = "ablation: bert-large-cased, trex_original, mined", "distinct_y: trex_original, mined"
+_ABLATION_ROWS = {INIT: "baseline", WEIGHTS: "mixture weights only", VECTORS: "token vectors only", SOFT: "both"}
+
+
+@dataclass(frozen=True)
+class Paper:
+    """The paper's tables."""
+
+    tables: dict[str, Any]
+
+    def score(self, line: Line, tuned: str, metric: str) -> float | None:
+        """The paper's figure for a cell, where LM, facts and source of prompts are the same."""
+        fact_set, source = paper_name(line.fact_set), paper_source(line.source)
+        if fact_set is None or source is None or not line.is_plain or tuned not in ARROWS:
+            return None
+        lm = base_name(line.lm)
+        if isinstance(self._at(fact_set, lm, source, metric), dict):
+            return self._number(fact_set, lm, source, metric, tuned)
+        # Google-RE and ConceptNet have one figure for the tuned prompts, and none for where each started.
+        if tuned == SOFT:
+            return self._number(fact_set, lm, source, metric)
+        if tuned == INIT and source != "soft-ran":
+            plain = "lama" if source == "soft-sin" or fact_set == CONCEPTNET else "lpaqa"
+            return self._number(fact_set, lm, plain, metric)
+        return None
+
+    def ablation(self, line: Line, tuned: str, metric: str) -> float | None:
+        """The paper's figure for a row of the ablation."""
+        of_paper = (base_name(line.lm), line.fact_set, paper_source(line.source))
+        if of_paper != ("bert-large-cased", "trex_original", "soft-min") or not line.is_plain:
+            return None
+        return self._number(_ABLATION, _ABLATION_ROWS.get(tuned, ""), metric)
+
+    def distinct_y(self, line: Line, tuned: str, metric: str) -> float | None:
+        """The paper's figure on facts whose splits share no y."""
+        if not is_distinct_y(line.fact_set) or paper_source(line.source) != "soft-min" or not line.is_plain:
+            return None
+        row = {INIT: "lpaqa", SOFT: "soft"}.get(tuned, "")
+        return self._number(_DISTINCT, base_name(line.lm), row, metric)
+
+    def effective_prompts(self, line: Line, figure: str) -> float | None:
+        """Mean, std, min or max of the effective number of prompts."""
+        source, fact_set = paper_source(line.source), paper_name(line.fact_set)
+        if source is None or fact_set is None or not line.is_plain:
+            return None
+        return self._number("effective_prompts", f"{fact_set}-{source.removeprefix('soft-')}", figure)
+
+    def pairs_a_relation(self, fact_set: str) -> float | None:
+        """How many facts a relation of the set has on average, all splits together."""
+        return self._number("relation_statistics", paper_name(fact_set) or "", "mean_pairs")
+
+    def _number(self, *keys: str) -> float | None:
+        found = self._at(*keys)
+        return found if isinstance(found, float) else None
+
+    def _at(self, *keys: str) -> Any:
+        found: Any = self.tables
+        for key in keys:
+            found = found.get(key) if isinstance(found, dict) else None
+        return found
+
+
+def base_name(lm: str) -> str:
+    """An LM's name without who published it."""
+    return lm.rpartition("/")[2]
+
+
+def paper_source(source: str) -> str | None:
+    """The paper's name for prompts of a source."""
+    if source.startswith("random"):
+        return "soft-ran"
+    return {"single": "soft-sin", "manual": "soft-sin", "mined": "soft-min", "paraphrased": "soft-par"}.get(source)
+
+
+def read_paper(file: Path | None) -> Paper | None:
+    """The tables of a file; if none is named, of one that lies in the data folder or beside it; else None."""
+    if file is None:
+        data = data_folder(None)
+        places = [] if data is None else [data / FILE, data.resolve().parent / FILE]
+        file = next((place for place in places if place.is_file()), None)
+    return None if file is None else _read(file)
+
+
+def _read(file: Path) -> Paper:
+    try:
+        tables = json.loads(read_text(file), parse_int=float)
+    except ValueError as error:
+        raise BadFile(file, f"this is no JSON ({error})") from None
+    if not isinstance(tables, dict) or not any(isinstance(tables.get(name), dict) for name in _SETS):
+        raise BadFile(file, f"these are not the paper's tables: none of {', '.join(_SETS)} is an object in it")
+    wrong = next((name for name, table in tables.items() if not _is_table(table)), None)
+    if wrong is not None:
+        raise BadFile(file, f"{wrong}: an object whose leaves are numbers or null was expected")
+    return Paper(tables)
+
+
+def _is_table(table: Any) -> bool:
+    if isinstance(table, dict):
+        return all(value is None or isinstance(value, int | float) or _is_table(value) for value in table.values())
+    return False
+
+
+# A relation's count may differ a little from the paper's, e.g. by repeated lines.
+_NEARLY = 0.97
+
+
+def differences(runs: Sequence[KeptRun], paper: Paper) -> tuple[str, ...]:
+    """Sentences on what to keep in mind when these runs stand beside the paper's figures."""
+    told = ["Ranks: we pass over other right answers for the same x; the paper ranks y among all words."]
+    if any(len(run.spec.templates) > 1 for run in runs):
+        told.append("Answers: tokens that spell the same word in their places are one answer here.")
+    left_out = sum(run.left_out for run in runs)
+    if left_out:
+        told.append(
+            f"Facts: {left_out} of {left_out + sum(run.facts for run in runs)} facts (over all runs) could not be "
+            "asked, e.g. since y is not one token of the LM, and are in no figure."
+        )
+    told += [sentence for sentence in (_recipe(runs), _candidates(runs), _sampled(runs, paper)) if sentence]
+    return tuple(told)
+
+
+def _recipe(runs: Sequence[KeptRun]) -> str:
+    tuned = [run.spec.training for run in runs if run.spec.training is not None]
+    ours = {(training.recipe, training.method) for training in tuned} - {("paper", "em")}
+    if not ours:
+        return ""
+    names = {"cycle": "one cycle over a budget of pairs", "paper": "the paper's schedule"}
+    methods = {"gradient": "by gradient", "em": "by EM"}
+    listed = "; ".join(f"{names[recipe]}, {methods[method]}" for recipe, method in sorted(ours))
+    return f"Training: the paper's released code trains by EM; here: {listed}."
+
+
+def _candidates(runs: Sequence[KeptRun]) -> str:
+    named = sorted({run.spec.candidates for run in runs if run.spec.candidates})
+    return f"Vocabulary: answers are ranked among {', '.join(named)}." if named else ""
+
+
+def _sampled(runs: Sequence[KeptRun], paper: Paper) -> str:
+    told = []
+    for fact_set in sorted({run.fact_set for run in runs}):
+        expected = paper.pairs_a_relation(fact_set)
+        read = {run.spec.relation: run.metrics["relation"]["read"] for run in runs if run.fact_set == fact_set}
+        if expected is not None and fmean(read.values()) < _NEARLY * expected:
+            told.append(
+                f"{fact_set} has {fmean(read.values()):.0f} facts a relation ({len(read)} relations) here, train and "
+                f"dev included, {expected:.0f} in the paper"
+            )
+    return f"Sample: {'; '.join(told)}." if told else ""

@@ -1,0 +1,315 @@
+"""Whether one cell of a table is better than its neighbour, on the facts that both answered.
+
+The main tables: init, soft and deep beside each other; and the full ones, with arrows, gains and bold figures.
+
+The ablation: nothing tuned, weights alone, vectors alone, both.
+
+Prompts that were not tuned, under the names by which they are known.
+
+Kinds of runs that no other table shows, so that none is missing from a report.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from askwell.evaluation.compare import Outcomes, pair_outcomes
+from askwell.evaluation.metrics import Metric, scale_of, value_of
+from askwell.evaluation.significance import permutation_test
+from askwell.report.cells import ARROWS, INIT, METRICS, PRODUCT, PUBLISHED, SOFT, VECTORS, WEIGHTS, Average, RunGroup
+from askwell.report.page import MISSING, Cell, Column, ColumnGroup, Row, Table
+from askwell.report.paper import paper_source
+from askwell.report.rows import Line, Record, StudyTable, caption_of, file_name, groups_of, of_how_many, score_record
+
+LINE = 0.02
+"""Below this p the paper calls a difference significant."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """From one cell to the next: the gain in per cent and the p-value of the paired permutation test."""
+
+    gain: float
+    p: float
+    facts: int
+    """Pairs of outcomes, each fact as often as it was asked."""
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether p is below the paper's line."""
+        return self.p < LINE
+
+
+def step(before: RunGroup, after: RunGroup, metric: Metric) -> Step | None:
+    """The step between two cells, all relations together; None if they have no relation, or no seed, in common.
+
+    It is the micro difference of `compare_outcomes`, without the intervals, which take long on many facts.
+    """
+    a, b = _by_seed(after), _by_seed(before)
+    if not set(before.relations) & set(after.relations):
+        return None
+    if isinstance(a, dict) and isinstance(b, dict) and not a.keys() & b.keys():
+        return None
+    pairs = pair_outcomes(a, b).pairs
+    differences: dict[tuple[str, ...], list[float]] = {}
+    for pair in pairs:
+        differences.setdefault(pair.fact, []).append(value_of(pair.a, metric) - value_of(pair.b, metric))
+    sums = np.array([sum(of_fact) for of_fact in differences.values()])
+    sums[np.abs(sums) < 1e-12] = 0.0  # a sum of seeds that cancel out but for its last bits
+    test = permutation_test(sums)
+    return Step(scale_of(metric) * float(sums.sum()) / len(pairs), test.p, len(pairs))
+
+
+def _by_seed(group: RunGroup) -> Outcomes:
+    """A group with one seed stands beside every seed of the other."""
+    found = group.outcomes
+    return found if len(found) > 1 else next(iter(found.values()))
+
+
+PaperScore = Callable[[Line, str, str], float | None]
+"""The paper's figure of a row, a kind and a metric."""
+_TESTED: tuple[Metric, ...] = ("P@1", "P@10", "MRR")
+
+
+def no_paper(_line: Line, _kind: str, _metric: str) -> float | None:
+    """No figure at all."""
+    return None
+
+
+def with_arrows(lines: Sequence[Line]) -> list[Line]:
+    """The rows that have any of init, soft and deep."""
+    return [line for line in lines if any(kind in line.groups for kind in ARROWS)]
+
+
+def main_table(
+    lines: Sequence[Line], fact_set: str, average: Average, paper: PaperScore = no_paper, *, name: str = "main"
+) -> StudyTable:
+    """Init, soft and deep by LM and source, each with P@1, P@10 and MRR."""
+    groups = groups_of(lines, ARROWS)
+    rows, records = [], []
+    for line in lines:
+        cells, of_paper = [], []
+        for kind in ARROWS:
+            group = line.groups.get(kind)
+            note = "" if group is None else of_how_many(group, groups)
+            for metric in METRICS:
+                theirs = paper(line, kind, metric) if average == "micro" else None
+                shown = (
+                    Cell(group.score(metric, average).text, note=note if metric == "P@1" else "") if group else MISSING
+                )
+                cells.append(shown)
+                of_paper.append(theirs)
+                records.append(score_record(line, kind, metric, average, paper=theirs))
+        rows += [Row(line.label, tuple(cells), begins=_begins(line, lines)), *paper_row(of_paper)]
+    columns = tuple(ColumnGroup(kind, tuple(Column(metric) for metric in METRICS)) for kind in ARROWS)
+    what = "Scores in per cent: prompts as they are (init), tuned at layer 0 (soft), tuned at all layers (deep)."
+    suffix = () if average == "micro" else (average,)
+    return StudyTable(
+        file_name(name, fact_set, *suffix),
+        f"{fact_set}: init, soft, deep ({average} average)",
+        Table(caption_of(what, groups, average), "prompts", columns, tuple(rows)),
+        tuple(records),
+    )
+
+
+def arrows_table(lines: Sequence[Line], fact_set: str, paper: PaperScore = no_paper) -> StudyTable:
+    """Init → soft → deep by metric, with gains; the better of two neighbours is bold if it is so significantly."""
+    groups = groups_of(lines, ARROWS)
+    rows: list[Row] = []
+    records: list[Record] = []
+    for line in lines:
+        cells: list[Cell] = []
+        of_paper: list[float | None] = []
+        for metric in _TESTED:
+            steps = _steps(line, metric)
+            bold = _bold(steps)
+            for number, kind in enumerate(ARROWS):
+                group, found = line.groups.get(kind), steps[number - 1] if number else None
+                theirs = paper(line, kind, metric)
+                follows = number > 0 and ARROWS[number - 1] in line.groups
+                cells.append(_cell(group, metric, found, kind in bold, follows=follows))
+                of_paper.append(theirs)
+                gain, p = (None, None) if found is None else (found.gain, found.p)
+                records.append(score_record(line, kind, metric, gain=gain, p=p, paper=theirs))
+        rows += [Row(line.label, tuple(cells), begins=_begins(line, lines)), *paper_row(of_paper)]
+    columns = tuple(ColumnGroup(metric, tuple(Column(kind) for kind in ARROWS)) for metric in METRICS)
+    what = (
+        "Scores in per cent; in brackets the gain over the column to the left, on the facts that both answered. Of two "
+        f"neighbours the better one is bold if it is significantly better (p < {LINE}, two-sided paired permutation "
+        "test over facts, all relations together; a fact's seeds stay together)."
+    )
+    return StudyTable(
+        file_name("full", fact_set),
+        f"{fact_set}: init → soft → deep",
+        Table(caption_of(what, groups, spread=False), "prompts", columns, tuple(rows)),
+        tuple(records),
+    )
+
+
+def paper_row(scores: Sequence[float | None], heading: str = "the paper") -> list[Row]:
+    """A row of the paper's figures; none, if there is no figure."""
+    if all(score is None for score in scores):
+        return []
+    cells = tuple(MISSING if score is None else Cell(f"{score:.1f}") for score in scores)
+    return [Row(heading, cells, pale=True)]
+
+
+def _begins(line: Line, lines: Sequence[Line]) -> str:
+    """The LM, at the first of its rows."""
+    first = next(other for other in lines if other.lm == line.lm)
+    return line.lm if line is first else ""
+
+
+def _steps(line: Line, metric: Metric) -> list[Step | None]:
+    pairs = pairwise(ARROWS)
+    return [
+        step(line.groups[before], line.groups[after], metric)
+        if before in line.groups and after in line.groups
+        else None
+        for before, after in pairs
+    ]
+
+
+def _bold(steps: Sequence[Step | None]) -> set[str]:
+    """The kinds that are significantly better than a neighbour."""
+    return {
+        ARROWS[number + 1] if found.gain > 0 else ARROWS[number]
+        for number, found in enumerate(steps)
+        if found is not None and found.is_significant
+    }
+
+
+def _cell(group: RunGroup | None, metric: str, found: Step | None, bold: bool, *, follows: bool) -> Cell:
+    if group is None:
+        return MISSING
+    gain = f" ({signed(found.gain)})" if found is not None else ""
+    return Cell(f"{'→ ' if follows else ''}{group.score(metric).mean:.1f}{gain}", strong=bold)
+
+
+def signed(gain: float) -> str:
+    """A gain with its sign."""
+    return f"{gain:+.1f}".replace("-", "−")
+
+
+_NAMES = {INIT: "baseline (init)", WEIGHTS: "weights only", VECTORS: "vectors only", SOFT: "both (soft)"}
+
+
+def ablated(lines: Sequence[Line]) -> list[Line]:
+    """The rows in which weights or vectors were tuned alone."""
+    return [line for line in lines if WEIGHTS in line.groups or VECTORS in line.groups]
+
+
+def ablation_table(lines: Sequence[Line], fact_set: str, paper: PaperScore = no_paper) -> StudyTable:
+    """Four rows for each LM and source."""
+    groups = groups_of(lines, _NAMES)
+    rows, records = [], []
+    for line in lines:
+        for kind, name in _NAMES.items():
+            group = line.groups.get(kind)
+            note = "" if group is None else of_how_many(group, groups)
+            theirs = [paper(line, kind, metric) for metric in METRICS]
+            cells = tuple(MISSING if group is None else Cell(group.score(metric).text) for metric in METRICS)
+            begins = f"{line.lm} · {line.label}" if kind == INIT else ""
+            rows += [Row(name, cells, begins=begins, note=note), *paper_row(theirs)]
+            records += [
+                score_record(line, kind, metric, paper=of_paper)
+                for metric, of_paper in zip(METRICS, theirs, strict=True)
+            ]
+    columns = (ColumnGroup("", tuple(Column(metric) for metric in METRICS)),)
+    return StudyTable(
+        file_name("ablation", fact_set),
+        f"{fact_set}: ablation",
+        Table(caption_of("Scores in per cent, by what was tuned.", groups), "tuned", columns, tuple(rows)),
+        tuple(records),
+    )
+
+
+def baselines(lines: Sequence[Line]) -> list[tuple[Line, str]]:
+    """The rows, each with the kind, that keep their prompts as they are: untuned ones, and products of experts."""
+    return [
+        (line, kind)
+        for line in lines
+        for kind in (INIT, WEIGHTS)
+        if kind in line.groups and _is_baseline(line, kind, lines)
+    ]
+
+
+def baselines_table(found: Sequence[tuple[Line, str]], fact_set: str, paper: PaperScore = no_paper) -> StudyTable:
+    """Each baseline's P@1, P@10 and MRR, by LM."""
+    groups = [line.groups[kind] for line, kind in found]
+    rows, records, seen = [], [], set()
+    for line, kind in found:
+        group = line.groups[kind]
+        theirs = [paper(line, kind, metric) for metric in METRICS]
+        name = baseline_name(line, kind, group)
+        begins, cells = "" if line.lm in seen else line.lm, tuple(Cell(group.score(metric).text) for metric in METRICS)
+        seen.add(line.lm)
+        rows += [Row(name, cells, begins=begins, note=of_how_many(group, groups)), *paper_row(theirs)]
+        records += [
+            {**score_record(line, kind, metric, paper=of_paper), "kind": name}
+            for metric, of_paper in zip(METRICS, theirs, strict=True)
+        ]
+    columns = (ColumnGroup("", tuple(Column(metric) for metric in METRICS)),)
+    what = "Scores in per cent of prompts as they stand."
+    return StudyTable(
+        file_name("baselines", fact_set),
+        f"{fact_set}: baselines",
+        Table(caption_of(what, groups), "baseline", columns, tuple(rows)),
+        tuple(records),
+    )
+
+
+def baseline_name(line: Line, kind: str, group: RunGroup) -> str:
+    """LAMA, LPAQA, or in words what the prompts are."""
+    known = paper_source(line.source)
+    if known == "soft-ran":
+        return f"random vectors, untuned: {line.label}"
+    if known == "soft-sin" and all(len(run.spec.templates) == 1 for run in group.runs) and line.is_plain:
+        return f"LAMA: {line.label}"
+    ensemble = "learned product" if kind == WEIGHTS else "product" if PRODUCT in line.extras else "mixture"
+    weights = "" if kind == WEIGHTS else ", published weights" if PUBLISHED in line.extras else ", uniform"
+    apart = f" [{line.apart}]" if line.apart else ""
+    project = "LPAQA" if known in ("soft-min", "soft-par") else "hard prompts"
+    return f"{project}: {line.source}, {ensemble}{weights}{apart}"
+
+
+def _is_baseline(line: Line, kind: str, lines: Sequence[Line]) -> bool:
+    if kind == WEIGHTS:
+        return PRODUCT in line.extras
+    # Several rows can show the untuned prompts that all of them started from.
+    return line is next(other for other in lines if other.groups.get(INIT) and _same(other, line))
+
+
+def _same(one: Line, other: Line) -> bool:
+    return one.groups[INIT].ids == other.groups[INIT].ids
+
+
+_SHOWN = (*ARROWS, WEIGHTS, VECTORS)
+
+
+def unusual(lines: Sequence[Line]) -> list[tuple[Line, str]]:
+    """Rows and kinds that stand in no other table."""
+    return [(line, kind) for line in lines for kind in sorted(line.groups) if kind not in _SHOWN]
+
+
+def other_table(found: Sequence[tuple[Line, str]], fact_set: str) -> StudyTable:
+    """Each of them in a row."""
+    rows, records, seen = [], [], set()
+    for line, kind in found:
+        group = line.groups[kind]
+        begins = "" if line.lm in seen else line.lm
+        seen.add(line.lm)
+        rows.append(
+            Row(f"{line.label}: {kind}", tuple(Cell(group.score(metric).text) for metric in METRICS), begins=begins)
+        )
+        records += [score_record(line, kind, metric) for metric in METRICS]
+    columns = (ColumnGroup("", tuple(Column(metric) for metric in METRICS)),)
+    caption = caption_of("Scores in per cent.", [line.groups[kind] for line, kind in found])
+    return StudyTable(
+        file_name("other", fact_set),
+        f"{fact_set}: other runs",
+        Table(caption, "prompts: tuned", columns, tuple(rows)),
+        tuple(records),
+    )

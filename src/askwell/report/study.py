@@ -1,0 +1,276 @@
+"""All tables and figures that can be made of some runs.
+
+The report as one page, and as one text.
+
+Writes a report into a folder.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from askwell.files import write_whole
+from askwell.report.cells import KeptRun, is_distinct_y
+from askwell.report.figures import StudyFigure, chosen_runs, curve_figure, prompt_figures, score_figure
+from askwell.report.formats import PREAMBLE, csv_table, latex_escaped, latex_table, markdown_escaped, markdown_table
+from askwell.report.page import Drawing, FigureBlock, Page, Points, Section, render_page
+from askwell.report.paper import Paper, differences
+from askwell.report.rows import Line, StudyTable, lines_of
+from askwell.report.score_tables import (
+    ablated,
+    ablation_table,
+    arrows_table,
+    baselines,
+    baselines_table,
+    main_table,
+    no_paper,
+    other_table,
+    unusual,
+    with_arrows,
+)
+from askwell.report.trust import Belief, beliefs_of
+from askwell.report.trust_section import (
+    belief_blocks,
+    belief_figures,
+    belief_study_table,
+    parts_study_table,
+    sentences_of,
+)
+from askwell.report.weight_tables import dependence_table, dependent, effective_table, with_several_prompts
+from askwell.runs.store import Store
+from askwell.version import VERSION
+
+
+@dataclass(frozen=True)
+class FactSetStudy:
+    """The tables and figures of one set of facts, in the order in which they are read."""
+
+    fact_set: str
+    tables: tuple[StudyTable, ...]
+    figures: tuple[StudyFigure, ...]
+    beside_the_paper: tuple[str, ...]
+    """Where ours differ from the paper's by definition; empty if the paper has no figure beside ours."""
+    beliefs: tuple[Belief, ...] = ()
+    """How far the score of every tuned cell can be believed."""
+    believe: tuple[StudyTable, ...] = ()
+    """The table of these, and their scores in parts."""
+    believe_figures: tuple[StudyFigure, ...] = ()
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a report shows."""
+
+    sets: tuple[FactSetStudy, ...]
+    prompts: tuple[StudyFigure, ...]
+    """Tuned mixtures in words."""
+    problems: tuple[str, ...]
+    """What could not be drawn, and why."""
+
+    @property
+    def tables(self) -> list[StudyTable]:
+        """All tables."""
+        return [table for part in self.sets for table in (*part.tables, *part.believe)]
+
+    @property
+    def figures(self) -> list[StudyFigure]:
+        """All figures."""
+        of_sets = (figure for part in self.sets for figure in (*part.figures, *part.believe_figures))
+        return [*of_sets, *self.prompts]
+
+    def as_json(self) -> dict[str, Any]:
+        """All figures of all tables."""
+        return {
+            "tables": {table.name: table.as_json() for table in self.tables},
+            "believe": [belief.as_json() for part in self.sets for belief in part.beliefs],
+            "beside_the_paper": {part.fact_set: list(part.beside_the_paper) for part in self.sets},
+            "problems": list(self.problems),
+        }
+
+
+def study_of(
+    runs: Sequence[KeptRun], paper: Paper | None = None, *, drawn: int = 4, store: Store | None = None
+) -> Study:
+    """The tables and figures of runs; `drawn` is how many tuned mixtures are drawn, for which LMs are loaded.
+
+    With the store that they are of, also how far their scores can be believed: controls are read from there.
+    """
+    lines = lines_of(runs)
+    sets = list(dict.fromkeys(line.fact_set for line in lines))
+    figures, problems = prompt_figures(chosen_runs(lines, drawn)) if drawn else ([], [])
+    studies = [_of_set(fact_set, [line for line in lines if line.fact_set == fact_set], paper) for fact_set in sets]
+    if store is not None:
+        studies = [_believed(part, beliefs_of(store, [line for line in lines if line.fact_set == part.fact_set]))
+                   for part in studies]  # fmt: skip
+    return Study(tuple(studies), tuple(figures), tuple(problems))
+
+
+def _believed(part: FactSetStudy, beliefs: Sequence[Belief]) -> FactSetStudy:
+    if not beliefs:
+        return part
+    return replace(
+        part,
+        beliefs=tuple(beliefs),
+        believe=(belief_study_table(beliefs, part.fact_set), parts_study_table(beliefs, part.fact_set)),
+        believe_figures=tuple(belief_figures(beliefs, part.fact_set)),
+    )
+
+
+def _of_set(fact_set: str, lines: Sequence[Line], paper: Paper | None) -> FactSetStudy:
+    distinct = is_distinct_y(fact_set)
+    scores = no_paper if paper is None else paper.distinct_y if distinct else paper.score
+    tables: list[StudyTable] = []
+    figures: list[StudyFigure] = []
+    if arrows := with_arrows(lines):
+        tables.append(main_table(arrows, fact_set, "micro", scores, name="distinct_y" if distinct else "main"))
+        tables.append(arrows_table(arrows, fact_set, scores))
+        if any(len(group.relations) > 1 for line in arrows for group in line.groups.values()):
+            tables.append(main_table(arrows, fact_set, "macro", name="distinct_y" if distinct else "main"))
+        figures.append(score_figure(arrows, fact_set))
+    if found := baselines(lines):
+        tables.append(baselines_table(found, fact_set, scores))
+    if found := ablated(lines):
+        tables.append(ablation_table(found, fact_set, no_paper if paper is None else paper.ablation))
+    if found := with_several_prompts(lines):
+        tables.append(effective_table(found, fact_set, paper))
+    if dependent(lines):
+        tables.append(dependence_table(lines, fact_set))
+    if found := unusual(lines):
+        tables.append(other_table(found, fact_set))
+    curves = curve_figure(lines, fact_set)
+    figures += [curves] if curves is not None else []
+    beside = any(record["paper"] is not None for table in tables for record in table.records)
+    runs = [run for line in lines for group in line.groups.values() for run in group.runs]
+    once = list({run.spec.id: run for run in runs}.values())
+    return FactSetStudy(
+        fact_set, tuple(tables), tuple(figures), differences(once, paper) if paper is not None and beside else ()
+    )
+
+
+_PROMPTS = "What the soft prompts look like"
+
+
+def report_page(store: Store, runs: Sequence[KeptRun], study: Study, *, further: Sequence[Section] = ()) -> Page:
+    """The page of a study; `further` sections stand behind its own."""
+    sections = [section for part in study.sets for section in _sections(part)]
+    if study.prompts:
+        blocks = tuple(_figure(figure) for figure in study.prompts)
+        sections.append(Section(_PROMPTS, blocks))
+    if study.problems:
+        sections.append(Section("What is not here", (Points(study.problems),)))
+    return Page(
+        title="What was asked, and what was answered",
+        lead=(
+            "Tables and figures of the runs of a store. A figure that is missing was not run; runs that differ in more "
+            "than relation and seed never share a cell."
+        ),
+        about=(
+            ("Store", store.folder.resolve().name),
+            ("Runs", str(len(runs))),
+            ("LMs", ", ".join(sorted({run.spec.lm for run in runs}))),
+            ("Facts", ", ".join(part.fact_set for part in study.sets)),
+            ("Seeds", ", ".join(map(str, sorted({run.spec.seed for run in runs})))),
+        ),
+        sections=(*sections, *further),
+        foot=f"Made by askwell {VERSION} with: askwell report {store.folder.resolve().name}",
+    )
+
+
+def report_markdown(study: Study) -> str:
+    """The study as Markdown; drawings are those in the folder figures."""
+    parts = ["# Report\n"]
+    for part in study.sets:
+        parts += [f"## {markdown_escaped(table.title)}\n\n{markdown_table(table.table)}" for table in part.tables]
+        if part.beside_the_paper:
+            told = "\n".join(f"- {markdown_escaped(sentence)}" for sentence in part.beside_the_paper)
+            parts.append(f"## {markdown_escaped(_beside(part))}\n\n{told}\n")
+        parts += [_markdown_figure(figure, "## ") for figure in part.figures]
+        if part.believe:
+            believe, *further = part.believe
+            parts.append(f"## {markdown_escaped(believe.title)}\n\n{markdown_table(believe.table)}")
+            for belief in part.beliefs:
+                told = "\n".join(f"- {markdown_escaped(sentence)}" for sentence in sentences_of(belief))
+                parts.append(f"### {markdown_escaped(belief.label)}\n\n{told}\n")
+            parts += [f"### {markdown_escaped(table.title)}\n\n{markdown_table(table.table)}" for table in further]
+            parts += [_markdown_figure(figure, "### ") for figure in part.believe_figures]
+    if study.prompts:
+        parts += [f"## {_PROMPTS}\n", *(_markdown_figure(figure, "### ") for figure in study.prompts)]
+    parts += [markdown_escaped(problem) + "\n" for problem in study.problems]
+    return "\n".join(parts)
+
+
+def report_latex(study: Study) -> str:
+    """All tables of the study as a fragment of LaTeX."""
+    parts = [PREAMBLE]
+    for part in study.sets:
+        tables = [*part.tables, *part.believe]
+        parts += [f"% {table.name}\n{latex_table(table.table, table.name)}" for table in tables]
+        parts += [f"\\par\\noindent {latex_escaped(sentence)}\n" for sentence in part.beside_the_paper]
+    return "\n".join(parts)
+
+
+def _sections(part: FactSetStudy) -> list[Section]:
+    sections = [Section(table.title, (table.table,)) for table in part.tables]
+    if part.beside_the_paper:
+        sections.append(Section(_beside(part), (Points(part.beside_the_paper),)))
+    sections += [Section(figure.title, (_figure(figure),)) for figure in part.figures]
+    if part.believe:
+        believe, *further = part.believe
+        drawings = tuple(Drawing(figure.svg, figure.title, figure.caption) for figure in part.believe_figures)
+        figures = FigureBlock(drawings, "Sureness and rightness.")
+        sections.append(Section(believe.title, (believe.table, *belief_blocks(part.beliefs), figures)))
+        sections += [Section(table.title, (table.table,)) for table in further]
+    return sections
+
+
+def _beside(part: FactSetStudy) -> str:
+    return f"{part.fact_set}: where ours differ from the paper's by definition"
+
+
+def _figure(figure: StudyFigure) -> FigureBlock:
+    return FigureBlock((Drawing(figure.svg),), figure.caption, wide=True)
+
+
+def _markdown_figure(figure: StudyFigure, mark: str) -> str:
+    title = markdown_escaped(figure.title)
+    return f"{mark}{title}\n\n![{title}](figures/{figure.name}.svg)\n\n{markdown_escaped(figure.caption)}\n"
+
+
+Format = Literal["markdown", "latex", "csv", "html"]
+FORMATS: tuple[Format, ...] = ("markdown", "latex", "csv", "html")
+_WRITTEN = ".written-by-askwell"
+"""The names of the files of the report that is there."""
+
+
+def write_report(study: Study, page: Page, folder: Path, formats: Collection[Format] = FORMATS) -> list[Path]:
+    """Writes the formats, and all figures as SVG and PDF; gives the paths of what was written."""
+    contents: list[tuple[str, str | bytes]] = []
+    if "markdown" in formats:
+        contents.append(("report.md", report_markdown(study)))
+    if "latex" in formats:
+        contents.append(("report.tex", report_latex(study)))
+    if "html" in formats:
+        contents.append(("report.html", render_page(page)))
+    if "csv" in formats:
+        contents += [(f"tables/{table.name}.csv", csv_table(table)) for table in study.tables]
+    for figure in study.figures:
+        contents += [(f"figures/{figure.name}.svg", figure.svg), (f"figures/{figure.name}.pdf", figure.pdf)]
+    return _written(contents, folder)
+
+
+def _written(contents: Sequence[tuple[str, str | bytes]], folder: Path) -> list[Path]:
+    for name, content in contents:
+        write_whole(folder / name, content)
+    names = [name for name, _ in contents]
+    _remove_what_was_there(folder, {*names})
+    write_whole(folder / _WRITTEN, "".join(f"{name}\n" for name in sorted(names)))
+    return [folder / name for name in names]
+
+
+def _remove_what_was_there(folder: Path, but: Collection[str]) -> None:
+    """Removes what an earlier report wrote, and nothing else: a table of it beside those of today would mislead."""
+    if (folder / _WRITTEN).is_file():
+        for name in (folder / _WRITTEN).read_text(encoding="utf-8").splitlines():
+            if name not in but and not Path(name).is_absolute() and ".." not in Path(name).parts:
+                (folder / name).unlink(missing_ok=True)

@@ -1,0 +1,310 @@
+"""What the controls of some runs scored: the cheap ones beside each run, and the runs on LMs that know nothing.
+
+Parts of the test facts that no run can tell by itself: the kind of relation, and what the testbed tells its LMs.
+
+How far the score of some runs can be believed: all figures of one LM, source and kind together.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from askwell.data.facts import Fact
+from askwell.data.sources import data_folder
+from askwell.data.testbed import PREFIX, relations, told
+from askwell.evaluation.abstention import RiskCoverage, risk_coverage
+from askwell.evaluation.agreement import RunConsistency, run_consistency
+from askwell.evaluation.controls import PRIOR_CORRECTED
+from askwell.evaluation.knowledge import Answered, Knowledge, knowledge
+from askwell.evaluation.outcomes import Outcome, read_controls, read_outcomes
+from askwell.evaluation.partitions import EASY, HARD, Parts, by_cardinality, by_control
+from askwell.evaluation.questions import Calibration, calibration, questions_of
+from askwell.evaluation.trust import WORDS_ALREADY
+from askwell.report.cells import INIT, KeptRun, RunGroup, Score, place_of
+from askwell.report.rows import Line
+from askwell.runs.query import query_runs
+from askwell.runs.store import CONTROLS, PER_DEV_FACT, PER_FACT, Store
+from askwell.specs.run import ControlKind
+
+BySplit = Mapping[str, Sequence[Outcome]]
+ControlRuns = Mapping[str, Mapping[ControlKind, str]]
+"""The ids of the control runs of each run, by the kind of LM that knows nothing."""
+
+
+def control_runs(store: Store) -> ControlRuns:
+    """The control runs of a store, under the ids of the runs that they are the same as but for the LM."""
+    found: dict[str, dict[ControlKind, str]] = {}
+    for run in query_runs(store, where="control IS NOT NULL").as_json():
+        spec = store.spec(run["id"])
+        if spec.control is not None:
+            found.setdefault(spec.model_copy(update={"control": None}).id, {})[spec.control] = run["id"]
+    return found
+
+
+def controls_of(runs: Sequence[KeptRun], store: Store, of_runs: ControlRuns) -> dict[str, Answered]:
+    """Dev and test outcomes by seed of every control that all of these runs have."""
+    by_name: dict[str, list[tuple[int, BySplit]]] = {}
+    for run in runs:
+        for name, by_split in _of_run(run, store, of_runs).items():
+            by_name.setdefault(name, []).append((run.spec.seed, by_split))
+    return {
+        name: Answered(dev=_by_seed(found, "dev"), test=_by_seed(found, "test"))
+        for name, found in by_name.items()
+        if len(found) == len(runs) and name != PRIOR_CORRECTED
+    }
+
+
+def corrected_score(runs: Sequence[KeptRun]) -> float | None:
+    """P@1 of the prior-corrected answers over all test facts, in per cent; None where a run has none."""
+    right = asked = 0.0
+    for run in runs:
+        scores = run.metrics.get("controls", {}).get(PRIOR_CORRECTED)
+        if scores is None or "test" not in scores:
+            return None
+        right, asked = right + scores["test"]["P@1"] * run.facts, asked + run.facts
+    return right / asked
+
+
+def _of_run(run: KeptRun, store: Store, of_runs: ControlRuns) -> dict[str, BySplit]:
+    path = run.folder / CONTROLS
+    found: dict[str, BySplit] = {}
+    if path.is_file():
+        cheap = read_controls(path)
+        found |= {name: by_split for name, by_split in cheap.items() if {"dev", "test"} <= by_split.keys()}
+    for kind, id_ in of_runs.get(run.spec.id, {}).items():
+        folder = store.run_folder(id_)
+        found[kind] = {"dev": read_outcomes(folder / PER_DEV_FACT), "test": read_outcomes(folder / PER_FACT)}
+    return found
+
+
+def _by_seed(found: Sequence[tuple[int, BySplit]], split: str) -> dict[int, list[Outcome]]:
+    by_seed: dict[int, list[Outcome]] = {}
+    for seed, by_split in found:
+        by_seed.setdefault(seed, []).extend(by_split[split])
+    return by_seed
+
+
+TOLD, WITHHELD = "told", "withheld"
+_LAMA = Path("meta/lama_relations.jsonl")
+
+
+def known_parts(outcomes: Sequence[Outcome]) -> Mapping[str, Parts]:
+    """The outcomes by told and withheld, and by cardinality: those of relations of which that is known."""
+    kinds = cardinalities({outcome.relation for outcome in outcomes})
+    of_testbed = [outcome for outcome in outcomes if outcome.relation.startswith(PREFIX)]
+    found = {
+        "told": _by_told(of_testbed),
+        "cardinality": by_cardinality([outcome for outcome in outcomes if outcome.relation in kinds], kinds),
+    }
+    return {name: parts for name, parts in found.items() if parts}
+
+
+def cardinalities(names: Iterable[str]) -> dict[str, str]:
+    """1-1, N-1 or N-M for relations of the testbed, and for T-REx's if LAMA's list of them is in the data folder."""
+    of_testbed = {PREFIX + relation.name: relation.cardinality for relation in relations()}
+    data = data_folder(None)
+    of_lama = _lama(data / _LAMA) if data is not None and (data / _LAMA).is_file() else {}
+    found = {name: of_testbed.get(name) or of_lama.get(name.rpartition("/")[2]) for name in names}
+    return {name: kind for name, kind in found.items() if kind is not None}
+
+
+@cache
+def _lama(path: Path) -> dict[str, str]:
+    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return {record["relation"]: record["type"] for record in records if "type" in record}
+
+
+def _by_told(outcomes: Sequence[Outcome]) -> Parts:
+    parts: Parts = {TOLD: [], WITHHELD: []}
+    for outcome in outcomes:
+        is_told = Fact(outcome.x, outcome.y) in told(outcome.relation.removeprefix(PREFIX))
+        parts[TOLD if is_told else WITHHELD].append(outcome)
+    return {name: members for name, members in parts.items() if members}
+
+
+Part = dict[str, int | float]
+"""The number of facts of a part, and its P@1 in per cent."""
+
+
+@dataclass(frozen=True)
+class Belief:
+    """The figures; what the runs do not tell is None, or not there."""
+
+    line: Line
+    kind: str
+    score: Score
+    """P@1, micro."""
+    facts: int
+    left_out: int
+    vocabularies: tuple[str, ...]
+    knowledge: Knowledge | None
+    corrected: float | None
+    """P@1 of the answers corrected by the prior."""
+    parts: dict[str, dict[str, Part]]
+    """By what tells facts apart, then by part."""
+    calibration: Calibration
+    risk_coverage: RiskCoverage
+    answered: tuple[int, int, int] | None
+    """Questions, answers given and wrong ones among them, with thresholds from dev for a risk of 10 %."""
+    agreement: float | None
+    """Of all pairs of prompts, the share with the same answer; the mean over runs."""
+    seeds: RunConsistency | None
+    projected: float | None
+    """P@1 of the nearest words in place of the tuned vectors."""
+    leaked: int
+    """Test facts that stand in train, too."""
+
+    @property
+    def label(self) -> str:
+        """What it is about."""
+        return f"{self.line.lm}, {self.line.label}, {self.kind}"
+
+    def as_json(self) -> dict[str, Any]:
+        """All figures by name, with what they are figures of."""
+        return {
+            "facts": self.line.fact_set,
+            "lm": self.line.lm,
+            "prompts": self.line.label,
+            "kind": self.kind,
+            "averaging": "micro over test facts and seeds; calibration over questions",
+            "test_facts": self.facts,
+            "left_out": self.left_out,
+            "vocabulary": list(self.vocabularies),
+            "P@1": {"mean": self.score.mean, "deviation": self.score.deviation, "seeds": self.score.seeds},
+            "knowledge": None if self.knowledge is None else self.knowledge.as_json(),
+            "prior_corrected_P@1": self.corrected,
+            "parts": self.parts,
+            "calibration": self.calibration.as_json(),
+            "risk_coverage_area": self.risk_coverage.area,
+            "at_10_per_cent_risk": None
+            if self.answered is None
+            else dict(zip(("questions", "answered", "wrong"), self.answered, strict=True)),
+            "prompts_agree": self.agreement,
+            "seeds_agree": None if self.seeds is None else self.seeds.as_json(),
+            "projected_P@1": self.projected,
+            "leaked_pairs": self.leaked,
+        }
+
+
+def beliefs_of(store: Store, lines: Sequence[Line]) -> list[Belief]:
+    """A belief for every tuned cell of the lines."""
+    of_runs = control_runs(store)
+    return [
+        _belief(line, kind, group, store, of_runs)
+        for line in lines
+        for kind, group in sorted(line.groups.items(), key=lambda known: place_of(known[0]))
+        if kind != INIT
+    ]
+
+
+def _belief(line: Line, kind: str, group: RunGroup, store: Store, of_runs: ControlRuns) -> Belief:
+    by_seed = _outcomes(group.runs)
+    every = [outcome for outcomes in by_seed.values() for outcome in outcomes]
+    controls = controls_of(group.runs, store, of_runs)
+    found = knowledge(by_seed, controls) if controls else None
+    questions = [questions_of(outcomes) for outcomes in by_seed.values()]
+    sureness = np.concatenate([part.confidences for part in questions])
+    right = np.concatenate([part.right for part in questions])
+    parts = _summed_parts([run.metrics.get("partitions", {}) for run in group.runs])
+    parts |= {name: _scored(known) for name, known in known_parts(every).items()}
+    if controls:
+        tests = [outcomes for control in controls.values() for outcomes in _lists(control.test)]
+        parts["control"] = _scored({name: by_control(every, tests).get(name, []) for name in (EASY, HARD)})
+    return Belief(
+        line=line,
+        kind=kind,
+        score=group.score("P@1"),
+        facts=group.facts,
+        left_out=group.left_out,
+        vocabularies=tuple(sorted({run.vocabulary for run in group.runs})),
+        knowledge=found,
+        corrected=corrected_score(group.runs),
+        parts=parts,
+        calibration=calibration(sureness, right),
+        risk_coverage=risk_coverage(sureness, right),
+        answered=_answered(group.runs),
+        agreement=_mean(group.runs, ("consistency", "all", "pairs")),
+        seeds=run_consistency(list(by_seed.values())) if len(by_seed) > 1 else None,
+        projected=_projected(group.runs),
+        leaked=sum(
+            next(iter(runs.values())).metrics.get("audit", {}).get("leaked_pairs", 0)
+            for runs in group.by_relation.values()
+        ),
+    )
+
+
+def _outcomes(runs: Sequence[KeptRun]) -> dict[int, list[Outcome]]:
+    by_seed: dict[int, list[Outcome]] = {}
+    for run in runs:
+        by_seed.setdefault(run.spec.seed, []).extend(read_outcomes(run.folder / PER_FACT))
+    return by_seed
+
+
+def _lists(outcomes: Any) -> list[Sequence[Outcome]]:
+    return list(outcomes.values()) if isinstance(outcomes, Mapping) else [outcomes]
+
+
+def _scored(parts: Mapping[str, Sequence[Outcome]]) -> dict[str, Part]:
+    return {
+        name: {"facts": len(outcomes), "P@1": 100 * sum(o.rank <= 1 for o in outcomes) / len(outcomes)}
+        for name, outcomes in parts.items()
+        if outcomes
+    }
+
+
+def _summed_parts(
+    of_runs: Sequence[Mapping[str, Mapping[str, Mapping[str, int | float]]]],
+) -> dict[str, dict[str, Part]]:
+    """The parts of several runs together, each score weighed by its facts."""
+    summed: dict[str, dict[str, Part]] = {}
+    for of_run in of_runs:
+        for name, parts in of_run.items():
+            for part, scores in parts.items():
+                kept = summed.setdefault(name, {}).setdefault(part, {"facts": 0, "P@1": 0.0})
+                facts = kept["facts"] + scores["facts"]
+                kept["P@1"] = (kept["P@1"] * kept["facts"] + scores["P@1"] * scores["facts"]) / facts
+                kept["facts"] = facts
+    return summed
+
+
+def _answered(runs: Sequence[KeptRun]) -> tuple[int, int, int] | None:
+    found = [run.metrics.get("trust", {}).get("at_risk") for run in runs]
+    if any(of_run is None for of_run in found):
+        return None
+    questions, answered, wrong = (sum(of_run[name] for of_run in found) for name in ("questions", "answered", "wrong"))
+    return questions, answered, wrong
+
+
+def _projected(runs: Sequence[KeptRun]) -> float | None:
+    """P@1 of the nearest words; a run whose prompts are words still has its own score, if another's are not."""
+    of_runs = [_figure(run, ("projection", "projected", "P@1")) for run in runs]
+    if all(value is None for value in of_runs):
+        return None
+    for number, run in enumerate(runs):
+        if of_runs[number] is None and _figure(run, ("missing", "projection")) == WORDS_ALREADY:
+            of_runs[number] = _figure(run, ("scores", "P@1"))
+    return _weighed(runs, of_runs)
+
+
+def _mean(runs: Sequence[KeptRun], path: Sequence[str]) -> float | None:
+    """The mean over facts of a figure among the runs' measures; None where a run does not have it."""
+    return _weighed(runs, [_figure(run, path) for run in runs])
+
+
+def _weighed(runs: Sequence[KeptRun], values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    return sum(value * run.facts for value, run in zip(known, runs, strict=True)) / sum(run.facts for run in runs)
+
+
+def _figure(run: KeptRun, path: Sequence[str]) -> Any:
+    value: Any = run.metrics.get("trust", {})
+    for name in path:
+        value = None if value is None else value.get(name)
+    return value

@@ -1,0 +1,142 @@
+"""What every engine does.
+
+The engine that does one run after the other, here.
+
+The engine of a Ray cluster. Ray places the runs, and does those of lost workers and nodes again.
+
+The engine that a sweep asks for.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, Protocol, runtime_checkable
+
+from askwell.errors import BadOption, Failure
+from askwell.runs.task import RunFailed, RunOutcome, RunTask
+
+TRIES = 3
+"""A run whose worker dies is tried so many times in all."""
+
+Do = Callable[[RunTask], RunOutcome]
+
+
+@dataclass(frozen=True)
+class Started:
+    """A run was given to a worker."""
+
+    task: RunTask
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run is whole, or could not be done."""
+
+    task: RunTask
+    outcome: RunOutcome
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The worker of a run died; the run is tried again."""
+
+    task: RunTask
+    reason: str
+
+
+Event = Started | Ended | Lost
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Does runs, somewhere."""
+
+    @property
+    def workers(self) -> int:
+        """How many runs it does at once."""
+        ...
+
+    def run(self, tasks: Sequence[RunTask], do: Do, tell: Callable[[Event], None]) -> None:
+        """Does all runs with `do`, and tells of each when it begins and ends. Interrupted it stops all work."""
+        ...
+
+
+class InProcess:
+    """Does runs in this process."""
+
+    workers = 1
+
+    def run(self, tasks: Sequence[RunTask], do: Do, tell: Callable[[Event], None]) -> None:
+        """Does all runs in their order."""
+        for task in tasks:
+            tell(Started(task))
+            tell(Ended(task, do(task)))
+
+
+_SECONDS_BETWEEN_LOOKS = 5.0
+
+
+def is_installed() -> bool:
+    """Whether Ray can be imported."""
+    return find_spec("ray") is not None
+
+
+class RayCluster:
+    """Does runs on the machines of a cluster; each run reserves so many CPUs and GPUs."""
+
+    def __init__(self, address: str | None, cpus_per_run: float, gpus_per_run: float) -> None:
+        if not is_installed():
+            raise BadOption("engine ray: Ray is not installed here; get it with: pip install 'askwell[cluster]'")
+        self._cpus, self._gpus = cpus_per_run, gpus_per_run
+        self._ray = _connect(address)
+
+    @property
+    def workers(self) -> int:
+        """How many runs the cluster can do at once, as large as it is now."""
+        there = self._ray.cluster_resources()
+        by_cpus = int(there.get("CPU", 0) / self._cpus)
+        return max(1, min(by_cpus, int(there.get("GPU", 0) / self._gpus)) if self._gpus else by_cpus)
+
+    def run(self, tasks: Sequence[RunTask], do: Do, tell: Callable[[Event], None]) -> None:
+        """Does all runs, in their order as far as there is room."""
+        ray = self._ray
+        # A retry is of a worker or node that was lost; errors of a run are no errors to Ray.
+        remote = ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_retries=TRIES - 1)(do)
+        waiting, running = list(reversed(tasks)), {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < self.workers + 1:  # one more, so that nobody waits for the next
+                    task = waiting.pop()
+                    running[remote.remote(task)] = task
+                    tell(Started(task))
+                ready, _ = ray.wait(list(running), timeout=_SECONDS_BETWEEN_LOOKS)
+                for answer in ready:
+                    task = running.pop(answer)
+                    tell(Ended(task, _outcome(ray, answer, task)))
+        finally:
+            for answer in running:
+                ray.cancel(answer, force=True)
+            ray.shutdown()
+
+
+def _outcome(ray: Any, answer: Any, task: RunTask) -> RunOutcome:
+    try:
+        return ray.get(answer)
+    except ray.exceptions.RayError as error:
+        reason = str(error).strip().splitlines()[0]
+        return RunFailed(task.spec.id, f"Ray gave it up after {TRIES} tries: {reason}")
+
+
+def _connect(address: str | None) -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anybody
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    import ray
+
+    try:
+        dashboard = None if address else False
+        ray.init(address=address, log_to_driver=False, configure_logging=False, include_dashboard=dashboard)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        where = f"address {address}" if address else "engine ray"
+        raise Failure(f"{where}: no Ray cluster can be had ({str(error).strip().splitlines()[0]})") from error
+    return ray

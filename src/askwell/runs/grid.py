@@ -1,0 +1,159 @@
+"""Reads a sweep from TOML, and says in one message what is wrong with it.
+
+The relations of a sweep, each with the prompts that there are for it.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from askwell.data.facts import Relation
+from askwell.data.names import read_prompts, read_relation
+from askwell.data.sources import data_folder, find
+from askwell.data.split import sample
+from askwell.data.templates import Template
+from askwell.data.testbed import PREFIX, relation_names
+from askwell.errors import AskwellError, BadFile
+from askwell.files import read_text
+from askwell.specs.sweep import LMChoice, Setting, SweepSpec, unknown_key
+
+
+def read_sweep(path: Path, instead: Mapping[str, Any] | None = None) -> SweepSpec:
+    """The sweep that a TOML file describes, where keys of `instead` take the place of the file's."""
+    try:
+        table = tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise BadFile(path, f"is no TOML: {error}") from None
+    try:
+        return SweepSpec.model_validate({**table, **(instead or {})})
+    except ValidationError as error:
+        raise BadFile(path, "; ".join(_in_words(problem) for problem in error.errors())) from None
+
+
+def _in_words(problem: Any) -> str:
+    """One problem, with the key as it stands in the file."""
+    # Settings are flat in the file; which of the two specs a key belongs to is nothing to the reader.
+    parts = [str(part) for part in problem["loc"] if part not in ("mixture", "training")]
+    key = ".".join(parts)
+    if problem["type"] == "extra_forbidden":
+        above = ".".join(parts[:-1])
+        return f"{above + ': ' if above else ''}{unknown_key(parts[-1], _keys_at(parts))}"
+    if problem["type"] == "missing":
+        return f"{key} is missing"
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{key}: {message}" if key else message
+
+
+def _keys_at(parts: list[str]) -> tuple[str, ...]:
+    table: type[BaseModel] = {"lms": LMChoice, "settings": Setting}.get(parts[0], SweepSpec)
+    return tuple(table.model_fields)
+
+
+TESTBED = PREFIX.removesuffix(":")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A relation and the prompts of one name for it."""
+
+    relation: Relation
+    prompts: str
+    templates: tuple[Template, ...]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """All pairs of a relation and prompts."""
+
+    cells: tuple[Cell, ...]
+    without: tuple[str, ...]
+    """Pairs that are not, each with the reason."""
+
+
+class NoPromptsForIt(Exception):
+    """A set of prompts has none for a relation."""
+
+
+def cells_of(sweep: SweepSpec, file: Path, data: Path | None) -> Cells:
+    """The cells of a sweep; what cannot be is refused in the words of its file."""
+    data = data_folder(data or (Path(sweep.data) if sweep.data else None))
+    relations = _relations(sweep, file, data)
+    cells: list[Cell] = []
+    without: list[str] = []
+    for name, sources in sweep.prompts.items():
+        found = len(cells)
+        for relation in relations:
+            try:
+                cells.append(Cell(relation, name, tuple(_templates(sources, relation, data))))
+            except NoPromptsForIt as missing:
+                without.append(f"{relation.name} has no {name} prompts: {missing}")
+            except AskwellError as error:
+                raise BadFile(file, f"prompts.{name}: {error}") from error
+        if found == len(cells):
+            raise BadFile(file, f"prompts.{name}: there are none for any relation of the sweep ({without[-1]})")
+    for relation in relations:
+        if all(cell.relation is not relation for cell in cells):
+            raise BadFile(file, f"facts: {relation.name} has no prompts of any name")
+    return Cells(tuple(cells), tuple(without))
+
+
+def _relations(sweep: SweepSpec, file: Path, data: Path | None) -> list[Relation]:
+    relations: dict[str, Relation] = {}
+    for source in sweep.facts:
+        try:
+            read = [_sampled(name, sweep, data) for name in _names(source, data)]
+        except AskwellError as error:
+            raise BadFile(file, f"facts: {error}") from error
+        for relation in read:
+            same = relations.setdefault(relation.name, relation)
+            if same.digest != relation.digest:
+                raise BadFile(file, f"facts: two different relations are called {relation.name}; rename one")
+    return list(relations.values())
+
+
+def _sampled(name: str, sweep: SweepSpec, data: Path | None) -> Relation:
+    is_testbed = name.startswith(PREFIX)
+    path = None if is_testbed else find(name, "facts", data)
+    split = sweep.split_by if path is not None and path.is_file() else None  # folders have splits of their own
+    relation = read_relation(name, data=data, split=split, seed=sweep.facts_seed)
+    sizes = {"train": sweep.train_facts, "dev": sweep.dev_facts, "test": sweep.test_facts}
+    return sample(relation, **sizes, seed=sweep.facts_seed)
+
+
+def _names(source: str, data: Path | None) -> list[str]:
+    """The relation that a source names, or all those of a set."""
+    if source == TESTBED:
+        return [PREFIX + name for name in relation_names()]
+    if source.startswith(PREFIX):
+        return [source]
+    folder = find(source, "facts", data)
+    inner = sorted(path.parent.name for path in folder.glob("*/train.jsonl")) if folder.is_dir() else []
+    return [f"{source}/{name}" for name in inner] or [source]
+
+
+def _templates(sources: tuple[str, ...], relation: Relation, data: Path | None) -> list[Template]:
+    templates: list[Template] = []
+    for source in sources:
+        if "[X]" in source or "[Y]" in source:
+            templates += read_prompts(source)
+        elif source.startswith(PREFIX):
+            if "/" not in source and not relation.name.startswith(PREFIX):
+                raise NoPromptsForIt(f"{source} is for the testbed's relations")
+            templates += read_prompts(source, relation=relation)
+        else:
+            templates += read_prompts(str(_file(source, relation, data)), data=data)
+    return templates
+
+
+def _file(source: str, relation: Relation, data: Path | None) -> Path:
+    path = find(source, "prompts", data)
+    if path.is_file():
+        return path
+    own = path / f"{PurePath(relation.name.removeprefix(PREFIX)).name}.jsonl"
+    if not own.is_file():
+        raise NoPromptsForIt(f"there is no {own.name} in {source}")
+    return own

@@ -1,0 +1,256 @@
+"""How long runs will take: pairs of a fact and a prompt, times what one costs on the LM.
+
+From a sweep to its runs: what is to be done, what is done already, and how long the rest will take.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import torch
+
+from askwell.errors import AskwellError, BadFile, NothingLeft
+from askwell.evaluation.controls import MOST_XS
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.load import load_lm
+from askwell.mixture.answers import Candidates, read_candidates
+from askwell.mixture.encode import encode_facts
+from askwell.mixture.mixture import Mixture
+from askwell.mixture.prompts import usable_prompts
+from askwell.runs.grid import Cell, cells_of
+from askwell.runs.store import Store
+from askwell.runs.task import RunTask
+from askwell.specs.run import PromptText, RunSpec
+from askwell.specs.sweep import LMChoice, SweepSpec
+from askwell.training.objective import Objective
+from askwell.training.plan import plan_of
+
+BACKWARD = 3.0
+"""A pair that is trained on costs about as much as so many that are only asked."""
+_PAIRS = 32
+
+
+def work_of(task: RunTask, prompts: int) -> float:
+    """The work of a run with so many usable prompts, in pairs that are asked."""
+    spec, relation = task.spec, task.relation
+    prompts *= spec.mixture.copies
+    asked = len(relation.dev) + len(relation.test)
+    prior = min(MOST_XS, len({fact.x for fact in relation.train}))
+    # What is asked once more is for the score that is corrected by the prior.
+    work = float(prompts * (asked + prior + (asked if prior else 0)))
+    if spec.training is not None and relation.train:
+        sizes = {"facts": len(relation.train), "dev_facts": len(relation.dev), "prompts": prompts}
+        plan = plan_of(spec.training, **sizes, seed=spec.seed)
+        scores = 1 + sum(plan.scores_dev(stretch) for stretch in range(1, len(plan.ends) + 1))
+        asked_once = not spec.training.tune_vectors and not (spec.mixture.deep and spec.training.tune_layers)
+        trained = prompts * len(relation.train) if asked_once else BACKWARD * plan.pairs
+        work += trained + scores * prompts * len(relation.dev)
+    return 2 * work if spec.mixture.data_dependent else work  # p(x | t) is asked, too
+
+
+def measured_pair(mixture: Mixture, task: RunTask) -> float | None:
+    """Seconds for one pair that is asked, from a few that are trained on; None if no fact can be."""
+    facts, _ = encode_facts(mixture, task.relation.train[:_PAIRS])
+    if not len(facts):
+        return None
+    threads = torch.get_num_threads()
+    torch.set_num_threads(task.spec.threads)
+    try:
+        objective = Objective(mixture, facts, "gradient")
+        few = torch.arange(min(len(facts), max(1, _PAIRS // len(mixture.prompts))), device=mixture.lm.device)
+        seconds = []
+        for _ in range(3):  # the first is slower: memory is still to be had
+            began = time.perf_counter()
+            for chunk in few.split(objective.facts_at_once):
+                objective.loss(chunk).to_minimise.backward()
+            seconds.append(time.perf_counter() - began)
+    finally:
+        torch.set_num_threads(threads)
+    return min(seconds) / (len(few) * len(mixture.prompts)) / BACKWARD
+
+
+def stored_pairs(store: Store, done: list[tuple[RunSpec, float]]) -> float | None:
+    """Seconds for one pair that is asked, from runs that are done and their work; None if there are none."""
+    seconds = sum(float(store.environment(spec.id)["seconds"]) for spec, _ in done)
+    work = sum(work for _, work in done)
+    return seconds / work if work else None
+
+
+_TELLING = 0.1
+"""Runs that are done tell how long the others will take when they are so large a share of the work."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs of a sweep, those of one LM after each other."""
+
+    runs: tuple[RunTask, ...]
+    done: frozenset[str]
+    """The ids of those that are whole already."""
+    seconds: dict[str, float]
+    """About how long each of the others will take, by id; of an LM that was not measured there is none."""
+    without: tuple[str, ...]
+    """What of the grid cannot be, each with the reason."""
+
+    @property
+    def to_do(self) -> tuple[RunTask, ...]:
+        """The runs that are not done."""
+        return tuple(task for task in self.runs if task.spec.id not in self.done)
+
+    def estimate(self, workers: int) -> float | None:
+        """About how many seconds the rest will take; None if that is not known."""
+        if any(task.spec.id not in self.seconds for task in self.to_do):
+            return None
+        longest = max(self.seconds.values(), default=0.0)
+        return max(longest, sum(self.seconds.values()) / workers)
+
+
+def plan_sweep(
+    sweep: SweepSpec, file: Path, store: Store, *, data: Path | None = None, note: Callable[[str], None] | None = None
+) -> Plan:
+    """The plan of a sweep; whatever is wrong with it is said before any run begins."""
+    cells = cells_of(sweep, file, data)
+    candidates = _candidates(sweep, file)
+    tell = note or (lambda _text: None)
+    runs: dict[str, RunTask] = {}
+    seconds: dict[str, float] = {}
+    without = list(cells.without)
+    done = store.done()
+    names: dict[str, str] = {}
+    for choice in sweep.lms:
+        tell(f"loading {choice.source}")
+        lm = _load(choice, sweep, file)
+        hash_ = lm.identity.digest
+        if names.setdefault(lm.identity.name, hash_) != hash_:
+            raise BadFile(file, f"lms: two different LMs are called {lm.identity.name}; rename the folder of one")
+        usable, reasons = _usable(lm, cells.cells)
+        if not usable:
+            raise BadFile(file, f"lms: {choice.source} can use none of the prompts ({reasons[0]})")
+        without += reasons
+        of_lm = [
+            (task, count)
+            for cell, count in usable
+            for task in _runs_of(sweep, cell, choice, lm, hash_, candidates, store)
+        ]
+        tasks = {task.spec.id: (task, count) for task, count in sorted(of_lm, key=lambda known: _asked_lm(known[0]))}
+        new = {run: known for run, known in tasks.items() if run not in runs}
+        runs |= {run: task for run, (task, _) in new.items()}
+        seconds |= _seconds(lm, list(new.values()), done, store)
+        del lm  # before the next is loaded: two may not fit
+    return Plan(tuple(runs.values()), frozenset(done & runs.keys()), seconds, tuple(without))
+
+
+def _candidates(sweep: SweepSpec, file: Path) -> Candidates | None:
+    if sweep.candidates is None:
+        return None
+    try:
+        return read_candidates(sweep.candidates)
+    except AskwellError as error:
+        raise BadFile(file, f"candidates: {error}") from error
+
+
+def _load(choice: LMChoice, sweep: SweepSpec, file: Path) -> FrozenLM:
+    try:
+        # On the CPU: the device of the runs may be that of another machine.
+        return load_lm(choice.source, revision=choice.revision, device="cpu", dtype=sweep.dtype)
+    except AskwellError as error:
+        raise BadFile(file, f"lms: {str(error).removeprefix('--lm ')}") from error
+
+
+def _usable(lm: FrozenLM, cells: tuple[Cell, ...]) -> tuple[list[tuple[Cell, int]], list[str]]:
+    """The cells whose prompts the LM can use, with how many it can, and why it cannot use the others."""
+    usable: list[tuple[Cell, int]] = []
+    reasons: list[str] = []
+    for cell in cells:
+        try:
+            prompts, _ = usable_prompts(lm, cell.templates)
+            usable.append((cell, len(prompts)))
+        except NothingLeft as nothing:
+            what = f"the {cell.prompts} prompts of {cell.relation.name}"
+            reasons.append(f"{lm.identity.name} cannot use {what}: {nothing}")
+    return usable, reasons
+
+
+def _asked_lm(task: RunTask) -> tuple[str, int]:
+    """Sorts the runs of an LM by the LM that is asked, itself first, so that each control LM is made once."""
+    return ("", 0) if task.spec.control is None else (task.spec.control, task.spec.seed)
+
+
+def _runs_of(
+    sweep: SweepSpec,
+    cell: Cell,
+    choice: LMChoice,
+    lm: FrozenLM,
+    hash_: str,
+    candidates: Candidates | None,
+    store: Store,
+) -> list[RunTask]:
+    tasks = []
+    place = Path(choice.source)  # a worker can have another current folder
+    source = str(place.resolve()) if place.exists() else choice.source
+    for name, setting in sweep.settings.items():
+        if setting.prompts is not None and cell.prompts not in setting.prompts:
+            continue
+        of_setting = sweep.controls if setting.controls is None else setting.controls
+        controls = (None, *of_setting) if setting.tuned else (None,)
+        for seed, control in product(setting.seeds or sweep.seeds, controls):
+            spec = RunSpec(
+                lm=lm.identity.name,
+                lm_sha256=hash_,
+                relation=cell.relation.name,
+                facts_sha256=cell.relation.digest,
+                prompts=cell.prompts,
+                templates=tuple(PromptText(template=one.text, weight=one.weight) for one in cell.templates),
+                setting=name,
+                mixture=setting.mixture.model_copy(update={"seed": seed}),
+                training=setting.training if setting.tuned else None,
+                candidates=None if candidates is None else candidates.name,
+                candidates_sha256=None if candidates is None else candidates.digest,
+                threads=sweep.threads,
+                device=sweep.device,
+                dtype=sweep.dtype,
+                control=control,
+            )
+            tasks.append(
+                RunTask(
+                    spec,
+                    source,
+                    choice.revision,
+                    cell.relation,
+                    candidates,
+                    store.folder.resolve(),
+                    store.id,
+                    sweep.compiled,
+                )
+            )
+    return tasks
+
+
+def _seconds(lm: FrozenLM, tasks: list[tuple[RunTask, int]], done: frozenset[str], store: Store) -> dict[str, float]:
+    """About how long the runs of an LM that are to be done will take."""
+    work = {task.spec.id: work_of(task, prompts) for task, prompts in tasks}
+    to_do = [task for task, _ in tasks if task.spec.id not in done]
+    if not to_do:
+        return {}
+    known = [(task.spec, work[task.spec.id]) for task, _ in tasks if task.spec.id in done]
+    # Of a few short runs, most of the time is not spent on pairs.
+    is_telling = sum(amount for _, amount in known) > _TELLING * sum(work.values())
+    of_pair = _measured(lm, to_do) if to_do[0].spec.device == "cpu" and not is_telling else None
+    of_pair = of_pair or stored_pairs(store, known)
+    if of_pair is None:
+        return {}
+    budgets = {task.spec.id: task.spec.training.minutes for task in to_do if task.spec.training is not None}
+    return {
+        task.spec.id: 60 * minutes if (minutes := budgets.get(task.spec.id)) else of_pair * work[task.spec.id]
+        for task in to_do
+    }
+
+
+def _measured(lm: FrozenLM, tasks: list[RunTask]) -> float | None:
+    for task in tasks:
+        measured = measured_pair(Mixture(lm, [prompt.template for prompt in task.spec.templates]), task)
+        if measured is not None:
+            return measured
+    return None

@@ -1,0 +1,58 @@
+"""Does what a plan leaves to do, and keeps what comes of it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from askwell.errors import BadFile
+from askwell.runs.engines import Ended, Engine, Event, InProcess, RayCluster, is_installed
+from askwell.runs.plan import Plan
+from askwell.runs.pool import Pool
+from askwell.runs.run import do_run
+from askwell.runs.store import Store
+from askwell.runs.task import RunDone, RunFailed
+from askwell.specs import SweepSpec
+from askwell.training.loop import available_threads
+
+
+def go(plan: Plan, engine: Engine, store: Store, tell: Callable[[Event], None]) -> list[RunFailed]:
+    """Does all runs that are not done; gives those that could not be, which are noted in the store, too."""
+    failed: list[RunFailed] = []
+    store.make()
+    store.clean(but=frozenset(task.spec.id for task in plan.to_do))
+
+    def keep(event: Event) -> None:
+        if isinstance(event, Ended):
+            outcome = event.outcome
+            if isinstance(outcome, RunFailed):
+                failed.append(outcome)
+                store.note_failure(event.task.spec, outcome.message, outcome.traceback)
+            elif isinstance(outcome, RunDone) and outcome.files is not None:
+                store.put(outcome.id, outcome.files)
+        tell(event)
+
+    if plan.to_do:
+        engine.run(plan.to_do, do_run, keep)
+    store.clean()
+    return failed
+
+
+def check_engine(sweep: SweepSpec, file: Path) -> None:
+    """Refuses an engine that cannot be, before any work; nothing is started."""
+    if sweep.engine == "ray" and not is_installed():
+        raise BadFile(file, "engine: Ray is not installed here; get it with: pip install 'askwell[cluster]'")
+    if sweep.engine != "pool" and sweep.workers is not None:
+        raise BadFile(file, f"workers: they are the pool's; the engine is {sweep.engine}")
+    if sweep.engine != "ray":
+        for key in ("address", "cpus_per_run", "gpus_per_run"):
+            if getattr(sweep, key) is not None:
+                raise BadFile(file, f"{key}: it is for the engine ray; the engine is {sweep.engine}")
+
+
+def choose_engine(sweep: SweepSpec) -> Engine:
+    """The engine, ready to run."""
+    if sweep.engine == "in-process":
+        return InProcess()
+    if sweep.engine == "pool":
+        return Pool(sweep.workers or max(1, available_threads() // sweep.threads))
+    gpus = sweep.gpus_per_run if sweep.gpus_per_run is not None else float(sweep.device == "cuda")
+    return RayCluster(sweep.address, sweep.cpus_per_run or float(sweep.threads), gpus)

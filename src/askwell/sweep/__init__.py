@@ -1,1 +1,0 @@
-"""Sweeps: a grid of runs, planned, done by an engine, and kept in a store."""

@@ -1,0 +1,64 @@
+import pytest
+from tiny_sets import BERT, CONTENT, FACTS, PROMPTS, TINY, TRAIN
+
+from askwell.data.download import take_from
+from askwell.errors import BadFile, BadOption, DamagedFile
+
+pytestmark = pytest.mark.usefixtures("tiny_manifest")
+
+
+@pytest.fixture
+def copy(write, tmp_path):
+    for path, data in CONTENT.items():
+        write(f"copy/{path}", data)
+    return tmp_path / "copy"
+
+
+def taken(cache) -> dict[str, bytes]:
+    found = {path.relative_to(cache).as_posix(): path.read_bytes() for path in cache.rglob("*") if path.is_file()}
+    found.pop(".lock", None)
+    return found
+
+
+def test_a_data_folder_is_copied(copy, cache):
+    pulled = take_from(copy, TINY)
+    assert taken(cache) == CONTENT
+    assert (pulled.fetched, pulled.already) == (4, 0)
+    assert take_from(copy, TINY).already == 4
+
+
+def test_a_checkout_of_the_publisher_will_do(write, tmp_path, cache):
+    write("checkout/prompts/of bert.jsonl", CONTENT[BERT])
+    write("checkout/prompts/roberta.jsonl", CONTENT["prompts/tiny/roberta.jsonl"])
+    take_from(tmp_path / "checkout", [PROMPTS])
+    assert set(taken(cache)) == {BERT, "prompts/tiny/roberta.jsonl"}
+
+
+def test_of_a_copy_that_lacks_a_file_nothing_is_taken(copy, cache):
+    (copy / TRAIN).unlink()
+    with pytest.raises(BadFile, match=r"P1/train\.jsonl: there is no such file; 1 of 4 files"):
+        take_from(copy, TINY)
+    assert taken(cache) == {}
+    take_from(copy, [PROMPTS])
+    assert len(taken(cache)) == 2
+
+
+def test_of_a_copy_that_was_altered_nothing_is_taken(copy, cache):
+    (copy / TRAIN).write_bytes(CONTENT[TRAIN].replace(b"Paris", b"Lyon!"))
+    with pytest.raises(
+        DamagedFile, match=r"P1/train\.jsonl is not what was published: its SHA-256 .*nothing was taken"
+    ):
+        take_from(copy, TINY)
+    assert taken(cache) == {}
+
+
+def test_altered_files_in_the_cache_are_replaced(copy, cache):
+    take_from(copy, TINY)
+    (cache / TRAIN).write_bytes(b"rubbish")
+    assert take_from(copy, [FACTS]).replaced == 1
+    assert taken(cache) == CONTENT
+
+
+def test_no_folder(write):
+    with pytest.raises(BadOption, match=r"--from .* is no folder"):
+        take_from(write("file", "x"), TINY)

@@ -1,0 +1,93 @@
+"""The released splits. Expected shares are the known ones, and those of a plain loop over the raw JSON lines."""
+
+import json
+from collections import Counter, defaultdict
+
+import pytest
+
+from askwell.data.audit import audit_relation, audit_splits
+from askwell.data.clean import clean_splits
+from askwell.data.read_facts import read_splits
+
+
+@pytest.fixture(scope="module")
+def document(shared_data):
+    """The audit of a set as JSON, made once."""
+    made = {}
+
+    def audit(name):
+        if name not in made:
+            made[name] = audit_splits(name, read_splits(name, data=shared_data)).as_json()
+        return made[name]
+
+    return audit
+
+
+def test_conceptnet(document):
+    found = document("conceptnet")
+    assert found["facts"] == {"train": 23_816, "dev": 2_973, "test": 2_985}
+    assert found["distinct"] == 15_734
+    assert found["leaked_pairs"] == 2_223
+    assert round(found["copy_train_y"], 1) == 32.3
+    assert len(found["relations"]) == 16
+
+
+def test_trex_original(document):
+    found = document("trex_original")
+    assert found["leaked_pairs"] == 52
+    # Letters of either case: counted with case, it would be 12.7.
+    assert round(found["y_in_x"], 1) == 14.0
+    assert round(found["unseen_y"], 1) == 14.4
+    # Among test's golds alone; with those of train and dev it is 11.6.
+    assert round(found["several_golds"], 1) == 10.5
+    assert round(found["details"]["several_golds_all_splits"], 1) == 11.6
+    assert {name: round(score, 1) for name, score in found["majority"].items()} == {"micro": 17.8, "macro": 17.3}
+
+
+def test_trex_extended(document):
+    found = document("trex_extend")
+    assert found["leaked_pairs"] == 48
+    assert {name: round(score, 1) for name, score in found["majority"].items()} == {"micro": 23.6, "macro": 24.1}
+
+
+def test_trex_distinct(document):
+    found = document("trex_distinct")
+    assert (found["leaked_pairs"], found["unseen_y"], found["copy_train_y"]) == (0, 100, 0)
+
+
+@pytest.mark.parametrize("name", ["conceptnet", "google_re", "trex_extend"])
+def test_each_relation_against_a_plain_loop(shared_data, document, name):
+    for folder in sorted((shared_data / "facts" / name).iterdir()):
+        train, dev, test = (
+            [tuple(json.loads(line).values()) for line in (folder / f"{split}.jsonl").read_text().splitlines() if line]
+            for split in ("train", "dev", "test")
+        )
+        found = document(name)["relations"][folder.name]
+        assert found["facts"] == {"train": len(train), "dev": len(dev), "test": len(test)}
+        assert found["distinct"] == len({*train, *dev, *test})
+        assert found["leaked_pairs"] == sum(pair in train for pair in test)
+        share = 100 / len(test)
+        assert found["unseen_y"] == pytest.approx(share * sum(y not in {y for _, y in train} for _, y in test))
+        assert found["y_in_x"] == pytest.approx(share * sum(y.lower() in x.lower() for x, y in test))
+        ys, for_x = defaultdict(set), defaultdict(list)
+        for x, y in test:
+            ys[x].add(y)
+        for x, y in train:
+            for_x[x].append(y)
+        assert found["several_golds"] == pytest.approx(share * sum(len(ys[x]) > 1 for x, _ in test))
+        train_ys = [y for _, y in train]
+        common = max(train_ys, key=Counter(train_ys).__getitem__)  # max takes the first of equals
+        assert found["majority"]["micro"] == pytest.approx(share * sum(y == common for _, y in test))
+        copied = {x: max(of_x, key=of_x.count) for x, of_x in for_x.items()}
+        assert found["copy_train_y"] == pytest.approx(share * sum(copied.get(x) == y for x, y in test))
+
+
+@pytest.mark.parametrize("name", ["conceptnet", "trex_original", "trex_extend", "google_re"])
+def test_clean_splits_have_no_leak(shared_data, name):
+    for splits in read_splits(name, data=shared_data):
+        clean = clean_splits(splits).splits
+        assert {*clean.test} == {*splits.test}
+        assert {*clean.train, *clean.dev, *clean.test} == {*splits.train, *splits.dev, *splits.test}
+        audit = audit_relation(clean)
+        assert audit.leaked_pairs == audit.in_dev == audit.dev_in_train == audit.copy_train_y == 0
+        assert sum(audit.facts.values()) == audit.distinct

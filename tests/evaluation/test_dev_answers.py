@@ -1,0 +1,95 @@
+"""When an answer is not given: thresholds from dev answers by hand, and asking with them."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from agreement import moved, plain
+from asked import outcome
+from worlds import CAPITALS, TEMPLATES
+
+from askwell.errors import BadOption, DamagedFile, UserMistake
+from askwell.evaluation.abstention import DevAnswers, ask_cautiously, dev_answers, keep_dev_answers, kept_dev_answers
+from askwell.evaluation.evaluate import Evaluation
+from askwell.mixture.answers import Candidates
+from askwell.mixture.mixture import Mixture
+
+
+def made(confidences, right, candidates=None):
+    return DevAnswers("r", "all", candidates, len(right), {}, np.array(confidences), np.array(right, dtype=bool))
+
+
+def test_what_is_kept_of_dev_by_hand():
+    outcomes = (
+        outcome("a", "A", 3, answers={"B": 0.25}),
+        outcome("b", "B", answers={"B": 0.75}),
+        outcome("c", "C", 2, golds=("C", "D"), answers={"D": 0.5}),
+        outcome("c", "D", 1, golds=("C", "D"), answers={"D": 0.5}),
+    )
+    kept = dev_answers(Evaluation("dev", "all 9 answers", outcomes, ()))
+    assert kept.as_json() == {
+        "relation": "r",
+        "vocabulary": "all 9 answers",
+        "candidates": None,
+        "facts": 4,
+        "left_out": {},
+        "probabilities": [0.75, 0.5, 0.25],
+        "right": [1, 1, 0],
+    }
+    assert kept.threshold(0.0).value == 0.5
+    assert kept.threshold(0.4).value == 0.25
+    with pytest.raises(UserMistake, match="dev facts of one relation"):
+        dev_answers(Evaluation("test", "all", outcomes, ()))
+
+
+def test_a_risk_that_cannot_be_kept_says_what_to_do():
+    with pytest.raises(BadOption, match=r"risk of 10 %: on the 2 dev questions.*1 are answered right.*higher risk$"):
+        made([0.9, 0.8], [False, True]).threshold(0.1)
+    # 28 right answers are too few to be sure, 29 are enough: 1 - 0.05^(1/29) < 0.1.
+    with pytest.raises(BadOption, match="lower sureness"):
+        made([0.5] * 28, [True] * 28).threshold(0.1, 0.95)
+    assert made([0.5] * 29, [True] * 29).threshold(0.1, 0.95).value == 0.5
+
+
+def test_dev_answers_come_back_from_the_saved_folder(tmp_path):
+    mixture = moved(plain("bert"), TEMPLATES)
+    found = keep_dev_answers(mixture, CAPITALS)
+    best = {fact.x: mixture.ask(fact.x, top=1)[0] for fact in CAPITALS.dev}
+    assert sorted(found.confidences) == pytest.approx(sorted(reply.probability for reply in best.values()))
+    mixture.save_pretrained(tmp_path)
+    back = Mixture.from_pretrained(tmp_path, lm=plain("bert"))
+    assert kept_dev_answers(back).as_json() == found.as_json()
+    assert json.loads((tmp_path / "abstention.json").read_text()) == found.as_json()
+
+
+def test_an_answer_below_the_threshold_is_not_given():
+    mixture = moved(plain("bert"), TEMPLATES)
+    xs = ["Paris", "Rome", "Lima", "Oslo"]
+    sure = [mixture.ask(x, top=1)[0].probability for x in xs]
+    middle = sorted(sure)[2]
+    # All dev answers from the threshold on are right, the one just below it is wrong.
+    dev = made([middle, middle / 2, 0.0], [True, False, False])
+    replies = list(ask_cautiously(mixture, xs, risk=0.0, top=2, dev=dev))
+    assert [reply.x for reply in replies] == xs
+    assert [reply.answered for reply in replies] == [p >= middle * 0.999 for p in sure]
+    assert {reply.answered for reply in replies} == {True, False}
+    assert all(reply.threshold == middle and len(reply.answers) == 2 for reply in replies)
+    assert math.isclose(replies[0].answers[0].probability, sure[0], rel_tol=1e-5)
+
+
+def test_what_cannot_be_asked_cautiously():
+    mixture = moved(plain("bert"), TEMPLATES)
+    with pytest.raises(UserMistake, match=r"no record.*--facts"):
+        ask_cautiously(mixture, ["Paris"], risk=0.1)
+    words = Candidates("some", ("Rome", "Lima"))
+    dev = made([0.5], [True])
+    with pytest.raises(BadOption, match="other candidates"):
+        ask_cautiously(mixture, ["Paris"], risk=0.1, dev=dev, candidates=words)
+    among = made([0.5], [True], words.digest)
+    assert len(list(ask_cautiously(mixture, ["Paris"], risk=0.1, dev=among, candidates=words))) == 1
+    with pytest.raises(BadOption, match="other candidates"):
+        ask_cautiously(mixture, ["Paris"], risk=0.1, dev=among)
+    mixture.dev_answers = {"relation": "r"}
+    with pytest.raises(DamagedFile):
+        kept_dev_answers(mixture)

@@ -1,0 +1,20 @@
+import pytest
+from looked_at import trained_looking
+
+from askwell.mixture.mixture import Mixture
+from askwell.specs.mixture import MixtureSpec
+
+
+@pytest.fixture(scope="session")
+def bert() -> Mixture:
+    return trained_looking("bert")
+
+
+@pytest.fixture(scope="session")
+def gpt2() -> Mixture:
+    return trained_looking("gpt2", MixtureSpec(initial="random", copies=2))
+
+
+@pytest.fixture(scope="session")
+def deep_bart() -> Mixture:
+    return trained_looking("bart", MixtureSpec(deep=True))

@@ -1,0 +1,244 @@
+"""The engines: the same store from each, and none that is stopped by one bad run or one dead worker."""
+
+import os
+import signal
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from stores import contents
+
+from askwell.evaluation.outcomes import read_outcomes
+from askwell.runs.engines import TRIES, Ended, InProcess, Lost, Started
+from askwell.runs.grid import read_sweep
+from askwell.runs.plan import plan_sweep
+from askwell.runs.pool import Pool
+from askwell.runs.run import do_run
+from askwell.runs.store import Store, new_or_open_store
+from askwell.runs.sweep import choose_engine, go
+from askwell.runs.task import RunDone, RunFailed, RunTask
+
+
+def run_sweep(path: Path, engine=None, **instead):
+    sweep = read_sweep(path, {key: str(value) for key, value in instead.items()})
+    assert sweep.store is not None
+    store = new_or_open_store(Path(sweep.store))
+    plan = plan_sweep(sweep, path, store)
+    events: list = []
+    failed = go(plan, engine or choose_engine(sweep), store, events.append)
+    return plan, events, failed
+
+
+@pytest.fixture(scope="module")
+def undisturbed(world, tmp_path_factory):
+    """The store of a sweep in this process, its plan and events."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    plan, events, failed = run_sweep(world.write_sweep(folder))
+    assert failed == []
+    return folder / "store", plan, events
+
+
+def test_each_run_is_kept_whole(undisturbed):
+    store, plan, events = undisturbed
+    assert len(plan.runs) == 16
+    assert sorted(path.name for path in (store / "runs").iterdir()) == sorted(task.spec.id for task in plan.runs)
+    for task in plan.runs:
+        folder = store / "runs" / task.spec.id
+        names = {"spec.json", "metrics.json", "environment.json", "facts.parquet", "dev.parquet", "history.jsonl",
+                 "controls.parquet"}  # fmt: skip
+        tuned = task.spec.setting == "soft"
+        assert {path.name for path in folder.iterdir()} == names | ({"mixture"} if tuned else set())
+        kept = Store(store, "")
+        assert kept.spec(task.spec.id) == task.spec
+        ranks = [outcome.rank for outcome in read_outcomes(folder / "facts.parquet")]
+        figures = kept.metrics(task.spec.id)
+        assert figures["test"]["micro"]["P@1"] == pytest.approx(100 * sum(rank <= 1 for rank in ranks) / len(ranks))
+        assert figures["prompts"] == len(task.spec.templates)
+        assert bool((folder / "history.jsonl").read_text()) == tuned
+        assert str(store) not in (folder / "environment.json").read_text()
+    starts = [event.task.spec.id for event in events if isinstance(event, Started)]
+    ends = [event.task.spec.id for event in events if isinstance(event, Ended)]
+    assert starts == ends == [task.spec.id for task in plan.runs]
+
+
+def test_a_run_equals_the_same_steps_by_hand(undisturbed, world):
+    from askwell import Mixture, TrainingSpec, evaluate, load_lm, read_prompts, read_relation, train
+
+    store, plan, _ = undisturbed
+    [task] = [
+        task for task in plan.runs
+        if (task.spec.lm, task.spec.relation, task.spec.prompts, task.spec.setting)
+        == ("bert", "places/capital", "many", "soft")
+    ]  # fmt: skip
+    relation = read_relation("places/capital", data=world.data)
+    mixture = Mixture(load_lm(world.folder / "bert", device="cpu"), read_prompts("many/capital", data=world.data))
+    train(mixture, relation, TrainingSpec(epochs=2, threads=1))
+    expected = evaluate(mixture, relation)
+    metrics = Store(store, "").metrics(task.spec.id)
+    assert metrics["weights"] == mixture.weights.tolist()
+    assert metrics["test"] == expected.as_json()
+    assert read_outcomes(store / "runs" / task.spec.id / "facts.parquet") == list(expected.outcomes)
+
+
+def test_a_data_dependent_run_tells_how_much_its_weights_depend_on_x(world, tmp_path):
+    import numpy as np
+    import torch
+
+    from askwell import Mixture, MixtureSpec, load_lm, read_prompts, read_relation
+    from askwell.mixture.encode import encode_facts
+
+    settings = {"dependent": {"tuned": False, "data_dependent": True}, "static": {"tuned": False}}
+    changed = {"facts": ["places/other"], "prompts": {"many": ["many"]}, "settings": settings}
+    plan, _, failed = run_sweep(world.write_sweep(tmp_path, lms=[str(world.folder / "bert")], **changed))
+    assert failed == []
+    metrics = {task.spec.setting: Store(tmp_path / "store", "").metrics(task.spec.id) for task in plan.runs}
+    mixture = Mixture(
+        load_lm(world.folder / "bert", device="cpu"),
+        read_prompts("many/other", data=world.data),
+        MixtureSpec(data_dependent=True),
+    )
+    facts, _ = encode_facts(mixture, read_relation("places/other", data=world.data).test)
+    with torch.no_grad():
+        likelihoods = np.exp(mixture.log_p_x(facts.xs, torch.arange(len(facts))).double().numpy())
+    posterior = likelihoods / likelihoods.sum(1, keepdims=True)  # equal weights, T = 1
+    expected = float(-(posterior * np.log2(posterior)).sum(1).mean())
+    assert metrics["dependent"]["mean_entropy_over_x"] == pytest.approx(expected, rel=1e-5)
+    assert metrics["dependent"]["temperature"] == 1.0
+    assert (metrics["static"]["mean_entropy_over_x"], metrics["static"]["temperature"]) == (None, None)
+
+
+def test_what_is_done_is_not_done_again(undisturbed, world):
+    store, _, _ = undisturbed
+    before = {path: path.stat().st_mtime_ns for path in store.rglob("*")}
+    plan, events, failed = run_sweep(world.write_sweep(store.parent))
+    assert (len(plan.done), plan.to_do, events, failed) == (16, (), [], [])
+    assert plan.estimate(1) == 0.0
+    assert {path: path.stat().st_mtime_ns for path in store.rglob("*")} == before
+
+
+def test_a_larger_sweep_does_only_what_is_new(undisturbed, world, tmp_path):
+    store, plan, _ = undisturbed
+    settings = {"init": {"tuned": False}, "soft": {"epochs": 2}, "weights": {"epochs": 1, "tune_vectors": False}}
+    path = world.write_sweep(tmp_path, store=str(store), settings=settings)
+    larger = plan_sweep(read_sweep(path), path, new_or_open_store(store))
+    assert larger.done == {task.spec.id for task in plan.runs}
+    assert [task.spec.setting for task in larger.to_do] == ["weights"] * 8
+    assert set(larger.seconds) == {task.spec.id for task in larger.to_do}
+
+
+@pytest.mark.slow
+def test_the_pool_leaves_the_same_store(undisturbed, write_sweep, tmp_path):
+    store, plan, _ = undisturbed
+    _, events, failed = run_sweep(write_sweep(), Pool(2))
+    assert failed == []
+    assert len(events) == 2 * len(plan.runs)
+    assert contents(tmp_path / "store") == contents(store)
+
+
+def test_files_made_where_the_store_is_not_seen_make_the_same_run(undisturbed, tmp_path):
+    store, plan, _ = undisturbed
+    task = plan.runs[1]
+    away = RunTask(task.spec, task.lm_source, None, task.relation, None, tmp_path / "not here", task.store_id)
+    done = do_run(away)
+    assert isinstance(done, RunDone)
+    assert done.files is not None
+    assert list(tmp_path.iterdir()) == []
+    collected = Store(tmp_path / "collected", "other")
+    collected.make()
+    collected.put(done.id, done.files)
+    expected = {name: content for name, content in contents(store).items() if task.spec.id in name}
+    assert contents(collected.folder) == expected
+
+
+def test_a_folder_that_is_another_store_is_not_written(undisturbed, tmp_path):
+    _, plan, _ = undisturbed
+    task = plan.runs[0]
+    other = Store(tmp_path, "another")
+    other.make()
+    done = do_run(RunTask(task.spec, task.lm_source, None, task.relation, None, tmp_path, task.store_id))
+    assert isinstance(done, RunDone)
+    assert done.files is not None
+    assert other.done() == frozenset()
+
+
+def test_a_worker_with_another_lm_refuses(undisturbed, world):
+    _, plan, _ = undisturbed
+    task = plan.runs[0]
+    other = RunTask(task.spec, str(world.folder / "llama"), None, task.relation, None, task.store, task.store_id)
+    failed = do_run(other)
+    assert isinstance(failed, RunFailed)
+    assert "another LM" in failed.message
+
+
+def test_a_run_that_cannot_be_done_stops_no_other_and_is_tried_again(world, tmp_path):
+    bad = tmp_path / "bad"
+    bad.mkdir()
+    for split in ("train", "dev", "test"):
+        (bad / f"{split}.jsonl").write_text('{"x": "Paris", "y": "Reykjavik"}\n')  # no one-token y
+    facts, prompts = [str(bad), "places/other"], {"a": ["[X] in [Y]"]}
+    path = world.write_sweep(tmp_path, lms=[str(world.folder / "bert")], facts=facts, prompts=prompts)
+    plan, _, failed = run_sweep(path, InProcess())
+    store = Store(tmp_path / "store", "")
+    assert [failure.message for failure in failed] == [
+        "no dev facts of bad left: 1 × y is not one token of the LM",
+        "no train facts of bad left: 1 × y is not one token of the LM",
+    ]
+    assert {failure["id"] for failure in store.failures()} == {task.spec.id for task in plan.runs[:2]}
+    assert store.done() == {task.spec.id for task in plan.runs[2:]}
+    assert list(store.unfinished.iterdir()) == []
+    again, events, failed = run_sweep(path, InProcess())
+    assert len(again.to_do) == len(failed) == 2
+    assert len(events) == 4
+
+
+def die_always(_task: RunTask):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_once(task: RunTask) -> RunDone:
+    mark = task.store / f"{task.spec.id}.died"
+    if task.spec.setting == "soft" and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return RunDone(task.spec.id, 1.0, 0.0)
+
+
+def tell_pid(task: RunTask) -> RunDone:
+    return RunDone(task.spec.id, float(os.getpid()), 0.0)
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_is_replaced_and_its_run_tried_again(undisturbed, tmp_path):
+    _, plan, _ = undisturbed
+    tasks = [RunTask(t.spec, t.lm_source, None, t.relation, None, tmp_path, "") for t in plan.runs[:4]]
+    events: list = []
+    Pool(2).run(tasks, die_once, events.append)
+    lost = [event.task.spec.id for event in events if isinstance(event, Lost)]
+    assert sorted(lost) == sorted(task.spec.id for task in tasks if task.spec.setting == "soft")
+    assert {event.task.spec.id for event in events if isinstance(event, Ended)} == {task.spec.id for task in tasks}
+    assert all(isinstance(event.outcome, RunDone) for event in events if isinstance(event, Ended))
+
+
+@pytest.mark.slow
+def test_a_run_whose_worker_always_dies_is_given_up(undisturbed):
+    _, plan, _ = undisturbed
+    events: list = []
+    Pool(1).run(plan.runs[:1], die_always, events.append)
+    assert [type(event) for event in events] == [Started, Lost] * (TRIES - 1) + [Started, Ended]
+    assert "its worker died (signal 9) 3 times" in events[-1].outcome.message
+
+
+@pytest.mark.slow
+def test_runs_of_one_lm_go_to_the_same_worker(undisturbed):
+    _, plan, _ = undisturbed
+    events: list = []
+    Pool(2).run(plan.runs, tell_pid, events.append)
+    started = [event.task.spec.lm for event in events if isinstance(event, Started)]
+    assert sorted(started[:2]) == ["bert", "llama"]  # each worker begins with an LM of its own
+    lms_of: dict = {}
+    for event in events:
+        if isinstance(event, Ended):
+            lms_of.setdefault(event.outcome.p_at_1, []).append(event.task.spec.lm)
+    assert len(lms_of) <= 2
+    for lms in lms_of.values():  # and changes over at most once, when there is no other run of its LM
+        assert sum(one != next_ for one, next_ in pairwise(lms)) <= 1

@@ -1,0 +1,245 @@
+"""Sweeps as a shell starts them, killed at random moments: gone on with, they leave the store of an undisturbed one."""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from stores import World, contents
+
+from askwell.runs.engines import InProcess
+from askwell.runs.grid import read_sweep
+from askwell.runs.plan import plan_sweep
+from askwell.runs.query import query_runs
+from askwell.runs.store import new_or_open_store, open_store
+from askwell.runs.sweep import go
+
+FULL = bool(os.environ.get("ASKWELL_TEST_FULL"))
+KILLS = 20 if FULL else 2
+RAY_KILLS = 20 if FULL else 1
+SECONDS = 600  # for one sweep, on a machine that has much else to do
+SETTINGS = {"init": {"tuned": False}, "soft": {"epochs": 15}, "deep": {"deep": True, "epochs": 15}}
+RUNS = 2 * 2 * 1 * 3
+
+
+def write(world: World, folder: Path) -> Path:
+    return world.write_sweep(folder, settings=SETTINGS, prompts={"many": ["many"]}, engine=None)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(world, tmp_path_factory):
+    """What the store of an undisturbed sweep in this process holds."""
+    path = write(world, tmp_path_factory.mktemp("undisturbed"))
+    store = new_or_open_store(path.parent / "store")
+    plan = plan_sweep(read_sweep(path), path, store)
+    assert go(plan, InProcess(), store, lambda _event: None) == []
+    assert len(store.done()) == RUNS
+    return contents(store.folder)
+
+
+def start(path: Path, *options: object) -> subprocess.Popen:
+    command = [sys.executable, "-m", "askwell", "sweep", str(path), *map(str, options)]
+    with (path.parent / "err.txt").open("ab") as errors:
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True)
+
+
+def finish(path: Path, *options: object) -> None:
+    """Goes on to the end; a run that random kills have hit three times is given up, and done the next time."""
+    for _ in range(3):
+        with start(path, *options) as process:
+            if process.wait(timeout=SECONDS) == 0:
+                return
+    pytest.fail((path.parent / "err.txt").read_text())
+
+
+def done(store: Path) -> int:
+    return len(list((store / "runs").iterdir())) if (store / "runs").is_dir() else 0
+
+
+def wait_for_a_moment(process: subprocess.Popen, store: Path, chance: random.Random) -> bool:
+    """Waits until some random number of runs is done and a little longer; whether the sweep is still under way."""
+    enough = min(RUNS, done(store) + chance.randrange(4))
+    deadline = time.monotonic() + SECONDS
+    while (done(store) < enough or not (store / "unfinished").is_dir()) and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(chance.uniform(0, 0.5))
+    return process.poll() is None
+
+
+def kill_all(process: subprocess.Popen) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(timeout=60)
+
+
+def workers_of(process: subprocess.Popen) -> list[int]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, IndexError):
+            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            if int(parent) == process.pid and b"spawn_main" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return sorted(found)
+
+
+def all_whole(store: Path) -> None:
+    """Whatever was killed, each run that is seen can be read."""
+    if (store / "store.json").exists():
+        kept = open_store(store)
+        before = len(kept.done())
+        assert before <= len(query_runs(kept).rows) <= len(kept.done())  # the sweep may go on meanwhile
+
+
+@pytest.mark.slow
+def test_a_sweep_killed_with_all_its_workers_goes_on(world, undisturbed, tmp_path):
+    chance, path, store = random.Random(1), write(world, tmp_path), tmp_path / "store"
+    for _ in range(KILLS):
+        with start(path, "--workers", 2) as process:
+            wait_for_a_moment(process, store, chance)
+            kill_all(process)
+        all_whole(store)
+        if done(store) == RUNS:
+            assert contents(store) == undisturbed
+            store.rename(tmp_path / f"whole-{time.monotonic_ns()}")
+    finish(path, "--workers", 2)
+    assert contents(store) == undisturbed
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="workers are found through /proc, which is not here")
+def test_a_sweep_whose_workers_are_killed_goes_on_by_itself(world, undisturbed, tmp_path):
+    chance, path, store = random.Random(2), write(world, tmp_path), tmp_path / "store"
+    kills = 0
+    with start(path, "--workers", 2) as process:
+        while kills < KILLS and wait_for_a_moment(process, store, chance):
+            if workers := workers_of(process):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(chance.choice(workers), signal.SIGKILL)
+                    kills += 1
+            all_whole(store)
+        process.wait(timeout=SECONDS)
+    assert kills
+    finish(path, "--workers", 2)
+    assert contents(store) == undisturbed
+
+
+@pytest.mark.slow
+def test_workers_die_with_a_killed_sweep(world, tmp_path):
+    path, store = write(world, tmp_path), tmp_path / "store"
+    with start(path, "--workers", 2) as process:
+        while not (store / "unfinished").is_dir():
+            assert process.poll() is None
+            time.sleep(0.01)
+        workers = workers_of(process)
+        process.kill()
+        process.wait(timeout=60)
+    deadline = time.monotonic() + 60
+    while any(is_running(worker) for worker in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_running(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(world, undisturbed, tmp_path):
+    path, store = write(world, tmp_path), tmp_path / "store"
+    with start(path, "--workers", 2) as process:
+        assert wait_for_a_moment(process, store, random.Random(3))
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(timeout=60) == 130
+    told = (tmp_path / "err.txt").read_text()
+    assert "the same command goes on" in told
+    assert "Traceback" not in told
+    finish(path, "--workers", 2)
+    assert contents(store) == undisturbed
+
+
+class RayNodes:
+    """A cluster in a process of its own."""
+
+    def __init__(self, errors: Path) -> None:
+        environment = os.environ | {
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_raylet_start_wait_time_s": "120",
+            "RAY_agent_register_timeout_ms": "120000",
+            "OMP_NUM_THREADS": "1",
+        }
+        script = Path(__file__).with_name("ray_cluster.py")
+        with errors.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
+                env=environment, start_new_session=True,
+            )  # fmt: skip
+        self.address = self._line()
+
+    def replace_one(self) -> None:
+        """Kills a node without warning, and adds another."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("kill\n")
+        self._process.stdin.flush()
+        assert self._line() == "2"
+
+    def stop(self) -> None:
+        """Ends all nodes."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=60)
+        kill_all(self._process)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if not line.strip().startswith("["):
+                return line.strip()
+        return ""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory) -> Iterator[RayNodes]:
+    if find_spec("ray") is None:
+        pytest.skip("Ray is not installed: pip install 'askwell[cluster]'")
+    log = tmp_path_factory.mktemp("ray") / "err.txt"
+    for _ in range(3):  # on a very busy machine Ray can give up on its own daemons
+        nodes = RayNodes(log)
+        if nodes.address:
+            break
+        nodes.stop()
+    assert nodes.address, log.read_text()
+    yield nodes
+    nodes.stop()
+
+
+@pytest.mark.slow
+def test_a_ray_cluster_leaves_the_same_store_though_sweeps_and_nodes_are_killed(world, undisturbed, cluster, tmp_path):
+    chance, path, store = random.Random(4), write(world, tmp_path), tmp_path / "store"
+    on_ray = ("--engine", "ray", "--address", cluster.address)
+    for kill in range(RAY_KILLS):
+        with start(path, *on_ray) as process:
+            under_way = wait_for_a_moment(process, store, chance)
+            if kill % 2 or not under_way:
+                kill_all(process)
+            else:
+                cluster.replace_one()
+                assert process.wait(timeout=SECONDS) == 0, (tmp_path / "err.txt").read_text()
+        all_whole(store)
+        if done(store) == RUNS:
+            assert contents(store) == undisturbed
+            store.rename(tmp_path / f"whole-{kill}")
+    finish(path, *on_ray)
+    assert contents(store) == undisturbed

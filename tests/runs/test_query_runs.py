@@ -1,0 +1,146 @@
+"""Questions to a store that was made by hand."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from askwell.errors import BadFile, BadOption, DamagedFile
+from askwell.runs.query import query_runs
+from askwell.runs.store import Store, open_store
+from askwell.specs.mixture import MixtureSpec
+from askwell.specs.run import PromptText, RunSpec
+from askwell.specs.training import TrainingSpec
+
+
+def spec_of(lm: str, setting: str, seed: int, **mixture) -> RunSpec:
+    return RunSpec(
+        lm=lm, lm_sha256="1", relation="capital", facts_sha256="2", prompts="hand",
+        templates=(PromptText(template="[X] in [Y]"),), setting=setting, mixture=MixtureSpec(seed=seed, **mixture),
+        training=None if setting == "init" else TrainingSpec(),
+    )  # fmt: skip
+
+
+def put(store: Store, spec: RunSpec, p_at_1: float, log_loss: float | None = 1.5) -> None:
+    def figures(score: float) -> dict:
+        return {"micro": {"P@1": score, "P@10": 90.0, "MRR": 50.0}, "log_loss": log_loss, "facts": 8,
+                "vocabulary": "all", "left_out_facts": [{}, {}]}  # fmt: skip
+
+    metrics = {"test": figures(p_at_1), "dev": figures(p_at_1 + 1), "prompts": 3, "effective_prompts": 2.5,
+               "temperature": None}  # fmt: skip
+    files = {
+        "spec.json": spec.model_dump(mode="json"),
+        "metrics.json": metrics,
+        "environment.json": {"askwell": "1", "seconds": 2.0},
+    }
+    store.put(spec.id, {name: json.dumps(content).encode() for name, content in files.items()})
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    made = Store(tmp_path / "made [by] hand", "id")
+    made.make()
+    put(made, spec_of("testbed:bert", "soft", 1), 40.0)
+    put(made, spec_of("testbed:bert", "soft", 0, deep=True), 60.0)
+    put(made, spec_of("testbed:bert", "init", 0), 10.0, log_loss=None)
+    put(made, spec_of("o'hara/lm", "soft", 0), 50.0)
+    return made
+
+
+def test_all_runs_in_the_order_of_their_labels(store):
+    found = query_runs(store).as_json()
+    assert [(run["lm"], run["setting"], run["seed"], run["P@1"]) for run in found] == [
+        ("o'hara/lm", "soft", 0, 50.0),
+        ("testbed:bert", "init", 0, 10.0),
+        ("testbed:bert", "soft", 0, 60.0),
+        ("testbed:bert", "soft", 1, 40.0),
+    ]
+    init = found[1]
+    assert init["id"] == spec_of("testbed:bert", "init", 0).id
+    told = ("relation", "prompts", "P@10", "MRR", "log_loss", "dev_P@1", "facts", "left_out", "n_prompts", "tuned",
+            "deep", "method", "seconds", "askwell", "temperature", "effective_prompts")  # fmt: skip
+    assert [init[name] for name in told] == [
+        "capital", "hand", 90.0, 50.0, None, 11.0, 8, 2, 3, False, False, None, 2.0, "1", None, 2.5,
+    ]  # fmt: skip
+    assert (found[2]["deep"], found[2]["tuned"], found[2]["method"]) == (True, True, "gradient")
+
+
+@pytest.mark.parametrize(
+    ("where", "scores"),
+    [
+        ("lm = 'testbed:bert' and setting = 'soft'", [60.0, 40.0]),
+        ("P@1 > 40", [50.0, 60.0]),
+        ('"P@1" >= 40 and dev_P@1 < 52', [50.0, 40.0]),
+        ("lm like 'o''hara%' or not tuned", [50.0, 10.0]),
+        ("deep", [60.0]),
+        ("log_loss is null", [10.0]),
+        ("setting = 'P@1'", []),
+    ],
+)
+def test_a_condition_is_sql_over_the_columns(store, where, scores):
+    assert [run["P@1"] for run in query_runs(store, where=where).as_json()] == scores
+
+
+def test_scores_are_sorted_best_first_and_the_rest_upwards(store):
+    assert [run["P@1"] for run in query_runs(store, sort="P@1").as_json()] == [60.0, 50.0, 40.0, 10.0]
+    assert [run["seed"] for run in query_runs(store, sort="seed").as_json()] == [0, 0, 0, 1]
+
+
+def test_what_is_not_whole_is_not_seen(store):
+    (store.unfinished / ("c" * 64 + "-x" + "/result")).mkdir(parents=True)
+    assert len(query_runs(store).rows) == 4
+
+
+def test_an_empty_store_has_no_runs(tmp_path):
+    made = Store(tmp_path, "id")
+    made.make()
+    assert query_runs(made, where="P@1 > 3", sort="P@1").rows == ()
+
+
+def test_mistakes_are_named(store):
+    with pytest.raises(BadOption, match="did you mean setting"):
+        query_runs(store, sort="seting")
+    with pytest.raises(BadOption, match=r"--where colour = 3: .*colour.*The columns are id, lm, relation"):
+        query_runs(store, where="colour = 3")
+    with pytest.raises(BadOption, match="--where"):
+        query_runs(store, where="lm = (select content from read_text('/etc/hostname'))")
+
+
+def test_a_damaged_file_is_named(store):
+    path = store.run_folder(spec_of("testbed:bert", "init", 0).id) / "metrics.json"
+    path.write_text('{"test": ')
+    with pytest.raises(DamagedFile, match=r"metrics\.json is damaged"):
+        query_runs(store)
+
+
+def test_a_folder_that_is_no_store(tmp_path):
+    with pytest.raises(BadFile, match="no store of runs"):
+        open_store(tmp_path)
+    (tmp_path / "store.json").write_text('{"format": "askwell-store", "version": 99}')
+    with pytest.raises(DamagedFile, match="version 1"):
+        open_store(tmp_path)
+
+
+def test_a_failure_is_kept_until_the_run_is_done(store):
+    spec = spec_of("testbed:bert", "em", 7)
+    store.note_failure(spec, "no facts left", None)
+    assert [(failure["id"], failure["message"]) for failure in store.failures()] == [(spec.id, "no facts left")]
+    assert RunSpec.model_validate(store.failures()[0]["spec"]) == spec
+    put(store, spec, 1.0)
+    assert store.failures() == []
+    assert store.is_done(spec.id)
+    assert store.spec(spec.id) == spec
+
+
+def test_where_a_run_was_made_names_no_path_machine_or_user():
+    import getpass
+    import socket
+
+    from askwell.runs.environment import environment
+
+    made_with = environment()
+    assert set(made_with) == {"askwell", "git", "python", "torch", "transformers", "platform"}
+    text = json.dumps(made_with)
+    assert str(Path.cwd()) not in text
+    assert socket.gethostname() not in text
+    assert f'"{getpass.getuser()}"' not in text

@@ -1,0 +1,91 @@
+"""Runs under way: held by a living process, taken over or removed when it is dead, moved into place in one step."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from askwell.errors import CannotWrite
+from askwell.runs.store import Unfinished, remove_left_behind
+
+RUN, OTHER = "a" * 64, "b" * 64
+
+
+def left_by_a_killed_process(parent: Path, run: str = RUN) -> Path:
+    """The folder of a process that held it, wrote some files and died."""
+    code = (
+        "import os, sys\nfrom pathlib import Path\nfrom askwell.runs.store import Unfinished\n"
+        "unfinished = Unfinished(sys.argv[2], Path(sys.argv[1])).__enter__()\n"
+        "(unfinished.folder / 'checkpoint').write_text('half way')\n"
+        "(unfinished.result / 'spec.json').write_text('half a fi')\n"
+        "print(unfinished.folder, flush=True)\nos.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(parent), run], capture_output=True, text=True, timeout=120)
+    assert done.returncode == -9, done.stderr
+    return Path(done.stdout.strip())
+
+
+def test_a_result_comes_into_place_whole_and_leaves_nothing_behind(tmp_path):
+    with Unfinished(RUN, tmp_path / "unfinished") as unfinished:
+        (unfinished.result / "spec.json").write_text("{}")
+        (unfinished.folder / "checkpoint").write_text("…")
+        assert not (tmp_path / "runs").exists()
+        unfinished.finish(tmp_path / "runs" / RUN)
+    assert [path.name for path in (tmp_path / "runs" / RUN).iterdir()] == ["spec.json"]
+    assert list((tmp_path / "unfinished").iterdir()) == []
+
+
+def test_of_two_that_do_the_same_run_the_first_stands(tmp_path):
+    with Unfinished(RUN, tmp_path / "unfinished") as slow:
+        (slow.result / "spec.json").write_text("slow")
+        with Unfinished(RUN, tmp_path / "unfinished") as fast:
+            assert fast.folder != slow.folder
+            (fast.result / "spec.json").write_text("fast")
+            fast.finish(tmp_path / "runs" / RUN)
+        slow.finish(tmp_path / "runs" / RUN)
+    assert (tmp_path / "runs" / RUN / "spec.json").read_text() == "fast"
+    assert list((tmp_path / "unfinished").iterdir()) == []
+
+
+def test_what_a_killed_process_left_is_taken_over_with_its_checkpoint_but_without_its_result(tmp_path):
+    folder = left_by_a_killed_process(tmp_path)
+    with Unfinished(OTHER, tmp_path) as other:
+        assert other.folder != folder
+    with Unfinished(RUN, tmp_path) as unfinished:
+        assert unfinished.folder == folder
+        assert (folder / "checkpoint").read_text() == "half way"
+        assert list(unfinished.result.iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_what_is_dead_and_not_to_go_on_is_removed(tmp_path):
+    going_on, dead = left_by_a_killed_process(tmp_path, RUN), left_by_a_killed_process(tmp_path, OTHER)
+    with Unfinished("c" * 64, tmp_path) as alive:
+        assert remove_left_behind(tmp_path, but=frozenset({RUN})) == 1
+        assert going_on.is_dir()
+        assert not dead.exists()
+        assert alive.folder.is_dir()
+        assert remove_left_behind(tmp_path, but=frozenset()) == 1
+        assert alive.result.is_dir()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("error", "kept"), [(ValueError, False), (KeyboardInterrupt, True)])
+def test_an_error_removes_the_folder_and_an_interruption_keeps_the_checkpoint(tmp_path, error, kept):
+    def work() -> None:
+        with Unfinished(RUN, tmp_path) as unfinished:
+            (unfinished.folder / "checkpoint").write_text("half way")
+            raise error
+
+    with pytest.raises(error):
+        work()
+    assert [path.read_text() for path in tmp_path.glob("*/checkpoint")] == ["half way"] * kept
+    with Unfinished(RUN, tmp_path) as unfinished:
+        assert (unfinished.folder / "checkpoint").exists() == kept
+
+
+def test_a_place_that_cannot_be_written_is_a_clear_failure(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(CannotWrite, match="cannot be written"), Unfinished(RUN, tmp_path / "file"):
+        pass
