@@ -4,9 +4,10 @@ from typing import get_args
 
 import pytest
 
-from askwell.baselines.named import BASELINES, BaselineName, need_prompts
+from askwell.baselines.named import BASELINES, need_prompts
 from askwell.baselines.run import named_baseline
 from askwell.errors import BadOption
+from askwell.specs.baselines import BaselineName
 
 
 def test_every_name_is_in_the_table():

@@ -4,11 +4,11 @@ import torch
 from by_hand import ALL, ids_of
 from worlds import frozen
 
-from askwell.baselines.named import BaselineName
 from askwell.baselines.run import random_dense_prompt, run_baseline
 from askwell.data.templates import parse_template
 from askwell.evaluation.evaluate import evaluate
 from askwell.mixture.mixture import Mixture
+from askwell.specs.baselines import BaselineName
 from askwell.specs.training import TrainingSpec
 
 SHORT = TrainingSpec(epochs=3, batch_facts=5, learning_rate=0.05, threads=1)

@@ -7,18 +7,7 @@ from typing import Literal, get_args
 
 from askwell.errors import BadOption
 from askwell.specs import MixtureSpec, TrainingSpec
-
-BaselineName = Literal[
-    "lama",
-    "lpaqa-top1",
-    "lpaqa-uniform",
-    "lpaqa-weights",
-    "lpaqa-product",
-    "optiprompt-manual",
-    "optiprompt-random",
-    "autoprompt",
-    "fine-tuning",
-]
+from askwell.specs.baselines import BaselineName
 
 
 @dataclass(frozen=True)

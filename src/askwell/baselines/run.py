@@ -24,7 +24,7 @@ from askwell.baselines.autoprompt import SearchProgress, search_triggers
 from askwell.baselines.dev_score import encode_splits, score_facts
 from askwell.baselines.fine_tuning import FineTuningProgress, fine_tune
 from askwell.baselines.hard_prompt import blank_template, prompt_of
-from askwell.baselines.named import BaselineName, named_baseline, need_prompts
+from askwell.baselines.named import named_baseline, need_prompts
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.errors import BadOption, NothingLeft
@@ -33,7 +33,7 @@ from askwell.mixture.encode import LeftOutFact
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.prompts import LeftOutPrompt
 from askwell.mixture.save import save_mixture
-from askwell.specs.baselines import AutoPromptSpec, FineTuningSpec
+from askwell.specs.baselines import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.mixture import MixtureSpec
 from askwell.specs.training import TrainingSpec
 from askwell.training.loop import Progress, train

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from pydantic import BaseModel, ValidationError
 
-from askwell.baselines.named import BASELINES, BaselineName, need_prompts
+from askwell.baselines.named import BASELINES, need_prompts
 from askwell.cli.options import LM, Data, Device, Dtype, Facts, Json, Prompts, Revision, SplitBy
 from askwell.cli.run_folder import HISTORY, PER_FACT, check_folder, keeping_history, prompts_document
 from askwell.errors import BadOption
 from askwell.files import write_whole
-from askwell.specs.baselines import AutoPromptSpec, FineTuningSpec
+from askwell.specs.baselines import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.training import TrainingSpec
 
 if TYPE_CHECKING:

@@ -7,6 +7,18 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+BaselineName = Literal[
+    "lama",
+    "lpaqa-top1",
+    "lpaqa-uniform",
+    "lpaqa-weights",
+    "lpaqa-product",
+    "optiprompt-manual",
+    "optiprompt-random",
+    "autoprompt",
+    "fine-tuning",
+]
+
 
 class AutoPromptSpec(BaseModel):
     """How trigger tokens are searched for. The defaults are those that AutoPrompt took for facts."""

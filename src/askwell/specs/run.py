@@ -1,4 +1,4 @@
-"""One run of the grid: an LM, a relation, prompts and a setting, with all that decides what comes out."""
+"""One run: an LM, a relation, prompts and a setting, with all that decides what comes out."""
 
 import hashlib
 import json
@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from askwell.specs.baselines import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.mixture import MixtureSpec
 from askwell.specs.training import TrainingSpec
 
@@ -44,10 +45,11 @@ class RunSpec(BaseModel):
     facts_sha256: str
     """Hash of the facts that are used, after a sample was drawn."""
     prompts: str
-    """The name of the prompts in the sweep."""
-    templates: tuple[PromptText, ...] = Field(min_length=1)
+    """The name of the prompts, by which tables group runs."""
+    templates: tuple[PromptText, ...] = ()
+    """As they were read; a baseline that makes its own prompt has none."""
     setting: str
-    """The name of the setting in the sweep."""
+    """The name of the setting, by which tables group runs."""
     mixture: MixtureSpec
     training: TrainingSpec | None
     """How it is tuned; None: the prompts are asked as they are."""
@@ -61,6 +63,12 @@ class RunSpec(BaseModel):
     """Precision in which the LM runs."""
     control: ControlKind | None = None
     """The same tuning on an LM that knows nothing: the LM with weights drawn at random, by the run's own seed."""
+    baseline: BaselineName | None = None
+    """A baseline in place of a mixture of ours."""
+    search: AutoPromptSpec | None = None
+    """How AutoPrompt searches."""
+    fine_tuning: FineTuningSpec | None = None
+    """How the whole LM is tuned."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> "RunSpec":
@@ -70,6 +78,8 @@ class RunSpec(BaseModel):
             raise ValueError("candidates have a name and a hash, or neither")
         if self.control is not None and self.training is None:
             raise ValueError("a control shows what tuning brings by itself, so it is tuned")
+        if not self.templates and self.baseline is None:
+            raise ValueError("a run needs at least one template")
         return self
 
     @property
@@ -80,9 +90,9 @@ class RunSpec(BaseModel):
     @property
     def canonical(self) -> str:
         """The spec as JSON in one way of writing."""
-        # A run that is no control is named as it was before there were any.
-        without = {"control"} if self.control is None else None
-        return json.dumps(self.model_dump(mode="json", exclude=without), sort_keys=True, separators=(",", ":"))
+        # What came later is left out where it is not used, so that runs keep the ids that they had before.
+        unused = {name for name in ("control", "baseline", "search", "fine_tuning") if getattr(self, name) is None}
+        return json.dumps(self.model_dump(mode="json", exclude=unused), sort_keys=True, separators=(",", ":"))
 
     @property
     def id(self) -> str:

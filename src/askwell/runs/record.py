@@ -1,0 +1,202 @@
+"""The record of a run: what was run, on what, and what came of it, as one typed and versioned document.
+
+A run lies in a folder of its own, the same wherever it was made (`askwell train`, a baseline, a sweep, the demo):
+
+    run.json           the record, written last: a folder that has one is whole
+    environment.json   versions and seconds; the only file that differs between two equal runs
+    facts.parquet      the outcome of each test fact; dev.parquet: of each dev fact
+    controls.parquet   where answers that need no knowledge of the LM rank the same facts
+    history.jsonl      dev scores during tuning
+    mixture/           the saved mixture, if anything was tuned
+    checkpoint.safetensors   only while the run is under way
+"""
+
+import platform
+import subprocess
+import sys
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from askwell.lms.identity import LMIdentity
+from askwell.specs import RunSpec
+from askwell.version import VERSION
+
+RECORD, ENVIRONMENT, HISTORY = "run.json", "environment.json", "history.jsonl"
+TEST_OUTCOMES, DEV_OUTCOMES, CONTROLS, MIXTURE = "facts.parquet", "dev.parquet", "controls.parquet", "mixture"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class RelationRecord(_Part):
+    """The facts of a run."""
+
+    name: str
+    sha256: str
+    split_by: str | None = None
+    """How a single file was split; None for splits that were given."""
+    counts: dict[str, int]
+    """Lines read, repeated, leaked: see `Counts`."""
+
+
+class PromptRecord(_Part):
+    """A prompt as it was when the run ended."""
+
+    template: str
+    weight: float
+    """p(t | r), or its exponent in a product."""
+
+
+class LeftOutPrompt(_Part):
+    """A template that the LM could not use."""
+
+    template: str
+    reason: str
+
+
+class EvaluationRecord(_Part):
+    """The scores of a split. P@1, P@10 and MRR are in per cent, log-loss is in nats."""
+
+    split: Literal["train", "dev", "test"]
+    facts: int
+    vocabulary: str
+    """Among which answers y was ranked."""
+    micro: dict[str, float]
+    """The mean over facts."""
+    macro: dict[str, float]
+    """The mean of the relations' means."""
+    raw: dict[str, dict[str, float]] = {}
+    """The same two with the other right answers of an x left in the ranking."""
+    log_loss: float | None = None
+    """None where it is infinite."""
+    relations: dict[str, dict[str, float]] = {}
+    left_out: dict[str, int] = {}
+    """Facts that could not be asked, by reason."""
+    left_out_facts: tuple[dict[str, str], ...] = ()
+    candidates_left_out: int = 0
+
+    @property
+    def left_out_count(self) -> int:
+        """How many facts could not be asked."""
+        return sum(self.left_out.values())
+
+
+class ControlRecord(_Part):
+    """What answers score that need no knowledge of the LM, as means over facts."""
+
+    description: str
+    test: dict[str, float] | None = None
+    dev: dict[str, float] | None = None
+
+
+class HistoryLine(BaseModel):
+    """Dev scores at some point of tuning. A search or fine-tuning has fields of its own beside these."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    pairs: int | None = None
+    """(fact, prompt) pairs trained on so far."""
+    train_loss: float | None = None
+    dev: dict[str, float | None]
+
+
+class TrainingRecord(_Part):
+    """What a mixture was tuned on."""
+
+    train_facts: int
+    dev_facts: int
+    left_out: dict[str, dict[str, int]] = {}
+    """Facts of train and dev that could not be used, by split and reason."""
+    pairs: int | None = None
+    """(fact, prompt) pairs that were trained on."""
+    planned_pairs: int | None = None
+    best_pairs: int | None = None
+    """Pairs after which the state that was kept was reached."""
+    step_sizes: dict[str, Any] | None = None
+    found: dict[str, Any] = {}
+    """What a baseline found, such as AutoPrompt's prompt."""
+
+
+class Environment(BaseModel):
+    """What a run was made with. It names no path, no machine and no user."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    askwell: str = VERSION
+    git: str | None = None
+    """The commit of askwell's work tree; "+" marks changed files."""
+    python: str | None = None
+    torch: str | None = None
+    transformers: str | None = None
+    platform: str | None = None
+    seconds: float | None = None
+    seconds_to_load: float | None = None
+
+
+class RunRecord(_Part):
+    """All that is known of a finished run, except the outcomes of its single facts, which lie beside it."""
+
+    format: Literal["askwell-run"] = "askwell-run"
+    version: Literal[1] = 1
+    id: str
+    """The hash of the spec."""
+    spec: RunSpec
+    lm: LMIdentity
+    relation: RelationRecord
+    prompts: tuple[PromptRecord, ...]
+    left_out_prompts: tuple[LeftOutPrompt, ...] = ()
+    effective_prompts: float
+    temperature: float | None = None
+    mean_entropy_over_x: float | None = None
+    """Of weights that depend on x: the mean entropy of p(t | r, x) over test facts, in bits."""
+    untuned: EvaluationRecord | None = None
+    """Test scores before tuning."""
+    test: EvaluationRecord
+    dev: EvaluationRecord | None = None
+    controls: dict[str, ControlRecord] = {}
+    controls_missing: dict[str, str] = {}
+    knowledge: dict[str, Any] | None = None
+    """The gain over the best control."""
+    trust: dict[str, Any] | None = None
+    partitions: dict[str, dict[str, dict[str, float]]] = {}
+    """Scores of parts of the test facts, each with its number of facts."""
+    audit: dict[str, Any] | None = None
+    training: TrainingRecord | None = None
+    history: tuple[HistoryLine, ...] = Field(default=(), exclude=True)
+    """Stands in history.jsonl."""
+    environment: Environment = Field(default=Environment(), exclude=True)
+    """Stands in environment.json."""
+
+
+@cache
+def environment() -> Environment:
+    """Versions, platform, and the git commit of askwell where it runs from a work tree."""
+    return Environment(
+        git=_git_commit(Path(__file__).parent.parent),
+        python=platform.python_version(),
+        torch=version("torch"),
+        transformers=version("transformers"),
+        platform=f"{sys.platform} {platform.machine()}",
+    )
+
+
+def _git_commit(folder: Path) -> str | None:
+    if not _git(folder, "ls-files", "version.py"):  # askwell is installed, perhaps below somebody else's work tree
+        return None
+    commit, changes = _git(folder, "rev-parse", "HEAD"), _git(folder, "status", "--porcelain", "--", ".")
+    return f"{commit}{'+' if changes else ''}" if commit else None
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git prints; None if there is no git, or it refuses."""
+    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
