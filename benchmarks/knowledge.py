@@ -21,7 +21,8 @@ from askwell.evaluation.outcomes import Outcome, read_outcomes
 from askwell.evaluation.partitions import HARD, by_control
 from askwell.report.cells import KeptRun, kept_runs
 from askwell.report.trust import control_runs, controls_of
-from askwell.runs.store import PER_FACT, Store, open_store
+from askwell.runs.record import TEST_OUTCOMES
+from askwell.runs.store import Store, open_store
 
 HERE = Path(__file__).parent
 PAGE, RESULTS = HERE.parent / "docs/trust.md", HERE / "results/knowledge.json"
@@ -51,7 +52,7 @@ def is_told(outcome: Outcome) -> bool:
 
 def cell(run: KeptRun, untuned: KeptRun | None, store: Store, of_runs: Any) -> dict[str, Any]:
     """Truth and estimates of one LM, relation and source, and what was told of the facts that are answered right."""
-    outcomes = read_outcomes(run.folder / PER_FACT)
+    outcomes = read_outcomes(run.folder / TEST_OUTCOMES)
     controls = controls_of([run], store, of_runs)
     found = knowledge({run.spec.seed: outcomes}, controls)
     score, best = right(outcomes), found.gain.control_score
@@ -69,7 +70,7 @@ def cell(run: KeptRun, untuned: KeptRun | None, store: Store, of_runs: Any) -> d
         "low": found.gain.low,
         "high": found.gain.high,
         "estimates": {
-            "untuned": None if untuned is None else right(read_outcomes(untuned.folder / PER_FACT)),
+            "untuned": None if untuned is None else right(read_outcomes(untuned.folder / TEST_OUTCOMES)),
             "tuned": score,
             "corrected": corrected,
             "over majority": score - scores["majority"],

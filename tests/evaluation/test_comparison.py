@@ -11,7 +11,7 @@ from scipy import stats
 from askwell.errors import BadFile, BadOption, UserMistake
 from askwell.evaluation.compare import compare_outcomes
 from askwell.evaluation.outcomes import write_outcomes
-from askwell.runs.outcomes import read_run
+from askwell.runs.folder import read_run
 
 A = run({"a": 1, "b": 1, "c": 1, "d": 20, "e": 4, "only a": 1})
 B = run({"a": 1, "b": 2, "c": 11, "d": 1, "e": 5, "only b": 1, "only b too": 1})

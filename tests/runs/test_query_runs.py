@@ -136,7 +136,7 @@ def test_where_a_run_was_made_names_no_path_machine_or_user():
     import getpass
     import socket
 
-    from askwell.runs.environment import environment
+    from askwell.runs.record import environment
 
     made_with = environment()
     assert set(made_with) == {"askwell", "git", "python", "torch", "transformers", "platform"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from askwell.cli.options import LM, Candidates, Data, Device, Dtype, Json, Prompts, Revision, Threads
+from askwell.cli.options import LM, Candidates, Data, Device, Dtype, Json, Prompts, Revision, Threads, Where
 from askwell.cli.trust import check_risk
 from askwell.errors import BadOption, NothingLeft
 from askwell.specs.mixture import MixtureSpec
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def ask(
-    *words: Annotated[str, Parameter(help="The folder of a saved mixture, then x's; with --prompts the x's alone.")],
+    *words: Annotated[
+        str, Parameter(help="A run, a folder of runs, a store or a saved mixture, then x's; with --prompts x's alone.")
+    ],
     lm: LM = None,
     prompts: Prompts = None,
     facts: Annotated[
@@ -49,6 +51,7 @@ def ask(
         float | None,
         Parameter(help="How sure it is to be that the risk is kept, 0.95 say; few dev facts then answer less."),
     ] = None,
+    where: Where = None,
     candidates: Candidates = None,
     data: Data = None,
     revision: Revision = None,
@@ -79,7 +82,9 @@ def ask(
         check_risk(risk, sureness)
     if risk is not None and folder is None and not facts:
         raise BadOption("--risk learns from dev facts how sure an answer must be: name the relation with --facts")
-    from askwell.cli.sources import read_xs, saved_mixture, set_threads, untuned_mixture
+    from askwell.cli.running import set_threads
+    from askwell.data.questions import read_xs
+    from askwell.runs.sources import mixture_folder, saved_mixture, untuned_mixture
     from askwell.cli.terminal import note, print_json
     from askwell.lms.load import load_lm
     from askwell.mixture.answers import read_candidates
@@ -95,9 +100,10 @@ def ask(
     set_threads(threads)
     loading: dict[str, Any] = {"revision": revision, "device": device, "dtype": dtype}
     if folder is not None:
+        folder = mixture_folder(folder, where, note)
         asked = saved_mixture(folder, lm, **loading)
     else:
-        asked = untuned_mixture(load_lm(lm or "", **loading), prompts or [], mixture, facts, data)
+        asked = untuned_mixture(load_lm(lm or "", **loading), prompts or [], mixture, facts, data, note)
     several = file is not None or len(xs) > 1
     if several:
         reasons = dict(zip(xs, why_unaskable(asked, xs), strict=True))
@@ -132,16 +138,18 @@ def _dev_answers(
     from askwell.data.names import read_relation
     from askwell.evaluation.abstention import dev_answers, kept_dev_answers
     from askwell.evaluation.evaluate import evaluate
+    from askwell.mixture.save import read_description, read_dev_answers
+    from askwell.runs.sources import own_relation, warn_of_other_facts
 
     if facts is None:
-        return kept_dev_answers(mixture)
-    learned_from = mixture.learned_from
-    relation = read_relation(facts, data=data, split=learned_from.get("split_by"), seed=mixture.spec.seed)
-    if learned_from.get("relation", {}).get("sha256") not in (None, relation.digest):
-        note(
-            f"WARNING: {relation.name} is not the relation, or not the split, that {folder} was learned from; if it "
-            "was trained on these very dev facts, the threshold is too low"
-        )
+        return kept_dev_answers(read_dev_answers(folder or ""))
+    if folder is None:
+        relation = read_relation(facts, data=data, seed=mixture.spec.seed)
+    else:
+        description = read_description(folder)
+        relation = own_relation(description, facts, data)
+        danger = "if it was trained on these very dev facts, the threshold is too low"
+        warn_of_other_facts(folder, description, relation, danger, note)
     with EvaluationProgress(f"dev facts of {relation.name}") as shown:
         return dev_answers(evaluate(mixture, relation, split="dev", candidates=allowed, progress=shown), allowed)
 

@@ -1,26 +1,17 @@
 """`askwell baseline`."""
 
-import json as json_format
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 from pydantic import BaseModel, ValidationError
 
 from askwell.baselines.named import BASELINES, need_prompts
-from askwell.cli.options import LM, Data, Device, Dtype, Facts, Json, Prompts, Revision, SplitBy
-from askwell.cli.run_folder import HISTORY, PER_FACT, check_folder, keeping_history, prompts_document
+from askwell.cli.options import LM, Data, Device, Dtype, Facts, Json, Prompts, Revision, SplitBy, WithControls
 from askwell.errors import BadOption
-from askwell.files import write_whole
-from askwell.specs.baselines import AutoPromptSpec, BaselineName, FineTuningSpec
-from askwell.specs.training import TrainingSpec
+from askwell.specs import AutoPromptSpec, FineTuningSpec, TrainingSpec
+from askwell.specs.baselines import BaselineName
 
-if TYPE_CHECKING:
-    from askwell.baselines.run import BaselineRun
-    from askwell.evaluation.evaluate import Evaluation
-
-METRICS = "metrics.json"
 _NAMES = "; ".join(f"{name}: {baseline.about}" for name, baseline in BASELINES.items())
 
 
@@ -31,13 +22,14 @@ def baseline(
     lm: LM = None,
     facts: Facts,
     prompts: Prompts = None,
-    out: Annotated[Path, Parameter(help="The folder in which what it makes is saved.")],
+    out: Annotated[Path, Parameter(help="The folder of the run.")],
     seed: Annotated[int, Parameter(help="Seed of everything that is drawn at random.")] = 0,
     search: Annotated[AutoPromptSpec, Parameter(name="*", group="AutoPrompt")] = AutoPromptSpec(),  # noqa: B008 - frozen
     fine_tuning: Annotated[FineTuningSpec, Parameter(group="Fine-tuning")] = FineTuningSpec(),  # noqa: B008 - frozen
     training: Annotated[TrainingSpec, Parameter(name="*", group="Training")] = TrainingSpec(),  # noqa: B008 - frozen
-    resume: Annotated[bool, Parameter(help="Go on with the interrupted run in the folder.", negative="")] = False,
-    overwrite: Annotated[bool, Parameter(help="Replace what is in the folder.", negative="")] = False,
+    resume: Annotated[bool, Parameter(help="Continue the interrupted run in the folder.", negative="")] = False,
+    overwrite: Annotated[bool, Parameter(help="Replace the run in the folder.", negative="")] = False,
+    controls: WithControls = True,
     split_by: SplitBy = None,
     data: Data = None,
     revision: Revision = None,
@@ -47,89 +39,59 @@ def baseline(
 ) -> None:
     """Run a baseline, and score it as mixtures are scored.
 
-    The folder gets the prompts (config.json, mixture.safetensors, README.md), what they made of each test fact
-    (facts.parquet, for askwell compare), the scores (metrics.json) and, where something is learned, its history.
+    The folder gets the same files as that of `askwell train`, so that askwell compare and askwell report take both.
     """
     if lm is None:
         raise BadOption("baseline needs --lm")
     if seed < 0:
         raise BadOption(f"--seed {seed}: a seed is not negative")
     chosen = _chosen_training(name, training, search, fine_tuning)
-    from askwell.baselines.run import run_baseline
-    from askwell.cli.progress import BaselineBar, EvaluationProgress
-    from askwell.cli.sources import set_threads
-    from askwell.cli.terminal import counted, note, note_left_out_facts, note_left_out_prompts, print_json
+    from askwell.cli.running import RunBars, note_counts, print_record, set_threads
+    from askwell.cli.terminal import counted, note, print_json
+    from askwell.cli.train import prompts_name
     from askwell.data.names import read_prompts, read_relation
-    from askwell.evaluation.evaluate import evaluate
-    from askwell.evaluation.outcomes import write_outcomes
     from askwell.lms.load import load_lm
-    from askwell.mixture.save import save_mixture
-    from askwell.training.checkpoint import CHECKPOINT
+    from askwell.results import to_json
+    from askwell.runs.folder import check_folder, clear_folder
+    from askwell.runs.run import run, run_spec
+    from askwell.specs import MixtureSpec
 
-    started = time.monotonic()
+    how = BASELINES[name].how
     relation = read_relation(facts, data=data, split=split_by, seed=seed)
     templates = read_prompts(prompts, relation=relation, data=data) if prompts else []
     need_prompts(name, len(templates))
-    if resume and BASELINES[name].how not in ("trained", "searched"):
-        raise BadOption(f"--resume: {name} cannot go on after an interruption; begin anew, with --overwrite if need be")
-    check_folder(out, resume=resume, overwrite=overwrite, checkpoint=CHECKPOINT, holds="a run")
-    for line in relation.counts.lines():
-        note(line)
+    if resume and how not in ("trained", "searched"):
+        raise BadOption(f"--resume: {name} cannot be continued; start over, with --overwrite if need be")
+    check_folder(out, resume=resume, overwrite=overwrite)
+    note_counts(relation)
     loaded = load_lm(lm, revision=revision, device=device, dtype=dtype)
+    threads = set_threads(training.threads)
     note(
         f"{name} on {relation.name}: {len(relation.train)} train, {len(relation.dev)} dev and {len(relation.test)} "
         f"test facts, {counted(len(templates), 'prompt')}, on {loaded.identity.name} "
         f"({loaded.family.name}, {loaded.device})"
     )
-    set_threads(training.threads)
-
+    own = BASELINES[name].mixture.model_dump(exclude_unset=True)
+    spec = run_spec(
+        loaded,
+        relation,
+        templates,
+        mixture=MixtureSpec.model_validate({**own, "seed": seed}),
+        training=chosen if how == "trained" else None,
+        baseline=name,
+        search=search if how == "searched" else None,
+        fine_tuning=fine_tuning if how == "fine-tuned" else None,
+        prompts=prompts_name(prompts or ["none"]),
+        threads=threads,
+    )
     if overwrite:
-        for old in (CHECKPOINT, HISTORY):
-            (out / old).unlink(missing_ok=True)
-    made_folder = not out.exists()
-    out.mkdir(parents=True, exist_ok=True)
-    try:
-        with BaselineBar() as live:
-            run = run_baseline(
-                name,
-                loaded,
-                templates,
-                relation,
-                training=chosen,
-                search=search,
-                fine_tuning=fine_tuning,
-                seed=seed,
-                folder=out,
-                resume=resume,
-                progress=keeping_history(out, live),
-            )
-    except KeyboardInterrupt:
-        if (out / CHECKPOINT).exists():
-            note(f"interrupted: the best so far is saved in {out}; the same command with --resume goes on")
-        raise
-    finally:
-        if made_folder and not any(out.iterdir()):
-            out.rmdir()
-    mixture = run.mixture
-    note_left_out_prompts(mixture)
-    for split, left_out in run.left_out.items():
-        note_left_out_facts(split, left_out)
-    with EvaluationProgress("test facts") as shown:
-        tested = evaluate(mixture, relation, progress=shown)
-    note_left_out_facts("test", tested.left_out)
-    figures = tested.as_json()
-    mixture.learned_from["split_by"] = split_by
-    mixture.scores["test"] = tested.for_card()
-    out.mkdir(parents=True, exist_ok=True)
-    write_outcomes(tested.outcomes, out / PER_FACT)
-    metrics = {"baseline": name, "seed": seed, "test": figures}
-    write_whole(out / METRICS, json_format.dumps(metrics, ensure_ascii=False, indent=2) + "\n")
-    save_mixture(mixture, out)
-    (out / CHECKPOINT).unlink(missing_ok=True)
+        clear_folder(out)
+    with RunBars(out) as bars:
+        record = run(spec, loaded, relation, out, resume=resume, controls=controls, split_by=split_by, progress=bars)
     if json:
-        print_json(_document(name, run, tested, out, time.monotonic() - started))
+        print_json({"baseline": name, "out": str(out), **to_json(record), "history": to_json(record.history)})
     else:
-        _print_summary(name, run, tested, out, time.monotonic() - started)
+        print_record(record, out)
 
 
 def _chosen_training(
@@ -158,35 +120,3 @@ def _own_settings(spec: BaseModel | None, prefix: str) -> str:
     if spec is None:
         return ": nothing is learned there"
     return "; it takes " + ", ".join(f"--{prefix}{field.replace('_', '-')}" for field in type(spec).model_fields)
-
-
-def _document(name: str, run: "BaselineRun", tested: "Evaluation", out: Path, seconds: float) -> dict[str, Any]:
-    mixture = run.mixture
-    return {
-        "baseline": name,
-        "out": str(out),
-        **prompts_document(mixture),
-        "learned_from": mixture.learned_from,
-        "history": list(run.history),
-        "test": tested.as_json(),
-        "seconds": round(seconds, 1),
-    }
-
-
-def _print_summary(name: str, run: "BaselineRun", tested: "Evaluation", out: Path, seconds: float) -> None:
-    from rich.table import Table
-
-    from askwell.cli.terminal import out as terminal
-
-    table = Table("", "P@1", "P@10", "MRR", "log-loss", title=f"{len(tested.outcomes)} test facts, {tested.vocabulary}")
-    figures = tested.as_json()
-    loss = "–" if figures["log_loss"] is None else f"{figures['log_loss']:.3f}"
-    table.add_row(name, *(f"{score:.1f}" for score in figures["micro"].values()), loss)
-    terminal.print(table)
-    if "prompt" in run.mixture.learned_from:
-        terminal.print(f"found: {run.mixture.learned_from['prompt']}", markup=False, soft_wrap=True)
-    elif len(run.mixture.prompts) == 1:
-        terminal.print(f"prompt: {run.mixture.prompts[0].template.text}", markup=False, soft_wrap=True)
-    terminal.print(
-        f"Saved in {out}, after {seconds:.0f} s. Next: askwell compare {out} OTHER", soft_wrap=True, markup=False
-    )

@@ -28,7 +28,7 @@ def compare(
         Parameter(help="What counts as one independent thing: a fact, all facts of an x, or all facts of a y."),
     ] = "fact",
     where_a: Annotated[
-        str | None, Parameter(help="Of a store, the runs for which this SQL condition holds, as in `askwell runs`.")
+        str | None, Parameter(help="Of several runs, those for which this SQL condition holds, as for `askwell runs`.")
     ] = None,
     where_b: Annotated[str | None, Parameter(help="The same for the other side.")] = None,
     seed: Annotated[int, Parameter(help="Seed of the random sign flips and of the bootstrap.")] = 0,
@@ -60,20 +60,16 @@ def compare(
 
 
 def _outcomes(path: Path, where: str | None, option: str) -> "Outcomes":
-    """The outcomes at a path, of a store those of the chosen runs."""
-    from askwell.runs.outcomes import read_run, read_runs
-    from askwell.runs.query import query_runs
-    from askwell.runs.store import STORE, open_store
+    """The outcomes at a path: of a Parquet file, of one run, or of the chosen ones among several."""
+    from askwell.evaluation.outcomes import read_outcomes
+    from askwell.runs.folder import outcomes_of
+    from askwell.runs.query import select_runs
 
-    if not (path / STORE).is_file():
+    if path.is_file():
         if where is not None:
-            raise BadOption(f"{option} chooses among the runs of a store, and {path} is none")
-        return read_run(path)
-    store = open_store(path)
-    runs = query_runs(store, where=where).as_json()
-    if not runs:
-        raise BadOption(f"{option} {where}: no run in {path} is so" if where else f"there is no run in {path}")
-    return read_runs(store.run_folder(run["id"]) for run in runs)
+            raise BadOption(f"{option} chooses among several runs, and {path} is a file")
+        return read_outcomes(path)
+    return outcomes_of(select_runs(path, where, option=option))
 
 
 def _named(path: Path, where: str | None) -> str:

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from askwell.cli.controls import ShownControls, WithControls
-from askwell.cli.options import LM, Candidates, Data, Device, Dtype, Json, Prompts, Revision, SplitBy, Threads
+from askwell.cli.options import (
+    LM, Candidates, Data, Device, Dtype, Json, Prompts, Revision, SplitBy, Threads, Where, WithControls,
+)  # fmt: skip
 from askwell.errors import BadOption, NothingLeft
 from askwell.files import need_writable_folder
 from askwell.specs.mixture import MixtureSpec
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    *mixtures: Annotated[str, Parameter(help="Folders of saved mixtures.")],
+    *mixtures: Annotated[str, Parameter(help="Runs, folders of runs, stores, or saved mixtures.")],
     facts: Annotated[
         list[str] | None,
         Parameter(
@@ -42,9 +43,11 @@ def evaluate(
     risk: Annotated[
         float, Parameter(help="With --trust: the share of answers that may be wrong where others are not given.")
     ] = 0.1,
-    sureness: Annotated[
-        float | None, Parameter(help="With --trust: how sure it is to be that the risk is kept, 0.95 say.")
+    confidence: Annotated[
+        float | None,
+        Parameter(name=["--confidence", "--sureness"], help="With --trust: keep the risk with this confidence, 0.95 say."),
     ] = None,
+    where: Where = None,
     controls: WithControls = True,
     split_by: SplitBy = None,
     data: Data = None,
@@ -60,51 +63,78 @@ def evaluate(
     over facts, macro the mean of the relations' means; ranks leave out the other right answers of the same x.
     """
     from askwell.cli.progress import EvaluationProgress
-    from askwell.cli.seeds import several_runs
-    from askwell.cli.sources import saved_jobs, set_threads, untuned_jobs
+    from askwell.cli.running import control_lines, print_several, set_threads
     from askwell.cli.terminal import note, print_json
-    from askwell.cli.trust import check_options, measure, print_measures
+    from askwell.cli.terminal import out as terminal
+    from askwell.cli.trust import check_options, print_trust
+    from askwell.evaluation.controls import PRIOR_CORRECTED, Controls, controls_together, examine
     from askwell.evaluation.evaluate import evaluate as run_evaluation
     from askwell.evaluation.evaluate import together
+    from askwell.evaluation.knowledge import knowledge_over
+    from askwell.evaluation.metrics import scores_of
     from askwell.evaluation.outcomes import write_outcomes
+    from askwell.evaluation.trust import trust_of
     from askwell.mixture.answers import read_candidates
+    from askwell.results import to_json
+    from askwell.runs.seeds import several_runs
+    from askwell.runs.sources import mixture_folders, saved_jobs, untuned_jobs
 
     set_threads(threads)
     if bool(mixtures) == bool(prompts):
-        raise BadOption("evaluate takes either the folders of saved mixtures, or --lm with --prompts")
+        raise BadOption("evaluate takes either runs or saved mixtures, or --lm with --prompts")
     if mixtures and mixture != MixtureSpec():
         raise BadOption("a saved mixture is as it was learned: leave out the options for untuned prompts")
     if trust:
-        check_options(split, risk, sureness)
+        check_options(split, risk, confidence)
     if per_fact is not None:
         need_writable_folder(per_fact.parent, "--per-fact")
     words = read_candidates(candidates) if candidates else None
     loading = {"revision": revision, "device": device, "dtype": dtype}
     if mixtures:
-        jobs = saved_jobs(mixtures, facts, lm, data, split_by, loading)
+        jobs = saved_jobs(mixture_folders(mixtures, where), facts, lm, data, split_by, loading, note)
     else:
-        jobs = untuned_jobs(prompts or [], facts, lm, mixture, data, split_by, loading)
+        jobs = untuned_jobs(prompts or [], facts, lm, mixture, data, split_by, loading, note)
     evaluations: list[Evaluation] = []
+    found: list[Controls] = []
     counts: dict[str, Any] = {}
     relations_left_out: dict[str, str] = {}
+    controls_missing: dict[str, str] = {}
     measures = []
-    shown_controls = ShownControls() if controls and split == "test" else None
     for job in jobs:
-        counts[job.relation.name] = job.relation.counts.as_json()
-        for line in job.relation.counts.lines():
-            note(f"{job.relation.name}: {line}")
+        relation = job.relation
+        counts[relation.name] = relation.counts.as_json()
+        for line in relation.counts.lines():
+            note(f"{relation.name}: {line}")
+        lacks = [name for name in ("train", "dev") if not relation.split(name)]
+        with_controls = controls and split == "test" and not lacks
+        if controls and split == "test" and lacks:
+            controls_missing[relation.name] = f"it has no {' and no '.join(lacks)} facts to make and choose them by"
         try:
-            with EvaluationProgress(f"{split} facts of {job.relation.name}") as shown:
-                evaluations.append(
-                    run_evaluation(job.mixture, job.relation, split=split, candidates=words, progress=shown)
-                )
-            if shown_controls is not None:
-                shown_controls.add(job.mixture, job.relation, words)
-            if trust:
-                measures.append(measure(job.mixture, job.relation, evaluations[-1], words, risk, sureness))
+            with EvaluationProgress(f"{split} facts of {relation.name}") as shown:
+                if not with_controls and not trust:
+                    evaluations.append(
+                        run_evaluation(job.mixture, relation, split=split, candidates=words, progress=shown)
+                    )
+                    continue
+                examination = examine(
+                    job.mixture, relation, splits=("test", "dev") if relation.dev else ("test",), candidates=words,
+                    controls=with_controls, seed=job.mixture.spec.seed, progress=shown,
+                )  # fmt: skip
+                evaluations.append(examination.evaluations["test"])
+                if trust:
+                    measures.append(
+                        trust_of(
+                            job.mixture, relation, examination, candidates=words, risk=risk, confidence=confidence,
+                            progress=shown,
+                        )
+                    )  # fmt: skip
+            if examination.controls.missing:
+                controls_missing[relation.name] = "; ".join(dict.fromkeys(examination.controls.missing.values()))
+            elif with_controls:
+                found.append(examination.controls)
         except NothingLeft as nothing:
-            relations_left_out[job.relation.name] = str(nothing)
-            note(f"{job.relation.name} is left out: {nothing}")
+            relations_left_out[relation.name] = str(nothing)
+            note(f"{relation.name} is left out: {nothing}")
     if not evaluations:
         raise BadOption("; ".join(relations_left_out.values()))
     evaluation = together(evaluations)
@@ -112,43 +142,53 @@ def evaluate(
         write_outcomes(evaluation.outcomes, per_fact)
         note(f"a row for each fact is in {per_fact}")
     several = several_runs(evaluations)
+    all_controls = controls_together(found)
+    knowledge = knowledge_over(evaluation.outcomes, all_controls)
     if json:
-        document = evaluation.as_json() | {"counts": counts, "relations_left_out": relations_left_out}
-        document |= shown_controls.as_json(evaluation) if shown_controls is not None else {}
-        document |= {"several_runs": [runs.as_json() for runs in several]} if several else {}
-        document |= {"trust": [one.as_json() for one in measures]} if trust else {}
+        document = to_json(evaluation.figures()) | {"counts": counts, "relations_left_out": relations_left_out}
+        if controls and split == "test":
+            document |= {
+                "controls": to_json(all_controls.figures()),
+                "controls_missing": controls_missing,
+                "knowledge": to_json(knowledge),
+            }
+        document |= {"several_runs": to_json(several)} if several else {}
+        document |= {"trust": to_json(measures)} if trust else {}
         print_json(document)
-    else:
-        _print_table(evaluation)
-        if shown_controls is not None:
-            shown_controls.show(evaluation)
-        for runs in several:
-            runs.show()
-        for one in measures:
-            print_measures(one)
+        return
+    _print_table(evaluation)
+    for name, lack in controls_missing.items():
+        note(f"no controls for {name}: {lack}")
+    corrected = all_controls.outcomes.get(PRIOR_CORRECTED, {}).get("test")
+    for line in control_lines(knowledge, scores_of(corrected)["P@1"] if corrected else None):
+        terminal.print(line, markup=False, soft_wrap=True)
+    for runs in several:
+        print_several(runs)
+    for one in measures:
+        print_trust(one)
 
 
 def _print_table(evaluation: "Evaluation") -> None:
     from rich.table import Table
 
-    from askwell.cli.terminal import note, note_left_out_facts, out
+    from askwell.cli.terminal import counted, note, note_left_out_facts, out
+    from askwell.evaluation.metrics import METRICS, RANK_METRICS
 
-    figures = evaluation.as_json()
-    note_left_out_facts(evaluation.split, evaluation.left_out)
-    if figures["candidates_left_out"]:
-        note(f"{figures['candidates_left_out']} candidates are left out: not one token of the LM")
-    title = f"{figures['facts']} {evaluation.split} facts, {evaluation.vocabulary}"
-    table = Table("", "facts", "P@1", "P@10", "MRR", title=title)
-    many = len(figures["relations"]) > 1
-    for name, scores in figures["relations"].items():
-        table.add_row(name, str(scores["facts"]), *(f"{scores[key]:.1f}" for key in ("P@1", "P@10", "MRR")))
-    if many:
+    figures = evaluation.figures()
+    note_left_out_facts(evaluation.split, figures.left_out, figures.left_out_facts)
+    if figures.candidates_left_out:
+        note(f"{counted(figures.candidates_left_out, 'candidate')} left out: not one token of the LM")
+    title = f"{counted(figures.facts, f'{evaluation.split} fact')}, {evaluation.vocabulary}"
+    table = Table("", "facts", *RANK_METRICS, title=title)
+
+    def add(name: str, facts: float, scores: dict[str, float]) -> None:
+        table.add_row(name, f"{facts:.0f}", *(METRICS[metric].text(scores[metric]) for metric in RANK_METRICS))
+
+    for name, scores in figures.relations.items():
+        add(name, scores["facts"], scores)
+    if len(figures.relations) > 1:
         table.add_section()
-        for name in ("micro", "macro"):
-            table.add_row(
-                f"{name} average", str(figures["facts"]), *(f"{score:.1f}" for score in figures[name].values())
-            )
-    table.add_row(
-        "other golds kept (raw)", str(figures["facts"]), *(f"{s:.1f}" for s in figures["raw"]["micro"].values())
-    )
+        add("micro average", figures.facts, figures.micro)
+        add("macro average", figures.facts, figures.macro)
+    add("other golds kept (raw)", figures.facts, figures.raw["micro"])
     out.print(table)

@@ -47,3 +47,16 @@ Candidates = Annotated[
 ]
 Threads = Annotated[int | None, Parameter(help="CPU threads; all that there are, if not given.")]
 Json = Annotated[bool, Parameter(help="Print one JSON document on stdout.", negative="")]
+WithControls = Annotated[
+    bool,
+    Parameter(
+        name="--controls",
+        negative="--no-controls",
+        help="Report what answers score that do not look at x: train's most frequent ys, and what the prompts answer "
+        "whatever x is; and by how much the score is above the best of them.",
+    ),
+]
+Where = Annotated[
+    str | None,
+    Parameter(help="Of several runs, those for which this SQL condition holds, as for `askwell runs`."),
+]

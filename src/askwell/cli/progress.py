@@ -26,7 +26,7 @@ from askwell.data.testbed import told
 from askwell.demo.results import RunResult, Step
 from askwell.runs.engines import Ended, Event, Lost, Started
 from askwell.runs.plan import Plan
-from askwell.runs.task import RunDone
+from askwell.runs.worker import RunDone
 from askwell.specs.run import RunSpec
 from askwell.training.loop import Progress as TrainingState
 from askwell.training.loop import best_of

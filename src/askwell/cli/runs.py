@@ -9,11 +9,11 @@ from askwell.cli.options import Json
 from askwell.errors import BadOption
 
 if TYPE_CHECKING:
-    from askwell.runs.query import Runs
+    from askwell.runs.query import RunTable
 
 
 def runs(
-    store: Annotated[Path, Parameter(help="The folder that keeps the runs.")],
+    store: Annotated[Path, Parameter(help="A sweep's store, a folder of runs, or one run.")],
     /,
     *,
     where: Annotated[
@@ -24,27 +24,28 @@ def runs(
     csv: Annotated[bool, Parameter(help="Print all columns as CSV on stdout.", negative="")] = False,
     json: Json = False,
 ) -> None:
-    """List the runs of a store, filtered and sorted.
+    """List runs, filtered and sorted.
 
     --json and --csv give all columns, one of which is the id of the run: its folder is STORE/runs/ID.
     """
     from askwell.cli.terminal import note, print_json
+    from askwell.results import to_json
+    from askwell.runs.folder import read_runs
     from askwell.runs.query import query_runs
-    from askwell.runs.store import open_store
+    from askwell.runs.store import STORE, open_store
 
     if csv and json:
         raise BadOption("--csv and --json exclude each other")
-    kept = open_store(store)
-    failures = kept.failures()
+    failures = open_store(store).failures() if (store / STORE).is_file() else []
     if failed:
         if where or sort or csv:
             raise BadOption("--failed lists all of them, by itself or with --json")
         if json:
-            print_json(failures)
+            print_json(to_json(failures))
         else:
             _print_failures(failures)
         return
-    found = query_runs(kept, where=where, sort=sort)
+    found = query_runs(read_runs(store), where=where, sort=sort)
     if json:
         print_json(found.as_json())
     elif csv:
@@ -52,20 +53,17 @@ def runs(
     else:
         _print_table(found, store)
         if failures:
-            note(f"{len(failures)} runs could not be done; --failed says why")
+            note(f"{len(failures)} runs failed; --failed says why")
 
 
-def _print_failures(failures: list[dict[str, Any]]) -> None:
+def _print_failures(failures: "Sequence[FailedRun]") -> None:
     from askwell.cli.terminal import out
 
     for failure in failures:
-        spec = failure["spec"]
-        control = f" ({spec['control'].replace('-', ' ')})" if spec.get("control") else ""
-        label = " · ".join([spec["lm"] + control, spec["relation"], spec["prompts"], spec["setting"]])
-        out.print(f"{label} · seed {spec['mixture']['seed']}: {failure['message']}", markup=False, soft_wrap=True)
+        out.print(f"{failure.spec.label}: {failure.message}", markup=False, soft_wrap=True)
 
 
-def _print_csv(found: "Runs") -> None:
+def _print_csv(found: "RunTable") -> None:
     import csv
     import sys
 
@@ -74,7 +72,7 @@ def _print_csv(found: "Runs") -> None:
     writer.writerows(found.rows)
 
 
-def _print_table(found: "Runs", store: Path) -> None:
+def _print_table(found: "RunTable", store: Path) -> None:
     from rich.markup import escape
     from rich.table import Table
 

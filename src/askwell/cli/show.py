@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from askwell.cli.options import LM, Data, Device, Json, Revision, Threads
+from askwell.cli.options import LM, Data, Device, Json, Revision, Threads, Where
 from askwell.files import need_writable_folder, write_whole
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def show(
-    mixture: Annotated[str, Parameter(help="The folder of a saved mixture.")],
+    mixture: Annotated[str, Parameter(help="A run, a folder of runs, a store, or a saved mixture.")],
     /,
     *,
     svg: Annotated[Path | None, Parameter(help="Draw the prompts into this SVG file.")] = None,
@@ -26,6 +26,7 @@ def show(
             help="The mixture's relation: also score the nearest words alone, as hard prompts, on its test facts."
         ),
     ] = None,
+    where: Where = None,
     data: Data = None,
     threads: Threads = None,
     lm: LM = None,
@@ -42,7 +43,8 @@ def show(
     for option, path in (("--svg", svg), ("--html", html)):
         if path is not None:
             need_writable_folder(path.parent, option)
-    from askwell.cli.sources import saved_mixture
+    from askwell.mixture.save import read_description
+    from askwell.runs.sources import mixture_folder, saved_mixture
     from askwell.cli.terminal import note, out, print_json
     from askwell.cli.trust import projection_line
     from askwell.report.words import look_at
@@ -50,14 +52,16 @@ def show(
     from askwell.report.words_page import words_html
     from askwell.report.words_terminal import print_words
 
-    shown = saved_mixture(mixture, lm, revision=revision, device=device, dtype="auto")
+    folder = mixture_folder(mixture, where, note)
+    about = read_description(folder).about
+    shown = saved_mixture(folder, lm, revision=revision, device=device, dtype="auto")
     prompts = look_at(shown, nearest=nearest)
-    relation = shown.learned_from.get("relation", {}).get("name", Path(mixture).name)
+    relation = about.relation or Path(mixture).name
     title = f"{relation} on {shown.lm.identity.name}"
     if svg is not None:
         write_whole(svg, words_svg(prompts, title))
         note(f"drawn into {svg}")
-    projection = None if facts is None else _projection(shown, facts, data, threads)
+    projection = None if facts is None else _projection(shown, facts, about.split_by, data, threads)
     score = None if projection is None else projection_line(projection)
     if html is not None:
         write_whole(html, words_html(prompts, title, lm=shown.lm.identity.name, relation=relation, score=score))
@@ -71,14 +75,16 @@ def show(
         out.print(score, markup=False, soft_wrap=True)
 
 
-def _projection(mixture: "Mixture", facts: str, data: Path | None, threads: int | None) -> "Projection":
+def _projection(
+    mixture: "Mixture", facts: str, split_by: str | None, data: Path | None, threads: int | None
+) -> "Projection":
     """What the nearest words score beside the tuned vectors."""
     from askwell.cli.progress import EvaluationProgress
-    from askwell.cli.sources import set_threads
+    from askwell.cli.running import set_threads
     from askwell.data.names import read_relation
     from askwell.evaluation.nearest_words import projection_scores
 
-    relation = read_relation(facts, data=data, split=mixture.learned_from.get("split_by"), seed=mixture.spec.seed)
+    relation = read_relation(facts, data=data, split=split_by, seed=mixture.spec.seed)
     set_threads(threads)
     with EvaluationProgress(f"test facts of {relation.name}") as progress:
         return projection_scores(mixture, relation, progress=progress)

@@ -13,7 +13,7 @@ from askwell.specs.sweep import EngineName
 
 if TYPE_CHECKING:
     from askwell.runs.plan import Plan
-    from askwell.runs.task import RunFailed
+    from askwell.runs.worker import RunFailed
 
 
 def sweep(

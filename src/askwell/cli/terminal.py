@@ -2,14 +2,12 @@
 
 import json
 import sys
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 if TYPE_CHECKING:
-    from askwell.mixture.encode import LeftOutFact
     from askwell.mixture.mixture import Mixture
 
 log = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -34,17 +32,17 @@ def note(text: str) -> None:
 
 def note_left_out_prompts(mixture: "Mixture") -> None:
     """Names the prompts that the LM cannot use."""
-    if not mixture.left_out_prompts:
-        return
-    total = len(mixture.left_out_prompts) + len(mixture.prompts) // mixture.spec.copies
-    note(f"{len(mixture.left_out_prompts)} of {counted(total, 'prompt')} left out:")
-    for prompt in mixture.left_out_prompts:
-        note(f"  {prompt.template.text!r}: {prompt.reason}")
+    from askwell.runs.sources import left_out_prompt_lines
+
+    for line in left_out_prompt_lines(mixture):
+        note(line)
 
 
-def note_left_out_facts(split: str, left_out: "Sequence[LeftOutFact]") -> None:
-    """Says how many facts of a split could not be asked, why, and names some of them."""
-    for reason, count in sorted(Counter(left.reason for left in left_out).items()):
-        named = [f"{left.fact.x} → {left.fact.y}" for left in left_out if left.reason == reason]
-        examples = "; ".join(named[:3]) + ("; …" if count > 3 else "")
-        note(f"left out of {split}: {counted(count, 'fact')}, since {reason} ({examples})")
+def note_left_out_facts(
+    split: str, reasons: Mapping[str, int], facts: Sequence[Mapping[str, str]] = ()
+) -> None:
+    """Says how many facts of a split could not be asked and why, and names some of them."""
+    for reason, count in sorted(reasons.items()):
+        named = [f"{fact['x']} → {fact['y']}" for fact in facts if fact["reason"] == reason]
+        examples = f" ({'; '.join(named[:3])}{'; …' if count > 3 else ''})" if named else ""
+        note(f"left out of {split}: {counted(count, 'fact')}, since {reason}{examples}")

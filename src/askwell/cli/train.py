@@ -1,21 +1,13 @@
 """`askwell train`."""
 
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from askwell.cli.controls import ShownControls, WithControls
-from askwell.cli.options import LM, Compiled, Data, Device, Dtype, Facts, Json, Prompts, Revision, SplitBy
-from askwell.cli.run_folder import PER_FACT, check_folder, keeping_history, prompts_document
+from askwell.cli.options import LM, Compiled, Data, Device, Dtype, Facts, Json, Prompts, Revision, SplitBy, WithControls
 from askwell.errors import BadOption
-from askwell.specs.mixture import MixtureSpec
-from askwell.specs.training import TrainingSpec
-
-if TYPE_CHECKING:
-    from askwell.evaluation.evaluate import Evaluation
-    from askwell.mixture.mixture import Mixture
+from askwell.specs import MixtureSpec, TrainingSpec
 
 
 def train(
@@ -23,16 +15,16 @@ def train(
     lm: LM = None,
     facts: Facts,
     prompts: Prompts = None,
-    out: Annotated[Path, Parameter(help="The folder in which the mixture is saved.")],
+    out: Annotated[Path, Parameter(help="The folder of the run.")],
     mixture: Annotated[MixtureSpec, Parameter(name="*", group="Mixture")] = MixtureSpec(),  # noqa: B008 - frozen
     training: Annotated[TrainingSpec, Parameter(name="*", group="Training")] = TrainingSpec(),  # noqa: B008 - frozen
-    resume: Annotated[bool, Parameter(help="Go on with the interrupted run in the folder.", negative="")] = False,
-    overwrite: Annotated[bool, Parameter(help="Replace the mixture in the folder.", negative="")] = False,
+    resume: Annotated[bool, Parameter(help="Continue the interrupted run in the folder.", negative="")] = False,
+    overwrite: Annotated[bool, Parameter(help="Replace the run in the folder.", negative="")] = False,
     seeds: Annotated[
         str | None,
         Parameter(
             help="Train once for each seed, 0,1,2 or 3 for three of them, into the folders seed-0 and so on in --out, "
-            "and tell mean and spread of the scores; --resume goes on where it was interrupted."
+            "and report mean and spread of the scores; --resume continues after an interruption."
         ),
     ] = None,
     controls: WithControls = True,
@@ -46,153 +38,76 @@ def train(
 ) -> None:
     """Learn a mixture of soft prompts for a relation.
 
-    The folder gets the mixture (config.json, mixture.safetensors, README.md), the history of the run, and what the
-    mixture made of each test fact. Ctrl-C keeps the best state so far, and --resume goes on.
+    The folder gets the record of the run (run.json), the saved mixture (mixture/), the outcome of each test fact
+    (facts.parquet) and the history of tuning. Ctrl-C keeps the best state so far, and --resume continues from there.
     """
     if lm is None or not prompts:
         raise BadOption("train needs --lm and --prompts")
-    if seeds is not None:
-        from askwell.cli.seeds import train_over_seeds
-        from askwell.data.names import read_relation
-
-        train_over_seeds(
-            seeds, out, mixture, training, resume=resume, json=json,
-            relation_of=lambda seed: read_relation(facts, data=data, split=split_by, seed=seed),
-            train_one=lambda spec, folder, begun: train(
-                lm=lm, facts=facts, prompts=prompts, out=folder, mixture=spec, training=training, resume=begun,
-                overwrite=overwrite, controls=controls, split_by=split_by, data=data, revision=revision, device=device,
-                dtype=dtype, compiled=compiled,
-            ),
-        )  # fmt: skip
-        return
-    from askwell.cli.progress import EvaluationProgress, TrainingProgress
-    from askwell.cli.sources import set_threads
-    from askwell.cli.terminal import counted, note, note_left_out_facts, note_left_out_prompts, print_json
+    from askwell.cli.running import RunBars, note_counts, print_record, print_several, set_threads
+    from askwell.cli.terminal import counted, note, print_json
     from askwell.data.names import read_prompts, read_relation
-    from askwell.evaluation.abstention import keep_dev_answers
-    from askwell.evaluation.evaluate import evaluate
-    from askwell.evaluation.outcomes import write_outcomes
     from askwell.lms.load import load_lm
-    from askwell.mixture.mixture import Mixture
-    from askwell.training.checkpoint import CHECKPOINT
-    from askwell.training.loop import train as run_training
+    from askwell.results import to_json
+    from askwell.runs.folder import check_folder, clear_folder
+    from askwell.runs.record import RunRecord
+    from askwell.runs.run import run, run_spec
+    from askwell.runs.seeds import check_seeds, run_seeds, seeds_of, together_over_seeds
+    from askwell.specs import RunSpec
 
-    started = time.monotonic()
-    relation = read_relation(facts, data=data, split=split_by, seed=mixture.seed)
+    several = [mixture.seed] if seeds is None else seeds_of(seeds)
+    relations = [read_relation(facts, data=data, split=split_by, seed=seed) for seed in several]
+    check_seeds(relations)
+    relation = relations[0]
     templates = read_prompts(prompts, relation=relation, data=data)
-    check_folder(out, resume=resume, overwrite=overwrite, checkpoint=CHECKPOINT, holds="a mixture")
-    for line in relation.counts.lines():
-        note(line)
-    tuned = Mixture(load_lm(lm, revision=revision, device=device, dtype=dtype, compiled=compiled), templates, mixture)
-    note_left_out_prompts(tuned)
+    folders = [out] if seeds is None else [out / f"seed-{seed}" for seed in several]
+    if seeds is None or not resume:
+        for folder in folders:
+            check_folder(folder, resume=resume, overwrite=overwrite)
+    note_counts(relation)
+    loaded = load_lm(lm, revision=revision, device=device, dtype=dtype, compiled=compiled)
+    threads = set_threads(training.threads)
     note(
         f"{relation.name}: {len(relation.train)} train, {len(relation.dev)} dev and {len(relation.test)} test facts, "
-        f"{counted(len(tuned.prompts), 'prompt')} on {tuned.lm.identity.name} "
-        f"({tuned.lm.family.name}, {tuned.lm.device})"
+        f"{counted(len(templates), 'prompt')} on {loaded.identity.name} ({loaded.family.name}, {loaded.device})"
     )
 
-    if mixture.data_dependent and tuned.finds_every_x_alike:
-        note(
-            "--data-dependent has no effect here: no prompt has a word before x, so a causal LM finds x equally "
-            "probable with all of them"
+    def do(spec: RunSpec, folder: Path, begun: bool) -> RunRecord:
+        if overwrite:
+            clear_folder(folder)
+        with RunBars(folder) as bars:
+            return run(
+                spec, loaded, relation, folder, resume=begun, untuned=True, controls=controls, split_by=split_by,
+                progress=bars,
+            )  # fmt: skip
+
+    specs = [
+        run_spec(
+            loaded,
+            relation,
+            templates,
+            mixture=mixture.model_copy(update={"seed": seed}),
+            training=training,
+            prompts=prompts_name(prompts),
+            threads=threads,
         )
-    set_threads(training.threads)
-    out.mkdir(parents=True, exist_ok=True)
-    if overwrite:
-        (out / CHECKPOINT).unlink(missing_ok=True)
-    with EvaluationProgress("test facts, untuned") as shown:
-        untuned = evaluate(tuned, relation, progress=shown)
-
-    try:
-        with TrainingProgress() as live:
-            shown_and_kept = keeping_history(out, live)
-            result = run_training(tuned, relation, training, folder=out, resume=resume, progress=shown_and_kept)
-    except KeyboardInterrupt:
-        if tuned.learned_from:
-            tuned.learned_from["split_by"] = split_by
-            _save(tuned, out)
-            note(
-                f"interrupted: the best state so far ({tuned.learned_from['best_pairs']} pairs) is saved in {out}; "
-                "the same command with --resume goes on"
-            )
-        raise
-    for split, left_out in result.left_out.items():
-        note_left_out_facts(split, left_out)
-    note_left_out_facts("test", untuned.left_out)
-    with EvaluationProgress("test facts, tuned") as shown:
-        tested = evaluate(tuned, relation, progress=shown)
-    tuned.learned_from["split_by"] = split_by
-    _note_scores(tuned, untuned, tested)
-    write_outcomes(tested.outcomes, out / PER_FACT)
-    keep_dev_answers(tuned, relation)
-    _save(tuned, out)
-    (out / CHECKPOINT).unlink(missing_ok=True)
-    shown_controls = ShownControls() if controls else None
-    if shown_controls is not None:
-        shown_controls.add(tuned, relation)
+        for seed in several
+    ]
+    if seeds is not None:
+        runs = run_seeds(specs, out, do, resume=resume, note=note)
+        together = together_over_seeds(runs)
+        if json:
+            by_seed = {str(one.record.spec.seed): one.record.test.micro for one in runs}
+            print_json({"out": str(out), "seeds": several, **to_json(together), "by_seed": by_seed})
+        else:
+            print_several(together)
+        return
+    record = do(specs[0], out, resume)
     if json:
-        document = _document(tuned, result.history, untuned, tested, out, time.monotonic() - started)
-        print_json(document | (shown_controls.as_json(tested) if shown_controls is not None else {}))
+        print_json({"out": str(out), **to_json(record), "history": to_json(record.history)})
     else:
-        _print_summary(tuned, untuned, tested, shown_controls, out, time.monotonic() - started)
+        print_record(record, out)
 
 
-def _save(mixture: "Mixture", out: Path) -> None:
-    from askwell.mixture.save import save_mixture
-
-    save_mixture(mixture, out)
-
-
-def _note_scores(mixture: "Mixture", untuned: "Evaluation", tested: "Evaluation") -> None:
-    """Puts the test scores before and after tuning on the mixture, for its card."""
-    for name, evaluation in (("test, untuned", untuned), ("test", tested)):
-        mixture.scores[name] = evaluation.for_card()
-
-
-def _document(
-    mixture: "Mixture",
-    history: tuple[dict[str, Any], ...],
-    untuned: "Evaluation",
-    tested: "Evaluation",
-    out: Path,
-    seconds: float,
-) -> dict[str, Any]:
-    return {
-        "out": str(out),
-        **prompts_document(mixture),
-        "effective_prompts": mixture.effective_prompts,
-        "learned_from": mixture.learned_from,
-        "history": list(history),
-        "untuned": untuned.as_json(),
-        "test": tested.as_json(),
-        "seconds": round(seconds, 1),
-    }
-
-
-def _print_summary(
-    mixture: "Mixture",
-    untuned: "Evaluation",
-    tested: "Evaluation",
-    controls: ShownControls | None,
-    out: Path,
-    seconds: float,
-) -> None:
-    from rich.table import Table
-
-    from askwell.cli.terminal import out as terminal
-
-    table = Table("", "P@1", "P@10", "MRR", "log-loss", title=f"{len(tested.outcomes)} test facts, {tested.vocabulary}")
-    for name, evaluation in (("untuned", untuned), ("tuned", tested)):
-        figures = evaluation.as_json()
-        loss = "–" if figures["log_loss"] is None else f"{figures['log_loss']:.3f}"
-        table.add_row(name, *(f"{score:.1f}" for score in figures["micro"].values()), loss)
-    terminal.print(table)
-    if controls is not None:
-        controls.show(tested)
-    terminal.print(
-        f"{mixture.effective_prompts:.1f} of {len(mixture.prompts)} prompts in effect; the state after "
-        f"{mixture.learned_from['best_pairs']} of {mixture.learned_from['pairs']} pairs was best on dev; "
-        f'{seconds:.0f} s in all.\nSaved in {out}. Next: askwell ask {out} "…", or askwell show {out}',
-        soft_wrap=True,
-        markup=False,
-    )
+def prompts_name(sources: list[str]) -> str:
+    """What tables call these prompts: the names of their sources, or "given" for templates that were typed."""
+    return " + ".join(dict.fromkeys("given" if "[X]" in source else Path(source).stem for source in sources))

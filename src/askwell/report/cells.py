@@ -18,7 +18,8 @@ from typing import Any, Literal
 from askwell.errors import UserMistake
 from askwell.evaluation.outcomes import Outcome, read_outcomes
 from askwell.runs.query import query_runs
-from askwell.runs.store import PER_FACT, Store
+from askwell.runs.record import TEST_OUTCOMES
+from askwell.runs.store import Store
 from askwell.specs.run import RunSpec
 
 NO_SET = "own facts"
@@ -262,7 +263,7 @@ class RunGroup:
 
 
 def _outcomes(folder: Path) -> list[Outcome]:
-    return read_outcomes(folder / PER_FACT)
+    return read_outcomes(folder / TEST_OUTCOMES)
 
 
 def _averaged(scores: Sequence[tuple[float, int]], average: Average) -> float:

@@ -34,7 +34,7 @@ from askwell.report.rows import Line, caption_of, file_name, groups_of
 from askwell.report.svg_pdf import svg_pdf
 from askwell.report.words import look_at
 from askwell.report.words_drawing import words_svg
-from askwell.runs.store import HISTORY, MIXTURE
+from askwell.runs.record import HISTORY, MIXTURE
 
 
 @dataclass(frozen=True)

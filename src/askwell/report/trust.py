@@ -28,7 +28,8 @@ from askwell.evaluation.trust import WORDS_ALREADY
 from askwell.report.cells import INIT, KeptRun, RunGroup, Score, place_of
 from askwell.report.rows import Line
 from askwell.runs.query import query_runs
-from askwell.runs.store import CONTROLS, PER_DEV_FACT, PER_FACT, Store
+from askwell.runs.record import CONTROLS, DEV_OUTCOMES, TEST_OUTCOMES
+from askwell.runs.store import Store
 from askwell.specs.run import ControlKind
 
 BySplit = Mapping[str, Sequence[Outcome]]
@@ -78,7 +79,7 @@ def _of_run(run: KeptRun, store: Store, of_runs: ControlRuns) -> dict[str, BySpl
         found |= {name: by_split for name, by_split in cheap.items() if {"dev", "test"} <= by_split.keys()}
     for kind, id_ in of_runs.get(run.spec.id, {}).items():
         folder = store.run_folder(id_)
-        found[kind] = {"dev": read_outcomes(folder / PER_DEV_FACT), "test": read_outcomes(folder / PER_FACT)}
+        found[kind] = {"dev": read_outcomes(folder / DEV_OUTCOMES), "test": read_outcomes(folder / TEST_OUTCOMES)}
     return found
 
 
@@ -241,7 +242,7 @@ def _belief(line: Line, kind: str, group: RunGroup, store: Store, of_runs: Contr
 def _outcomes(runs: Sequence[KeptRun]) -> dict[int, list[Outcome]]:
     by_seed: dict[int, list[Outcome]] = {}
     for run in runs:
-        by_seed.setdefault(run.spec.seed, []).extend(read_outcomes(run.folder / PER_FACT))
+        by_seed.setdefault(run.spec.seed, []).extend(read_outcomes(run.folder / TEST_OUTCOMES))
     return by_seed
 
 

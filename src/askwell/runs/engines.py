@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import Any, Protocol, runtime_checkable
 
 from askwell.errors import BadOption, Failure
-from askwell.runs.task import RunFailed, RunOutcome, RunTask
+from askwell.runs.worker import RunFailed, RunOutcome, RunTask
 
 TRIES = 3
 """A run whose worker dies is tried so many times in all."""

@@ -1,7 +1,4 @@
-"""How long runs will take: pairs of a fact and a prompt, times what one costs on the LM.
-
-From a sweep to its runs: what is to be done, what is done already, and how long the rest will take.
-"""
+"""From a sweep to its runs: what is to be done, what is done already, and about how long the rest will take."""
 
 import time
 from collections.abc import Callable
@@ -21,7 +18,7 @@ from askwell.mixture.mixture import Mixture
 from askwell.mixture.prompts import usable_prompts
 from askwell.runs.grid import Cell, cells_of
 from askwell.runs.store import Store
-from askwell.runs.task import RunTask
+from askwell.runs.worker import RunTask
 from askwell.specs.run import PromptText, RunSpec
 from askwell.specs.sweep import LMChoice, SweepSpec
 from askwell.training.objective import Objective
@@ -36,17 +33,16 @@ def work_of(task: RunTask, prompts: int) -> float:
     """The work of a run with so many usable prompts, in pairs that are asked."""
     spec, relation = task.spec, task.relation
     prompts *= spec.mixture.copies
-    asked = len(relation.dev) + len(relation.test)
     prior = min(MOST_XS, len({fact.x for fact in relation.train}))
-    # What is asked once more is for the score that is corrected by the prior.
-    work = float(prompts * (asked + prior + (asked if prior else 0)))
+    work = float(prompts * (len(relation.dev) + len(relation.test) + prior))
     if spec.training is not None and relation.train:
         sizes = {"facts": len(relation.train), "dev_facts": len(relation.dev), "prompts": prompts}
         plan = plan_of(spec.training, **sizes, seed=spec.seed)
         scores = 1 + sum(plan.scores_dev(stretch) for stretch in range(1, len(plan.ends) + 1))
         asked_once = not spec.training.tune_vectors and not (spec.mixture.deep and spec.training.tune_layers)
         trained = prompts * len(relation.train) if asked_once else BACKWARD * plan.pairs
-        work += trained + scores * prompts * len(relation.dev)
+        nearest_words = prompts * len(relation.test)
+        work += trained + scores * prompts * len(relation.dev) + nearest_words
     return 2 * work if spec.mixture.data_dependent else work  # p(x | t) is asked, too
 
 
@@ -73,8 +69,9 @@ def measured_pair(mixture: Mixture, task: RunTask) -> float | None:
 
 def stored_pairs(store: Store, done: list[tuple[RunSpec, float]]) -> float | None:
     """Seconds for one pair that is asked, from runs that are done and their work; None if there are none."""
-    seconds = sum(float(store.environment(spec.id)["seconds"]) for spec, _ in done)
-    work = sum(work for _, work in done)
+    took = [(store.read(spec.id).record.environment.seconds, work) for spec, work in done]
+    seconds = sum(of_run for of_run, _ in took if of_run is not None)
+    work = sum(work for of_run, work in took if of_run is not None)
     return seconds / work if work else None
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 
 from askwell.runs.engines import TRIES, Do, Ended, Event, Lost, Started
-from askwell.runs.task import LMKey, RunFailed, RunOutcome, RunTask
+from askwell.runs.worker import LMKey, RunFailed, RunOutcome, RunTask
 
 # Not forked: a copy of a process with threads (torch's) can hang.
 _PROCESSES = multiprocessing.get_context("spawn")

@@ -1,128 +1,132 @@
-"""Questions to a store, answered by DuckDB over the JSON files of its runs."""
+"""Questions to runs, answered by DuckDB: conditions and sorting over a table with a row for each run."""
 
 import difflib
-import json
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from askwell.errors import BadOption, DamagedFile
-from askwell.runs.store import ENVIRONMENT, METRICS, RUNS, SPEC, Store
+from askwell.errors import BadFile, BadOption
+from askwell.evaluation.metrics import METRICS
+from askwell.runs.folder import Run, read_runs
+from askwell.runs.record import RunRecord
 
-# What each column of the table of runs is, in terms of its three files.
-_COLUMNS = {
-    "id": "spec.id",
-    "lm": "spec.json->>'lm'",
-    "relation": "spec.json->>'relation'",
-    "prompts": "spec.json->>'prompts'",
-    "setting": "spec.json->>'setting'",
-    "seed": "(spec.json->>'$.mixture.seed')::BIGINT",
-    "control": "spec.json->>'control'",
-    "P@1": "(metrics.json->>'$.test.micro.\"P@1\"')::DOUBLE",
-    "P@10": "(metrics.json->>'$.test.micro.\"P@10\"')::DOUBLE",
-    "MRR": "(metrics.json->>'$.test.micro.MRR')::DOUBLE",
-    "log_loss": "(metrics.json->>'$.test.log_loss')::DOUBLE",
-    "dev_P@1": "(metrics.json->>'$.dev.micro.\"P@1\"')::DOUBLE",
-    "facts": "(metrics.json->>'$.test.facts')::BIGINT",
-    "left_out": "json_array_length(metrics.json->'$.test.left_out_facts')",
-    "n_prompts": "(metrics.json->>'prompts')::BIGINT",
-    "effective_prompts": "(metrics.json->>'effective_prompts')::DOUBLE",
-    "temperature": "(metrics.json->>'temperature')::DOUBLE",
-    "vocabulary": "metrics.json->>'$.test.vocabulary'",
-    "candidates": "spec.json->>'candidates'",
-    "tuned": "(spec.json->>'training') IS NOT NULL",
-    "method": "spec.json->>'$.training.method'",
-    "deep": "(spec.json->>'$.mixture.deep')::BOOLEAN",
-    "data_dependent": "(spec.json->>'$.mixture.data_dependent')::BOOLEAN",
-    "combine": "spec.json->>'$.mixture.combine'",
-    "initial": "spec.json->>'$.mixture.initial'",
-    "copies": "(spec.json->>'$.mixture.copies')::BIGINT",
-    "threads": "(spec.json->>'threads')::BIGINT",
-    "device": "spec.json->>'device'",
-    "seconds": "(environment.json->>'seconds')::DOUBLE",
-    "askwell": "environment.json->>'askwell'",
+_SCORES = {name: name for name in METRICS} | {"log-loss": "log_loss"}
+"""The column of each metric."""
+
+
+def _score(metric: str) -> Callable[[RunRecord], float | None]:
+    return lambda record: record.test.score(metric)
+
+
+# The name of each column, its type, and its value.
+_COLUMNS: Mapping[str, tuple[str, Callable[[RunRecord], Any]]] = {
+    "id": ("VARCHAR", lambda record: record.id),
+    "lm": ("VARCHAR", lambda record: record.spec.lm),
+    "relation": ("VARCHAR", lambda record: record.spec.relation),
+    "prompts": ("VARCHAR", lambda record: record.spec.prompts),
+    "setting": ("VARCHAR", lambda record: record.spec.setting),
+    "seed": ("BIGINT", lambda record: record.spec.seed),
+    "control": ("VARCHAR", lambda record: record.spec.control),
+    **{column: ("DOUBLE", _score(metric)) for metric, column in _SCORES.items()},
+    "dev_P@1": ("DOUBLE", lambda record: None if record.dev is None else record.dev.score("P@1")),
+    "facts": ("BIGINT", lambda record: record.test.facts),
+    "left_out": ("BIGINT", lambda record: record.test.left_out_count),
+    "n_prompts": ("BIGINT", lambda record: len(record.prompts)),
+    "effective_prompts": ("DOUBLE", lambda record: record.effective_prompts),
+    "temperature": ("DOUBLE", lambda record: record.temperature),
+    "vocabulary": ("VARCHAR", lambda record: record.test.vocabulary),
+    "candidates": ("VARCHAR", lambda record: record.spec.candidates),
+    "tuned": ("BOOLEAN", lambda record: record.spec.training is not None),
+    "baseline": ("VARCHAR", lambda record: record.spec.baseline),
+    "method": ("VARCHAR", lambda record: record.spec.training and record.spec.training.method),
+    "deep": ("BOOLEAN", lambda record: record.spec.mixture.deep),
+    "weighting": ("VARCHAR", lambda record: record.spec.mixture.weighting),
+    "data_dependent": ("BOOLEAN", lambda record: record.spec.mixture.weighting == "data-dependent"),
+    "combine": ("VARCHAR", lambda record: record.spec.mixture.combine),
+    "initial": ("VARCHAR", lambda record: record.spec.mixture.initial),
+    "copies": ("BIGINT", lambda record: record.spec.mixture.copies),
+    "threads": ("BIGINT", lambda record: record.spec.threads),
+    "device": ("VARCHAR", lambda record: record.spec.device),
+    "seconds": ("DOUBLE", lambda record: record.environment.seconds),
+    "askwell": ("VARCHAR", lambda record: record.environment.askwell),
 }
 SHOWN = ("id", "lm", "relation", "prompts", "setting", "seed", "P@1", "MRR", "facts")
 """The columns that fit on a screen."""
 _ORDER = ("lm", "relation", "prompts", "setting", "control NULLS FIRST", "seed", "id")
-_BEST_FIRST = ("P@1", "P@10", "MRR", "dev_P@1")
+_BEST_FIRST = {*(_SCORES[name] for name, metric in METRICS.items() if metric.higher_is_better), "dev_P@1"}
 _BARE_SCORE = re.compile(r"""(?<!["'\w])((?:dev_)?P@10?)(?!["'\w])""")
 
 
 @dataclass(frozen=True)
-class Runs:
-    """Some runs of a store, a row each."""
+class RunTable:
+    """Some runs, a row each."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
+    runs: tuple[Run, ...]
+    """In the order of the rows."""
 
     def as_json(self) -> list[dict[str, Any]]:
         """A dictionary for each run."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
-def query_runs(store: Store, *, where: str | None = None, sort: str | None = None) -> Runs:
+def query_runs(runs: Sequence[Run], *, where: str | None = None, sort: str | None = None) -> RunTable:
     """The runs for which the SQL condition `where` holds, sorted by a column (scores best first)."""
     columns = tuple(_COLUMNS)
     if sort is not None and sort not in columns:
         raise BadOption(f"--sort {sort}: there is no such column{_meant(sort)}")
+    values = [(number, *(value(run.record) for _, value in _COLUMNS.values())) for number, run in enumerate(runs)]
     with duckdb.connect() as database:
-        _read_runs(database, store)
+        typed = ", ".join(f"{_quoted(name)} {kind}" for name, (kind, _) in _COLUMNS.items())
+        database.execute(f"CREATE TABLE runs (number BIGINT, {typed})")
+        if values:
+            database.executemany(f"INSERT INTO runs VALUES ({', '.join('?' * len(values[0]))})", values)
         database.execute("SET enable_external_access = false")  # a condition is to look at runs, not at files
-        names = ", ".join(_quoted(name) for name in columns)
         first = [] if sort is None else [f"{_quoted(sort)} {'DESC' if sort in _BEST_FIRST else 'ASC'} NULLS LAST"]
         order = ", ".join([*first, *_ORDER])
         condition = "WHERE (" + _BARE_SCORE.sub(r'"\1"', where) + ")" if where else ""
         try:
-            rows = database.execute(f"SELECT {names} FROM runs {condition} ORDER BY {order}").fetchall()
+            rows = database.execute(f"SELECT * FROM runs {condition} ORDER BY {order}").fetchall()
         except duckdb.Error as error:
             problem = str(error).splitlines()[0]
             raise BadOption(f"--where {where}: {problem}. The columns are {', '.join(columns)}") from None
-    return Runs(columns, tuple(rows))
+    return RunTable(columns, tuple(row[1:] for row in rows), tuple(runs[row[0]] for row in rows))
 
 
-def _read_runs(database: duckdb.DuckDBPyConnection, store: Store) -> None:
-    if not store.done():
-        listed = ", ".join(f"NULL AS {_quoted(name)}" for name in _COLUMNS)
-        database.execute(f"CREATE TABLE runs AS SELECT {listed} WHERE false")
-        return
-    try:
-        for name, file in (("spec", SPEC), ("metrics", METRICS), ("environment", ENVIRONMENT)):
-            database.execute(
-                f"CREATE TABLE {name} AS SELECT parse_filename(parse_dirpath(filename)) AS id, json(content) AS json "
-                "FROM read_text(?)",
-                [f"{_literal(str(store.folder / RUNS))}/*/{file}"],
-            )
-        listed = ", ".join(f"{what} AS {_quoted(name)}" for name, what in _COLUMNS.items())
-        database.execute(
-            f"CREATE TABLE runs AS SELECT {listed} FROM spec JOIN metrics USING (id) JOIN environment USING (id)"
-        )
-    except duckdb.Error as error:
-        problem = _which(store) or str(error).splitlines()[0]
-        raise DamagedFile(f"a run in {store.folder} cannot be read: {problem}") from None
+def select_runs(path: Path | str, where: str | None = None, *, option: str = "--where") -> list[Run]:
+    """The runs at a path (one run, a folder of runs, or a store) for which a condition holds; at least one."""
+    runs = read_runs(path)
+    if where is None:
+        return runs
+    chosen = query_runs(runs, where=where).runs
+    if not chosen:
+        raise BadOption(f"{option} {where}: no run in {path} is so")
+    return list(chosen)
 
 
-def _which(store: Store) -> str | None:
-    """The first file of a run that is no JSON."""
-    for run in sorted(store.done()):
-        for file in (SPEC, METRICS, ENVIRONMENT):
-            path = store.run_folder(run) / file
-            try:
-                json.loads(path.read_bytes())
-            except (OSError, ValueError) as error:
-                return f"{path} is damaged ({error}); remove {path.parent}"
-    return None
+def choose_run(path: Path | str, where: str | None = None) -> Run:
+    """The one run at a path that can be asked: of several for the same relation and LM, the best on dev.
+
+    Controls, and runs in which nothing was tuned and so nothing was saved, are passed over.
+    """
+    runs = [run for run in select_runs(path, where) if run.mixture is not None and run.record.spec.control is None]
+    if not runs:
+        raise BadFile(path, "no run here has a saved mixture: nothing was tuned")
+    about = {(run.record.spec.lm, run.record.spec.relation) for run in runs}
+    if len(about) > 1:
+        known = "; ".join(sorted(f"relation = '{relation}' and lm = '{lm}'" for lm, relation in about)[:5])
+        raise BadOption(f"{path} holds runs of several relations or LMs: choose one with --where, such as {known}")
+    scored = query_runs(runs, sort="dev_P@1").runs
+    return scored[0]
 
 
 def _quoted(name: str) -> str:
     return f'"{name}"'
-
-
-def _literal(path: str) -> str:
-    """A path in which nothing stands for anything else when it is used as a pattern."""
-    return re.sub(r"([*?\[])", r"[\1]", path)
 
 
 def _meant(typed: str) -> str:

@@ -80,6 +80,10 @@ class EvaluationRecord(_Part):
     left_out_facts: tuple[dict[str, str], ...] = ()
     candidates_left_out: int = 0
 
+    def score(self, metric: str) -> float | None:
+        """The mean over facts of a metric; None where it is infinite."""
+        return self.log_loss if metric == "log-loss" else self.micro[metric]
+
     @property
     def left_out_count(self) -> int:
         """How many facts could not be asked."""

@@ -1,206 +1,429 @@
-"""Does one run, from the spec to its whole folder."""
+"""A run, from its spec to its folder: build the mixture, tune it, evaluate it, hold it against controls, save it.
+
+Everything that makes a run comes through here: `askwell train`, baselines, sweeps and the demo.
+"""
 
 import json
 import math
-import tempfile
 import time
-import traceback
-from dataclasses import asdict
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter
 
+from askwell.baselines.run import BaselineProgress, run_baseline
 from askwell.data.audit import audit_relation
+from askwell.data.facts import Relation
 from askwell.data.read_facts import Splits
-from askwell.data.templates import parse_template
-from askwell.errors import AskwellError, WrongLM
+from askwell.data.templates import Template, parse_template
+from askwell.errors import NothingLeft
 from askwell.evaluation.abstention import dev_answers
-from askwell.evaluation.controls import CheapControls, cheap_controls
+from askwell.evaluation.controls import Controls, Examination, examine
 from askwell.evaluation.evaluate import Evaluation, evaluate
-from askwell.evaluation.outcomes import write_controls, write_outcomes
+from askwell.evaluation.knowledge import Answered, Knowledge, knowledge
 from askwell.evaluation.partitions import partitions_of, scores_of_parts
-from askwell.evaluation.trust import Measures, measures_of
-from askwell.files import write_whole
-from askwell.lms.controls import control_lm
+from askwell.evaluation.trust import Trust, trust_of
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.load import load_lm
-from askwell.mixture.encode import count_reasons, encode_facts
+from askwell.mixture.answers import Candidates
+from askwell.mixture.encode import EncodedRelation, count_reasons, encode_relation
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import save_mixture
-from askwell.runs.environment import environment
-from askwell.runs.store import (
-    CONTROLS,
-    ENVIRONMENT,
-    HISTORY,
-    METRICS,
+from askwell.mixture.save import About, save_mixture
+from askwell.runs.folder import write_history, write_run
+from askwell.runs.record import (
     MIXTURE,
-    PER_DEV_FACT,
-    PER_FACT,
-    SPEC,
-    Store,
-    Unfinished,
-    is_store,
+    ControlRecord,
+    EvaluationRecord,
+    HistoryLine,
+    LeftOutPrompt,
+    PromptRecord,
+    RelationRecord,
+    RunRecord,
+    TrainingRecord,
+    environment,
 )
-from askwell.runs.task import LMKey, RunDone, RunFailed, RunOutcome, RunTask
-from askwell.specs.run import ControlKind
-from askwell.training.loop import TrainingResult, train
-
-_loaded: dict[LMKey, FrozenLM] = {}
-"""The LM of the last run: a worker loads it once and keeps it while its runs are on the same one."""
-_controls: dict[tuple[LMKey, ControlKind, int], FrozenLM] = {}
-"""The control LM of the last run that was on one, beside the LM that it is made from."""
+from askwell.specs import AutoPromptSpec, FineTuningSpec, MixtureSpec, PromptText, RunSpec, TrainingSpec
+from askwell.specs.baselines import BaselineName
+from askwell.specs.run import DeviceKind, Digits
+from askwell.training.checkpoint import CHECKPOINT
+from askwell.training.loop import Interrupted, TrainingResult, train
 
 
-def do_run(task: RunTask) -> RunOutcome:
-    """Does a run. Where the worker sees the store the run lies there at the end; else its files are given back."""
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(task.spec.threads)
-        return _do(task)
-    except AskwellError as error:
-        return RunFailed(task.spec.id, str(error))
-    except Exception as error:  # one run that breaks must not take hours of others with it; nothing of it is lost
-        return RunFailed(task.spec.id, f"{type(error).__name__}: {error}", traceback.format_exc())
-    finally:
-        torch.set_num_threads(threads)
+@dataclass(frozen=True)
+class Built:
+    """A run's mixture is there, untuned."""
+
+    mixture: Mixture
 
 
-def lm_of(task: RunTask) -> FrozenLM:
-    """The LM of a run, as it was planned; of a control, the one that knows nothing."""
-    key = task.lm
-    if key not in _loaded:
-        _loaded.clear()  # before the next is loaded: two may not fit
-        _controls.clear()
-        _loaded[key] = load_lm(
-            key.source, revision=key.revision, device=key.device, dtype=key.dtype, compiled=key.compiled
+@dataclass(frozen=True)
+class Asking:
+    """Facts are being asked."""
+
+    what: str
+    done: int
+    total: int
+
+
+RunProgress = Built | Asking | BaselineProgress
+
+
+def run_spec(
+    lm: FrozenLM,
+    relation: Relation,
+    templates: Sequence[Template],
+    *,
+    mixture: MixtureSpec | None = None,
+    training: TrainingSpec | None = None,
+    baseline: BaselineName | None = None,
+    search: AutoPromptSpec | None = None,
+    fine_tuning: FineTuningSpec | None = None,
+    candidates: Candidates | None = None,
+    prompts: str = "given",
+    setting: str | None = None,
+    threads: int | None = None,
+) -> RunSpec:
+    """The spec of a run on things that are loaded already; `prompts` and `setting` name it in tables.
+
+    Without `training` (and without a baseline that learns), the prompts are asked as they are.
+    """
+    mixture = mixture or MixtureSpec()
+    asked_threads = threads or (training and training.threads) or torch.get_num_threads()
+    return RunSpec(
+        lm=lm.identity.name,
+        lm_sha256=lm.identity.digest,
+        relation=relation.name,
+        facts_sha256=relation.digest,
+        prompts=prompts,
+        templates=tuple(PromptText(template=template.text, weight=template.weight) for template in templates),
+        setting=setting or baseline or setting_name(mixture, training),
+        mixture=mixture,
+        training=None if training is None else training.model_copy(update={"threads": None}),
+        candidates=None if candidates is None else candidates.name,
+        candidates_sha256=None if candidates is None else candidates.digest,
+        threads=asked_threads,
+        device=_device(lm),
+        dtype=_precision(lm),
+        baseline=baseline,
+        search=search,
+        fine_tuning=fine_tuning,
+    )
+
+
+def setting_name(mixture: MixtureSpec, training: TrainingSpec | None) -> str:
+    """A name for a setting that was given none: what sets it apart from the defaults."""
+    if training is None:
+        parts = ["hard"]
+    else:
+        tuned = training.tune_vectors or (mixture.deep and training.tune_layers)
+        parts = ["deep" if mixture.deep else "soft" if tuned and mixture.combine == "mixture" else "weights"]
+        parts += ["EM"] if training.method == "em" else []
+    parts += ["product"] if mixture.combine == "product" else []
+    parts += [mixture.weighting] if mixture.weighting != "static" else []
+    parts += [mixture.initial] if mixture.initial != "words" else []
+    parts += [f"{mixture.copies} copies"] if mixture.copies > 1 else []
+    return ", ".join(parts)
+
+
+def _device(lm: FrozenLM) -> DeviceKind:
+    return TypeAdapter(DeviceKind).validate_python(lm.device.type)
+
+
+def _precision(lm: FrozenLM) -> Digits:
+    return TypeAdapter(Digits).validate_python(str(lm.dtype).removeprefix("torch."))
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A mixture in its final state, and how it got there."""
+
+    mixture: Mixture
+    facts: EncodedRelation
+    history: tuple[HistoryLine, ...] = ()
+    training: TrainingRecord | None = None
+    untuned: Evaluation | None = None
+    learned_from: dict[str, Any] | None = None
+
+
+def run(
+    spec: RunSpec,
+    lm: FrozenLM,
+    relation: Relation,
+    folder: Path,
+    *,
+    candidates: Candidates | None = None,
+    checkpoints: Path | None = None,
+    resume: bool = False,
+    untuned: bool = False,
+    controls: bool = True,
+    split_by: str | None = None,
+    progress: Callable[[RunProgress], None] | None = None,
+) -> RunRecord:
+    """Does a run and writes it into a folder; gives its record.
+
+    `lm`, `relation` and `candidates` are what the spec names by their hashes. Checkpoints lie in `checkpoints`, or in
+    the folder itself, and `resume` goes on from there. With `untuned`, test facts are also scored before tuning;
+    without `controls`, neither controls nor measures of trust are computed. Interrupted, the best state so far is
+    saved as the folder's mixture.
+    """
+    tell = progress or (lambda _event: None)
+    began = time.monotonic()
+    folder.mkdir(parents=True, exist_ok=True)
+    with _threads(spec.threads):
+        if spec.baseline is not None:
+            made = _make_baseline(spec, lm, relation, folder, checkpoints or folder, resume, tell)
+        else:
+            made = _make_mixture(
+                spec, lm, relation, folder, checkpoints or folder, resume, split_by, untuned, candidates, tell
+            )
+        splits = ("test", "dev") if relation.dev and len(made.facts.split("dev")) else ("test",)
+        examination = examine(
+            made.mixture,
+            relation,
+            splits=splits,
+            candidates=candidates,
+            facts=made.facts,
+            controls=controls,
+            seed=spec.seed,
+            progress=_asking("test and dev facts", tell),
         )
-    lm = _loaded[key]
-    if lm.identity.digest != task.spec.lm_sha256:
-        raise WrongLM(f"{task.lm_source} is here another LM than where the sweep was planned")
-    return lm if task.spec.control is None else _control_of(lm, key, task.spec.control, task.spec.seed)
+        trust = None
+        if controls:
+            trust = trust_of(
+                made.mixture,
+                relation,
+                examination,
+                candidates=candidates,
+                facts=made.facts,
+                progress=_asking("nearest words", tell),
+            )
+        entropy = _mean_entropy(made.mixture, made.facts)
+    record = _record(spec, relation, split_by, made, examination, trust, entropy)
+    took = environment().model_copy(update={"seconds": round(time.monotonic() - began, 3)})
+    if spec.training is not None or spec.baseline is not None:
+        about = _about(record, made, examination, candidates)
+        (folder / MIXTURE).mkdir(exist_ok=True)
+        save_mixture(made.mixture, folder / MIXTURE, about=about)
+    record = record.model_copy(update={"environment": took})
+    outcomes = {split: evaluation.outcomes for split, evaluation in examination.evaluations.items()}
+    write_run(folder, record, outcomes, examination.controls.outcomes)
+    ((checkpoints or folder) / CHECKPOINT).unlink(missing_ok=True)
+    return record
 
 
-def _control_of(lm: FrozenLM, key: LMKey, kind: ControlKind, seed: int) -> FrozenLM:
-    if (key, kind, seed) not in _controls:
-        _controls.clear()
-        _controls[key, kind, seed] = control_lm(lm, kind, seed)
-    return _controls[key, kind, seed]
+def _make_mixture(
+    spec: RunSpec,
+    lm: FrozenLM,
+    relation: Relation,
+    folder: Path,
+    checkpoints: Path,
+    resume: bool,
+    split_by: str | None,
+    untuned: bool,
+    candidates: Candidates | None,
+    tell: Callable[[RunProgress], None],
+) -> _Made:
+    mixture = Mixture(lm, [parse_template(prompt.template, prompt.weight) for prompt in spec.templates], spec.mixture)
+    facts = encode_relation(mixture, relation)
+    tell(Built(mixture))
+    if spec.training is None:
+        return _Made(mixture, facts)
+    before = None
+    if untuned:
+        asking = _asking("test facts, untuned", tell)
+        before = evaluate(mixture, relation, candidates=candidates, facts=facts, progress=asking)
+
+    def told(result: TrainingResult) -> dict[str, Any]:
+        return {**result.learned_from(relation), "split_by": split_by}
+
+    try:
+        result = train(
+            mixture,
+            relation,
+            spec.training,
+            facts=facts,
+            folder=checkpoints,
+            resume=resume,
+            progress=_keeping_history(folder, tell),
+        )
+    except Interrupted as stop:
+        if stop.result is not None:
+            (folder / MIXTURE).mkdir(exist_ok=True)
+            about = About(relation=relation.name, relation_sha256=relation.digest, learned_from=told(stop.result))
+            save_mixture(mixture, folder / MIXTURE, about=about)
+        raise
+    training = TrainingRecord(
+        train_facts=result.train_facts,
+        dev_facts=result.dev_facts,
+        left_out={split: count_reasons(left_out) for split, left_out in result.left_out.items()},
+        pairs=result.pairs,
+        planned_pairs=result.planned_pairs,
+        best_pairs=result.best.pairs,
+        step_sizes=result.step_sizes,
+    )
+    return _Made(mixture, facts, _lines(result.history), training, before, told(result))
 
 
-def _do(task: RunTask) -> RunDone:
-    spec, began = task.spec, time.monotonic()
-    lm = lm_of(task)
-    began_to_ask = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="askwell-") as elsewhere:
-        shared = is_store(task.store, task.store_id)
-        parent = Store(task.store, task.store_id).unfinished if shared else Path(elsewhere)
-        with Unfinished(spec.id, parent) as unfinished:
-            p_at_1 = _fill(task, lm, unfinished)
-            seconds = {
-                "seconds": round(time.monotonic() - began_to_ask, 3),
-                "seconds_to_load": round(began_to_ask - began, 3),
-            }
-            _write_json(unfinished.result / ENVIRONMENT, {**environment(), **seconds})
-            if shared:
-                store = Store(task.store, task.store_id)
-                unfinished.finish(store.run_folder(spec.id))
-                store.forget_failure(spec.id)
-                return RunDone(spec.id, p_at_1, seconds["seconds"])
-            return RunDone(spec.id, p_at_1, seconds["seconds"], _files(unfinished.result))
-
-
-def _fill(task: RunTask, lm: FrozenLM, unfinished: Unfinished) -> float:
-    """Writes all files of the run but its environment; gives P@1 on test."""
-    spec, folder = task.spec, unfinished.result
+def _make_baseline(
+    spec: RunSpec,
+    lm: FrozenLM,
+    relation: Relation,
+    folder: Path,
+    checkpoints: Path,
+    resume: bool,
+    tell: Callable[[RunProgress], None],
+) -> _Made:
     templates = [parse_template(prompt.template, prompt.weight) for prompt in spec.templates]
-    mixture = Mixture(lm, templates, spec.mixture)
-    result = None
-    if spec.training is not None:
-        result = train(mixture, task.relation, spec.training, folder=unfinished.folder, resume=True)
-    dev = evaluate(mixture, task.relation, split="dev", candidates=task.candidates)
-    test = evaluate(mixture, task.relation, split="test", candidates=task.candidates)
-    write_outcomes(dev.outcomes, folder / PER_DEV_FACT)
-    write_outcomes(test.outcomes, folder / PER_FACT)
-    controls = cheap_controls(mixture, task.relation, candidates=task.candidates, seed=spec.seed)
-    write_controls(controls.outcomes, folder / CONTROLS)
-    measures = measures_of(mixture, task.relation, test=test, dev=dev, candidates=task.candidates)
-    if result is not None:
-        mixture.scores["test"] = test.for_card()
-        mixture.dev_answers = dev_answers(dev, task.candidates).as_json()
-        (folder / MIXTURE).mkdir()
-        save_mixture(mixture, folder / MIXTURE)
-    history = result.history if result is not None else ()
-    write_whole(folder / HISTORY, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in history))
-    _write_json(folder / METRICS, _metrics(task, mixture, result, dev, test, controls, measures))
-    _write_json(folder / SPEC, spec.model_dump(mode="json"))
-    return test.micro.p_at_1
+    found = run_baseline(
+        spec.baseline or "lama",
+        lm,
+        templates,
+        relation,
+        training=spec.training,
+        search=spec.search,
+        fine_tuning=spec.fine_tuning,
+        seed=spec.seed,
+        folder=checkpoints,
+        resume=resume,
+        progress=_keeping_history(folder, tell),
+    )
+    tell(Built(found.mixture))
+    facts = encode_relation(found.mixture, relation)
+    learned_from = found.learned_from
+    training = TrainingRecord(
+        train_facts=learned_from.get("train_facts", 0),
+        dev_facts=learned_from.get("dev_facts", 0),
+        left_out={split: count_reasons(left_out) for split, left_out in found.left_out.items()},
+        pairs=learned_from.get("pairs"),
+        planned_pairs=learned_from.get("planned_pairs"),
+        best_pairs=learned_from.get("best_pairs"),
+        step_sizes=learned_from.get("step_sizes"),
+        found={name: learned_from[name] for name in ("prompt", "train") if name in learned_from},
+    )
+    return _Made(found.mixture, facts, _lines(found.history), training, learned_from=learned_from)
 
 
-def _metrics(
-    task: RunTask,
-    mixture: Mixture,
-    result: TrainingResult | None,
-    dev: Evaluation,
-    test: Evaluation,
-    controls: CheapControls,
-    measures: Measures,
-) -> dict[str, Any]:
-    return {
-        "test": test.as_json(),
-        "dev": dev.as_json(),
-        "trust": measures.as_json(),
-        "controls": controls.as_json(),
-        "controls_missing": controls.missing,
-        "partitions": _partitions(task, test, controls),
-        "audit": asdict(audit_relation(Splits.of(task.relation))),
-        "relation": {"name": task.relation.name, **task.relation.counts.as_json()},
-        "lm": mixture.lm.identity.model_dump(mode="json"),
-        "prompts": len(mixture.prompts),
-        "weights": mixture.weights.tolist(),
-        "left_out_prompts": [
-            {"template": prompt.template.text, "reason": prompt.reason} for prompt in mixture.left_out_prompts
-        ],
-        "effective_prompts": mixture.effective_prompts,
-        "temperature": mixture.temperature if mixture.spec.data_dependent else None,
-        "mean_entropy_over_x": _mean_entropy(mixture, task) if mixture.spec.data_dependent else None,
-        "training": None
-        if result is None
-        else {
-            "best": result.best,
-            "left_out": {split: count_reasons(left) for split, left in result.left_out.items()},
-            **{
-                key: mixture.learned_from[key]
-                for key in ("train_facts", "dev_facts", "pairs", "planned_pairs", "best_pairs", "step_sizes")
-            },
-        },
+def _lines(history: Sequence[Any]) -> tuple[HistoryLine, ...]:
+    return tuple(HistoryLine.model_validate(line if isinstance(line, dict) else asdict(line)) for line in history)
+
+
+def _keeping_history(folder: Path, tell: Callable[[RunProgress], None]) -> Callable[[BaselineProgress], None]:
+    """Writes the history whenever dev was scored, so that it can be looked at while the run goes on."""
+
+    def keep(state: BaselineProgress) -> None:
+        if state.record is not None:
+            write_history(folder, _lines(state.history))
+        tell(state)
+
+    return keep
+
+
+def _asking(what: str, tell: Callable[[RunProgress], None]) -> Callable[[int, int], None]:
+    return lambda done, total: tell(Asking(what, done, total))
+
+
+def _record(
+    spec: RunSpec,
+    relation: Relation,
+    split_by: str | None,
+    made: _Made,
+    examination: Examination,
+    trust: Trust | None,
+    entropy: float | None,
+) -> RunRecord:
+    mixture, evaluations = made.mixture, examination.evaluations
+    found = examination.controls
+    return RunRecord(
+        id=spec.id,
+        spec=spec,
+        lm=mixture.lm.identity,
+        relation=RelationRecord(
+            name=relation.name, sha256=relation.digest, split_by=split_by, counts=relation.counts.as_json()
+        ),
+        prompts=tuple(
+            PromptRecord(template=prompt.template.text, weight=weight)
+            for prompt, weight in zip(mixture.prompts, mixture.weights.tolist(), strict=True)
+        ),
+        left_out_prompts=tuple(
+            LeftOutPrompt(template=prompt.template.text, reason=prompt.reason) for prompt in mixture.left_out_prompts
+        ),
+        effective_prompts=mixture.effective_prompts,
+        temperature=mixture.temperature,
+        mean_entropy_over_x=entropy,
+        untuned=None if made.untuned is None else made.untuned.figures(),
+        test=evaluations["test"].figures(),
+        dev=evaluations["dev"].figures() if "dev" in evaluations else None,
+        controls=found.figures(),
+        controls_missing=found.missing,
+        knowledge=_knowledge(evaluations["test"], found),
+        trust=trust,
+        partitions=_partitions(relation, evaluations["test"], found),
+        audit=audit_relation(Splits.of(relation)),
+        training=made.training,
+        history=made.history,
+    )
+
+
+def _knowledge(test: Evaluation, controls: Controls) -> Knowledge | None:
+    """The gain over the best control; None where no control has both a dev and a test score."""
+    answered = {
+        name: Answered(dev=by_split["dev"], test=by_split["test"])
+        for name, by_split in controls.controls.items()
+        if {"dev", "test"} <= by_split.keys()
     }
+    return knowledge(test.outcomes, answered) if answered else None
 
 
-def _partitions(task: RunTask, test: Evaluation, controls: CheapControls) -> dict[str, Any]:
-    """The scores of the parts of the test facts, each with its number of facts; easy is what a cheap control knows."""
-    of_controls = [by_split["test"] for by_split in controls.controls.values()]
-    partitions = partitions_of(test.outcomes, {task.relation.name: task.relation}, of_controls)
+def _partitions(relation: Relation, test: Evaluation, controls: Controls) -> dict[str, dict[str, dict[str, float]]]:
+    """The scores of parts of the test facts, each with its number of facts; easy is what a control gets right."""
+    partitions = partitions_of(
+        test.outcomes, {relation.name: relation}, [by_split["test"] for by_split in controls.controls.values()]
+    )
     return {
-        name: {part: {"facts": len(parts[part]), **scores.as_json()} for part, scores in scores_of_parts(parts).items()}
+        name: {part: {"facts": len(parts[part]), **scores} for part, scores in scores_of_parts(parts).items()}
         for name, parts in partitions.items()
     }
 
 
+def _about(record: RunRecord, made: _Made, examination: Examination, candidates: Candidates | None) -> About:
+    """What a saved mixture says of itself, so that it can be used without its run."""
+    evaluations = examination.evaluations
+    scores = {"test": evaluations["test"].for_card()}
+    if made.untuned is not None:
+        scores = {"test, untuned": made.untuned.for_card(), **scores}
+    if "dev" in evaluations:
+        scores = {"dev": evaluations["dev"].for_card(), **scores}
+    return About(
+        relation=record.relation.name,
+        relation_sha256=record.relation.sha256,
+        split_by=record.relation.split_by,
+        learned_from=made.learned_from or {},
+        scores=scores,
+        dev_answers=dev_answers(evaluations["dev"], candidates).as_json() if "dev" in evaluations else None,
+    )
+
+
 @torch.no_grad()
-def _mean_entropy(mixture: Mixture, task: RunTask) -> float:
-    """The mean over test facts of the entropy of p(t | r, x), in bits."""
-    facts, _ = encode_facts(mixture, task.relation.test)
+def _mean_entropy(mixture: Mixture, facts: EncodedRelation) -> float | None:
+    """The mean over test facts of the entropy of p(t | r, x), in bits; None for weights that do not depend on x."""
+    if not mixture.weighting.reads_x:
+        return None
+    test = facts.split("test")
     entropies = []
-    for chunk in torch.arange(len(facts), device=mixture.lm.device).split(mixture.facts_at_once(facts.xs)):
-        log_weights = mixture.log_weights(len(chunk), mixture.log_p_x(facts.xs, chunk)).double()
+    for chunk in torch.arange(len(test), device=mixture.lm.device).split(mixture.facts_at_once(test.xs)):
+        log_weights = mixture.weighting(mixture.log_p_x(test.xs, chunk), len(chunk)).double()
         entropies.append(-torch.xlogy(log_weights.exp(), log_weights.exp()).sum(1) / math.log(2))
     return float(torch.cat(entropies).mean())
 
 
-def _files(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    write_whole(path, json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
+@contextmanager
+def _threads(count: int) -> Generator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

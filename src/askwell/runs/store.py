@@ -1,22 +1,14 @@
-"""The folder of a store, and what lies where in it.
+"""A store: a folder of runs, each whole or not there. No server, and nothing that a reader has to wait for.
 
 STORE/
-  store.json                 the store's own id, by which a worker elsewhere knows that it sees the same folder
-  runs/<id>/                 a whole run; <id> is the hash of its spec
-    spec.json                its RunSpec
-    metrics.json             figures on test and dev, and what is known of the mixture
-    facts.parquet            what was made of each test fact; dev.parquet: of each dev fact
-    controls.parquet         what answers that need no knowledge made of them
-    history.jsonl            dev scores while it was tuned; empty if it was not
-    mixture/                 the saved mixture, if it was tuned
-    environment.json         versions, git hash, seconds
-  failed/<id>.json           why a run could not be done; it is tried again next time
-  unfinished/                runs under way, or left behind by a killed process
+  store.json           the store's own id, by which a worker elsewhere knows that it sees the same folder
+  runs/<id>/           a whole run (see `record`); <id> is the hash of its spec
+  failed/<id>.json     why a run failed; it is tried again next time
+  unfinished/          runs under way, or left behind by a killed process
 
-A run under way: a folder of its own beside the whole runs, held by the process that works on it.
-
-The lock dies with its process, so what nobody holds was left behind by a killed one. It can be taken over, with the
-checkpoint in it, or removed. Nobody ever waits for a lock.
+A run under way has a folder of its own, held by the process that works on it. The lock dies with its process, so what
+nobody holds was left behind by a killed one: it can be taken over, with the checkpoint in it, or removed. Nobody ever
+waits for a lock.
 """
 
 import json
@@ -28,20 +20,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from filelock import FileLock, Timeout
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from askwell.errors import BadFile, CannotWrite, DamagedFile
 from askwell.files import write_whole
+from askwell.runs.folder import Run, read_run
 from askwell.specs.run import RunSpec
 
 RUNS, FAILED, UNFINISHED, STORE = "runs", "failed", "unfinished", "store.json"
-SPEC, METRICS, ENVIRONMENT, HISTORY = "spec.json", "metrics.json", "environment.json", "history.jsonl"
-PER_FACT, PER_DEV_FACT, MIXTURE = "facts.parquet", "dev.parquet", "mixture"
-CONTROLS = "controls.parquet"
 _FORMAT, _VERSION = "askwell-store", 1
+
+
+class FailedRun(BaseModel):
+    """Why a run failed."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    id: str
+    message: str
+    traceback: str | None = None
+    spec: RunSpec
 
 
 @dataclass(frozen=True)
@@ -69,21 +69,13 @@ class Store:
         """Whether a run is whole."""
         return self.run_folder(run).is_dir()
 
-    def spec(self, run: str) -> RunSpec:
-        """The spec of a whole run."""
-        path = self.run_folder(run) / SPEC
-        try:
-            return RunSpec.model_validate_json(path.read_bytes())
-        except (OSError, ValidationError) as error:
-            raise DamagedFile(f"{path} is damaged ({str(error).splitlines()[0]}); remove {path.parent}") from error
+    def read(self, run: str) -> Run:
+        """A whole run."""
+        return read_run(self.run_folder(run))
 
-    def metrics(self, run: str) -> dict[str, Any]:
-        """The figures of a whole run."""
-        return self._read(self.run_folder(run) / METRICS)
-
-    def environment(self, run: str) -> dict[str, Any]:
-        """What a whole run was made with."""
-        return self._read(self.run_folder(run) / ENVIRONMENT)
+    def runs(self) -> list[Run]:
+        """All whole runs, sorted by id."""
+        return [self.read(run) for run in sorted(self.done())]
 
     def make(self) -> None:
         """Makes the store, if it is not there."""
@@ -100,29 +92,26 @@ class Store:
         self.forget_failure(run)
 
     def note_failure(self, spec: RunSpec, message: str, trace: str | None) -> None:
-        """Keeps why a run could not be done."""
-        record = {"id": spec.id, "message": message, "traceback": trace, "spec": spec.model_dump(mode="json")}
-        write_whole(self.folder / FAILED / f"{spec.id}.json", json.dumps(record, ensure_ascii=False, indent=1) + "\n")
+        """Keeps why a run failed."""
+        failed = FailedRun(id=spec.id, message=message, traceback=trace, spec=spec)
+        write_whole(self.folder / FAILED / f"{spec.id}.json", failed.model_dump_json(indent=1) + "\n")
 
     def forget_failure(self, run: str) -> None:
         """Removes the record of a failure, if there is one."""
         (self.folder / FAILED / f"{run}.json").unlink(missing_ok=True)
 
-    def failures(self) -> list[dict[str, Any]]:
-        """Why which runs could not be done."""
+    def failures(self) -> list[FailedRun]:
+        """Which runs failed, and why."""
         folder = self.folder / FAILED
-        return [self._read(path) for path in sorted(folder.glob("*.json"))] if folder.is_dir() else []
+        paths = sorted(folder.glob("*.json")) if folder.is_dir() else []
+        try:
+            return [FailedRun.model_validate_json(path.read_bytes()) for path in paths]
+        except (OSError, ValidationError) as error:
+            raise DamagedFile(f"{folder} is damaged ({str(error).splitlines()[0]}); remove it") from error
 
     def clean(self, but: frozenset[str] = frozenset()) -> int:
         """Removes what killed processes left behind, but not of runs that are to go on; says how many there were."""
         return remove_left_behind(self.unfinished, but)
-
-    @staticmethod
-    def _read(path: Path) -> dict[str, Any]:
-        try:
-            return json.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise DamagedFile(f"{path} is damaged ({error}); remove it or its run's folder") from error
 
 
 def new_or_open_store(folder: Path) -> Store:
@@ -135,8 +124,11 @@ def open_store(folder: Path) -> Store:
     path = folder / STORE
     if not path.is_file():
         raise BadFile(folder, f"holds no {STORE}, so it is no store of runs; `askwell sweep` makes one")
-    about = Store._read(path)
-    if about.get("format") != _FORMAT or about.get("version") != _VERSION:
+    try:
+        about = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise DamagedFile(f"{path} is damaged ({error})") from error
+    if not isinstance(about, dict) or about.get("format") != _FORMAT or about.get("version") != _VERSION:
         raise DamagedFile(f"{path} is not of a store that this askwell reads (version {_VERSION})")
     return Store(folder, about["id"])
 

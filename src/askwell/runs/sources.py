@@ -1,40 +1,55 @@
-"""From options to a mixture: a saved one, or untuned prompts on an LM.
+"""From names to mixtures: saved ones at a path or on the hub, and untuned prompts on an LM, with their relations.
 
-The x's of a file that is to be asked about.
-
-What `askwell evaluate` is to evaluate: pairs of a mixture and a relation, made one after the other.
+What a user should know on the way (prompts that the LM cannot use, facts that were trained on) goes to `note`.
 """
 
-import csv
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from askwell.cli.terminal import note, note_left_out_prompts
 from askwell.data.facts import Relation
 from askwell.data.names import read_prompts, read_relation
 from askwell.data.sources import data_folder, find
 from askwell.data.split import SplitRule
 from askwell.data.testbed import PREFIX
 from askwell.errors import BadFile, BadOption, NothingLeft
-from askwell.files import read_text
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import Precision, load_lm
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import lm_source, load_mixture, read_description
-from askwell.specs.mixture import MixtureSpec
-from askwell.training.loop import available_threads
+from askwell.mixture.save import Description, is_saved_mixture, lm_source, load_mixture, read_description
+from askwell.runs.query import choose_run, select_runs
+from askwell.specs import MixtureSpec
+
+Note = Callable[[str], None]
 
 
-def set_threads(threads: int | None) -> None:
-    """Lets torch use so many CPU threads, or all that there are."""
-    if threads is not None and threads < 1:
-        raise BadOption(f"--threads {threads}: at least one is needed")
-    torch.set_num_threads(threads or available_threads())
+def mixture_folder(path: str, where: str | None, note: Note) -> str:
+    """The saved mixture that a path names: itself, that of a run, or of the best run on dev among several.
+
+    What is no folder is taken for a name on the hub.
+    """
+    folder = Path(path)
+    if not folder.is_dir() or (where is None and is_saved_mixture(folder)):
+        return path
+    run = choose_run(folder, where)
+    if run.folder != folder:
+        note(f"the run {run.record.spec.label}, in {run.folder}")
+    return str(run.mixture)
+
+
+def mixture_folders(paths: Sequence[str], where: str | None = None) -> list[str]:
+    """All saved mixtures at some paths; of a folder of runs or a store, every run that saved one."""
+    folders = []
+    for path in paths:
+        if not Path(path).is_dir() or (where is None and is_saved_mixture(Path(path))):
+            folders.append(path)
+            continue
+        found = [str(run.mixture) for run in select_runs(path, where) if run.mixture is not None]
+        if not found:
+            raise BadFile(path, "no run here has a saved mixture: nothing was tuned")
+        folders += found
+    return folders
 
 
 def saved_mixture(
@@ -44,76 +59,47 @@ def saved_mixture(
     if isinstance(lm, FrozenLM):
         return load_mixture(folder, lm)
     description = read_description(folder)
-    source, stored_revision = lm or lm_source(folder, description), description["base_lm"]["revision"]
+    source, stored_revision = lm or lm_source(folder, description), description.base_lm.revision
     if source is None:
-        raise BadOption(f"{folder} was learned on {description['base_lm']['name']}; say where that LM is with --lm")
+        raise BadOption(f"{folder} was learned on {description.base_lm.name}; say where that LM is with --lm")
     loaded = load_lm(source, revision=revision or (stored_revision if lm is None else None), device=device, dtype=dtype)
     return load_mixture(folder, loaded)
 
 
 def untuned_mixture(
-    lm: FrozenLM, prompts: list[str], spec: MixtureSpec, relation: Relation | str | None, data: Path | None
+    lm: FrozenLM, prompts: list[str], spec: MixtureSpec, relation: Relation | str | None, data: Path | None, note: Note
 ) -> Mixture:
     """Prompts as they stand, with a note of those that the LM cannot use."""
     mixture = Mixture(lm, read_prompts(prompts, relation=relation, data=data), spec)
-    note_left_out_prompts(mixture)
+    for line in left_out_prompt_lines(mixture):
+        note(line)
     return mixture
 
 
-_COLUMNS = ("x", "sub_label", "sub")
+def left_out_prompt_lines(mixture: Mixture) -> list[str]:
+    """Names the prompts that the LM cannot use; empty if it can use all."""
+    if not mixture.left_out_prompts:
+        return []
+    total = len(mixture.left_out_prompts) + len(mixture.prompts) // mixture.spec.copies
+    lines = [f"{len(mixture.left_out_prompts)} of {total} prompt{'s' if total != 1 else ''} left out:"]
+    return lines + [f"  {prompt.template.text!r}: {prompt.reason}" for prompt in mixture.left_out_prompts]
 
 
-def read_xs(path: Path, column: str | None) -> list[str]:
-    """One x for each line of text, or for each row of a table, in the file's order."""
-    readers = {".csv": _read_table, ".tsv": _read_table, ".jsonl": _read_jsonl}
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
-        if column:
-            raise BadOption(f"--column goes with a .csv, .tsv or .jsonl file, and {path} is read as lines of text")
-        xs = [line.strip() for line in read_text(path).split("\n") if line.strip()]
-    else:
-        xs = reader(path, column)
-    if not xs:
-        raise BadFile(path, "holds nothing to ask about")
-    return xs
+def own_relation(description: Description, facts: str, data: Path | None) -> Relation:
+    """The relation that `facts` names, split as it was when the mixture was learned."""
+    return read_relation(facts, data=data, split=description.about.split_by, seed=description.mixture_spec.seed)
 
 
-def _read_jsonl(path: Path, column: str | None) -> list[str]:
-    xs = []
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if line.strip():
-            try:
-                record = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise BadFile(path, f"broken JSON: {error.msg} at column {error.colno}", number) from None
-            fields = record if isinstance(record, dict) else {}
-            xs.append(_checked(path, number, fields.get(_choose(path, number, fields, column))))
-    return xs
-
-
-def _read_table(path: Path, column: str | None) -> list[str]:
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
-    rows = csv.DictReader(read_text(path).splitlines(keepends=True), delimiter=delimiter)
-    name = _choose(path, 1, dict.fromkeys(rows.fieldnames or ()), column)
-    return [_checked(path, rows.line_num, row[name]) for row in rows]
-
-
-def _choose(path: Path, line: int, fields: dict[str, object], column: str | None) -> str:
-    for name in [column] if column else _COLUMNS:
-        if name in fields:
-            return name
-    wanted = f"no column {column!r}" if column else f"none of the columns {', '.join(_COLUMNS)}; name one with --column"
-    raise BadFile(path, f"{wanted}; there are: {', '.join(fields) or 'none'}", line)
-
-
-def _checked(path: Path, line: int, value: object) -> str:
-    if not isinstance(value, str | int | float) or not str(value).strip():
-        raise BadFile(path, "x is empty or no text", line)
-    return str(value).strip()
+def warn_of_other_facts(
+    folder: str, description: Description, relation: Relation, danger: str, note: Note
+) -> None:
+    """Notes that a relation is not the one, or not the split, that a mixture was learned from."""
+    if description.about.relation_sha256 not in (None, relation.digest):
+        note(f"WARNING: {relation.name} is not the relation, or not the split, that {folder} was learned from; {danger}")
 
 
 @dataclass(frozen=True)
-class Job:
+class EvaluationJob:
     """A mixture, and the relation to ask it about."""
 
     mixture: Mixture
@@ -127,7 +113,8 @@ def saved_jobs(
     data: Path | None,
     split_by: SplitRule | None,
     loading: dict[str, Any],
-) -> Iterator[Job]:
+    note: Note,
+) -> Iterator[EvaluationJob]:
     """Saved mixtures, each with its own relation; an LM that several were learned on is loaded once."""
     if facts is not None and len(facts) != len(folders):
         raise BadOption(f"--facts is given {len(facts)} times for {len(folders)} mixtures; give one for each, or none")
@@ -135,27 +122,19 @@ def saved_jobs(
     sources = facts or [_recorded_relation(folder, known) for folder, known in zip(folders, descriptions, strict=True)]
     relations = [
         read_relation(
-            source,
-            data=data,
-            split=split_by or description["learned_from"].get("split_by"),
-            seed=description["mixture_spec"]["seed"],
+            source, data=data, split=split_by or description.about.split_by, seed=description.mixture_spec.seed
         )
         for source, description in zip(sources, descriptions, strict=True)
     ]
     loaded = None
     for folder, description, relation in zip(folders, descriptions, relations, strict=True):
-        if loaded is None or description["base_lm"] != loaded.identity.model_dump():
+        if loaded is None or description.base_lm != loaded.identity:
             mixture = saved_mixture(folder, lm, **loading)
         else:
             mixture = saved_mixture(folder, loaded, **loading)
         loaded = mixture.lm
-        trained_on = description["learned_from"].get("relation", {})
-        if trained_on.get("sha256") not in (None, relation.digest):
-            note(
-                f"WARNING: {relation.name} is not the relation, or not the split, that {folder} was learned from; "
-                "it may have been trained on these very facts"
-            )
-        yield Job(mixture, relation)
+        warn_of_other_facts(folder, description, relation, "it may have been trained on these very facts", note)
+        yield EvaluationJob(mixture, relation)
 
 
 def untuned_jobs(
@@ -166,29 +145,30 @@ def untuned_jobs(
     data: Path | None,
     split_by: SplitRule | None,
     loading: dict[str, Any],
-) -> Iterator[Job]:
+    note: Note,
+) -> Iterator[EvaluationJob]:
     """Untuned prompts of one relation, or of each relation of a folder of them."""
     if lm is None or not facts:
         raise BadOption("untuned prompts need --lm and --facts")
-    pairs = [pair for source in facts for pair in _relations_of(source, prompts, data)]
+    pairs = [pair for source in facts for pair in _relations_of(source, prompts, data, note)]
     relations = [(read_relation(name, data=data, split=split_by, seed=spec.seed), sources) for name, sources in pairs]
     loaded = load_lm(lm, **loading)
     usable = 0
     for relation, sources in relations:
         try:
-            mixture = untuned_mixture(loaded, sources, spec, relation, data)
+            mixture = untuned_mixture(loaded, sources, spec, relation, data, note)
         except NothingLeft as nothing:
             if len(relations) == 1:
                 raise
             note(f"{relation.name} is left out: {nothing}")
             continue
         usable += 1
-        yield Job(mixture, relation)
+        yield EvaluationJob(mixture, relation)
     if not usable:
         raise NothingLeft("relations", {"no prompt can be used by the LM": len(relations)})
 
 
-def _relations_of(source: str, prompts: list[str], data: Path | None) -> list[tuple[str, list[str]]]:
+def _relations_of(source: str, prompts: list[str], data: Path | None, note: Note) -> list[tuple[str, list[str]]]:
     """The relation that `source` names with its prompts, or each relation of a folder with the prompts of its name."""
     data = data_folder(data)
     if source.startswith(PREFIX):
@@ -216,8 +196,8 @@ def _prompt_file(name: str, data: Path | None) -> Path:
     return with_ending if with_ending.is_file() else find(name, "prompts", data)
 
 
-def _recorded_relation(folder: str, description: dict[str, Any]) -> str:
-    name = description["learned_from"].get("relation", {}).get("name")
+def _recorded_relation(folder: str, description: Description) -> str:
+    name = description.about.relation
     if name is None:
         raise BadOption(f"{folder} is untuned: say with --facts which relation to ask about")
     if name.startswith(PREFIX):

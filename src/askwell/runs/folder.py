@@ -1,0 +1,208 @@
+"""The folder of a run: writing it, and reading one run, a folder of runs, or a store."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from askwell.data.facts import SplitName
+from askwell.errors import BadFile, BadOption, DamagedFile
+from askwell.evaluation.compare import Outcomes
+from askwell.evaluation.outcomes import Outcome, read_controls, read_outcomes, write_controls, write_outcomes
+from askwell.files import need_writable_folder, write_whole
+from askwell.mixture.save import CONFIG
+from askwell.runs.legacy import is_legacy_run, read_legacy_record
+from askwell.runs.record import (
+    CONTROLS,
+    DEV_OUTCOMES,
+    ENVIRONMENT,
+    HISTORY,
+    MIXTURE,
+    RECORD,
+    TEST_OUTCOMES,
+    Environment,
+    HistoryLine,
+    RunRecord,
+)
+from askwell.training.checkpoint import CHECKPOINT
+
+_STORED_RUNS = "runs"
+"""Stores and demos keep their runs in a folder of this name."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A whole run on disk."""
+
+    folder: Path
+    record: RunRecord
+
+    @cached_property
+    def test(self) -> list[Outcome]:
+        """The outcome of each test fact."""
+        return read_outcomes(self.folder / TEST_OUTCOMES)
+
+    @cached_property
+    def dev(self) -> list[Outcome]:
+        """The outcome of each dev fact; empty where none were kept."""
+        path = self.folder / DEV_OUTCOMES
+        return read_outcomes(path) if path.is_file() else []
+
+    @cached_property
+    def controls(self) -> Mapping[str, Mapping[str, Sequence[Outcome]]]:
+        """By control and split, where each ranks the right answers; empty where none were computed."""
+        path = self.folder / CONTROLS
+        return read_controls(path) if path.is_file() else {}
+
+    @property
+    def mixture(self) -> Path | None:
+        """The folder of the saved mixture; None if nothing was tuned."""
+        for folder in (self.folder / MIXTURE, self.folder):
+            if (folder / CONFIG).is_file():
+                return folder
+        return None
+
+
+def write_run(
+    folder: Path,
+    record: RunRecord,
+    outcomes: Mapping[SplitName, Sequence[Outcome]],
+    controls: Mapping[str, Mapping[SplitName, Sequence[Outcome]]],
+) -> None:
+    """Writes a run's files beside its mixture, the record last: it says that the run is whole."""
+    write_outcomes(outcomes["test"], folder / TEST_OUTCOMES)
+    if "dev" in outcomes:
+        write_outcomes(outcomes["dev"], folder / DEV_OUTCOMES)
+    if controls:
+        write_controls(controls, folder / CONTROLS)
+    write_history(folder, record.history)
+    _write_json(folder / ENVIRONMENT, record.environment)
+    _write_json(folder / RECORD, record)
+
+
+def write_history(folder: Path, history: Sequence[HistoryLine]) -> None:
+    """Writes a line for each time that dev was scored; nothing, if it never was."""
+    if history:
+        lines = [line.model_dump_json(exclude_unset=True) + "\n" for line in history]
+        write_whole(folder / HISTORY, "".join(lines))
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder holds a whole run, of this version or of 0.1.0."""
+    return (folder / RECORD).is_file() or is_legacy_run(folder)
+
+
+def read_run(folder: Path) -> Run:
+    """The run in a folder."""
+    if not (folder / RECORD).is_file():
+        return Run(folder, read_legacy_record(folder))
+    record = _read(folder / RECORD, RunRecord)
+    environment = _read(folder / ENVIRONMENT, Environment)
+    return Run(folder, record.model_copy(update={"environment": environment, "history": _read_history(folder)}))
+
+
+def read_runs(path: Path | str) -> list[Run]:
+    """The runs at a path: one run, a folder of runs (such as seeds), a store, or a demo."""
+    path = Path(path)
+    folders = run_folders(path)
+    if not folders:
+        raise BadFile(
+            path,
+            "there is no run here; name the folder that `askwell train` or `askwell baseline` wrote, a folder of such "
+            "folders, or a sweep's store",
+        )
+    return [read_run(folder) for folder in folders]
+
+
+def run_folders(path: Path) -> list[Path]:
+    """The folders of the runs at a path, sorted; empty if there are none."""
+    if not path.exists():
+        raise BadFile(path, "there is no such folder")
+    if path.is_file():
+        raise BadFile(path, "this is a file; name the folder of a run, a folder of runs, or a store")
+    if is_run(path):
+        return [path]
+    parent = path / _STORED_RUNS if (path / _STORED_RUNS).is_dir() else path
+    return sorted(folder for folder in parent.iterdir() if folder.is_dir() and is_run(folder))
+
+
+def outcomes_of(runs: Iterable[Run]) -> Outcomes:
+    """The test outcomes of several runs as one; several seeds stay apart, so that they can be paired.
+
+    Two runs of one relation and seed cannot stand together.
+    """
+    by_seed: dict[int, list[Outcome]] = defaultdict(list)
+    first_with: dict[tuple[int, str], Path] = {}
+    for run in runs:
+        seed = run.record.spec.seed
+        for relation in sorted({outcome.relation for outcome in run.test}):
+            if (seed, relation) in first_with:
+                raise BadFile(
+                    run.folder,
+                    f"{relation} with seed {seed} stands in {first_with[seed, relation]} too; name one of the two",
+                )
+            first_with[seed, relation] = run.folder
+        by_seed[seed] += run.test
+    return next(iter(by_seed.values())) if len(by_seed) == 1 else dict(by_seed)
+
+
+def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
+    """Makes sure that a run can be written into a folder, and that nothing is lost against the user's will."""
+    if resume and overwrite:
+        raise BadOption("--resume and --overwrite exclude each other")
+    is_whole, is_unfinished = folder.is_dir() and is_run(folder), (folder / CHECKPOINT).exists()
+    if not resume and not overwrite:
+        if is_unfinished:
+            raise BadOption(
+                f"--out {folder} holds an unfinished run: continue it with --resume, or start over with --overwrite"
+            )
+        if is_whole or (folder / CONFIG).exists() or (folder / MIXTURE / CONFIG).exists():
+            raise BadOption(
+                f"--out {folder} holds a run already: name another folder, or replace it with --overwrite"
+            )
+    if resume and is_whole and not is_unfinished:
+        raise BadOption(f"--resume: the run in {folder} is finished; there is nothing to continue")
+    need_writable_folder(folder, "--out")
+
+
+def clear_folder(folder: Path) -> None:
+    """Removes the files of an earlier run, of this version or of 0.1.0, and nothing else."""
+    for name in (RECORD, ENVIRONMENT, HISTORY, TEST_OUTCOMES, DEV_OUTCOMES, CONTROLS, CHECKPOINT, "metrics.json"):
+        (folder / name).unlink(missing_ok=True)
+    for mixture in (folder, folder / MIXTURE):
+        if not (mixture / CONFIG).is_file():
+            continue
+        for name in (CONFIG, "mixture.safetensors", "abstention.json", "README.md", "lm_path.txt"):
+            (mixture / name).unlink(missing_ok=True)
+
+
+def _read_history(folder: Path) -> tuple[HistoryLine, ...]:
+    path = folder / HISTORY
+    if not path.is_file():
+        return ()
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return tuple(HistoryLine.model_validate_json(line) for line in lines)
+    except (OSError, ValueError) as error:
+        raise DamagedFile(f"{path} is damaged ({_first_line(error)}); remove {folder}") from error
+
+
+def _read(path: Path, kind: type[Any]) -> Any:
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise DamagedFile(f"{path} is damaged ({_first_line(error)}); remove {path.parent}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]
+
+
+def _write_json(path: Path, content: BaseModel) -> None:
+    document = content.model_dump(mode="json")
+    write_whole(path, json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False) + "\n")

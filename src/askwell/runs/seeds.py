@@ -1,0 +1,109 @@
+"""Several runs of one relation, such as over seeds: mean and spread of their scores, and whether they agree."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from askwell.data.facts import Relation
+from askwell.errors import BadOption
+from askwell.evaluation.agreement import RunConsistency, Spread, run_consistency, spreads_of
+from askwell.evaluation.evaluate import Evaluation
+from askwell.runs.folder import Run, is_run, read_run
+from askwell.runs.record import RunRecord
+from askwell.specs import RunSpec
+from askwell.training.checkpoint import CHECKPOINT
+
+
+@dataclass(frozen=True)
+class SeveralRuns:
+    """What several runs made of the same facts; scores are in per cent, as means over facts."""
+
+    relation: str
+    vocabulary: str
+    runs: int
+    facts: tuple[int, ...]
+    """The different numbers of facts that were asked."""
+    left_out: tuple[int, ...]
+    scores: dict[str, Spread]
+    consistency: RunConsistency
+
+
+def several_runs(evaluations: Sequence[Evaluation]) -> list[SeveralRuns]:
+    """For each relation that was evaluated more than once, all of its evaluations together."""
+    by_relation: dict[str, list[Evaluation]] = {}
+    for evaluation in evaluations:
+        by_relation.setdefault(evaluation.outcomes[0].relation, []).append(evaluation)
+    return [_together(name, runs) for name, runs in by_relation.items() if len(runs) > 1]
+
+
+def together_over_seeds(runs: Sequence[Run]) -> SeveralRuns:
+    """Runs of one relation that differ in their seeds."""
+    evaluations = [Evaluation("test", run.record.test.vocabulary, tuple(run.test), ()) for run in runs]
+    found = _together(runs[0].record.relation.name, evaluations)
+    left_out = tuple(sorted({run.record.test.left_out_count for run in runs}))
+    return SeveralRuns(**{**found.__dict__, "left_out": left_out})
+
+
+def _together(relation: str, evaluations: Sequence[Evaluation]) -> SeveralRuns:
+    return SeveralRuns(
+        relation=relation,
+        vocabulary="; ".join(dict.fromkeys(evaluation.vocabulary for evaluation in evaluations)),
+        runs=len(evaluations),
+        facts=tuple(sorted({len(evaluation.outcomes) for evaluation in evaluations})),
+        left_out=tuple(sorted({len(evaluation.left_out) for evaluation in evaluations})),
+        scores=spreads_of([evaluation.micro for evaluation in evaluations]),
+        consistency=run_consistency([evaluation.outcomes for evaluation in evaluations]),
+    )
+
+
+def seeds_of(text: str) -> list[int]:
+    """The seeds that --seeds names: a list such as 0,1,2, or how many, counted from 0."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise BadOption(f"--seeds {text}: give seeds such as 0,1,2, or how many there are to be")
+    seeds = [int(part) for part in parts]
+    if len(seeds) == 1:
+        seeds = list(range(seeds[0]))
+    if len(seeds) < 2 or len({*seeds}) < len(seeds):
+        raise BadOption(f"--seeds {text}: a spread needs two different seeds or more")
+    return seeds
+
+
+def check_seeds(relations: Sequence[Relation]) -> None:
+    """Refuses relations that differ from seed to seed."""
+    if len({relation.digest for relation in relations}) > 1:
+        raise BadOption(
+            "--seeds: a single file of facts would be split anew for each seed, and runs on different facts do not "
+            "give the spread of a score; give a folder with train.jsonl, dev.jsonl and test.jsonl"
+        )
+
+
+def run_seeds(
+    specs: Sequence[RunSpec],
+    out: Path,
+    do: Callable[[RunSpec, Path, bool], RunRecord],
+    *,
+    resume: bool,
+    note: Callable[[str], None] | None = None,
+) -> list[Run]:
+    """Runs that differ in their seeds, into the folders seed-0 and so on.
+
+    `do` is given the spec, the folder, and whether to continue a run that was begun there. With `resume`, whole runs
+    are not done again.
+    """
+    tell = note or (lambda _text: None)
+    runs = []
+    for spec in specs:
+        folder = out / f"seed-{spec.seed}"
+        if resume and folder.is_dir() and is_run(folder) and not (folder / CHECKPOINT).exists():
+            run = read_run(folder)
+            if run.record.id != spec.id:
+                raise BadOption(f"--resume: the run in {folder} is of other facts or options; name another --out")
+            tell(f"seed {spec.seed} is done already, in {folder}")
+        else:
+            tell(f"seed {spec.seed}, into {folder}")
+            begun = folder.is_dir() and any(folder.iterdir())
+            do(spec, folder, resume and begun)
+            run = read_run(folder)
+        runs.append(run)
+    return runs

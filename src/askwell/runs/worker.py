@@ -1,0 +1,144 @@
+"""What a sweep's worker is given, what it does with it, and what it gives back."""
+
+import tempfile
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from askwell.data.facts import Relation
+from askwell.errors import AskwellError, WrongLM
+from askwell.files import write_whole
+from askwell.lms.controls import control_lm
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.load import load_lm
+from askwell.mixture.answers import Candidates
+from askwell.runs.record import ENVIRONMENT
+from askwell.runs.run import run
+from askwell.runs.store import Store, Unfinished, is_store
+from askwell.specs import ControlKind, RunSpec
+from askwell.specs.run import DeviceKind, Digits
+
+
+@dataclass(frozen=True)
+class LMKey:
+    """Runs with the same key share a loaded LM."""
+
+    source: str
+    revision: str | None
+    device: DeviceKind
+    dtype: Digits
+    compiled: bool
+
+
+@dataclass(frozen=True)
+class RunTask:
+    """A run with all that a worker needs except the LM, so that it can be done where none of our files are."""
+
+    spec: RunSpec
+    lm_source: str
+    revision: str | None
+    relation: Relation
+    candidates: Candidates | None
+    store: Path
+    store_id: str
+    compiled: bool = False
+
+    @property
+    def lm(self) -> LMKey:
+        """The LM as it is to be loaded."""
+        return LMKey(self.lm_source, self.revision, self.spec.device, self.spec.dtype, self.compiled)
+
+
+@dataclass(frozen=True)
+class RunDone:
+    """A run that is whole."""
+
+    id: str
+    p_at_1: float
+    seconds: float
+    files: Mapping[str, bytes] | None = None
+    """The files of the run, where the worker does not see the store; None where it has put them there."""
+
+
+@dataclass(frozen=True)
+class RunFailed:
+    """A run that failed."""
+
+    id: str
+    message: str
+    traceback: str | None = None
+    """Of an error that nobody foresaw."""
+
+
+RunOutcome = RunDone | RunFailed
+
+_loaded: dict[LMKey, FrozenLM] = {}
+"""The LM of the last run: a worker loads it once and keeps it while its runs are on the same one."""
+_controls: dict[tuple[LMKey, ControlKind, int], FrozenLM] = {}
+"""The control LM of the last run that was on one, beside the LM that it is made from."""
+
+
+def do_run(task: RunTask) -> RunOutcome:
+    """Does a run. Where the worker sees the store, the run lies there in the end; else its files are given back."""
+    try:
+        return _do(task)
+    except AskwellError as error:
+        return RunFailed(task.spec.id, str(error))
+    except Exception as error:  # one run that breaks must not take hours of others with it; nothing of it is lost
+        return RunFailed(task.spec.id, f"{type(error).__name__}: {error}", traceback.format_exc())
+
+
+def lm_of(task: RunTask) -> FrozenLM:
+    """The LM of a run, as it was planned; for a control, the one that knows nothing."""
+    key = task.lm
+    if key not in _loaded:
+        _loaded.clear()  # before the next is loaded: two may not fit
+        _controls.clear()
+        _loaded[key] = load_lm(
+            key.source, revision=key.revision, device=key.device, dtype=key.dtype, compiled=key.compiled
+        )
+    lm = _loaded[key]
+    if lm.identity.digest != task.spec.lm_sha256:
+        raise WrongLM(f"{task.lm_source} is another LM here than where the sweep was planned")
+    return lm if task.spec.control is None else _control_of(lm, key, task.spec.control, task.spec.seed)
+
+
+def _control_of(lm: FrozenLM, key: LMKey, kind: ControlKind, seed: int) -> FrozenLM:
+    if (key, kind, seed) not in _controls:
+        _controls.clear()
+        _controls[key, kind, seed] = control_lm(lm, kind, seed)
+    return _controls[key, kind, seed]
+
+
+def _do(task: RunTask) -> RunDone:
+    spec, began = task.spec, time.monotonic()
+    lm = lm_of(task)
+    loading = round(time.monotonic() - began, 3)
+    with tempfile.TemporaryDirectory(prefix="askwell-") as elsewhere:
+        shared = is_store(task.store, task.store_id)
+        parent = Store(task.store, task.store_id).unfinished if shared else Path(elsewhere)
+        with Unfinished(spec.id, parent) as unfinished:
+            record = run(
+                spec,
+                lm,
+                task.relation,
+                unfinished.result,
+                candidates=task.candidates,
+                checkpoints=unfinished.folder,
+                resume=True,
+            )
+            took = record.environment.model_copy(update={"seconds_to_load": loading})
+            write_whole(unfinished.result / ENVIRONMENT, took.model_dump_json(indent=1) + "\n")
+            score, seconds = record.test.micro["P@1"], took.seconds or 0.0
+            if shared:
+                store = Store(task.store, task.store_id)
+                unfinished.finish(store.run_folder(spec.id))
+                store.forget_failure(spec.id)
+                return RunDone(spec.id, score, seconds)
+            return RunDone(spec.id, score, seconds, _files(unfinished.result))
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
