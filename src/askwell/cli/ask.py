@@ -133,7 +133,7 @@ def _dev_answers(
     mixture: "Mixture", folder: str | None, facts: str | None, data: Path | None, allowed: Any
 ) -> "DevAnswers":
     """The dev answers that were saved with the mixture, or those to the dev facts that are named."""
-    from askwell.cli.progress import EvaluationProgress
+    from askwell.cli.progress import EvaluationBar
     from askwell.cli.terminal import note
     from askwell.data.names import read_relation
     from askwell.evaluation.abstention import dev_answers, kept_dev_answers
@@ -150,7 +150,7 @@ def _dev_answers(
         relation = own_relation(description, facts, data)
         danger = "if it was trained on these very dev facts, the threshold is too low"
         warn_of_other_facts(folder, description, relation, danger, note)
-    with EvaluationProgress(f"dev facts of {relation.name}") as shown:
+    with EvaluationBar(f"dev facts of {relation.name}") as shown:
         return dev_answers(evaluate(mixture, relation, split="dev", candidates=allowed, progress=shown), allowed)
 
 

@@ -62,7 +62,7 @@ def evaluate(
     Either name the folders of saved mixtures, or give --lm and --prompts. Scores are in per cent: micro is the mean
     over facts, macro the mean of the relations' means; ranks leave out the other right answers of the same x.
     """
-    from askwell.cli.progress import EvaluationProgress
+    from askwell.cli.progress import EvaluationBar
     from askwell.cli.running import control_lines, print_several, set_threads
     from askwell.cli.terminal import note, print_json
     from askwell.cli.terminal import out as terminal
@@ -110,7 +110,7 @@ def evaluate(
         if controls and split == "test" and lacks:
             controls_missing[relation.name] = f"it has no {' and no '.join(lacks)} facts to make and choose them by"
         try:
-            with EvaluationProgress(f"{split} facts of {relation.name}") as shown:
+            with EvaluationBar(f"{split} facts of {relation.name}") as shown:
                 if not with_controls and not trust:
                     evaluations.append(
                         run_evaluation(job.mixture, relation, split=split, candidates=words, progress=shown)

@@ -32,7 +32,7 @@ from askwell.training.loop import Progress as TrainingState
 from askwell.training.loop import best_of
 
 
-class EvaluationProgress:
+class EvaluationBar:
     """A bar over facts; call it with (facts done, facts in all)."""
 
     def __init__(self, what: str) -> None:
@@ -47,7 +47,7 @@ class EvaluationProgress:
         )
         self._task: TaskID | None = None
 
-    def __enter__(self) -> "EvaluationProgress":
+    def __enter__(self) -> "EvaluationBar":
         self._bar.start()
         return self
 
@@ -61,7 +61,7 @@ class EvaluationProgress:
         self._bar.update(self._task, completed=done, total=total)
 
 
-class TrainingProgress:
+class TrainingBar:
     """A bar over the pairs of the run, and a line whenever dev has been scored."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class TrainingProgress:
         self._task = self._bar.add_task("", total=None, loss="–", speed="–")
         self._began, self._began_at = time.monotonic(), 0
 
-    def __enter__(self) -> "TrainingProgress":
+    def __enter__(self) -> "TrainingBar":
         self._bar.start()
         return self
 
@@ -119,7 +119,7 @@ class BaselineBar:
     """A bar over what there is to do, and a line whenever dev has got better."""
 
     def __init__(self) -> None:
-        self._training: TrainingProgress | None = None
+        self._training: TrainingBar | None = None
         self._bar = Progress(
             TextColumn("{task.completed}/{task.total} {task.fields[unit]}"),
             BarColumn(),
@@ -153,7 +153,7 @@ class BaselineBar:
             self._tell(state.epoch, state.record["dev"], (), "untuned" if loss is None else f"loss {loss:6.3f}")
         else:
             if self._training is None:
-                self._training = TrainingProgress()
+                self._training = TrainingBar()
                 self._training.__enter__()
             self._training(state)
 
@@ -231,7 +231,7 @@ def _share(result: RunResult, *, is_told: bool) -> str:
 _RUNNING_SHOWN = 8
 
 
-class SweepProgress:
+class SweepBar:
     """Call it with each event of the sweep."""
 
     def __init__(self, plan: Plan) -> None:
@@ -241,7 +241,7 @@ class SweepProgress:
         self._best: dict[tuple[str, str], tuple[float, RunSpec]] = {}
         self._live = Live(get_renderable=self._table, console=log, refresh_per_second=2, transient=True)
 
-    def __enter__(self) -> "SweepProgress":
+    def __enter__(self) -> "SweepBar":
         if log.is_terminal:
             self._live.start()
         return self

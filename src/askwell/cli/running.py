@@ -10,7 +10,7 @@ from rich.table import Table
 
 from askwell.baselines.autoprompt import SearchProgress
 from askwell.baselines.fine_tuning import FineTuningProgress
-from askwell.cli.progress import BaselineBar, EvaluationProgress, TrainingBar
+from askwell.cli.progress import BaselineBar, EvaluationBar, TrainingBar
 from askwell.cli.terminal import counted, note, note_left_out_facts, note_left_out_prompts
 from askwell.cli.terminal import out as terminal
 from askwell.data.facts import Relation
@@ -48,7 +48,7 @@ class RunBars:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._bar: EvaluationProgress | TrainingBar | BaselineBar | None = None
+        self._bar: EvaluationBar | TrainingBar | BaselineBar | None = None
         self._shown: object = None
 
     def __enter__(self) -> "RunBars":
@@ -76,14 +76,14 @@ class RunBars:
                     "equally probable with all of them"
                 )
         elif isinstance(state, Asking):
-            bar = self._switch(state.what, lambda: EvaluationProgress(state.what))
+            bar = self._switch(state.what, lambda: EvaluationBar(state.what))
             bar(state.done, state.total)
         else:
             searched = isinstance(state, SearchProgress | FineTuningProgress)
             bar = self._switch("tuning", BaselineBar if searched else TrainingBar)
             bar(state)
 
-    def _switch(self, what: object, make: "type | object") -> "EvaluationProgress | TrainingBar | BaselineBar":
+    def _switch(self, what: object, make: "type | object") -> "EvaluationBar | TrainingBar | BaselineBar":
         if self._shown != what or self._bar is None:
             self._close()
             self._bar, self._shown = make(), what

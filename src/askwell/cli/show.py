@@ -79,12 +79,12 @@ def _projection(
     mixture: "Mixture", facts: str, split_by: str | None, data: Path | None, threads: int | None
 ) -> "Projection":
     """What the nearest words score beside the tuned vectors."""
-    from askwell.cli.progress import EvaluationProgress
+    from askwell.cli.progress import EvaluationBar
     from askwell.cli.running import set_threads
     from askwell.data.names import read_relation
     from askwell.evaluation.nearest_words import projection_scores
 
     relation = read_relation(facts, data=data, split=split_by, seed=mixture.spec.seed)
     set_threads(threads)
-    with EvaluationProgress(f"test facts of {relation.name}") as progress:
+    with EvaluationBar(f"test facts of {relation.name}") as progress:
         return projection_scores(mixture, relation, progress=progress)

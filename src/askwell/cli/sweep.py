@@ -34,7 +34,7 @@ def sweep(
     killed, the same command goes on. The exit code is 1 if some runs could not be done; they are tried again next
     time.
     """
-    from askwell.cli.progress import SweepProgress
+    from askwell.cli.progress import SweepBar
     from askwell.cli.terminal import note, print_json
     from askwell.runs.grid import read_sweep
     from askwell.runs.plan import plan_sweep
@@ -63,7 +63,7 @@ def sweep(
     at_once = chosen.workers
     note(_in_short(plan, at_once))
     try:
-        with SweepProgress(plan) as live:
+        with SweepBar(plan) as live:
             failed = go(plan, chosen, kept, live)
     except KeyboardInterrupt:
         note(f"interrupted: what was done is kept in {kept.folder}; the same command goes on from there")

@@ -45,10 +45,10 @@ def measure(
     sureness: float | None,
 ) -> "Measures":
     """The measures of one mixture whose test facts are evaluated already, with a bar while its dev facts are asked."""
-    from askwell.cli.progress import EvaluationProgress
+    from askwell.cli.progress import EvaluationBar
     from askwell.evaluation.trust import measures_of
 
-    with EvaluationProgress(f"how far {relation.name} can be believed") as shown:
+    with EvaluationBar(f"how far {relation.name} can be believed") as shown:
         return measures_of(
             mixture, relation, test=test, candidates=candidates, risk=risk, sureness=sureness, progress=shown
         )
