@@ -177,11 +177,11 @@ def _print_summary(name: str, run: "BaselineRun", tested: "Evaluation", out: Pat
     from rich.table import Table
 
     from askwell.cli.terminal import out as terminal
+    from askwell.evaluation.metrics import METRICS
 
-    table = Table("", "P@1", "P@10", "MRR", "log-loss", title=f"{len(tested.outcomes)} test facts, {tested.vocabulary}")
-    figures = tested.as_json()
-    loss = "–" if figures["log_loss"] is None else f"{figures['log_loss']:.3f}"
-    table.add_row(name, *(f"{score:.1f}" for score in figures["micro"].values()), loss)
+    table = Table("", *METRICS, title=f"{len(tested.outcomes)} test facts, {tested.vocabulary}")
+    figures = tested.for_card()
+    table.add_row(name, *(metric.text(figures[metric.key]) for metric in METRICS.values()))
     terminal.print(table)
     if "prompt" in run.mixture.learned_from:
         terminal.print(f"found: {run.mixture.learned_from['prompt']}", markup=False, soft_wrap=True)

@@ -137,6 +137,6 @@ def _in_words(name: str) -> str:
 
 
 def _scores(outcomes: "Sequence[Outcome]") -> dict[str, float]:
-    from askwell.evaluation.metrics import scores_of
+    from askwell.evaluation.metrics import RANK_METRICS, scores_of
 
-    return scores_of([outcome.rank for outcome in outcomes]).as_json()
+    return scores_of(outcomes, RANK_METRICS)

@@ -1,5 +1,6 @@
 """`askwell evaluate`."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -132,23 +133,23 @@ def _print_table(evaluation: "Evaluation") -> None:
     from rich.table import Table
 
     from askwell.cli.terminal import note, note_left_out_facts, out
+    from askwell.evaluation.metrics import METRICS, TABLE_METRICS
 
     figures = evaluation.as_json()
     note_left_out_facts(evaluation.split, evaluation.left_out)
     if figures["candidates_left_out"]:
         note(f"{figures['candidates_left_out']} candidates are left out: not one token of the LM")
     title = f"{figures['facts']} {evaluation.split} facts, {evaluation.vocabulary}"
-    table = Table("", "facts", "P@1", "P@10", "MRR", title=title)
-    many = len(figures["relations"]) > 1
+    table = Table("", "facts", *TABLE_METRICS, title=title)
+
+    def add(name: str, facts: int, scores: Mapping[str, float]) -> None:
+        table.add_row(name, str(facts), *(METRICS[metric].text(scores.get(metric)) for metric in TABLE_METRICS))
+
     for name, scores in figures["relations"].items():
-        table.add_row(name, str(scores["facts"]), *(f"{scores[key]:.1f}" for key in ("P@1", "P@10", "MRR")))
-    if many:
+        add(name, scores["facts"], scores)
+    if len(figures["relations"]) > 1:
         table.add_section()
         for name in ("micro", "macro"):
-            table.add_row(
-                f"{name} average", str(figures["facts"]), *(f"{score:.1f}" for score in figures[name].values())
-            )
-    table.add_row(
-        "other golds kept (raw)", str(figures["facts"]), *(f"{s:.1f}" for s in figures["raw"]["micro"].values())
-    )
+            add(f"{name} average", figures["facts"], figures[name])
+    add("other golds kept (raw)", figures["facts"], figures["raw"]["micro"])
     out.print(table)

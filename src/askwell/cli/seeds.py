@@ -27,7 +27,7 @@ class SeveralRuns:
         self.vocabulary = "; ".join(dict.fromkeys(evaluation.vocabulary for evaluation in evaluations))
         self.facts = sorted({len(evaluation.outcomes) for evaluation in evaluations})
         self.left_out = sorted({*left_out})
-        self.spreads: Mapping[str, Spread] = spreads_of([evaluation.micro.as_json() for evaluation in evaluations])
+        self.spreads: Mapping[str, Spread] = spreads_of([evaluation.micro for evaluation in evaluations])
         self.consistency: RunConsistency = run_consistency([evaluation.outcomes for evaluation in evaluations])
 
     def as_json(self) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def train_over_seeds(
                 "out": str(out),
                 "seeds": seeds,
                 **together.as_json(),
-                "by_seed": {str(s): e.micro.as_json() for s, e in zip(seeds, evaluations, strict=True)},
+                "by_seed": {str(s): e.micro for s, e in zip(seeds, evaluations, strict=True)},
             }
         )
     else:

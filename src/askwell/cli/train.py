@@ -180,12 +180,12 @@ def _print_summary(
     from rich.table import Table
 
     from askwell.cli.terminal import out as terminal
+    from askwell.evaluation.metrics import METRICS
 
-    table = Table("", "P@1", "P@10", "MRR", "log-loss", title=f"{len(tested.outcomes)} test facts, {tested.vocabulary}")
+    table = Table("", *METRICS, title=f"{len(tested.outcomes)} test facts, {tested.vocabulary}")
     for name, evaluation in (("untuned", untuned), ("tuned", tested)):
-        figures = evaluation.as_json()
-        loss = "–" if figures["log_loss"] is None else f"{figures['log_loss']:.3f}"
-        table.add_row(name, *(f"{score:.1f}" for score in figures["micro"].values()), loss)
+        figures = evaluation.for_card()
+        table.add_row(name, *(metric.text(figures[metric.key]) for metric in METRICS.values()))
     terminal.print(table)
     if controls is not None:
         controls.show(tested)

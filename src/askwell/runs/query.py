@@ -9,6 +9,8 @@ from typing import Any
 import duckdb
 
 from askwell.errors import BadOption, DamagedFile
+from askwell.evaluation.metrics import METRICS as EVALUATION_METRICS
+from askwell.evaluation.metrics import TABLE_METRICS
 from askwell.runs.store import ENVIRONMENT, METRICS, RUNS, SPEC, Store
 
 # What each column of the table of runs is, in terms of its three files.
@@ -20,9 +22,7 @@ _COLUMNS = {
     "setting": "spec.json->>'setting'",
     "seed": "(spec.json->>'$.mixture.seed')::BIGINT",
     "control": "spec.json->>'control'",
-    "P@1": "(metrics.json->>'$.test.micro.\"P@1\"')::DOUBLE",
-    "P@10": "(metrics.json->>'$.test.micro.\"P@10\"')::DOUBLE",
-    "MRR": "(metrics.json->>'$.test.micro.MRR')::DOUBLE",
+    **{name: f"(metrics.json->>'$.test.micro.\"{name}\"')::DOUBLE" for name in TABLE_METRICS},
     "log_loss": "(metrics.json->>'$.test.log_loss')::DOUBLE",
     "dev_P@1": "(metrics.json->>'$.dev.micro.\"P@1\"')::DOUBLE",
     "facts": "(metrics.json->>'$.test.facts')::BIGINT",
@@ -47,8 +47,10 @@ _COLUMNS = {
 SHOWN = ("id", "lm", "relation", "prompts", "setting", "seed", "P@1", "MRR", "facts")
 """The columns that fit on a screen."""
 _ORDER = ("lm", "relation", "prompts", "setting", "control NULLS FIRST", "seed", "id")
-_BEST_FIRST = ("P@1", "P@10", "MRR", "dev_P@1")
-_BARE_SCORE = re.compile(r"""(?<!["'\w])((?:dev_)?P@10?)(?!["'\w])""")
+_BEST_FIRST = (*(metric.key for metric in EVALUATION_METRICS.values() if metric.higher_is_better), "dev_P@1")
+# Names with an @ can be written without the quotes that SQL wants; the longest first, so that P@10 is not read as P@1.
+_WITH_AT = sorted((name for name in _COLUMNS if "@" in name), key=len, reverse=True)
+_BARE_SCORE = re.compile(rf"""(?<!["'\w])({"|".join(map(re.escape, _WITH_AT))})(?!["'\w])""")
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,7 @@ def _fill(task: RunTask, lm: FrozenLM, unfinished: Unfinished) -> float:
     write_whole(folder / HISTORY, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in history))
     _write_json(folder / METRICS, _metrics(task, mixture, result, dev, test, controls, measures))
     _write_json(folder / SPEC, spec.model_dump(mode="json"))
-    return test.micro.p_at_1
+    return test.micro["P@1"]
 
 
 def _metrics(
@@ -182,7 +182,7 @@ def _partitions(task: RunTask, test: Evaluation, controls: CheapControls) -> dic
     of_controls = [by_split["test"] for by_split in controls.controls.values()]
     partitions = partitions_of(test.outcomes, {task.relation.name: task.relation}, of_controls)
     return {
-        name: {part: {"facts": len(parts[part]), **scores.as_json()} for part, scores in scores_of_parts(parts).items()}
+        name: {part: {"facts": len(parts[part]), **scores} for part, scores in scores_of_parts(parts).items()}
         for name, parts in partitions.items()
     }
 
