@@ -61,7 +61,7 @@ def test_the_state_that_was_best_on_dev_is_kept():
     result = fine_tune(lm, CAPITALS, TEMPLATE, SPEC)
     best = min(result.history, key=lambda record: (-record["dev"]["P@1"], record["dev"]["log_loss"]))
     dev = evaluate(result.mixture, CAPITALS, split="dev")
-    assert dev.micro.p_at_1 == best["dev"]["P@1"]
+    assert dev.micro["P@1"] == best["dev"]["P@1"]
     assert dev.log_loss == pytest.approx(best["dev"]["log_loss"], abs=1e-4)
     assert result.mixture.learned_from["best_epoch"] == best["epoch"]
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -141,6 +142,16 @@ def test_a_mirror_that_is_none(askwell, monkeypatch):
     monkeypatch.setenv("ASKWELL_DATA_MIRROR", "somewhere")
     finished = askwell("data", "pull", "meta")
     assert (finished.code, "ASKWELL_DATA_MIRROR" in finished.err) == (2, True)
+
+
+def test_a_pull_without_a_network(askwell, monkeypatch):
+    monkeypatch.setenv("ASKWELL_DATA_MIRROR", "http://127.0.0.1:9")
+    monkeypatch.setattr("pooch.core.time", SimpleNamespace(sleep=lambda _seconds: None))
+    finished = askwell("data", "pull", "meta")
+    assert finished.code == 1
+    assert "meta/lama_relations.jsonl could not be fetched" in finished.err
+    assert "Connection refused" in finished.err
+    assert "Traceback" not in finished.err
 
 
 def test_import_writes_what_other_commands_read(askwell, tmp_path):

@@ -42,16 +42,6 @@ class Redirects:
 
 
 @dataclass(frozen=True)
-class IgnoresRange:
-    """Sends the whole file, whatever was asked for."""
-
-
-@dataclass(frozen=True)
-class WrongRange:
-    """Sends a rest that begins elsewhere."""
-
-
-@dataclass(frozen=True)
 class Refuses:
     """Answers with a status."""
 
@@ -59,7 +49,7 @@ class Refuses:
     retry_after: str | None = None
 
 
-Behaviour = Well | Truncates | Stalls | Corrupts | Appends | Redirects | IgnoresRange | WrongRange | Refuses
+Behaviour = Well | Truncates | Stalls | Corrupts | Appends | Redirects | Refuses
 
 
 @dataclass
@@ -130,12 +120,6 @@ class DataServer:
                         self.send_header("Location", f"/moved{path}")
                         self.send_header("Content-Length", "0")
                         self.end_headers()
-                    case IgnoresRange():
-                        self._send(200, data)
-                    case WrongRange():
-                        self._send(
-                            206, data[: len(data) - start], {"Content-Range": f"bytes 0-{len(data)}/{len(data)}"}
-                        )
                     case Appends():
                         self._send(200, data + b"more")
                     case Corrupts():

@@ -23,8 +23,8 @@ def taken(cache) -> dict[str, bytes]:
 def test_a_data_folder_is_copied(copy, cache):
     pulled = take_from(copy, TINY)
     assert taken(cache) == CONTENT
-    assert (pulled.fetched, pulled.already) == (4, 0)
-    assert take_from(copy, TINY).already == 4
+    assert (pulled.fetched, pulled.already_here) == (4, 0)
+    assert take_from(copy, TINY).already_here == 4
 
 
 def test_a_checkout_of_the_publisher_will_do(write, tmp_path, cache):

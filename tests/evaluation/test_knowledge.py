@@ -79,5 +79,5 @@ def test_all_partitions_by_hand():
         "frequency of y": {"0": [2], "1–9": [0, 1]},
         "length of x": {"1": [1], "2": [0], "4+": [2]},
     }
-    assert scores_of_parts(parts["control"])["hard"].p_at_1 == 50
+    assert scores_of_parts(parts["control"])["hard"]["P@1"] == 50
     assert set(partitions_of(outcomes, {"r": relation})) == set(parts) - {"control", "cardinality"}

@@ -88,6 +88,6 @@ def test_easy_and_hard():
 def test_scores_of_parts():
     outcomes = [outcome("a", "y", 1), outcome("b", "y", 2), outcome("c c", "y", 4)]
     scores = scores_of_parts(by_length_of_x(outcomes))
-    assert scores["1"].p_at_1 == 50
-    assert scores["1"].mrr == pytest.approx(75)
-    assert scores["2"].mrr == pytest.approx(25)
+    assert scores["1"]["P@1"] == 50
+    assert scores["1"]["MRR"] == pytest.approx(75)
+    assert scores["2"]["MRR"] == pytest.approx(25)

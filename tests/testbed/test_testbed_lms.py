@@ -34,8 +34,8 @@ def test_with_the_words_of_the_text_it_answers_what_it_was_told(name, relation):
     asked = [fact for fact in whole.test if fact in told][:200]
     mixture = Mixture(load_lm(f"testbed:{name}", device="cpu"), world.testbed_prompts("mined", relation)[:8])
     scores = evaluate(mixture, Relation.of(relation, [], [], asked))
-    assert scores.micro.p_at_1 >= 90
+    assert scores.micro["P@1"] >= 90
     withheld = [fact for fact in whole.test if fact not in told][:200]
     if relation == "capital":  # 1-1: nothing but the text could tell it
-        assert evaluate(mixture, Relation.of(relation, [], [], withheld)).micro.p_at_1 <= 5
+        assert evaluate(mixture, Relation.of(relation, [], [], withheld)).micro["P@1"] <= 5
     assert Fact("France", "Paris") in world.told("capital") | world.withheld("capital")

@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from askwell.baselines.dev_score import badness, encode_splits, score_facts
+from askwell.baselines.dev_score import badness, encode_splits
 from askwell.baselines.hard_prompt import (
     as_text,
     begins_word,
@@ -34,6 +34,7 @@ from askwell.baselines.hard_prompt import (
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.errors import BadOption, NothingLeft
+from askwell.evaluation.evaluate import score_facts
 from askwell.files import read_tensors, write_tensors
 from askwell.lms.batches import PLACES
 from askwell.lms.frozen import FrozenLM

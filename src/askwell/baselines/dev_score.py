@@ -4,26 +4,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from askwell.data.facts import Relation
 from askwell.errors import NothingLeft
-from askwell.evaluation.evaluate import rank_facts
-from askwell.evaluation.metrics import scores_of
 from askwell.mixture.encode import EncodedFacts, LeftOutFact, count_reasons, encode_facts
 from askwell.mixture.mixture import Mixture
-
-
-@torch.no_grad()
-def score_facts(mixture: Mixture, facts: EncodedFacts, relation: Relation) -> dict[str, Any]:
-    """P@1, P@10 and MRR in per cent, and the log-loss, which is None if some y has probability 0."""
-    ranked = rank_facts(mixture, facts, relation)
-    log_loss = -float(ranked.log_probabilities.mean())
-    return {
-        **scores_of(ranked.filtered.tolist()).as_json(),
-        "log_loss": log_loss if math.isfinite(log_loss) else None,
-        "facts": len(facts),
-    }
 
 
 def badness(scores: dict[str, Any]) -> tuple[float, float]:

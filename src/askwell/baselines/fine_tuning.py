@@ -18,11 +18,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from askwell.baselines.dev_score import badness, encode_splits, score_facts
+from askwell.baselines.dev_score import badness, encode_splits
 from askwell.baselines.hard_prompt import set_tokens
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.errors import BadOption, CannotWrite
+from askwell.evaluation.evaluate import score_facts
 from askwell.lms.batches import PLACES, QuestionTable
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm, quiet

@@ -21,13 +21,14 @@ from typing import Any
 import torch
 
 from askwell.baselines.autoprompt import SearchProgress, search_triggers
-from askwell.baselines.dev_score import encode_splits, score_facts
+from askwell.baselines.dev_score import encode_splits
 from askwell.baselines.fine_tuning import FineTuningProgress, fine_tune
 from askwell.baselines.hard_prompt import blank_template, prompt_of
 from askwell.baselines.named import named_baseline, need_prompts
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.errors import BadOption, NothingLeft
+from askwell.evaluation.evaluate import score_facts
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.encode import LeftOutFact
 from askwell.mixture.mixture import Mixture

@@ -7,9 +7,14 @@ from cyclopts import Parameter
 
 from askwell.cli.options import Json
 from askwell.errors import BadOption
+from askwell.evaluation.metrics import METRICS
 
 if TYPE_CHECKING:
     from askwell.evaluation.compare import Comparison, Outcomes
+
+    MetricName = str
+else:
+    MetricName = Literal[tuple(METRICS)]
 
 # The paper calls a difference significant below this.
 LINE = 0.02
@@ -22,7 +27,7 @@ def compare(
     b: Annotated[Path, Parameter(help="The same for the run that it is held against.")],
     /,
     *,
-    metric: Annotated[Literal["P@1", "P@10", "MRR", "log-loss"], Parameter(help="The score to compare.")] = "P@1",
+    metric: Annotated[MetricName, Parameter(help="The score to compare.")] = "P@1",
     unit: Annotated[
         Literal["fact", "x", "y"],
         Parameter(help="What counts as one independent thing: a fact, all facts of an x, or all facts of a y."),
@@ -82,7 +87,7 @@ def _print(comparison: "Comparison", a: str, b: str, changed: int) -> None:
 
     from askwell.cli.terminal import counted, out
 
-    digits = 3 if comparison.metric == "log-loss" else 1
+    digits = METRICS[comparison.metric].decimals
     table = Table(
         "", "facts", "A", "B", "A − B", "A better", "B better", title=escape(f"{comparison.metric}, A: {a}, B: {b}")
     )

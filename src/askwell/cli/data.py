@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
     from askwell.data.audit import SetAudit
     from askwell.data.catalogue import DataSet
-    from askwell.data.download import Condition, Pulled
+    from askwell.data.download import Pulled
     from askwell.data.read_facts import Splits
     from askwell.data.statistics import PromptStatistics, RelationStatistics
+    from askwell.data.verify import Condition
 
 Sets = Annotated[
     list[str] | None,
@@ -36,8 +37,8 @@ def list_data(*, data: Data = None, json: Json = False) -> None:
     """List the published sets: what they hold, where they come from, and which are here."""
     from askwell.cli.terminal import counted, out, print_json
     from askwell.data.catalogue import SETS
-    from askwell.data.download import condition
     from askwell.data.sources import data_folder, pulled_data_folder
+    from askwell.data.verify import condition
 
     folder = data_folder(data) or pulled_data_folder()
     conditions = [condition(data_set, folder) for data_set in SETS]
@@ -93,7 +94,7 @@ def pull_data(
     chosen = chosen_sets(sets or [])
     pulled = take_from(copy, chosen) if copy is not None else _pull_with_a_bar(chosen)
     replaced = f" ({pulled.replaced} in place of altered ones)" if pulled.replaced else ""
-    note(f"{counted(pulled.fetched, 'file')} pulled{replaced}, {pulled.already} were here, in {pulled.folder}")
+    note(f"{counted(pulled.fetched, 'file')} pulled{replaced}, {pulled.already_here} were here, in {pulled.folder}")
     if other := os.environ.get(VARIABLE):
         note(f"{VARIABLE} is set to {other}: names are looked up there, not in the pulled data, until it is unset")
     if json:
@@ -103,7 +104,7 @@ def pull_data(
                 "sets": [data_set.name for data_set in chosen],
                 "fetched": pulled.fetched,
                 "replaced": pulled.replaced,
-                "already_here": pulled.already,
+                "already_here": pulled.already_here,
             }
         )
 
@@ -112,8 +113,8 @@ def verify_data(sets: Sets = None, /, *, data: Data = None, json: Json = False) 
     """Check every file of the sets that are here against its SHA-256; a set that is named must be here."""
     from askwell.cli.terminal import counted, out, print_json
     from askwell.data.catalogue import chosen_sets
-    from askwell.data.download import condition
     from askwell.data.sources import data_folder, pulled_data_folder
+    from askwell.data.verify import condition
     from askwell.errors import BadOption, DamagedFile
 
     chosen, folder = chosen_sets(sets or []), data_folder(data)
@@ -236,8 +237,7 @@ def _pull_with_a_bar(chosen: "Sequence[DataSet]") -> "Pulled":
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     from askwell.cli.terminal import log, note
-    from askwell.data.download import Progress as PullProgress
-    from askwell.data.download import mirror, pull
+    from askwell.data.download import PullProgress, mirror, pull
 
     note(f"pulling from {mirror()}")
     with Progress(

@@ -7,6 +7,7 @@ from cyclopts import Parameter
 
 from askwell.cli.options import Json
 from askwell.errors import BadOption
+from askwell.evaluation.metrics import METRICS
 
 if TYPE_CHECKING:
     from askwell.runs.query import RunTable
@@ -94,5 +95,6 @@ def _cell(name: str, value: object) -> str:
     if value is None:
         return "–"
     if isinstance(value, float):
-        return f"{value:.3f}" if name == "log_loss" else f"{value:.1f}"
+        decimals = {metric.key: metric.decimals for metric in METRICS.values()}
+        return f"{value:.{decimals.get(name, 1)}f}"
     return str(value)[:8] if name == "id" else str(value)

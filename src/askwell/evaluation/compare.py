@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from askwell.errors import BadOption, UserMistake
-from askwell.evaluation.metrics import Metric, less_is_better, scale_of, value_of
+from askwell.evaluation.metrics import Metric, metric_named
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.significance import bootstrap_interval, permutation_test, sign_test
 
@@ -164,9 +164,9 @@ class ChangedFact:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare_outcomes` found. P@1, P@10 and MRR are in per cent, log-loss is in nats."""
+    """What `compare_outcomes` found. Scores are in the metric's unit: per cent, or nats."""
 
-    metric: Metric
+    metric: str
     unit: Unit
     confidence: float
     facts: int
@@ -200,7 +200,7 @@ def compare_outcomes(
     a: Outcomes,
     b: Outcomes,
     *,
-    metric: Metric = "P@1",
+    metric: str = "P@1",
     unit: Unit = "fact",
     confidence: float = 0.95,
     resamples: int = 9_999,
@@ -216,18 +216,19 @@ def compare_outcomes(
         raise BadOption(f"the confidence {confidence} is not between 0 and 1")
     if resamples < 1:
         raise BadOption(f"{resamples} resamples: at least one is needed")
+    by = metric_named(metric)
     paired = pair_outcomes(a, b)
-    values = np.array([[value_of(pair.a, metric), value_of(pair.b, metric)] for pair in paired.pairs])
+    values = np.array([[by.value(pair.a), by.value(pair.b)] for pair in paired.pairs])
     if not np.isfinite(values).all():
         unanswered = [f"{count} in {run}" for run, count in zip("AB", np.isinf(values).sum(0), strict=True) if count]
         raise UserMistake(
-            f"the log-loss is infinite, since some facts have probability 0 ({', '.join(unanswered)}): choose "
+            f"the {metric} is infinite, since some facts have probability 0 ({', '.join(unanswered)}): choose "
             "another metric"
         )
     sums = _sums_by_relation(paired.pairs, values, unit)
     differences = np.concatenate([_differences(units) for units in sums.values()])
-    wins, losses = _wins_and_losses(differences, metric)
-    difference = partial(_difference, scale=scale_of(metric), confidence=confidence, resamples=resamples, seed=seed)
+    wins, losses = _wins_and_losses(differences, by)
+    difference = partial(_difference, scale=by.scale, confidence=confidence, resamples=resamples, seed=seed)
     return Comparison(
         metric=metric,
         unit=unit,
@@ -242,8 +243,8 @@ def compare_outcomes(
         losses=losses,
         ties=len(differences) - wins - losses,
         sign_p=sign_test(wins, losses),
-        relations={name: _of_relation(units, metric) for name, units in sums.items()},
-        changed=_changed(paired.pairs, values, metric),
+        relations={name: _of_relation(units, by) for name, units in sums.items()},
+        changed=_changed(paired.pairs, values, by),
     )
 
 
@@ -293,7 +294,7 @@ def _difference(
 
 def _of_relation(units: np.ndarray, metric: Metric) -> RelationComparison:
     count = int(units[:, 2].sum())
-    score_a, score_b = (scale_of(metric) * float(units[:, side].sum()) / count for side in (0, 1))
+    score_a, score_b = (metric.scale * float(units[:, side].sum()) / count for side in (0, 1))
     wins, losses = _wins_and_losses(_differences(units), metric)
     return RelationComparison(count, score_a, score_b, score_a - score_b, wins, losses)
 
@@ -305,7 +306,7 @@ def _differences(units: np.ndarray) -> np.ndarray:
 
 def _wins_and_losses(differences: np.ndarray, metric: Metric) -> tuple[int, int]:
     more, less = int((differences > 0).sum()), int((differences < 0).sum())
-    return (less, more) if less_is_better(metric) else (more, less)
+    return (more, less) if metric.higher_is_better else (less, more)
 
 
 def _changed(pairs: Sequence[Pair], values: np.ndarray, metric: Metric) -> tuple[ChangedFact, ...]:
@@ -322,8 +323,8 @@ def _changed(pairs: Sequence[Pair], values: np.ndarray, metric: Metric) -> tuple
         changed.append(
             ChangedFact(
                 *fact,
-                a=scale_of(metric) * sum_a / len(numbers),
-                b=scale_of(metric) * sum_b / len(numbers),
+                a=metric.scale * sum_a / len(numbers),
+                b=metric.scale * sum_b / len(numbers),
                 a_rank=fmean(outcome.rank for outcome in of_a),
                 b_rank=fmean(outcome.rank for outcome in of_b),
                 a_answer=_most_common(outcome.answers[:1] for outcome in of_a),

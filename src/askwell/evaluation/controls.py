@@ -25,7 +25,7 @@ from torch import Tensor
 from askwell.data.facts import Relation, SplitName
 from askwell.errors import NothingLeft
 from askwell.evaluation.evaluate import best_answers, other_golds, rank_golds
-from askwell.evaluation.metrics import scores_of
+from askwell.evaluation.metrics import RANK_METRICS, scores_of
 from askwell.evaluation.outcomes import Outcome
 from askwell.lms.batches import PLACES, Words, words_of
 from askwell.mixture.answers import Candidates
@@ -177,7 +177,7 @@ class CheapControls:
         """For each name what it is, and its scores on each split, as means over facts, in per cent."""
         return {
             name: {"description": self.descriptions[name]}
-            | {split: scores_of([o.rank for o in outcomes]).as_json() for split, outcomes in by_split.items()}
+            | {split: scores_of(outcomes, RANK_METRICS) for split, outcomes in by_split.items()}
             for name, by_split in self.outcomes.items()
         }
 

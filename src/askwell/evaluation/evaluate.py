@@ -13,9 +13,18 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from askwell.data.facts import Relation, SplitName
+from askwell.data.facts import Fact, Relation, SplitName
 from askwell.errors import NotFinite, NothingLeft
-from askwell.evaluation.metrics import Scores, macro, micro
+from askwell.evaluation.metrics import (
+    RANK_METRICS,
+    Scores,
+    by_relation,
+    log_loss_of,
+    macro,
+    micro,
+    scores_of,
+    with_raw_ranks,
+)
 from askwell.evaluation.outcomes import Outcome
 from askwell.mixture.answers import Candidates
 from askwell.mixture.encode import EncodedFacts, LeftOutFact, encode_facts
@@ -86,34 +95,27 @@ class Evaluation:
     @property
     def micro(self) -> Scores:
         """The mean over facts."""
-        return micro(self._ranks(raw=False))
+        return micro(self.outcomes)
 
     @property
     def macro(self) -> Scores:
         """The mean of the relations' means."""
-        return macro(self._ranks(raw=False))
+        return macro(self.outcomes)
 
     @property
     def log_loss(self) -> float:
-        """The mean of -log p(y | x, r); infinite if some y has probability 0."""
-        return -sum(outcome.log_probability for outcome in self.outcomes) / len(self.outcomes)
-
-    def _ranks(self, *, raw: bool) -> dict[str, list[float]]:
-        ranks: dict[str, list[float]] = {}
-        for outcome in self.outcomes:
-            ranks.setdefault(outcome.relation, []).append(outcome.raw_rank if raw else outcome.rank)
-        return ranks
+        """The mean of -log p(y | x, r) in nats; infinite if some y has probability 0."""
+        loss = log_loss_of(self.outcomes)
+        return math.inf if loss is None else loss
 
     def for_card(self) -> dict[str, Any]:
         """The few figures that a saved mixture keeps of an evaluation."""
-        loss = self.log_loss if math.isfinite(self.log_loss) else None
-        return {
-            **self.micro.as_json(), "log_loss": loss, "facts": len(self.outcomes), "vocabulary": self.vocabulary
-        }  # fmt: skip
+        beside = {"log_loss": log_loss_of(self.outcomes), "facts": len(self.outcomes), "vocabulary": self.vocabulary}
+        return {**self.micro, **beside}
 
     def as_json(self) -> dict[str, Any]:
         """The figures, with what they are figures of; scores are in per cent, log-loss is in nats."""
-        filtered, raw = self._ranks(raw=False), self._ranks(raw=True)
+        raw = with_raw_ranks(self.outcomes)
         return {
             "facts": len(self.outcomes),
             "left_out": dict(Counter(fact.reason for fact in self.left_out)),
@@ -121,12 +123,13 @@ class Evaluation:
             "split": self.split,
             "vocabulary": self.vocabulary,
             "candidates_left_out": self.candidates_left_out,
-            "micro": micro(filtered).as_json(),
-            "macro": macro(filtered).as_json(),
-            "raw": {"micro": micro(raw).as_json(), "macro": macro(raw).as_json()},
-            "log_loss": self.log_loss if math.isfinite(self.log_loss) else None,
+            "micro": self.micro,
+            "macro": self.macro,
+            "raw": {"micro": micro(raw, RANK_METRICS), "macro": macro(raw, RANK_METRICS)},
+            "log_loss": log_loss_of(self.outcomes),
             "relations": {
-                name: {"facts": len(ranks), **micro({name: ranks}).as_json()} for name, ranks in filtered.items()
+                name: {"facts": len(outcomes), **scores_of(outcomes)}
+                for name, outcomes in by_relation(self.outcomes).items()
             },
         }
 
@@ -156,32 +159,24 @@ def evaluate(
             probabilities = log_probs[row, answers].exp()
             if allowed is not None:
                 answers = allowed[answers]
-            outcomes.append(
-                Outcome(
-                    relation=relation.name,
-                    x=fact.x,
-                    y=fact.y,
-                    golds=relation.golds[fact.x],
-                    rank=float(ranked.filtered[row]),
-                    raw_rank=float(ranked.raw[row]),
-                    log_probability=float(ranked.log_probabilities[row]),
-                    answers=tuple(mixture.answer_space.word(answer) for answer in answers.tolist()),
-                    probabilities=tuple(probabilities.tolist()),
-                )
-            )
+            words = tuple(mixture.answer_space.word(answer) for answer in answers.tolist())
+            outcomes.append(_outcome(relation, fact, ranked, row, words, tuple(probabilities.tolist())))
         if progress is not None:
             progress(len(outcomes), len(facts))
     return Evaluation(split, _vocabulary(mixture, allowed, candidates), tuple(outcomes), tuple(left_out), no_answers)
 
 
-def rank_facts(mixture: Mixture, facts: EncodedFacts, relation: Relation) -> Ranked:
-    """The ranks of facts among the whole vocabulary, without their most probable answers."""
-    parts = [ranked for _, _, ranked in _rank_all(mixture, facts, relation, None)]
-    return Ranked(
-        torch.cat([part.filtered for part in parts]),
-        torch.cat([part.raw for part in parts]),
-        torch.cat([part.log_probabilities for part in parts]),
-    )
+@torch.no_grad()
+def score_facts(mixture: Mixture, facts: EncodedFacts, relation: Relation) -> dict[str, Any]:
+    """The scores of facts among all answers, their log-loss (None if it is infinite) and their number: what choosing
+    among states of a mixture needs, without the most probable answers to each fact."""
+    outcomes, log_probabilities = [], []
+    for chosen, _, ranked in _rank_all(mixture, facts, relation, None):
+        outcomes += [_outcome(relation, facts.facts[number], ranked, row) for row, number in enumerate(chosen.tolist())]
+        log_probabilities.append(ranked.log_probabilities)
+    log_loss = -float(torch.cat(log_probabilities).mean())
+    beside = {"log_loss": log_loss if math.isfinite(log_loss) else None, "facts": len(facts)}
+    return {**scores_of(outcomes, RANK_METRICS), **beside}
 
 
 def together(evaluations: Sequence[Evaluation]) -> Evaluation:
@@ -209,6 +204,27 @@ def _rank_all(
     for chosen in torch.arange(len(facts), device=mixture.lm.device).split(at_once):
         log_probs = mixture.log_probs(facts.xs, chosen, allowed)
         yield chosen, log_probs, rank_golds(log_probs, golds[chosen], others[chosen])
+
+
+def _outcome(
+    relation: Relation,
+    fact: Fact,
+    ranked: Ranked,
+    row: int,
+    answers: tuple[str, ...] = (),
+    probabilities: tuple[float, ...] = (),
+) -> Outcome:
+    return Outcome(
+        relation=relation.name,
+        x=fact.x,
+        y=fact.y,
+        golds=relation.golds[fact.x],
+        rank=float(ranked.filtered[row]),
+        raw_rank=float(ranked.raw[row]),
+        log_probability=float(ranked.log_probabilities[row]),
+        answers=answers,
+        probabilities=probabilities,
+    )
 
 
 def best_answers(log_probs: Float[Tensor, " answers"], least: Float[Tensor, " 1"], top: int) -> Int[Tensor, " best"]:

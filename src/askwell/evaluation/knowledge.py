@@ -6,21 +6,19 @@ Knowledge: what a run scores above the best that can be had without knowing anyt
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any
 
 from askwell.errors import BadOption, UserMistake
 from askwell.evaluation.compare import Outcomes, Unit, compare_outcomes
-from askwell.evaluation.metrics import Metric, less_is_better, scale_of, value_of
-
-Average = Literal["micro", "macro"]
+from askwell.evaluation.metrics import Average, Metric, metric_named
 
 
 @dataclass(frozen=True)
 class Gain:
-    """By how much a run is better than a control on the same facts; P@1, P@10 and MRR are in per cent."""
+    """By how much a run is better than a control on the same facts; Scores are in the metric's unit."""
 
     control: str
-    metric: Metric
+    metric: str
     average: Average
     unit: Unit
     facts: int
@@ -47,7 +45,7 @@ def gain_over(
     control: Outcomes,
     *,
     name: str = "control",
-    metric: Metric = "P@1",
+    metric: str = "P@1",
     average: Average = "micro",
     unit: Unit = "fact",
     confidence: float = 0.95,
@@ -66,7 +64,7 @@ def gain_over(
     )
     found = comparison.micro if average == "micro" else comparison.macro
     gain, low, high = found.difference, found.low, found.high
-    if less_is_better(metric):
+    if not metric_named(metric).higher_is_better:
         gain, low, high = -gain, -high, -low
     if found.p > 1 - confidence:
         low, high = min(low, 0.0), max(high, 0.0)
@@ -88,7 +86,7 @@ def gain_over(
     )
 
 
-def best_control(controls: Mapping[str, Outcomes], *, metric: Metric = "P@1") -> str:
+def best_control(controls: Mapping[str, Outcomes], *, metric: str = "P@1") -> str:
     """The name of the control with the best mean over the dev facts that all of them answered; of several, the first.
 
     Choose on dev and report on test: the best of several on test would be a matter of luck. A control with several
@@ -96,13 +94,14 @@ def best_control(controls: Mapping[str, Outcomes], *, metric: Metric = "P@1") ->
     """
     if not controls:
         raise UserMistake("there is no control to choose from")
-    values = {name: _value_of_facts(outcomes, metric) for name, outcomes in controls.items()}
+    by = metric_named(metric)
+    values = {name: _value_of_facts(outcomes, by) for name, outcomes in controls.items()}
     shared = set.intersection(*({*of_control} for of_control in values.values()))
     if not shared:
         raise UserMistake(f"the controls {', '.join(controls)} have no dev fact in common")
     # Sorted, so that sums do not depend on the order of a set.
     means = {name: sum(of_control[fact] for fact in sorted(shared)) for name, of_control in values.items()}
-    return min(means, key=means.__getitem__) if less_is_better(metric) else max(means, key=means.__getitem__)
+    return (max if by.higher_is_better else min)(means, key=means.__getitem__)
 
 
 def _value_of_facts(outcomes: Outcomes, metric: Metric) -> dict[tuple[str, str, str], float]:
@@ -110,7 +109,7 @@ def _value_of_facts(outcomes: Outcomes, metric: Metric) -> dict[tuple[str, str, 
     values: dict[tuple[str, str, str], list[float]] = {}
     for run in outcomes.values() if isinstance(outcomes, Mapping) else [outcomes]:
         for outcome in run:
-            values.setdefault((outcome.relation, outcome.x, outcome.y), []).append(value_of(outcome, metric))
+            values.setdefault((outcome.relation, outcome.x, outcome.y), []).append(metric.value(outcome))
     return {fact: sum(of_fact) / len(of_fact) for fact, of_fact in values.items()}
 
 
@@ -124,7 +123,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class ControlScores:
-    """The mean over all facts that were asked; P@1, P@10 and MRR are in per cent."""
+    """The mean over all facts that were asked; Scores are in the metric's unit."""
 
     dev: float
     test: float
@@ -161,7 +160,7 @@ def knowledge(
     run: Outcomes,
     controls: Mapping[str, Answered],
     *,
-    metric: Metric = "P@1",
+    metric: str = "P@1",
     unit: Unit = "y",
     confidence: float = 0.95,
     resamples: int = 9_999,
@@ -176,6 +175,7 @@ def knowledge(
     """
     if not controls:
         raise UserMistake("there is no control to hold the score against")
+    by = metric_named(metric)
     best = best_control({name: control.dev for name, control in controls.items()}, metric=metric)
     gain = gain_over(
         run,
@@ -188,7 +188,7 @@ def knowledge(
         seed=seed,
     )
     scores = {
-        name: ControlScores(dev=_mean(control.dev, metric), test=_mean(control.test, metric))
+        name: ControlScores(dev=_mean(control.dev, by), test=_mean(control.test, by))
         for name, control in controls.items()
     }
     return Knowledge(gain, scores)
@@ -196,4 +196,4 @@ def knowledge(
 
 def _mean(outcomes: Outcomes, metric: Metric) -> float:
     runs = outcomes.values() if isinstance(outcomes, Mapping) else [outcomes]
-    return scale_of(metric) * fmean(value_of(outcome, metric) for run in runs for outcome in run)
+    return metric.scale * fmean(metric.value(outcome) for run in runs for outcome in run)

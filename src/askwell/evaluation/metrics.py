@@ -1,78 +1,122 @@
-"""P@1, P@10 and MRR, over facts and over relations.
+"""The metrics, in one table, and the means of them over facts and over relations.
 
-What one fact adds to a score.
+A metric is one entry of METRICS: `evaluate`, `compare`, the columns of `runs`, the tables of a report and the model
+card take their metrics from it.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
 
 from askwell.errors import BadOption
-from askwell.evaluation.outcomes import Outcome
+
+if TYPE_CHECKING:  # the command line reads the table for its options, and is to start quickly
+    from askwell.evaluation.outcomes import Outcome
+
+Scores = dict[str, float]
+"""The mean of each metric, by the metric's name, in the metric's unit."""
+Average = Literal["micro", "macro"]
+"""The mean over facts (the paper's), or the mean of the relations' means (LAMA's)."""
 
 
 @dataclass(frozen=True)
-class Scores:
-    """Precision at 1 and at 10 and the mean reciprocal rank, in per cent."""
+class Metric:
+    """What a fact adds to a score, and how the score is shown."""
 
-    p_at_1: float
-    p_at_10: float
-    mrr: float
+    name: str
+    value: Callable[["Outcome"], float]
+    """The value of one fact; a score is the mean of these, times `scale`."""
+    higher_is_better: bool = True
+    scale: float = 100.0
+    decimals: int = 1
+    unit: str = "per cent"
+    of_rank: bool = True
+    """Whether the value follows from the rank alone. Controls are kept with nothing but their ranks."""
 
-    def as_json(self) -> dict[str, float]:
-        """The scores under their usual names."""
-        return {"P@1": self.p_at_1, "P@10": self.p_at_10, "MRR": self.mrr}
+    @property
+    def key(self) -> str:
+        """The metric's name where names are identifiers: keys of JSON objects, columns of a table of runs."""
+        return self.name.replace("-", "_")
 
+    def text(self, score: float | None) -> str:
+        """A score as it is shown; a dash for none."""
+        return "–" if score is None else f"{score:.{self.decimals}f}"
 
-def scores_of(ranks: Sequence[float]) -> Scores:
-    """The scores of a list of ranks."""
-    if not ranks:
-        raise ValueError("no ranks, no scores")
-    share = 100 / len(ranks)
-    return Scores(
-        p_at_1=share * sum(rank <= 1 for rank in ranks),
-        p_at_10=share * sum(rank <= 10 for rank in ranks),
-        mrr=share * sum(1 / rank for rank in ranks),
-    )
-
-
-def micro(ranks: Mapping[str, Sequence[float]]) -> Scores:
-    """The mean over all facts of all relations (the paper's average)."""
-    return scores_of([rank for of_relation in ranks.values() for rank in of_relation])
-
-
-def macro(ranks: Mapping[str, Sequence[float]]) -> Scores:
-    """The mean of the relations' means (LAMA's average); a relation without facts has no mean and no part."""
-    each = [scores_of(of_relation) for of_relation in ranks.values() if of_relation]
-    return Scores(
-        p_at_1=sum(scores.p_at_1 for scores in each) / len(each),
-        p_at_10=sum(scores.p_at_10 for scores in each) / len(each),
-        mrr=sum(scores.mrr for scores in each) / len(each),
-    )
+    def mean(self, outcomes: Sequence["Outcome"]) -> float:
+        """The score of some outcomes, as their mean."""
+        if not outcomes:
+            raise BadOption("there are no outcomes, and so no scores")
+        return self.scale / len(outcomes) * sum(self.value(outcome) for outcome in outcomes)
 
 
-Metric = Literal["P@1", "P@10", "MRR", "log-loss"]
+LOG_LOSS = "log-loss"
+METRICS = MappingProxyType(
+    {
+        metric.name: metric
+        for metric in (
+            Metric("P@1", lambda outcome: float(outcome.rank <= 1)),
+            Metric("P@10", lambda outcome: float(outcome.rank <= 10)),
+            Metric("MRR", lambda outcome: 1 / outcome.rank),
+            Metric(
+                LOG_LOSS,
+                lambda outcome: -outcome.log_probability,
+                higher_is_better=False,
+                scale=1.0,
+                decimals=3,
+                unit="nats",
+                of_rank=False,
+            ),
+        )
+    }
+)
+"""All metrics by name."""
+RANK_METRICS = tuple(metric.name for metric in METRICS.values() if metric.of_rank)
+"""Those that follow from ranks."""
+TABLE_METRICS = tuple(name for name in METRICS if name != LOG_LOSS)
+"""Those that stand side by side in tables. The log-loss stands apart: it is infinite if one y is impossible."""
 
 
-def value_of(outcome: Outcome, metric: Metric) -> float:
-    """The fact's part in the score: 0 or 1 for precision, 1 / rank for MRR, -log p(y | x, r) in nats for log-loss."""
-    match metric:
-        case "P@1":
-            return float(outcome.rank <= 1)
-        case "P@10":
-            return float(outcome.rank <= 10)
-        case "MRR":
-            return 1 / outcome.rank
-        case "log-loss":
-            return -outcome.log_probability
-    raise BadOption(f"there is no metric {metric!r}: choose one of P@1, P@10, MRR, log-loss")
+def metric_named(name: str) -> Metric:
+    """The metric of a name; an error names all of them."""
+    if name not in METRICS:
+        raise BadOption(f"there is no metric {name!r}: choose one of {', '.join(METRICS)}")
+    return METRICS[name]
 
 
-def scale_of(metric: Metric) -> float:
-    """What a mean of values is multiplied by to be shown: all but log-loss are in per cent."""
-    return 1.0 if metric == "log-loss" else 100.0
+def scores_of(outcomes: Sequence["Outcome"], metrics: Iterable[str] = TABLE_METRICS) -> Scores:
+    """The scores of some outcomes, each as the mean over them."""
+    return {name: METRICS[name].mean(outcomes) for name in metrics}
 
 
-def less_is_better(metric: Metric) -> bool:
-    """Whether a smaller value is the better one."""
-    return metric == "log-loss"
+micro = scores_of
+"""The mean over all facts of all relations."""
+
+
+def macro(outcomes: Sequence["Outcome"], metrics: Iterable[str] = TABLE_METRICS) -> Scores:
+    """The mean of the relations' means."""
+    metrics = tuple(metrics)
+    each = [scores_of(of_relation, metrics) for of_relation in by_relation(outcomes).values()]
+    if not each:
+        raise BadOption("there are no outcomes, and so no scores")
+    return {name: sum(scores[name] for scores in each) / len(each) for name in metrics}
+
+
+def log_loss_of(outcomes: Sequence["Outcome"]) -> float | None:
+    """The mean of -log p(y | x, r) in nats; None if it is infinite, since some y has probability 0."""
+    loss = sum(map(METRICS[LOG_LOSS].value, outcomes)) / len(outcomes)
+    return loss if math.isfinite(loss) else None
+
+
+def by_relation(outcomes: Iterable["Outcome"]) -> dict[str, list["Outcome"]]:
+    """The outcomes of each relation, in the order in which they come."""
+    relations: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        relations.setdefault(outcome.relation, []).append(outcome)
+    return relations
+
+
+def with_raw_ranks(outcomes: Iterable["Outcome"]) -> list["Outcome"]:
+    """The same outcomes, where the other right answers of an x count as wrong ones that stand before y."""
+    return [replace(outcome, rank=outcome.raw_rank) for outcome in outcomes]

@@ -75,7 +75,7 @@ class Projection:
 
     def as_json(self) -> dict[str, Any]:
         """All figures by name."""
-        return asdict(self) | {"tuned": self.tuned.as_json(), "projected": self.projected.as_json()}
+        return asdict(self)
 
 
 @torch.no_grad()

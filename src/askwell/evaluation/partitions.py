@@ -97,7 +97,7 @@ def partitions_of(
 
 def scores_of_parts(parts: Parts) -> dict[str, Scores]:
     """The scores of each part, as means over its facts."""
-    return {label: scores_of([outcome.rank for outcome in outcomes]) for label, outcomes in parts.items()}
+    return {label: scores_of(outcomes) for label, outcomes in parts.items()}
 
 
 def _parts(outcomes: Sequence[Outcome], label: Callable[[Outcome], str], order: Sequence[str]) -> Parts:

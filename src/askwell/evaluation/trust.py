@@ -109,7 +109,7 @@ class Measures:
             "dev_left_out": self.dev_left_out,
             "questions": self.questions,
             "several_ys": self.several_ys,
-            "scores": self.scores.as_json(),
+            "scores": self.scores,
             "calibration": self.calibration.as_json(),
             "risk_coverage": self.risk_coverage.as_json(),
             "signals": self.signals.as_json(),

@@ -66,12 +66,16 @@ def _facts_and_settings(mixture: "Mixture") -> str:
 def _score_table(scores: dict[str, Any]) -> str:
     if not scores:
         return "None were measured yet."
+    # Whatever was measured is shown; what stands beside the scores is no score in per cent.
+    beside = {"facts", "vocabulary", "log_loss"}
+    metrics = list(dict.fromkeys(name for figures in scores.values() for name in figures if name not in beside))
     rows = [
-        f"| {split} | {figures['facts']} | {figures['P@1']:.1f} | {_or_dash(figures.get('P@10'))} | "
-        f"{_or_dash(figures.get('MRR'))} | {figures['vocabulary']} |"
+        f"| {split} | {figures['facts']} | {''.join(f'{_or_dash(figures.get(name))} | ' for name in metrics)}"
+        f"{figures['vocabulary']} |"
         for split, figures in scores.items()
     ]
-    header = ["| split | facts | P@1 | P@10 | MRR | ranked among |", "|---|---:|---:|---:|---:|---|"]
+    columns = ["split", "facts", *metrics, "ranked among"]
+    header = [f"| {' | '.join(columns)} |", f"|---|{'---:|' * (len(metrics) + 1)}---|"]
     note = "In per cent, mean over facts, other right answers of the same x left out of the ranking."
     return (
         "\n".join([*header, *rows])

@@ -16,6 +16,7 @@ from statistics import fmean, stdev
 from typing import Any, Literal
 
 from askwell.errors import UserMistake
+from askwell.evaluation.metrics import METRICS
 from askwell.evaluation.outcomes import Outcome, read_outcomes
 from askwell.runs.query import query_runs
 from askwell.runs.record import TEST_OUTCOMES
@@ -153,8 +154,9 @@ class KeptRun:
         return self.metrics["test"]["vocabulary"]
 
     def score(self, metric: str) -> float:
-        """P@1, P@10 or MRR on test, in per cent."""
-        return self.metrics["test"]["micro"][metric]
+        """The score on test; of a run that was done before there was such a metric, from what it made of each fact."""
+        kept = self.metrics["test"]["micro"].get(metric)
+        return METRICS[metric].mean(read_outcomes(self.folder / PER_FACT)) if kept is None else kept
 
 
 def kept_runs(store: Store, where: str | None = None) -> list[KeptRun]:
@@ -172,7 +174,6 @@ def kept_runs(store: Store, where: str | None = None) -> list[KeptRun]:
 
 
 Average = Literal["micro", "macro"]
-METRICS = ("P@1", "P@10", "MRR")
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from itertools import pairwise
 import numpy as np
 
 from askwell.evaluation.compare import Outcomes, pair_outcomes
-from askwell.evaluation.metrics import Metric, scale_of, value_of
+from askwell.evaluation.metrics import METRICS, TABLE_METRICS
 from askwell.evaluation.significance import permutation_test
-from askwell.report.cells import ARROWS, INIT, METRICS, PRODUCT, PUBLISHED, SOFT, VECTORS, WEIGHTS, Average, RunGroup
+from askwell.report.cells import ARROWS, INIT, PRODUCT, PUBLISHED, SOFT, VECTORS, WEIGHTS, Average, RunGroup
 from askwell.report.page import MISSING, Cell, Column, ColumnGroup, Row, Table
 from askwell.report.paper import paper_source
 from askwell.report.rows import Line, Record, StudyTable, caption_of, file_name, groups_of, of_how_many, score_record
@@ -42,7 +42,7 @@ class Step:
         return self.p < LINE
 
 
-def step(before: RunGroup, after: RunGroup, metric: Metric) -> Step | None:
+def step(before: RunGroup, after: RunGroup, metric: str) -> Step | None:
     """The step between two cells, all relations together; None if they have no relation, or no seed, in common.
 
     It is the micro difference of `compare_outcomes`, without the intervals, which take long on many facts.
@@ -52,14 +52,15 @@ def step(before: RunGroup, after: RunGroup, metric: Metric) -> Step | None:
         return None
     if isinstance(a, dict) and isinstance(b, dict) and not a.keys() & b.keys():
         return None
+    value = METRICS[metric].value
     pairs = pair_outcomes(a, b).pairs
     differences: dict[tuple[str, ...], list[float]] = {}
     for pair in pairs:
-        differences.setdefault(pair.fact, []).append(value_of(pair.a, metric) - value_of(pair.b, metric))
+        differences.setdefault(pair.fact, []).append(value(pair.a) - value(pair.b))
     sums = np.array([sum(of_fact) for of_fact in differences.values()])
     sums[np.abs(sums) < 1e-12] = 0.0  # a sum of seeds that cancel out but for its last bits
     test = permutation_test(sums)
-    return Step(scale_of(metric) * float(sums.sum()) / len(pairs), test.p, len(pairs))
+    return Step(METRICS[metric].scale * float(sums.sum()) / len(pairs), test.p, len(pairs))
 
 
 def _by_seed(group: RunGroup) -> Outcomes:
@@ -70,7 +71,6 @@ def _by_seed(group: RunGroup) -> Outcomes:
 
 PaperScore = Callable[[Line, str, str], float | None]
 """The paper's figure of a row, a kind and a metric."""
-_TESTED: tuple[Metric, ...] = ("P@1", "P@10", "MRR")
 
 
 def no_paper(_line: Line, _kind: str, _metric: str) -> float | None:
@@ -94,7 +94,7 @@ def main_table(
         for kind in ARROWS:
             group = line.groups.get(kind)
             note = "" if group is None else of_how_many(group, groups)
-            for metric in METRICS:
+            for metric in TABLE_METRICS:
                 theirs = paper(line, kind, metric) if average == "micro" else None
                 shown = (
                     Cell(group.score(metric, average).text, note=note if metric == "P@1" else "") if group else MISSING
@@ -103,7 +103,7 @@ def main_table(
                 of_paper.append(theirs)
                 records.append(score_record(line, kind, metric, average, paper=theirs))
         rows += [Row(line.label, tuple(cells), begins=_begins(line, lines)), *paper_row(of_paper)]
-    columns = tuple(ColumnGroup(kind, tuple(Column(metric) for metric in METRICS)) for kind in ARROWS)
+    columns = tuple(ColumnGroup(kind, tuple(Column(metric) for metric in TABLE_METRICS)) for kind in ARROWS)
     what = "Scores in per cent: prompts as they are (init), tuned at layer 0 (soft), tuned at all layers (deep)."
     suffix = () if average == "micro" else (average,)
     return StudyTable(
@@ -122,7 +122,7 @@ def arrows_table(lines: Sequence[Line], fact_set: str, paper: PaperScore = no_pa
     for line in lines:
         cells: list[Cell] = []
         of_paper: list[float | None] = []
-        for metric in _TESTED:
+        for metric in TABLE_METRICS:
             steps = _steps(line, metric)
             bold = _bold(steps)
             for number, kind in enumerate(ARROWS):
@@ -134,7 +134,7 @@ def arrows_table(lines: Sequence[Line], fact_set: str, paper: PaperScore = no_pa
                 gain, p = (None, None) if found is None else (found.gain, found.p)
                 records.append(score_record(line, kind, metric, gain=gain, p=p, paper=theirs))
         rows += [Row(line.label, tuple(cells), begins=_begins(line, lines)), *paper_row(of_paper)]
-    columns = tuple(ColumnGroup(metric, tuple(Column(kind) for kind in ARROWS)) for metric in METRICS)
+    columns = tuple(ColumnGroup(metric, tuple(Column(kind) for kind in ARROWS)) for metric in TABLE_METRICS)
     what = (
         "Scores in per cent; in brackets the gain over the column to the left, on the facts that both answered. Of two "
         f"neighbours the better one is bold if it is significantly better (p < {LINE}, two-sided paired permutation "
@@ -162,7 +162,7 @@ def _begins(line: Line, lines: Sequence[Line]) -> str:
     return line.lm if line is first else ""
 
 
-def _steps(line: Line, metric: Metric) -> list[Step | None]:
+def _steps(line: Line, metric: str) -> list[Step | None]:
     pairs = pairwise(ARROWS)
     return [
         step(line.groups[before], line.groups[after], metric)
@@ -209,15 +209,15 @@ def ablation_table(lines: Sequence[Line], fact_set: str, paper: PaperScore = no_
         for kind, name in _NAMES.items():
             group = line.groups.get(kind)
             note = "" if group is None else of_how_many(group, groups)
-            theirs = [paper(line, kind, metric) for metric in METRICS]
-            cells = tuple(MISSING if group is None else Cell(group.score(metric).text) for metric in METRICS)
+            theirs = [paper(line, kind, metric) for metric in TABLE_METRICS]
+            cells = tuple(MISSING if group is None else Cell(group.score(metric).text) for metric in TABLE_METRICS)
             begins = f"{line.lm} · {line.label}" if kind == INIT else ""
             rows += [Row(name, cells, begins=begins, note=note), *paper_row(theirs)]
             records += [
                 score_record(line, kind, metric, paper=of_paper)
-                for metric, of_paper in zip(METRICS, theirs, strict=True)
+                for metric, of_paper in zip(TABLE_METRICS, theirs, strict=True)
             ]
-    columns = (ColumnGroup("", tuple(Column(metric) for metric in METRICS)),)
+    columns = (ColumnGroup("", tuple(Column(metric) for metric in TABLE_METRICS)),)
     return StudyTable(
         file_name("ablation", fact_set),
         f"{fact_set}: ablation",
@@ -242,16 +242,17 @@ def baselines_table(found: Sequence[tuple[Line, str]], fact_set: str, paper: Pap
     rows, records, seen = [], [], set()
     for line, kind in found:
         group = line.groups[kind]
-        theirs = [paper(line, kind, metric) for metric in METRICS]
+        theirs = [paper(line, kind, metric) for metric in TABLE_METRICS]
         name = baseline_name(line, kind, group)
-        begins, cells = "" if line.lm in seen else line.lm, tuple(Cell(group.score(metric).text) for metric in METRICS)
+        begins = "" if line.lm in seen else line.lm
+        cells = tuple(Cell(group.score(metric).text) for metric in TABLE_METRICS)
         seen.add(line.lm)
         rows += [Row(name, cells, begins=begins, note=of_how_many(group, groups)), *paper_row(theirs)]
         records += [
             {**score_record(line, kind, metric, paper=of_paper), "kind": name}
-            for metric, of_paper in zip(METRICS, theirs, strict=True)
+            for metric, of_paper in zip(TABLE_METRICS, theirs, strict=True)
         ]
-    columns = (ColumnGroup("", tuple(Column(metric) for metric in METRICS)),)
+    columns = (ColumnGroup("", tuple(Column(metric) for metric in TABLE_METRICS)),)
     what = "Scores in per cent of prompts as they stand."
     return StudyTable(
         file_name("baselines", fact_set),
@@ -301,11 +302,10 @@ def other_table(found: Sequence[tuple[Line, str]], fact_set: str) -> StudyTable:
         group = line.groups[kind]
         begins = "" if line.lm in seen else line.lm
         seen.add(line.lm)
-        rows.append(
-            Row(f"{line.label}: {kind}", tuple(Cell(group.score(metric).text) for metric in METRICS), begins=begins)
-        )
-        records += [score_record(line, kind, metric) for metric in METRICS]
-    columns = (ColumnGroup("", tuple(Column(metric) for metric in METRICS)),)
+        cells = tuple(Cell(group.score(metric).text) for metric in TABLE_METRICS)
+        rows.append(Row(f"{line.label}: {kind}", cells, begins=begins))
+        records += [score_record(line, kind, metric) for metric in TABLE_METRICS]
+    columns = (ColumnGroup("", tuple(Column(metric) for metric in TABLE_METRICS)),)
     caption = caption_of("Scores in per cent.", [line.groups[kind] for line, kind in found])
     return StudyTable(
         file_name("other", fact_set),

@@ -7,7 +7,8 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
-from askwell.report.cells import DATA_DEPENDENT, DEEP, METRICS, SOFT, WEIGHTS, RunGroup, place_of
+from askwell.evaluation.metrics import TABLE_METRICS
+from askwell.report.cells import DATA_DEPENDENT, DEEP, SOFT, WEIGHTS, RunGroup, place_of
 from askwell.report.page import MISSING, Cell, Column, ColumnGroup, Row, Table
 from askwell.report.paper import Paper
 from askwell.report.rows import Line, StudyTable, caption_of, file_name, groups_of, record, score_record
@@ -97,7 +98,7 @@ def dependence_table(lines: Sequence[Line], fact_set: str) -> StudyTable:
             for label, of, group in ((_STATIC, static or line, beside), (DATA_DEPENDENT, line, own)):
                 figures = _temperature_and_entropy(group) if group is not None else (None, None)
                 cells = [
-                    *(MISSING if group is None else Cell(group.score(metric).text) for metric in METRICS),
+                    *(MISSING if group is None else Cell(group.score(metric).text) for metric in TABLE_METRICS),
                     *(MISSING if figure is None else Cell(f"{figure:.2f}") for figure in figures),
                 ]
                 rows.append(Row(label, tuple(cells), begins=begins))
@@ -105,12 +106,12 @@ def dependence_table(lines: Sequence[Line], fact_set: str) -> StudyTable:
                 if group is None:
                     continue
                 groups.append(group)
-                records += [score_record(of, kind, metric) for metric in METRICS]
+                records += [score_record(of, kind, metric) for metric in TABLE_METRICS]
                 records += [
                     record(of, kind, figure, value) for figure, value in zip(("T", "entropy"), figures, strict=True)
                 ]
     columns = (
-        ColumnGroup("", tuple(Column(metric) for metric in METRICS)),
+        ColumnGroup("", tuple(Column(metric) for metric in TABLE_METRICS)),
         ColumnGroup("weights", (Column("T", "mean"), Column("entropy", "bits, mean over x"))),
     )
     what = (

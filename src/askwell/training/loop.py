@@ -13,8 +13,7 @@ from torch import Tensor
 
 from askwell.data.facts import Relation
 from askwell.errors import NothingLeft
-from askwell.evaluation.evaluate import rank_facts
-from askwell.evaluation.metrics import scores_of
+from askwell.evaluation.evaluate import score_facts
 from askwell.mixture.encode import EncodedFacts, LeftOutFact, count_reasons, encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training import TrainingSpec
@@ -208,19 +207,15 @@ def _encode(
     return encoded["train"], encoded["dev"], left_out
 
 
-@torch.no_grad()
 def _score(
     mixture: Mixture, dev: EncodedFacts, relation: Relation, round_: int, pairs: int, train_loss: float | None
 ) -> dict[str, Any]:
     """The history's line: what the mixture scores on dev after so many pairs."""
-    ranked = rank_facts(mixture, dev, relation)
-    log_loss = -float(ranked.log_probabilities.mean())
     record = {
         "round": round_,
         "pairs": pairs,
         "train_loss": train_loss,
-        "dev": scores_of(ranked.filtered.tolist()).as_json()
-        | {"log_loss": log_loss if math.isfinite(log_loss) else None, "facts": len(dev)},
+        "dev": score_facts(mixture, dev, relation),
         "effective_prompts": mixture.effective_prompts,
     }
     if mixture.spec.data_dependent:
