@@ -83,13 +83,13 @@ def ask(
     if risk is not None and folder is None and not facts:
         raise BadOption("--risk learns from dev facts how sure an answer must be: name the relation with --facts")
     from askwell.cli.running import set_threads
-    from askwell.data.questions import read_xs
-    from askwell.runs.sources import mixture_folder, saved_mixture, untuned_mixture
     from askwell.cli.terminal import note, print_json
+    from askwell.data.questions import read_xs
     from askwell.lms.load import load_lm
     from askwell.mixture.answers import read_candidates
     from askwell.mixture.ask import ask as ask_mixture
     from askwell.mixture.encode import why_unaskable
+    from askwell.runs.sources import mixture_folder, saved_mixture, untuned_mixture
 
     xs = [*asked, *(read_xs(file, column) if file else [])]
     if not xs:

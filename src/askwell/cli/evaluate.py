@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from askwell.cli.options import (
-    LM, Candidates, Data, Device, Dtype, Json, Prompts, Revision, SplitBy, Threads, Where, WithControls,
+    LM,
+    Candidates,
+    Data,
+    Device,
+    Dtype,
+    Json,
+    Prompts,
+    Revision,
+    SplitBy,
+    Threads,
+    Where,
+    WithControls,
 )  # fmt: skip
 from askwell.errors import BadOption, NothingLeft
 from askwell.files import need_writable_folder
@@ -45,7 +56,9 @@ def evaluate(
     ] = 0.1,
     confidence: Annotated[
         float | None,
-        Parameter(name=["--confidence", "--sureness"], help="With --trust: keep the risk with this confidence, 0.95 say."),
+        Parameter(
+            name=["--confidence", "--sureness"], help="With --trust: keep the risk with this confidence, 0.95 say."
+        ),
     ] = None,
     where: Where = None,
     controls: WithControls = True,
@@ -62,6 +75,8 @@ def evaluate(
     Either name the folders of saved mixtures, or give --lm and --prompts. Scores are in per cent: micro is the mean
     over facts, macro the mean of the relations' means; ranks leave out the other right answers of the same x.
     """
+    from askwell.results import to_json
+
     from askwell.cli.progress import EvaluationBar
     from askwell.cli.running import control_lines, print_several, set_threads
     from askwell.cli.terminal import note, print_json
@@ -75,7 +90,6 @@ def evaluate(
     from askwell.evaluation.outcomes import write_outcomes
     from askwell.evaluation.trust import trust_of
     from askwell.mixture.answers import read_candidates
-    from askwell.results import to_json
     from askwell.runs.seeds import several_runs
     from askwell.runs.sources import mixture_folders, saved_jobs, untuned_jobs
 

@@ -1,7 +1,7 @@
 """`askwell runs`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -29,8 +29,9 @@ def runs(
 
     --json and --csv give all columns, one of which is the id of the run: its folder is STORE/runs/ID.
     """
-    from askwell.cli.terminal import note, print_json
     from askwell.results import to_json
+
+    from askwell.cli.terminal import note, print_json
     from askwell.runs.folder import read_runs
     from askwell.runs.query import query_runs
     from askwell.runs.store import STORE, open_store

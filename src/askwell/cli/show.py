@@ -43,14 +43,14 @@ def show(
     for option, path in (("--svg", svg), ("--html", html)):
         if path is not None:
             need_writable_folder(path.parent, option)
-    from askwell.mixture.save import read_description
-    from askwell.runs.sources import mixture_folder, saved_mixture
     from askwell.cli.terminal import note, out, print_json
     from askwell.cli.trust import projection_line
+    from askwell.mixture.save import read_description
     from askwell.report.words import look_at
     from askwell.report.words_drawing import words_svg
     from askwell.report.words_page import words_html
     from askwell.report.words_terminal import print_words
+    from askwell.runs.sources import mixture_folder, saved_mixture
 
     folder = mixture_folder(mixture, where, note)
     about = read_description(folder).about

@@ -38,9 +38,7 @@ def note_left_out_prompts(mixture: "Mixture") -> None:
         note(line)
 
 
-def note_left_out_facts(
-    split: str, reasons: Mapping[str, int], facts: Sequence[Mapping[str, str]] = ()
-) -> None:
+def note_left_out_facts(split: str, reasons: Mapping[str, int], facts: Sequence[Mapping[str, str]] = ()) -> None:
     """Says how many facts of a split could not be asked and why, and names some of them."""
     for reason, count in sorted(reasons.items()):
         named = [f"{fact['x']} → {fact['y']}" for fact in facts if fact["reason"] == reason]

@@ -162,9 +162,7 @@ def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
                 f"--out {folder} holds an unfinished run: continue it with --resume, or start over with --overwrite"
             )
         if is_whole or (folder / CONFIG).exists() or (folder / MIXTURE / CONFIG).exists():
-            raise BadOption(
-                f"--out {folder} holds a run already: name another folder, or replace it with --overwrite"
-            )
+            raise BadOption(f"--out {folder} holds a run already: name another folder, or replace it with --overwrite")
     if resume and is_whole and not is_unfinished:
         raise BadOption(f"--resume: the run in {folder} is finished; there is nothing to continue")
     need_writable_folder(folder, "--out")

@@ -14,9 +14,6 @@ from askwell.evaluation.metrics import METRICS
 from askwell.runs.folder import Run, read_runs
 from askwell.runs.record import RunRecord
 
-_SCORES = {name: name for name in METRICS} | {"log-loss": "log_loss"}
-"""The column of each metric."""
-
 
 def _score(metric: str) -> Callable[[RunRecord], float | None]:
     return lambda record: record.test.score(metric)
@@ -31,7 +28,7 @@ _COLUMNS: Mapping[str, tuple[str, Callable[[RunRecord], Any]]] = {
     "setting": ("VARCHAR", lambda record: record.spec.setting),
     "seed": ("BIGINT", lambda record: record.spec.seed),
     "control": ("VARCHAR", lambda record: record.spec.control),
-    **{column: ("DOUBLE", _score(metric)) for metric, column in _SCORES.items()},
+    **{metric.key: ("DOUBLE", _score(name)) for name, metric in METRICS.items()},
     "dev_P@1": ("DOUBLE", lambda record: None if record.dev is None else record.dev.score("P@1")),
     "facts": ("BIGINT", lambda record: record.test.facts),
     "left_out": ("BIGINT", lambda record: record.test.left_out_count),
@@ -57,8 +54,10 @@ _COLUMNS: Mapping[str, tuple[str, Callable[[RunRecord], Any]]] = {
 SHOWN = ("id", "lm", "relation", "prompts", "setting", "seed", "P@1", "MRR", "facts")
 """The columns that fit on a screen."""
 _ORDER = ("lm", "relation", "prompts", "setting", "control NULLS FIRST", "seed", "id")
-_BEST_FIRST = {*(_SCORES[name] for name, metric in METRICS.items() if metric.higher_is_better), "dev_P@1"}
-_BARE_SCORE = re.compile(r"""(?<!["'\w])((?:dev_)?P@10?)(?!["'\w])""")
+_BEST_FIRST = {*(metric.key for metric in METRICS.values() if metric.higher_is_better), "dev_P@1"}
+# Names with an @ can be written without the quotes that SQL wants; the longest first, so that P@10 is not read as P@1.
+_WITH_AT = sorted((name for name in _COLUMNS if "@" in name), key=len, reverse=True)
+_BARE_SCORE = re.compile(rf"""(?<!["'\w])({"|".join(map(re.escape, _WITH_AT))})(?!["'\w])""")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 Everything that makes a run comes through here: `askwell train`, baselines, sweeps and the demo.
 """
 
-import json
 import math
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -20,7 +19,6 @@ from askwell.data.audit import audit_relation
 from askwell.data.facts import Relation
 from askwell.data.read_facts import Splits
 from askwell.data.templates import Template, parse_template
-from askwell.errors import NothingLeft
 from askwell.evaluation.abstention import dev_answers
 from askwell.evaluation.controls import Controls, Examination, examine
 from askwell.evaluation.evaluate import Evaluation, evaluate
@@ -35,8 +33,6 @@ from askwell.mixture.save import About, save_mixture
 from askwell.runs.folder import write_history, write_run
 from askwell.runs.record import (
     MIXTURE,
-    ControlRecord,
-    EvaluationRecord,
     HistoryLine,
     LeftOutPrompt,
     PromptRecord,

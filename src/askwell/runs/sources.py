@@ -90,12 +90,12 @@ def own_relation(description: Description, facts: str, data: Path | None) -> Rel
     return read_relation(facts, data=data, split=description.about.split_by, seed=description.mixture_spec.seed)
 
 
-def warn_of_other_facts(
-    folder: str, description: Description, relation: Relation, danger: str, note: Note
-) -> None:
+def warn_of_other_facts(folder: str, description: Description, relation: Relation, danger: str, note: Note) -> None:
     """Notes that a relation is not the one, or not the split, that a mixture was learned from."""
     if description.about.relation_sha256 not in (None, relation.digest):
-        note(f"WARNING: {relation.name} is not the relation, or not the split, that {folder} was learned from; {danger}")
+        note(
+            f"WARNING: {relation.name} is not the relation, or not the split, that {folder} was learned from; {danger}"
+        )
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,8 @@ from askwell.errors import BadFile
 from askwell.runs.engines import Ended, Engine, Event, InProcess, RayCluster, is_installed
 from askwell.runs.plan import Plan
 from askwell.runs.pool import Pool
-from askwell.runs.worker import do_run
 from askwell.runs.store import Store
-from askwell.runs.worker import RunDone, RunFailed
+from askwell.runs.worker import RunDone, RunFailed, do_run
 from askwell.specs import SweepSpec
 from askwell.training.loop import available_threads
 
