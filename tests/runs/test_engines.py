@@ -95,7 +95,7 @@ def test_a_data_dependent_run_tells_how_much_its_weights_depend_on_x(world, tmp_
     mixture = Mixture(
         load_lm(world.folder / "bert", device="cpu"),
         read_prompts("many/other", data=world.data),
-        MixtureSpec(data_dependent=True),
+        MixtureSpec(weighting="data-dependent"),
     )
     facts, _ = encode_facts(mixture, read_relation("places/other", data=world.data).test)
     with torch.no_grad():

@@ -91,9 +91,9 @@ def train(
         f"({tuned.lm.family.name}, {tuned.lm.device})"
     )
 
-    if mixture.data_dependent and tuned.finds_every_x_alike:
+    if tuned.weighting.reads_x and tuned.finds_every_x_alike:
         note(
-            "--data-dependent has no effect here: no prompt has a word before x, so a causal LM finds x equally "
+            "data-dependent weights have no effect here: no prompt has a word before x, so a causal LM finds x equally "
             "probable with all of them"
         )
     set_threads(training.threads)

@@ -100,7 +100,7 @@ def masked_prior(mixture: Mixture) -> Prior | None:
         torch.ones(len(PLACES), 1, dtype=torch.long, device=device),
     )
     only = torch.zeros(1, dtype=torch.long, device=device)
-    if mixture.spec.data_dependent:
+    if mixture.weighting.reads_x:
         log_probs = torch.full((1, mixture.answer_space.count), -torch.inf, device=device)
         for prompt, log_weight in enumerate(mixture.weight_logits.log_softmax(0)):
             log_probs = torch.logaddexp(log_probs, log_weight + mixture.prompt_log_probs(words, only, prompt))

@@ -18,6 +18,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.mixture.answers import AnswerSpace, Candidates
 from askwell.mixture.ask import Reply, ask
 from askwell.mixture.prompts import LeftOutPrompt, initial_vectors, usable_prompts
+from askwell.mixture.weights import WEIGHTINGS
 from askwell.specs.mixture import MixtureSpec
 
 # A forward pass reads about so many tokens at once: enough to fill the machine, little enough for caches.
@@ -52,8 +53,7 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
                 if spec.deep
             }
         )
-        self.weight_logits = nn.Parameter(_initial_weights(prompts, spec).log().to(**like))
-        self.log_temperature = nn.Parameter(torch.zeros((), **like))
+        self.weighting = WEIGHTINGS[spec.weighting](_initial_weights(prompts, spec).log().to(**like))
         self.scores: dict[str, Any] = {}
         """What the mixture is known to score, for its model card."""
         self.learned_from: dict[str, Any] = {}
@@ -71,14 +71,19 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         return self._lm[0]
 
     @property
+    def weight_logits(self) -> nn.Parameter:
+        """log p(t | r) of each prompt up to a constant; -inf for a prompt that was dropped."""
+        return self.weighting.logits
+
+    @property
     def weights(self) -> Float[Tensor, " prompts"]:
         """p(t | r) of each prompt, or its exponent in a product."""
         return self.weight_logits.softmax(0)
 
     @property
-    def temperature(self) -> float:
-        """T: how little the weights depend on x."""
-        return float(self.log_temperature.detach().exp())
+    def temperature(self) -> float | None:
+        """T: how little the weights depend on x; None where there is no temperature."""
+        return self.weighting.temperature
 
     @property
     def effective_prompts(self) -> float:
@@ -153,12 +158,8 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
     def log_weights(
         self, facts: int, log_p_x: Float[Tensor, "facts prompts"] | None = None
     ) -> Float[Tensor, "facts prompts"]:
-        """log p(t | r), or log p(t | r, x) of a data-dependent mixture, which needs log p(x | t)."""
-        if not self.spec.data_dependent:
-            return self.weight_logits.log_softmax(0).expand(facts, -1)
-        if log_p_x is None:
-            raise ValueError("a data-dependent mixture needs log p(x | t)")
-        return (self.weight_logits.log_softmax(0) + log_p_x * (-self.log_temperature).exp()).log_softmax(1)
+        """The log-weight of each prompt for each fact, which needs log p(x | t) where the weighting reads x."""
+        return self.weighting(log_p_x, facts)
 
     @torch.no_grad()
     def prompt_log_probs(self, xs: Words, facts: Int[Tensor, " facts"], prompt: int) -> Float[Tensor, "facts answers"]:
@@ -183,7 +184,7 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         if self.spec.combine == "product":
             whole = self.combine(xs, facts, self._one_by_one(xs, facts))
             return whole if answers is None else whole[:, answers]
-        log_weights = self.log_weights(len(facts), self.log_p_x(xs, facts) if self.spec.data_dependent else None)
+        log_weights = self.log_weights(len(facts), self.log_p_x(xs, facts) if self.weighting.reads_x else None)
         total = self._summed(xs, facts, log_weights.exp(), answers)
         # What is tiny beside the largest share has lost digits; it is summed again, as logarithms.
         lossy = (total < torch.finfo(total.dtype).tiny ** 0.75).any(1)
@@ -206,7 +207,7 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
                 # An answer for which one prompt has no token is none of the product's, even if that prompt weighs 0.
                 scores += torch.where(log_probs == -torch.inf, -torch.inf, weight * log_probs.nan_to_num(neginf=0.0))
             return scores.log_softmax(1)
-        log_weights = self.log_weights(len(facts), self.log_p_x(xs, facts) if self.spec.data_dependent else None)
+        log_weights = self.log_weights(len(facts), self.log_p_x(xs, facts) if self.weighting.reads_x else None)
         total = torch.full(shape, -torch.inf, **like)
         for log_weight, log_probs in zip(log_weights.T, by_prompt, strict=True):
             total = torch.logaddexp(total, log_probs + log_weight[:, None])
@@ -274,7 +275,7 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         """For each x the number of tokens of its longest question."""
         texts = torch.arange(xs.lengths.shape[1], device=self.lm.device)
         longest = torch.zeros_like(texts)
-        for table in [self._y_table] + ([self._x_table] if self.spec.data_dependent else []):
+        for table in [self._y_table] + ([self._x_table] if self.weighting.reads_x else []):
             for prompt in range(len(self.prompts)):
                 longest = torch.maximum(longest, table.lengths(xs, texts, torch.full_like(texts, prompt)))
         return longest
@@ -285,8 +286,8 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
 
     def _bytes_of_fact(self, xs: Words) -> int:
         """About what is kept of a fact and all its prompts until gradients are taken."""
-        tokens = int(self.longest_question(xs).max()) * (2 if self.spec.data_dependent else 1)
-        reads = 1 + (int(xs.lengths.max()) if self.spec.data_dependent else 0)
+        tokens = int(self.longest_question(xs).max()) * (2 if self.weighting.reads_x else 1)
+        reads = 1 + (int(xs.lengths.max()) if self.weighting.reads_x else 0)
         number = torch.finfo(self.lm.dtype).bits // 8
         # Of a token and layer: what norms, projections and activations were given; in Llama twice as much as in BERT.
         of_layers = sum(20 * number * stack.layers * stack.width for stack in self.lm.stacks.values())

@@ -162,8 +162,8 @@ def _metrics(
             {"template": prompt.template.text, "reason": prompt.reason} for prompt in mixture.left_out_prompts
         ],
         "effective_prompts": mixture.effective_prompts,
-        "temperature": mixture.temperature if mixture.spec.data_dependent else None,
-        "mean_entropy_over_x": _mean_entropy(mixture, task) if mixture.spec.data_dependent else None,
+        "temperature": mixture.temperature,
+        "mean_entropy_over_x": _mean_entropy(mixture, task) if mixture.weighting.reads_x else None,
         "training": None
         if result is None
         else {
