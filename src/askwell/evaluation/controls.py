@@ -92,7 +92,7 @@ def masked_prior(mixture: Mixture) -> Prior | None:
     Weights that depend on x are left at p(t | r): there is no x whose probability they could follow.
     """
     mask = mixture.lm.tokenizer.mask_token_id
-    if mask is None or mixture.lm.family.name == "causal":
+    if mask is None or not mixture.lm.family.masks_x:
         return None
     device = mixture.lm.device
     words = Words(

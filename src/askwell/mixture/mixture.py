@@ -29,6 +29,13 @@ _LOGITS_AT_ONCE = 2**22
 _TRAINING_BYTES = 2 * 2**30
 
 
+Observer = Callable[
+    [Int[Tensor, " pairs"], Int[Tensor, " pairs"], Float[Tensor, " pairs"], Float[Tensor, "pairs answers"]], None
+]
+"""Is shown what each prompt alone says while the prompts are put together: the rows of facts and the prompts of some
+pairs, the weight of each pair, and p(y | t, x) of every answer y."""
+
+
 class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-2.0"):
     """A mixture (or product) of prompts over a frozen LM. Only the prompts and their weights can be tuned."""
 
@@ -178,14 +185,18 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
 
     @torch.no_grad()
     def log_probs(
-        self, xs: Words, facts: Int[Tensor, " facts"], answers: Int[Tensor, " answers"] | None = None
+        self,
+        xs: Words,
+        facts: Int[Tensor, " facts"],
+        answers: Int[Tensor, " answers"] | None = None,
+        observer: Observer | None = None,
     ) -> Float[Tensor, "facts answers"]:
         """log p(y | x, r) of every answer y, or of the given ones. No more than facts × answers is ever held."""
         if self.spec.combine == "product":
-            whole = self.combine(xs, facts, self._one_by_one(xs, facts))
+            whole = self.combine(xs, facts, self._one_by_one(xs, facts, observer))
             return whole if answers is None else whole[:, answers]
         log_weights = self.log_weights(len(facts), self.log_p_x(xs, facts) if self.weighting.reads_x else None)
-        total = self._summed(xs, facts, log_weights.exp(), answers)
+        total = self._summed(xs, facts, log_weights.exp(), answers, observer)
         # What is tiny beside the largest share has lost digits; it is summed again, as logarithms.
         lossy = (total < torch.finfo(total.dtype).tiny ** 0.75).any(1)
         log_probs = total.log_()
@@ -213,8 +224,15 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
             total = torch.logaddexp(total, log_probs + log_weight[:, None])
         return total
 
-    def _one_by_one(self, xs: Words, facts: Int[Tensor, " facts"]) -> Iterator[Float[Tensor, "facts answers"]]:
-        return (self.prompt_log_probs(xs, facts, prompt) for prompt in range(len(self.prompts)))
+    def _one_by_one(
+        self, xs: Words, facts: Int[Tensor, " facts"], observer: Observer | None = None
+    ) -> Iterator[Float[Tensor, "facts answers"]]:
+        rows = torch.arange(len(facts), device=self.lm.device)
+        for prompt in range(len(self.prompts)):
+            log_probs = self.prompt_log_probs(xs, facts, prompt)
+            if observer is not None:
+                observer(rows, torch.full_like(rows, prompt), self.weights[prompt].expand(len(rows)), log_probs.exp())
+            yield log_probs
 
     def _summed(
         self,
@@ -222,6 +240,7 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         facts: Int[Tensor, " facts"],
         weights: Float[Tensor, "facts prompts"],
         answers: Int[Tensor, " answers"] | None,
+        observer: Observer | None,
     ) -> Float[Tensor, "facts answers"]:
         """p(y | x, r): the prompts' distributions, weighted and summed as probabilities, as the batches come."""
         space = self.answer_space
@@ -237,7 +256,10 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
             batch = self._y_table.batch(xs, facts[places], prompts)
             for some, shares, log_total in self.lm.distributions(batch, self.vectors, self._deltas):
                 self._refuse_not_finite(batch.read_pairs[some], prompts, log_total)
-                shares.mul_(weights[places[some], prompts[some], None])
+                of_pairs = weights[places[some], prompts[some]]
+                if observer is not None:
+                    observer(places[some], prompts[some], of_pairs, self._over_answers(shares, prompts[some]))
+                shares.mul_(of_pairs[:, None])
                 own = self._y_places[prompts[some]].tolist()
                 # Row by row: index_add_ would write out an index as large as the probabilities.
                 for row, (fact, place) in enumerate(zip(places[some].tolist(), own, strict=True)):
@@ -247,6 +269,15 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
                         answered, spelt = columns_of[place]
                         total[fact, answered] += shares[row, spelt]
         return total
+
+    def _over_answers(
+        self, probs: Float[Tensor, "pairs vocabulary"], prompts: Int[Tensor, " pairs"]
+    ) -> Float[Tensor, "pairs answers"]:
+        """Probabilities of tokens as those of the answers that the tokens spell at the prompts' places."""
+        if len(self.answer_space.places) == 1:
+            return probs
+        tokens = self.answer_space.tokens[self._y_places[prompts]]
+        return probs.gather(1, tokens.clamp(min=0)).masked_fill(tokens < 0, 0)
 
     def product_log_likelihood(
         self, xs: Words, answers: Int[Tensor, " facts"], facts: Int[Tensor, " facts"]
