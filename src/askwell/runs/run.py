@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from askwell.data.audit import audit_relation
-from askwell.data.read_facts import Splits
+from askwell.data.read_facts import SplitLines
 from askwell.data.templates import parse_template
 from askwell.errors import AskwellError, WrongLM
 from askwell.evaluation.abstention import dev_answers
@@ -153,7 +153,7 @@ def _metrics(
         "controls": controls.as_json(),
         "controls_missing": controls.missing,
         "partitions": _partitions(task, test, controls),
-        "audit": asdict(audit_relation(Splits.of(task.relation))),
+        "audit": asdict(audit_relation(SplitLines.of(task.relation))),
         "relation": {"name": task.relation.name, **task.relation.counts.as_json()},
         "lm": mixture.lm.identity.model_dump(mode="json"),
         "prompts": len(mixture.prompts),
