@@ -23,6 +23,8 @@ SETTINGS = {
     "random": ({"initial": "random"}, {}),
 }
 
+NAMES_OF_0_1_0 = {"weighting.logits": "weight_logits", "weighting.log_temperature": "log_temperature"}
+
 
 def run(lm, mixture_options, training_options):
     relation = askwell.read_relation("testbed:capital")
@@ -31,6 +33,7 @@ def run(lm, mixture_options, training_options):
     askwell.train(mixture, relation, askwell.TrainingSpec(pairs=384, threads=1, **training_options))
     tensors = {}
     for name, tensor in mixture.state_dict().items():
+        name = NAMES_OF_0_1_0.get(name, name)
         tensor = tensor.detach().cpu()
         if name.startswith("deltas.") and tensor.dim() == 3:  # one parameter for a stack, as it was in 0.1.0
             for layer, of_layer in enumerate(tensor.unbind(0)):
@@ -71,6 +74,8 @@ def main() -> None:
                 print(name, setting, "recorded", flush=True)
                 continue
             known, known_outcomes = load_file(f"{at}.safetensors"), json.loads(at.with_suffix(".json").read_text())
+            if "log_temperature" not in tensors:  # static weights had one in 0.1.0, which nothing read
+                known.pop("log_temperature", None)
             problems = [
                 f"tensor {key}"
                 for key in sorted(known.keys() | tensors.keys())

@@ -62,7 +62,7 @@ def lm_of(name: str) -> FrozenLM:
 
 def mixture_of(lm: FrozenLM, prompts: int, *, deep: bool, data_dependent: bool = False) -> Mixture:
     """A mixture of so many prompts."""
-    spec = MixtureSpec(deep=deep, data_dependent=data_dependent)
+    spec = MixtureSpec(deep=deep, weighting="data-dependent" if data_dependent else "static")
     if lm.identity.name == RANDOM:
         lengths = _evenly(PROMPT_LENGTHS, prompts)
         words = PROMPT_WORDS.split()

@@ -20,6 +20,7 @@ from transformers.models.modernbert import modeling_modernbert
 from askwell.lms.batches import Words, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
+from askwell.mixture.weights import DataDependentWeights
 from askwell.specs.mixture import MixtureSpec
 
 ALL = list(tiny.TINY)
@@ -177,8 +178,15 @@ def moved(lm: FrozenLM, templates: Sequence[str], spec: MixtureSpec | None = Non
         for parameter in mixture.parameters():
             step = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
             parameter.add_(0.3 * step.to(parameter.dtype))
-        mixture.log_temperature.fill_(0.7)
+        if mixture.weighting.reads_x:
+            log_temperature_of(mixture).fill_(0.7)
     return mixture
+
+
+def log_temperature_of(mixture: Mixture) -> nn.Parameter:
+    """log T of a data-dependent mixture."""
+    assert isinstance(mixture.weighting, DataDependentWeights)
+    return mixture.weighting.log_temperature
 
 
 def words(lm: FrozenLM, xs: Sequence[str]) -> tuple[Words, Tensor]:
@@ -195,7 +203,8 @@ class Twin:
     vectors: list[Tensor]
     deltas: list[dict[str, Tensor]]
     weight_logits: Tensor
-    log_temperature: Tensor
+    log_temperature: Tensor | None
+    """None of a mixture with static weights."""
     _asked: dict[Any, Tensor] = field(default_factory=dict)
 
     @classmethod
@@ -215,7 +224,7 @@ class Twin:
             [leaf(part) for part in mixture.vectors.split(counts)],
             [{stack: leaf(parts[n]) for stack, parts in per_prompt.items()} for n in range(len(templates))],
             leaf(mixture.weight_logits),
-            leaf(mixture.log_temperature),
+            leaf(log_temperature_of(mixture)) if mixture.weighting.reads_x else None,
         )
 
     def log_p_y(self, template: int, x: str) -> Tensor:
@@ -231,6 +240,7 @@ class Twin:
         if x is None:
             return reference.log_softmax(self.weight_logits)
         of_x = [self.log_p_x(template, x) for template in range(len(self.templates))]
+        assert self.log_temperature is not None
         return reference.data_dependent_log_weights(self.weight_logits, of_x, self.log_temperature)
 
     def log_mixture(self, x: str, *, data_dependent: bool) -> Tensor:
@@ -259,9 +269,10 @@ class Twin:
         """The gradients of the leaves under the names and in the shapes of a mixture's parameters."""
         found = {
             "vectors": torch.cat([_grad(leaf) for leaf in self.vectors]),
-            "weight_logits": _grad(self.weight_logits),
-            "log_temperature": _grad(self.log_temperature),
+            "weighting.logits": _grad(self.weight_logits),
         }
+        if self.log_temperature is not None:
+            found["weighting.log_temperature"] = _grad(self.log_temperature)
         for stack in self.deltas[0]:
             found[f"deltas.{stack}"] = torch.cat([_grad(of_prompt[stack]) for of_prompt in self.deltas], dim=1)
         return found

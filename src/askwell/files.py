@@ -60,6 +60,25 @@ def write_aside(path: Path, write: Callable[[Path], object]) -> None:
                 aside.unlink(missing_ok=True)
 
 
+def write_folder(folder: Path, files: Mapping[str, str]) -> None:
+    """Writes text files, by their paths inside the folder, aside and renames the folder into place when it is whole.
+
+    An empty folder may be there already.
+    """
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as aside:
+            whole = Path(aside) / "whole"
+            for name, content in files.items():
+                (whole / name).parent.mkdir(parents=True, exist_ok=True)
+                (whole / name).write_text(content, encoding="utf-8", newline="\n")
+            if folder.exists():
+                folder.rmdir()
+            whole.rename(folder)
+    except OSError as error:
+        raise CannotWrite(f"{folder} cannot be written: {error.strerror or error}") from error
+
+
 def need_writable_folder(folder: Path, option: str) -> None:
     """Raises at once, before any work, if nothing can be written in the folder. It leaves the disk as it was."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]

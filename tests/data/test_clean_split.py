@@ -7,7 +7,8 @@ import pytest
 from askwell.data.audit import audit_relation
 from askwell.data.clean import clean_splits, write_clean
 from askwell.data.facts import Fact
-from askwell.data.read_facts import Splits, read_relation, read_splits
+from askwell.data.names import FactSet, read_fact_set
+from askwell.data.read_facts import SplitLines, read_relation
 from askwell.errors import BadFile, BadOption, NothingLeft
 
 
@@ -15,7 +16,7 @@ def facts(*pairs: str) -> tuple[Fact, ...]:
     return tuple(Fact(*pair.split(">")) for pair in pairs)
 
 
-LEAKY = Splits(
+LEAKY = SplitLines(
     "leaky",
     train=facts("t>1", "a>1", "b>2", "a>1", "d>4", "e>5", "a>9"),
     dev=facts("d>4", "b>2", "f>6", "f>6"),
@@ -45,29 +46,29 @@ def test_a_clean_split_stays_as_it_is():
 
 def test_a_split_that_is_all_leaks():
     with pytest.raises(NothingLeft, match="train facts of r left: 2 × the fact stands in a later split"):
-        clean_splits(Splits("r", facts("a>1", "a>1"), facts("b>1"), facts("a>1")))
+        clean_splits(SplitLines("r", facts("a>1", "a>1"), facts("b>1"), facts("a>1")))
     with pytest.raises(NothingLeft, match="dev facts"):
-        clean_splits(Splits("r", facts("a>1"), facts("b>1"), facts("b>1")))
+        clean_splits(SplitLines("r", facts("a>1"), facts("b>1"), facts("b>1")))
 
 
 def test_what_is_written_can_be_read(tmp_path):
-    document = write_clean("leaky", [clean_splits(LEAKY)], tmp_path / "one", is_set=False)
-    assert read_splits(str(tmp_path / "one"))[0].train == clean_splits(LEAKY).splits.train
+    document = write_clean(FactSet("leaky", (LEAKY,), is_single=True), tmp_path / "one").as_json()
+    assert read_fact_set(str(tmp_path / "one")).relations[0].train == clean_splits(LEAKY).splits.train
     assert read_relation(tmp_path / "one").counts.in_two_splits == 0
     assert json.loads((tmp_path / "one" / "audit.json").read_text()) == document
     assert document["leaks_removed"] == {"train": 3, "dev": 1, "test": 0}
-    other = Splits("other", facts("é\u2028b>1"), facts("b>1"), facts("c>1"))
+    other = SplitLines("other", facts("é\u2028b>1"), facts("b>1"), facts("c>1"))
     (tmp_path / "two").mkdir()  # an empty folder is as good as none
-    write_clean("set", [clean_splits(LEAKY), clean_splits(other)], tmp_path / "two", is_set=True)
-    assert [splits.name for splits in read_splits(str(tmp_path / "two"))] == ["leaky", "other"]
-    assert read_splits(str(tmp_path / "two" / "other"))[0] == other
+    write_clean(FactSet("set", (LEAKY, other), is_single=False), tmp_path / "two")
+    assert [splits.name for splits in read_fact_set(str(tmp_path / "two")).relations] == ["leaky", "other"]
+    assert read_fact_set(str(tmp_path / "two" / "other")).relations == (other,)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "two"]  # nothing is left aside
 
 
 def test_nothing_is_overwritten(tmp_path):
     (tmp_path / "mine").write_text("mine")
     with pytest.raises(BadOption, match="not empty"):
-        write_clean("leaky", [clean_splits(LEAKY)], tmp_path, is_set=False)
+        write_clean(FactSet("leaky", (LEAKY,), is_single=True), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
@@ -77,7 +78,7 @@ def test_lines_keep_their_order(tmp_path):
     for name in ("train", "dev", "test"):
         (folder / f"{name}.jsonl").write_text('{"sub": "b", "obj": "2"}\n{"sub": "a", "obj": "1"}\n')
     for source in (folder, folder.parent):
-        assert read_splits(str(source))[0].train == facts("b>2", "a>1")  # read_relation would sort
+        assert read_fact_set(str(source)).relations[0].train == facts("b>2", "a>1")  # read_relation would sort
 
 
 def test_a_folder_without_a_split(tmp_path):
@@ -86,16 +87,16 @@ def test_a_folder_without_a_split(tmp_path):
     (folder / "test.jsonl").write_text('{"sub": "b", "obj": "2"}\n')
     for source in (folder, tmp_path / "set"):
         with pytest.raises(BadFile, match=r"train\.jsonl: there is no such file"):
-            read_splits(str(source))
+            read_fact_set(str(source))
     with pytest.raises(BadFile, match="no facts here"):
-        read_splits(str(tmp_path))
+        read_fact_set(str(tmp_path))
 
 
 def test_one_file_is_split(tmp_path):
     rows = "".join(f"x{n},y{n % 3}\n" for n in range(20))
     (tmp_path / "facts.csv").write_text(f"x,y\n{rows}x0,y0\n")
-    (splits,) = read_splits(str(tmp_path / "facts.csv"))
+    (splits,) = read_fact_set(str(tmp_path / "facts.csv")).relations
     assert (len(splits.train), len(splits.dev), len(splits.test)) == (16, 2, 2)
     (tmp_path / "r").mkdir()
     with pytest.raises(BadOption, match="cannot be had"):
-        read_splits(str(tmp_path / "r"), split="random")
+        read_fact_set(str(tmp_path / "r"), split="random")

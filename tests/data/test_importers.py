@@ -1,13 +1,13 @@
 """Small folders in the layouts that LAMA, LPAQA, AutoPrompt, OptiPrompt and BEAR publish."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from askwell.data.facts import Fact
-from askwell.data.imported import write_imported
-from askwell.data.importers import READERS, Format
+from askwell.data.importers import READERS, Format, import_data
 from askwell.data.read_facts import read_relation
 from askwell.data.templates import read_prompts
 from askwell.errors import BadFile, BadOption, NothingLeft, UserMistake
@@ -15,9 +15,7 @@ from askwell.mixture.answers import read_candidates
 
 
 def bring(form: Format, source: Path, out: Path, name: str | None = None) -> dict:
-    imported = READERS[form](source, name or form)
-    write_imported(imported, out)
-    return imported.counts()
+    return asdict(import_data(form, source, out, name))
 
 
 def tree(folder: Path) -> list[str]:

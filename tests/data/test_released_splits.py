@@ -5,9 +5,9 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from askwell.data.audit import audit_relation, audit_splits
+from askwell.data.audit import audit_relation, audit_set
 from askwell.data.clean import clean_splits
-from askwell.data.read_facts import read_splits
+from askwell.data.names import read_fact_set
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def document(shared_data):
 
     def audit(name):
         if name not in made:
-            made[name] = audit_splits(name, read_splits(name, data=shared_data)).as_json()
+            made[name] = audit_set(read_fact_set(name, data=shared_data)).as_json()
         return made[name]
 
     return audit
@@ -84,7 +84,7 @@ def test_each_relation_against_a_plain_loop(shared_data, document, name):
 
 @pytest.mark.parametrize("name", ["conceptnet", "trex_original", "trex_extend", "google_re"])
 def test_clean_splits_have_no_leak(shared_data, name):
-    for splits in read_splits(name, data=shared_data):
+    for splits in read_fact_set(name, data=shared_data).relations:
         clean = clean_splits(splits).splits
         assert {*clean.test} == {*splits.test}
         assert {*clean.train, *clean.dev, *clean.test} == {*splits.train, *splits.dev, *splits.test}

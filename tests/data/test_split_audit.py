@@ -4,16 +4,25 @@ import math
 
 import pytest
 
-from askwell.data.audit import CopyFromTrain, CopyFromX, audit_relation, audit_splits, majority_y, sentences, stands_in
+from askwell.data.audit import (
+    CopyFromTrain,
+    CopyFromX,
+    audit_relation,
+    audit_sentences,
+    audit_set,
+    majority_y,
+    stands_in,
+)
 from askwell.data.facts import Fact
-from askwell.data.read_facts import Splits
+from askwell.data.names import FactSet
+from askwell.data.read_facts import SplitLines
 
 
 def facts(*pairs: str) -> tuple[Fact, ...]:
     return tuple(Fact(*pair.split(">")) for pair in pairs)
 
 
-SMALL = Splits(
+SMALL = SplitLines(
     "small",
     train=facts("a>P", "a>P", "a>Q", "b>Q", "c>P", "d>R"),
     dev=facts("e>P", "a>Q"),
@@ -52,12 +61,12 @@ def test_effective_ys():
     # 3, 2, 1, 1, 1 of 8.
     entropy = -(3 / 8 * math.log2(3 / 8) + 2 / 8 * math.log2(2 / 8) + 3 * 1 / 8 * math.log2(1 / 8))
     assert audit_relation(SMALL).effective_ys == pytest.approx(2**entropy)
-    even = Splits("even", facts("a>P"), facts("b>P"), facts("c>1", "d>2", "e>3", "f>4"))
+    even = SplitLines("even", facts("a>P"), facts("b>P"), facts("c>1", "d>2", "e>3", "f>4"))
     assert audit_relation(even).effective_ys == pytest.approx(4)
 
 
 def test_several_golds_of_other_splits_are_told_apart():
-    splits = Splits("r", facts("a>P"), facts("b>P"), facts("a>Q", "b>P", "c>R", "c>R"))
+    splits = SplitLines("r", facts("a>P"), facts("b>P"), facts("a>Q", "b>P", "c>R", "c>R"))
     audit = audit_relation(splits)
     assert audit.several_golds == 0  # c>R twice is one gold
     assert audit.several_golds_all == 1  # a has P in train
@@ -87,8 +96,8 @@ def test_stands_in():
 
 
 def test_a_set_has_the_sums_and_both_averages():
-    other = Splits("other", facts("x>P"), facts("y>P"), facts("z>P", "x>P"))
-    document = audit_splits("both", [SMALL, other]).as_json()
+    other = SplitLines("other", facts("x>P"), facts("y>P"), facts("z>P", "x>P"))
+    document = audit_set(FactSet("both", (SMALL, other), is_single=False)).as_json()
     assert document["facts"] == {"train": 7, "dev": 3, "test": 10}
     assert document["distinct"] == 14
     assert document["leaked_pairs"] == 3
@@ -106,12 +115,13 @@ def test_a_set_has_the_sums_and_both_averages():
 
 
 def test_sentences():
-    told = " ".join(sentences(audit_splits("small", [SMALL])))
+    told = " ".join(audit_sentences(audit_set(FactSet("small", (SMALL,), is_single=True))))
     assert "2 of 8 test facts (25.0 %) stand in train too" in told
     assert "answering with train's y for the same x scores 25.0 %" in told
     assert "1 test facts stand in dev too" not in told
     assert "1 test fact stands in dev too" in told
-    clean = " ".join(sentences(audit_splits("clean", [Splits("r", facts("a>P"), facts("b>P"), facts("c>P"))])))
+    lines = SplitLines("r", facts("a>P"), facts("b>P"), facts("c>P"))
+    clean = " ".join(audit_sentences(audit_set(FactSet("clean", (lines,), is_single=True))))
     assert "No test fact stands in train." in clean
     assert "inside x" not in clean
     assert "several" not in clean

@@ -4,8 +4,13 @@ import json
 
 import pytest
 
-from askwell.data.statistics import PromptStatistics, RelationStatistics, prompt_statistics, relation_statistics
-from askwell.data.statistics import statistics_json as tables_of
+from askwell.data.statistics import (
+    PromptStatistics,
+    RelationStatistics,
+    prompt_statistics,
+    relation_statistics,
+    statistics_of,
+)
 from askwell.errors import BadFile
 
 # The two cells that the paper misprints, as counted by a separate script over the raw lines.
@@ -32,7 +37,7 @@ def test_every_cell_of_the_papers_tables(shared_data):
     for cell, (misprint, counted) in MISPRINTS.items():
         assert printed[cell] == misprint
         printed[cell] = counted
-    ours = tables_of(shared_data)
+    ours = statistics_of(shared_data).as_json()
     assert list(ours) == ["relation_statistics", "prompt_statistics"]
     assert len(printed) == 4 * 6 + 6 * 5
     assert cells(ours) == printed
@@ -76,7 +81,7 @@ def test_prompts_counted_by_hand(data):
 
 
 def test_json_has_null_for_what_is_missing(data):
-    tables = json.loads(json.dumps(tables_of(data)))
+    tables = json.loads(json.dumps(statistics_of(data).as_json()))
     assert tables["relation_statistics"]["conceptnet"] is None
     assert tables["relation_statistics"]["google_re"]["mean_pairs"] == 5
 

@@ -43,7 +43,9 @@ def token(name: str, word: str) -> int:
 @pytest.mark.parametrize("name", ["bert", "albert", "bart", "llama-metaspace"])
 def test_against_a_plain_loop(name: str, data_dependent: bool) -> None:
     templates = usable(name)
-    mixture = moved(exact(name), templates, MixtureSpec(deep=True, data_dependent=data_dependent))
+    mixture = moved(
+        exact(name), templates, MixtureSpec(deep=True, weighting="data-dependent" if data_dependent else "static")
+    )
     evaluation = evaluate(mixture, RELATION, top=3)
     twin = Twin.of(name, templates, mixture)
     facts = [("Mary Cassatt", "Paris"), ("Paris", "Quito"), ("Reykjavik", "Italy"), ("Reykjavik", "Peru")]
@@ -92,7 +94,7 @@ def test_other_splits(split: str) -> None:
 
 
 def test_in_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    mixture = moved(exact("bert"), X_FIRST, MixtureSpec(data_dependent=True))
+    mixture = moved(exact("bert"), X_FIRST, MixtureSpec(weighting="data-dependent"))
     whole = evaluate(mixture, RELATION)
     told = []
     monkeypatch.setattr(sys.modules[Evaluation.__module__], "_NUMBERS_AT_ONCE", 1)

@@ -37,7 +37,7 @@ RELATION = Relation.of(
     test=[Fact("Reykjavik", "Italy"), Fact("Reykjavik", "Massachusetts"), Fact("Mary Cassatt", "Paris")],
 )
 ASKED = [("Mary Cassatt", "Paris", []), ("Reykjavik", "Italy", ["Rome", "Oslo"])]
-SPECS = {"static": MixtureSpec(deep=True), "data-dependent": MixtureSpec(data_dependent=True)}
+SPECS = {"static": MixtureSpec(deep=True), "data-dependent": MixtureSpec(weighting="data-dependent")}
 
 
 def token(name, word):

@@ -19,7 +19,7 @@ TEMPLATES = ["[X] lies in [Y] .", "the capital of [X] is [Y]"]
 @pytest.mark.parametrize("name", ["bert", "bart-scaled", "llama"])
 def test_each_vector_is_that_of_its_nearest_word(name):
     lm = plain(name)
-    mixture = moved(lm, TEMPLATES, MixtureSpec(deep=True, data_dependent=True))
+    mixture = moved(lm, TEMPLATES, MixtureSpec(deep=True, weighting="data-dependent"))
     projected = project(mixture)
     every = lm.word_vectors(torch.arange(lm.word_count))
     for row, vector in enumerate(mixture.vectors.detach()):

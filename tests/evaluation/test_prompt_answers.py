@@ -14,7 +14,7 @@ from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture import MixtureSpec
 
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]
-SPECS = {"static": MixtureSpec(deep=True), "data-dependent": MixtureSpec(data_dependent=True)}
+SPECS = {"static": MixtureSpec(deep=True), "data-dependent": MixtureSpec(weighting="data-dependent")}
 
 
 def entropy(probabilities):

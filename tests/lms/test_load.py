@@ -34,7 +34,7 @@ def test_a_saved_lm_answers_as_in_memory(name: str, checkpoints: Checkpoints) ->
     assert loaded.dtype == torch.float32
     assert loaded.family.name == tiny.FAMILY[name]
     assert not loaded.is_from_hub
-    mixtures = [Mixture(lm, usable(name), MixtureSpec(data_dependent=True)) for lm in (plain(name), loaded)]
+    mixtures = [Mixture(lm, usable(name), MixtureSpec(weighting="data-dependent")) for lm in (plain(name), loaded)]
     ours, theirs = (mixture.log_probs(*words(mixture.lm, XS)) for mixture in mixtures)
     assert torch.equal(ours, theirs)
 
@@ -221,7 +221,7 @@ def state_hash(lm: FrozenLM) -> str:
 def test_no_weight_gets_a_gradient_or_changes(name: str) -> None:
     lm = FrozenLM(*tiny.TINY[name]())
     before = state_hash(lm)
-    mixture = Mixture(lm, usable(name), MixtureSpec(deep=True, data_dependent=True))
+    mixture = Mixture(lm, usable(name), MixtureSpec(deep=True, weighting="data-dependent"))
     assert not any(key.startswith("lm") or "model" in key for key in mixture.state_dict())
     start = {key: value.clone() for key, value in mixture.state_dict().items()}
     optimiser = torch.optim.Adam(mixture.parameters(), lr=0.05)

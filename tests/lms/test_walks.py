@@ -33,7 +33,7 @@ def test_which_models_are_walked(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in ALL if name != "modernbert"])
 def test_a_walk_gives_what_the_public_model_gives(name: str, deep: bool, question: str) -> None:
     lm, templates = exact(name), usable(name)
-    mixture = moved(lm, templates, MixtureSpec(deep=deep, data_dependent=True))
+    mixture = moved(lm, templates, MixtureSpec(deep=deep, weighting="data-dependent"))
     xs, _ = words(lm, XS)
     table = mixture._y_table if question == "y" else mixture._x_table
     facts = torch.tensor([3, 0, 1, 2, 2, 0, 1, 3])

@@ -18,9 +18,9 @@ from askwell.specs.mixture import MixtureSpec
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]  # three tokens, one token, three tokens in two words
 SPECS = {
     "layer 0, static": MixtureSpec(),
-    "layer 0, data-dependent": MixtureSpec(data_dependent=True),
+    "layer 0, data-dependent": MixtureSpec(weighting="data-dependent"),
     "deep, static": MixtureSpec(deep=True),
-    "deep, data-dependent": MixtureSpec(deep=True, data_dependent=True),
+    "deep, data-dependent": MixtureSpec(deep=True, weighting="data-dependent"),
 }
 
 
@@ -91,15 +91,15 @@ def test_gold_log_probs_and_gradients_in_float64(name: str, kind: str) -> None:
     assert ours.keys() == theirs.keys()
     for parameter, gradient in theirs.items():
         assert_near(ours[parameter], gradient, 1e-7)
-    tuned = {"vectors", "weight_logits", *(key for key in ours if key.startswith("deltas"))}
-    tuned |= {"log_temperature"} if spec.data_dependent else set()
+    tuned = {"vectors", "weighting.logits", *(key for key in ours if key.startswith("deltas"))}
+    tuned |= {"weighting.log_temperature"} if spec.data_dependent else set()
     assert all(bool(theirs[parameter].any()) for parameter in tuned)
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_gradient_of_p_x_in_float64(name: str) -> None:
     templates = usable(name)
-    mixture = moved(exact(name), templates, MixtureSpec(deep=True, data_dependent=True))
+    mixture = moved(exact(name), templates, MixtureSpec(deep=True, weighting="data-dependent"))
     twin = Twin.of(name, templates, mixture)
     cotangent = torch.randn(len(XS), len(templates), generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     (mixture.log_p_x(*words(exact(name), XS)) * cotangent).sum().backward()
@@ -115,7 +115,7 @@ def test_gradient_of_p_x_in_float64(name: str) -> None:
 def test_in_float32(name: str) -> None:
     """Against the reference in float64, so that errors of the reference do not hide ours."""
     templates = usable(name)
-    mixture = moved(plain(name), templates, MixtureSpec(deep=True, data_dependent=True))
+    mixture = moved(plain(name), templates, MixtureSpec(deep=True, weighting="data-dependent"))
     xs, facts = words(plain(name), XS)
     with torch.no_grad():
         twin = Twin.of(name, templates, mixture)
@@ -141,7 +141,7 @@ def test_one_prompt_is_every_mixture(name: str, template: str) -> None:
         return
     xs, facts = words(lm, XS)
     answers = []
-    for spec in (MixtureSpec(), MixtureSpec(data_dependent=True), MixtureSpec(combine="product")):
+    for spec in (MixtureSpec(), MixtureSpec(weighting="data-dependent"), MixtureSpec(combine="product")):
         mixture = moved(lm, [template], spec)
         answers.append(mixture.log_probs(xs, facts))
         twin = Twin.of(name, [template], mixture)
@@ -156,13 +156,13 @@ def test_a_high_temperature_gives_the_static_mixture(name: str) -> None:
     templates, lm = usable(name), exact(name)
     xs, facts = words(lm, XS)
     static = moved(lm, templates)
-    dependent = moved(lm, templates, MixtureSpec(data_dependent=True))
+    dependent = moved(lm, templates, MixtureSpec(weighting="data-dependent"))
     assert torch.equal(static.weight_logits, dependent.weight_logits)
     expected = static.log_probs(xs, facts)
     distances = []
     for log_temperature in (0.0, 4.0, 8.0, 30.0):
         with torch.no_grad():
-            dependent.log_temperature.fill_(log_temperature)
+            agreement.log_temperature_of(dependent).fill_(log_temperature)
         distances.append(float((dependent.log_probs(xs, facts) - expected).abs().max()))
     assert distances[0] > 0.1
     assert distances == sorted(distances, reverse=True)
@@ -171,7 +171,7 @@ def test_a_high_temperature_gives_the_static_mixture(name: str) -> None:
 
 def test_p_x_is_constant_where_all_prompts_of_a_causal_lm_begin_with_x() -> None:
     lm = exact("llama")
-    mixture = moved(lm, ["[X] is [Y]", "[X] , its capital [Y]"], MixtureSpec(data_dependent=True))
+    mixture = moved(lm, ["[X] is [Y]", "[X] , its capital [Y]"], MixtureSpec(weighting="data-dependent"))
     xs, facts = words(lm, XS)
     of_x = mixture.log_p_x(xs, facts)
     assert_near(of_x[:, 0], of_x[:, 1], 1e-12)
@@ -223,7 +223,9 @@ WORDS: dict[str, dict[str, tuple[str | None, str | None]]] = {
 @pytest.mark.parametrize("data_dependent", [False, True])
 @pytest.mark.parametrize("name", [name for name in ALL if name not in agreement.WORDPIECE])
 def test_each_prompt_reads_its_own_form(name: str, data_dependent: bool) -> None:
-    mixture = moved(exact(name), FORMS, MixtureSpec(data_dependent=data_dependent, deep=True))
+    mixture = moved(
+        exact(name), FORMS, MixtureSpec(weighting="data-dependent" if data_dependent else "static", deep=True)
+    )
     forms = WORDS[agreement.script(name)]
     facts = [Fact("Reykjavik", y) for y in forms] + [Fact("Paris", "Massachusetts")]
     encoded, left_out = encode_facts(mixture, facts)

@@ -45,7 +45,9 @@ def test_effective_prompts(weights: list[float], effective: float) -> None:
 # ask
 
 
-@pytest.mark.parametrize("spec", [MixtureSpec(), MixtureSpec(data_dependent=True), MixtureSpec(combine="product")])
+@pytest.mark.parametrize(
+    "spec", [MixtureSpec(), MixtureSpec(weighting="data-dependent"), MixtureSpec(combine="product")]
+)
 @pytest.mark.parametrize("name", ["bert", "roberta", "bart", "llama"])
 def test_answers_are_those_of_the_distribution(name: str, spec: MixtureSpec) -> None:
     mixture = moved(exact(name), X_FIRST, spec)
@@ -181,7 +183,7 @@ def test_the_longest_x_that_fits(name: str) -> None:
 
 def test_a_data_dependent_causal_mixture_counts_its_start_token() -> None:
     """GPT-2 puts no token before a text, but p(x | t) needs one."""
-    spec = MixtureSpec(data_dependent=True)
+    spec = MixtureSpec(weighting="data-dependent")
     mixture = Mixture(plain("gpt2"), ["[X] [Y]"], spec)
     facts = [Fact(" ".join(["Paris"] * length), "Rome") for length in (63, 64)]
     encoded, left_out = encode_facts(mixture, facts)

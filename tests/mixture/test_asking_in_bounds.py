@@ -25,7 +25,7 @@ def gold_and_gradients(mixture: Mixture) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("name", ["bert", "bart", "llama", "modernbert"])
 def test_a_fact_that_is_too_large_to_keep_has_the_same_gradients(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    mixture = moved(exact(name), usable(name), MixtureSpec(deep=True, data_dependent=True))
+    mixture = moved(exact(name), usable(name), MixtureSpec(deep=True, weighting="data-dependent"))
     expected = gold_and_gradients(mixture)
     monkeypatch.setattr(module, "_TRAINING_BYTES", 1)
     monkeypatch.setattr(module, "_TOKENS_AT_ONCE", 24)
@@ -64,7 +64,10 @@ def test_batches_are_bounded_by_tokens_and_by_logits(limit: str, monkeypatch: py
 @pytest.mark.parametrize("templates", [[GLUED_X, "[X] [Y]"], [GLUED_Y, GLUED_X]])
 @pytest.mark.parametrize("name", ALL)
 def test_some_answers_are_columns_of_all(name: str, templates: list[str], kind: str) -> None:
-    spec = MixtureSpec(data_dependent=kind == "dependent", combine="product" if kind == "product" else "mixture")
+    spec = MixtureSpec(
+        weighting="data-dependent" if kind == "dependent" else "static",
+        combine="product" if kind == "product" else "mixture",
+    )
     mixture = moved(exact(name), templates, spec)
     xs, facts = words(mixture.lm, XS)
     whole = mixture.log_probs(xs, facts)

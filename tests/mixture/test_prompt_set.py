@@ -7,7 +7,7 @@ from agreement import CAUSAL, exact, plain, words
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption, BadTemplate, NothingLeft
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture import MixtureSpec, WeightingName
 
 
 @pytest.mark.parametrize("name", CAUSAL)
@@ -100,13 +100,14 @@ def test_a_weight_of_zero_is_no_prompt_but_no_harm() -> None:
     """log 0 is -inf; neither answers nor gradients may become NaN by it."""
     lm = exact("bert")
     templates = [parse_template("[X] is [Y]", 1.0), parse_template("[X] was in [Y]", 0.0)]
-    for data_dependent in (False, True):
-        mixture = Mixture(lm, templates, MixtureSpec(weights="file", data_dependent=data_dependent))
+    weightings: tuple[WeightingName, ...] = ("static", "data-dependent")
+    for weighting in weightings:
+        mixture = Mixture(lm, templates, MixtureSpec(weights="file", weighting=weighting))
         xs, facts = words(lm, ["Paris", "Reykjavik"])
         alone = Mixture(lm, ["[X] is [Y]"]).log_probs(xs, facts)
         torch.testing.assert_close(mixture.log_probs(xs, facts), alone, rtol=0, atol=1e-12)
         golds = torch.full((2, 2), 30)
-        weights = mixture.log_weights(2, mixture.log_p_x(xs, facts) if data_dependent else None)
+        weights = mixture.log_weights(2, mixture.log_p_x(xs, facts) if weighting == "data-dependent" else None)
         (mixture.gold_log_probs(xs, golds, facts) + weights).logsumexp(1).sum().backward()
         for name, parameter in mixture.named_parameters():
             assert parameter.grad is None or parameter.grad.isfinite().all(), name

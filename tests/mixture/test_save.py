@@ -24,7 +24,7 @@ XS = ["Reykjavik", "Paris"]
 FILES = {"config.json", "mixture.safetensors", "README.md"}
 SPECS = {
     "layer 0": MixtureSpec(),
-    "deep and data-dependent": MixtureSpec(deep=True, data_dependent=True),
+    "deep and data-dependent": MixtureSpec(deep=True, weighting="data-dependent"),
     "product": MixtureSpec(combine="product"),
     "copies": MixtureSpec(copies=2, noise=0.3, seed=5),
     "random": MixtureSpec(initial="random", seed=3),
@@ -88,7 +88,7 @@ def test_what_else_comes_back(tmp_path: Path) -> None:
 
 
 def test_the_description_can_be_read_without_the_lm(tmp_path: Path) -> None:
-    mixture = saved(tmp_path)
+    mixture = saved(tmp_path, MixtureSpec(weighting="data-dependent"))
     description = read_description(tmp_path)
     assert [record["template"] for record in description["prompts"]] == TEMPLATES
     assert description["mixture_weights"] == pytest.approx(mixture.weights.tolist())
@@ -115,7 +115,7 @@ def test_saving_again_replaces(tmp_path: Path) -> None:
 def test_tensors_are_plain_safetensors(tmp_path: Path) -> None:
     mixture = saved(tmp_path, MixtureSpec(deep=True))
     tensors = load_file(tmp_path / "mixture.safetensors")
-    assert set(tensors) == {"vectors", "initial_vectors", "weight_logits", "log_temperature", "deltas.layers"}
+    assert set(tensors) == {"vectors", "initial_vectors", "weighting.logits", "deltas.layers"}
     assert torch.equal(tensors["vectors"], mixture.vectors)
 
 
@@ -198,7 +198,7 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "truncated config": ("config.json", truncate, r"config\.json is truncated or altered"),
     "altered weights": ("config.json", alter(effective_prompts=3.0), "do not match"),
     "altered prompt": ("config.json", alter(prompts=[{"template": "[X] [Y]"}] * 3), "do not match"),
-    "unknown version": ("config.json", alter(version=2), "version 2.*reads version 1"),
+    "unknown version": ("config.json", alter(version=3), "version 3.*reads versions up to 2"),
 }
 
 

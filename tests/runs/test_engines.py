@@ -1,8 +1,10 @@
 """The engines: the same store from each, and none that is stopped by one bad run or one dead worker."""
 
+import multiprocessing
 import os
 import signal
 from itertools import pairwise
+from multiprocessing import resource_tracker, util
 from pathlib import Path
 
 import pytest
@@ -95,7 +97,7 @@ def test_a_data_dependent_run_tells_how_much_its_weights_depend_on_x(world, tmp_
     mixture = Mixture(
         load_lm(world.folder / "bert", device="cpu"),
         read_prompts("many/other", data=world.data),
-        MixtureSpec(data_dependent=True),
+        MixtureSpec(weighting="data-dependent"),
     )
     facts, _ = encode_facts(mixture, read_relation("places/other", data=world.data).test)
     with torch.no_grad():
@@ -228,11 +230,41 @@ def test_a_run_whose_worker_always_dies_is_given_up(undisturbed):
     assert "its worker died (signal 9) 3 times" in events[-1].outcome.message
 
 
-@pytest.mark.slow
-def test_runs_of_one_lm_go_to_the_same_worker(undisturbed):
+@pytest.fixture(scope="module")
+def interrupted_workers(undisturbed, tmp_path_factory):
+    """The events of a pool of two, and what its workers told, each of which got Ctrl-C before Python was up in it."""
     _, plan, _ = undisturbed
     events: list = []
-    Pool(2).run(plan.runs, tell_pid, events.append)
+
+    def tell(event) -> None:
+        events.append(event)
+        if isinstance(event, Started):
+            for worker in multiprocessing.active_children():
+                assert worker.pid is not None
+                os.kill(worker.pid, signal.SIGINT)
+
+    told, terminal = tmp_path_factory.mktemp("told") / "err.txt", os.dup(2)
+    with told.open("wb") as errors:
+        os.dup2(errors.fileno(), 2)
+        try:
+            Pool(2).run(plan.runs, tell_pid, tell)
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)
+    return events, told.read_text()
+
+
+@pytest.mark.slow
+def test_workers_are_deaf_to_ctrl_c_from_their_first_instruction(interrupted_workers):
+    events, told = interrupted_workers
+    assert {type(event) for event in events} == {Started, Ended}
+    assert all(isinstance(event.outcome, RunDone) for event in events if isinstance(event, Ended))
+    assert told == ""
+
+
+@pytest.mark.slow
+def test_runs_of_one_lm_go_to_the_same_worker(interrupted_workers):
+    events, _ = interrupted_workers
     started = [event.task.spec.lm for event in events if isinstance(event, Started)]
     assert sorted(started[:2]) == ["bert", "llama"]  # each worker begins with an LM of its own
     lms_of: dict = {}
@@ -242,3 +274,26 @@ def test_runs_of_one_lm_go_to_the_same_worker(undisturbed):
     assert len(lms_of) <= 2
     for lms in lms_of.values():  # and changes over at most once, when there is no other run of its LM
         assert sum(one != next_ for one, next_ in pairwise(lms)) <= 1
+
+
+def test_ctrl_c_while_a_worker_is_started_leaves_no_worker_and_no_traceback(undisturbed, monkeypatch, capfd):
+    _, plan, _ = undisturbed
+    resource_tracker.ensure_running()
+    start, pids, told = util.spawnv_passfds, [], []
+
+    def start_and_interrupt(*arguments) -> int:
+        """The worker is there, but has not been told yet what it is to be."""
+        pids.append(start(*arguments))
+        os.kill(os.getpid(), signal.SIGINT)
+        return pids[-1]
+
+    monkeypatch.setattr(util, "spawnv_passfds", start_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        Pool(2).run(plan.runs[:4], tell_pid, told.append)
+    assert told == []
+    assert len(pids) == 1
+    with pytest.raises(ChildProcessError):  # it has ended, and been waited for
+        os.waitpid(pids[0], 0)
+    assert capfd.readouterr().err == ""
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

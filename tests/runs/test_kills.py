@@ -7,9 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from stores import World, contents
@@ -27,6 +28,7 @@ RAY_KILLS = 20 if FULL else 1
 SECONDS = 600  # for one sweep, on a machine that has much else to do
 SETTINGS = {"init": {"tuned": False}, "soft": {"epochs": 15}, "deep": {"deep": True, "epochs": 15}}
 RUNS = 2 * 2 * 1 * 3
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="workers are found through /proc")
 
 
 def write(world: World, folder: Path) -> Path:
@@ -63,6 +65,16 @@ def done(store: Path) -> int:
     return len(list((store / "runs").iterdir())) if (store / "runs").is_dir() else 0
 
 
+def wait_until(process: subprocess.Popen, condition: Callable[[], Any]) -> Any:
+    """Waits while the sweep is under way until something is there, and gives it."""
+    deadline = time.monotonic() + SECONDS
+    while not (found := condition()):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return found
+
+
 def wait_for_a_moment(process: subprocess.Popen, store: Path, chance: random.Random) -> bool:
     """Waits until some random number of runs is done and a little longer; whether the sweep is still under way."""
     enough = min(RUNS, done(store) + chance.randrange(4))
@@ -77,7 +89,7 @@ def wait_for_a_moment(process: subprocess.Popen, store: Path, chance: random.Ran
 def kill_all(process: subprocess.Popen) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait(timeout=60)
+    process.wait(timeout=SECONDS)
 
 
 def workers_of(process: subprocess.Popen) -> list[int]:
@@ -114,7 +126,7 @@ def test_a_sweep_killed_with_all_its_workers_goes_on(world, undisturbed, tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="workers are found through /proc, which is not here")
+@needs_proc
 def test_a_sweep_whose_workers_are_killed_goes_on_by_itself(world, undisturbed, tmp_path):
     chance, path, store = random.Random(2), write(world, tmp_path), tmp_path / "store"
     kills = 0
@@ -132,16 +144,16 @@ def test_a_sweep_whose_workers_are_killed_goes_on_by_itself(world, undisturbed, 
 
 
 @pytest.mark.slow
+@needs_proc
 def test_workers_die_with_a_killed_sweep(world, tmp_path):
     path, store = write(world, tmp_path), tmp_path / "store"
     with start(path, "--workers", 2) as process:
-        while not (store / "unfinished").is_dir():
-            assert process.poll() is None
-            time.sleep(0.01)
+        wait_until(process, (store / "unfinished").is_dir)
         workers = workers_of(process)
+        assert len(workers) == 2
         process.kill()
-        process.wait(timeout=60)
-    deadline = time.monotonic() + 60
+        process.wait(timeout=SECONDS)
+    deadline = time.monotonic() + SECONDS
     while any(is_running(worker) for worker in workers):
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -154,15 +166,20 @@ def is_running(pid: int) -> bool:
 
 
 @pytest.mark.slow
+@needs_proc
 def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(world, undisturbed, tmp_path):
     path, store = write(world, tmp_path), tmp_path / "store"
     with start(path, "--workers", 2) as process:
-        assert wait_for_a_moment(process, store, random.Random(3))
+        first = wait_until(process, lambda: workers_of(process))[0]
+        os.kill(first, signal.SIGSTOP)  # a worker that stands still has a run, so the sweep cannot end by itself
+        wait_until(process, lambda: done(store))
         os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(timeout=60) == 130
+        assert process.wait(timeout=SECONDS) == 130
     told = (tmp_path / "err.txt").read_text()
     assert "the same command goes on" in told
     assert "Traceback" not in told
+    assert not is_running(first)
+    assert 0 < done(store) < RUNS
     finish(path, "--workers", 2)
     assert contents(store) == undisturbed
 
@@ -197,7 +214,7 @@ class RayNodes:
         assert self._process.stdin is not None
         self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=60)
+            self._process.wait(timeout=SECONDS)
         kill_all(self._process)
         assert self._process.stdout is not None
         self._process.stdout.close()

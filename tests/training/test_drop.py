@@ -93,7 +93,9 @@ def test_training_drops_after_a_third_and_goes_on_when_interrupted(tmp_path, met
 def test_where_it_makes_no_sense_it_is_refused():
     with pytest.raises(BadOption, match="--drop-below"):
         train(
-            Mixture(frozen("bert"), TEMPLATES, MixtureSpec(data_dependent=True)), CAPITALS, TrainingSpec(drop_below=0.1)
+            Mixture(frozen("bert"), TEMPLATES, MixtureSpec(weighting="data-dependent")),
+            CAPITALS,
+            TrainingSpec(drop_below=0.1),
         )
     with pytest.raises(ValidationError, match="drop_below"):
         TrainingSpec(recipe="paper", drop_below=0.1)

@@ -84,7 +84,7 @@ def test_the_first_step_of_each_part_and_layer_is_as_large_as_its_rate():
     moved = {name: (start[name] - tensor).flatten(1) if tensor.dim() == 3 else start[name] - tensor
              for name, tensor in mixture.state_dict().items()}  # fmt: skip
     torch.testing.assert_close(moved["vectors"], torch.full_like(moved["vectors"], 0.25))
-    torch.testing.assert_close(moved["weight_logits"], torch.full_like(moved["weight_logits"], 0.03125))
+    torch.testing.assert_close(moved["weighting.logits"], torch.full_like(moved["weighting.logits"], 0.03125))
     for layer, size in enumerate((0.125, 0.0625, 0.5)):
         torch.testing.assert_close(moved["deltas.layers"][layer], torch.full_like(moved["deltas.layers"][layer], size))
 

@@ -94,7 +94,7 @@ def interrupted(folder):
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     interrupted(tmp_path)
     with pytest.raises(BadOption, match="another LM, other facts, other prompts or other settings"):
-        train(new_mixture(data_dependent=True), CAPITALS, SETTINGS["gradient"], folder=tmp_path, resume=True)
+        train(new_mixture(weighting="data-dependent"), CAPITALS, SETTINGS["gradient"], folder=tmp_path, resume=True)
     with pytest.raises(BadOption, match="other settings"):
         train(new_mixture(), CAPITALS, SETTINGS["em"], folder=tmp_path, resume=True)
 

@@ -95,19 +95,19 @@ def test_em_weights_are_the_mean_posterior_computed_by_hand():
     assert mixture.weights.detach().numpy() == pytest.approx(posterior.mean(0), abs=1e-12)
 
 
-@pytest.mark.parametrize(("deep", "data_dependent"), list(product([False, True], [False, True])))
-def test_em_and_gradient_take_the_same_step_on_the_prompts(deep, data_dependent):
+@pytest.mark.parametrize(("deep", "weighting"), list(product([False, True], ["static", "data-dependent"])))
+def test_em_and_gradient_take_the_same_step_on_the_prompts(deep, weighting):
     """The gradient of the expected log-likelihood under the posteriors is that of the log-likelihood itself."""
     gradients = []
     for method in ("gradient", "em"):
-        mixture = Mixture(frozen("bart", "float64"), TEMPLATES, MixtureSpec(deep=deep, data_dependent=data_dependent))
+        mixture = Mixture(frozen("bart", "float64"), TEMPLATES, MixtureSpec(deep=deep, weighting=weighting))
         encoded, _ = encode_facts(mixture, FACTS)
         choose_tuned(mixture, TrainingSpec(method=method))
         Objective(mixture, encoded, method).loss(torch.arange(len(encoded))).to_minimise.backward()
         gradients.append({name: p.grad for name, p in mixture.named_parameters() if p.grad is not None})
-    tuned_by_gradient_in_em = {"vectors"} | ({"weight_logits", "log_temperature"} if data_dependent else set())
-    assert tuned_by_gradient_in_em <= set(gradients[1])
-    for name in set(gradients[1]) - ({"weight_logits"} if not data_dependent else set()):
+    of_weights = {"weighting.logits", "weighting.log_temperature"} if weighting == "data-dependent" else set()
+    assert {"vectors"} | of_weights <= set(gradients[1])
+    for name in set(gradients[1]) - ({"weighting.logits"} if weighting == "static" else set()):
         torch.testing.assert_close(gradients[0][name], gradients[1][name], rtol=1e-9, atol=1e-12)
 
 
@@ -175,15 +175,15 @@ def test_early_stop_counts_epochs_since_the_best():
 FREEZABLE = {
     "tune_vectors": ["vectors"],
     "tune_layers": ["deltas.encoder", "deltas.decoder"],
-    "tune_weights": ["weight_logits"],
-    "tune_temperature": ["log_temperature"],
+    "tune_weights": ["weighting.logits"],
+    "tune_temperature": ["weighting.log_temperature"],
 }
 
 
 @pytest.mark.parametrize("method", ["gradient", "em"])
 @pytest.mark.parametrize("tuned", list(FREEZABLE))
 def test_each_part_can_be_tuned_alone(tuned, method):
-    mixture = Mixture(frozen("bart"), TEMPLATES, MixtureSpec(deep=True, data_dependent=True))
+    mixture = Mixture(frozen("bart"), TEMPLATES, MixtureSpec(deep=True, weighting="data-dependent"))
     start = {name: parameter.detach().clone() for name, parameter in mixture.named_parameters()}
     flags: dict[str, Any] = {name: name == tuned for name in FREEZABLE}
     spec = TrainingSpec(method=method, learning_rate=0.01, **flags)
@@ -253,8 +253,8 @@ def test_a_product_learns_its_weights_and_keeps_its_prompts():
 
 def test_weights_cannot_depend_on_x_where_no_causal_prompt_has_a_word_before_it():
     lm = frozen("gpt2", "float64")
-    blind = Mixture(lm, ["[X] lies in [Y]", "[X] and [Y] ."], MixtureSpec(data_dependent=True))
-    seeing = Mixture(lm, ["[X] lies in [Y]", "the [X] and [Y] ."], MixtureSpec(data_dependent=True))
+    blind = Mixture(lm, ["[X] lies in [Y]", "[X] and [Y] ."], MixtureSpec(weighting="data-dependent"))
+    seeing = Mixture(lm, ["[X] lies in [Y]", "the [X] and [Y] ."], MixtureSpec(weighting="data-dependent"))
     encoded, _ = encode_facts(blind, FACTS)
     every = torch.arange(len(encoded))
     for mixture, alike in ((blind, True), (seeing, False)):
@@ -287,7 +287,7 @@ def test_an_lm_that_gives_nan_is_an_error_not_a_score():
 
 
 def test_the_history_is_plain_data():
-    mixture = Mixture(frozen("gpt2"), TEMPLATES, MixtureSpec(data_dependent=True))
+    mixture = Mixture(frozen("gpt2"), TEMPLATES, MixtureSpec(weighting="data-dependent"))
     result = train(mixture, CAPITALS, TrainingSpec(recipe="paper", epochs=1, **ONE_THREAD))
     first, second = json.loads(json.dumps(result.history, allow_nan=False))
     assert first["train_loss"] is None

@@ -1,29 +1,20 @@
-"""`askwell data list`, `pull`, `verify`, `import` and `templates`.
+"""`askwell data list`, `pull`, `verify`, `import` and `templates`, and `askwell stats`."""
 
-`askwell stats`: the paper's two tables about its data.
-
-`askwell audit`.
-"""
-
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from askwell.cli.options import Data, Json, SplitBy
+from askwell.cli.options import Data, Json
 from askwell.data.importers import Format
-from askwell.errors import BadOption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from askwell.data.audit import SetAudit
     from askwell.data.catalogue import DataSet
     from askwell.data.download import Pulled
-    from askwell.data.read_facts import Splits
     from askwell.data.statistics import PromptStatistics, RelationStatistics
-    from askwell.data.verify import Condition
 
 Sets = Annotated[
     list[str] | None,
@@ -38,12 +29,11 @@ def list_data(*, data: Data = None, json: Json = False) -> None:
     from askwell.cli.terminal import counted, out, print_json
     from askwell.data.catalogue import SETS
     from askwell.data.sources import data_folder, pulled_data_folder
-    from askwell.data.verify import condition
+    from askwell.data.verify import take_inventory
 
-    folder = data_folder(data) or pulled_data_folder()
-    conditions = [condition(data_set, folder) for data_set in SETS]
+    inventory = take_inventory(data_folder(data) or pulled_data_folder(), SETS)
     if json:
-        print_json({"folder": str(folder), "sets": [_description(found) for found in conditions]})
+        print_json(inventory.as_json())
         return
     from rich.table import Table
 
@@ -53,15 +43,15 @@ def list_data(*, data: Data = None, json: Json = False) -> None:
     table.add_column("holds", no_wrap=True, justify="right")
     table.add_column("", overflow="fold")
     table.add_column("what it is", overflow="fold")
-    for found in conditions:
+    for found in inventory.conditions:
         data_set = found.data_set
         relations = "" if data_set.relations is None else str(data_set.relations)
         table.add_row(data_set.name, relations, f"{data_set.lines} {data_set.unit}", found.summary, data_set.about)
     out.print(table)
-    lacking = [found for found in conditions if not found.is_whole]
+    lacking = [found for found in inventory.conditions if not found.is_whole]
     publishers = dict.fromkeys(f"{data_set.origin.repository} ({data_set.licence})" for data_set in SETS)
     out.print(
-        f"{len(SETS) - len(lacking)} of {counted(len(SETS), 'set')} here, in {folder}."
+        f"{len(SETS) - len(lacking)} of {counted(len(SETS), 'set')} here, in {inventory.folder}."
         + (" Get the rest with: askwell data pull" if lacking else "")
         + f"\nFrom GitHub: {', '.join(publishers)}.",
         soft_wrap=True,
@@ -111,31 +101,19 @@ def pull_data(
 
 def verify_data(sets: Sets = None, /, *, data: Data = None, json: Json = False) -> None:
     """Check every file of the sets that are here against its SHA-256; a set that is named must be here."""
-    from askwell.cli.terminal import counted, out, print_json
+    from askwell.cli.terminal import out, print_json
     from askwell.data.catalogue import chosen_sets
-    from askwell.data.sources import data_folder, pulled_data_folder
-    from askwell.data.verify import condition
-    from askwell.errors import BadOption, DamagedFile
+    from askwell.data.sources import need_data_folder
+    from askwell.data.verify import take_inventory
 
-    chosen, folder = chosen_sets(sets or []), data_folder(data)
-    if folder is None:
-        raise BadOption(
-            f"there is no data in {pulled_data_folder()}; get it with `askwell data pull`, or name a folder with --data"
-        )
-    conditions = [condition(data_set, folder) for data_set in chosen]
+    chosen = chosen_sets(sets or [])
+    inventory = take_inventory(need_data_folder(data), chosen)
     if json:
-        print_json({"folder": str(folder), "sets": [_description(found) for found in conditions]})
+        print_json(inventory.as_json())
     else:
-        for found in conditions:
+        for found in inventory.conditions:
             out.print(f"{found.data_set.name}: {found.summary}", soft_wrap=True, markup=False)
-    wrong = [found for found in conditions if not found.is_whole and (sets or not found.is_absent)]
-    if wrong:
-        files = [file.path for found in wrong for file in (*found.altered, *found.missing)]
-        named = ", ".join(files[:5]) + (", …" if len(files) > 5 else "")
-        raise DamagedFile(
-            f"{counted(len(files), 'file')} in {folder} missing or not as published: {named}. Pull them again with:"
-            f" askwell data pull {' '.join(found.data_set.name for found in wrong)}"
-        )
+    inventory.need_right(all_here=bool(sets))
 
 
 def import_data(
@@ -162,19 +140,13 @@ def import_data(
 ) -> None:
     """Bring facts and templates of another project into our layout, and say what was left out and why."""
     from askwell.cli.terminal import note, print_json
-    from askwell.data.imported import write_imported
-    from askwell.data.importers import READERS
-    from askwell.errors import BadOption
+    from askwell.data.importers import import_data as bring_in
 
-    if name is not None and (not name or name.startswith(".") or "/" in name or "\\" in name):
-        raise BadOption(f"--name {name!r}: it must do as the name of a folder")
-    imported = READERS[format](source, name or format)
-    write_imported(imported, out)
-    counts = imported.counts()
-    for line in _told(counts, out):
+    report = bring_in(format, source, out, name)
+    for line in report.sentences():
         note(line)
     if json:
-        print_json({"out": str(out), **counts})
+        print_json(asdict(report))
 
 
 def find_templates(
@@ -205,32 +177,16 @@ def find_templates(
     A sentence in which x or y is not found, or is found more than once, is left out and counted.
     """
     from askwell.cli.terminal import counted, note, print_json
-    from askwell.data.sentence_templates import frequent_templates, templates_jsonl
-    from askwell.errors import BadOption
-    from askwell.files import write_whole
+    from askwell.data.sentence_templates import frequent_templates, write_templates
 
-    if min_count < 1:
-        raise BadOption(f"--min-count {min_count}: at least 1 is needed")
     found = frequent_templates(sentences, min_count, relation)
-    for name, templates in found.templates.items():
-        write_whole(out if relation is not None else out / f"{name}.jsonl", templates_jsonl(templates))
+    write_templates(found, out, one_file=relation is not None)
     kept = sum(map(len, found.templates.values()))
     note(f"{counted(found.read, 'sentence')} read; {kept} of {counted(found.distinct, 'template')} kept, in {out}")
     for reason, count in sorted(found.left_out.items()):
         note(f"left out: {counted(count, 'sentence')}, since {reason}")
     if json:
-        print_json(
-            {
-                "out": str(out),
-                "read": found.read,
-                "distinct": found.distinct,
-                "left_out": dict(found.left_out),
-                "templates": {
-                    name: [{"template": one.template, "count": one.count} for one in templates]
-                    for name, templates in found.templates.items()
-                },
-            }
-        )
+        print_json({"out": str(out), **found.as_json()})
 
 
 def _pull_with_a_bar(chosen: "Sequence[DataSet]") -> "Pulled":
@@ -259,44 +215,6 @@ def _pull_with_a_bar(chosen: "Sequence[DataSet]") -> "Pulled":
         return pull(chosen, show)
 
 
-def _description(found: "Condition") -> dict[str, Any]:
-    data_set = found.data_set
-    return {
-        "name": data_set.name,
-        "about": data_set.about,
-        "from": f"{data_set.origin.repository}@{data_set.origin.commit}",
-        "licence": data_set.licence,
-        "relations": data_set.relations,
-        data_set.unit if data_set.unit != "relations" else "lines": data_set.lines,
-        "bytes": data_set.bytes,
-        "files": len(data_set.files),
-        "right": len(found.right),
-        "missing": [file.path for file in found.missing],
-        "altered": [file.path for file in found.altered],
-        "state": found.summary,
-    }
-
-
-def _told(counts: dict[str, Any], out: Path) -> list[str]:
-    """What an import did, one sentence each."""
-    told = [f"{counts['lines']} lines of {counts['files']} files read"]
-    for kind, folder, held, groups in (
-        ("facts", "facts", "facts", "relations"),
-        ("prompts", "prompts", "prompts", "relations"),
-        ("words", "vocab", "words", "lists"),
-    ):
-        for name, about in counts[kind].items():
-            told.append(f"{out / folder / name}: {about[held]} {held} of {about[groups]} {groups}")
-    told += [f"left out: {count} × {reason}" for reason, count in sorted(counts["left_out"].items())]
-    by_reason: dict[str, list[str]] = {}
-    for path, reason in counts["skipped"].items():
-        by_reason.setdefault(reason, []).append(path)
-    for reason, paths in by_reason.items():
-        named = ", ".join(paths[:3]) + (", …" if len(paths) > 3 else "")
-        told.append(f"skipped: {len(paths)} × {reason} ({named})")
-    return told
-
-
 _HEADINGS = {
     "avg_unique_x": "distinct x",
     "avg_unique_y": "distinct y",
@@ -316,22 +234,16 @@ def stats(*, data: Data = None, json: Json = False) -> None:
     Pairs are lines of all splits, repeated ones each time; distinct x and y are means over relations. Tokens are
     pieces between white space, both blanks included, as a mean over prompts.
     """
-    from askwell.data.sources import data_folder, pulled_data_folder
-    from askwell.data.statistics import prompt_statistics, relation_statistics, statistics_json
-    from askwell.errors import BadOption
-
-    folder = data_folder(data)
-    if folder is None:
-        raise BadOption(
-            f"there is no data in {pulled_data_folder()}; get it with `askwell data pull`, or name a folder with --data"
-        )
     from askwell.cli.terminal import note, print_json
+    from askwell.data.sources import need_data_folder
+    from askwell.data.statistics import statistics_of
 
+    statistics = statistics_of(need_data_folder(data))
     if json:
-        print_json(statistics_json(folder))
+        print_json(statistics.as_json())
         return
-    _print_statistics("Relations", relation_statistics(folder))
-    _print_statistics("Prompts", prompt_statistics(folder))
+    _print_statistics("Relations", statistics.relation_statistics)
+    _print_statistics("Prompts", statistics.prompt_statistics)
     note(
         "The paper prints 1580 for the distinct x of T-REx original and 507 for the distinct y of ConceptNet; counted"
         " on the published files, they are 1581 and 552."
@@ -352,112 +264,4 @@ def _print_statistics(
         table.add_column(_HEADINGS.get(key, key), justify="right", no_wrap=True)
     for name, row in rows.items():
         table.add_row(name, *(["missing"] if row is None else map(str, asdict(row).values())))
-    out.print(table)
-
-
-def audit(
-    facts: Annotated[
-        str,
-        Parameter(
-            help="One relation, or a folder or name of many, such as trex_original in the data folder; testbed:capital "
-            "is a relation of the testbed, testbed: all of them."
-        ),
-    ],
-    /,
-    *,
-    clean: Annotated[
-        bool,
-        Parameter(
-            help="Make a split without leaks: train loses what stands in dev or test, dev what stands in test, and "
-            "repeated lines go; every fact of test stays.",
-            negative="",
-        ),
-    ] = False,
-    out: Annotated[Path | None, Parameter(help="With --clean: the new folder that it goes to.")] = None,
-    split_by: SplitBy = None,
-    seed: Annotated[int, Parameter(help="Seed of the split of a single file.")] = 0,
-    data: Data = None,
-    json: Json = False,
-) -> None:
-    """Audit the splits of facts: repeated and leaked facts, class balance, and what trivial answers score.
-
-    Shares are in per cent of test's lines. A fact leaks if the same x and y stand in train; y stands inside x whatever
-    the case of its letters; an x has several golds if test has several ys for it; trivial answers are made from
-    train's lines (of ys that are equally common, the first in the file).
-    """
-    from askwell.cli.terminal import counted, note, print_json
-    from askwell.cli.terminal import out as terminal
-    from askwell.data.audit import audit_splits, sentences
-    from askwell.data.clean import clean_splits, need_new_folder, write_clean
-
-    if clean != (out is not None):
-        raise BadOption("--clean and --out FOLDER belong together")
-    if out is not None:
-        need_new_folder(out)
-    splits, is_set = _read(facts, split_by, seed, data)
-    # A path of the machine does not get into results.
-    name = (Path(facts).name or facts) if Path(facts).exists() else facts
-    found = audit_splits(name, splits)
-    document: dict[str, Any] = found.as_json()
-    if out is not None:
-        document["clean"] = write_clean(name, [clean_splits(one) for one in splits], out, is_set=is_set)
-    if json:
-        print_json(document)
-    else:
-        _print_audit(found)
-        terminal.print("\n".join(sentences(found)), soft_wrap=True, markup=False)
-    if out is not None:
-        removed, repeated = (document["clean"][key] for key in ("leaks_removed", "repeated_removed"))
-        note(
-            f"{out} is a split without leaks: {counted(removed['train'], 'fact')} of train, "
-            f"{counted(removed['dev'], 'fact')} of dev and {counted(sum(repeated.values()), 'repeated line')} "
-            "are left out"
-        )
-
-
-def _read(facts: str, split_by: str | None, seed: int, data: Path | None) -> tuple[list["Splits"], bool]:
-    """The relations, and whether they are a set rather than one relation."""
-    from askwell.data.names import read_relation
-    from askwell.data.read_facts import Splits, read_splits
-    from askwell.data.sources import data_folder, find
-    from askwell.data.testbed import PREFIX, relation_names
-
-    if facts == PREFIX:
-        read = {name: Splits.of(read_relation(PREFIX + name, split=split_by)) for name in relation_names()}
-        return [replace(splits, name=name) for name, splits in read.items()], True
-    if facts.startswith(PREFIX):
-        return [Splits.of(read_relation(facts, split=split_by))], False
-    splits = read_splits(facts, data=data, split=split_by, seed=seed)
-    path = find(facts, "facts", data_folder(data))
-    return splits, path.is_dir() and not (path / "test.jsonl").exists()
-
-
-def _print_audit(audit: "SetAudit") -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    from askwell.cli.terminal import out
-    from askwell.data.audit import SetAudit
-
-    columns = {
-        "unseen y": "unseen_y",
-        "y in x": "y_in_x",
-        "golds>1": "several_golds",
-        "majority": "majority",
-        "train's y": "copy_train_y",
-        "x's y": "copy_x",
-    }
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("", no_wrap=True)
-    for column in ("test", "leaked", *columns):
-        table.add_column(column, justify="right", no_wrap=True)
-
-    def add(name: str, of: SetAudit) -> None:
-        counts = (str(of.test), str(of.total("leaked_pairs")))
-        table.add_row(escape(name), *counts, *(f"{of.micro(share):.1f}" for share in columns.values()))
-
-    for relation in audit.relations:
-        add(relation.name, SetAudit(audit.name, (relation,)))
-    if len(audit.relations) > 1:
-        add("all", audit)
     out.print(table)

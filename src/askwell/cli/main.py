@@ -10,6 +10,11 @@ from askwell.errors import AskwellError, UserMistake
 from askwell.version import VERSION
 
 USER_MISTAKE, FAILURE, INTERRUPTED = 2, 1, 130
+# Options that stand for another one with a value.
+_SHORT_FOR = {
+    "--data-dependent": ["--weighting", "data-dependent"],
+    "--no-data-dependent": ["--weighting", "static"],
+}
 
 app = App(
     name="askwell",
@@ -24,7 +29,7 @@ app.command("askwell.cli.show:show", help="Show what the tuned prompts look like
 app.command("askwell.cli.demo:demo", help="See it work: tune soft prompts on the testbed, and write a report.")
 app.command("askwell.cli.baseline:baseline", help="Run a baseline: LAMA, LPAQA, OptiPrompt, AutoPrompt, fine-tuning.")
 app.command("askwell.cli.compare:compare", help="Compare two runs on the facts that both answered.")
-app.command("askwell.cli.data:audit", help="Audit the splits of facts: leaks, and what trivial answers score.")
+app.command("askwell.cli.audit:audit", help="Audit the splits of facts: leaks, and what trivial answers score.")
 app.command("askwell.cli.sweep:sweep", help="Do a grid of runs: LMs, relations, prompts, settings, seeds.")
 app.command("askwell.cli.runs:runs", help="List, filter and sort the runs that sweeps have kept.")
 app.command("askwell.cli.report:report", help="Make tables and figures of the runs that sweeps have kept.")
@@ -61,7 +66,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     """Runs a command; exits with 0, with 2 for a user's mistake, with 1 for a failure, with 130 when interrupted."""
     signal.signal(signal.SIGTERM, _interrupt)  # a job that is told to end saves what it has, as at Ctrl-C
     try:
-        app(arguments, exit_on_error=False, print_error=False)
+        app(_written_out(arguments), exit_on_error=False, print_error=False)
     except CycloptsError as error:
         _stop(_speak_in_options(error), USER_MISTAKE)
     except UserMistake as error:
@@ -74,6 +79,12 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         sys.stderr.close()
         sys.exit(0)
     sys.exit(0)
+
+
+def _written_out(arguments: list[str] | None) -> list[str]:
+    """The arguments with short options written out."""
+    given = sys.argv[1:] if arguments is None else arguments
+    return [written for argument in given for written in _SHORT_FOR.get(argument, [argument])]
 
 
 def _interrupt(_signal: int, _frame: object) -> NoReturn:

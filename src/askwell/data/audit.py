@@ -1,9 +1,5 @@
-"""Counts over the splits of a relation, and over those of a whole set.
-
-Answers that need no LM. What they score, a method gets for nothing.
-
-An audit told in plain sentences.
-"""
+"""Audits the splits of a relation or a set: repeated and leaked facts, class balance, and what answers that need no
+LM score."""
 
 import math
 from collections import Counter
@@ -12,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from askwell.data.facts import Fact
-from askwell.data.read_facts import Splits
+from askwell.data.names import FactSet
+from askwell.data.read_facts import SplitLines
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ class RelationAudit:
     """2^H, where H is the entropy in bits of the ys of test: as many equally common ys would be as hard to guess."""
 
 
-def audit_relation(splits: Splits) -> RelationAudit:
+def audit_relation(splits: SplitLines) -> RelationAudit:
     """The audit of one relation."""
     lines = {"train": splits.train, "dev": splits.dev, "test": splits.test}
     facts = {name: frozenset(split) for name, split in lines.items()}
@@ -150,9 +147,9 @@ class SetAudit:
         }
 
 
-def audit_splits(name: str, splits: Sequence[Splits]) -> SetAudit:
+def audit_set(facts: FactSet) -> SetAudit:
     """The audit of a set of relations, or of one."""
-    return SetAudit(name, tuple(map(audit_relation, splits)))
+    return SetAudit(facts.name, tuple(map(audit_relation, facts.relations)))
 
 
 def _golds(facts: frozenset[Fact]) -> Counter[str]:
@@ -208,7 +205,7 @@ def stands_in(y: str, x: str) -> bool:
     return y.casefold() in x.casefold()
 
 
-def sentences(audit: SetAudit) -> list[str]:
+def audit_sentences(audit: SetAudit) -> list[str]:
     """What a reader of a score on these facts should know, one sentence each; what is not the case is left out."""
     facts, test = audit.by_split("facts"), audit.test
     told = [

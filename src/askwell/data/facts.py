@@ -11,6 +11,8 @@ from typing import Literal, get_args
 from askwell.errors import BadOption
 
 SplitName = Literal["train", "dev", "test"]
+SPLIT_FILES: dict[str, SplitName] = {f"{name}.jsonl": name for name in get_args(SplitName)}
+"""The files of a folder of facts, and the split that each holds."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -146,6 +148,11 @@ class Relation:
 def canonical(facts: Iterable[Fact]) -> tuple[Fact, ...]:
     """The facts sorted by x, then y."""
     return tuple(sorted(facts, key=lambda fact: (fact.x, fact.y)))  # the key is several times faster than Fact.__lt__
+
+
+def facts_jsonl(facts: Iterable[Fact]) -> str:
+    """The text of a file of facts, one a line."""
+    return "".join(json.dumps({"sub": fact.x, "obj": fact.y}, ensure_ascii=False) + "\n" for fact in facts)
 
 
 def _counted(count: int, one: str, many: str) -> str:

@@ -1,25 +1,19 @@
-"""What an importer has read, and how it is written in our layout.
-
-How other projects lay out facts in folders.
-
-Files of other projects: JSON lines, JSON documents and plain lines, with errors that name file and line.
-"""
+"""What an importer has read of another project's data, and how it is written as a data folder."""
 
 import json
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from askwell.data.facts import Fact, SplitName
+from askwell.data.facts import SPLIT_FILES, Fact, SplitName, facts_jsonl
+from askwell.data.records import file_name, first_record, read_records
 from askwell.data.templates import Template, parse_template
-from askwell.errors import BadFile, BadOption, BadTemplate, CannotWrite, NothingLeft
-from askwell.files import need_writable_folder, read_text
+from askwell.errors import BadFile, BadOption, BadTemplate, NothingLeft
+from askwell.files import need_writable_folder, write_folder
 
-Splits = dict[SplitName | None, list[Fact]]
+FactsBySplit = dict[SplitName | None, list[Fact]]
 """The facts of a relation by split; by None, those of a file that is not split."""
 
 Place = tuple[str, str, SplitName | None]
@@ -30,7 +24,7 @@ Place = tuple[str, str, SplitName | None]
 class Imported:
     """Facts, prompts and word lists by set and relation, and a count of what was read and left out."""
 
-    facts: dict[str, dict[str, Splits]] = field(default_factory=dict)
+    facts: dict[str, dict[str, FactsBySplit]] = field(default_factory=dict)
     prompts: dict[str, dict[str, list[Template]]] = field(default_factory=dict)
     words: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     """Answer spaces and vocabularies, which --candidates can read."""
@@ -80,29 +74,69 @@ class Imported:
         """Notes a file or relation that is not taken."""
         self.skipped[str(path)] = reason
 
-    def counts(self) -> dict[str, Any]:
-        """What was read, taken and left out, ready for JSON."""
-        return {
-            "files": self.files,
-            "lines": self.lines,
-            "facts": {
+    def report(self, out: Path) -> "ImportReport":
+        """What was read, taken and left out."""
+        return ImportReport(
+            out=str(out),
+            files=self.files,
+            lines=self.lines,
+            facts={
                 name: {
                     "relations": len(relations),
                     "facts": sum(len(facts) for splits in relations.values() for facts in splits.values()),
                 }
                 for name, relations in self.facts.items()
             },
-            "prompts": {
+            prompts={
                 name: {"relations": len(relations), "prompts": sum(map(len, relations.values()))}
                 for name, relations in self.prompts.items()
             },
-            "words": {
+            words={
                 name: {"lists": len(lists), "words": sum(map(len, lists.values()))}
                 for name, lists in self.words.items()
             },
-            "left_out": dict(self.left_out),
-            "skipped": dict(self.skipped),
-        }
+            left_out=dict(self.left_out),
+            skipped=dict(self.skipped),
+        )
+
+
+@dataclass(frozen=True)
+class ImportReport:
+    """What an import has read, taken and left out."""
+
+    out: str
+    """The data folder that it wrote to."""
+    files: int
+    lines: int
+    facts: dict[str, dict[str, int]]
+    """Relations and facts of each set."""
+    prompts: dict[str, dict[str, int]]
+    """Relations and prompts of each set."""
+    words: dict[str, dict[str, int]]
+    """Lists and words of each set."""
+    left_out: dict[str, int]
+    """Lines that were not taken, by reason."""
+    skipped: dict[str, str]
+    """Files and relations that were not taken, with the reason."""
+
+    def sentences(self) -> list[str]:
+        """The report for people, one sentence each."""
+        told = [f"{self.lines} lines of {self.files} files read"]
+        for folder, counts, held, groups in (
+            ("facts", self.facts, "facts", "relations"),
+            ("prompts", self.prompts, "prompts", "relations"),
+            ("vocab", self.words, "words", "lists"),
+        ):
+            for name, about in counts.items():
+                told.append(f"{Path(self.out, folder, name)}: {about[held]} {held} of {about[groups]} {groups}")
+        told += [f"left out: {count} × {reason}" for reason, count in sorted(self.left_out.items())]
+        by_reason: dict[str, list[str]] = {}
+        for path, reason in self.skipped.items():
+            by_reason.setdefault(reason, []).append(path)
+        for reason, paths in by_reason.items():
+            named = ", ".join(paths[:3]) + (", …" if len(paths) > 3 else "")
+            told.append(f"skipped: {len(paths)} × {reason} ({named})")
+        return told
 
 
 def write_imported(imported: Imported, out: Path) -> None:
@@ -119,24 +153,21 @@ def write_imported(imported: Imported, out: Path) -> None:
         if folder.exists():
             raise BadOption(f"--out has {folder} already; name another folder, or give the sets another --name")
     for folder, files in sets.items():
-        _write_folder(folder, files)
+        write_folder(folder, files)
 
 
-def _fact_files(relations: dict[str, Splits]) -> dict[str, str]:
+def _fact_files(relations: dict[str, FactsBySplit]) -> dict[str, str]:
     files = {}
     for relation, splits in relations.items():
         for split, facts in splits.items():
             name = f"{relation}.jsonl" if split is None else f"{relation}/{split}.jsonl"
-            files[name] = _jsonl({"sub": fact.x, "obj": fact.y} for fact in facts)
+            files[name] = facts_jsonl(facts)
     return files
 
 
 def _prompt_files(relations: dict[str, list[Template]]) -> dict[str, str]:
     return {
-        f"{relation}.jsonl": _jsonl(
-            {"template": template.text} | ({} if template.weight is None else {"weight": template.weight})
-            for template in templates
-        )
+        f"{relation}.jsonl": "".join(f"{json.dumps(_record(template), ensure_ascii=False)}\n" for template in templates)
         for relation, templates in relations.items()
     }
 
@@ -145,25 +176,8 @@ def _word_files(lists: dict[str, list[str]]) -> dict[str, str]:
     return {f"{name}.txt": "".join(f"{word}\n" for word in words) for name, words in lists.items()}
 
 
-def _jsonl(records: Iterable[dict[str, Any]]) -> str:
-    return "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records)
-
-
-def _write_folder(folder: Path, files: dict[str, str]) -> None:
-    aside = None
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        for name, content in files.items():
-            (aside / name).parent.mkdir(parents=True, exist_ok=True)
-            (aside / name).write_text(content, encoding="utf-8", newline="\n")
-        aside.chmod(0o755)
-        aside.rename(folder)
-    except OSError as error:
-        raise CannotWrite(f"{folder} cannot be written: {error.strerror or error}") from error
-    finally:
-        if aside is not None:
-            shutil.rmtree(aside, ignore_errors=True)
+def _record(template: Template) -> dict[str, Any]:
+    return {"template": template.text} | ({} if template.weight is None else {"weight": template.weight})
 
 
 def whole_splits(imported: Imported, source: Path) -> None:
@@ -179,7 +193,6 @@ def whole_splits(imported: Imported, source: Path) -> None:
 
 
 LABELS = ("sub_label", "obj_label")
-_SPLITS = {f"{split}.jsonl": split for split in get_args(SplitName)}
 
 
 def need_folder(source: Path, holds: str) -> None:
@@ -200,7 +213,7 @@ def files_below(source: Path, suffix: str) -> list[Path]:
 
 def relation_folders(source: Path) -> list[Path]:
     """The folders that hold train.jsonl, dev.jsonl or test.jsonl."""
-    return sorted({path.parent for path in files_below(source, ".jsonl") if path.name in _SPLITS})
+    return sorted({path.parent for path in files_below(source, ".jsonl") if path.name in SPLIT_FILES})
 
 
 def set_name(name: str, source: Path, folder: Path) -> str:
@@ -211,8 +224,8 @@ def set_name(name: str, source: Path, folder: Path) -> str:
 def add_relation_folder(imported: Imported, data_set: str, folder: Path) -> None:
     """Takes the splits of a relation, which is named like its folder."""
     for path in sorted(folder.glob("*.jsonl")):
-        if path.name in _SPLITS:
-            add_fact_file(imported, (data_set, folder.name, _SPLITS[path.name]), path)
+        if path.name in SPLIT_FILES:
+            add_fact_file(imported, (data_set, folder.name, SPLIT_FILES[path.name]), path)
         else:
             imported.skip(path, "is no train.jsonl, dev.jsonl or test.jsonl")
 
@@ -241,60 +254,3 @@ def holds(path: Path, key: str) -> bool:
 def _counted(imported: Imported, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     imported.files += 1
     return read_records(path)
-
-
-def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, with their numbers."""
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if line.strip():
-            yield number, line
-
-
-def read_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a file of JSON lines, with their line numbers."""
-    for number, line in read_lines(path):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise BadFile(path, f"broken JSON: {error}", number) from error
-        if not isinstance(record, dict):
-            raise BadFile(path, "a line must be an object, {…}", number)
-        _need_whole_characters(path, number, line, record)
-        yield number, record
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """The object that a JSON file holds."""
-    text = read_text(path)
-    try:
-        content = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise BadFile(path, f"broken JSON: {error.msg}", error.lineno) from error
-    except (ValueError, RecursionError) as error:
-        raise BadFile(path, f"broken JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise BadFile(path, "the file must hold one object, {…}")
-    _need_whole_characters(path, None, text, content)
-    return content
-
-
-def first_record(path: Path) -> dict[str, Any]:
-    """The first object of a file of JSON lines; empty if it has none."""
-    return next((record for _, record in read_records(path)), {})
-
-
-def file_name(path: Path, line: int | None, name: str) -> str:
-    """A relation's name, if it can be the name of a file."""
-    if not name or name.startswith(".") or any(character in name for character in "/\\:\0\n") or name != name.strip():
-        raise BadFile(path, f"{name!r} is no name for a relation: it must do as a file name", line)
-    return name
-
-
-def _need_whole_characters(path: Path, line: int | None, text: str, content: object) -> None:
-    """Raises if JSON's \\u escapes spell half a character, which cannot be written again."""
-    if "\\u" not in text:
-        return
-    try:
-        json.dumps(content, ensure_ascii=False).encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise BadFile(path, "holds half a character (a lone surrogate such as \\ud800)", line) from error

@@ -1,13 +1,4 @@
-"""LAMA's data folder: TREx, Google_RE and ConceptNet, and the manual templates of relations.jsonl.
-
-LPAQA's prompt folder: mined, paraphrased and other templates, a folder each, with or without weights.
-
-AutoPrompt's data: folders of train, dev and test facts, and files of searched prompts.
-
-OptiPrompt's repository: split and test-only facts, templates of several methods, common vocabularies.
-
-BEAR, and every other set of lm-pub-quiz: facts by relation, templates and answer spaces in one metadata file.
-"""
+"""Readers of other projects' data: LAMA, LPAQA, AutoPrompt, OptiPrompt, and BEAR with all sets of lm-pub-quiz."""
 
 import math
 from collections.abc import Callable
@@ -17,20 +8,20 @@ from typing import Any, Literal
 from askwell.data.imported import (
     LABELS,
     Imported,
+    ImportReport,
     add_fact_file,
     add_relation_folder,
     add_template_file,
     files_below,
     holds,
     need_folder,
-    read_lines,
-    read_object,
-    read_records,
     relation_folders,
     set_name,
     whole_splits,
+    write_imported,
 )
-from askwell.errors import BadFile
+from askwell.data.records import read_lines, read_object, read_records
+from askwell.errors import BadFile, BadOption
 
 
 def read_lama(source: Path, name: str) -> Imported:
@@ -256,3 +247,15 @@ READERS: dict[Format, Callable[[Path, str], Imported]] = {
     "optiprompt": read_optiprompt,
     "bear": read_bear,
 }
+
+
+def import_data(data_format: Format, source: Path, out: Path, name: str | None = None) -> ImportReport:
+    """Writes another project's facts, prompts and word lists into the data folder `out`.
+
+    The names of the sets begin with `name`, or else with that of the format.
+    """
+    if name is not None and (not name or name.startswith(".") or "/" in name or "\\" in name):
+        raise BadOption(f"--name {name!r}: it must do as the name of a folder")
+    imported = READERS[data_format](source, name or data_format)
+    write_imported(imported, out)
+    return imported.report(out)

@@ -1,14 +1,17 @@
-"""What a name such as testbed:capital, trex_original/P19 or a path stands for."""
+"""What a name stands for: testbed:capital, trex_original/P19 in the data folder, or a path."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from askwell.data.facts import Relation
+from askwell.data.facts import SPLIT_FILES, Relation
+from askwell.data.read_facts import SplitLines, read_set, read_split_files
 from askwell.data.read_facts import read_relation as read_relation_files
+from askwell.data.sources import data_folder, find
 from askwell.data.split import SplitRule
 from askwell.data.templates import Template
 from askwell.data.templates import read_prompts as read_prompt_files
-from askwell.data.testbed import PREFIX, testbed_prompts, testbed_relation
+from askwell.data.testbed import PREFIX, relation_names, testbed_prompts, testbed_relation
 from askwell.errors import BadOption
 
 
@@ -26,6 +29,39 @@ def read_relation(
     if split is not None:
         raise BadOption(f"{name} has splits of its own; leave out the rule {split!r}")
     return testbed_relation(name.removeprefix(PREFIX))
+
+
+@dataclass(frozen=True)
+class FactSet:
+    """The relations that a name stands for."""
+
+    name: str
+    relations: tuple[SplitLines, ...]
+    is_single: bool
+    """Whether the name is that of one relation, not of a set."""
+
+
+def read_fact_set(
+    source: str, *, data: Path | None = None, split: SplitRule | str | None = None, seed: int = 0
+) -> FactSet:
+    """The relations of a set (trex_original, testbed:), sorted by name, or the one relation that `source` names.
+
+    A single file is split as `read_relation` splits it. Relations of a set have their short names (P19).
+    """
+    if source == PREFIX:
+        relations = {name: read_relation(PREFIX + name, split=split) for name in relation_names()}
+        lines = [replace(SplitLines.of(relation), name=name) for name, relation in relations.items()]
+        return FactSet(source, tuple(lines), is_single=False)
+    # A path of the machine does not get into results.
+    name = (Path(source).name or source) if Path(source).exists() else source
+    if not source.startswith(PREFIX) and split is None:
+        folder = find(source, "facts", data_folder(data))
+        if any((folder / file).exists() for file in SPLIT_FILES):
+            return FactSet(name, (read_split_files(folder),), is_single=True)
+        if relations_inside := read_set(folder):
+            return FactSet(name, tuple(relations_inside), is_single=False)
+    relation = read_relation(source, data=data, split=split, seed=seed)
+    return FactSet(name, (SplitLines.of(relation),), is_single=True)
 
 
 def read_prompts(

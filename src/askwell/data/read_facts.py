@@ -1,7 +1,4 @@
-"""The facts that one file holds, line by line.
-
-Reading a relation from a folder or a file.
-"""
+"""Reads facts from files (JSON lines, CSV, TSV), and relations from folders of splits or single files."""
 
 import csv
 import io
@@ -9,9 +6,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import NoReturn, get_args
+from typing import NoReturn
 
-from askwell.data.facts import Fact, Relation, SplitName
+from askwell.data.facts import SPLIT_FILES, Fact, Relation
 from askwell.data.sources import data_folder, find
 from askwell.data.split import SplitRule, split_facts
 from askwell.errors import BadFile, BadOption, UserMistake
@@ -138,7 +135,6 @@ _PARSERS: dict[str, Callable[[Path, str], Iterator[Fact]]] = {
 SUFFIXES = tuple(_PARSERS)
 
 
-_FILES = tuple(f"{split}.jsonl" for split in get_args(SplitName))
 _EXPECTED_FILES = "a folder of facts has train.jsonl, dev.jsonl and test.jsonl"
 
 
@@ -163,12 +159,12 @@ def read_relation(
 
 
 def _read_folder(folder: Path, name: str) -> Relation:
-    missing = [file for file in _FILES if not (folder / file).is_file()]
-    if len(missing) == len(_FILES):
+    missing = [file for file in SPLIT_FILES if not (folder / file).is_file()]
+    if len(missing) == len(SPLIT_FILES):
         raise BadFile(folder, f"no facts here: {_EXPECTED_FILES}{_relations_inside(folder)}")
     if missing:
         raise BadFile(folder / missing[0], f"there is no such file; {_EXPECTED_FILES}")
-    train, dev, test = (parse_facts(folder / file) for file in _FILES)
+    train, dev, test = (parse_facts(folder / file) for file in SPLIT_FILES)
     return Relation.of(name, train, dev, test)
 
 
@@ -184,7 +180,7 @@ def _read_file(path: Path, name: str, rule: SplitRule | str, seed: int) -> Relat
 
 
 def _relations_inside(folder: Path) -> str:
-    inside = sorted(file.parent.name for file in folder.glob(f"*/{_FILES[0]}"))
+    inside = sorted(file.parent.name for file in folder.glob("*/train.jsonl"))
     if not inside:
         return f" (and one file of facts ends in {', '.join(SUFFIXES)})"
     shown = ", ".join(inside[:3]) + (", …" if len(inside) > 3 else "")
@@ -198,7 +194,7 @@ def _last_part(path: Path) -> str:
 
 
 @dataclass(frozen=True)
-class Splits:
+class SplitLines:
     """The facts of a relation in the order of their lines, repeated ones kept."""
 
     name: str
@@ -207,30 +203,20 @@ class Splits:
     test: tuple[Fact, ...]
 
     @classmethod
-    def of(cls, relation: Relation) -> "Splits":
-        """The splits of a relation, in its canonical order."""
+    def of(cls, relation: Relation) -> "SplitLines":
+        """The facts of a relation, in its canonical order."""
         return cls(relation.name, relation.train, relation.dev, relation.test)
 
 
-def read_splits(
-    source: str, *, data: Path | None = None, split: SplitRule | str | None = None, seed: int = 0
-) -> list[Splits]:
-    """The relations of a set (trex_original), sorted by name, or the one relation that `source` names.
-
-    A single file is split as `askwell train` would split it. Relations of a set have their short names (P19).
-    """
-    path = find(source, "facts", data_folder(data))
-    files = [f"{name}.jsonl" for name in get_args(SplitName)]
-    if path.is_dir() and split is None:
-        if any((path / file).exists() for file in files):
-            return [_read_split_files(path, files)]
-        folders = sorted({file.parent for name in files for file in path.glob(f"*/{name}")})
-        if folders:
-            return [_read_split_files(folder, files) for folder in folders]
-    return [Splits.of(read_relation(source, data=data, split=split, seed=seed))]
+def read_set(folder: Path) -> list[SplitLines]:
+    """The relations whose folders lie in `folder`, sorted by name; empty if there are none."""
+    return [
+        read_split_files(inner)
+        for inner in sorted({file.parent for name in SPLIT_FILES for file in folder.glob(f"*/{name}")})
+    ]
 
 
-def _read_split_files(folder: Path, files: list[str]) -> Splits:
-    # Not read_relation: it sorts, and which y comes first in train's file decides ties.
-    train, dev, test = (tuple(parse_facts(folder / file)) for file in files)
-    return Splits(folder.name or folder.resolve().name, train, dev, test)
+def read_split_files(folder: Path) -> SplitLines:
+    """The relation whose splits lie in `folder`. It is not sorted: which y comes first in train's file decides ties."""
+    train, dev, test = (tuple(parse_facts(folder / file)) for file in SPLIT_FILES)
+    return SplitLines(folder.name or folder.resolve().name, train, dev, test)

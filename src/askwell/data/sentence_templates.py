@@ -1,15 +1,16 @@
-"""ConceptNet's prompts: templates that are frequent among sentences in which x and y are marked."""
+"""Finds templates that are frequent among sentences with marked x and y, as ConceptNet's prompts were found."""
 
 import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from askwell.data.imported import file_name, read_records
-from askwell.errors import BadFile, NothingLeft
+from askwell.data.records import file_name, read_records
+from askwell.errors import BadFile, BadOption, NothingLeft
+from askwell.files import write_whole
 
 MORE_THAN_TEN = 11
 
@@ -36,6 +37,15 @@ class SentenceTemplates:
     left_out: Counter[str] = field(default_factory=Counter)
     """Sentences that make no template, by reason."""
 
+    def as_json(self) -> dict[str, Any]:
+        """The templates with their counts, and what was read."""
+        return {
+            "read": self.read,
+            "distinct": self.distinct,
+            "left_out": dict(self.left_out),
+            "templates": {name: [asdict(one) for one in templates] for name, templates in self.templates.items()},
+        }
+
 
 def frequent_templates(path: Path, least: int = MORE_THAN_TEN, relation: str | None = None) -> SentenceTemplates:
     """The templates that at least `least` sentences of a relation have.
@@ -44,6 +54,8 @@ def frequent_templates(path: Path, least: int = MORE_THAN_TEN, relation: str | N
     their places [start, end] in it, counted in characters. With `relation` only its sentences count, and those that
     name none.
     """
+    if least < 1:
+        raise BadOption(f"--min-count {least}: at least 1 is needed")
     counts: dict[str, Counter[str]] = {}
     found = SentenceTemplates()
     for number, record in read_records(path):
@@ -72,6 +84,12 @@ def frequent_templates(path: Path, least: int = MORE_THAN_TEN, relation: str | N
         reasons[f"template stands in fewer than {least} sentences"] = found.distinct
         raise NothingLeft("templates", +reasons)
     return found
+
+
+def write_templates(found: SentenceTemplates, out: Path, *, one_file: bool) -> None:
+    """Writes a prompt file for each relation into the folder `out`, or the only one as the file `out`."""
+    for name, templates in found.templates.items():
+        write_whole(out if one_file else out / f"{name}.jsonl", templates_jsonl(templates))
 
 
 def templates_jsonl(templates: list[Frequent]) -> str:

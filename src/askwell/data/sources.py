@@ -1,7 +1,4 @@
-"""The folder that holds facts and prompts by name, so that trex_original/P19 can be said instead of a path.
-
-What names mean: built-in ones such as testbed:capital, names in a data folder, and paths.
-"""
+"""The data folder: where it is, and which path a name in it stands for, such as trex_original/P19."""
 
 import difflib
 import os
@@ -9,15 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import Literal
 
+from askwell.data.facts import SPLIT_FILES
 from askwell.errors import BadFile, BadOption
 from askwell.files import cache_folder
 
 VARIABLE = "ASKWELL_DATA"
 
-Kind = Literal["facts", "prompts"]
+SourceKind = Literal["facts", "prompts"]
 
-_SUFFIXES: dict[Kind, tuple[str, ...]] = {"facts": (".jsonl", ".csv", ".tsv"), "prompts": (".jsonl",)}
-_SPLIT_FILES = ("train.jsonl", "dev.jsonl", "test.jsonl")
+_SUFFIXES: dict[SourceKind, tuple[str, ...]] = {"facts": (".jsonl", ".csv", ".tsv"), "prompts": (".jsonl",)}
 
 
 def pulled_data_folder() -> Path:
@@ -39,7 +36,17 @@ def data_folder(option: Path | None) -> Path | None:
     return folder
 
 
-def find(source: str, kind: Kind, data: Path | None) -> Path:
+def need_data_folder(option: Path | None) -> Path:
+    """The data folder; raises if there is none."""
+    folder = data_folder(option)
+    if folder is None:
+        raise BadOption(
+            f"there is no data in {pulled_data_folder()}; get it with `askwell data pull`, or name a folder with --data"
+        )
+    return folder
+
+
+def find(source: str, kind: SourceKind, data: Path | None) -> Path:
     """The path that `source` means: itself if it exists, else the facts or prompts of that name in the data folder."""
     path = Path(source)
     if path.exists():
@@ -65,18 +72,18 @@ def find(source: str, kind: Kind, data: Path | None) -> Path:
     )
 
 
-def _suggestion(source: str, kind: Kind, base: Path) -> str:
+def _suggestion(source: str, kind: SourceKind, base: Path) -> str:
     names = sorted(_names(kind, base))
     same_end = [name for name in names if name.rpartition("/")[2] == source]
     close = same_end[:3] or difflib.get_close_matches(source, names, n=3)
     return f". Did you mean {' or '.join(close)}?" if close else ""
 
 
-def _names(kind: Kind, base: Path) -> Iterator[str]:
+def _names(kind: SourceKind, base: Path) -> Iterator[str]:
     for path in base.rglob("*"):
         name = path.relative_to(base)
-        if kind == "facts" and path.name in _SPLIT_FILES:
-            if path.name == _SPLIT_FILES[0]:
+        if kind == "facts" and path.name in SPLIT_FILES:
+            if path.name == "train.jsonl":
                 yield name.parent.as_posix()
         elif path.suffix in _SUFFIXES[kind]:
             yield name.with_suffix("").as_posix()

@@ -1,7 +1,4 @@
-"""Splitting facts into train, dev and test when no split is given.
-
-A sample of a relation's facts, for sweeps that are to be done in hours.
-"""
+"""Splits facts into train, dev and test where no split is given, and samples of a relation's facts."""
 
 import hashlib
 import random
@@ -18,13 +15,13 @@ from askwell.errors import BadOption, UserMistake
 SplitRule = Literal["random", "distinct-y"]
 """random: all ys of an x stay together. distinct-y: no y stands in two sets, but an x with several ys can."""
 
-Splits = tuple[tuple[Fact, ...], tuple[Fact, ...], tuple[Fact, ...]]
-
 _TRAIN, _DEV, _TEST = range(3)
 _TENTHS = (8, 1, 1)
 
 
-def split_facts(facts: Iterable[Fact], rule: SplitRule | str, seed: int) -> Splits:
+def split_facts(
+    facts: Iterable[Fact], rule: SplitRule | str, seed: int
+) -> tuple[tuple[Fact, ...], tuple[Fact, ...], tuple[Fact, ...]]:
     """Train, dev and test, as near 80-10-10 as the groups allow, none empty; repeated facts are removed first.
 
     The result depends on the set of facts, the rule and the seed, not on the order of the facts.

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import get_args
 
-from askwell.data.facts import Fact, SplitName
+from askwell.data.facts import SPLIT_FILES, Fact
 from askwell.data.read_facts import SUFFIXES, parse_facts
 from askwell.data.templates import Template, read_prompts
 
@@ -53,6 +52,23 @@ class PromptStatistics:
     """Pieces between white space, both blanks included, over all prompts of all relations."""
 
 
+@dataclass(frozen=True)
+class Statistics:
+    """Both tables by the paper's names of sets; None for a set that is not there."""
+
+    relation_statistics: dict[str, RelationStatistics | None]
+    prompt_statistics: dict[str, PromptStatistics | None]
+
+    def as_json(self) -> dict[str, dict[str, dict[str, int | float] | None]]:
+        """Both tables, ready for JSON."""
+        return asdict(self)
+
+
+def statistics_of(data: Path) -> Statistics:
+    """The statistics of a data folder."""
+    return Statistics(relation_statistics(data), prompt_statistics(data))
+
+
 def relation_statistics(data: Path) -> dict[str, RelationStatistics | None]:
     """The paper's table of relations from a data folder; None for a set that is not there."""
     return {name: _relations(_fact_files(data / "facts" / folder)) for name, folder in RELATION_SETS.items()}
@@ -63,21 +79,11 @@ def prompt_statistics(data: Path) -> dict[str, PromptStatistics | None]:
     return {name: _prompts(sorted((data / "prompts" / folder).glob("*.jsonl"))) for name, folder in PROMPT_SETS.items()}
 
 
-def statistics_json(data: Path) -> dict[str, dict[str, dict[str, int | float] | None]]:
-    """Both tables, ready for JSON."""
-    tables = {"relation_statistics": relation_statistics(data), "prompt_statistics": prompt_statistics(data)}
-    return {
-        title: {name: None if row is None else asdict(row) for name, row in table.items()}
-        for title, table in tables.items()
-    }
-
-
 def _fact_files(folder: Path) -> list[list[Path]]:
     """The files of each relation: its splits, or one file."""
     if not folder.is_dir():
         return []
-    splits = [f"{split}.jsonl" for split in get_args(SplitName)]
-    relations = [[path / split for split in splits] for path in sorted(folder.iterdir()) if path.is_dir()]
+    relations = [[path / file for file in SPLIT_FILES] for path in sorted(folder.iterdir()) if path.is_dir()]
     return relations + [[path] for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
 
 

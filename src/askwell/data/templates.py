@@ -1,7 +1,4 @@
-"""A template: the text of a prompt, with one blank for x and one for y.
-
-Reads templates: from text as it is typed, and from files.
-"""
+"""Templates: the text of a prompt with one blank for x and one for y, as it is typed and as files hold it."""
 
 import json
 import re

@@ -1,9 +1,4 @@
-"""The names of the testbed's LMs.
-
-The testbed's facts and prompts, as they lie in the package: which relations there are, and what was told.
-
-The testbed's LMs, as they lie in the package.
-"""
+"""The testbed as it lies in the package: its relations with told and withheld facts, its prompts and its LMs."""
 
 import difflib
 import json
@@ -19,7 +14,6 @@ from askwell.data.templates import Template, parse_template
 from askwell.errors import BadOption, LMUnavailable
 
 LMName = Literal["bert", "roberta", "bart", "causal"]
-
 
 PREFIX = "testbed:"
 

@@ -1,11 +1,13 @@
-"""Whether the files of a published set lie in a folder as they were published."""
+"""Which published sets a folder holds, and whether their files are as they were published."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from askwell.data.catalogue import DataFile, DataSet
-from askwell.errors import BadFile
+from askwell.errors import BadFile, DamagedFile
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,52 @@ class Condition:
         parts = [f"{len(self.missing)} of {len(self.data_set.files)} files missing"] if self.missing else []
         parts += [f"{len(self.altered)} altered"] if self.altered else []
         return ", ".join(parts)
+
+    def as_json(self) -> dict[str, Any]:
+        """What the set is, and which of its files are here."""
+        data_set = self.data_set
+        return {
+            "name": data_set.name,
+            "about": data_set.about,
+            "from": f"{data_set.origin.repository}@{data_set.origin.commit}",
+            "licence": data_set.licence,
+            "relations": data_set.relations,
+            data_set.unit if data_set.unit != "relations" else "lines": data_set.lines,
+            "bytes": data_set.bytes,
+            "files": len(data_set.files),
+            "right": len(self.right),
+            "missing": [file.path for file in self.missing],
+            "altered": [file.path for file in self.altered],
+            "state": self.summary,
+        }
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """What a folder has of several sets."""
+
+    folder: Path
+    conditions: tuple[Condition, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The folder, and the condition of each set."""
+        return {"folder": str(self.folder), "sets": [found.as_json() for found in self.conditions]}
+
+    def need_right(self, *, all_here: bool) -> None:
+        """Raises if a file of a set that is here is missing or altered; with `all_here`, if a set is missing, too."""
+        wrong = [found for found in self.conditions if not found.is_whole and (all_here or not found.is_absent)]
+        if wrong:
+            files = [file.path for found in wrong for file in (*found.altered, *found.missing)]
+            named = ", ".join(files[:5]) + (", …" if len(files) > 5 else "")
+            raise DamagedFile(
+                f"{len(files)} {'file' if len(files) == 1 else 'files'} in {self.folder} missing or not as published:"
+                f" {named}. Pull them again with: askwell data pull {' '.join(found.data_set.name for found in wrong)}"
+            )
+
+
+def take_inventory(folder: Path, sets: Sequence[DataSet]) -> Inventory:
+    """What `folder` has of the sets."""
+    return Inventory(folder, tuple(condition(data_set, folder) for data_set in sets))
 
 
 def condition(data_set: DataSet, folder: Path) -> Condition:

@@ -75,7 +75,7 @@ def _some(
     allowed: Int[Tensor, " candidates"] | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Best answers, the mixture's, weights and divergences; the prompts are asked one after the other."""
-    log_p_x = mixture.log_p_x(words, chosen) if mixture.spec.data_dependent else None
+    log_p_x = mixture.log_p_x(words, chosen) if mixture.weighting.reads_x else None
     weights = mixture.log_weights(len(chosen), log_p_x).exp().double()[:, kept]
     mean = torch.zeros(len(chosen), mixture.answer_space.count, dtype=torch.float64, device=mixture.lm.device)
     mean_of_entropies = mean.new_zeros(len(chosen))

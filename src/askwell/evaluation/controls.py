@@ -92,7 +92,7 @@ def masked_prior(mixture: Mixture) -> Prior | None:
     Weights that depend on x are left at p(t | r): there is no x whose probability they could follow.
     """
     mask = mixture.lm.tokenizer.mask_token_id
-    if mask is None or mixture.lm.family.name == "causal":
+    if mask is None or not mixture.lm.family.masks_x:
         return None
     device = mixture.lm.device
     words = Words(
@@ -100,7 +100,7 @@ def masked_prior(mixture: Mixture) -> Prior | None:
         torch.ones(len(PLACES), 1, dtype=torch.long, device=device),
     )
     only = torch.zeros(1, dtype=torch.long, device=device)
-    if mixture.spec.data_dependent:
+    if mixture.weighting.reads_x:
         log_probs = torch.full((1, mixture.answer_space.count), -torch.inf, device=device)
         for prompt, log_weight in enumerate(mixture.weight_logits.log_softmax(0)):
             log_probs = torch.logaddexp(log_probs, log_weight + mixture.prompt_log_probs(words, only, prompt))

@@ -90,8 +90,7 @@ def project(mixture: Mixture) -> Mixture:
     projected = Mixture(mixture.lm, [prompt.template for prompt in mixture.prompts[:: spec.copies]], spec)
     projected.left_out_prompts = list(mixture.left_out_prompts)
     projected.vectors.copy_(mixture.lm.word_vectors(_nearest(mixture)))
-    projected.weight_logits.copy_(mixture.weight_logits)
-    projected.log_temperature.copy_(mixture.log_temperature)
+    projected.weighting.load_state_dict(mixture.weighting.state_dict())
     return projected
 
 

@@ -34,6 +34,11 @@ class Family(Protocol):
         ...
 
     @property
+    def masks_x(self) -> bool:
+        """Whether the LM can be asked with a mask in the place of x."""
+        ...
+
+    @property
     def auto_class(self) -> Any:
         """The class of transformers that loads LMs of this family."""
         ...
@@ -63,6 +68,7 @@ class Masked:
     """One mask stands at y's blank; the LM's distribution there is the answer."""
 
     name = "masked"
+    masks_x = True
     auto_class = AutoModelForMaskedLM
 
     def fits(self, config: PretrainedConfig) -> bool:
@@ -96,6 +102,7 @@ class Seq2Seq:
     """The encoder reads the prompt with a mask at y; the decoder is held to a copy of the prompt up to y."""
 
     name = "seq2seq"
+    masks_x = True
     auto_class = AutoModelForSeq2SeqLM
 
     def fits(self, config: PretrainedConfig) -> bool:
@@ -137,6 +144,7 @@ class Causal:
     """The next token after all that stands before y is the answer; what stands after y is cut."""
 
     name = "causal"
+    masks_x = False
     auto_class = AutoModelForCausalLM
 
     def fits(self, config: PretrainedConfig) -> bool:

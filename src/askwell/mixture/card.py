@@ -46,11 +46,11 @@ def _prompt_table(mixture: "Mixture") -> str:
     weights = mixture.weights.tolist()
     order = sorted(range(len(weights)), key=lambda number: (-weights[number], number))
     rows = [f"| {weights[n]:.4f} | `{mixture.prompts[n].template.text.replace('|', chr(92) + '|')}` |" for n in order]
-    dependent = f"; they also depend on x, with temperature {mixture.temperature:.3g}"
+    dependent = "" if mixture.temperature is None else f", with temperature {mixture.temperature:.3g}"
     note = (
         f"Effective number of prompts: {mixture.effective_prompts:.2f} of {len(weights)}. The weights are "
         f"{'exponents' if mixture.spec.combine == 'product' else 'p(t | r)'}"
-        f"{dependent if mixture.spec.data_dependent else ''}."
+        f"{f'; they also depend on x{dependent}' if mixture.weighting.reads_x else ''}."
     )
     return "\n".join(["| weight | template |", "|---:|---|", *rows]) + f"\n\n{note}"
 

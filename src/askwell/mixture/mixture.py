@@ -18,6 +18,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.mixture.answers import AnswerSpace, Candidates
 from askwell.mixture.ask import Reply, ask
 from askwell.mixture.prompts import LeftOutPrompt, initial_vectors, usable_prompts
+from askwell.mixture.weights import WEIGHTINGS
 from askwell.specs.mixture import MixtureSpec
 
 # A forward pass reads about so many tokens at once: enough to fill the machine, little enough for caches.
@@ -26,6 +27,13 @@ _TOKENS_AT_ONCE = 2048
 _LOGITS_AT_ONCE = 2**22
 # Training keeps the activations of so many bytes for one backward pass.
 _TRAINING_BYTES = 2 * 2**30
+
+
+Observer = Callable[
+    [Int[Tensor, " pairs"], Int[Tensor, " pairs"], Float[Tensor, " pairs"], Float[Tensor, "pairs answers"]], None
+]
+"""Is shown what each prompt alone says while the prompts are put together: the rows of facts and the prompts of some
+pairs, the weight of each pair, and p(y | t, x) of every answer y."""
 
 
 class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-2.0"):
@@ -52,8 +60,7 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
                 if spec.deep
             }
         )
-        self.weight_logits = nn.Parameter(_initial_weights(prompts, spec).log().to(**like))
-        self.log_temperature = nn.Parameter(torch.zeros((), **like))
+        self.weighting = WEIGHTINGS[spec.weighting](_initial_weights(prompts, spec).log().to(**like))
         self.scores: dict[str, Any] = {}
         """What the mixture is known to score, for its model card."""
         self.learned_from: dict[str, Any] = {}
@@ -71,14 +78,19 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         return self._lm[0]
 
     @property
+    def weight_logits(self) -> nn.Parameter:
+        """log p(t | r) of each prompt up to a constant; -inf for a prompt that was dropped."""
+        return self.weighting.logits
+
+    @property
     def weights(self) -> Float[Tensor, " prompts"]:
         """p(t | r) of each prompt, or its exponent in a product."""
         return self.weight_logits.softmax(0)
 
     @property
-    def temperature(self) -> float:
-        """T: how little the weights depend on x."""
-        return float(self.log_temperature.detach().exp())
+    def temperature(self) -> float | None:
+        """T: how little the weights depend on x; None where there is no temperature."""
+        return self.weighting.temperature
 
     @property
     def effective_prompts(self) -> float:
@@ -153,12 +165,8 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
     def log_weights(
         self, facts: int, log_p_x: Float[Tensor, "facts prompts"] | None = None
     ) -> Float[Tensor, "facts prompts"]:
-        """log p(t | r), or log p(t | r, x) of a data-dependent mixture, which needs log p(x | t)."""
-        if not self.spec.data_dependent:
-            return self.weight_logits.log_softmax(0).expand(facts, -1)
-        if log_p_x is None:
-            raise ValueError("a data-dependent mixture needs log p(x | t)")
-        return (self.weight_logits.log_softmax(0) + log_p_x * (-self.log_temperature).exp()).log_softmax(1)
+        """The log-weight of each prompt for each fact, which needs log p(x | t) where the weighting reads x."""
+        return self.weighting(log_p_x, facts)
 
     @torch.no_grad()
     def prompt_log_probs(self, xs: Words, facts: Int[Tensor, " facts"], prompt: int) -> Float[Tensor, "facts answers"]:
@@ -177,14 +185,18 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
 
     @torch.no_grad()
     def log_probs(
-        self, xs: Words, facts: Int[Tensor, " facts"], answers: Int[Tensor, " answers"] | None = None
+        self,
+        xs: Words,
+        facts: Int[Tensor, " facts"],
+        answers: Int[Tensor, " answers"] | None = None,
+        observer: Observer | None = None,
     ) -> Float[Tensor, "facts answers"]:
         """log p(y | x, r) of every answer y, or of the given ones. No more than facts × answers is ever held."""
         if self.spec.combine == "product":
-            whole = self.combine(xs, facts, self._one_by_one(xs, facts))
+            whole = self.combine(xs, facts, self._one_by_one(xs, facts, observer))
             return whole if answers is None else whole[:, answers]
-        log_weights = self.log_weights(len(facts), self.log_p_x(xs, facts) if self.spec.data_dependent else None)
-        total = self._summed(xs, facts, log_weights.exp(), answers)
+        log_weights = self.log_weights(len(facts), self.log_p_x(xs, facts) if self.weighting.reads_x else None)
+        total = self._summed(xs, facts, log_weights.exp(), answers, observer)
         # What is tiny beside the largest share has lost digits; it is summed again, as logarithms.
         lossy = (total < torch.finfo(total.dtype).tiny ** 0.75).any(1)
         log_probs = total.log_()
@@ -206,14 +218,21 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
                 # An answer for which one prompt has no token is none of the product's, even if that prompt weighs 0.
                 scores += torch.where(log_probs == -torch.inf, -torch.inf, weight * log_probs.nan_to_num(neginf=0.0))
             return scores.log_softmax(1)
-        log_weights = self.log_weights(len(facts), self.log_p_x(xs, facts) if self.spec.data_dependent else None)
+        log_weights = self.log_weights(len(facts), self.log_p_x(xs, facts) if self.weighting.reads_x else None)
         total = torch.full(shape, -torch.inf, **like)
         for log_weight, log_probs in zip(log_weights.T, by_prompt, strict=True):
             total = torch.logaddexp(total, log_probs + log_weight[:, None])
         return total
 
-    def _one_by_one(self, xs: Words, facts: Int[Tensor, " facts"]) -> Iterator[Float[Tensor, "facts answers"]]:
-        return (self.prompt_log_probs(xs, facts, prompt) for prompt in range(len(self.prompts)))
+    def _one_by_one(
+        self, xs: Words, facts: Int[Tensor, " facts"], observer: Observer | None = None
+    ) -> Iterator[Float[Tensor, "facts answers"]]:
+        rows = torch.arange(len(facts), device=self.lm.device)
+        for prompt in range(len(self.prompts)):
+            log_probs = self.prompt_log_probs(xs, facts, prompt)
+            if observer is not None:
+                observer(rows, torch.full_like(rows, prompt), self.weights[prompt].expand(len(rows)), log_probs.exp())
+            yield log_probs
 
     def _summed(
         self,
@@ -221,6 +240,7 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         facts: Int[Tensor, " facts"],
         weights: Float[Tensor, "facts prompts"],
         answers: Int[Tensor, " answers"] | None,
+        observer: Observer | None,
     ) -> Float[Tensor, "facts answers"]:
         """p(y | x, r): the prompts' distributions, weighted and summed as probabilities, as the batches come."""
         space = self.answer_space
@@ -236,7 +256,10 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
             batch = self._y_table.batch(xs, facts[places], prompts)
             for some, shares, log_total in self.lm.distributions(batch, self.vectors, self._deltas):
                 self._refuse_not_finite(batch.read_pairs[some], prompts, log_total)
-                shares.mul_(weights[places[some], prompts[some], None])
+                of_pairs = weights[places[some], prompts[some]]
+                if observer is not None:
+                    observer(places[some], prompts[some], of_pairs, self._over_answers(shares, prompts[some]))
+                shares.mul_(of_pairs[:, None])
                 own = self._y_places[prompts[some]].tolist()
                 # Row by row: index_add_ would write out an index as large as the probabilities.
                 for row, (fact, place) in enumerate(zip(places[some].tolist(), own, strict=True)):
@@ -246,6 +269,15 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
                         answered, spelt = columns_of[place]
                         total[fact, answered] += shares[row, spelt]
         return total
+
+    def _over_answers(
+        self, probs: Float[Tensor, "pairs vocabulary"], prompts: Int[Tensor, " pairs"]
+    ) -> Float[Tensor, "pairs answers"]:
+        """Probabilities of tokens as those of the answers that the tokens spell at the prompts' places."""
+        if len(self.answer_space.places) == 1:
+            return probs
+        tokens = self.answer_space.tokens[self._y_places[prompts]]
+        return probs.gather(1, tokens.clamp(min=0)).masked_fill(tokens < 0, 0)
 
     def product_log_likelihood(
         self, xs: Words, answers: Int[Tensor, " facts"], facts: Int[Tensor, " facts"]
@@ -274,7 +306,7 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         """For each x the number of tokens of its longest question."""
         texts = torch.arange(xs.lengths.shape[1], device=self.lm.device)
         longest = torch.zeros_like(texts)
-        for table in [self._y_table] + ([self._x_table] if self.spec.data_dependent else []):
+        for table in [self._y_table] + ([self._x_table] if self.weighting.reads_x else []):
             for prompt in range(len(self.prompts)):
                 longest = torch.maximum(longest, table.lengths(xs, texts, torch.full_like(texts, prompt)))
         return longest
@@ -285,8 +317,8 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
 
     def _bytes_of_fact(self, xs: Words) -> int:
         """About what is kept of a fact and all its prompts until gradients are taken."""
-        tokens = int(self.longest_question(xs).max()) * (2 if self.spec.data_dependent else 1)
-        reads = 1 + (int(xs.lengths.max()) if self.spec.data_dependent else 0)
+        tokens = int(self.longest_question(xs).max()) * (2 if self.weighting.reads_x else 1)
+        reads = 1 + (int(xs.lengths.max()) if self.weighting.reads_x else 0)
         number = torch.finfo(self.lm.dtype).bits // 8
         # Of a token and layer: what norms, projections and activations were given; in Llama twice as much as in BERT.
         of_layers = sum(20 * number * stack.layers * stack.width for stack in self.lm.stacks.values())

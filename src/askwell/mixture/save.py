@@ -16,6 +16,7 @@ from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
+from torch import Tensor
 
 from askwell.data.templates import Template, parse_template
 from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
@@ -28,7 +29,9 @@ from askwell.mixture.mixture import Mixture
 from askwell.mixture.prompts import LeftOutPrompt
 from askwell.specs.mixture import MixtureSpec
 
-FORMAT, VERSION = "askwell-mixture", 1
+FORMAT, VERSION = "askwell-mixture", 2
+READABLE_VERSIONS = (1, VERSION)
+"""Version 1 is that of askwell 0.1.0."""
 CONFIG, TENSORS, CARD = "config.json", "mixture.safetensors", "README.md"
 ABSTENTION = "abstention.json"
 """What the mixture answered to dev questions; a folder without it loads as well."""
@@ -94,7 +97,8 @@ def load_mixture(source: str | Path, lm: FrozenLM | None = None, **hub_options: 
         LeftOutPrompt(_template_of(record), record["reason"]) for record in config["left_out_prompts"]
     ]
     mixture.learned_from, mixture.scores = config["learned_from"], config["scores"]
-    _load_state(mixture, _read_checked(source, TENSORS, config, hub_options), Path(str(source)) / TENSORS)
+    tensors = _read_checked(source, TENSORS, config, hub_options)
+    _load_state(mixture, tensors, config["version"], Path(str(source)) / TENSORS)
     if ABSTENTION in config["files"]:
         mixture.dev_answers = json.loads(_read_checked(source, ABSTENTION, config, hub_options))
     return mixture
@@ -121,10 +125,10 @@ def _read_config(source: str | Path, hub_options: dict[str, Any]) -> tuple[dict[
         raise DamagedFile(f"{path} is truncated or altered: it is no JSON") from None
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise BadFile(path, "is not the description of a saved askwell mixture")
-    if config.get("version") != VERSION:
+    if config.get("version") not in READABLE_VERSIONS:
         raise DamagedFile(
-            f"{path} has version {config.get('version')} of the format, and this askwell reads version {VERSION}; "
-            "install a newer askwell"
+            f"{path} has version {config.get('version')} of the format, and this askwell reads versions up to "
+            f"{VERSION}; install a newer askwell"
         )
     if config.get("sha256") != _hash_of({key: value for key, value in config.items() if key != "sha256"}):
         raise DamagedFile(f"{path} was altered: its contents do not match its own hash")
@@ -146,12 +150,21 @@ def _read_checked(source: str | Path, name: str, config: dict[str, Any], hub_opt
     raise DamagedFile(f"{Path(str(source)) / name} is {problem}: its hash is not the one in {CONFIG}")
 
 
-def _load_state(mixture: Mixture, data: bytes, path: Path) -> None:
+def _load_state(mixture: Mixture, data: bytes, version: int, path: Path) -> None:
     try:
-        state = load_tensors(data)
-        mixture.load_state_dict(state)
+        tensors = load_tensors(data)
+        mixture.load_state_dict(tensors if version > 1 else _from_version_1(tensors, mixture))
     except (SafetensorError, RuntimeError) as error:
         raise DamagedFile(f"{path} does not fit its prompts: {str(error).splitlines()[0]}") from None
+
+
+def _from_version_1(tensors: dict[str, Tensor], mixture: Mixture) -> dict[str, Tensor]:
+    """The tensors under the names of today. Every mixture had a temperature, even where the weights were static."""
+    names = {"weight_logits": "weighting.logits", "log_temperature": "weighting.log_temperature"}
+    renamed = {names.get(name, name): tensor for name, tensor in tensors.items()}
+    if mixture.temperature is None:
+        del renamed["weighting.log_temperature"]
+    return renamed
 
 
 def _fetch(source: str | Path, name: str, hub_options: dict[str, Any]) -> Path:

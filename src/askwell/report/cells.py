@@ -62,7 +62,7 @@ _SHALLOW = {("vectors", "weights"): SOFT, ("weights",): WEIGHTS, ("vectors",): V
 _DEEP = {("vectors", "layers", "weights"): DEEP}
 # They are told by the kind, by the row or by the seed; all else is how a kind of run was done.
 _IN_THE_KIND = {"tune_vectors", "tune_layers", "tune_weights", "method"}
-_IN_THE_ROW = {"deep", "data_dependent", "initial", "copies", "combine", "weights", "seed"}
+_IN_THE_ROW = {"deep", "weighting", "initial", "copies", "combine", "weights", "seed"}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,8 @@
-"""The engine of worker processes on this machine. A worker that dies is replaced, and its run is tried again."""
+"""The engine of worker processes on this machine. A worker that dies is replaced, and its run is tried again.
+
+Ctrl-C reaches the whole process group, but only the sweep heeds it: its workers are deaf to SIGINT from their first
+instruction, and the sweep ends them itself.
+"""
 
 import contextlib
 import multiprocessing
@@ -6,8 +10,10 @@ import os
 import signal
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
+from typing import Any
 
 from askwell.runs.engines import TRIES, Do, Ended, Event, Lost, Started
 from askwell.runs.worker import LMKey, RunFailed, RunOutcome, RunTask
@@ -26,14 +32,13 @@ class Pool:
         """Does all runs; a run whose worker dies three times is given up."""
         waiting = deque(tasks)
         losses: Counter[str] = Counter()
-        idle = [_Worker(do) for _ in range(min(self.workers, len(tasks)))]
+        idle: list[_Worker] = []
         busy: dict[_Worker, RunTask] = {}
         try:
             while waiting or busy:
-                while idle and waiting:
-                    worker = idle.pop()
-                    if not worker.is_alive:  # killed while it had nothing to do
-                        worker = _Worker(do)
+                idle = [worker for worker in idle if worker.is_alive]  # one can be killed while it has nothing to do
+                while waiting and len(busy) < self.workers:
+                    worker = idle.pop() if idle else _Worker(do)
                     task = _next_for(worker, waiting, busy)
                     busy[worker] = task
                     worker.give(task)
@@ -45,7 +50,6 @@ class Pool:
                         idle.append(worker)
                         tell(Ended(task, outcome))
                         continue
-                    idle.append(_Worker(do))
                     losses[task.spec.id] += 1
                     reason = f"its worker died ({worker.end})"
                     if losses[task.spec.id] < TRIES:
@@ -65,9 +69,15 @@ class _Worker:
     def __init__(self, do: Do) -> None:
         self._ours, theirs = _PROCESSES.Pipe()
         self._process = _PROCESSES.Process(target=_serve, args=(theirs, do), daemon=True)
-        self._process.start()
-        theirs.close()  # else we would not see it close when the worker dies
         self.lm: LMKey | None = None
+        try:
+            with _interrupts_held_back():
+                self._process.start()
+        except BaseException:  # an interrupt that was held back: nobody else knows of this process yet
+            self.stop()
+            raise
+        finally:
+            theirs.close()  # else we would not see it close when the worker dies
 
     @property
     def signs(self) -> "list[Connection | int]":
@@ -106,8 +116,9 @@ class _Worker:
 
     def stop(self) -> None:
         """Ends the process at once; what it works on can be gone on with."""
-        self._process.kill()
-        self._process.join()
+        if self._process.pid is not None:
+            self._process.kill()
+            self._process.join()
         self._ours.close()
 
 
@@ -122,17 +133,50 @@ def _next_for(worker: _Worker, waiting: "deque[RunTask]", busy: dict[_Worker, Ru
     return task
 
 
+@contextlib.contextmanager
+def _interrupts_held_back() -> Generator[None]:
+    """Signals that would interrupt us come after the block, and a process started in it is born with SIGINT blocked.
+
+    A worker that is half started when we stop would tell of its broken pipe.
+    """
+    came: list[int] = []
+    handlers: dict[int, Any] = {}
+    blocked = None
+    if os.name == "posix":
+        resource_tracker.ensure_running()  # else the first worker's start would start it, which lifts the block
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        # The block is this thread's alone: another can take the signal, and Python then runs the handler in the main
+        # thread, which alone can change handlers.
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                if callable(signal.getsignal(number)):
+                    handlers[number] = signal.signal(number, lambda number, _frame: came.append(number))
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if blocked is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    for number in came:
+        signal.raise_signal(number)
+
+
 def _serve(tasks: Connection, do: Do) -> None:
     """The life of a worker."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the sweep ends its workers itself
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # first, so that a signal that waits is dropped
+    if os.name == "posix":
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_die_with_the_sweep, daemon=True).start()
     while True:
         try:
             task = tasks.recv()
-        except EOFError:
+        except (EOFError, ConnectionError):  # the sweep is gone
             return
-        tasks.send(do(task))
+        outcome = do(task)
+        with contextlib.suppress(ConnectionError):
+            tasks.send(outcome)
 
 
 def _die_with_the_sweep() -> None:

@@ -1,7 +1,7 @@
 """Specs: frozen, validated choices of a run. They hold no behaviour and import nothing heavy."""
 
 from askwell.specs.baselines import AutoPromptSpec, FineTuningSpec
-from askwell.specs.mixture import Initial, MixtureSpec
+from askwell.specs.mixture import Initial, MixtureSpec, WeightingName
 from askwell.specs.run import ControlKind, PromptText, RunSpec
 from askwell.specs.sweep import EngineName, LMChoice, Setting, SweepSpec
 from askwell.specs.training import TrainingSpec
@@ -19,4 +19,5 @@ __all__ = [
     "Setting",
     "SweepSpec",
     "TrainingSpec",
+    "WeightingName",
 ]

@@ -1,10 +1,14 @@
 """The choices that make a mixture, before any of it is tuned."""
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
 
 Initial = Literal["words", "random", "random-full"]
+WeightingName = Literal["static", "data-dependent"]
+# In version 0.1.0 the weighting was a yes or no. Written so, old and new files are the same, and so are ids of runs.
+_BY_DATA_DEPENDENT: dict[bool, WeightingName] = {False: "static", True: "data-dependent"}
 
 
 class MixtureSpec(BaseModel):
@@ -16,8 +20,8 @@ class MixtureSpec(BaseModel):
     """Sum the prompts' probabilities, or multiply them (a product of experts over hard prompts)."""
     deep: bool = False
     """Perturb the prompt tokens at all layers, not at layer 0 alone."""
-    data_dependent: bool = False
-    """Weight each prompt by how probable it finds x, too."""
+    weighting: WeightingName = "static"
+    """Weigh the prompts alike for every x, or each also by how probable it finds x (--data-dependent for short)."""
     initial: Initial = "words"
     """Start from the prompts' words, or from random vectors at their places."""
     copies: int = Field(default=1, ge=1, le=1000)
@@ -29,12 +33,38 @@ class MixtureSpec(BaseModel):
     seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of everything that is drawn at random."""
 
+    @property
+    def data_dependent(self) -> bool:
+        """Whether the weights are the data-dependent ones."""
+        return self.weighting == "data-dependent"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_data_dependent(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or "data_dependent" not in given:
+            return given
+        rest = {key: value for key, value in given.items() if key != "data_dependent"}
+        if not isinstance(given["data_dependent"], bool):
+            raise ValueError(f"data_dependent is true or false, not {given['data_dependent']!r}")
+        weighting = _BY_DATA_DEPENDENT[given["data_dependent"]]
+        if rest.setdefault("weighting", weighting) != weighting:
+            raise ValueError("data_dependent and weighting contradict each other: give one of them")
+        return rest
+
+    @model_serializer(mode="wrap")
+    def _write_data_dependent(self, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        written = write(self)
+        if written.get("weighting") not in _BY_DATA_DEPENDENT.values():
+            return written
+        return {
+            "data_dependent" if name == "weighting" else name: self.data_dependent if name == "weighting" else value
+            for name, value in written.items()
+        }
+
     @model_validator(mode="after")
     def _fits_together(self) -> "MixtureSpec":
         if self.copies > 1 and self.noise == 0 and self.initial == "words":
             raise ValueError(f"copies is {self.copies} with no noise: equal copies would never part; set noise above 0")
-        if self.combine == "product" and (self.deep or self.data_dependent):
-            raise ValueError(
-                "a product of experts keeps its prompts hard: it goes with neither deep nor data_dependent"
-            )
+        if self.combine == "product" and (self.deep or self.weighting != "static"):
+            raise ValueError("a product of experts has hard prompts and static weights: leave out deep and weighting")
         return self

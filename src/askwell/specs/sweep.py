@@ -13,7 +13,8 @@ from askwell.specs.training import TrainingSpec
 EngineName = Literal["in-process", "pool", "ray"]
 # They are chosen for the whole sweep.
 _OF_THE_SWEEP = {"seed": "seeds", "threads": "threads"}
-_MIXTURE_KEYS = tuple(name for name in MixtureSpec.model_fields if name not in _OF_THE_SWEEP)
+# data_dependent is how version 0.1.0 named a weighting.
+_MIXTURE_KEYS = (*(name for name in MixtureSpec.model_fields if name not in _OF_THE_SWEEP), "data_dependent")
 _TRAINING_KEYS = tuple(name for name in TrainingSpec.model_fields if name not in _OF_THE_SWEEP)
 
 

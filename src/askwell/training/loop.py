@@ -172,7 +172,7 @@ def _stretch(
         facts_done += len(batch)
         state.facts += len(batch)
         tell(facts_done * plan.prompts, None)
-    if spec.method == "em" and spec.tune_weights and not mixture.spec.data_dependent:
+    if spec.method == "em" and spec.tune_weights and mixture.weighting.closed_form:
         mean_posterior = (posteriors / facts_done).clamp(min=torch.finfo(posteriors.dtype).tiny)
         is_dropped = mixture.weight_logits == -torch.inf
         mixture.weight_logits.data.copy_(mean_posterior.log().masked_fill(is_dropped, -torch.inf))
@@ -218,7 +218,7 @@ def _score(
         "dev": score_facts(mixture, dev, relation),
         "effective_prompts": mixture.effective_prompts,
     }
-    if mixture.spec.data_dependent:
+    if mixture.temperature is not None:
         record["temperature"] = mixture.temperature
     return record
 

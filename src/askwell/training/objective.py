@@ -40,15 +40,15 @@ class Objective:
         if self._mixture.spec.combine == "product":
             return self._product_loss(facts)
         gold, log_p_x = self._ask(facts) if self._asked_once is None else [part[facts] for part in self._asked_once]
-        log_weights = self._mixture.log_weights(len(facts), log_p_x if self._mixture.spec.data_dependent else None)
+        log_weights = self._mixture.log_weights(len(facts), log_p_x if self._mixture.weighting.reads_x else None)
         joint = log_weights + gold
         log_likelihood = joint.logsumexp(1)
         posteriors = joint.detach().softmax(1)
         if self._method == "gradient":
             to_minimise = -log_likelihood.sum()
         else:
-            # With static weights the M step for them has a closed form, taken once an epoch; see loop.py.
-            expected = joint if self._mixture.spec.data_dependent else gold
+            # Weights whose M step has a closed form take it once a stretch; see loop.py.
+            expected = gold if self._mixture.weighting.closed_form else joint
             to_minimise = -torch.where(posteriors > 0, posteriors * expected, 0.0).sum()
         return Loss(to_minimise, -float(log_likelihood.detach().sum()), posteriors.sum(0))
 
@@ -56,7 +56,7 @@ class Objective:
         """log p(y | t, x) and, where it is needed, log p(x | t)."""
         mixture = self._mixture
         gold = mixture.gold_log_probs(self._facts.xs, self._facts.gold_tokens, facts)
-        return gold, mixture.log_p_x(self._facts.xs, facts) if mixture.spec.data_dependent else gold.detach()
+        return gold, mixture.log_p_x(self._facts.xs, facts) if mixture.weighting.reads_x else gold.detach()
 
     def _product_loss(self, facts: Int[Tensor, " facts"]) -> Loss:
         log_likelihood = self._mixture.product_log_likelihood(self._facts.xs, self._facts.answers[facts], facts)

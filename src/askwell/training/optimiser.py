@@ -109,9 +109,9 @@ def choose_tuned(mixture: Mixture, spec: TrainingSpec) -> None:
     mixture.vectors.requires_grad_(spec.tune_vectors and is_mixture)  # a product keeps its prompts hard
     for delta in mixture.deltas.values():
         delta.requires_grad_(spec.tune_layers)
-    mixture.weight_logits.requires_grad_(spec.tune_weights)
-    mixture.log_temperature.requires_grad_(spec.tune_temperature and mixture.spec.data_dependent)
-    if spec.drop_below and (not is_mixture or mixture.spec.data_dependent or not spec.tune_weights):
+    for name, parameter in mixture.weighting.named_parameters():
+        parameter.requires_grad_(spec.tune_temperature if name == "log_temperature" else spec.tune_weights)
+    if spec.drop_below and (not is_mixture or mixture.weighting.reads_x or not spec.tune_weights):
         raise BadOption("--drop-below is for mixtures whose weights are tuned and do not depend on x")
     if spec.l2 and not (mixture.vectors.requires_grad or any(d.requires_grad for d in mixture.deltas.values())):
         raise BadOption("--l2 holds the prompts' vectors back, and none of them is tuned here")
@@ -147,10 +147,10 @@ class Optimizer:
             if isinstance(delta, nn.Parameter) and delta.requires_grad:
                 for layer, rate in enumerate(rates.layers[stack]):
                     add(f"deltas.{stack}.{layer}", delta, rate, layer)
-        if mixture.weight_logits.requires_grad and (spec.method == "gradient" or mixture.spec.data_dependent):
-            add("weight_logits", mixture.weight_logits, rates.weights)
-        if mixture.log_temperature.requires_grad:
-            add("log_temperature", mixture.log_temperature, rates.weights)
+        if spec.method == "gradient" or not mixture.weighting.closed_form:
+            for name, parameter in mixture.weighting.named_parameters(prefix="weighting"):
+                if parameter.requires_grad:
+                    add(name, parameter, rates.weights)
         betas, lr = (spec.beta1, spec.beta2), rates.weights
         self._adam = torch.optim.Adam(groups, lr=lr, betas=betas, eps=spec.epsilon) if groups else None
 

@@ -1,0 +1,100 @@
+"""`askwell audit`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from askwell.cli.options import Data, Json, SplitBy
+from askwell.errors import BadOption
+
+if TYPE_CHECKING:
+    from askwell.data.audit import SetAudit
+
+
+def audit(
+    facts: Annotated[
+        str,
+        Parameter(
+            help="One relation, or a folder or name of many, such as trex_original in the data folder; testbed:capital "
+            "is a relation of the testbed, testbed: all of them."
+        ),
+    ],
+    /,
+    *,
+    clean: Annotated[
+        bool,
+        Parameter(
+            help="Make a split without leaks: train loses what stands in dev or test, dev what stands in test, and "
+            "repeated lines go; every fact of test stays.",
+            negative="",
+        ),
+    ] = False,
+    out: Annotated[Path | None, Parameter(help="With --clean: the new folder that it goes to.")] = None,
+    split_by: SplitBy = None,
+    seed: Annotated[int, Parameter(help="Seed of the split of a single file.")] = 0,
+    data: Data = None,
+    json: Json = False,
+) -> None:
+    """Audit the splits of facts: repeated and leaked facts, class balance, and what trivial answers score.
+
+    Shares are in per cent of test's lines. A fact leaks if the same x and y stand in train; y stands inside x whatever
+    the case of its letters; an x has several golds if test has several ys for it; trivial answers are made from
+    train's lines (of ys that are equally common, the first in the file).
+    """
+    from askwell.cli.terminal import counted, note, print_json
+    from askwell.cli.terminal import out as terminal
+    from askwell.data.audit import audit_sentences, audit_set
+    from askwell.data.clean import need_new_folder, write_clean
+    from askwell.data.names import read_fact_set
+
+    if clean != (out is not None):
+        raise BadOption("--clean and --out FOLDER belong together")
+    if out is not None:
+        need_new_folder(out)
+    fact_set = read_fact_set(facts, data=data, split=split_by, seed=seed)
+    found = audit_set(fact_set)
+    cleaned = None if out is None else write_clean(fact_set, out)
+    if json:
+        print_json(found.as_json() | ({} if cleaned is None else {"clean": cleaned.as_json()}))
+    else:
+        _print_audit(found)
+        terminal.print("\n".join(audit_sentences(found)), soft_wrap=True, markup=False)
+    if cleaned is not None:
+        removed, repeated = cleaned.leaks_removed, cleaned.repeated_removed
+        note(
+            f"{out} is a split without leaks: {counted(removed['train'], 'fact')} of train, "
+            f"{counted(removed['dev'], 'fact')} of dev and {counted(sum(repeated.values()), 'repeated line')} "
+            "are left out"
+        )
+
+
+def _print_audit(audit: "SetAudit") -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from askwell.cli.terminal import out
+    from askwell.data.audit import SetAudit
+
+    columns = {
+        "unseen y": "unseen_y",
+        "y in x": "y_in_x",
+        "golds>1": "several_golds",
+        "majority": "majority",
+        "train's y": "copy_train_y",
+        "x's y": "copy_x",
+    }
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("", no_wrap=True)
+    for column in ("test", "leaked", *columns):
+        table.add_column(column, justify="right", no_wrap=True)
+
+    def add(name: str, of: SetAudit) -> None:
+        counts = (str(of.test), str(of.total("leaked_pairs")))
+        table.add_row(escape(name), *counts, *(f"{of.micro(share):.1f}" for share in columns.values()))
+
+    for relation in audit.relations:
+        add(relation.name, SetAudit(audit.name, (relation,)))
+    if len(audit.relations) > 1:
+        add("all", audit)
+    out.print(table)

@@ -1,0 +1,69 @@
+"""How much each prompt of a mixture weighs: p(t | r), the same for every x, or p(t | r, x)."""
+
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from askwell.specs.mixture import WeightingName
+
+
+class Weighting(nn.Module):
+    """A way to weigh prompts. A further one is a subclass, a row of WEIGHTINGS and a name in `WeightingName`."""
+
+    reads_x: ClassVar[bool]
+    """Whether `forward` needs log p(x | t), for which the LM reads every question once more."""
+    closed_form: ClassVar[bool]
+    """Whether the mean posterior over prompts is the best p(t | r), which EM then takes without a gradient."""
+
+    def __init__(self, logits: Float[Tensor, " prompts"]) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(logits)
+        """log p(t | r) up to a constant; -inf for a prompt that was dropped."""
+
+    def forward(self, log_p_x: Float[Tensor, "facts prompts"] | None, facts: int) -> Float[Tensor, "facts prompts"]:
+        """The log-weight of each prompt for each of so many facts."""
+        raise NotImplementedError
+
+    @property
+    def temperature(self) -> float | None:
+        """T: how little the weights depend on x; None where there is no temperature."""
+        return None
+
+
+class StaticWeights(Weighting):
+    """p(t | r) = softmax(logits), whatever x is."""
+
+    reads_x = False
+    closed_form = True
+
+    def forward(self, log_p_x: Float[Tensor, "facts prompts"] | None, facts: int) -> Float[Tensor, "facts prompts"]:
+        """log p(t | r), repeated for each fact."""
+        del log_p_x
+        return self.logits.log_softmax(0).expand(facts, -1)
+
+
+class DataDependentWeights(Weighting):
+    """p(t | r, x) ∝ p(t | r) p(x | t)^(1/T): a prompt weighs more where it finds x itself probable."""
+
+    reads_x = True
+    closed_form = False
+
+    def __init__(self, logits: Float[Tensor, " prompts"]) -> None:
+        super().__init__(logits)
+        self.log_temperature = nn.Parameter(torch.zeros((), device=logits.device, dtype=logits.dtype))
+
+    def forward(self, log_p_x: Float[Tensor, "facts prompts"] | None, facts: int) -> Float[Tensor, "facts prompts"]:
+        """log p(t | r, x)."""
+        if log_p_x is None or len(log_p_x) != facts:
+            raise ValueError("data-dependent weights need log p(x | t) of every fact")
+        return (self.logits.log_softmax(0) + log_p_x * (-self.log_temperature).exp()).log_softmax(1)
+
+    @property
+    def temperature(self) -> float:
+        """T: how little the weights depend on x."""
+        return float(self.log_temperature.detach().exp())
+
+
+WEIGHTINGS: dict[WeightingName, type[Weighting]] = {"static": StaticWeights, "data-dependent": DataDependentWeights}
