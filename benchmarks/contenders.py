@@ -33,7 +33,7 @@ def plain_mixture(mixture: Mixture) -> plain_loop.PlainMixture:
 
 def our_epoch(mixture: Mixture, facts: EncodedFacts, batch_facts: int) -> Epoch:
     """One epoch of EM as askwell trains: one forward and backward pass a pair."""
-    tuned = [mixture.vectors, *mixture.deltas.values()]
+    tuned = [mixture.vectors, *mixture.deltas.parameters()]
     optimizer = torch.optim.Adam(tuned, lr=1e-3)
     objective = Objective(mixture, facts, "em")
 

@@ -217,7 +217,7 @@ class Twin:
         def leaf(tensor: Tensor) -> Tensor:
             return tensor.detach().double().clone().requires_grad_()
 
-        per_prompt = {stack: delta.split(counts, dim=1) for stack, delta in mixture.deltas.items()}
+        per_prompt = {stack: torch.stack(layers).split(counts, dim=1) for stack, layers in mixture.layer_deltas.items()}
         return cls(
             name,
             templates,
@@ -274,7 +274,8 @@ class Twin:
         if self.log_temperature is not None:
             found["weighting.log_temperature"] = _grad(self.log_temperature)
         for stack in self.deltas[0]:
-            found[f"deltas.{stack}"] = torch.cat([_grad(of_prompt[stack]) for of_prompt in self.deltas], dim=1)
+            by_layer = torch.cat([_grad(of_prompt[stack]) for of_prompt in self.deltas], dim=1)
+            found |= {f"deltas.{stack}.{layer}": gradient for layer, gradient in enumerate(by_layer)}
         return found
 
 

@@ -46,7 +46,8 @@ def test_both_loops_agree_with_the_library(name, deep):
             mixture.vectors[tokens] = plain.vectors[number]
             if deep:
                 plain.deltas[number].normal_(std=0.1)
-                mixture.deltas["layers"][:, tokens] = plain.deltas[number]
+                for delta, of_layer in zip(mixture.layer_deltas["layers"], plain.deltas[number], strict=True):
+                    delta[tokens] = of_layer
     every = torch.arange(len(encoded))
     expected = mixture.gold_log_probs(encoded.xs, encoded.gold_tokens, every)
     place = 0  # all these blanks are filled after a space

@@ -87,8 +87,7 @@ def test_bit_for_bit_at_equal_shapes(name: str, deep: bool, monkeypatch: pytest.
     )
     xs, _ = words(lm, XS)
     with torch.no_grad():
-        deltas = dict(mixture.deltas.items()) if deep else None
-        ours = lm.logits(table.batch(xs, facts, prompts), mixture.vectors, deltas)
+        ours = lm.logits(table.batch(xs, facts, prompts), mixture.vectors, mixture.layer_deltas or None)
 
     rows = [sentences(name, templates[prompt], XS[fact]) for fact, prompt in pairs]
     pad = lm.tokenizer.pad_token_id or 0

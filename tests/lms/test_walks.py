@@ -41,7 +41,7 @@ def test_a_walk_gives_what_the_public_model_gives(name: str, deep: bool, questio
     batch = table.batch(xs, facts, prompts)
     assert len(batch.streams[list(batch.streams)[-1]].lengths.unique()) > 2, "sentences of one length test little"
     tokens = torch.arange(len(batch.read_pairs)) * 5 % lm.vocabulary_size
-    deltas = dict(mixture.deltas.items()) if deep else None
+    deltas = mixture.layer_deltas or None
     found = []
     for use_walk in (True, False):
         mixture.zero_grad()
@@ -69,7 +69,7 @@ def test_compiled_tails_give_what_the_plain_ones_give(name: str) -> None:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(lm, "walk", walk)
                 mixture.zero_grad()
-                log_probs, _ = lm.log_probs_of(batch, mixture.vectors, dict(mixture.deltas.items()), tokens)
+                log_probs, _ = lm.log_probs_of(batch, mixture.vectors, mixture.layer_deltas, tokens)
                 log_probs.sum().backward()
             found.append([log_probs, *agreement.gradients(mixture).values()])
     for plain, compiled in zip(found[::2], found[1::2], strict=True):

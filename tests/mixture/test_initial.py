@@ -35,8 +35,9 @@ def test_deltas_start_at_zero(name: str) -> None:
     stacks = reference.stacks(plain(name).model)
     assert set(mixture.deltas) == set(stacks)
     for stack, blocks in stacks.items():
-        assert mixture.deltas[stack].shape == (len(blocks), tokens, plain(name).model.config.hidden_size)
-        assert not mixture.deltas[stack].any()
+        deltas = list(mixture.deltas[stack].parameters())
+        assert [delta.shape for delta in deltas] == [(tokens, plain(name).model.config.hidden_size)] * len(blocks)
+        assert not any(delta.any() for delta in deltas)
 
 
 @pytest.mark.parametrize("initial", ["random", "random-full"])

@@ -115,7 +115,7 @@ def test_saving_again_replaces(tmp_path: Path) -> None:
 def test_tensors_are_plain_safetensors(tmp_path: Path) -> None:
     mixture = saved(tmp_path, MixtureSpec(deep=True))
     tensors = load_file(tmp_path / "mixture.safetensors")
-    assert set(tensors) == {"vectors", "initial_vectors", "weighting.logits", "deltas.layers"}
+    assert set(tensors) == {"vectors", "initial_vectors", "weighting.logits", *(f"deltas.layers.{n}" for n in range(3))}
     assert torch.equal(tensors["vectors"], mixture.vectors)
 
 

@@ -105,7 +105,7 @@ def test_deep_norms_are_means_over_the_tokens_of_one_prompt(bert, deep_bart):
     count = len(deep_bart.prompts[1].token_ids)
     for stack, layers in (("encoder", 2), ("decoder", 3)):
         by_hand = [
-            sum(math.hypot(*deep_bart.deltas[stack][layer, row].tolist()) for row in range(first, first + count))
+            sum(math.hypot(*deep_bart.deltas[stack][layer][row].tolist()) for row in range(first, first + count))
             / count
             for layer in range(layers)
         ]

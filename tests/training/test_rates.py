@@ -13,11 +13,12 @@ from askwell.training.optimiser import (
     OF_HIDDEN,
     OF_WEIGHTS,
     OF_WORDS,
-    Optimizer,
     Rates,
     choose_tuned,
     hidden_scales,
+    optimizer_of,
     rates_of,
+    step,
     word_scale,
 )
 
@@ -75,18 +76,19 @@ def test_the_first_step_of_each_part_and_layer_is_as_large_as_its_rate():
     spec = TrainingSpec()
     choose_tuned(mixture, spec)
     rates = Rates(0.5, {"layers": [0.25, 0.125, 1.0]}, 0.0625)
-    optimizer = Optimizer(mixture, spec, rates)
+    optimizer = optimizer_of(mixture, spec, rates)
+    assert optimizer is not None
     start = {name: tensor.clone() for name, tensor in mixture.state_dict().items()}
     for parameter in mixture.parameters():
         if parameter.requires_grad:
             parameter.grad = torch.ones_like(parameter)
-    optimizer.step(share=0.5)
-    moved = {name: (start[name] - tensor).flatten(1) if tensor.dim() == 3 else start[name] - tensor
-             for name, tensor in mixture.state_dict().items()}  # fmt: skip
+    step(optimizer, 0.5)
+    moved = {name: start[name] - tensor for name, tensor in mixture.state_dict().items()}
     torch.testing.assert_close(moved["vectors"], torch.full_like(moved["vectors"], 0.25))
     torch.testing.assert_close(moved["weighting.logits"], torch.full_like(moved["weighting.logits"], 0.03125))
     for layer, size in enumerate((0.125, 0.0625, 0.5)):
-        torch.testing.assert_close(moved["deltas.layers"][layer], torch.full_like(moved["deltas.layers"][layer], size))
+        of_layer = moved[f"deltas.layers.{layer}"]
+        torch.testing.assert_close(of_layer, torch.full_like(of_layer, size))
 
 
 def test_what_was_used_is_noted_on_the_mixture():

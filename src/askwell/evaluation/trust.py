@@ -209,7 +209,7 @@ def _why_not_projected(mixture: Mixture) -> str | None:
         return "the prompts of a product are words already"
     starts_as_words = mixture.spec.initial == "words" and mixture.spec.noise == 0
     is_moved = not torch.equal(mixture.vectors, mixture.initial_vectors)
-    is_deep = any(bool(delta.any()) for delta in mixture.deltas.values())
+    is_deep = any(bool(delta.any()) for delta in mixture.deltas.parameters())
     return None if is_moved or is_deep or not starts_as_words else WORDS_ALREADY
 
 

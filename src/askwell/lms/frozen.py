@@ -1,6 +1,6 @@
 """A frozen LM: a public model that is asked, and never changed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -25,7 +25,8 @@ from askwell.lms.walks.walk import Walk, put_in, rows_at
 # Probabilities that are held at once: little beside what evaluation adds them up into.
 _PROBABILITIES_AT_ONCE = 2**21
 
-Deltas = Mapping[str, Float[Tensor, "layers prompt_tokens hidden"]] | None
+Deltas = Mapping[str, Sequence[Float[Tensor, "prompt_tokens hidden"]]] | None
+"""For each stack what is added at the prompt tokens as they leave each layer."""
 
 
 class FrozenLM:
@@ -173,8 +174,7 @@ class FrozenLM:
     def _walked(self, walk: Walk, batch: Batch, vectors: Tensor, deltas: Deltas) -> Float[Tensor, "reads width"]:
         packed = pack(batch)
         embedded = {name: put_in(self.word_vectors(rows.ids), rows, vectors) for name, rows in packed.streams.items()}
-        by_layer = None if deltas is None else {name: delta.unbind(0) for name, delta in deltas.items()}
-        return rows_at(walk.hidden(packed, embedded, by_layer), packed.unsort)
+        return rows_at(walk.hidden(packed, embedded, deltas), packed.unsort)
 
     def _hooked_logits(self, batch: Batch, vectors: Tensor, deltas: Deltas) -> Float[Tensor, "reads vocabulary"]:
         embedded: dict[str, tuple[Tensor, Tensor]] = {}
@@ -185,7 +185,7 @@ class FrozenLM:
                 rows = stream.prompt_tokens[at]
                 embedded[stack] = words.index_put(at, vectors[rows].to(words.dtype)), stream.attention_mask
                 if deltas is not None:
-                    additions = [delta[rows] for delta in deltas[stack].unbind(0)]
+                    additions = [delta[rows] for delta in deltas[stack]]
                     perturbed.enter_context(adding_to_layers(self.stacks[stack].blocks, at, additions))
             perturbed.enter_context(reading_at(self._before_head, batch.read_pairs, batch.read_positions))
             logits = self.model(**self.family.inputs(embedded)).logits

@@ -1,6 +1,6 @@
 """The mixture: prompts with weights, whose answers are put together to one distribution over y."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -53,13 +53,16 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         self.vectors = nn.Parameter(initial.clone())
         self.register_buffer("initial_vectors", initial)
         like: Any = {"device": lm.device, "dtype": lm.parameter_dtype}
-        self.deltas = nn.ParameterDict(
+        self.deltas = nn.ModuleDict(
             {
-                name: nn.Parameter(torch.zeros(stack.layers, len(initial), stack.width, **like))
+                name: nn.ParameterList(
+                    nn.Parameter(torch.zeros(len(initial), stack.width, **like)) for _ in range(stack.layers)
+                )
                 for name, stack in lm.stacks.items()
                 if spec.deep
             }
         )
+        """For each stack and layer what is added at the prompt tokens as they leave it; empty unless deep."""
         self.weighting = WEIGHTINGS[spec.weighting](_initial_weights(prompts, spec).log().to(**like))
         self.scores: dict[str, Any] = {}
         """What the mixture is known to score, for its model card."""
@@ -86,6 +89,11 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
     def weights(self) -> Float[Tensor, " prompts"]:
         """p(t | r) of each prompt, or its exponent in a product."""
         return self.weight_logits.softmax(0)
+
+    @property
+    def layer_deltas(self) -> dict[str, list[Tensor]]:
+        """`deltas` as plain lists, one for each stack; empty unless deep."""
+        return {stack: list(layers.parameters()) for stack, layers in self.deltas.items()}
 
     @property
     def temperature(self) -> float | None:
@@ -254,7 +262,7 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         for chosen in self._short_to_long(self._y_table, xs, facts[rows], columns):
             places, prompts = rows[chosen], columns[chosen]
             batch = self._y_table.batch(xs, facts[places], prompts)
-            for some, shares, log_total in self.lm.distributions(batch, self.vectors, self._deltas):
+            for some, shares, log_total in self.lm.distributions(batch, self.vectors, self.layer_deltas or None):
                 self._refuse_not_finite(batch.read_pairs[some], prompts, log_total)
                 of_pairs = weights[places[some], prompts[some]]
                 if observer is not None:
@@ -401,7 +409,7 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         self, batch: Batch, prompts: Int[Tensor, " pairs"], tokens: Int[Tensor, " reads"]
     ) -> Float[Tensor, " reads"]:
         """The log-probability of one token at each place that is read, with its gradient."""
-        log_probs, log_total = self.lm.log_probs_of(batch, self.vectors, self._deltas, tokens)
+        log_probs, log_total = self.lm.log_probs_of(batch, self.vectors, self.layer_deltas or None, tokens)
         self._refuse_not_finite(batch.read_pairs, prompts, log_total)
         return log_probs
 
@@ -409,14 +417,10 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         self, batch: Batch, prompts: Int[Tensor, " pairs"]
     ) -> tuple[Float[Tensor, "reads vocabulary"], Float[Tensor, " reads"]]:
         """Logits at the places that are read, and the log of their total, without gradients."""
-        logits = self.lm.logits(batch, self.vectors, self._deltas)
+        logits = self.lm.logits(batch, self.vectors, self.layer_deltas or None)
         log_total = logits.logsumexp(1)
         self._refuse_not_finite(batch.read_pairs, prompts, log_total)
         return logits, log_total
-
-    @property
-    def _deltas(self) -> Mapping[str, Tensor] | None:
-        return dict(self.deltas.items()) if self.spec.deep else None
 
     def _refuse_not_finite(
         self, pairs: Int[Tensor, " reads"], prompts: Int[Tensor, " pairs"], log_total: Float[Tensor, " reads"]

@@ -159,12 +159,17 @@ def _load_state(mixture: Mixture, data: bytes, version: int, path: Path) -> None
 
 
 def _from_version_1(tensors: dict[str, Tensor], mixture: Mixture) -> dict[str, Tensor]:
-    """The tensors under the names of today. Every mixture had a temperature, even where the weights were static."""
+    """The tensors as they are kept today. A stack's layers were one tensor, and static weights had a temperature."""
     names = {"weight_logits": "weighting.logits", "log_temperature": "weighting.log_temperature"}
-    renamed = {names.get(name, name): tensor for name, tensor in tensors.items()}
+    found: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if name.startswith("deltas."):
+            found |= {f"{name}.{layer}": of_layer for layer, of_layer in enumerate(tensor)}
+        else:
+            found[names.get(name, name)] = tensor
     if mixture.temperature is None:
-        del renamed["weighting.log_temperature"]
-    return renamed
+        found.pop("weighting.log_temperature", None)
+    return found
 
 
 def _fetch(source: str | Path, name: str, hub_options: dict[str, Any]) -> Path:

@@ -233,9 +233,8 @@ def _is_cut(prompt: Prompt) -> bool:
 
 def _deep_norms(mixture: Mixture, rows: slice) -> dict[str, tuple[float, ...]]:
     return {
-        stack: tuple(mixture.deltas[stack][:, rows].norm(dim=2).mean(1).tolist())
-        for stack in mixture.lm.stacks
-        if stack in mixture.deltas
+        stack: tuple(float(delta[rows].norm(dim=1).mean()) for delta in layers)
+        for stack, layers in mixture.layer_deltas.items()
     }
 
 

@@ -19,7 +19,7 @@ from askwell.mixture.mixture import Mixture
 from askwell.specs.training import TrainingSpec
 from askwell.training.checkpoint import State, load_checkpoint, run_id, save_checkpoint
 from askwell.training.objective import Objective
-from askwell.training.optimiser import Optimizer, choose_tuned, penalty, rates_of
+from askwell.training.optimiser import choose_tuned, moments_of, optimizer_of, penalty, rates_of, restore_moments, step
 from askwell.training.plan import Plan, plan_of
 
 
@@ -74,11 +74,9 @@ def train(
     facts, dev, left_out = _encode(mixture, relation)
     run = run_id(mixture, relation, spec)
     rates = rates_of(mixture, facts, spec)
-    optimizer = Optimizer(mixture, spec, rates)
     state = load_checkpoint(folder, run, mixture.lm.device) if folder is not None and resume else None
     if state is not None:
         mixture.load_state_dict(state.parameters)
-        optimizer.restore(state.moments)
     else:
         untuned = _copy(mixture)
         state = State([_score(mixture, dev, relation, round_=0, pairs=0, train_loss=None)], untuned, untuned, {})
@@ -87,6 +85,9 @@ def train(
         state.pairs = _pairs_within(spec.minutes, mixture, objective, len(facts))
     sizes = {"facts": len(facts), "dev_facts": len(dev), "prompts": len(mixture.prompts)}
     plan = plan_of(spec, **sizes, seed=mixture.spec.seed, pairs=state.pairs)
+    optimizer = optimizer_of(mixture, spec, rates)
+    if optimizer is not None and state.moments:
+        restore_moments(optimizer, state.moments)
     if folder is not None and not state.stretches:
         save_checkpoint(folder, run, state)
 
@@ -108,7 +109,7 @@ def train(
                 record = _score(mixture, dev, relation, round_, pairs, state.loss / state.facts)
                 state.history.append(record)
                 state.loss, state.facts = 0.0, 0
-            state.parameters, state.moments = _copy(mixture), optimizer.moments()
+            state.parameters, state.moments = _copy(mixture), moments_of(optimizer)
             if best_of(state.history) is record:
                 state.best = state.parameters
             if folder is not None:
@@ -148,7 +149,7 @@ def available_threads() -> int:
 def _stretch(
     mixture: Mixture,
     objective: Objective,
-    optimizer: Optimizer,
+    optimizer: torch.optim.Optimizer | None,
     spec: TrainingSpec,
     plan: Plan,
     state: State,
@@ -158,17 +159,16 @@ def _stretch(
     facts_done = 0
     posteriors = torch.zeros_like(mixture.weight_logits)
     for batch, share in plan.batches(state.stretches):
-        optimizer.zero_grad()
         for chunk in batch.to(mixture.lm.device).split(objective.facts_at_once):
             loss = objective.loss(chunk)
-            if optimizer.has_work:
+            if optimizer is not None:
                 (loss.to_minimise / len(batch)).backward()
             state.loss += loss.negative_log_likelihood
             posteriors += loss.posteriors
-        if optimizer.has_work:
+        if optimizer is not None:
             if spec.l2:
                 (spec.l2 * penalty(mixture)).backward()
-            optimizer.step(share)
+            step(optimizer, share)
         facts_done += len(batch)
         state.facts += len(batch)
         tell(facts_done * plan.prompts, None)

@@ -27,7 +27,7 @@ class Objective:
     def __init__(self, mixture: Mixture, facts: EncodedFacts, method: Literal["gradient", "em"]) -> None:
         self._mixture, self._facts, self._method = mixture, facts, method
         self.facts_at_once = mixture.facts_at_once(facts.xs)
-        tunes_prompts = mixture.vectors.requires_grad or any(delta.requires_grad for delta in mixture.deltas.values())
+        tunes_prompts = any(part.requires_grad for part in (mixture.vectors, *mixture.deltas.parameters()))
         self._asked_once = None
         if not tunes_prompts and mixture.spec.combine == "mixture":
             with torch.no_grad():

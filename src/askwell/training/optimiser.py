@@ -5,6 +5,7 @@ Step sizes: the paper's constant, or such as follow the LM's own scale.
 Which parameters of a mixture are tuned, and the optimiser that steps on them.
 """
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -97,7 +98,7 @@ def rates_of(mixture: Mixture, facts: EncodedFacts, spec: TrainingSpec) -> Rates
         scales = hidden_scales(mixture.lm, mixture.sample(facts.xs, _SAMPLED_PAIRS), mixture.vectors.detach())
         by_layer = {stack: [OF_HIDDEN * scale for scale in of_stack] for stack, of_stack in scales.items()}
     else:
-        by_layer = {stack: [layers or 0.0] * len(delta) for stack, delta in mixture.deltas.items()}
+        by_layer = {stack: [layers or 0.0] * len(of_stack) for stack, of_stack in mixture.layer_deltas.items()}
     return Rates(vectors, by_layer, weights)
 
 
@@ -107,13 +108,13 @@ def choose_tuned(mixture: Mixture, spec: TrainingSpec) -> None:
     if not is_mixture and spec.method == "em":
         raise BadOption("EM is for mixtures; a product of experts is trained by gradient (--method gradient)")
     mixture.vectors.requires_grad_(spec.tune_vectors and is_mixture)  # a product keeps its prompts hard
-    for delta in mixture.deltas.values():
+    for delta in mixture.deltas.parameters():
         delta.requires_grad_(spec.tune_layers)
     for name, parameter in mixture.weighting.named_parameters():
         parameter.requires_grad_(spec.tune_temperature if name == "log_temperature" else spec.tune_weights)
     if spec.drop_below and (not is_mixture or mixture.weighting.reads_x or not spec.tune_weights):
         raise BadOption("--drop-below is for mixtures whose weights are tuned and do not depend on x")
-    if spec.l2 and not (mixture.vectors.requires_grad or any(d.requires_grad for d in mixture.deltas.values())):
+    if spec.l2 and not (mixture.vectors.requires_grad or any(d.requires_grad for d in mixture.deltas.parameters())):
         raise BadOption("--l2 holds the prompts' vectors back, and none of them is tuned here")
     if not any(parameter.requires_grad for parameter in mixture.parameters()):
         raise BadOption("nothing is tuned: let at least one of vectors, layers, weights and temperature be tuned")
@@ -121,75 +122,51 @@ def choose_tuned(mixture: Mixture, spec: TrainingSpec) -> None:
 
 def penalty(mixture: Mixture) -> Float[Tensor, ""]:
     """The squared length of all that is tuned and added to the prompts."""
-    added = [mixture.vectors - mixture.initial_vectors, *mixture.deltas.values()]
+    added = [mixture.vectors - mixture.initial_vectors, *mixture.deltas.parameters()]
     return torch.stack([part.square().sum() for part in added if part.requires_grad]).sum()
 
 
-class Optimizer:
-    """Adam over all that is tuned by gradient, with a step size for each part and for each layer.
+def optimizer_of(mixture: Mixture, spec: TrainingSpec, rates: Rates) -> torch.optim.Adam | None:
+    """Adam over all that is tuned by gradient, in groups that each have a step size of their own, also under "peak".
 
-    It may have nothing to do, where EM has a closed form for all that is tuned.
+    It is None where nothing is, since EM has a closed form for all that is tuned.
     """
+    groups: list[dict[str, Any]] = [{"params": [mixture.vectors], "lr": rates.vectors}]
+    for stack, layers in mixture.layer_deltas.items():
+        groups += [{"params": [delta], "lr": rate} for delta, rate in zip(layers, rates.layers[stack], strict=True)]
+    if spec.method == "gradient" or not mixture.weighting.closed_form:
+        groups.append({"params": list(mixture.weighting.parameters()), "lr": rates.weights})
+    tuned = []
+    for group in groups:
+        parameters = [parameter for parameter in group["params"] if parameter.requires_grad]
+        for parameter in parameters:
+            # Adam would pass over a parameter without a gradient; where no fact of a step reaches a layer's delta, its
+            # momentum still moves it.
+            parameter.grad = torch.zeros_like(parameter)
+        if parameters:
+            tuned.append({**group, "params": parameters, "peak": group["lr"]})
+    return torch.optim.Adam(tuned, betas=(spec.beta1, spec.beta2), eps=spec.epsilon) if tuned else None
 
-    def __init__(self, mixture: Mixture, spec: TrainingSpec, rates: Rates) -> None:
-        self._parts: dict[str, tuple[nn.Parameter, Tensor, int | None]] = {}
-        groups = []
 
-        def add(name: str, parameter: nn.Parameter, rate: float, layer: int | None = None) -> None:
-            # A layer's rows share their memory with the parameter, so that a step on them is one on it.
-            stepped = parameter if layer is None else parameter.data[layer]
-            self._parts[name] = parameter, stepped, layer
-            groups.append({"params": [stepped], "lr": rate, "peak": rate})
+def step(optimizer: torch.optim.Optimizer, share: float) -> None:
+    """A step of that share of the peak step sizes, after which all gradients are zero."""
+    for group in optimizer.param_groups:
+        group["lr"] = share * group["peak"]
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=False)
 
-        if mixture.vectors.requires_grad:
-            add("vectors", mixture.vectors, rates.vectors)
-        for stack, delta in mixture.deltas.items():
-            if isinstance(delta, nn.Parameter) and delta.requires_grad:
-                for layer, rate in enumerate(rates.layers[stack]):
-                    add(f"deltas.{stack}.{layer}", delta, rate, layer)
-        if spec.method == "gradient" or not mixture.weighting.closed_form:
-            for name, parameter in mixture.weighting.named_parameters(prefix="weighting"):
-                if parameter.requires_grad:
-                    add(name, parameter, rates.weights)
-        betas, lr = (spec.beta1, spec.beta2), rates.weights
-        self._adam = torch.optim.Adam(groups, lr=lr, betas=betas, eps=spec.epsilon) if groups else None
 
-    @property
-    def has_work(self) -> bool:
-        """Whether anything is tuned by gradient."""
-        return self._adam is not None
+def moments_of(optimizer: torch.optim.Optimizer | None) -> dict[str, Tensor]:
+    """A copy of Adam's moments and step counts, named by the parameter's number and what it is."""
+    state = {} if optimizer is None else optimizer.state_dict()["state"]
+    return {f"{number}/{name}": value.clone() for number, each in state.items() for name, value in each.items()}
 
-    def zero_grad(self) -> None:
-        """Forgets the gradients."""
-        for parameter, _, _ in self._parts.values():
-            parameter.grad = None
 
-    def step(self, share: float = 1.0) -> None:
-        """A step of that share of the step sizes."""
-        if self._adam is None:
-            return
-        for parameter, stepped, layer in self._parts.values():
-            if layer is not None:
-                stepped.grad = None if parameter.grad is None else parameter.grad[layer]
-        for group in self._adam.param_groups:
-            group["lr"] = share * group["peak"]
-        self._adam.step()
-
-    def moments(self) -> dict[str, Tensor]:
-        """A copy of Adam's state, by the names of the parts that it belongs to."""
-        if self._adam is None:
-            return {}
-        return {
-            f"{name}/{key}": value.clone()
-            for name, (_, stepped, _) in self._parts.items()
-            for key, value in self._adam.state.get(stepped, {}).items()
-        }
-
-    def restore(self, moments: dict[str, Tensor]) -> None:
-        """Gives Adam the state that `moments` has copied."""
-        if self._adam is None:
-            return
-        for name, value in moments.items():
-            part, _, key = name.rpartition("/")
-            # Adam counts its steps on the CPU, wherever the parameters are.
-            self._adam.state[self._parts[part][1]][key] = value.cpu() if key == "step" else value
+def restore_moments(optimizer: torch.optim.Optimizer, moments: Mapping[str, Tensor]) -> None:
+    """Gives Adam the moments that `moments_of` has copied."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in moments.items():
+        number, _, name = key.partition("/")
+        # Adam counts its steps on the CPU, wherever the parameters are.
+        state.setdefault(int(number), {})[name] = value.cpu() if name == "step" else value
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})

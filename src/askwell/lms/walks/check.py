@@ -56,7 +56,8 @@ def _asked(lm: Any, batch: Batch, *, use_walk: bool) -> list[Tensor]:
     vectors = leaf(count, lm.embedding_size, scale=usual)
     deltas = {name: leaf(stack.layers, count, stack.width, scale=usual) for name, stack in lm.stacks.items()}
     tokens = torch.arange(len(batch.read_pairs), device=lm.device)
-    log_probs, log_totals = lm.log_probs_of(batch, vectors, deltas, tokens, use_walk=use_walk)
+    by_layer = {name: delta.unbind(0) for name, delta in deltas.items()}
+    log_probs, log_totals = lm.log_probs_of(batch, vectors, by_layer, tokens, use_walk=use_walk)
     log_probs.sum().backward()
     return [log_probs.detach(), log_totals.detach(), *(_gradient(part) for part in (vectors, *deltas.values()))]
 
