@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from askwell.evaluation.abstention import risk_coverage
-from askwell.evaluation.questions import calibration
+from askwell.evaluation.calibration import calibration
 from askwell.report.charts import reliability_chart, reliability_pdf, risk_coverage_chart, risk_coverage_pdf
 
 SURE = np.array([0.95, 0.85, 0.55, 0.15])

@@ -12,7 +12,7 @@ from askwell.baselines.named import BASELINES, need_prompts
 from askwell.cli.options import LM, Data, Device, Dtype, Facts, Json, Prompts, Revision, SplitBy
 from askwell.cli.run_folder import HISTORY, PER_FACT, check_folder, keeping_history, prompts_document
 from askwell.errors import BadOption
-from askwell.files import write_whole
+from askwell.files import to_json, write_whole
 from askwell.specs.baselines import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.training import TrainingSpec
 
@@ -117,7 +117,7 @@ def baseline(
     with EvaluationProgress("test facts") as shown:
         tested = evaluate(mixture, relation, progress=shown)
     note_left_out_facts("test", tested.left_out)
-    figures = tested.as_json()
+    figures = to_json(tested.figures())
     mixture.learned_from["split_by"] = split_by
     mixture.scores["test"] = tested.for_card()
     out.mkdir(parents=True, exist_ok=True)
@@ -168,7 +168,7 @@ def _document(name: str, run: "BaselineRun", tested: "Evaluation", out: Path, se
         **prompts_document(mixture),
         "learned_from": mixture.learned_from,
         "history": list(run.history),
-        "test": tested.as_json(),
+        "test": to_json(tested.figures()),
         "seconds": round(seconds, 1),
     }
 

@@ -4,18 +4,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from askwell.errors import NothingLeft
+from askwell.files import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from askwell.data.facts import Relation
-    from askwell.evaluation.controls import CheapControls
+    from askwell.evaluation.controls import Controls
     from askwell.evaluation.evaluate import Evaluation
     from askwell.evaluation.knowledge import Answered, Knowledge
     from askwell.evaluation.outcomes import Outcome
-    from askwell.mixture.answers import Candidates
-    from askwell.mixture.mixture import Mixture
 
 WithControls = Annotated[
     bool,
@@ -32,28 +30,19 @@ class ShownControls:
     """Gathers the controls of mixtures, one after the other, and shows them beside the scores of all together."""
 
     def __init__(self) -> None:
-        self._found: list[CheapControls] = []
+        self._found: list[Controls] = []
         self.missing: dict[str, str] = {}
         """Relations without controls, and what they lack."""
 
-    def add(self, mixture: "Mixture", relation: "Relation", candidates: "Candidates | None" = None) -> None:
-        """Asks what the controls of a mixture need; a relation that lacks something is left out."""
-        from askwell.evaluation.controls import cheap_controls
-
+    def add(self, relation: "Relation", controls: "Controls") -> None:
+        """Takes the controls of a mixture; a relation that lacks something is left out."""
         lacks = [name for name in ("train", "dev") if not relation.split(name)]
         if lacks:
             self.missing[relation.name] = f"it has no {' and no '.join(lacks)} facts to make and choose them by"
-            return
-        seed = mixture.spec.seed
-        try:
-            found = cheap_controls(mixture, relation, corrected=("test",), candidates=candidates, seed=seed)
-        except NothingLeft as nothing:
-            self.missing[relation.name] = str(nothing)
-            return
-        if found.missing:
-            self.missing[relation.name] = "; ".join(dict.fromkeys(found.missing.values()))
+        elif controls.missing:
+            self.missing[relation.name] = "; ".join(dict.fromkeys(controls.missing.values()))
         else:
-            self._found.append(found)
+            self._found.append(controls)
 
     def as_json(self, test: "Evaluation") -> dict[str, Any]:
         """The controls' scores, and the gain over the best of them; None where there are no controls."""
@@ -65,7 +54,7 @@ class ShownControls:
                 for name, splits in self._names().items()
             },
             "controls_missing": self.missing,
-            "knowledge": None if knowledge is None else knowledge.as_json(),
+            "knowledge": None if knowledge is None else to_json(knowledge.figures()),
         }
 
     def show(self, test: "Evaluation") -> None:

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from askwell.cli.controls import ShownControls, WithControls
 from askwell.cli.options import LM, Candidates, Data, Device, Dtype, Json, Prompts, Revision, SplitBy, Threads
 from askwell.errors import BadOption, NothingLeft
-from askwell.files import need_writable_folder
+from askwell.files import need_writable_folder, to_json
 from askwell.specs.mixture import MixtureSpec
 
 if TYPE_CHECKING:
@@ -43,8 +43,12 @@ def evaluate(
     risk: Annotated[
         float, Parameter(help="With --trust: the share of answers that may be wrong where others are not given.")
     ] = 0.1,
-    sureness: Annotated[
-        float | None, Parameter(help="With --trust: how sure it is to be that the risk is kept, 0.95 say.")
+    confidence: Annotated[
+        float | None,
+        Parameter(
+            name=["--confidence", "--sureness"],
+            help="With --trust: with which confidence the risk is to be kept, 0.95 say.",
+        ),
     ] = None,
     controls: WithControls = True,
     split_by: SplitBy = None,
@@ -64,10 +68,11 @@ def evaluate(
     from askwell.cli.seeds import several_runs
     from askwell.cli.sources import saved_jobs, set_threads, untuned_jobs
     from askwell.cli.terminal import note, print_json
-    from askwell.cli.trust import check_options, measure, print_measures
-    from askwell.evaluation.evaluate import evaluate as run_evaluation
+    from askwell.cli.trust import check_options, print_trust
     from askwell.evaluation.evaluate import together
+    from askwell.evaluation.examine import examine
     from askwell.evaluation.outcomes import write_outcomes
+    from askwell.evaluation.trust import trust_of
     from askwell.mixture.answers import read_candidates
 
     set_threads(threads)
@@ -76,7 +81,7 @@ def evaluate(
     if mixtures and mixture != MixtureSpec():
         raise BadOption("a saved mixture is as it was learned: leave out the options for untuned prompts")
     if trust:
-        check_options(split, risk, sureness)
+        check_options(split, risk, confidence)
     if per_fact is not None:
         need_writable_folder(per_fact.parent, "--per-fact")
     words = read_candidates(candidates) if candidates else None
@@ -88,7 +93,7 @@ def evaluate(
     evaluations: list[Evaluation] = []
     counts: dict[str, Any] = {}
     relations_left_out: dict[str, str] = {}
-    measures = []
+    trusts = []
     shown_controls = ShownControls() if controls and split == "test" else None
     for job in jobs:
         counts[job.relation.name] = job.relation.counts.as_json()
@@ -96,13 +101,32 @@ def evaluate(
             note(f"{job.relation.name}: {line}")
         try:
             with EvaluationProgress(f"{split} facts of {job.relation.name}") as shown:
-                evaluations.append(
-                    run_evaluation(job.mixture, job.relation, split=split, candidates=words, progress=shown)
+                examination = examine(
+                    job.mixture,
+                    job.relation,
+                    splits=("test", "dev") if trust else (split,),
+                    candidates=words,
+                    controls=shown_controls is not None,
+                    prompts=trust,
+                    seed=job.mixture.spec.seed,
+                    progress=shown,
                 )
+            evaluations.append(examination.evaluations[split])
             if shown_controls is not None:
-                shown_controls.add(job.mixture, job.relation, words)
+                shown_controls.add(job.relation, examination.controls)
             if trust:
-                measures.append(measure(job.mixture, job.relation, evaluations[-1], words, risk, sureness))
+                with EvaluationProgress(f"nearest words for {job.relation.name}") as shown:
+                    trusts.append(
+                        trust_of(
+                            job.mixture,
+                            job.relation,
+                            examination,
+                            candidates=words,
+                            risk=risk,
+                            confidence=confidence,
+                            progress=shown,
+                        )
+                    )
         except NothingLeft as nothing:
             relations_left_out[job.relation.name] = str(nothing)
             note(f"{job.relation.name} is left out: {nothing}")
@@ -114,10 +138,10 @@ def evaluate(
         note(f"a row for each fact is in {per_fact}")
     several = several_runs(evaluations)
     if json:
-        document = evaluation.as_json() | {"counts": counts, "relations_left_out": relations_left_out}
+        document = to_json(evaluation.figures()) | {"counts": counts, "relations_left_out": relations_left_out}
         document |= shown_controls.as_json(evaluation) if shown_controls is not None else {}
         document |= {"several_runs": [runs.as_json() for runs in several]} if several else {}
-        document |= {"trust": [one.as_json() for one in measures]} if trust else {}
+        document |= {"trust": [to_json(one) for one in trusts]} if trust else {}
         print_json(document)
     else:
         _print_table(evaluation)
@@ -125,8 +149,8 @@ def evaluate(
             shown_controls.show(evaluation)
         for runs in several:
             runs.show()
-        for one in measures:
-            print_measures(one)
+        for one in trusts:
+            print_trust(one)
 
 
 def _print_table(evaluation: "Evaluation") -> None:
@@ -135,7 +159,7 @@ def _print_table(evaluation: "Evaluation") -> None:
     from askwell.cli.terminal import note, note_left_out_facts, out
     from askwell.evaluation.metrics import METRICS, TABLE_METRICS
 
-    figures = evaluation.as_json()
+    figures = to_json(evaluation.figures())
     note_left_out_facts(evaluation.split, evaluation.left_out)
     if figures["candidates_left_out"]:
         note(f"{figures['candidates_left_out']} candidates are left out: not one token of the LM")

@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from askwell.cli.run_folder import PER_FACT
 from askwell.errors import BadOption
+from askwell.files import to_json
 from askwell.specs.mixture import MixtureSpec
 from askwell.specs.training import TrainingSpec
 
 if TYPE_CHECKING:
     from askwell.data.facts import Relation
-    from askwell.evaluation.agreement import RunConsistency, Spread
     from askwell.evaluation.evaluate import Evaluation
+    from askwell.evaluation.several_runs import RunConsistency, Spread
 
 
 class SeveralRuns:
     """What several runs made of the same facts."""
 
     def __init__(self, evaluations: "Sequence[Evaluation]", left_out: Sequence[int]) -> None:
-        from askwell.evaluation.agreement import run_consistency, spreads_of
+        from askwell.evaluation.several_runs import run_consistency, spreads_of
 
         self.relation = evaluations[0].outcomes[0].relation
         self.vocabulary = "; ".join(dict.fromkeys(evaluation.vocabulary for evaluation in evaluations))
@@ -38,8 +39,8 @@ class SeveralRuns:
             "runs": self.consistency.runs,
             "facts": self.facts,
             "left_out": self.left_out,
-            "scores": {name: spread.as_json() for name, spread in self.spreads.items()},
-            "consistency": self.consistency.as_json(),
+            "scores": {name: to_json(spread) for name, spread in self.spreads.items()},
+            "consistency": to_json(self.consistency),
         }
 
     def show(self) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from askwell.cli.options import LM, Data, Device, Json, Revision, Threads
-from askwell.files import need_writable_folder, write_whole
+from askwell.files import need_writable_folder, to_json, write_whole
 
 if TYPE_CHECKING:
     from askwell.evaluation.nearest_words import Projection
@@ -64,7 +64,7 @@ def show(
         note(f"written into {html}")
     if json:
         listed = [prompt.as_json() for prompt in prompts]
-        print_json(listed if projection is None else {"prompts": listed, "projection": projection.as_json()})
+        print_json(listed if projection is None else {"prompts": listed, "projection": to_json(projection)})
         return
     print_words(prompts, out)
     if score is not None:

@@ -10,6 +10,7 @@ from askwell.cli.controls import ShownControls, WithControls
 from askwell.cli.options import LM, Compiled, Data, Device, Dtype, Facts, Json, Prompts, Revision, SplitBy
 from askwell.cli.run_folder import PER_FACT, check_folder, keeping_history, prompts_document
 from askwell.errors import BadOption
+from askwell.files import to_json
 from askwell.specs.mixture import MixtureSpec
 from askwell.specs.training import TrainingSpec
 
@@ -69,8 +70,9 @@ def train(
     from askwell.cli.sources import set_threads
     from askwell.cli.terminal import counted, note, note_left_out_facts, note_left_out_prompts, print_json
     from askwell.data.names import read_prompts, read_relation
-    from askwell.evaluation.abstention import keep_dev_answers
+    from askwell.evaluation.cautious import dev_answers
     from askwell.evaluation.evaluate import evaluate
+    from askwell.evaluation.examine import examine
     from askwell.evaluation.outcomes import write_outcomes
     from askwell.lms.load import load_lm
     from askwell.mixture.mixture import Mixture
@@ -119,17 +121,18 @@ def train(
     for split, left_out in result.left_out.items():
         note_left_out_facts(split, left_out)
     note_left_out_facts("test", untuned.left_out)
-    with EvaluationProgress("test facts, tuned") as shown:
-        tested = evaluate(tuned, relation, progress=shown)
+    with EvaluationProgress("test and dev facts, tuned") as shown:
+        examination = examine(tuned, relation, controls=controls, prompts=False, seed=mixture.seed, progress=shown)
+    tested = examination.evaluations["test"]
     tuned.learned_from["split_by"] = split_by
     _note_scores(tuned, untuned, tested)
     write_outcomes(tested.outcomes, out / PER_FACT)
-    keep_dev_answers(tuned, relation)
+    tuned.dev_answers = to_json(dev_answers(examination.evaluations["dev"]))
     _save(tuned, out)
     (out / CHECKPOINT).unlink(missing_ok=True)
     shown_controls = ShownControls() if controls else None
     if shown_controls is not None:
-        shown_controls.add(tuned, relation)
+        shown_controls.add(relation, examination.controls)
     if json:
         document = _document(tuned, result.history, untuned, tested, out, time.monotonic() - started)
         print_json(document | (shown_controls.as_json(tested) if shown_controls is not None else {}))
@@ -163,8 +166,8 @@ def _document(
         "effective_prompts": mixture.effective_prompts,
         "learned_from": mixture.learned_from,
         "history": list(history),
-        "untuned": untuned.as_json(),
-        "test": tested.as_json(),
+        "untuned": to_json(untuned.figures()),
+        "test": to_json(tested.figures()),
         "seconds": round(seconds, 1),
     }
 

@@ -24,7 +24,7 @@ from askwell.data.testbed import PREFIX, testbed_prompts, testbed_relation
 from askwell.errors import BadOption, DamagedFile
 from askwell.evaluation.evaluate import evaluate
 from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes
-from askwell.files import write_whole
+from askwell.files import to_json, write_whole
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.mixture.encode import count_reasons, encode_facts
@@ -318,7 +318,7 @@ def _do(run: Run, lm: FrozenLM, folder: Path, move: Callable[[float], None]) -> 
         write_whole(folder / DRAWING, words_svg(look_at(mixture), title, heading=False))
     kept = {
         "run": run.description(_identity(lm)),
-        "figures": evaluation.as_json(),
+        "figures": to_json(evaluation.figures()),
         "left_out": count_reasons(evaluation.left_out),
         "vocabulary": evaluation.vocabulary,
         "history": list(history),

@@ -36,7 +36,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from askwell.evaluation.abstention import RiskCoverage
-from askwell.evaluation.questions import Calibration
+from askwell.evaluation.calibration import Calibration
 
 
 @dataclass(frozen=True)
@@ -582,10 +582,11 @@ def _risk_coverage_figure(curves: Mapping[str, RiskCoverage], chosen: float | No
     for number, (label, curve) in enumerate(curves.items()):
         # Between two thresholds nothing changes until the next group of answers is given as a whole.
         axes.plot(
-            100 * curve.coverages, 100 * curve.risks, color=light(f"series-{number + 1}"), linestyle=LINES[number],
+            [100 * coverage for coverage in curve.coverages], [100 * risk for risk in curve.risks],
+            color=light(f"series-{number + 1}"), linestyle=LINES[number],
             linewidth=1.8, label=f"{label} (area {100 * curve.area:.1f})", drawstyle="steps-post", clip_on=False,
         )  # fmt: skip
-    highest = max(100 * float(curve.risks.max()) for curve in curves.values())
+    highest = max(100 * max(curve.risks) for curve in curves.values())
     if chosen is not None:
         axes.axhline(100 * chosen, color=light("bad"), linewidth=1, linestyle=(0, (4, 3)))
         highest = max(highest, 100 * chosen)
@@ -602,7 +603,7 @@ def _risk_coverage_figure(curves: Mapping[str, RiskCoverage], chosen: float | No
 
 def _risk_coverage_described(curves: Mapping[str, RiskCoverage]) -> str:
     told = "; ".join(
-        f"{label}: area {100 * curve.area:.1f}, {100 * float(curve.risks[-1]):.1f} % wrong if all are answered"
+        f"{label}: area {100 * curve.area:.1f}, {100 * curve.risks[-1]:.1f} % wrong if all are answered"
         for label, curve in curves.items()
     )
     return f"Share of wrong answers against the share of questions answered, surest first. {told}."

@@ -1,7 +1,6 @@
 """Does one run, from the spec to its whole folder."""
 
 import json
-import math
 import tempfile
 import time
 import traceback
@@ -14,18 +13,19 @@ import torch
 from askwell.data.audit import audit_relation
 from askwell.data.read_facts import SplitLines
 from askwell.data.templates import parse_template
-from askwell.errors import AskwellError, WrongLM
-from askwell.evaluation.abstention import dev_answers
-from askwell.evaluation.controls import CheapControls, cheap_controls
-from askwell.evaluation.evaluate import Evaluation, evaluate
+from askwell.errors import AskwellError, UserMistake, WrongLM
+from askwell.evaluation.cautious import dev_answers
+from askwell.evaluation.controls import Controls
+from askwell.evaluation.evaluate import Evaluation
+from askwell.evaluation.examine import Examination, examine
 from askwell.evaluation.outcomes import write_controls, write_outcomes
 from askwell.evaluation.partitions import partitions_of, scores_of_parts
-from askwell.evaluation.trust import Measures, measures_of
-from askwell.files import write_whole
+from askwell.evaluation.trust import Trust, trust_of
+from askwell.files import to_json, write_whole
 from askwell.lms.controls import control_lm
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
-from askwell.mixture.encode import count_reasons, encode_facts
+from askwell.mixture.encode import count_reasons
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import save_mixture
 from askwell.runs.environment import environment
@@ -118,21 +118,22 @@ def _fill(task: RunTask, lm: FrozenLM, unfinished: Unfinished) -> float:
     result = None
     if spec.training is not None:
         result = train(mixture, task.relation, spec.training, folder=unfinished.folder, resume=True)
-    dev = evaluate(mixture, task.relation, split="dev", candidates=task.candidates)
-    test = evaluate(mixture, task.relation, split="test", candidates=task.candidates)
+    examination = examine(mixture, task.relation, candidates=task.candidates, seed=spec.seed)
+    if "dev" in examination.missing:
+        raise UserMistake(examination.missing["dev"])
+    test, dev, controls = examination.evaluations["test"], examination.evaluations["dev"], examination.controls
     write_outcomes(dev.outcomes, folder / PER_DEV_FACT)
     write_outcomes(test.outcomes, folder / PER_FACT)
-    controls = cheap_controls(mixture, task.relation, candidates=task.candidates, seed=spec.seed)
     write_controls(controls.outcomes, folder / CONTROLS)
-    measures = measures_of(mixture, task.relation, test=test, dev=dev, candidates=task.candidates)
+    trust = trust_of(mixture, task.relation, examination, candidates=task.candidates)
     if result is not None:
         mixture.scores["test"] = test.for_card()
-        mixture.dev_answers = dev_answers(dev, task.candidates).as_json()
+        mixture.dev_answers = to_json(dev_answers(dev, task.candidates))
         (folder / MIXTURE).mkdir()
         save_mixture(mixture, folder / MIXTURE)
     history = result.history if result is not None else ()
     write_whole(folder / HISTORY, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in history))
-    _write_json(folder / METRICS, _metrics(task, mixture, result, dev, test, controls, measures))
+    _write_json(folder / METRICS, _metrics(task, mixture, result, examination, trust))
     _write_json(folder / SPEC, spec.model_dump(mode="json"))
     return test.micro["P@1"]
 
@@ -141,16 +142,15 @@ def _metrics(
     task: RunTask,
     mixture: Mixture,
     result: TrainingResult | None,
-    dev: Evaluation,
-    test: Evaluation,
-    controls: CheapControls,
-    measures: Measures,
+    examination: Examination,
+    trust: Trust,
 ) -> dict[str, Any]:
+    test, dev, controls = examination.evaluations["test"], examination.evaluations["dev"], examination.controls
     return {
-        "test": test.as_json(),
-        "dev": dev.as_json(),
-        "trust": measures.as_json(),
-        "controls": controls.as_json(),
+        "test": to_json(test.figures()),
+        "dev": to_json(dev.figures()),
+        "trust": to_json(trust),
+        "controls": {name: to_json(control) for name, control in controls.figures().items()},
         "controls_missing": controls.missing,
         "partitions": _partitions(task, test, controls),
         "audit": asdict(audit_relation(SplitLines.of(task.relation))),
@@ -163,7 +163,7 @@ def _metrics(
         ],
         "effective_prompts": mixture.effective_prompts,
         "temperature": mixture.temperature,
-        "mean_entropy_over_x": _mean_entropy(mixture, task) if mixture.weighting.reads_x else None,
+        "mean_entropy_over_x": examination.mean_entropy_over_x,
         "training": None
         if result is None
         else {
@@ -177,7 +177,7 @@ def _metrics(
     }
 
 
-def _partitions(task: RunTask, test: Evaluation, controls: CheapControls) -> dict[str, Any]:
+def _partitions(task: RunTask, test: Evaluation, controls: Controls) -> dict[str, Any]:
     """The scores of the parts of the test facts, each with its number of facts; easy is what a cheap control knows."""
     of_controls = [by_split["test"] for by_split in controls.controls.values()]
     partitions = partitions_of(test.outcomes, {task.relation.name: task.relation}, of_controls)
@@ -185,17 +185,6 @@ def _partitions(task: RunTask, test: Evaluation, controls: CheapControls) -> dic
         name: {part: {"facts": len(parts[part]), **scores} for part, scores in scores_of_parts(parts).items()}
         for name, parts in partitions.items()
     }
-
-
-@torch.no_grad()
-def _mean_entropy(mixture: Mixture, task: RunTask) -> float:
-    """The mean over test facts of the entropy of p(t | r, x), in bits."""
-    facts, _ = encode_facts(mixture, task.relation.test)
-    entropies = []
-    for chunk in torch.arange(len(facts), device=mixture.lm.device).split(mixture.facts_at_once(facts.xs)):
-        log_weights = mixture.log_weights(len(chunk), mixture.log_p_x(facts.xs, chunk)).double()
-        entropies.append(-torch.xlogy(log_weights.exp(), log_weights.exp()).sum(1) / math.log(2))
-    return float(torch.cat(entropies).mean())
 
 
 def _files(folder: Path) -> dict[str, bytes]:
