@@ -359,7 +359,8 @@ def risk_coverage_chart(curves: Mapping[str, RiskCoverage], *, chosen: float | N
     for number, (label, curve) in enumerate(curves.items()):
         # Between two thresholds nothing changes until the next group of answers is given as a whole.
         axes.plot(
-            [100 * coverage for coverage in curve.coverages], [100 * risk for risk in curve.risks], color=light(f"series-{number + 1}"), linestyle=LINES[number],
+            [100 * coverage for coverage in curve.coverages], [100 * risk for risk in curve.risks],
+            color=light(f"series-{number + 1}"), linestyle=LINES[number],
             linewidth=1.8, label=f"{label} (area {100 * curve.area:.1f})", drawstyle="steps-post", clip_on=False,
         )  # fmt: skip
     highest = max(100 * max(curve.risks) for curve in curves.values())
