@@ -22,6 +22,7 @@ from askwell import Mixture, MixtureSpec, TrainingSpec, load_lm, train
 from askwell.data.facts import Relation
 from askwell.data.names import read_prompts, read_relation
 from askwell.evaluation.evaluate import evaluate
+from askwell.files import to_json
 from askwell.training import optimiser as rates
 from askwell.training.optimiser import word_scale
 
@@ -139,7 +140,7 @@ def run(setting: dict[str, Any], loaded: Any) -> dict[str, Any]:
     began = time.process_time()
     result = train(mixture, relation, training)
     seconds = time.process_time() - began
-    figures = evaluate(mixture, relation).as_json()
+    figures = to_json(evaluate(mixture, relation).figures())
     return {
         **setting,
         "prompt_count": len(mixture.prompts),

@@ -12,6 +12,7 @@ reports ask of causal LMs: the first token of y, whatever follows, for all facts
 import argparse
 import datetime
 import json
+import math
 import random
 import time
 from collections import Counter
@@ -27,7 +28,9 @@ from askwell.data.facts import Fact, Relation
 from askwell.data.names import read_prompts, read_relation
 from askwell.data.sources import data_folder
 from askwell.evaluation.evaluate import Evaluation, evaluate, together
-from askwell.evaluation.metrics import Scores, scores_of
+from askwell.evaluation.metrics import RANK_METRICS, Scores, scores_of
+from askwell.evaluation.outcomes import Outcome
+from askwell.files import to_json
 from askwell.lms.batches import words_of
 from askwell.mixture.encode import encode_facts
 
@@ -49,12 +52,13 @@ def by_first_token(mixture: Mixture, facts: Sequence[Fact]) -> Scores:
     lm, (prompt,) = mixture.lm, mixture.prompts
     words = words_of([fact.x for fact in facts], lm.wording, lm.device)
     golds = torch.tensor([lm.wording.encode(fact.y, prompt.tokens.y_place)[0] for fact in facts])
-    ranks: list[float] = []
+    outcomes: list[Outcome] = []
     for some in torch.arange(len(facts)).split(100):
         log_probs = mixture.prompt_log_probs(words, some, 0)
         of_golds = log_probs.gather(1, golds[some, None])
-        ranks += (1.0 + (log_probs > of_golds).sum(1)).tolist()
-    return scores_of(ranks)
+        ranks = (1.0 + (log_probs > of_golds).sum(1)).tolist()
+        outcomes += [Outcome("", "", "", (), rank, rank, math.nan, (), ()) for rank in ranks]
+    return scores_of(outcomes, RANK_METRICS)
 
 
 def by_hand(lm: Any, names: list[str]) -> tuple[Evaluation, list[Scores]]:
@@ -66,7 +70,7 @@ def by_hand(lm: Any, names: list[str]) -> tuple[Evaluation, list[Scores]]:
         asked = Relation.of(relation.name, relation.train, relation.dev, sample(relation.test, ASKED))
         evaluations.append(evaluate(mixture, asked))
         first_tokens.append(by_first_token(mixture, asked.test))
-        print(name, f"{evaluations[-1].micro.p_at_1:.1f}", flush=True)
+        print(name, f"{evaluations[-1].micro['P@1']:.1f}", flush=True)
     return together(evaluations), first_tokens
 
 
@@ -106,8 +110,8 @@ def tuned(lm: Any, name: str) -> dict[str, Any]:
         "train_facts": len(relation.train),
         "test_facts": len(after.outcomes),
         "left_out": len(after.left_out),
-        "untuned": untuned.as_json()["micro"],
-        "tuned": after.as_json()["micro"],
+        "untuned": untuned.micro,
+        "tuned": after.micro,
         "majority": 100 * right,
         "pairs": result.history[-1]["pairs"],
         "seconds": round(seconds, 1),
@@ -149,8 +153,8 @@ def document(
             f"Manual prompts alone, {len(first)} relations whose template ends in [Y], up to {ASKED} test facts each "
             f"({manual['facts']} facts with a y of one token), macro average: P@1 {scores['P@1']:.1f}, "
             f"P@10 {scores['P@10']:.1f}, MRR {scores['MRR']:.1f}. By the first token of y, all facts: "
-            f"P@1 {fmean(s.p_at_1 for s in first):.1f}, P@10 {fmean(s.p_at_10 for s in first):.1f}, "
-            f"MRR {fmean(s.mrr for s in first):.1f}.",
+            f"P@1 {fmean(s['P@1'] for s in first):.1f}, P@10 {fmean(s['P@10'] for s in first):.1f}, "
+            f"MRR {fmean(s['MRR'] for s in first):.1f}.",
             "",
             "How a sentence begins matters to this LM. Here, as everywhere in askwell, it begins with a space, so "
             "that its first word has the form that it has elsewhere. Asked by hand, "
@@ -177,7 +181,7 @@ def main() -> None:
         if has_facts and template.removesuffix(".").strip().endswith("[Y]"):
             names.append(path.stem)
     asked, first = (None, []) if chosen.no_manual else by_hand(lm, names)
-    manual = None if asked is None else asked.as_json()
+    manual = None if asked is None else to_json(asked.figures())
     spaces = (0.0, 0.0) if chosen.no_manual else without_space(lm, SPACED)
     (HERE / "results" / "smollm2.json").write_text(
         json.dumps({"tuned": rows, "manual": manual and {**manual, "left_out_facts": None}}, indent=2) + "\n",

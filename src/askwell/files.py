@@ -31,6 +31,13 @@ def read_text(path: Path) -> str:
         raise BadFile(path, f"not UTF-8 ({error.reason}): save the file as UTF-8", line) from error
 
 
+def to_json(result: Any) -> Any:
+    """A result (a dataclass or a pydantic model) as plain data for JSON, under the names of its fields."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(type(result)).dump_python(result, mode="json", by_alias=True)
+
+
 def write_whole(path: Path, content: bytes | str) -> None:
     """Writes a file aside and renames it into place, so that a crash leaves the old file or the new one."""
     data = content.encode() if isinstance(content, str) else content

@@ -8,6 +8,7 @@ from worlds import CAPITALS, TEMPLATES, frozen
 from askwell.cli.controls import ShownControls
 from askwell.data.facts import Relation
 from askwell.evaluation.evaluate import evaluate
+from askwell.evaluation.examine import examine
 from askwell.mixture.mixture import Mixture
 
 PROMPTS = ("--prompts", TEMPLATES[0], "--prompts", TEMPLATES[1])
@@ -97,7 +98,7 @@ def test_what_is_missing_is_said(askwell, lms, countries, split):
 def test_a_relation_without_train_or_dev_facts(capsys):
     mixture, shown = Mixture(frozen("bert"), TEMPLATES), ShownControls()
     relation = Relation.of("bare", [], [], CAPITALS.test)
-    shown.add(mixture, relation)
+    shown.add(relation, examine(mixture, relation, splits=("test",)).controls)
     assert shown.missing == {"bare": "it has no train and no dev facts to make and choose them by"}
     shown.show(evaluate(mixture, relation))
     assert capsys.readouterr().out == ""

@@ -6,7 +6,7 @@ import pytest
 from worlds import PAIRS, TEMPLATES
 
 from askwell import load_lm
-from askwell.evaluation.abstention import keep_dev_answers
+from askwell.evaluation.cautious import keep_dev_answers
 from askwell.mixture.mixture import Mixture
 
 PROMPTS = ("--prompts", TEMPLATES[0], "--prompts", TEMPLATES[1])
@@ -67,7 +67,7 @@ def test_a_risk_that_cannot_be_kept(askwell, half_sure):
     done = askwell("ask", folder, known, "--risk", "0.1", "--sureness", "0.95")
     assert done.code == 2
     assert "no threshold keeps a risk of 10 %" in done.err
-    assert "lower sureness" in done.err
+    assert "lower confidence" in done.err
 
 
 def test_a_folder_without_a_record_of_dev(askwell, trained, facts, lms):
@@ -80,8 +80,8 @@ def test_a_folder_without_a_record_of_dev(askwell, trained, facts, lms):
     assert "--facts" in done.err
     on_the_spot = askwell("ask", trained, "Paris", "--risk", "0.999", "--facts", facts, "--json")
     kept = keep_dev_answers(mixture, _relation(facts))
-    if kept.right.any():
-        assert on_the_spot.json["threshold"] == pytest.approx(kept.threshold(0.999).value, rel=1e-4)
+    if any(kept.right):
+        assert on_the_spot.json["threshold"] == pytest.approx(kept.threshold(0.999), rel=1e-4)
     else:
         assert "no threshold keeps" in on_the_spot.err
 
@@ -104,8 +104,8 @@ def test_hard_prompts_learn_from_dev_facts_on_the_spot(askwell):
     ("options", "message"),
     [
         (("--risk", "1.5"), "--risk 1.5: it is a share"),
-        (("--risk", "0.1", "--sureness", "95"), "--sureness 95.0: it is between 0 and 1"),
-        (("--sureness", "0.9"), "--sureness goes with --risk"),
+        (("--risk", "0.1", "--confidence", "95"), "--confidence 95.0: it is between 0 and 1"),
+        (("--sureness", "0.9"), "--confidence goes with --risk"),
         (("--risk", "0.1"), "name the relation with --facts"),
     ],
 )

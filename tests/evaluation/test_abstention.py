@@ -1,7 +1,6 @@
 """Risk and coverage by hand, by all orders of ties, and by thresholds tried one by one."""
 
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -13,9 +12,9 @@ from askwell.evaluation.abstention import abstain, learn_threshold, risk_coverag
 
 def test_by_hand():
     curve = risk_coverage(np.array([0.9, 0.5, 0.7, 0.5]), np.array([True, False, False, True]))
-    assert curve.thresholds.tolist() == [0.9, 0.7, 0.5]
-    assert curve.coverages.tolist() == [0.25, 0.5, 1.0]
-    assert curve.risks.tolist() == [0, 0.5, 0.5]
+    assert curve.thresholds == (0.9, 0.7, 0.5)
+    assert curve.coverages == (0.25, 0.5, 1.0)
+    assert curve.risks == (0, 0.5, 0.5)
     # Risks at 1, 2, 3, 4 answers: 0, 1/2, (1 + 1/2)/3, 2/4.
     assert curve.area == pytest.approx((0 + 0.5 + 0.5 + 0.5) / 4)
 
@@ -56,11 +55,11 @@ def test_a_threshold_against_all_tried(seed, risk):
     signals = np.round(random.random(60), 1)
     right = random.random(60) < signals
     learned = learn_threshold(signals, right, risk=risk)
-    best = (0.0, math.inf)
+    best = (0.0, None)
     for threshold in sorted(set(signals)):
         answered = right[signals >= threshold]
         if 1 - answered.mean() <= risk + 1e-12:
-            best = max(best, (len(answered) / 60, threshold))
+            best = max(best, (len(answered) / 60, threshold), key=lambda found: found[0])
     assert (learned.coverage, learned.value) == pytest.approx(best)
     assert learned.risk <= risk + 1e-12
 
@@ -73,23 +72,23 @@ def test_a_curve_that_comes_back():
 
 def test_no_threshold_keeps_the_risk():
     learned = learn_threshold(np.array([0.5, 0.6]), np.array([False, False]), risk=0.2)
-    assert (learned.value, learned.coverage, learned.risk) == (math.inf, 0, 0)
+    assert (learned.value, learned.coverage, learned.risk) == (None, 0, 0)
     answered = abstain(learned.value, np.array([0.9]), np.array([True]))
     assert (answered.coverage, answered.risk) == (0, 0)
 
 
-def test_sureness_asks_for_more_dev_questions():
+def test_confidence_asks_for_more_dev_questions():
     # With no wrong answer among n the bound is 1 - 0.05^(1/n): at most 0.1 from n = 29 on.
     for count, enough in ((28, False), (29, True)):
-        learned = learn_threshold(np.full(count, 0.5), np.ones(count, dtype=bool), risk=0.1, sureness=0.95)
-        assert math.isfinite(learned.value) == enough
+        learned = learn_threshold(np.full(count, 0.5), np.ones(count, dtype=bool), risk=0.1, confidence=0.95)
+        assert (learned.value is not None) == enough
         assert (1 - 0.05 ** (1 / count) <= 0.1) == enough
     # 3 wrong of 100: the bound solves P(at most 3 wrong) = 0.05.
     signals, right = np.full(100, 0.5), np.arange(100) >= 3
     bound = next(risk for risk in np.arange(0.03, 0.2, 0.0001) if stats.binom.cdf(3, 100, risk) <= 0.05)
-    assert math.isinf(learn_threshold(signals, right, risk=float(bound) - 0.001, sureness=0.95).value)
-    assert learn_threshold(signals, right, risk=float(bound) + 0.001, sureness=0.95).value == 0.5
-    assert math.isinf(learn_threshold(signals, ~np.ones(100, dtype=bool), risk=0.9, sureness=0.95).value)
+    assert learn_threshold(signals, right, risk=float(bound) - 0.001, confidence=0.95).value is None
+    assert learn_threshold(signals, right, risk=float(bound) + 0.001, confidence=0.95).value == 0.5
+    assert learn_threshold(signals, ~np.ones(100, dtype=bool), risk=0.9, confidence=0.95).value is None
 
 
 def test_abstain_by_hand():
@@ -99,7 +98,7 @@ def test_abstain_by_hand():
 
 def test_bad_options():
     signals, right = np.array([0.5]), np.array([True])
-    for options in ({"risk": 1.5}, {"risk": -0.1}, {"risk": 0.1, "sureness": 1.0}):
+    for options in ({"risk": 1.5}, {"risk": -0.1}, {"risk": 0.1, "confidence": 1.0}):
         with pytest.raises(BadOption):
             learn_threshold(signals, right, **options)
     for bad in (np.array([]), np.array([np.nan])):

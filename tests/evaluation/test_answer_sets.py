@@ -5,7 +5,7 @@ import pytest
 from asked import outcome
 
 from askwell.errors import UserMistake
-from askwell.evaluation.questions import learn_set_threshold, score_answer_sets
+from askwell.evaluation.answer_sets import learn_set_threshold, score_answer_sets
 
 # x asks for A and B and has T in train; w asks for C.
 ANSWERS = {"A": 0.4, "T": 0.3, "Z": 0.2, "B": 0.05}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from askwell.errors import BadOption
-from askwell.evaluation.questions import calibration
+from askwell.evaluation.calibration import calibration
 
 
 def test_by_hand():

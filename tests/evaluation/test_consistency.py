@@ -7,7 +7,8 @@ import pytest
 from asked import outcome
 
 from askwell.errors import BadOption, UserMistake
-from askwell.evaluation.agreement import PromptAnswers, consistency, run_consistency
+from askwell.evaluation.agreement import PromptAnswers, consistency
+from askwell.evaluation.several_runs import run_consistency
 
 
 def answers_of(best, weights, of_mixture):

@@ -3,21 +3,27 @@
 import json
 import math
 
-import numpy as np
 import pytest
 from agreement import moved, plain
 from asked import outcome
 from worlds import CAPITALS, TEMPLATES
 
 from askwell.errors import BadOption, DamagedFile, UserMistake
-from askwell.evaluation.abstention import DevAnswers, ask_cautiously, dev_answers, keep_dev_answers, kept_dev_answers
+from askwell.evaluation.cautious import (
+    DevAnswers,
+    ask_cautiously,
+    dev_answers,
+    dev_answers_from,
+    keep_dev_answers,
+)
 from askwell.evaluation.evaluate import Evaluation
+from askwell.files import to_json
 from askwell.mixture.answers import Candidates
 from askwell.mixture.mixture import Mixture
 
 
 def made(confidences, right, candidates=None):
-    return DevAnswers("r", "all", candidates, len(right), {}, np.array(confidences), np.array(right, dtype=bool))
+    return DevAnswers("r", "all", candidates, len(right), {}, tuple(confidences), tuple(map(int, right)))
 
 
 def test_what_is_kept_of_dev_by_hand():
@@ -28,7 +34,7 @@ def test_what_is_kept_of_dev_by_hand():
         outcome("c", "D", 1, golds=("C", "D"), answers={"D": 0.5}),
     )
     kept = dev_answers(Evaluation("dev", "all 9 answers", outcomes, ()))
-    assert kept.as_json() == {
+    assert to_json(kept) == {
         "relation": "r",
         "vocabulary": "all 9 answers",
         "candidates": None,
@@ -37,8 +43,8 @@ def test_what_is_kept_of_dev_by_hand():
         "probabilities": [0.75, 0.5, 0.25],
         "right": [1, 1, 0],
     }
-    assert kept.threshold(0.0).value == 0.5
-    assert kept.threshold(0.4).value == 0.25
+    assert kept.threshold(0.0) == 0.5
+    assert kept.threshold(0.4) == 0.25
     with pytest.raises(UserMistake, match="dev facts of one relation"):
         dev_answers(Evaluation("test", "all", outcomes, ()))
 
@@ -47,20 +53,20 @@ def test_a_risk_that_cannot_be_kept_says_what_to_do():
     with pytest.raises(BadOption, match=r"risk of 10 %: on the 2 dev questions.*1 are answered right.*higher risk$"):
         made([0.9, 0.8], [False, True]).threshold(0.1)
     # 28 right answers are too few to be sure, 29 are enough: 1 - 0.05^(1/29) < 0.1.
-    with pytest.raises(BadOption, match="lower sureness"):
+    with pytest.raises(BadOption, match="lower confidence"):
         made([0.5] * 28, [True] * 28).threshold(0.1, 0.95)
-    assert made([0.5] * 29, [True] * 29).threshold(0.1, 0.95).value == 0.5
+    assert made([0.5] * 29, [True] * 29).threshold(0.1, 0.95) == 0.5
 
 
 def test_dev_answers_come_back_from_the_saved_folder(tmp_path):
     mixture = moved(plain("bert"), TEMPLATES)
     found = keep_dev_answers(mixture, CAPITALS)
     best = {fact.x: mixture.ask(fact.x, top=1)[0] for fact in CAPITALS.dev}
-    assert sorted(found.confidences) == pytest.approx(sorted(reply.probability for reply in best.values()))
+    assert sorted(found.probabilities) == pytest.approx(sorted(reply.probability for reply in best.values()))
     mixture.save_pretrained(tmp_path)
     back = Mixture.from_pretrained(tmp_path, lm=plain("bert"))
-    assert kept_dev_answers(back).as_json() == found.as_json()
-    assert json.loads((tmp_path / "abstention.json").read_text()) == found.as_json()
+    assert dev_answers_from(back.dev_answers) == found
+    assert json.loads((tmp_path / "abstention.json").read_text()) == to_json(found)
 
 
 def test_an_answer_below_the_threshold_is_not_given():
@@ -92,4 +98,4 @@ def test_what_cannot_be_asked_cautiously():
         ask_cautiously(mixture, ["Paris"], risk=0.1, dev=among)
     mixture.dev_answers = {"relation": "r"}
     with pytest.raises(DamagedFile):
-        kept_dev_answers(mixture)
+        dev_answers_from(mixture.dev_answers)

@@ -1,7 +1,6 @@
 """Whole evaluations on tiny LMs against a plain loop over facts with the reference."""
 
 import math
-import sys
 
 import pytest
 import reference
@@ -11,7 +10,10 @@ from agreement import X_FIRST, Twin, exact, ids, moved, plain, script, usable
 
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NotFinite, NothingLeft
-from askwell.evaluation.evaluate import NOT_A_CANDIDATE, Evaluation, best_answers, evaluate, score_facts, together
+from askwell.evaluation import ranking
+from askwell.evaluation.evaluate import Evaluation, evaluate, score_facts, together
+from askwell.evaluation.ranking import NOT_A_CANDIDATE, best_answers
+from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.answers import Candidates
 from askwell.mixture.encode import NOT_ONE_TOKEN, encode_facts
@@ -63,7 +65,7 @@ def test_against_a_plain_loop(name: str, data_dependent: bool) -> None:
         assert outcome.probabilities == pytest.approx(log_probs.exp().topk(3).values.tolist(), abs=1e-9)
         assert set(GOLDS[x]) <= set(outcome.golds)
     assert ranks != raw_ranks, "no other gold stands before a gold here: choose another seed"
-    figures = evaluation.as_json()
+    figures = to_json(evaluation.figures())
     assert figures["facts"] == 4
     assert figures["left_out"] == {NOT_ONE_TOKEN: 1}
     assert figures["split"] == "test"
@@ -97,7 +99,7 @@ def test_in_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     mixture = moved(exact("bert"), X_FIRST, MixtureSpec(weighting="data-dependent"))
     whole = evaluate(mixture, RELATION)
     told = []
-    monkeypatch.setattr(sys.modules[Evaluation.__module__], "_NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr(ranking, "_NUMBERS_AT_ONCE", 1)
     chunked = evaluate(mixture, RELATION, progress=lambda done, total: told.append((done, total)))
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
     for one, other in zip(whole.outcomes, chunked.outcomes, strict=True):
@@ -165,7 +167,7 @@ def test_relations_together() -> None:
     assert isinstance(both, Evaluation)
     ranks = {part.outcomes[0].relation: [outcome.rank for outcome in part.outcomes] for part in parts}
     means = {name: reference.brute_metrics(of_relation) for name, of_relation in ranks.items()}
-    figures = both.as_json()
+    figures = to_json(both.figures())
     assert figures["facts"] == 5
     assert figures["left_out"] == {NOT_ONE_TOKEN: 2}
     assert figures["micro"] == pytest.approx(reference.brute_metrics(ranks["P36"] + ranks["P19"]))

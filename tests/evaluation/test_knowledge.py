@@ -9,6 +9,7 @@ from askwell.data.facts import Fact, Relation
 from askwell.errors import UserMistake
 from askwell.evaluation.knowledge import Answered, best_control, knowledge
 from askwell.evaluation.partitions import partitions_of, scores_of_parts
+from askwell.files import to_json
 
 
 def run(ranks, y="y{}"):
@@ -31,7 +32,7 @@ def test_by_hand():
     # 65 ± 1.96 · √(0.65 · 0.35 / 20)
     assert (gain.low, gain.high) == pytest.approx((65 - 20.9, 65 + 20.9), abs=5.1)
     assert found.is_there
-    document = json.loads(json.dumps(found.as_json()))
+    document = json.loads(json.dumps(to_json(found.figures())))
     assert document["control"] == "prior"
     assert document["gain"] == 65
     assert document["controls"]["majority"] == {"dev": 25, "test": 40}

@@ -1,20 +1,30 @@
 """What the prompts of a mixture say, each for itself: against the reference, and signals worked out by hand."""
 
 import math
-import sys
 
 import numpy as np
 import pytest
 import torch
 from agreement import Twin, exact, moved, plain, usable
 
-from askwell.evaluation.agreement import PromptAnswers, compare_signals, disagreement, prompt_answers, signals_of
+from askwell.data.facts import Fact, Relation
+from askwell.evaluation import ranking
+from askwell.evaluation.agreement import PromptAnswers, compare_signals, disagreement, signals_of
+from askwell.evaluation.examine import examine
 from askwell.mixture.answers import Candidates
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture import MixtureSpec
 
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]
+RELATION = Relation.of("r", [], [], [Fact(x, y) for x in XS for y in ("Rome", "Lima")])
+ASKED = list(dict.fromkeys(fact.x for fact in RELATION.test))
 SPECS = {"static": MixtureSpec(deep=True), "data-dependent": MixtureSpec(weighting="data-dependent")}
+
+
+def prompt_answers(mixture, candidates=None):
+    found = examine(mixture, RELATION, splits=("test",), candidates=candidates, controls=False).prompt_answers
+    assert found is not None
+    return found
 
 
 def entropy(probabilities):
@@ -25,13 +35,12 @@ def entropy(probabilities):
 @pytest.mark.parametrize("kind", SPECS)
 @pytest.mark.parametrize("name", ["bert", "llama"])
 def test_against_the_reference(name, kind, at_once, monkeypatch):
-    # The function hides the module of its name.
-    monkeypatch.setattr(sys.modules["askwell.evaluation.agreement"], "_NUMBERS_AT_ONCE", at_once)
+    monkeypatch.setattr(ranking, "_NUMBERS_AT_ONCE", at_once)
     mixture = moved(exact(name), usable(name), SPECS[kind])
     twin = Twin.of(name, usable(name), mixture)
-    found = prompt_answers(mixture, XS)
+    found = prompt_answers(mixture)
     assert found.prompts == tuple(range(len(mixture.prompts)))
-    for row, x in enumerate(XS):
+    for row, x in enumerate(ASKED):
         weights = twin.log_weights(x if kind == "data-dependent" else None).exp().tolist()
         each = [twin.log_p_y(prompt, x).exp().tolist() for prompt in range(len(weights))]
         mean = [sum(w * p for w, p in zip(weights, column, strict=True)) for column in zip(*each, strict=True)]
@@ -44,7 +53,7 @@ def test_against_the_reference(name, kind, at_once, monkeypatch):
 
 def test_prompts_that_say_the_same_do_not_diverge():
     mixture = Mixture(plain("bert"), ["[X] lies in [Y] ."], MixtureSpec(copies=3, noise=1e-30))
-    found = prompt_answers(mixture, XS)
+    found = prompt_answers(mixture)
     assert found.divergences == pytest.approx(0, abs=1e-6)
     assert (found.divergences >= 0).all()
     assert disagreement(found).tolist() == pytest.approx([0, 0, 0])
@@ -54,7 +63,7 @@ def test_dropped_prompts_are_not_asked():
     mixture = moved(plain("bert"), usable("bert"))
     with torch.no_grad():
         mixture.weight_logits[1] = -torch.inf
-    found = prompt_answers(mixture, XS)
+    found = prompt_answers(mixture)
     assert found.prompts == tuple(number for number in range(len(mixture.prompts)) if number != 1)
     assert found.weights.sum(1) == pytest.approx(1)
 
@@ -63,16 +72,16 @@ def test_of_candidates_the_best_is_taken():
     mixture = moved(plain("bert"), usable("bert"))
     candidates = Candidates("some", ("Rome", "Lima"))
     allowed = set(mixture.answer_space.numbers_of(candidates.words))
-    found = prompt_answers(mixture, XS, candidates=candidates)
+    found = prompt_answers(mixture, candidates)
     assert {*found.best.ravel().tolist(), *found.of_mixture.tolist()} <= allowed
-    best = [replies[0].y for replies in (mixture.ask(x, top=1, candidates=candidates) for x in XS)]
+    best = [replies[0].y for replies in (mixture.ask(x, top=1, candidates=candidates) for x in ASKED)]
     assert [mixture.answer_space.word(number) for number in found.of_mixture.tolist()] == best
 
 
 def test_a_product_has_its_own_best_answer():
     mixture = Mixture(plain("bert"), usable("bert"), MixtureSpec(combine="product"))
-    found = prompt_answers(mixture, XS)
-    best = [mixture.ask(x, top=1)[0].y for x in XS]
+    found = prompt_answers(mixture)
+    best = [mixture.ask(x, top=1)[0].y for x in ASKED]
     assert [mixture.answer_space.word(number) for number in found.of_mixture.tolist()] == best
 
 

@@ -2,7 +2,7 @@ import pytest
 from asked import outcome
 
 from askwell.errors import UserMistake
-from askwell.evaluation.questions import questions_of
+from askwell.evaluation.calibration import questions_of
 
 
 def test_an_x_is_asked_once():

@@ -3,7 +3,7 @@
 import pytest
 
 from askwell.errors import BadOption
-from askwell.evaluation.agreement import spread_of, spreads_of
+from askwell.evaluation.several_runs import spread_of, spreads_of
 
 
 def test_by_hand():

@@ -21,8 +21,8 @@ from scipy import stats
 from askwell.data import testbed as world
 from askwell.data.facts import Relation
 from askwell.data.testbed import lm_names
-from askwell.evaluation.controls import cheap_controls
 from askwell.evaluation.evaluate import evaluate
+from askwell.evaluation.examine import examine
 from askwell.evaluation.knowledge import Answered, Knowledge, knowledge
 from askwell.lms.controls import control_lm
 from askwell.lms.frozen import FrozenLM
@@ -89,11 +89,12 @@ def of_told(name: str, trial: int) -> Knowledge:
     """What is found in a testbed LM of facts that it was told."""
     relation, lm = sampled(RELATIONS[trial % len(RELATIONS)], trial, only_told=True), lm_named(name)
     mixture = tuned(lm, relation, 800, trial)
-    cheap = cheap_controls(mixture, relation, corrected=(), seed=trial).controls
+    examination = examine(mixture, relation, splits=("test",), prompts=False, seed=trial)
+    cheap = examination.controls.controls
     controls = {control: Answered(by_split["dev"], by_split["test"]) for control, by_split in cheap.items()}
     blank = control_lm(lm, "random-weights", trial + 1000)
     controls["random-weights"] = answered(tuned(blank, relation, 800, trial), relation)
-    return knowledge(evaluate(mixture, relation).outcomes, controls)
+    return knowledge(examination.evaluations["test"].outcomes, controls)
 
 
 @pytest.mark.slow
@@ -114,4 +115,4 @@ def test_told_facts_are_known(name):
     found = [of_told(name, trial) for trial in range(TOLD_TRIALS)]
     claimed = [of_trial.gain.low > 0 for of_trial in found]
     print(f"{name}: knowledge found in {sum(claimed)} of {TOLD_TRIALS} trials with told facts")
-    assert sum(claimed) >= 0.9 * TOLD_TRIALS, [of_trial.as_json() for of_trial in found]
+    assert sum(claimed) >= 0.9 * TOLD_TRIALS, found

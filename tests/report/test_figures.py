@@ -5,31 +5,14 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
-from matplotlib.patches import Rectangle
 from report.made_store import A, B, keep, keep_arrows, new_store
 from scipy import stats
 
 from askwell.errors import DamagedFile
 from askwell.report.cells import RunGroup, kept_runs
-from askwell.report.charts import chart_style
-from askwell.report.figures import chosen_runs, curve_figure, interval, mean_curve, prompt_figures, score_figure, wilson
+from askwell.report.figures import chosen_runs, curve_figure, interval, mean_curve, prompt_figures, score_figure
 from askwell.report.rows import lines_of
 from askwell.report.study import report_page, study_of, write_report
-from askwell.report.svg_pdf import figure_of, svg_pdf
-
-DRAWING = (
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 200 100"><title>not drawn</title>'
-    '<rect x="1" y="2" width="30" height="4" fill="#ff0000" rx="2"/>'
-    '<g><line x1="0" x2="200" y1="50" y2="50" stroke="#00ff00"/>'
-    '<text x="100" y="20" font-size="10" fill="#0000ff" text-anchor="middle" font-weight="700">word</text>'
-    '<text x="10" y="80" font-size="10" fill="#000000">one<tspan fill="#ff0000"> two </tspan>three</text></g></svg>'
-)
-
-
-@pytest.mark.parametrize(("right", "count"), [(0, 5), (3, 7), (50, 100), (9, 9)])
-def test_wilson_is_scipys(right, count):
-    expected = stats.binomtest(right, count).proportion_ci(method="wilson")
-    assert wilson(right / count, count) == pytest.approx((expected.low, expected.high))
 
 
 def test_the_interval_of_a_cell_is_of_its_facts(tmp_path):
@@ -40,16 +23,29 @@ def test_the_interval_of_a_cell_is_of_its_facts(tmp_path):
     assert (drawn.score, drawn.low, drawn.high) == pytest.approx((100 / 6, 100 * expected.low, 100 * expected.high))
 
 
+def test_the_interval_of_a_mean_over_seeds_is_of_a_whole_number_of_right_answers(tmp_path):
+    store = new_store(tmp_path)
+    for seed, ranks in enumerate(([1, 2, 2, 2], [1, 1, 1, 2], [1, 1, 1, 1])):
+        keep(store, ranks, seed=seed)
+    drawn = interval(lines_of(kept_runs(store))[0].groups["soft"])
+    z, share, count = stats.norm.ppf(0.975), 3 / 4, 4  # 8/3 of 4 facts are right on average
+    middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
+    reach = z / (1 + z**2 / count) * (share * (1 - share) / count + z**2 / (4 * count**2)) ** 0.5
+    expected = (100 * (1 + 3 + 4) / 12, 100 * (middle - reach), 100 * (middle + reach))
+    assert (drawn.score, drawn.low, drawn.high) == pytest.approx(expected)
+
+
 def test_scores_are_told_in_words_too_and_the_same_each_time(tmp_path):
     store = new_store(tmp_path)
     keep_arrows(store)
     lines = lines_of(kept_runs(store))
-    first, again = score_figure(lines, "set"), score_figure(lines, "set")
-    assert (first.svg, first.pdf) == (again.svg, again.pdf)
-    assert first.pdf.startswith(b"%PDF")
-    assert b"CreationDate" not in first.pdf
-    title = ElementTree.fromstring(first.svg)[0].text
-    assert title == "P@1 in per cent. bert-base-cased: mined: init 16.7, soft 58.3, deep 100.0."
+    first, again = score_figure(lines, "set").chart, score_figure(lines, "set").chart
+    assert (first.svg("set"), first.pdf()) == (again.svg("set"), again.pdf())
+    assert first.pdf().startswith(b"%PDF")
+    assert b"CreationDate" not in first.pdf()
+    title, described = (element.text for element in ElementTree.fromstring(first.svg("set"))[:2])
+    assert title == "P@1 in per cent"
+    assert described == "bert-base-cased: mined: init 16.7, soft 58.3, deep 100.0."
 
 
 def test_a_curve_is_the_mean_of_runs_wherever_one_was_scored(tmp_path):
@@ -61,8 +57,7 @@ def test_a_curve_is_the_mean_of_runs_wherever_one_was_scored(tmp_path):
     assert mean_curve(group) == [(0.0, 10.0), (100.0, 50.0), (200.0, 65.0)]
     drawn = curve_figure(lines_of(kept_runs(store)), "set")
     assert drawn is not None
-    assert "bert-base-cased · mined, soft: 10.0 at first, 65.0 at the end" in drawn.svg
-    assert drawn.pdf.startswith(b"%PDF")
+    assert "bert-base-cased · mined, soft: 10.0 at first, 65.0 at the end" in drawn.chart.description
 
 
 def test_runs_without_a_history_have_no_curve_and_a_damaged_one_is_named(tmp_path):
@@ -95,26 +90,6 @@ def test_a_mixture_that_cannot_be_loaded_is_told_not_fatal(tmp_path):
     assert figures == []
     assert len(problems) == 1
     assert problems[0].startswith("set:a on bert-base-cased: mined, soft is not drawn: ")
-
-
-def test_a_drawing_of_words_is_drawn_again_for_pdf():
-    with chart_style():
-        figure = figure_of(DRAWING)
-    axes = figure.axes[0]
-    assert tuple(figure.get_size_inches() * 72) == (200, 100)
-    texts = {text.get_text(): text for text in axes.texts if text.get_text()}
-    assert list(texts) == ["word", "one", " two ", "three"]
-    assert texts["word"].get_color() == "#0000ff"
-    assert texts["word"].get_position()[0] < 100 < texts["word"].get_position()[0] + 40
-    places = [texts[name].get_position()[0] for name in ("one", " two ", "three")]
-    assert places == sorted(places)
-    assert [text.get_position()[1] for text in texts.values()] == [20, 80, 80, 80]
-    rectangle = axes.patches[0]
-    assert isinstance(rectangle, Rectangle)
-    assert rectangle.get_bbox().bounds == (1, 2, 30, 4)
-    assert svg_pdf(DRAWING) == svg_pdf(DRAWING)
-    with pytest.raises(ValueError, match="<circle> cannot be drawn"):
-        svg_pdf('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><circle/></svg>')
 
 
 def test_the_page_is_whole_and_takes_further_sections(tmp_path):

@@ -5,10 +5,11 @@ from xml.etree import ElementTree
 
 import matplotlib
 import pytest
+from looked_at import lightness
 
-from askwell.report.charts import PALETTE, Curve, CurvePoint, Gap, css_variables, curves_chart, gaps_chart
+from askwell.report.charts import Curve, CurvePoint, Gap, curves_chart, gaps_chart
+from askwell.report.drawing import PALETTE, Chart, css_variables, text_width
 from askwell.report.page import MISSING, percentages
-from askwell.report.words_drawing import lightness
 
 SVG = "{http://www.w3.org/2000/svg}"
 GAPS = [Gap("manual", 40.0, 10.0), Gap("soft", 95.0, 12.5), Gap("none told", None, 50.0), Gap("reversed", 20.0, 80.0)]
@@ -18,22 +19,35 @@ def curve(label: str, *points: tuple[int, float, float | None], kept: int = 0) -
     return Curve(label, tuple(CurvePoint(*point) for point in points), kept)
 
 
-def draw_curves(*curves: Curve, name: str = "curves") -> str:
-    return curves_chart(curves, name, score="P@1", loss="log-loss", trained="pairs")
+def curves(*of: Curve) -> Chart:
+    return curves_chart(of, score="P@1", loss="log-loss", trained="pairs")
 
 
-def draw_gaps(gaps=GAPS, name: str = "gaps") -> str:
-    return gaps_chart(gaps, name, first="told", second="withheld", measure="P@1")
+def gaps(of=GAPS) -> Chart:
+    return gaps_chart(of, first="told", second="withheld", measure="P@1")
+
+
+def draw_curves(*of: Curve) -> str:
+    return curves(*of).svg_in_page("curves")
+
+
+def draw_gaps(of=GAPS) -> str:
+    return gaps(of).svg_in_page("gaps")
 
 
 ONE = curve("one", (0, 10.0, 5.0), (100, 60.0, 2.0), (200, 55.0, 1.5), kept=1)
 TWO = curve("two", (0, 0.0, None), (200, 90.0, 1.0), kept=1)
 
 
-@pytest.mark.parametrize("draw", [lambda name: draw_curves(ONE, TWO, name=name), lambda name: draw_gaps(name=name)])
-def test_the_same_chart_is_the_same_text_and_holds_no_date(draw):
-    first, again, other = draw("a"), draw("a"), draw("b")
+@pytest.mark.parametrize("draw", [lambda: curves(ONE, TWO), gaps])
+def test_the_same_chart_is_the_same_file_and_holds_no_date(draw):
+    first, again, other = draw().svg_in_page("a"), draw().svg_in_page("a"), draw().svg_in_page("b")
     assert first == again
+    assert draw().svg("a") == draw().svg("a")
+    for write in (Chart.pdf, Chart.png):
+        assert write(draw()) == write(draw())
+        assert b"Date" not in write(draw())
+        assert b"Software" not in write(draw())
     assert not re.search(r"20\d\d-\d\d", first)
     assert "metadata" not in first
     names = [set(re.findall(r'id="([^"]+)"', text)) for text in (first, other)]
@@ -44,7 +58,7 @@ def test_the_same_chart_is_the_same_text_and_holds_no_date(draw):
 def test_a_chart_is_whole_and_needs_nothing(text):
     svg = ElementTree.fromstring(text)
     assert svg.tag == f"{SVG}svg"
-    assert svg[0].tag == f"{SVG}title"
+    assert [element.tag for element in svg[:2]] == [f"{SVG}title", f"{SVG}desc"]
     assert svg.find(f".//{SVG}style") is None
     assert "font-family" not in "".join(element.get("style", "") for element in svg.iter())
     names = [element.get("id") for element in svg.iter() if element.get("id")]
@@ -57,6 +71,25 @@ def test_a_chart_is_whole_and_needs_nothing(text):
 def test_every_colour_is_one_of_the_page(text):
     for value in re.findall(r"(?:fill|stroke): ([^;\"]+)", text):
         assert value == "none" or value.startswith("var(--"), value
+
+
+def test_a_file_on_its_own_has_paper_and_plain_colours():
+    """Not every viewer of SVG knows CSS variables."""
+    text = gaps().svg("gaps")
+    assert "var(" not in text
+    assert f"fill: {PALETTE['paper'].light}" in text
+    assert f"fill: {PALETTE['first'].light}" in text
+
+
+def test_a_png_is_twice_as_wide_as_the_svg():
+    width = float(ElementTree.fromstring(gaps().svg("gaps")).attrib["width"])
+    assert int.from_bytes(gaps().png()[16:20], "big") == 2 * width  # of the header chunk
+
+
+def test_wide_characters_get_room():
+    assert text_width("東京", 10.0) >= 20
+    assert text_width("il", 10.0) < text_width("MW", 10.0)
+    assert text_width("il", 20.0) == pytest.approx(2 * text_width("il", 10.0))
 
 
 def test_a_gap_shows_its_figures_and_stands_to_scale():
@@ -79,13 +112,14 @@ def test_figures_stand_outside_of_the_two_dots():
 
 
 def test_a_chart_is_told_to_those_who_cannot_see_it():
-    assert ElementTree.fromstring(draw_gaps())[0].text == (
-        "P@1, told and withheld. manual: 40.0 and 10.0; soft: 95.0 and 12.5; none told: none and 50.0; "
-        "reversed: 20.0 and 80.0."
-    )
-    assert ElementTree.fromstring(draw_curves(ONE, TWO))[0].text == (
-        "P@1 and log-loss against pairs. P@1: one: 10.0 at first, 60.0 after 100; two: 0.0 at first, 90.0 after 200."
-    )
+    assert [element.text for element in ElementTree.fromstring(draw_gaps())[:2]] == [
+        "P@1, told and withheld",
+        "manual: 40.0 and 10.0; soft: 95.0 and 12.5; none told: none and 50.0; reversed: 20.0 and 80.0.",
+    ]
+    assert [element.text for element in ElementTree.fromstring(draw_curves(ONE, TWO))[:2]] == [
+        "P@1 and log-loss against pairs",
+        "P@1: one: 10.0 at first, 60.0 after 100; two: 0.0 at first, 90.0 after 200.",
+    ]
 
 
 def test_a_curve_has_a_point_for_each_score_and_none_for_an_infinite_loss():

@@ -60,7 +60,7 @@ class Read(HTMLParser):
 
 
 def page_with(text: str) -> Page:
-    chart = gaps_chart([Gap(text, 90.0, 10.0)], "gaps", first=text, second=text, measure=text)
+    chart = gaps_chart([Gap(text, 90.0, 10.0)], first=text, second=text, measure=text)
     table = Table(
         text,
         text,
@@ -70,8 +70,10 @@ def page_with(text: str) -> Page:
             Row(text, (Cell(text), Cell(text, mark="wrong")), pale=True),
         ),
     )
-    figure = FigureBlock((Drawing(chart, text, text),), text, (Key(text, "first", "dot"), Key.of_curve(text, 3)))
-    folded = FigureBlock((Drawing(chart.replace("gaps-", "other-")),), text, wide=True, folded=text)
+    figure = FigureBlock(
+        (Drawing("gaps", chart, text, text),), text, (Key(text, "first", "dot"), Key.of_curve(text, 3))
+    )
+    folded = FigureBlock((Drawing("other", chart),), text, wide=True, folded=text)
     blocks = (
         Paragraph(text),
         Paragraph(text, pale=True),

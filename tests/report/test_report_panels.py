@@ -4,17 +4,7 @@ import re
 
 import pytest
 
-from askwell.report.charts import (
-    Interval,
-    IntervalRow,
-    Panel,
-    chart_style,
-    described,
-    intervals_figure,
-    panels_figure,
-    pdf_of,
-    svg_of,
-)
+from askwell.report.charts import Interval, IntervalRow, Panel, intervals_chart, panels_chart
 
 ROWS = [
     IntervalRow("single", {"init": Interval(10.0, 5.0, 20.0), "soft": Interval(60.0, 50.0, 70.0)}, begins="lm"),
@@ -23,24 +13,24 @@ ROWS = [
 PANELS = [Panel(f"panel {number}", {"deep": [(0.0, 10.0), (100.0, 90.0)]}) for number in range(4)]
 
 
-def figures():
-    with chart_style():
-        return (
-            intervals_figure(ROWS, ("init", "soft"), measure="P@1"),
-            panels_figure(PANELS, ("soft", "deep"), measure="P@1", trained="pairs"),
-        )
+def charts():
+    return (
+        intervals_chart(ROWS, ("init", "soft"), measure="P@1"),
+        panels_chart(PANELS, ("soft", "deep"), measure="P@1", trained="pairs"),
+    )
 
 
 def test_each_interval_and_score_is_drawn_at_its_place():
-    axes = figures()[0].axes[0]
+    chart = charts()[0]
+    axes = chart.figure.axes[0]
     drawn = [tuple(line.get_xdata()) for line in axes.lines if len(line.get_xdata())]
     assert drawn == [(5.0, 20.0), (10.0,), (50.0, 70.0), (60.0,), (70.0, 90.0), (80.0,)]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["lm", "single", "mined"]
-    assert described(ROWS, "P@1") == "P@1. lm: single: init 10.0, soft 60.0; mined: soft 80.0."
+    assert (chart.title, chart.description) == ("P@1", "lm: single: init 10.0, soft 60.0; mined: soft 80.0.")
 
 
 def test_each_panel_has_its_lines_and_the_same_axes():
-    figure = figures()[1]
+    figure = charts()[1].figure
     assert [axes.get_title(loc="left") for axes in figure.axes] == [panel.heading for panel in PANELS]
     assert len({axes.get_xlim() + axes.get_ylim() for axes in figure.axes}) == 1
     for axes in figure.axes:
@@ -56,9 +46,8 @@ def test_each_panel_has_its_lines_and_the_same_axes():
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_colours_are_the_pages_and_files_the_same_each_time(number):
-    with chart_style():
-        svgs = [svg_of(figures()[number], "name", "told") for _ in range(2)]
-        pdfs = [pdf_of(figures()[number]) for _ in range(2)]
+    svgs = [charts()[number].svg_in_page("name") for _ in range(2)]
+    pdfs = [charts()[number].pdf() for _ in range(2)]
     assert svgs[0] == svgs[1]
     assert pdfs[0] == pdfs[1]
     assert b"Date" not in pdfs[0]
@@ -69,6 +58,6 @@ def test_colours_are_the_pages_and_files_the_same_each_time(number):
 def test_more_kinds_than_can_be_told_apart_are_refused():
     kinds = ("a", "b", "c", "d", "e")
     with pytest.raises(ValueError, match="5 kinds"):
-        intervals_figure(ROWS, kinds, measure="P@1")
+        intervals_chart(ROWS, kinds, measure="P@1")
     with pytest.raises(ValueError, match="5 kinds"):
-        panels_figure(PANELS, kinds, measure="P@1", trained="pairs")
+        panels_chart(PANELS, kinds, measure="P@1", trained="pairs")

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from askwell.evaluation.abstention import risk_coverage
-from askwell.evaluation.questions import calibration
-from askwell.report.charts import reliability_chart, reliability_pdf, risk_coverage_chart, risk_coverage_pdf
+from askwell.evaluation.calibration import calibration
+from askwell.report.charts import reliability_chart, risk_coverage_chart
+from askwell.report.drawing import Chart
 
 SURE = np.array([0.95, 0.85, 0.55, 0.15])
 RIGHT = np.array([True, True, False, False])
@@ -17,12 +18,16 @@ CURVES = {"probability": risk_coverage(SURE, RIGHT), "agreement": risk_coverage(
 SVG = "{http://www.w3.org/2000/svg}"
 
 
+def chart(kind: str) -> Chart:
+    return reliability_chart(FOUND) if kind == "reliability" else risk_coverage_chart(CURVES, chosen=0.1)
+
+
 def draw(kind: str, name: str = "a") -> str:
-    return reliability_chart(FOUND, name) if kind == "reliability" else risk_coverage_chart(CURVES, name, chosen=0.1)
+    return chart(kind).svg_in_page(name)
 
 
 def pdf(kind: str) -> bytes:
-    return reliability_pdf(FOUND) if kind == "reliability" else risk_coverage_pdf(CURVES, chosen=0.1)
+    return chart(kind).pdf()
 
 
 @pytest.mark.parametrize("kind", ["reliability", "risk and coverage"])
@@ -59,11 +64,11 @@ def test_bars_are_as_high_as_the_share_that_is_right():
 
 
 def test_descriptions_hold_the_figures():
-    told = ElementTree.fromstring(draw("reliability"))[0].text or ""
+    told = chart("reliability").description
     # |0.05| + |0.15| + 0.55 + 0.15 over four answers.
     assert "4 questions, expected calibration error 22.5 %" in told
     assert "80 to 90 %: 100.0 % of 1" in told
-    told = ElementTree.fromstring(draw("risk and coverage"))[0].text or ""
+    told = chart("risk and coverage").description
     # Risks 0, 0, 1/3, 1/2; and 0, then 2/3 of a wrong answer more at each place.
     assert f"probability: area {100 * (1 / 3 + 1 / 2) / 4:.1f}, 50.0 % wrong if all are answered" in told
     assert f"agreement: area {100 * ((2 / 3) / 2 + (4 / 3) / 3 + 2 / 4) / 4:.1f}" in told
@@ -71,4 +76,4 @@ def test_descriptions_hold_the_figures():
 
 def test_five_curves_cannot_be_told_apart():
     with pytest.raises(ValueError, match="5 curves"):
-        risk_coverage_chart({str(n): CURVES["probability"] for n in range(5)}, "many")
+        risk_coverage_chart({str(n): CURVES["probability"] for n in range(5)})

@@ -11,6 +11,7 @@ import pytest
 from stores import contents
 
 from askwell.evaluation.outcomes import read_outcomes
+from askwell.files import to_json
 from askwell.runs.engines import TRIES, Ended, InProcess, Lost, Started
 from askwell.runs.grid import read_sweep
 from askwell.runs.plan import plan_sweep
@@ -78,7 +79,7 @@ def test_a_run_equals_the_same_steps_by_hand(undisturbed, world):
     expected = evaluate(mixture, relation)
     metrics = Store(store, "").metrics(task.spec.id)
     assert metrics["weights"] == mixture.weights.tolist()
-    assert metrics["test"] == expected.as_json()
+    assert metrics["test"] == to_json(expected.figures())
     assert read_outcomes(store / "runs" / task.spec.id / "facts.parquet") == list(expected.outcomes)
 
 

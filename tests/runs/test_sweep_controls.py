@@ -12,7 +12,7 @@ from worlds import TEMPLATES
 
 from askwell import Mixture, TrainingSpec, evaluate, load_lm, read_prompts, read_relation, train
 from askwell.errors import BadFile
-from askwell.evaluation.controls import cheap_controls
+from askwell.evaluation.examine import examine
 from askwell.evaluation.outcomes import read_controls, read_outcomes
 from askwell.lms.controls import control_lm
 from askwell.runs import run as run_one
@@ -158,7 +158,7 @@ def test_the_controls_are_those_of_the_saved_mixture(done, world):
     [task] = [t for t in plan.runs if (t.spec.setting, t.spec.control, t.spec.seed) == ("soft", None, 4)]
     folder = store.run_folder(task.spec.id)
     mixture = Mixture.from_pretrained(folder / "mixture", lm=load_lm(world.folder / "bert", device="cpu"))
-    expected = cheap_controls(mixture, read_relation("places/capital", data=world.data)).outcomes
+    expected = examine(mixture, read_relation("places/capital", data=world.data)).controls.outcomes
     for name, by_split in read_controls(folder / "controls.parquet").items():
         for split in ("test", "dev"):
             assert [o.rank for o in by_split[split]] == [o.rank for o in expected[name][split]]

@@ -13,7 +13,7 @@ from askwell.errors import BadOption, NothingLeft
 from askwell.specs.mixture import MixtureSpec
 
 if TYPE_CHECKING:
-    from askwell.evaluation.abstention import CautiousReply, DevAnswers
+    from askwell.evaluation.cautious import CautiousReply, DevAnswers
     from askwell.mixture import answers as candidate_words
     from askwell.mixture.ask import Reply
     from askwell.mixture.mixture import Mixture
@@ -47,9 +47,12 @@ def ask(
             "so that at most this share of the answers given is wrong: 0.1 for one in ten."
         ),
     ] = None,
-    sureness: Annotated[
+    confidence: Annotated[
         float | None,
-        Parameter(help="How sure it is to be that the risk is kept, 0.95 say; few dev facts then answer less."),
+        Parameter(
+            name=["--confidence", "--sureness"],
+            help="With which confidence the risk is to be kept, 0.95 say; few dev facts then answer less.",
+        ),
     ] = None,
     where: Where = None,
     candidates: Candidates = None,
@@ -76,12 +79,12 @@ def ask(
     folder, asked = (None, words) if prompts else (words[0], words[1:])
     if folder is not None and (mixture != MixtureSpec() or (facts and risk is None)):
         raise BadOption("a saved mixture is as it was learned: leave out --facts and the options for untuned prompts")
-    if sureness is not None and risk is None:
-        raise BadOption("--sureness goes with --risk")
+    if confidence is not None and risk is None:
+        raise BadOption("--confidence goes with --risk")
     if risk is not None:
-        check_risk(risk, sureness)
+        check_risk(risk, confidence)
     if risk is not None and folder is None and not facts:
-        raise BadOption("--risk learns from dev facts how sure an answer must be: name the relation with --facts")
+        raise BadOption("--risk learns from dev facts how probable an answer must be: name the relation with --facts")
     from askwell.cli.running import set_threads
     from askwell.cli.terminal import note, print_json
     from askwell.data.questions import read_xs
@@ -114,7 +117,7 @@ def ask(
             raise NothingLeft("x to ask about", Counter(str(reason) for reason in reasons.values()))
     if risk is not None:
         dev = _dev_answers(asked, folder, facts, data, allowed)
-        _ask_cautiously(asked, xs, dev, risk, sureness, top, allowed, json=json, several=several, lines=bool(file))
+        _ask_cautiously(asked, xs, dev, risk, confidence, top, allowed, json=json, several=several, lines=bool(file))
         return
     replies = ask_mixture(asked, xs, top=top, candidates=allowed)
     if json:
@@ -136,13 +139,13 @@ def _dev_answers(
     from askwell.cli.progress import EvaluationBar
     from askwell.cli.terminal import note
     from askwell.data.names import read_relation
-    from askwell.evaluation.abstention import dev_answers, kept_dev_answers
+    from askwell.evaluation.cautious import dev_answers, dev_answers_from
     from askwell.evaluation.evaluate import evaluate
     from askwell.mixture.save import read_description, read_dev_answers
     from askwell.runs.sources import own_relation, warn_of_other_facts
 
     if facts is None:
-        return kept_dev_answers(read_dev_answers(folder or ""))
+        return dev_answers_from(read_dev_answers(folder or ""))
     if folder is None:
         relation = read_relation(facts, data=data, seed=mixture.spec.seed)
     else:
@@ -159,7 +162,7 @@ def _ask_cautiously(
     xs: list[str],
     dev: "DevAnswers",
     risk: float,
-    sureness: float | None,
+    confidence: float | None,
     top: int,
     allowed: "candidate_words.Candidates | None",
     *,
@@ -167,20 +170,20 @@ def _ask_cautiously(
     several: bool,
     lines: bool,
 ) -> None:
-    """Prints the answers that are sure enough, and says of the others that they are not known."""
+    """Prints the answers that are probable enough, and says of the others that they are not known."""
     from askwell.cli.terminal import note, out, print_json
-    from askwell.evaluation.abstention import ask_cautiously
+    from askwell.evaluation.cautious import ask_cautiously
 
-    replies = ask_cautiously(mixture, xs, risk=risk, sureness=sureness, top=top, candidates=allowed, dev=dev)
-    learned = dev.threshold(risk, sureness)
+    replies = ask_cautiously(mixture, xs, risk=risk, confidence=confidence, top=top, candidates=allowed, dev=dev)
+    learned, threshold = dev.learned(risk, confidence), dev.threshold(risk, confidence)
     questions = len(dev.right)
     note(
-        f"answers below {100 * learned.value:.1f} % are taken as not known: so {round(learned.coverage * questions)} "
+        f"answers below {100 * threshold:.1f} % are taken as not known: so {round(learned.coverage * questions)} "
         f"of {questions} dev questions of {dev.relation} are answered, {100 * learned.risk:.1f} % of these wrong "
         f"({dev.vocabulary}; {sum(dev.left_out.values())} dev facts left out)"
     )
     if json:
-        documents = [_cautious_json(reply, risk, sureness) for reply in replies]
+        documents = [_cautious_json(reply, risk, confidence) for reply in replies]
         print_json(documents if several else documents[0])
         return
     for reply in replies:
@@ -201,13 +204,13 @@ def _ask_cautiously(
             )
 
 
-def _cautious_json(reply: "CautiousReply", risk: float, sureness: float | None) -> dict[str, Any]:
+def _cautious_json(reply: "CautiousReply", risk: float, confidence: float | None) -> dict[str, Any]:
     return {
         "x": reply.x,
         "answered": reply.answered,
         "threshold": reply.threshold,
         "risk": risk,
-        "sureness": sureness,
+        "sureness": confidence,
         "answers": [_reply_json(answer) for answer in reply.answers],
     }
 

@@ -46,12 +46,11 @@ def baseline(
     if seed < 0:
         raise BadOption(f"--seed {seed}: a seed is not negative")
     chosen = _chosen_training(name, training, search, fine_tuning)
-    from askwell.results import to_json
-
     from askwell.cli.running import RunBars, note_counts, print_record, set_threads
     from askwell.cli.terminal import counted, note, print_json
     from askwell.cli.train import prompts_name
     from askwell.data.names import read_prompts, read_relation
+    from askwell.files import to_json
     from askwell.lms.load import load_lm
     from askwell.runs.folder import check_folder, clear_folder
     from askwell.runs.run import run, run_spec

@@ -1,5 +1,6 @@
 """`askwell compare`."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -8,6 +9,7 @@ from cyclopts import Parameter
 from askwell.cli.options import Json
 from askwell.errors import BadOption
 from askwell.evaluation.metrics import METRICS
+from askwell.files import to_json
 
 if TYPE_CHECKING:
     from askwell.evaluation.compare import Comparison, Outcomes
@@ -59,7 +61,8 @@ def compare(
     )
     a_named, b_named = _named(a, where_a), _named(b, where_b)
     if json:
-        print_json({"a": a_named, "b": b_named, **comparison.as_json(changed)})
+        shown = replace(comparison, changed=comparison.changed[:changed])
+        print_json({"a": a_named, "b": b_named, **to_json(shown), "changed_facts": len(comparison.changed)})
     else:
         _print(comparison, a_named, b_named, changed)
 

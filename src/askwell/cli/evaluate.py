@@ -75,20 +75,20 @@ def evaluate(
     Either name the folders of saved mixtures, or give --lm and --prompts. Scores are in per cent: micro is the mean
     over facts, macro the mean of the relations' means; ranks leave out the other right answers of the same x.
     """
-    from askwell.results import to_json
-
     from askwell.cli.progress import EvaluationBar
     from askwell.cli.running import control_lines, print_several, set_threads
     from askwell.cli.terminal import note, print_json
     from askwell.cli.terminal import out as terminal
     from askwell.cli.trust import check_options, print_trust
-    from askwell.evaluation.controls import PRIOR_CORRECTED, Controls, controls_together, examine
+    from askwell.evaluation.controls import PRIOR_CORRECTED, Controls, controls_together
     from askwell.evaluation.evaluate import evaluate as run_evaluation
     from askwell.evaluation.evaluate import together
+    from askwell.evaluation.examine import examine
     from askwell.evaluation.knowledge import knowledge_over
     from askwell.evaluation.metrics import scores_of
     from askwell.evaluation.outcomes import write_outcomes
     from askwell.evaluation.trust import trust_of
+    from askwell.files import to_json
     from askwell.mixture.answers import read_candidates
     from askwell.runs.seeds import several_runs
     from askwell.runs.sources import mixture_folders, saved_jobs, untuned_jobs
@@ -131,7 +131,7 @@ def evaluate(
                     )
                     continue
                 examination = examine(
-                    job.mixture, relation, splits=("test", "dev") if relation.dev else ("test",), candidates=words,
+                    job.mixture, relation, candidates=words,
                     controls=with_controls, seed=job.mixture.spec.seed, progress=shown,
                 )  # fmt: skip
                 evaluations.append(examination.evaluations["test"])
@@ -164,7 +164,7 @@ def evaluate(
             document |= {
                 "controls": to_json(all_controls.figures()),
                 "controls_missing": controls_missing,
-                "knowledge": to_json(knowledge),
+                "knowledge": None if knowledge is None else to_json(knowledge.figures()),
             }
         document |= {"several_runs": to_json(several)} if several else {}
         document |= {"trust": to_json(measures)} if trust else {}
@@ -174,7 +174,9 @@ def evaluate(
     for name, lack in controls_missing.items():
         note(f"no controls for {name}: {lack}")
     corrected = all_controls.outcomes.get(PRIOR_CORRECTED, {}).get("test")
-    for line in control_lines(knowledge, scores_of(corrected)["P@1"] if corrected else None):
+    for line in control_lines(
+        None if knowledge is None else knowledge.figures(), scores_of(corrected)["P@1"] if corrected else None
+    ):
         terminal.print(line, markup=False, soft_wrap=True)
     for runs in several:
         print_several(runs)
@@ -204,5 +206,5 @@ def _print_table(evaluation: "Evaluation") -> None:
         table.add_section()
         add("micro average", figures.facts, figures.micro)
         add("macro average", figures.facts, figures.macro)
-    add("other golds kept (raw)", figures.facts, figures.raw["micro"])
+    add("other golds kept (raw)", figures.facts, figures.raw.micro)
     out.print(table)

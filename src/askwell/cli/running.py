@@ -16,15 +16,16 @@ from askwell.cli.terminal import out as terminal
 from askwell.data.facts import Relation
 from askwell.errors import BadOption
 from askwell.evaluation.controls import MAJORITY, PRIOR, PRIOR_CORRECTED, PRIOR_MASKED_X
+from askwell.evaluation.evaluate import EvaluationFigures
 from askwell.evaluation.metrics import METRICS
-from askwell.runs.record import EvaluationRecord, RunRecord
+from askwell.runs.record import RunRecord
 from askwell.runs.run import Asking, Built, RunProgress
 from askwell.runs.seeds import SeveralRuns
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.loop import available_threads
 
 if TYPE_CHECKING:
-    from askwell.evaluation.knowledge import Knowledge
+    from askwell.evaluation.knowledge import KnowledgeFigures
 
 _CONTROLS = {MAJORITY: "train's ys by frequency", PRIOR: "the prompts' prior", PRIOR_MASKED_X: "the same with x masked"}
 
@@ -123,7 +124,7 @@ def print_record(record: RunRecord, folder: Path) -> None:
     terminal.print("\n".join(lines), soft_wrap=True, markup=False)
 
 
-def print_scores(evaluations: "dict[str, EvaluationRecord | None]") -> None:
+def print_scores(evaluations: "dict[str, EvaluationFigures | None]") -> None:
     """A row of scores for each evaluation."""
     shown = {name: evaluation for name, evaluation in evaluations.items() if evaluation is not None}
     last = list(shown.values())[-1]
@@ -143,18 +144,17 @@ def print_controls(record: RunRecord) -> None:
         terminal.print(line, markup=False, soft_wrap=True)
 
 
-def control_lines(found: "Knowledge | None", corrected: float | None) -> list[str]:
+def control_lines(found: "KnowledgeFigures | None", corrected: float | None) -> list[str]:
     """The controls in a few sentences."""
     if found is None:
         return []
     each = ", ".join(f"{_CONTROLS.get(name, name)} {scores.test:.1f}" for name, scores in found.controls.items())
-    gain = found.gain
     verdict = "" if found.is_there else "; that can be chance"
-    best = _CONTROLS.get(gain.control, gain.control)
+    best = _CONTROLS.get(found.control, found.control)
     lines = [
         f"P@1 without looking at x: {each}.",
-        f"Gain over the best of them (chosen on dev: {best}): {gain.gain:.1f} ({gain.low:.1f} to {gain.high:.1f} at "
-        f"{100 * gain.confidence:.0f} %){verdict}.",
+        f"Gain over the best of them (chosen on dev: {best}): {found.gain:.1f} ({found.low:.1f} to {found.high:.1f} at "
+        f"{100 * found.confidence:.0f} %){verdict}.",
     ]
     if corrected is not None:
         lines.append(

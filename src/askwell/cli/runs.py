@@ -29,9 +29,8 @@ def runs(
 
     --json and --csv give all columns, one of which is the id of the run: its folder is STORE/runs/ID.
     """
-    from askwell.results import to_json
-
     from askwell.cli.terminal import note, print_json
+    from askwell.files import to_json
     from askwell.runs.folder import read_runs
     from askwell.runs.query import query_runs
     from askwell.runs.store import STORE, open_store

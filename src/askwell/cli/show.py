@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from askwell.cli.options import LM, Data, Device, Json, Revision, Threads, Where
-from askwell.files import need_writable_folder, write_whole
+from askwell.errors import BadOption
+from askwell.files import need_writable_folder, to_json, write_whole
 
 if TYPE_CHECKING:
     from askwell.evaluation.nearest_words import Projection
@@ -18,6 +19,9 @@ def show(
     /,
     *,
     svg: Annotated[Path | None, Parameter(help="Draw the prompts into this SVG file.")] = None,
+    figure: Annotated[
+        Path | None, Parameter(help="Draw the prompts into this file, as its name says: .svg, .png or .pdf.")
+    ] = None,
     html: Annotated[Path | None, Parameter(help="Write a page about the prompts into this HTML file.")] = None,
     nearest: Annotated[int, Parameter(help="How many nearest words to list for each token.")] = 3,
     facts: Annotated[
@@ -40,15 +44,16 @@ def show(
     word in red, the brighter the more probable, and its size tells whether the vector grew or shrank. With --facts the
     nearest words are scored in the vectors' place, and --json prints {prompts, projection} instead of the prompts.
     """
-    for option, path in (("--svg", svg), ("--html", html)):
+    if figure is not None and figure.suffix not in (".svg", ".png", ".pdf"):
+        raise BadOption(f"--figure {figure}: name a file that ends in .svg, .png or .pdf")
+    for option, path in (("--svg", svg), ("--figure", figure), ("--html", html)):
         if path is not None:
             need_writable_folder(path.parent, option)
     from askwell.cli.terminal import note, out, print_json
     from askwell.cli.trust import projection_line
     from askwell.mixture.save import read_description
     from askwell.report.words import look_at
-    from askwell.report.words_drawing import words_svg
-    from askwell.report.words_page import words_html
+    from askwell.report.words_figure import words_chart, words_html
     from askwell.report.words_terminal import print_words
     from askwell.runs.sources import mixture_folder, saved_mixture
 
@@ -58,9 +63,12 @@ def show(
     prompts = look_at(shown, nearest=nearest)
     relation = about.relation or Path(mixture).name
     title = f"{relation} on {shown.lm.identity.name}"
-    if svg is not None:
-        write_whole(svg, words_svg(prompts, title))
-        note(f"drawn into {svg}")
+    for path in (svg, figure):
+        if path is not None:
+            chart = words_chart(prompts, title)
+            is_svg = path == svg or path.suffix == ".svg"
+            write_whole(path, chart.svg("words") if is_svg else chart.pdf() if path.suffix == ".pdf" else chart.png())
+            note(f"drawn into {path}")
     projection = None if facts is None else _projection(shown, facts, about.split_by, data, threads)
     score = None if projection is None else projection_line(projection)
     if html is not None:
@@ -68,7 +76,7 @@ def show(
         note(f"written into {html}")
     if json:
         listed = [prompt.as_json() for prompt in prompts]
-        print_json(listed if projection is None else {"prompts": listed, "projection": projection.as_json()})
+        print_json(listed if projection is None else {"prompts": listed, "projection": to_json(projection)})
         return
     print_words(prompts, out)
     if score is not None:

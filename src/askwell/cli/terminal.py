@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 if TYPE_CHECKING:
+    from askwell.evaluation.evaluate import LeftOut
     from askwell.mixture.mixture import Mixture
 
 log = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -38,9 +39,9 @@ def note_left_out_prompts(mixture: "Mixture") -> None:
         note(line)
 
 
-def note_left_out_facts(split: str, reasons: Mapping[str, int], facts: Sequence[Mapping[str, str]] = ()) -> None:
+def note_left_out_facts(split: str, reasons: Mapping[str, int], facts: "Sequence[LeftOut]" = ()) -> None:
     """Says how many facts of a split could not be asked and why, and names some of them."""
     for reason, count in sorted(reasons.items()):
-        named = [f"{fact['x']} → {fact['y']}" for fact in facts if fact["reason"] == reason]
+        named = [f"{fact.x} → {fact.y}" for fact in facts if fact.reason == reason]
         examples = f" ({'; '.join(named[:3])}{'; …' if count > 3 else ''})" if named else ""
         note(f"left out of {split}: {counted(count, 'fact')}, since {reason}{examples}")

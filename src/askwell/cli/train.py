@@ -43,11 +43,10 @@ def train(
     """
     if lm is None or not prompts:
         raise BadOption("train needs --lm and --prompts")
-    from askwell.results import to_json
-
     from askwell.cli.running import RunBars, note_counts, print_record, print_several, set_threads
     from askwell.cli.terminal import counted, note, print_json
     from askwell.data.names import read_prompts, read_relation
+    from askwell.files import to_json
     from askwell.lms.load import load_lm
     from askwell.runs.folder import check_folder, clear_folder
     from askwell.runs.record import RunRecord

@@ -5,13 +5,9 @@ from typing import TYPE_CHECKING
 from askwell.errors import BadOption
 
 if TYPE_CHECKING:
-    from askwell.data.facts import Relation
-    from askwell.evaluation.evaluate import Evaluation
+    from askwell.evaluation.calibration import Bin
     from askwell.evaluation.nearest_words import Projection
-    from askwell.evaluation.questions import Bin
-    from askwell.evaluation.trust import Measures
-    from askwell.mixture.answers import Candidates
-    from askwell.mixture.mixture import Mixture
+    from askwell.evaluation.trust import Trust
 
 _BAR = 20
 _SIGNALS = {
@@ -21,72 +17,54 @@ _SIGNALS = {
 }
 
 
-def check_options(split: str, risk: float, sureness: float | None) -> None:
+def check_options(split: str, risk: float, confidence: float | None) -> None:
     """Refuses options that cannot be, before any work is done."""
     if split != "test":
         raise BadOption(f"--trust learns thresholds on dev and measures on test: leave out --split {split}")
-    check_risk(risk, sureness)
+    check_risk(risk, confidence)
 
 
-def check_risk(risk: float, sureness: float | None) -> None:
-    """Refuses a risk or sureness that is no share."""
+def check_risk(risk: float, confidence: float | None) -> None:
+    """Refuses a risk or a confidence that is not between 0 and 1."""
     if not 0 <= risk < 1:
         raise BadOption(f"--risk {risk}: it is a share of answers, such as 0.1 for one in ten")
-    if sureness is not None and not 0 < sureness < 1:
-        raise BadOption(f"--sureness {sureness}: it is between 0 and 1, such as 0.95")
+    if confidence is not None and not 0 < confidence < 1:
+        raise BadOption(f"--confidence {confidence}: it is between 0 and 1, such as 0.95")
 
 
-def measure(
-    mixture: "Mixture",
-    relation: "Relation",
-    test: "Evaluation",
-    candidates: "Candidates | None",
-    risk: float,
-    sureness: float | None,
-) -> "Measures":
-    """The measures of one mixture whose test facts are evaluated already, with a bar while its dev facts are asked."""
-    from askwell.cli.progress import EvaluationBar
-    from askwell.evaluation.trust import measures_of
-
-    with EvaluationBar(f"how far {relation.name} can be believed") as shown:
-        return measures_of(
-            mixture, relation, test=test, candidates=candidates, risk=risk, sureness=sureness, progress=shown
-        )
-
-
-def print_measures(measures: "Measures") -> None:
-    """The measures in lines that say what each is."""
+def print_trust(trust: "Trust") -> None:
+    """All measures, in lines that say what each is."""
     from askwell.cli.terminal import out
 
-    for line in measure_lines(measures):
+    for line in trust_lines(trust):
         out.print(line, markup=False, soft_wrap=True)
 
 
-def measure_lines(measures: "Measures") -> list[str]:
-    """The measures as text, one paragraph after the other."""
+def trust_lines(trust: "Trust") -> list[str]:
+    """All measures as text, one paragraph after the other."""
     return [
         "",
-        f"How far {measures.relation} on {measures.lm} can be believed",
-        f"  {measures.facts} test facts about {measures.questions} x's, {sum(measures.left_out.values())} left out; "
-        f"{measures.vocabulary}; thresholds from {measures.dev_facts} dev facts, "
-        f"{sum(measures.dev_left_out.values())} left out. Means over x's.",
+        f"How far {trust.relation} on {trust.lm} can be believed",
+        f"  {trust.facts} test facts about {trust.questions} x's, {sum(trust.left_out.values())} left out; "
+        f"{trust.vocabulary}; thresholds from {trust.dev_facts} dev facts, "
+        f"{sum(trust.dev_left_out.values())} left out. Means over x's.",
         "",
-        *_calibration_lines(measures),
+        *_calibration_lines(trust),
         "",
-        *_abstention_lines(measures),
+        *_abstention_lines(trust),
         "",
-        *_set_lines(measures),
+        *_set_lines(trust),
         "",
-        *_consistency_lines(measures),
+        *_consistency_lines(trust),
         "",
-        *_projection_lines(measures),
+        *_projection_lines(trust),
     ]
 
 
-def _calibration_lines(measures: "Measures") -> list[str]:
-    found = measures.calibration
+def _calibration_lines(trust: "Trust") -> list[str]:
+    found = trust.calibration
     gap = found.confidence - found.accuracy
-    verdict = "about as sure as it is right" if abs(gap) < 0.05 else "too sure" if gap > 0 else "not sure enough"
+    verdict = "well calibrated on average" if abs(gap) < 0.05 else "overconfident" if gap > 0 else "underconfident"
     return [
         f"Calibration: ECE {100 * found.ece:.1f} %. Best answers have {100 * found.confidence:.1f} % on average, and "
         f"{100 * found.accuracy:.1f} % are right: {verdict}.",
@@ -103,16 +81,16 @@ def _bin_line(one: "Bin") -> str:
     return f"  {100 * one.low:3.0f}–{100 * one.high:3.0f} %  {''.join(bar)}  {share}"
 
 
-def _abstention_lines(measures: "Measures") -> list[str]:
-    signals, at_risk = measures.signals, measures.at_risk
+def _abstention_lines(trust: "Trust") -> list[str]:
+    signals, at_risk = trust.signals, trust.at_risk
     lines = [
         "Abstention: the area under the risk–coverage curve, in per cent (less is better; "
         f"{100 * signals.best_possible:.1f} at best, {100 * signals.no_signal:.1f} without a signal)",
         *(f"  {100 * area:5.1f}  by {_SIGNALS[name]}" for name, area in signals.areas.items()),
     ]
     if at_risk is None:
-        return [*lines, f"  No threshold: {measures.missing['at_risk']}."]
-    sure = "" if at_risk.sureness is None else f" (with a sureness of {100 * at_risk.sureness:g} %)"
+        return [*lines, f"  No threshold: {trust.missing['at_risk']}."]
+    sure = "" if at_risk.confidence is None else f" (with a confidence of {100 * at_risk.confidence:g} %)"
     if at_risk.threshold is None:
         return [*lines, f"  No threshold keeps a risk of {100 * at_risk.risk:g} %{sure} on dev: nothing is answered."]
     found = "none" if at_risk.found_risk is None else f"{100 * at_risk.found_risk:.1f} %"
@@ -124,22 +102,22 @@ def _abstention_lines(measures: "Measures") -> list[str]:
     ]
 
 
-def _set_lines(measures: "Measures") -> list[str]:
-    sets = measures.answer_sets
+def _set_lines(trust: "Trust") -> list[str]:
+    sets = trust.answer_sets
     if sets is None:
-        return [f"Answer sets: none; {measures.missing['answer_sets']}."]
+        return [f"Answer sets: none; {trust.missing['answer_sets']}."]
     cut = f" {sets.cut} x's may have more answers than were kept." if sets.cut else ""
     return [
         f"Answer sets: all answers of {100 * sets.threshold:.1f} % and more (the best F1 on dev) have precision "
         f"{100 * sets.precision:.1f}, recall {100 * sets.recall:.1f} and F1 {100 * sets.f1:.1f} % over all answers, "
-        f"F1 {100 * sets.mean_f1:.1f} % as a mean over x's, of which {measures.several_ys} have several ys.{cut}"
+        f"F1 {100 * sets.mean_f1:.1f} % as a mean over x's, of which {trust.several_ys} have several ys.{cut}"
     ]
 
 
-def _consistency_lines(measures: "Measures") -> list[str]:
-    found = measures.consistency
+def _consistency_lines(trust: "Trust") -> list[str]:
+    found = trust.consistency
     if found is None:
-        return [f"Consistency: none; {measures.missing['consistency']}."]
+        return [f"Consistency: none; {trust.missing['consistency']}."]
     lines = [f"Consistency: how far its {found.prompts} prompts give the same answer"]
     for name, agreement in (("", found.all), (" that it answers right", found.right)):
         if agreement is not None:
@@ -152,10 +130,10 @@ def _consistency_lines(measures: "Measures") -> list[str]:
     return lines
 
 
-def _projection_lines(measures: "Measures") -> list[str]:
-    found = measures.projection
+def _projection_lines(trust: "Trust") -> list[str]:
+    found = trust.projection
     if found is None:
-        return [f"Nearest words: not scored; {measures.missing['projection']}."]
+        return [f"Nearest words: not scored; {trust.missing['projection']}."]
     return [projection_line(found)]
 
 

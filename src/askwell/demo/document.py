@@ -129,8 +129,9 @@ def _gaps(figures: Figures, results: Sequence[RunResult], asked: Sequence[Testbe
             for method in METHODS
         ]
         gaps.append(Gap(_PRIOR_LABEL, *_pair(figures, PRIOR, relation), aside=True))
-        chart = gaps_chart(gaps, f"gaps-{relation.name}", first="told", second="withheld", measure="P@1 in per cent")
-        drawings.append(Drawing(chart, relation.name, f"{relation.label} · {relation.cardinality}"))
+        chart = gaps_chart(gaps, first="told", second="withheld", measure="P@1 in per cent")
+        note = f"{relation.label} · {relation.cardinality}"
+        drawings.append(Drawing(f"gaps-{relation.name}", chart, relation.name, note))
     caption = (
         f"P@1 on told and on withheld test facts, among {_vocabulary(results)}; the line between the two is what the "
         f"prompts owe to the text. {_facts_asked(figures, results)}"
@@ -158,10 +159,10 @@ def _curves(results: Sequence[RunResult], asked: Sequence[TestbedRelation]) -> F
             curves.append(Curve(method.label, points, result.best_round or 0))
         counts.append(f"{relation.name} {by_run[relation.name, MIXTURE.name].history[0]['dev']['facts']}")
         chart = curves_chart(
-            curves, f"curves-{relation.name}", score="dev P@1 in per cent", loss="dev log-loss in nats",
+            curves, score="dev P@1 in per cent", loss="dev log-loss in nats",
             trained="(fact, prompt) pairs trained on",
         )  # fmt: skip
-        drawings.append(Drawing(chart, relation.name))
+        drawings.append(Drawing(f"curves-{relation.name}", chart, relation.name))
     caption = (
         "How well held-out dev facts are answered while the prompts are tuned; told and withheld facts are mixed, so "
         "no curve need reach 100. The mark is the state that was kept: the best P@1 on dev, then the lowest log-loss. "
@@ -215,7 +216,8 @@ def _drawings(results: Sequence[RunResult], asked: Sequence[TestbedRelation]) ->
             "prompts in effect (2 to the entropy of the weights, in bits)."
         )
         folded = "" if number == 0 else f"The mixture for {relation.name}"
-        blocks.append(FigureBlock((Drawing(result.drawing),), caption, wide=True, folded=folded))
+        drawing = Drawing(f"prompts-{relation.name}", result.drawing)
+        blocks.append(FigureBlock((drawing,), caption, wide=True, folded=folded))
     return tuple(blocks)
 
 

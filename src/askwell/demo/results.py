@@ -24,14 +24,15 @@ from askwell.data.testbed import PREFIX, testbed_prompts, testbed_relation
 from askwell.errors import BadOption, DamagedFile
 from askwell.evaluation.evaluate import evaluate
 from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes
-from askwell.files import write_whole
+from askwell.files import to_json, write_whole
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.mixture.encode import count_reasons, encode_facts
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import save_mixture
+from askwell.mixture.save import load_mixture, save_mixture
+from askwell.report.drawing import Chart
 from askwell.report.words import look_at
-from askwell.report.words_drawing import words_svg
+from askwell.report.words_figure import words_chart
 from askwell.specs.mixture import MixtureSpec
 from askwell.specs.training import TrainingSpec
 from askwell.training.checkpoint import CHECKPOINT
@@ -203,7 +204,7 @@ def answered_by_frequency(
     return hits
 
 
-RUNS, RESULT, PER_FACT, DRAWING, SAVED = "runs", "result.json", "facts.parquet", "prompts.svg", "mixture"
+RUNS, RESULT, PER_FACT, SAVED = "runs", "result.json", "facts.parquet", "mixture"
 
 
 @dataclass(frozen=True)
@@ -226,9 +227,10 @@ class RunResult:
     """The ys of the training facts that could be asked, the most frequent first."""
 
     @property
-    def drawing(self) -> str:
-        """The soft prompts, as SVG."""
-        return (self.folder / DRAWING).read_text(encoding="utf-8")
+    def drawing(self) -> Chart:
+        """The soft prompts in words."""
+        title = f"{self.run.method.label} of soft prompts for {self.run.relation}"
+        return words_chart(look_at(load_mixture(self.folder / SAVED)), title, heading=False)
 
 
 @dataclass(frozen=True)
@@ -314,11 +316,9 @@ def _do(run: Run, lm: FrozenLM, folder: Path, move: Callable[[float], None]) -> 
     write_outcomes(evaluation.outcomes, folder / PER_FACT)
     if run.method.tuned:
         save_mixture(mixture, folder / SAVED)
-        title = f"{run.method.label} of soft prompts for {run.relation}"
-        write_whole(folder / DRAWING, words_svg(look_at(mixture), title, heading=False))
     kept = {
         "run": run.description(_identity(lm)),
-        "figures": evaluation.as_json(),
+        "figures": to_json(evaluation.figures()),
         "left_out": count_reasons(evaluation.left_out),
         "vocabulary": evaluation.vocabulary,
         "history": list(history),

@@ -1,43 +1,27 @@
-"""What each single prompt of a mixture answers to some x's, beside the mixture's own answer.
+"""Whether the prompts of a mixture agree: what each of them answers, and whether agreement tells right from wrong.
 
-Consistency: do several ways of asking, or several runs, give the same answer to the same question?
-
-Shares are from 0 to 1. Agreement is not truth: all can be wrong together.
-
-The disagreement of a mixture's prompts as a sign that an answer is wrong, held against the answer's probability.
-
-A score over several runs, as mean and spread: one seed alone may be luck.
+Shares are from 0 to 1. Agreement is not truth: all prompts can be wrong together.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import combinations
-from statistics import fmean, stdev
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from askwell.errors import BadOption, UserMistake
+from askwell.errors import BadOption
 from askwell.evaluation.abstention import risk_coverage
-from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.questions import outcomes_by_x, questions_of
-from askwell.lms.batches import Words, words_of
-from askwell.mixture.answers import Candidates
 from askwell.mixture.mixture import Mixture
-
-# x's × answers numbers in one table; three or four such tables are held at once, however many prompts there are.
-_NUMBERS_AT_ONCE = 2**22
 
 
 @dataclass(frozen=True)
 class PromptAnswers:
-    """The best answers of a mixture's prompts; prompts that were dropped are not among them."""
+    """The best answers of a mixture's prompts to some x's, as arrays to compute with; dropped prompts have none."""
 
     prompts: tuple[int, ...]
-    """The numbers of the prompts that were asked."""
+    """The numbers of the prompts that were not dropped."""
     best: Int[np.ndarray, "xs prompts"]
     """The number of each prompt's best answer."""
     of_mixture: Int[np.ndarray, " xs"]
@@ -49,52 +33,75 @@ class PromptAnswers:
     mean, less the mean of their entropies. It is 0 where all are the same."""
 
 
-@torch.no_grad()
-def prompt_answers(mixture: Mixture, xs: Sequence[str], *, candidates: Candidates | None = None) -> PromptAnswers:
-    """The answers of every prompt to each x, which must all be askable.
+class PromptObserver:
+    """Notes what each prompt alone answers while `Mixture.log_probs` puts the prompts together.
 
-    With candidates, best answers are the best among them; divergences are those of the whole distributions.
+    Best answers are the best among the candidates; divergences are those of the whole distributions.
     """
-    allowed = None if candidates is None else candidates.answers(mixture)[0]
-    kept = (mixture.weight_logits > -torch.inf).nonzero()[:, 0].tolist()
-    words = words_of(xs, mixture.lm.wording, mixture.lm.device)
-    at_once = max(1, _NUMBERS_AT_ONCE // mixture.answer_space.count)
-    parts = [
-        _some(mixture, words, chosen, kept, allowed)
-        for chosen in torch.arange(len(xs), device=mixture.lm.device).split(at_once)
-    ]
-    best, of_mixture, weights, divergences = (torch.cat(column).cpu().numpy() for column in zip(*parts, strict=True))
-    return PromptAnswers(tuple(kept), best, of_mixture, weights, divergences)
+
+    def __init__(self, mixture: Mixture, allowed: Int[Tensor, " candidates"] | None) -> None:
+        self.prompts = tuple((mixture.weight_logits > -torch.inf).nonzero()[:, 0].tolist())
+        self._allowed, self._answers = allowed, mixture.answer_space.count
+        self._column = torch.full((len(mixture.prompts),), -1, device=mixture.lm.device)
+        self._column[list(self.prompts)] = torch.arange(len(self.prompts), device=mixture.lm.device)
+        self._nothing = torch.zeros(0, dtype=sum_dtype(mixture), device=mixture.lm.device)
+        self._parts: list[tuple[Tensor, ...]] = []
+
+    def begin(self, facts: int) -> None:
+        """Makes room for the next facts that are asked together."""
+        self._best = self._nothing.new_zeros(facts, len(self.prompts), dtype=torch.long)
+        self._weights = self._nothing.new_zeros(facts, len(self.prompts))
+        self._mean = self._nothing.new_zeros(facts, self._answers)
+        self._mean_of_entropies = self._nothing.new_zeros(facts)
+
+    def __call__(
+        self,
+        rows: Int[Tensor, " pairs"],
+        prompts: Int[Tensor, " pairs"],
+        weights: Float[Tensor, " pairs"],
+        probs: Float[Tensor, "pairs answers"],
+    ) -> None:
+        """Takes the distributions of some (fact, prompt) pairs."""
+        columns = self._column[prompts]
+        if (columns < 0).any():  # a product asks dropped prompts, too
+            return
+        weights = weights.to(self._mean.dtype)
+        self._best[rows, columns] = best_of_rows(probs, self._allowed)
+        self._weights[rows, columns] = weights
+        self._mean_of_entropies.index_add_(0, rows, weights * torch.special.entr(probs.to(weights.dtype)).sum(1))
+        # Row by row: index_add_ would write out an index as large as the probabilities.
+        for row, weight, of_row in zip(rows.tolist(), weights.tolist(), probs, strict=True):
+            self._mean[row].add_(of_row, alpha=weight)
+
+    def end(self, log_probs: Float[Tensor, "facts answers"]) -> None:
+        """Takes the mixture's own distribution over the answers that are ranked, and keeps what was noted."""
+        of_mixture = log_probs.argmax(1) if self._allowed is None else self._allowed[log_probs.argmax(1)]
+        # Rounding can leave a tiny negative number where all prompts say the same.
+        divergences = (torch.special.entr(self._mean).sum(1) - self._mean_of_entropies).clamp(min=0)
+        self._parts.append((self._best, of_mixture, self._weights, divergences))
+        del self._mean
+
+    def answers(self, rows: list[int]) -> PromptAnswers:
+        """What was noted of some of the facts, one for each x."""
+        return PromptAnswers(self.prompts, *(column[rows] for column in self._columns()))
+
+    @property
+    def weights(self) -> Float[np.ndarray, "facts prompts"]:
+        """The weights of the prompts for every fact."""
+        return self._columns()[2]
+
+    def _columns(self) -> list[np.ndarray]:
+        return [torch.cat(column).cpu().numpy() for column in zip(*self._parts, strict=True)]
 
 
-def _some(
-    mixture: Mixture,
-    words: Words,
-    chosen: Int[Tensor, " xs"],
-    kept: list[int],
-    allowed: Int[Tensor, " candidates"] | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Best answers, the mixture's, weights and divergences; the prompts are asked one after the other."""
-    log_p_x = mixture.log_p_x(words, chosen) if mixture.weighting.reads_x else None
-    weights = mixture.log_weights(len(chosen), log_p_x).exp().double()[:, kept]
-    mean = torch.zeros(len(chosen), mixture.answer_space.count, dtype=torch.float64, device=mixture.lm.device)
-    mean_of_entropies = mean.new_zeros(len(chosen))
-    best = []
-    for column, prompt in enumerate(kept):
-        log_probs = mixture.prompt_log_probs(words, chosen, prompt)
-        best.append(_best(log_probs, allowed))
-        probs = log_probs.double().exp_()
-        mean += weights[:, column, None] * probs
-        mean_of_entropies += weights[:, column] * torch.special.entr(probs).sum(1)
-    of_mixture = mean if mixture.spec.combine == "mixture" else mixture.log_probs(words, chosen)
-    # Rounding can leave a tiny negative number where all prompts say the same.
-    divergences = (torch.special.entr(mean).sum(1) - mean_of_entropies).clamp(min=0)
-    return torch.stack(best, 1), _best(of_mixture, allowed), weights, divergences
-
-
-def _best(values: Float[Tensor, "xs answers"], allowed: Int[Tensor, " candidates"] | None) -> Int[Tensor, " xs"]:
+def best_of_rows(values: Float[Tensor, "xs answers"], allowed: Int[Tensor, " candidates"] | None) -> Int[Tensor, " xs"]:
     """The number of the best answer of each row; of equal ones the first, as everywhere."""
     return values.argmax(1) if allowed is None else allowed[values[:, allowed].argmax(1)]
+
+
+def sum_dtype(mixture: Mixture) -> torch.dtype:
+    """Double precision, where the device has it."""
+    return torch.float32 if mixture.lm.device.type == "mps" else torch.float64
 
 
 @dataclass(frozen=True)
@@ -121,41 +128,6 @@ class Consistency:
     right: Agreement | None
     """Among questions that the mixture answers right; None if there are none."""
 
-    def as_json(self) -> dict[str, Any]:
-        """All figures by name."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class RunPair:
-    """Two runs on the questions that both were asked."""
-
-    first: int
-    second: int
-    questions: int
-    same: float
-    """The share of questions with the same best answer."""
-    right: int
-    """Questions that at least one of the two answers right."""
-    same_of_right: float | None
-    """The share with the same best answer among these; None if there are none."""
-
-
-@dataclass(frozen=True)
-class RunConsistency:
-    """Whether runs that differ in their seed alone answer the same."""
-
-    runs: int
-    pairs: tuple[RunPair, ...]
-    same: float
-    """The mean over all pairs of runs."""
-    same_of_right: float | None
-    """The mean over the pairs that have it."""
-
-    def as_json(self) -> dict[str, Any]:
-        """All figures by name."""
-        return asdict(self) | {"pairs": [asdict(pair) for pair in self.pairs]}
-
 
 def consistency(answers: PromptAnswers, right: Bool[np.ndarray, " xs"]) -> Consistency:
     """How far the prompts agree on all x's, and on those that the mixture answers right."""
@@ -167,26 +139,6 @@ def consistency(answers: PromptAnswers, right: Bool[np.ndarray, " xs"]) -> Consi
         right=_agreement(answers.best[right], answers.weights[right], answers.of_mixture[right])
         if right.any()
         else None,
-    )
-
-
-def run_consistency(runs: Sequence[Sequence[Outcome]]) -> RunConsistency:
-    """How far runs agree, from what each made of the same facts; questions that only one of two was asked are left out.
-
-    Answers are compared as words, so the runs may be of different mixtures and LMs.
-    """
-    if len(runs) < 2:
-        raise BadOption("one run alone has none to agree with: consistency over seeds is about two runs or more")
-    answers = [_best_answers(outcomes) for outcomes in runs]
-    pairs = tuple(
-        _run_pair(first, second, answers[first], answers[second]) for first, second in combinations(range(len(runs)), 2)
-    )
-    of_right = [pair.same_of_right for pair in pairs if pair.same_of_right is not None]
-    return RunConsistency(
-        runs=len(runs),
-        pairs=pairs,
-        same=float(np.mean([pair.same for pair in pairs])),
-        same_of_right=float(np.mean(of_right)) if of_right else None,
     )
 
 
@@ -213,36 +165,6 @@ def _agreement(
     )
 
 
-def _best_answers(outcomes: Sequence[Outcome]) -> dict[tuple[str, str], tuple[str, bool]]:
-    """The best answer to each x of each relation, and whether it is right."""
-    by_x, right = outcomes_by_x(outcomes), questions_of(outcomes).right.tolist()
-    return {
-        (of_x[0].relation, of_x[0].x): (of_x[0].answers[0], is_right)
-        for of_x, is_right in zip(by_x, right, strict=True)
-    }
-
-
-def _run_pair(
-    first: int,
-    second: int,
-    of_first: dict[tuple[str, str], tuple[str, bool]],
-    of_second: dict[tuple[str, str], tuple[str, bool]],
-) -> RunPair:
-    shared = [question for question in of_first if question in of_second]
-    if not shared:
-        raise UserMistake("two runs have no question in common, so they cannot agree on one")
-    same = np.array([of_first[question][0] == of_second[question][0] for question in shared])
-    right = np.array([of_first[question][1] or of_second[question][1] for question in shared])
-    return RunPair(
-        first=first,
-        second=second,
-        questions=len(shared),
-        same=float(same.mean()),
-        right=int(right.sum()),
-        same_of_right=float(same[right].mean()) if right.any() else None,
-    )
-
-
 @dataclass(frozen=True)
 class SignalAreas:
     """The area under the risk–coverage curve of several signals on the same questions: the smaller the better."""
@@ -253,10 +175,6 @@ class SignalAreas:
     """If all right answers came before all wrong ones."""
     no_signal: float
     """If answers came in random order: the share of wrong ones."""
-
-    def as_json(self) -> dict[str, float | int | dict[str, float]]:
-        """All figures by name."""
-        return asdict(self)
 
 
 def disagreement(answers: PromptAnswers) -> Float[np.ndarray, " xs"]:
@@ -286,35 +204,3 @@ def compare_signals(
         best_possible=risk_coverage(right.astype(np.float64), right).area,
         no_signal=float((~right).mean()),
     )
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Several values of the same score."""
-
-    runs: int
-    mean: float
-    deviation: float | None
-    """The standard deviation of a single run, with n - 1 in its denominator; None for one run."""
-    low: float
-    high: float
-
-    def as_json(self) -> dict[str, float | int | None]:
-        """All figures by name."""
-        return asdict(self)
-
-
-def spread_of(values: Sequence[float]) -> Spread:
-    """The mean and spread of the values of some runs."""
-    if not values:
-        raise BadOption("no runs, no mean over them")
-    deviation = stdev(values) if len(values) > 1 else None
-    return Spread(len(values), fmean(values), deviation, min(values), max(values))
-
-
-def spreads_of(scores: Sequence[Mapping[str, float]]) -> dict[str, Spread]:
-    """The mean and spread of each score of some runs, under the names that all of them have."""
-    names = [name for name in scores[0] if all(name in of_run for of_run in scores)] if scores else []
-    if not names:
-        raise BadOption("the runs have no score in common")
-    return {name: spread_of([of_run[name] for of_run in scores]) for name in names}

@@ -1,14 +1,11 @@
-"""Which outcome of one run belongs to which of the other.
-
-How two runs differ: by how much, how surely, where.
-"""
+"""How two runs differ on the facts that both answered: by how much, how significantly, and where."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -155,11 +152,8 @@ class ChangedFact:
     a_answer: str | None
     """The best answer; with several seeds, the one that came most often."""
     b_answer: str | None
-
-    @property
-    def difference(self) -> float:
-        """A minus B."""
-        return self.a - self.b
+    difference: float
+    """A minus B."""
 
 
 @dataclass(frozen=True)
@@ -188,12 +182,6 @@ class Comparison:
     relations: dict[str, RelationComparison]
     changed: tuple[ChangedFact, ...]
     """All facts with a difference, the largest first."""
-
-    def as_json(self, changed: int | None = None) -> dict[str, Any]:
-        """All of it, ready for JSON, with at most so many of the facts that changed."""
-        document = asdict(self) | {"seeds": list(self.seeds), "changed_facts": len(self.changed)}
-        document["changed"] = [asdict(fact) | {"difference": fact.difference} for fact in self.changed[:changed]]
-        return document
 
 
 def compare_outcomes(
@@ -323,12 +311,13 @@ def _changed(pairs: Sequence[Pair], values: np.ndarray, metric: Metric) -> tuple
         changed.append(
             ChangedFact(
                 *fact,
-                a=metric.scale * sum_a / len(numbers),
-                b=metric.scale * sum_b / len(numbers),
+                a=(a := metric.scale * sum_a / len(numbers)),
+                b=(b := metric.scale * sum_b / len(numbers)),
                 a_rank=fmean(outcome.rank for outcome in of_a),
                 b_rank=fmean(outcome.rank for outcome in of_b),
                 a_answer=_most_common(outcome.answers[:1] for outcome in of_a),
                 b_answer=_most_common(outcome.answers[:1] for outcome in of_b),
+                difference=a - b,
             )
         )
     return tuple(sorted(changed, key=lambda fact: (-abs(fact.difference), fact.relation, fact.x, fact.y)))

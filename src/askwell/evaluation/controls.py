@@ -1,22 +1,21 @@
-"""Answers that do not look at x: what they score needs no knowledge of x.
+"""Controls: answers that do not look at x. What they score needs no knowledge of x.
 
 - "majority" gives the ys of train by how often they stand there (repeated lines counted). A y that train does not have
-  stands behind all that it has: all such answers of the vocabulary share one rank, as equal answers do everywhere.
+  stands behind all that it has: all such answers of the vocabulary have the same rank, as equal answers do everywhere.
   Ys that are no answer of the LM cannot be given and are passed over.
 - "prior" gives the mean of the prompts' own answers p(y | x, r) over x's of train.
 - "prior-masked-x" gives what the prompts answer to one mask token in the place of x, where the LM is asked with masks.
 
 Beside them stands "prior-corrected", which does look at x: answers are ranked by log p(y | x, r) - log prior(y), so
-that an answer which the prompts give to everything counts for little. It is another score of the same LM, and so none
-of the controls that a score is held against.
+that an answer which the prompts give to everything counts for little. It is another score of the same LM, and so not
+one of the controls that a score is held against.
 """
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -24,19 +23,17 @@ from torch import Tensor
 
 from askwell.data.facts import Relation, SplitName
 from askwell.errors import NothingLeft
-from askwell.evaluation.evaluate import best_answers, other_golds, rank_golds
-from askwell.evaluation.metrics import RANK_METRICS, scores_of
+from askwell.evaluation.agreement import sum_dtype
+from askwell.evaluation.metrics import RANK_METRICS, Scores, scores_of
 from askwell.evaluation.outcomes import Outcome
+from askwell.evaluation.ranking import AskedFacts, facts_at_once
 from askwell.lms.batches import PLACES, Words, words_of
-from askwell.mixture.answers import Candidates
-from askwell.mixture.encode import EncodedFacts, encode_facts, why_unaskable
+from askwell.mixture.encode import why_unaskable
 from askwell.mixture.mixture import Mixture
 
 MAJORITY, PRIOR, PRIOR_MASKED_X, PRIOR_CORRECTED = "majority", "prior", "prior-masked-x", "prior-corrected"
 MOST_XS = 500
 """A prior is the mean over at most so many x's of train."""
-# Facts × answers numbers that are held at once.
-_NUMBERS_AT_ONCE = 2**23
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,7 @@ def majority(mixture: Mixture, relation: Relation) -> Prior:
     total = int(shares.sum())
     if not total:
         raise NothingLeft(f"train facts of {relation.name}", {"y is not one token of the LM": len(relation.train)})
-    log_shares = (shares / total).log().to(device=mixture.lm.device, dtype=_sum_dtype(mixture))
+    log_shares = (shares / total).log().to(device=mixture.lm.device, dtype=sum_dtype(mixture))
     return Prior(log_shares, f"how often each y stands in {total} train facts")
 
 
@@ -78,8 +75,8 @@ def prompt_prior(mixture: Mixture, relation: Relation, *, most: int = MOST_XS, s
         description = f"the mean of the answers to {most} of the {len(xs)} x's of train, drawn with the seed {seed}"
         xs = sorted(random.Random(seed).sample(xs, most))
     words = words_of(xs, mixture.lm.wording, mixture.lm.device)
-    total = torch.full((mixture.answer_space.count,), -torch.inf, dtype=_sum_dtype(mixture), device=mixture.lm.device)
-    for some in torch.arange(len(xs), device=mixture.lm.device).split(_facts_at_once(mixture)):
+    total = torch.full((mixture.answer_space.count,), -torch.inf, dtype=sum_dtype(mixture), device=mixture.lm.device)
+    for some in torch.arange(len(xs), device=mixture.lm.device).split(facts_at_once(mixture)):
         # Summed as logarithms: a probability that is too small for a number of its own would be a prior of 0.
         total = torch.logaddexp(total, mixture.log_probs(words, some).to(total.dtype).logsumexp(0))
     return Prior(total - torch.log(torch.tensor(len(xs), dtype=total.dtype)), description)
@@ -106,95 +103,11 @@ def masked_prior(mixture: Mixture) -> Prior | None:
             log_probs = torch.logaddexp(log_probs, log_weight + mixture.prompt_log_probs(words, only, prompt))
     else:
         log_probs = mixture.log_probs(words, only)
-    return Prior(log_probs[0].to(_sum_dtype(mixture)), "the answer to one mask token in the place of x")
+    return Prior(log_probs[0].to(sum_dtype(mixture)), "the answer to one mask token in the place of x")
 
 
-def prior_outcomes(
-    prior: Prior,
-    mixture: Mixture,
-    relation: Relation,
-    *,
-    split: SplitName = "test",
-    candidates: Candidates | None = None,
-    top: int = 10,
-) -> list[Outcome]:
-    """What comes of giving the prior as the answer to every x: ranks, probabilities and its best answers.
-
-    Facts that an evaluation of the mixture leaves out are left out here, and ranks leave out the other golds.
-    """
-    asked = _Asked.of(mixture, relation, split, candidates)
-    log_probs = prior.log_probs if asked.allowed is None else prior.log_probs[asked.allowed]
-    best = asked.best(log_probs, top)
-    outcomes: list[Outcome] = []
-    for some in asked.chunks:
-        outcomes += asked.outcomes(some, log_probs.expand(len(some), -1), repeat(best, len(some)))
-    return outcomes
-
-
-@torch.no_grad()
-def corrected_outcomes(
-    prior: Prior,
-    mixture: Mixture,
-    relation: Relation,
-    *,
-    split: SplitName = "test",
-    candidates: Candidates | None = None,
-    top: int = 10,
-) -> list[Outcome]:
-    """What comes of ranking answers by log p(y | x, r) - log prior(y); every fact of the split is asked once more.
-
-    Probabilities are those of these scores, normalised over all answers that are ranked. An answer to which the prior
-    gives no probability at all gets none.
-    """
-    asked = _Asked.of(mixture, relation, split, candidates)
-    log_prior = prior.log_probs if asked.allowed is None else prior.log_probs[asked.allowed]
-    outcomes: list[Outcome] = []
-    for some in asked.chunks:
-        scores = mixture.log_probs(asked.facts.xs, some, asked.allowed).to(log_prior.dtype) - log_prior
-        scores = scores.masked_fill(log_prior == -torch.inf, -torch.inf)
-        log_probs = scores.log_softmax(1)
-        outcomes += asked.outcomes(some, log_probs, (asked.best(row, top) for row in log_probs))
-    return outcomes
-
-
-@dataclass(frozen=True)
-class CheapControls:
-    """The controls that need no other LM, and the prior-corrected score, for some splits of a relation."""
-
-    descriptions: dict[str, str]
-    """What each is, by name."""
-    outcomes: dict[str, dict[SplitName, list[Outcome]]]
-    """By name and split."""
-    missing: dict[str, str]
-    """What could not be had, and why."""
-
-    @property
-    def controls(self) -> dict[str, dict[SplitName, list[Outcome]]]:
-        """The outcomes of the controls alone."""
-        return {name: by_split for name, by_split in self.outcomes.items() if name != PRIOR_CORRECTED}
-
-    def as_json(self) -> dict[str, dict[str, Any]]:
-        """For each name what it is, and its scores on each split, as means over facts, in per cent."""
-        return {
-            name: {"description": self.descriptions[name]}
-            | {split: scores_of(outcomes, RANK_METRICS) for split, outcomes in by_split.items()}
-            for name, by_split in self.outcomes.items()
-        }
-
-
-def cheap_controls(
-    mixture: Mixture,
-    relation: Relation,
-    *,
-    splits: Sequence[SplitName] = ("test", "dev"),
-    corrected: Sequence[SplitName] = ("test", "dev"),
-    candidates: Candidates | None = None,
-    seed: int = 0,
-) -> CheapControls:
-    """All that can be had of majority, prior, prior with x masked, and, for the splits in `corrected`, the corrected.
-
-    All but the last cost one question for each x of train, at most 500; the last asks about all facts once more.
-    """
+def priors_of(mixture: Mixture, relation: Relation, *, seed: int = 0) -> tuple[dict[str, Prior], dict[str, str]]:
+    """Majority, prior and prior with x masked by name, as far as they can be had, and why others cannot."""
     priors: dict[str, Prior] = {}
     missing: dict[str, str] = {}
     try:
@@ -207,94 +120,94 @@ def cheap_controls(
         missing |= {PRIOR: str(nothing), PRIOR_CORRECTED: str(nothing)}
     if (masked := masked_prior(mixture)) is not None:
         priors[PRIOR_MASKED_X] = masked
-    outcomes: dict[str, dict[SplitName, list[Outcome]]] = {
-        name: {split: prior_outcomes(prior, mixture, relation, split=split, candidates=candidates) for split in splits}
-        for name, prior in priors.items()
-    }
-    descriptions = {name: prior.description for name, prior in priors.items()}
-    if PRIOR in priors and corrected:
-        prior = priors[PRIOR]
-        outcomes[PRIOR_CORRECTED] = {
-            split: corrected_outcomes(prior, mixture, relation, split=split, candidates=candidates)
-            for split in corrected
-        }
-        descriptions[PRIOR_CORRECTED] = f"log p(y | x, r) - log prior(y), the prior being {prior.description}"
-    return CheapControls(descriptions, outcomes, missing)
+    return priors, missing
+
+
+def prior_outcomes(prior: Prior, asked: AskedFacts, top: int = 10) -> list[Outcome]:
+    """What comes of giving the prior as the answer to every x: ranks, probabilities and its best answers."""
+    log_probs = _ranked_answers(prior, asked)[None]
+    (best,) = asked.best(log_probs, top)
+    outcomes: list[Outcome] = []
+    for some in asked.chunks():
+        ranked = asked.rank(some, log_probs.expand(len(some), -1))
+        outcomes += asked.outcomes(some, ranked, repeat(best, len(some)))
+    return outcomes
+
+
+def corrected_outcomes(
+    prior: Prior,
+    asked: AskedFacts,
+    some: Int[Tensor, " facts"],
+    log_probs: Float[Tensor, "facts answers"],
+    top: int = 10,
+) -> list[Outcome]:
+    """What comes of ranking the answers to some facts by log p(y | x, r) - log prior(y).
+
+    Probabilities are those of these scores, normalised over all answers that are ranked. An answer to which the prior
+    gives no probability at all gets none.
+    """
+    log_prior = _ranked_answers(prior, asked)
+    scores = (log_probs.to(log_prior.dtype) - log_prior).masked_fill(log_prior == -torch.inf, -torch.inf)
+    corrected = scores.log_softmax(1)
+    return asked.outcomes(some, asked.rank(some, corrected), asked.best(corrected, top))
+
+
+def _ranked_answers(prior: Prior, asked: AskedFacts) -> Float[Tensor, " answers"]:
+    return prior.log_probs if asked.allowed is None else prior.log_probs[asked.allowed]
 
 
 @dataclass(frozen=True)
-class _Best:
-    """The most probable answers, best first."""
+class ControlFigures:
+    """What a control is, and its scores on each split, as means over facts."""
 
-    words: tuple[str, ...]
-    probabilities: tuple[float, ...]
+    description: str
+    test: Scores | None = None
+    dev: Scores | None = None
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """The facts of a split that a mixture is asked, and what their ranks need."""
+class Controls:
+    """What the controls, and the prior-corrected answers, made of some splits of a relation."""
 
-    mixture: Mixture
-    relation: Relation
-    facts: EncodedFacts
-    allowed: Int[Tensor, " candidates"] | None
-    golds: Int[Tensor, " facts"]
-    others: Int[Tensor, "facts most_others"]
-
-    @classmethod
-    def of(cls, mixture: Mixture, relation: Relation, split: SplitName, candidates: Candidates | None) -> "_Asked":
-        facts, left_out = encode_facts(mixture, relation.split(split))
-        allowed = None if candidates is None else candidates.answers(mixture)[0]
-        if allowed is not None:
-            facts = facts.subset(torch.isin(facts.answers, allowed))
-        if not len(facts):
-            raise NothingLeft(f"{split} facts of {relation.name}", Counter(fact.reason for fact in left_out))
-        golds, others = facts.answers, other_golds(mixture, facts, relation.golds)
-        if allowed is not None:
-            place = torch.full((mixture.answer_space.count + 1,), -1, device=allowed.device)  # the last is for padding
-            place[allowed] = torch.arange(len(allowed), device=allowed.device)
-            golds, others = place[golds], place[others]
-        return cls(mixture, relation, facts, allowed, golds, others)
+    descriptions: dict[str, str]
+    """What each is, by name."""
+    outcomes: dict[str, dict[SplitName, list[Outcome]]]
+    """By name and split."""
+    missing: dict[str, str]
+    """What could not be had (a control, a split), and why."""
 
     @property
-    def chunks(self) -> Iterable[Int[Tensor, " facts"]]:
-        return torch.arange(len(self.facts), device=self.mixture.lm.device).split(_facts_at_once(self.mixture))
+    def controls(self) -> dict[str, dict[SplitName, list[Outcome]]]:
+        """The outcomes of the controls alone."""
+        return {name: by_split for name, by_split in self.outcomes.items() if name != PRIOR_CORRECTED}
 
-    def best(self, log_probs: Float[Tensor, " answers"], top: int) -> _Best:
-        """The most probable answers."""
-        answers = best_answers(log_probs, log_probs.topk(min(top, len(log_probs))).values[-1:], top)
-        numbers = answers if self.allowed is None else self.allowed[answers]
-        words = tuple(self.mixture.answer_space.word(number) for number in numbers.tolist())
-        return _Best(words, tuple(log_probs[answers].exp().tolist()))
-
-    def outcomes(
-        self, some: Int[Tensor, " facts"], log_probs: Float[Tensor, "facts answers"], best: Iterable[_Best]
-    ) -> list[Outcome]:
-        """The outcomes of some facts, given the log-probabilities of all answers that are ranked."""
-        ranked = rank_golds(log_probs, self.golds[some], self.others[some])
-        found = []
-        for row, (number, answers) in enumerate(zip(some.tolist(), best, strict=True)):
-            fact = self.facts.facts[number]
-            found.append(
-                Outcome(
-                    relation=self.relation.name,
-                    x=fact.x,
-                    y=fact.y,
-                    golds=self.relation.golds[fact.x],
-                    rank=float(ranked.filtered[row]),
-                    raw_rank=float(ranked.raw[row]),
-                    log_probability=float(ranked.log_probabilities[row]),
-                    answers=answers.words,
-                    probabilities=answers.probabilities,
-                )
-            )
-        return found
+    def figures(self) -> dict[str, ControlFigures]:
+        """The scores of each by name."""
+        return {
+            name: ControlFigures(self.descriptions[name], *(_scores(by_split.get(split)) for split in ("test", "dev")))
+            for name, by_split in self.outcomes.items()
+        }
 
 
-def _facts_at_once(mixture: Mixture) -> int:
-    return max(1, _NUMBERS_AT_ONCE // mixture.answer_space.count)
+def controls_together(found: Sequence[Controls]) -> Controls:
+    """The controls of several mixtures as one: those that all of them have, such as none with x masked where one LM is
+    causal."""
+    if not found:
+        return Controls({}, {}, {})
+    names = [name for name in found[0].outcomes if all(name in one.outcomes for one in found)]
+    descriptions = {}
+    for name in names:
+        each = list(dict.fromkeys(one.descriptions[name] for one in found))
+        descriptions[name] = each[0] if len(each) == 1 else f"{each[0]}; and so for each relation"
+    outcomes = {
+        name: {
+            split: [outcome for one in found for outcome in one.outcomes[name].get(split, [])]
+            for split in found[0].outcomes[name]
+        }
+        for name in names
+    }
+    return Controls(descriptions, outcomes, {})
 
 
-def _sum_dtype(mixture: Mixture) -> torch.dtype:
-    """Double precision, where the device has it."""
-    return torch.float32 if mixture.lm.device.type == "mps" else torch.float64
+def _scores(outcomes: Sequence[Outcome] | None) -> Scores | None:
+    return None if outcomes is None else scores_of(outcomes, RANK_METRICS)

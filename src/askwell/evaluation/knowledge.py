@@ -1,15 +1,12 @@
-"""The gain over a control: what is left of a score when the part that needs no knowledge is taken away.
-
-Knowledge: what a run scores above the best that can be had without knowing anything.
-"""
+"""Knowledge: what a run scores above the best control, that is, above what can be had without knowing anything."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from statistics import fmean
-from typing import Any
 
 from askwell.errors import BadOption, UserMistake
 from askwell.evaluation.compare import Outcomes, Unit, compare_outcomes
+from askwell.evaluation.controls import Controls
 from askwell.evaluation.metrics import Average, Metric, metric_named
 
 
@@ -35,10 +32,6 @@ class Gain:
     p: float
     """Of the paired permutation test."""
 
-    def as_json(self) -> dict[str, float | int | str]:
-        """All figures by name."""
-        return asdict(self)
-
 
 def gain_over(
     outcomes: Outcomes,
@@ -54,8 +47,8 @@ def gain_over(
 ) -> Gain:
     """The gain over one control, with its bootstrap interval over units, on the facts that both answered.
 
-    With few changed units the bootstrap is too sure (four wins and no loss would do). So the interval always holds 0
-    unless the permutation test, at the same confidence, says that the gain is no chance.
+    With few changed units the bootstrap is overconfident (four wins and no loss would do). So the interval always
+    contains 0 unless the permutation test is significant at the same confidence.
     """
     if average not in ("micro", "macro"):
         raise BadOption(f"there is no average {average!r}: choose micro or macro")
@@ -147,13 +140,17 @@ class Knowledge:
         """Whether the whole interval of the gain is above 0."""
         return self.gain.low > 0
 
-    def as_json(self) -> dict[str, Any]:
-        """All figures by name."""
-        return {
-            **self.gain.as_json(),
-            "is_there": self.is_there,
-            "controls": {name: {"dev": scores.dev, "test": scores.test} for name, scores in self.controls.items()},
-        }
+    def figures(self) -> "KnowledgeFigures":
+        """All figures, side by side."""
+        return KnowledgeFigures(**asdict(self.gain), is_there=self.is_there, controls=self.controls)
+
+
+@dataclass(frozen=True)
+class KnowledgeFigures(Gain):
+    """The gain over the best control, whether it is there, and what each control scores."""
+
+    is_there: bool
+    controls: dict[str, ControlScores]
 
 
 def knowledge(
@@ -197,3 +194,13 @@ def knowledge(
 def _mean(outcomes: Outcomes, metric: Metric) -> float:
     runs = outcomes.values() if isinstance(outcomes, Mapping) else [outcomes]
     return metric.scale * fmean(metric.value(outcome) for run in runs for outcome in run)
+
+
+def knowledge_over(run: Outcomes, controls: Controls) -> Knowledge | None:
+    """The gain over the best of a run's controls; None where none has both dev and test outcomes."""
+    answered = {
+        name: Answered(dev=by_split["dev"], test=by_split["test"])
+        for name, by_split in controls.controls.items()
+        if {"dev", "test"} <= by_split.keys()
+    }
+    return knowledge(run, answered) if answered else None

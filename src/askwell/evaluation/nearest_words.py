@@ -1,13 +1,10 @@
-"""p(w | v): how near each of an LM's words is to a vector, in the sense in which the LM itself would read it.
-
-The projected hard prompt: what is left of a soft prompt when only the words nearest to its vectors are kept.
+"""Nearest words: p(w | v) of each of an LM's words for a vector, and what the nearest words score as a hard prompt.
 
 A tuned vector is near a word without being that word. What the words alone score tells how much may be read into them.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
@@ -17,6 +14,7 @@ from askwell.data.facts import Relation, SplitName
 from askwell.errors import BadOption
 from askwell.evaluation.evaluate import Evaluation, evaluate
 from askwell.evaluation.metrics import Scores
+from askwell.evaluation.ranking import EncodedSplits
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.answers import Candidates
 from askwell.mixture.mixture import Mixture
@@ -73,10 +71,6 @@ class Projection:
     changed: float
     """The share of prompt tokens, from 0 to 1, whose nearest word is another than that of the hard prompt."""
 
-    def as_json(self) -> dict[str, Any]:
-        """All figures by name."""
-        return asdict(self)
-
 
 @torch.no_grad()
 def project(mixture: Mixture) -> Mixture:
@@ -101,11 +95,14 @@ def projection_scores(
     tuned: Evaluation | None = None,
     split: SplitName = "test",
     candidates: Candidates | None = None,
+    facts: EncodedSplits | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Projection:
     """What the nearest words of a mixture score beside the mixture itself, whose evaluation can be given."""
-    tuned = tuned or evaluate(mixture, relation, split=split, candidates=candidates, progress=progress)
-    words = evaluate(project(mixture), relation, split=tuned.split, candidates=candidates, progress=progress)
+    tuned = tuned or evaluate(mixture, relation, split=split, candidates=candidates, facts=facts, progress=progress)
+    words = evaluate(
+        project(mixture), relation, split=tuned.split, candidates=candidates, facts=facts, progress=progress
+    )
     original = [token for prompt in mixture.prompts for token in prompt.token_ids]
     nearest = _nearest(mixture).tolist()
     return Projection(

@@ -1,34 +1,23 @@
-"""All that can be said of how far one mixture's scores on one relation can be believed, gathered in one place."""
+"""Trust: all that can be said of how far one mixture's scores on one relation can be believed."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import torch
+from pydantic import AliasChoices, Field
 
 from askwell.data.facts import Relation
-from askwell.errors import BadOption, NothingLeft
+from askwell.errors import BadOption
 from askwell.evaluation.abstention import RiskCoverage, abstain, learn_threshold, risk_coverage
-from askwell.evaluation.agreement import (
-    Consistency,
-    SignalAreas,
-    compare_signals,
-    consistency,
-    prompt_answers,
-    signals_of,
-)
-from askwell.evaluation.evaluate import Evaluation, evaluate
+from askwell.evaluation.agreement import Consistency, SignalAreas, compare_signals, consistency, signals_of
+from askwell.evaluation.answer_sets import AnswerSets, learn_set_threshold, score_answer_sets
+from askwell.evaluation.calibration import Calibration, calibration, outcomes_by_x, questions_of
+from askwell.evaluation.evaluate import Evaluation
+from askwell.evaluation.examine import Examination
 from askwell.evaluation.metrics import Scores
 from askwell.evaluation.nearest_words import Projection, projection_scores
-from askwell.evaluation.questions import (
-    AnswerSets,
-    Calibration,
-    calibration,
-    learn_set_threshold,
-    outcomes_by_x,
-    questions_of,
-    score_answer_sets,
-)
+from askwell.evaluation.ranking import EncodedSplits
 from askwell.mixture.answers import Candidates
 from askwell.mixture.encode import count_reasons
 from askwell.mixture.mixture import Mixture
@@ -39,7 +28,11 @@ class AtRisk:
     """What is answered if a threshold that keeps a risk on dev decides; shares are from 0 to 1."""
 
     risk: float
-    sureness: float | None
+    confidence: Annotated[
+        float | None,
+        Field(validation_alias=AliasChoices("confidence", "sureness"), serialization_alias="sureness"),
+    ]
+    """With which the risk is kept, if the threshold was chosen so; its name in files is older."""
     threshold: float | None
     """The lowest probability of an answer that is given; None if no threshold keeps the risk on dev."""
     dev_questions: int
@@ -48,24 +41,14 @@ class AtRisk:
     questions: int
     answered: int
     wrong: int
-
-    @property
-    def coverage(self) -> float:
-        """The share of questions that is answered."""
-        return self.answered / self.questions
-
-    @property
-    def found_risk(self) -> float | None:
-        """The share of the answers given that is wrong; None if none is given."""
-        return self.wrong / self.answered if self.answered else None
-
-    def as_json(self) -> dict[str, Any]:
-        """All figures by name."""
-        return asdict(self) | {"coverage": self.coverage, "found_risk": self.found_risk}
+    coverage: float
+    """The share of questions that is answered."""
+    found_risk: float | None
+    """The share of the answers given that is wrong; None if none is given."""
 
 
 @dataclass(frozen=True)
-class Measures:
+class Trust:
     """The figures of one mixture on the test facts of one relation; what could not be measured is None, and `missing`
     says why."""
 
@@ -94,68 +77,41 @@ class Measures:
     consistency: Consistency | None
     projection: Projection | None
     missing: dict[str, str]
-
-    def as_json(self) -> dict[str, Any]:
-        """All figures by name, with what they are figures of."""
-        return {
-            "relation": self.relation,
-            "lm": self.lm,
-            "split": "test",
-            "vocabulary": self.vocabulary,
-            "averaging": "scores over facts (micro), the rest over questions",
-            "facts": self.facts,
-            "left_out": self.left_out,
-            "dev_facts": self.dev_facts,
-            "dev_left_out": self.dev_left_out,
-            "questions": self.questions,
-            "several_ys": self.several_ys,
-            "scores": self.scores,
-            "calibration": self.calibration.as_json(),
-            "risk_coverage": self.risk_coverage.as_json(),
-            "signals": self.signals.as_json(),
-            "at_risk": _json_or_none(self.at_risk),
-            "answer_sets": _json_or_none(self.answer_sets),
-            "consistency": _json_or_none(self.consistency),
-            "projection": _json_or_none(self.projection),
-            "missing": self.missing,
-        }
+    split: Literal["test"] = "test"
+    averaging: str = "scores over facts (micro), the rest over questions"
 
 
 WORDS_ALREADY = "the prompts are words already"
 """Why nothing is projected: training has kept the state in which it began, say."""
 
 
-def measures_of(
+def trust_of(
     mixture: Mixture,
     relation: Relation,
+    examination: Examination,
     *,
-    test: Evaluation | None = None,
-    dev: Evaluation | None = None,
     candidates: Candidates | None = None,
     risk: float = 0.1,
-    sureness: float | None = None,
+    confidence: float | None = None,
     bins: int = 10,
+    facts: EncodedSplits | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Measures:
-    """All measures on the relation's test facts, with thresholds from its dev facts.
+) -> Trust:
+    """All measures on the relation's test facts, with thresholds from its dev facts, as far as they were examined.
 
-    Evaluations that are there already can be given; they must be among the same candidates.
+    The examination must be among the same candidates. Only the nearest words of tuned prompts are asked anew.
     """
-    for evaluation, split in ((test, "test"), (dev, "dev")):
-        if evaluation is not None and evaluation.split != split:
-            raise BadOption(f"the evaluation given for {split} is one of {evaluation.split} facts")
+    test, dev, answers = (
+        examination.evaluations.get("test"), examination.evaluations.get("dev"), examination.prompt_answers
+    )  # fmt: skip
+    if test is None or answers is None:
+        raise BadOption("trust is about test facts and what each prompt answers to them, which were not examined")
     missing: dict[str, str] = {}
-    test = test or evaluate(mixture, relation, candidates=candidates, progress=progress)
     if dev is None:
-        try:
-            dev = evaluate(mixture, relation, split="dev", candidates=candidates, progress=progress)
-        except NothingLeft as nothing:
-            missing |= dict.fromkeys(
-                ("at_risk", "answer_sets"), f"its threshold is learned on dev, and there are {nothing}"
-            )
+        why = f"there are {examination.missing['dev']}" if "dev" in examination.missing else "dev was not asked"
+        missing |= dict.fromkeys(("at_risk", "answer_sets"), f"its threshold is learned on dev, and {why}")
     by_x = outcomes_by_x(test.outcomes)
     questions = questions_of(test.outcomes)
-    answers = prompt_answers(mixture, [of_x[0].x for of_x in by_x], candidates=candidates)
     several_prompts = len(answers.prompts) > 1
     signals = signals_of(questions.confidences, answers)
     if not several_prompts:
@@ -163,7 +119,7 @@ def measures_of(
         signals = {"probability": signals["probability"]}
     if no_projection := _why_not_projected(mixture):
         missing["projection"] = no_projection
-    return Measures(
+    return Trust(
         relation=relation.name,
         lm=mixture.lm.identity.name,
         vocabulary=test.vocabulary,
@@ -177,30 +133,32 @@ def measures_of(
         calibration=calibration(questions.confidences, questions.right, bins=bins),
         risk_coverage=risk_coverage(questions.confidences, questions.right),
         signals=compare_signals(signals, questions.right),
-        at_risk=None if dev is None else _at_risk(dev, test, risk, sureness),
+        at_risk=None if dev is None else _at_risk(dev, test, risk, confidence),
         answer_sets=None if dev is None else score_answer_sets(test.outcomes, learn_set_threshold(dev.outcomes)),
         consistency=consistency(answers, questions.right) if several_prompts else None,
         projection=None
         if no_projection
-        else projection_scores(mixture, relation, tuned=test, candidates=candidates, progress=progress),
+        else projection_scores(mixture, relation, tuned=test, candidates=candidates, facts=facts, progress=progress),
         missing=missing,
     )
 
 
-def _at_risk(dev: Evaluation, test: Evaluation, risk: float, sureness: float | None) -> AtRisk:
+def _at_risk(dev: Evaluation, test: Evaluation, risk: float, confidence: float | None) -> AtRisk:
     of_dev, of_test = questions_of(dev.outcomes), questions_of(test.outcomes)
-    threshold = learn_threshold(of_dev.confidences, of_dev.right, risk=risk, sureness=sureness)
+    threshold = learn_threshold(of_dev.confidences, of_dev.right, risk=risk, confidence=confidence)
     found = abstain(threshold.value, of_test.confidences, of_test.right)
     return AtRisk(
         risk=risk,
-        sureness=sureness,
-        threshold=threshold.value if threshold.value < float("inf") else None,
+        confidence=confidence,
+        threshold=threshold.value,
         dev_questions=len(of_dev.right),
         dev_coverage=threshold.coverage,
         dev_risk=threshold.risk,
         questions=found.questions,
         answered=found.answered,
         wrong=found.wrong,
+        coverage=found.coverage,
+        found_risk=found.risk if found.answered else None,
     )
 
 
@@ -211,7 +169,3 @@ def _why_not_projected(mixture: Mixture) -> str | None:
     is_moved = not torch.equal(mixture.vectors, mixture.initial_vectors)
     is_deep = any(bool(delta.any()) for delta in mixture.deltas.parameters())
     return None if is_moved or is_deep or not starts_as_words else WORDS_ALREADY
-
-
-def _json_or_none(figures: AtRisk | AnswerSets | Consistency | Projection | None) -> dict[str, Any] | None:
-    return None if figures is None else figures.as_json()

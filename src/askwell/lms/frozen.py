@@ -15,12 +15,10 @@ from askwell.lms.families import FAMILIES, Family
 from askwell.lms.hooks import adding_to_layers, probe, reading_at
 from askwell.lms.identity import LMIdentity, identify
 from askwell.lms.tokenisation import SpecialTokens, Wording
-from askwell.lms.walks import walk_of
-from askwell.lms.walks.attention import Tails
-from askwell.lms.walks.check import agrees
+from askwell.lms.walks.choose import agrees, walk_of
 from askwell.lms.walks.output import distributions_of, log_probs_of, logits_of
 from askwell.lms.walks.rows import pack
-from askwell.lms.walks.walk import Walk, put_in, rows_at
+from askwell.lms.walks.walk import FeedForward, Walk, insert_prompt_vectors, rows_at
 
 # Probabilities that are held at once: little beside what evaluation adds them up into.
 _PROBABILITIES_AT_ONCE = 2**21
@@ -57,14 +55,14 @@ class FrozenLM:
         self._embedding: Any = model.get_input_embeddings()
         self.special = SpecialTokens(tokenizer, model.config)
         self.stacks, self._before_head = probe(self.model, self.family, self._embedding)
-        self.walk = walk_of(self.model, Tails())
+        self.walk = walk_of(self.model, FeedForward())
         """The fast way through the model's layers; None where the public model runs as a whole, with hooks."""
         if self.walk is not None and not agrees(self):
             self.walk = None
         self.is_compiled = compiled and self.walk is not None
         """Whether parts of its layers are compiled; an LM that runs as a whole runs as it is."""
         if self.is_compiled:
-            self.walk = walk_of(self.model, Tails(compiled=True))
+            self.walk = walk_of(self.model, FeedForward(compiled=True))
             if not agrees(self):
                 raise BadOption(
                     f"--compiled cannot be used here: torch.compile fails for {type(model).__name__} on {self.device}, "
@@ -173,7 +171,10 @@ class FrozenLM:
 
     def _walked(self, walk: Walk, batch: Batch, vectors: Tensor, deltas: Deltas) -> Float[Tensor, "reads width"]:
         packed = pack(batch)
-        embedded = {name: put_in(self.word_vectors(rows.ids), rows, vectors) for name, rows in packed.streams.items()}
+        embedded = {
+            name: insert_prompt_vectors(self.word_vectors(rows.ids), rows, vectors)
+            for name, rows in packed.streams.items()
+        }
         return rows_at(walk.hidden(packed, embedded, deltas), packed.unsort)
 
     def _hooked_logits(self, batch: Batch, vectors: Tensor, deltas: Deltas) -> Float[Tensor, "reads vocabulary"]:

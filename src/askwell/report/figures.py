@@ -1,39 +1,22 @@
-"""A figure of a report, as SVG and as PDF.
-
-Learning curves: dev P@1 against pairs, from the histories of runs.
-
-P@1 by source and kind, with intervals.
-
-The soft-prompt figure: some tuned mixtures in words.
-"""
+"""The figures of a report: learning curves, scores with intervals, and tuned mixtures in words."""
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
 import numpy as np
+from scipy.stats import binomtest
 
 from askwell.errors import AskwellError, DamagedFile
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.save import load_mixture
 from askwell.report.cells import ARROWS, DEEP, SOFT, VECTORS, WEIGHTS, KeptRun, RunGroup
-from askwell.report.charts import (
-    Interval,
-    IntervalRow,
-    Panel,
-    chart_style,
-    described,
-    intervals_figure,
-    panels_figure,
-    pdf_of,
-    svg_of,
-)
+from askwell.report.charts import Interval, IntervalRow, Panel, intervals_chart, panels_chart
+from askwell.report.drawing import Chart
 from askwell.report.rows import Line, caption_of, file_name, groups_of
-from askwell.report.svg_pdf import svg_pdf
 from askwell.report.words import look_at
-from askwell.report.words_drawing import words_svg
+from askwell.report.words_figure import words_chart
 from askwell.runs.record import HISTORY, MIXTURE
 
 
@@ -44,8 +27,7 @@ class StudyFigure:
     name: str
     title: str
     caption: str
-    svg: str
-    pdf: bytes
+    chart: Chart
 
 
 _KINDS = (SOFT, DEEP, WEIGHTS, VECTORS)
@@ -63,20 +45,12 @@ def curve_figure(lines: Sequence[Line], fact_set: str) -> StudyFigure | None:
     if not panels:
         return None
     kinds = [kind for kind in _KINDS if any(kind in panel.lines for panel in panels)]
-    name = file_name("curves", fact_set)
-    told = "; ".join(
-        f"{panel.heading}, {kind}: {curve[0][1]:.1f} at first, {curve[-1][1]:.1f} at the end"
-        for panel in panels
-        for kind, curve in panel.lines.items()
-    )
-    with chart_style():
-        figure = panels_figure(panels, kinds, measure=_MEASURE, trained=_TRAINED)
-        svg, pdf = svg_of(figure, name, f"{_MEASURE} against {_TRAINED}. {told}."), pdf_of(figure)
     caption = (
         "Dev P@1 while the prompts were tuned: the mean over relations and seeds, each counted alike. A run that ended "
         "earlier than others of its line goes on with its last score. A point is where some run of the line was scored."
     )
-    return StudyFigure(name, f"{fact_set}: learning curves", caption, svg, pdf)
+    chart = panels_chart(panels, kinds, measure=_MEASURE, trained=_TRAINED)
+    return StudyFigure(file_name("curves", fact_set), f"{fact_set}: learning curves", caption, chart)
 
 
 def mean_curve(group: RunGroup) -> Curve:
@@ -96,10 +70,6 @@ def _history(run: KeptRun) -> Curve:
         raise DamagedFile(f"{path} is damaged ({error}); remove {path.parent}") from error
 
 
-_SCORE_MEASURE = "P@1 in per cent"
-_Z = 1.959963984540054  # of a 95 % interval
-
-
 def score_figure(lines: Sequence[Line], fact_set: str) -> StudyFigure:
     """A row for each LM and source, with init, soft and deep in it."""
     rows, seen = [], set()
@@ -107,32 +77,26 @@ def score_figure(lines: Sequence[Line], fact_set: str) -> StudyFigure:
         marks = {kind: interval(line.groups[kind]) for kind in ARROWS if kind in line.groups}
         rows.append(IntervalRow(line.label, marks, begins="" if line.lm in seen else line.lm))
         seen.add(line.lm)
-    name = file_name("scores", fact_set)
-    with chart_style():
-        figure = intervals_figure(rows, ARROWS, measure=_SCORE_MEASURE)
-        svg, pdf = svg_of(figure, name, described(rows, _SCORE_MEASURE)), pdf_of(figure)
     what = (
         "P@1 of prompts as they are (init), tuned at layer 0 (soft) and at all layers (deep). Lines are Wilson's 95 % "
         "intervals, each test fact counted once; the spread over seeds is not in them."
     )
     return StudyFigure(
-        name, f"{fact_set}: P@1 by prompts and kind", caption_of(what, groups_of(lines, ARROWS), spread=False), svg, pdf
+        file_name("scores", fact_set),
+        f"{fact_set}: P@1 by prompts and kind",
+        caption_of(what, groups_of(lines, ARROWS), spread=False),
+        intervals_chart(rows, ARROWS, measure="P@1 in per cent"),
     )
 
 
 def interval(group: RunGroup) -> Interval:
-    """The micro P@1 of a group and its Wilson interval, as of one draw of its facts."""
+    """The micro P@1 of a group and its Wilson interval, as of one draw of its facts.
+
+    The score is a mean over seeds, so the number of right answers is rounded to a whole one for the interval.
+    """
     score = group.score("P@1").mean
-    low, high = wilson(score / 100, group.facts)
-    return Interval(score, 100 * low, 100 * high)
-
-
-def wilson(share: float, count: int) -> tuple[float, float]:
-    """The 95 % interval of a share of so many things."""
-    middle = share + _Z**2 / (2 * count)
-    reach = _Z * math.sqrt(share * (1 - share) / count + _Z**2 / (4 * count**2))
-    scale = 1 + _Z**2 / count
-    return max(0.0, (middle - reach) / scale), min(1.0, (middle + reach) / scale)
+    found = binomtest(round(score / 100 * group.facts), group.facts).proportion_ci(0.95, method="wilson")
+    return Interval(score, 100 * float(found.low), 100 * float(found.high))
 
 
 _HEAVIEST = 6
@@ -172,9 +136,8 @@ def prompt_figures(runs: Sequence[KeptRun]) -> tuple[list[StudyFigure], list[str
             continue
         loaded = {spec.lm_sha256: mixture.lm}  # one at a time: two may not fit
         words = look_at(mixture)
-        svg = words_svg(words[:_HEAVIEST], title)
         shown = f"the {_HEAVIEST} heaviest of {len(words)} prompts" if len(words) > _HEAVIEST else "all prompts"
         caption = f"{title}, seed {spec.seed}; {shown}. P@1 on test: {run.score('P@1'):.1f} % of {run.facts} facts."
         name = file_name("prompts", spec.lm, spec.relation, spec.prompts, spec.setting)
-        figures.append(StudyFigure(name, title, caption, svg, svg_pdf(svg)))
+        figures.append(StudyFigure(name, title, caption, words_chart(words[:_HEAVIEST], title)))
     return figures, problems

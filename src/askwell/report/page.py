@@ -7,12 +7,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from askwell.report.charts import css_variables, variable
+from askwell.report.drawing import Chart, css_variables, variable
+from askwell.report.words import visible
 
 
 @dataclass(frozen=True)
@@ -117,9 +118,10 @@ class Code:
 
 @dataclass(frozen=True)
 class Drawing:
-    """An SVG of ours, which goes into the page as it is."""
+    """A chart; no two of a page have the same name."""
 
-    svg: str
+    name: str
+    chart: Chart
     heading: str = ""
     note: str = ""
 
@@ -168,23 +170,24 @@ class Page:
     """A whole report."""
 
     title: str
-    lead: str
+    lead: str = ""
     about: tuple[tuple[str, str], ...] = ()
     """What the report is of: names and values, below the lead."""
     sections: tuple[Section, ...] = field(default=())
     foot: str = ""
 
 
-def render_page(page: Page) -> str:
-    """The page as HTML, the same for the same page."""
+def render_page(page: Page, template: str = "page.html.jinja", **filling: Any) -> str:
+    """The page as HTML, the same for the same page; another template of ours needs its own filling."""
     return (
         _templates()
-        .get_template("page.html.jinja")
+        .get_template(template)
         .render(
             page=page,
             anchors=_anchors(page.sections),
             light=css_variables(dark=False),
             dark=css_variables(dark=True),
+            **filling,
         )
     )
 
@@ -200,6 +203,7 @@ def _templates() -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters |= {"kind": _kind, "drawn": _drawn, "unbroken": _unbroken, "variable": variable}
+    environment.filters["visible"] = visible
     return environment
 
 
@@ -208,7 +212,7 @@ def _kind(block: Block) -> str:
 
 
 def _drawn(drawing: Drawing) -> Markup:
-    return Markup(drawing.svg)  # our own, whose text is escaped where it is drawn
+    return Markup(drawing.chart.svg_in_page(drawing.name))  # our own, whose text is escaped where it is drawn
 
 
 def _unbroken(text: str) -> str:

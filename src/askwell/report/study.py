@@ -217,7 +217,9 @@ def _sections(part: FactSetStudy) -> list[Section]:
     sections += [Section(figure.title, (_figure(figure),)) for figure in part.figures]
     if part.believe:
         believe, *further = part.believe
-        drawings = tuple(Drawing(figure.svg, figure.title, figure.caption) for figure in part.believe_figures)
+        drawings = tuple(
+            Drawing(figure.name, figure.chart, figure.title, figure.caption) for figure in part.believe_figures
+        )
         figures = FigureBlock(drawings, "Sureness and rightness.")
         sections.append(Section(believe.title, (believe.table, *belief_blocks(part.beliefs), figures)))
         sections += [Section(table.title, (table.table,)) for table in further]
@@ -229,7 +231,7 @@ def _beside(part: FactSetStudy) -> str:
 
 
 def _figure(figure: StudyFigure) -> FigureBlock:
-    return FigureBlock((Drawing(figure.svg),), figure.caption, wide=True)
+    return FigureBlock((Drawing(figure.name, figure.chart),), figure.caption, wide=True)
 
 
 def _markdown_figure(figure: StudyFigure, mark: str) -> str:
@@ -255,7 +257,10 @@ def write_report(study: Study, page: Page, folder: Path, formats: Collection[For
     if "csv" in formats:
         contents += [(f"tables/{table.name}.csv", csv_table(table)) for table in study.tables]
     for figure in study.figures:
-        contents += [(f"figures/{figure.name}.svg", figure.svg), (f"figures/{figure.name}.pdf", figure.pdf)]
+        contents += [
+            (f"figures/{figure.name}.svg", figure.chart.svg(figure.name)),
+            (f"figures/{figure.name}.pdf", figure.chart.pdf()),
+        ]
     return _written(contents, folder)
 
 

@@ -18,13 +18,14 @@ from askwell.data.facts import Fact
 from askwell.data.sources import data_folder
 from askwell.data.testbed import PREFIX, relations, told
 from askwell.evaluation.abstention import RiskCoverage, risk_coverage
-from askwell.evaluation.agreement import RunConsistency, run_consistency
+from askwell.evaluation.calibration import Calibration, calibration, questions_of
 from askwell.evaluation.controls import PRIOR_CORRECTED
 from askwell.evaluation.knowledge import Answered, Knowledge, knowledge
 from askwell.evaluation.outcomes import Outcome, read_controls, read_outcomes
 from askwell.evaluation.partitions import EASY, HARD, Parts, by_cardinality, by_control
-from askwell.evaluation.questions import Calibration, calibration, questions_of
+from askwell.evaluation.several_runs import RunConsistency, run_consistency
 from askwell.evaluation.trust import WORDS_ALREADY
+from askwell.files import to_json
 from askwell.report.cells import INIT, KeptRun, RunGroup, Score, place_of
 from askwell.report.rows import Line
 from askwell.runs.query import query_runs
@@ -177,16 +178,16 @@ class Belief:
             "left_out": self.left_out,
             "vocabulary": list(self.vocabularies),
             "P@1": {"mean": self.score.mean, "deviation": self.score.deviation, "seeds": self.score.seeds},
-            "knowledge": None if self.knowledge is None else self.knowledge.as_json(),
+            "knowledge": None if self.knowledge is None else to_json(self.knowledge.figures()),
             "prior_corrected_P@1": self.corrected,
             "parts": self.parts,
-            "calibration": self.calibration.as_json(),
+            "calibration": to_json(self.calibration),
             "risk_coverage_area": self.risk_coverage.area,
             "at_10_per_cent_risk": None
             if self.answered is None
             else dict(zip(("questions", "answered", "wrong"), self.answered, strict=True)),
             "prompts_agree": self.agreement,
-            "seeds_agree": None if self.seeds is None else self.seeds.as_json(),
+            "seeds_agree": None if self.seeds is None else to_json(self.seeds),
             "projected_P@1": self.projected,
             "leaked_pairs": self.leaked,
         }
@@ -209,7 +210,7 @@ def _belief(line: Line, kind: str, group: RunGroup, store: Store, of_runs: Contr
     controls = controls_of(group.runs, store, of_runs)
     found = knowledge(by_seed, controls) if controls else None
     questions = [questions_of(outcomes) for outcomes in by_seed.values()]
-    sureness = np.concatenate([part.confidences for part in questions])
+    confidences = np.concatenate([part.confidences for part in questions])
     right = np.concatenate([part.right for part in questions])
     parts = _summed_parts([run.metrics.get("partitions", {}) for run in group.runs])
     parts |= {name: _scored(known) for name, known in known_parts(every).items()}
@@ -226,8 +227,8 @@ def _belief(line: Line, kind: str, group: RunGroup, store: Store, of_runs: Contr
         knowledge=found,
         corrected=corrected_score(group.runs),
         parts=parts,
-        calibration=calibration(sureness, right),
-        risk_coverage=risk_coverage(sureness, right),
+        calibration=calibration(confidences, right),
+        risk_coverage=risk_coverage(confidences, right),
         answered=_answered(group.runs),
         agreement=_mean(group.runs, ("consistency", "all", "pairs")),
         seeds=run_consistency(list(by_seed.values())) if len(by_seed) > 1 else None,

@@ -6,7 +6,7 @@ The table of scores in parts: what is easy and what is hard, and where a score c
 from collections.abc import Sequence
 
 from askwell.evaluation.partitions import EASY, HARD, SEEN, UNSEEN
-from askwell.report.charts import reliability_chart, reliability_pdf, risk_coverage_chart, risk_coverage_pdf
+from askwell.report.charts import reliability_chart, risk_coverage_chart
 from askwell.report.figures import StudyFigure
 from askwell.report.page import MISSING, Block, Cell, Column, ColumnGroup, Paragraph, Points, Row, Table
 from askwell.report.rows import StudyTable, file_name, record
@@ -114,30 +114,25 @@ def sentences_of(belief: Belief) -> list[str]:
 def belief_figures(beliefs: Sequence[Belief], fact_set: str) -> list[StudyFigure]:
     """The reliability diagram of the first of the beliefs of each LM, and their risk–coverage curves together."""
     firsts = list({belief.line.lm: belief for belief in reversed(beliefs)}.values())[::-1]
-    figures = []
-    for belief in firsts[:_CURVES]:
-        name = file_name("reliability", fact_set, belief.line.lm)
-        figures.append(
-            StudyFigure(
-                name,
-                f"{belief.label}: is it as sure as it is right?",
-                f"{belief.label}, {belief.calibration.questions} questions: the share of right answers by the "
-                f"probability of the best answer; expected calibration error {100 * belief.calibration.ece:.1f}.",
-                reliability_chart(belief.calibration, name),
-                reliability_pdf(belief.calibration),
-            )
+    figures = [
+        StudyFigure(
+            file_name("reliability", fact_set, belief.line.lm),
+            f"{belief.label}: is it as sure as it is right?",
+            f"{belief.label}, {belief.calibration.questions} questions: the share of right answers by the "
+            f"probability of the best answer; expected calibration error {100 * belief.calibration.ece:.1f}.",
+            reliability_chart(belief.calibration),
         )
+        for belief in firsts[:_CURVES]
+    ]
     curves = {belief.line.lm: belief.risk_coverage for belief in firsts[:_CURVES]}
-    name = file_name("risk_coverage", fact_set)
     figures.append(
         StudyFigure(
-            name,
+            file_name("risk_coverage", fact_set),
             f"{fact_set}: how many answers are wrong if only the surest are given",
             "The share of wrong answers against the share of questions that are answered, the surest first: "
             + "; ".join(f"{belief.label}: area {100 * belief.risk_coverage.area:.1f}" for belief in firsts[:_CURVES])
             + ".",
-            risk_coverage_chart(curves, name, chosen=0.1),
-            risk_coverage_pdf(curves, chosen=0.1),
+            risk_coverage_chart(curves, chosen=0.1),
         )
     )
     return figures

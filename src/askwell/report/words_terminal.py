@@ -9,7 +9,7 @@ from rich.style import Style
 from rich.text import Text
 
 from askwell.report.words import TIE, BlankPlace, PromptToken, PromptWords, copy_of, notes_on_all, notes_on_prompt
-from askwell.report.words_drawing import BLUE, RED, faded, probability_figure, weight_figure
+from askwell.report.words_figure import BLUE, RED, faded, probability_figure, weight_figure
 
 LONGER, SHORTER = 1.1, 0.9
 """A vector whose |v| / |v0| is above or below these is set in bold or italics."""

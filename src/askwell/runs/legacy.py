@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from askwell.errors import BadFile, DamagedFile
+from askwell.evaluation.evaluate import EvaluationFigures, RawScores
 from askwell.lms.identity import LMIdentity
 from askwell.runs.record import (
     ENVIRONMENT,
@@ -14,7 +15,6 @@ from askwell.runs.record import (
     MIXTURE,
     TEST_OUTCOMES,
     Environment,
-    EvaluationRecord,
     PromptRecord,
     RelationRecord,
     RunRecord,
@@ -68,7 +68,7 @@ def _of_sweep(folder: Path) -> RunRecord:
         dev=_evaluation(metrics["dev"]),
         controls=metrics["controls"],
         controls_missing=metrics["controls_missing"],
-        trust=_trust(metrics["trust"]),
+        trust=metrics["trust"],
         partitions=metrics["partitions"],
         audit=metrics["audit"],
         training=None if training is None else _training(training),
@@ -164,29 +164,30 @@ def _of_demo(folder: Path) -> RunRecord:
     )
 
 
-def _evaluation(figures: dict[str, Any]) -> EvaluationRecord:
-    return EvaluationRecord.model_validate(figures)
+def _evaluation(figures: dict[str, Any]) -> EvaluationFigures:
+    return TypeAdapter(EvaluationFigures).validate_python(figures)
 
 
-def _of_card(split: str, figures: dict[str, Any]) -> EvaluationRecord:
-    """The few figures that a saved mixture kept of an evaluation."""
+def _of_card(split: str, figures: dict[str, Any]) -> EvaluationFigures:
+    """The few figures that a saved mixture kept of an evaluation; what it did not keep is not there."""
     scores = {name: figures[name] for name in ("P@1", "P@10", "MRR")}
-    return EvaluationRecord(
-        split="dev" if split == "dev" else "test",
+    return EvaluationFigures(
         facts=figures["facts"],
+        left_out={},
+        left_out_facts=(),
+        split="dev" if split == "dev" else "test",
         vocabulary=figures["vocabulary"],
+        candidates_left_out=0,
         micro=scores,
         macro=scores,
+        raw=RawScores(scores, scores),
         log_loss=figures["log_loss"],
+        relations={},
     )
 
 
 def _training(kept: dict[str, Any]) -> TrainingRecord:
     return TrainingRecord(**{name: kept[name] for name in _COUNTS if name in kept})
-
-
-def _trust(kept: dict[str, Any] | None) -> dict[str, Any] | None:
-    return kept
 
 
 def _usable(templates: tuple[PromptText, ...], left_out: list[dict[str, str]], mixture: MixtureSpec) -> list[str]:

@@ -21,6 +21,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from askwell.data.audit import RelationAudit
+from askwell.evaluation.controls import ControlFigures
+from askwell.evaluation.evaluate import EvaluationFigures
+from askwell.evaluation.knowledge import KnowledgeFigures
+from askwell.evaluation.trust import Trust
 from askwell.lms.identity import LMIdentity
 from askwell.specs import RunSpec
 from askwell.version import VERSION
@@ -57,45 +62,6 @@ class LeftOutPrompt(_Part):
 
     template: str
     reason: str
-
-
-class EvaluationRecord(_Part):
-    """The scores of a split. P@1, P@10 and MRR are in per cent, log-loss is in nats."""
-
-    split: Literal["train", "dev", "test"]
-    facts: int
-    vocabulary: str
-    """Among which answers y was ranked."""
-    micro: dict[str, float]
-    """The mean over facts."""
-    macro: dict[str, float]
-    """The mean of the relations' means."""
-    raw: dict[str, dict[str, float]] = {}
-    """The same two with the other right answers of an x left in the ranking."""
-    log_loss: float | None = None
-    """None where it is infinite."""
-    relations: dict[str, dict[str, float]] = {}
-    left_out: dict[str, int] = {}
-    """Facts that could not be asked, by reason."""
-    left_out_facts: tuple[dict[str, str], ...] = ()
-    candidates_left_out: int = 0
-
-    def score(self, metric: str) -> float | None:
-        """The mean over facts of a metric; None where it is infinite."""
-        return self.log_loss if metric == "log-loss" else self.micro[metric]
-
-    @property
-    def left_out_count(self) -> int:
-        """How many facts could not be asked."""
-        return sum(self.left_out.values())
-
-
-class ControlRecord(_Part):
-    """What answers score that need no knowledge of the LM, as means over facts."""
-
-    description: str
-    test: dict[str, float] | None = None
-    dev: dict[str, float] | None = None
 
 
 class HistoryLine(BaseModel):
@@ -158,18 +124,18 @@ class RunRecord(_Part):
     temperature: float | None = None
     mean_entropy_over_x: float | None = None
     """Of weights that depend on x: the mean entropy of p(t | r, x) over test facts, in bits."""
-    untuned: EvaluationRecord | None = None
+    untuned: EvaluationFigures | None = None
     """Test scores before tuning."""
-    test: EvaluationRecord
-    dev: EvaluationRecord | None = None
-    controls: dict[str, ControlRecord] = {}
+    test: EvaluationFigures
+    dev: EvaluationFigures | None = None
+    controls: dict[str, ControlFigures] = {}
     controls_missing: dict[str, str] = {}
-    knowledge: dict[str, Any] | None = None
+    knowledge: KnowledgeFigures | None = None
     """The gain over the best control."""
-    trust: dict[str, Any] | None = None
+    trust: Trust | None = None
     partitions: dict[str, dict[str, dict[str, float]]] = {}
     """Scores of parts of the test facts, each with its number of facts."""
-    audit: dict[str, Any] | None = None
+    audit: RelationAudit | None = None
     training: TrainingRecord | None = None
     history: tuple[HistoryLine, ...] = Field(default=(), exclude=True)
     """Stands in history.jsonl."""

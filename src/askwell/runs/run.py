@@ -3,7 +3,6 @@
 Everything that makes a run comes through here: `askwell train`, baselines, sweeps and the demo.
 """
 
-import math
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -19,12 +18,14 @@ from askwell.data.audit import audit_relation
 from askwell.data.facts import Relation
 from askwell.data.read_facts import Splits
 from askwell.data.templates import Template, parse_template
-from askwell.evaluation.abstention import dev_answers
-from askwell.evaluation.controls import Controls, Examination, examine
+from askwell.evaluation.cautious import dev_answers
+from askwell.evaluation.controls import Controls
 from askwell.evaluation.evaluate import Evaluation, evaluate
-from askwell.evaluation.knowledge import Answered, Knowledge, knowledge
+from askwell.evaluation.examine import Examination, examine
+from askwell.evaluation.knowledge import knowledge_over
 from askwell.evaluation.partitions import partitions_of, scores_of_parts
 from askwell.evaluation.trust import Trust, trust_of
+from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.answers import Candidates
 from askwell.mixture.encode import EncodedRelation, count_reasons, encode_relation
@@ -175,11 +176,9 @@ def run(
             made = _make_mixture(
                 spec, lm, relation, folder, checkpoints or folder, resume, split_by, untuned, candidates, tell
             )
-        splits = ("test", "dev") if relation.dev and len(made.facts.split("dev")) else ("test",)
         examination = examine(
             made.mixture,
             relation,
-            splits=splits,
             candidates=candidates,
             facts=made.facts,
             controls=controls,
@@ -196,8 +195,7 @@ def run(
                 facts=made.facts,
                 progress=_asking("nearest words", tell),
             )
-        entropy = _mean_entropy(made.mixture, made.facts)
-    record = _record(spec, relation, split_by, made, examination, trust, entropy)
+    record = _record(spec, relation, split_by, made, examination, trust)
     took = environment().model_copy(update={"seconds": round(time.monotonic() - began, 3)})
     if spec.training is not None or spec.baseline is not None:
         about = _about(record, made, examination, candidates)
@@ -328,10 +326,10 @@ def _record(
     made: _Made,
     examination: Examination,
     trust: Trust | None,
-    entropy: float | None,
 ) -> RunRecord:
     mixture, evaluations = made.mixture, examination.evaluations
     found = examination.controls
+    gain = knowledge_over(evaluations["test"].outcomes, found)
     return RunRecord(
         id=spec.id,
         spec=spec,
@@ -348,29 +346,19 @@ def _record(
         ),
         effective_prompts=mixture.effective_prompts,
         temperature=mixture.temperature,
-        mean_entropy_over_x=entropy,
+        mean_entropy_over_x=examination.mean_entropy_over_x,
         untuned=None if made.untuned is None else made.untuned.figures(),
         test=evaluations["test"].figures(),
         dev=evaluations["dev"].figures() if "dev" in evaluations else None,
         controls=found.figures(),
         controls_missing=found.missing,
-        knowledge=_knowledge(evaluations["test"], found),
+        knowledge=None if gain is None else gain.figures(),
         trust=trust,
         partitions=_partitions(relation, evaluations["test"], found),
         audit=audit_relation(Splits.of(relation)),
         training=made.training,
         history=made.history,
     )
-
-
-def _knowledge(test: Evaluation, controls: Controls) -> Knowledge | None:
-    """The gain over the best control; None where no control has both a dev and a test score."""
-    answered = {
-        name: Answered(dev=by_split["dev"], test=by_split["test"])
-        for name, by_split in controls.controls.items()
-        if {"dev", "test"} <= by_split.keys()
-    }
-    return knowledge(test.outcomes, answered) if answered else None
 
 
 def _partitions(relation: Relation, test: Evaluation, controls: Controls) -> dict[str, dict[str, dict[str, float]]]:
@@ -398,21 +386,8 @@ def _about(record: RunRecord, made: _Made, examination: Examination, candidates:
         split_by=record.relation.split_by,
         learned_from=made.learned_from or {},
         scores=scores,
-        dev_answers=dev_answers(evaluations["dev"], candidates).as_json() if "dev" in evaluations else None,
+        dev_answers=to_json(dev_answers(evaluations["dev"], candidates)) if "dev" in evaluations else None,
     )
-
-
-@torch.no_grad()
-def _mean_entropy(mixture: Mixture, facts: EncodedRelation) -> float | None:
-    """The mean over test facts of the entropy of p(t | r, x), in bits; None for weights that do not depend on x."""
-    if not mixture.weighting.reads_x:
-        return None
-    test = facts.split("test")
-    entropies = []
-    for chunk in torch.arange(len(test), device=mixture.lm.device).split(mixture.facts_at_once(test.xs)):
-        log_weights = mixture.weighting(mixture.log_p_x(test.xs, chunk), len(chunk)).double()
-        entropies.append(-torch.xlogy(log_weights.exp(), log_weights.exp()).sum(1) / math.log(2))
-    return float(torch.cat(entropies).mean())
 
 
 @contextmanager

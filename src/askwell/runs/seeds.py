@@ -6,8 +6,8 @@ from pathlib import Path
 
 from askwell.data.facts import Relation
 from askwell.errors import BadOption
-from askwell.evaluation.agreement import RunConsistency, Spread, run_consistency, spreads_of
 from askwell.evaluation.evaluate import Evaluation
+from askwell.evaluation.several_runs import RunConsistency, Spread, run_consistency, spreads_of
 from askwell.runs.folder import Run, is_run, read_run
 from askwell.runs.record import RunRecord
 from askwell.specs import RunSpec

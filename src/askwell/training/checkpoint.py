@@ -68,8 +68,8 @@ def load_checkpoint(folder: Path, run: str, device: torch.device) -> State | Non
     tensors, notes = read_tensors(path)
     if notes["run"] != run:
         raise BadOption(
-            f"{path} is the state of a run with another LM, other facts, other prompts or other settings; resume with "
-            "the options of that run, or name another folder"
+            f"{path} is the state of a run with another LM, other facts, other prompts or other settings, or of "
+            "another version of askwell; resume with the options of that run, or name another folder"
         )
     parts: dict[str, dict[str, Tensor]] = {"parameters": {}, "best": {}, "moments": {}}
     for name, tensor in tensors.items():

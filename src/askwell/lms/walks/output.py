@@ -1,4 +1,4 @@
-"""From the rows that are read to log-probabilities, with as few passes over the vocabulary as can be."""
+"""From the rows that are read to log-probabilities, with as few passes over the vocabulary as possible."""
 
 from typing import Any
 
@@ -27,8 +27,8 @@ def distributions_of(
     """Probabilities over the whole vocabulary and the log of the total that they were divided by, no gradients."""
     with torch.no_grad():
         logits = _aligned_logits(hidden, output, bias).to(dtype)
-        shares, log_total = _shares(logits)
-    return shares[:, : output.shape[0]], log_total
+        probabilities, log_total = _probabilities(logits)
+    return probabilities[:, : output.shape[0]], log_total
 
 
 def log_probs_of(
@@ -43,7 +43,7 @@ def log_probs_of(
 
 
 class _LogProbsOf(torch.autograd.Function):
-    """The distribution is kept in place of the logits, so that going back takes one product and no other pass."""
+    """The distribution is kept in place of the logits, so that the backward pass is one product."""
 
     @staticmethod
     def forward(
@@ -51,21 +51,23 @@ class _LogProbsOf(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         logits = _aligned_logits(hidden, output, bias).to(dtype)
         of_tokens = logits.gather(1, tokens[:, None])[:, 0]
-        shares, log_total = _shares(logits)
-        ctx.save_for_backward(shares.to(hidden.dtype), output, tokens)
+        probabilities, log_total = _probabilities(logits)
+        ctx.save_for_backward(probabilities.to(hidden.dtype), output, tokens)
         ctx.mark_non_differentiable(log_total)
         return of_tokens - log_total, log_total
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
-        shares, output, tokens = ctx.saved_tensors
-        of_hidden = (output[tokens] - torch.mm(shares[:, : output.shape[0]], output)) * gradients[0][:, None]
+        probabilities, output, tokens = ctx.saved_tensors
+        of_hidden = (output[tokens] - torch.mm(probabilities[:, : output.shape[0]], output)) * gradients[0][:, None]
         return of_hidden.to(output.dtype), None, None, None, None
 
 
-def _shares(logits: Tensor) -> tuple[Tensor, Tensor]:
-    shares = logits.softmax(1)
-    return shares, logits.amax(1) - shares.amax(1).log()  # the largest share is 1 / the sum of exp(logit - largest)
+def _probabilities(logits: Tensor) -> tuple[Tensor, Tensor]:
+    probabilities = logits.softmax(1)
+    return probabilities, logits.amax(1) - probabilities.amax(
+        1
+    ).log()  # the largest probability is 1 / the sum of exp(logit - largest)
 
 
 def _aligned_logits(hidden: Tensor, output: Tensor, bias: Tensor | None) -> Tensor:

@@ -1,7 +1,7 @@
-"""A batch as rows: one row for each token, pair after pair, and no padding.
+"""A batch as rows: one row for each token, pair after pair, without padding.
 
-Pairs are put in the order of their lengths, so that pairs of equal lengths stand together: attention, the one part of
-a layer in which tokens meet, then runs on each such stretch as it lies, without a mask.
+Pairs are sorted by their lengths, so that pairs of equal lengths stand together: attention, the one part of a layer in
+which tokens meet, then works on each such segment as it lies, without a padding mask.
 """
 
 from collections.abc import Mapping
@@ -15,8 +15,8 @@ from askwell.lms.batches import Batch
 
 
 @dataclass(frozen=True)
-class Run:
-    """Pairs that stand together and have equally many rows that ask and rows that are asked."""
+class Segment:
+    """Consecutive pairs that all have the same number of queries and the same number of keys."""
 
     pairs: int
     queries: int
@@ -31,7 +31,7 @@ class Rows:
 
     ids: Int[Tensor, " rows"]
     positions: Int[Tensor, " rows"]
-    """The place of each token in its own sentence."""
+    """The position of each token in its own sequence."""
     tuned: Int[Tensor, " tuned"]
     """The rows at which prompt tokens stand."""
     prompt_tokens: Int[Tensor, " tuned"]
@@ -42,7 +42,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """A batch of pairs, packed into rows. Pairs stand in the order of their lengths."""
+    """A batch of pairs, packed into rows. Pairs are sorted by their lengths."""
 
     streams: Mapping[str, Rows]
     read_at: Int[Tensor, " reads"]
@@ -80,31 +80,31 @@ def pack(batch: Batch) -> PackedBatch:
     first_rows = lengths.cumsum(0) - lengths
     read_positions = batch.read_positions[read_order]
     read_at = first_rows[sorted_pairs[read_order]] + read_positions
-    asked = batch.streams[last].prompt_tokens[batch.read_pairs[read_order], read_positions]
-    reads = _rows(streams[last].ids[read_at], read_positions, asked, tuple(read_counts[order].tolist()))
+    prompt_tokens = batch.streams[last].prompt_tokens[batch.read_pairs[read_order], read_positions]
+    reads = _rows(streams[last].ids[read_at], read_positions, prompt_tokens, tuple(read_counts[order].tolist()))
     return PackedBatch(streams, read_at, reads, read_order.argsort())
 
 
-def runs(queries: Rows, keys: Rows, *, causal: bool) -> list[Run]:
-    """The runs of pairs in which `queries` attend to `keys`; a causal query sees no key behind its own position."""
-    found, start, query_row = [], 0, 0
+def segments_of(queries: Rows, keys: Rows, *, causal: bool) -> list[Segment]:
+    """The segments in which `queries` attend to `keys`; a causal query sees no key after its own position."""
+    segments, start, query_row = [], 0, 0
     lengths = list(zip(queries.lengths, keys.lengths, strict=True))
     for end in range(1, len(lengths) + 1):
         if end < len(lengths) and lengths[end] == lengths[start]:
             continue
-        (asking, asked), pairs = lengths[start], end - start
+        (query_count, key_count), pairs = lengths[start], end - start
         visible = None
         if causal:
-            at = queries.positions[query_row : query_row + pairs * asking].view(pairs, asking, 1)
-            visible = at >= torch.arange(asked, device=at.device)
-            if asking == asked:
-                visible = visible[0] if asked > 1 else None
+            at = queries.positions[query_row : query_row + pairs * query_count].view(pairs, query_count, 1)
+            visible = at >= torch.arange(key_count, device=at.device)
+            if query_count == key_count:
+                visible = visible[0] if key_count > 1 else None
             else:
                 visible = None if bool(visible.all()) else visible.unsqueeze(1)
-        found.append(Run(pairs, asking, asked, visible))
-        query_row += pairs * asking
+        segments.append(Segment(pairs, query_count, key_count, visible))
+        query_row += pairs * query_count
         start = end
-    return found
+    return segments
 
 
 def _rows(

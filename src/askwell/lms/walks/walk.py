@@ -1,4 +1,4 @@
-"""What a walk is, and the steps that all walks share."""
+"""What a walk is, and the parts that all walks share: attention, feed-forward blocks, prompt vectors and deltas."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from askwell.lms.walks.attention import attend
-from askwell.lms.walks.rows import PackedBatch, Rows, Run
+from askwell.lms.walks.rows import PackedBatch, Rows, Segment
 
 Deltas = Mapping[str, Sequence[Tensor]] | None
 """What is added as each layer of each stack is left, [prompt tokens, hidden]."""
@@ -18,7 +18,7 @@ Deltas = Mapping[str, Sequence[Tensor]] | None
 
 @dataclass(frozen=True)
 class Walk:
-    """How a model comes from packed word vectors to logits at the rows that are read."""
+    """The way through a model, from packed word vectors to logits at the rows that are read."""
 
     hidden: Callable[[PackedBatch, Mapping[str, Tensor], Deltas], Tensor]
     """From each stack's word vectors to what the output embedding reads, [reads, width]."""
@@ -30,7 +30,7 @@ class Walk:
 
 @dataclass(frozen=True)
 class Attention:
-    """The parts of a public attention module, under one name for all makes."""
+    """The parts of a public attention module, under the same names for all architectures."""
 
     query: Callable[[Tensor], Tensor]
     key: Callable[[Tensor], Tensor]
@@ -40,14 +40,17 @@ class Attention:
     scale: float
 
     def __call__(
-        self, asking: Float[Tensor, "asking width"], asked: Float[Tensor, "asked width"], runs: Sequence[Run]
-    ) -> Float[Tensor, "asking width"]:
-        """What the asking rows get from the asked ones."""
-        query, key, value = self.query(asking), self.key(asked), self.value(asked)
-        return self.out(attend(query, key, value, runs, self.head_size, self.scale))
+        self,
+        from_rows: Float[Tensor, "queries width"],
+        to_rows: Float[Tensor, "keys width"],
+        segments: Sequence[Segment],
+    ) -> Float[Tensor, "queries width"]:
+        """The output of attention from some rows to others."""
+        query, key, value = self.query(from_rows), self.key(to_rows), self.value(to_rows)
+        return self.out(attend(query, key, value, segments, self.head_size, self.scale))
 
 
-def put_in(
+def insert_prompt_vectors(
     words: Float[Tensor, "rows embedding"], rows: Rows, vectors: Float[Tensor, "prompt_tokens embedding"]
 ) -> Float[Tensor, "rows embedding"]:
     """The word vectors with the tuned ones at the prompt tokens."""
@@ -61,15 +64,47 @@ def perturb(hidden: Float[Tensor, "rows hidden"], rows: Rows, deltas: Deltas, st
     return hidden.index_add_(0, rows.tuned, _chosen(deltas[stack][layer], rows).to(hidden.dtype))
 
 
-def as_sentence(module: Any, rows: Tensor, **arguments: Any) -> Tensor:
-    """What a public module that takes [sentences, tokens, width] makes of rows."""
+def as_sequence(module: Any, rows: Tensor, **arguments: Any) -> Tensor:
+    """The output of a public module that takes [sequences, tokens, width], for rows taken as one sequence."""
     return module(inputs_embeds=rows.unsqueeze(0), **arguments)[0]
+
+
+def rows_at(hidden: Tensor, at: Tensor) -> Tensor:
+    """The rows at these places."""
+    return torch.index_select(hidden, 0, at)
 
 
 def _chosen(table: Tensor, rows: Rows) -> Tensor:
     return functional.embedding(rows.prompt_tokens, table)
 
 
-def rows_at(hidden: Tensor, at: Tensor) -> Tensor:
-    """The rows at these places."""
-    return torch.index_select(hidden, 0, at)
+Part = Callable[[Tensor], Tensor]
+PostNormFeedForward = Callable[[Part, Part, Part, Part, Tensor], Tensor]
+PreNormFeedForward = Callable[[Part, Part, Tensor], Tensor]
+
+
+def _post_norm(up: Part, activation: Part, down: Part, norm: Part, rows: Tensor) -> Tensor:
+    return norm(down(activation(up(rows))) + rows)
+
+
+def _pre_norm(norm: Part, mlp: Part, rows: Tensor) -> Tensor:
+    return rows + mlp(norm(rows))
+
+
+class FeedForward:
+    """The feed-forward block of a layer with its residual and normalisation, as it is or compiled.
+
+    On a GPU such a block is a dozen small kernels; compiled (`torch.compile`), it is a few. Its modules are arguments,
+    so that one compiled function serves all layers, and the number of rows is left open, so that it serves all
+    batches. Compiling takes some tens of seconds at the first batch, more than a whole training run on a small LM, so
+    it is never the default (`--compiled`).
+    """
+
+    def __init__(self, *, compiled: bool = False, backend: str | Callable[..., Any] = "inductor") -> None:
+        self.post_norm: PostNormFeedForward = _post_norm
+        """Normalised after the residual: BERT, BART."""
+        self.pre_norm: PreNormFeedForward = _pre_norm
+        """Normalised before: Llama, GPT-2."""
+        if compiled:
+            self.post_norm = torch.compile(_post_norm, dynamic=True, backend=backend)
+            self.pre_norm = torch.compile(_pre_norm, dynamic=True, backend=backend)

@@ -6,12 +6,15 @@ from collections import defaultdict
 
 import pytest
 import torch
+from pydantic import TypeAdapter
 
 from askwell.data.facts import Fact, Relation
 from askwell.data.names import read_prompts, read_relation
 from askwell.errors import BadOption
 from askwell.evaluation.evaluate import evaluate
-from askwell.evaluation.trust import measures_of
+from askwell.evaluation.examine import examine
+from askwell.evaluation.trust import Trust, trust_of
+from askwell.files import to_json
 from askwell.lms.load import load_lm
 from askwell.mixture.mixture import Mixture
 
@@ -28,7 +31,7 @@ def asked():
 @pytest.fixture(scope="module")
 def found(asked):
     mixture, relation, *_ = asked
-    return measures_of(mixture, relation, risk=0.1)
+    return trust_of(mixture, relation, examine(mixture, relation, controls=False), risk=0.1)
 
 
 def questions(evaluation):
@@ -127,26 +130,35 @@ def test_what_the_figures_are_of(asked, found):
     assert found.scores == test.micro
     assert found.projection is None
     assert found.missing == {"projection": "the prompts are words already"}
-    document = json.loads(json.dumps(found.as_json(), allow_nan=False))
+    document = json.loads(json.dumps(to_json(found), allow_nan=False))
     assert document["calibration"]["ece"] == found.calibration.ece
     assert document["at_risk"]["found_risk"] == found.at_risk.found_risk
 
 
 def test_what_is_missing_is_said(asked):
-    mixture, relation, test, dev = asked
+    mixture, relation, *_ = asked
     alone = Mixture(mixture.lm, [mixture.prompts[0].template.text])
     with torch.no_grad():
         alone.vectors.add_(0.01)
     no_dev = Relation.of("few", relation.train[:5], [Fact("Haiti", "Port-au-Prince")], relation.test[:20])
-    found = measures_of(alone, no_dev)
+    found = trust_of(alone, no_dev, examine(alone, no_dev, controls=False))
     assert found.at_risk is found.answer_sets is found.consistency is None
     assert set(found.missing) == {"at_risk", "answer_sets", "consistency"}
     assert "learned on dev" in found.missing["at_risk"]
     assert list(found.signals.areas) == ["probability"]
     assert found.projection is not None
     assert found.projection.tuned == found.scores
-    with pytest.raises(BadOption, match="one of dev facts"):
-        measures_of(mixture, relation, test=dev)
-    given = measures_of(mixture, relation, test=test, dev=dev, risk=0.0, sureness=0.99)
+    with pytest.raises(BadOption, match="not examined"):
+        trust_of(mixture, relation, examine(mixture, relation, splits=("dev",), controls=False))
+    given = trust_of(mixture, relation, examine(mixture, relation, controls=False), risk=0.0, confidence=0.99)
     assert given.at_risk is not None
     assert (given.at_risk.threshold, given.at_risk.answered, given.at_risk.found_risk) == (None, 0, None)
+    assert given.at_risk.confidence == to_json(given)["at_risk"]["sureness"] == 0.99
+    assert TypeAdapter(Trust).validate_python(to_json(given)) == given
+
+
+def test_without_dev_it_is_said_so(asked):
+    mixture, relation, test, _ = asked
+    examination = examine(mixture, relation, splits=("test",), controls=False)
+    assert examination.evaluations == {"test": test}
+    assert "dev was not asked" in trust_of(mixture, relation, examination).missing["at_risk"]

@@ -11,13 +11,13 @@ from worlds import CAPITALS, TEMPLATES, frozen
 
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NothingLeft
-from askwell.evaluation import controls as prior_file
+from askwell.evaluation import ranking
 from askwell.evaluation.controls import (
     MAJORITY,
     PRIOR,
     PRIOR_CORRECTED,
     PRIOR_MASKED_X,
-    cheap_controls,
+    Prior,
     corrected_outcomes,
     majority,
     masked_prior,
@@ -25,6 +25,8 @@ from askwell.evaluation.controls import (
     prompt_prior,
 )
 from askwell.evaluation.evaluate import evaluate
+from askwell.evaluation.examine import examine
+from askwell.evaluation.ranking import asked_facts
 from askwell.mixture.answers import Candidates
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture import MixtureSpec
@@ -49,6 +51,18 @@ def mixture_and_twin(name, kind):
     return mixture, Twin.of(name, usable(name), mixture)
 
 
+def corrected(prior, mixture, relation, split="test", candidates=None, top=10):
+    """The corrected outcomes of all facts of a split."""
+    asked = asked_facts(mixture, relation, split, candidates)
+    return [
+        outcome
+        for some in asked.chunks()
+        for outcome in corrected_outcomes(
+            prior, asked, some, mixture.log_probs(asked.facts.xs, some, asked.allowed), top
+        )
+    ]
+
+
 def mean_answer(twin, kind, xs=("Paris", "Reykjavik")):
     each = [twin.log_mixture(x, data_dependent=kind == "data-dependent").exp() for x in xs]
     return (sum(each) / len(each)).detach()
@@ -58,13 +72,13 @@ def mean_answer(twin, kind, xs=("Paris", "Reykjavik")):
 @pytest.mark.parametrize("kind", SPECS)
 @pytest.mark.parametrize("name", ["bert", "albert", "bart", "llama"])
 def test_the_prior_is_the_mean_answer_to_the_xs_of_train(name, kind, at_once, monkeypatch):
-    monkeypatch.setattr(prior_file, "_NUMBERS_AT_ONCE", at_once)
+    monkeypatch.setattr(ranking, "_NUMBERS_AT_ONCE", at_once)
     mixture, twin = mixture_and_twin(name, kind)
     prior = prompt_prior(mixture, RELATION)
     expected = mean_answer(twin, kind)
     torch.testing.assert_close(prior.log_probs, expected.log().double(), rtol=0, atol=1e-9)
     assert prior.description == "the mean of the answers to all 2 x's of train"
-    outcomes = prior_outcomes(prior, mixture, RELATION, top=3)
+    outcomes = prior_outcomes(prior, asked_facts(mixture, RELATION, "test"), top=3)
     assert [(outcome.x, outcome.y) for outcome in outcomes] == [(x, y) for x, y, _ in ASKED]
     for outcome, (_, y, others) in zip(outcomes, ASKED, strict=True):
         assert outcome.rank == reference.rank(expected.log(), token(name, y), [token(name, other) for other in others])
@@ -98,7 +112,7 @@ def test_x_masked_is_one_mask_token_at_x(name, kind):
 @pytest.mark.parametrize("name", ["bert", "bart", "llama"])
 def test_corrected_by_the_prior(name):
     mixture, twin = mixture_and_twin(name, "static")
-    outcomes = corrected_outcomes(prompt_prior(mixture, RELATION), mixture, RELATION, top=3)
+    outcomes = corrected(prompt_prior(mixture, RELATION), mixture, RELATION, top=3)
     log_prior = mean_answer(twin, "static").log()
     for outcome, (x, y, others) in zip(outcomes, ASKED, strict=True):
         scores = twin.log_mixture(x, data_dependent=False).detach() - log_prior
@@ -113,7 +127,7 @@ def test_what_the_prior_rules_out_is_no_answer():
     log_probs = prompt_prior(mixture, CAPITALS).log_probs.clone()
     (peru,) = mixture.answer_space.numbers_of(["Peru"])
     log_probs[peru] = -torch.inf
-    (outcome,) = corrected_outcomes(prior_file.Prior(log_probs, "made up"), mixture, CAPITALS)
+    (outcome,) = corrected(Prior(log_probs, "made up"), mixture, CAPITALS)
     assert outcome.rank == mixture.answer_space.count
     assert outcome.log_probability == -math.inf
 
@@ -127,7 +141,7 @@ def test_the_majority_by_hand():
     relation = Relation.of("r", train, test[:1], test)
     mixture = Mixture(frozen("bert"), TEMPLATES)
     prior = majority(mixture, relation)
-    outcomes = {(o.x, o.y): o for o in prior_outcomes(prior, mixture, relation)}
+    outcomes = {(o.x, o.y): o for o in prior_outcomes(prior, asked_facts(mixture, relation, "test"))}
     unseen = mixture.answer_space.count - 4
     assert {fact: outcome.rank for fact, outcome in outcomes.items()} == {
         ("Lima", "Peru"): 1,
@@ -148,22 +162,22 @@ def test_candidates():
     mixture = Mixture(frozen("roberta"), TEMPLATES)
     words = Candidates("five", ("Peru", "Italy", "Norway", "Spain", "Egypt"))
     relation = Relation.of("r", CAPITALS.train, CAPITALS.dev, [Fact("Lima", "Peru"), Fact("Berlin", "Germany")])
-    (outcome,) = prior_outcomes(majority(mixture, relation), mixture, relation, candidates=words)
+    (outcome,) = prior_outcomes(majority(mixture, relation), asked_facts(mixture, relation, "test", words))
     # Norway stands twice in train; Peru, Italy, Spain and Egypt once.
     assert (outcome.y, outcome.rank, outcome.answers[0]) == ("Peru", 2 + 3 / 2, "Norway")
-    (outcome,) = corrected_outcomes(prompt_prior(mixture, relation), mixture, relation, candidates=words)
+    (outcome,) = corrected(prompt_prior(mixture, relation), mixture, relation, candidates=words)
     assert set(outcome.answers) == set(words.words)
     assert sum(outcome.probabilities) == pytest.approx(1)
 
 
 def test_a_flat_prior_corrects_nothing():
     mixture = Mixture(frozen("bert"), TEMPLATES)
-    flat = prior_file.Prior(torch.full((mixture.answer_space.count,), -3.0, dtype=torch.float64), "flat")
-    corrected = corrected_outcomes(flat, mixture, CAPITALS, split="train")
+    flat = Prior(torch.full((mixture.answer_space.count,), -3.0, dtype=torch.float64), "flat")
+    found = corrected(flat, mixture, CAPITALS, split="train")
     plain = evaluate(mixture, CAPITALS, split="train").outcomes
-    assert [outcome.rank for outcome in corrected] == [outcome.rank for outcome in plain]
-    assert [outcome.answers for outcome in corrected] == [outcome.answers for outcome in plain]
-    assert [o.log_probability for o in corrected] == pytest.approx([o.log_probability for o in plain], abs=1e-5)
+    assert [outcome.rank for outcome in found] == [outcome.rank for outcome in plain]
+    assert [outcome.answers for outcome in found] == [outcome.answers for outcome in plain]
+    assert [o.log_probability for o in found] == pytest.approx([o.log_probability for o in plain], abs=1e-5)
 
 
 def test_of_many_xs_some_are_drawn():
@@ -176,9 +190,9 @@ def test_of_many_xs_some_are_drawn():
 
 
 @pytest.mark.parametrize("name", ["bert", "llama"])
-def test_all_cheap_controls(name):
+def test_all_controls(name):
     mixture = Mixture(frozen(name), TEMPLATES)
-    found = cheap_controls(mixture, CAPITALS)
+    found = examine(mixture, CAPITALS).controls
     masked = [PRIOR_MASKED_X] if name == "bert" else []
     assert list(found.outcomes) == list(found.descriptions) == [MAJORITY, PRIOR, *masked, PRIOR_CORRECTED]
     assert list(found.controls) == [MAJORITY, PRIOR, *masked]
@@ -192,9 +206,12 @@ def test_all_cheap_controls(name):
 def test_without_train_facts_it_is_said_what_is_missing():
     mixture = Mixture(frozen("bert"), TEMPLATES)
     relation = Relation.of("bare", [], CAPITALS.dev, CAPITALS.test)
-    found = cheap_controls(mixture, relation)
+    found = examine(mixture, relation).controls
     assert list(found.outcomes) == [PRIOR_MASKED_X]
     assert set(found.missing) == {MAJORITY, PRIOR, PRIOR_CORRECTED}
     assert "bare" in found.missing[MAJORITY]
-    with pytest.raises(NothingLeft, match="dev facts"):
-        cheap_controls(mixture, Relation.of("bare", CAPITALS.train, [], CAPITALS.test))
+    without_dev = examine(mixture, Relation.of("bare", CAPITALS.train, [], CAPITALS.test))
+    assert "dev facts" in without_dev.missing["dev"] == without_dev.controls.missing["dev"]
+    assert list(without_dev.evaluations) == ["test"]
+    with pytest.raises(NothingLeft, match="test facts"):
+        examine(mixture, Relation.of("bare", CAPITALS.train, CAPITALS.dev, []))

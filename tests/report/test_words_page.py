@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from looked_at import ANY_TEXT, prompt
 
 from askwell.report.words import look_at
-from askwell.report.words_page import words_html
+from askwell.report.words_figure import words_html
 
-WITHOUT_END = {"meta", "rect", "line"}
+WITHOUT_END = {"meta"}
 
 
 class Page(HTMLParser):

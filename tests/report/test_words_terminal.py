@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from looked_at import ANY_TEXT, prompt, word
+from looked_at import ANY_TEXT, lightness, prompt, word
 from rich.console import Console
 
 from askwell.report.words import BlankPlace, PromptToken, PromptWords, look_at
-from askwell.report.words_drawing import BLUE, GREY, RED, faded, lightness
+from askwell.report.words_figure import BLUE, RED, faded
 from askwell.report.words_terminal import print_words
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
@@ -82,12 +82,12 @@ def test_colours_bold_and_italics():
         return PromptToken(word(0, "red", 0.0), word(1, f"blue{ratio}", 1.0), ratio, ())
 
     text = in_colour([prompt(items=tuple(token(ratio) for ratio in (1.2, 1.0, 0.8, None)))])
-    blue, grey = ";".join(map(str, BLUE)), ";".join(map(str, GREY))
+    blue, red = ";".join(map(str, BLUE)), ";".join(str(int(faded(RED, 0.0)[at : at + 2], 16)) for at in (1, 3, 5))
     assert f"\x1b[1;38;2;{blue}mblue1.2" in text
     assert f"\x1b[38;2;{blue}mblue1.0" in text
     assert f"\x1b[3;38;2;{blue}mblue0.8" in text
     assert f"\x1b[38;2;{blue}mblueNone" in text
-    assert f"\x1b[38;2;{grey}mred" in text
+    assert f"\x1b[38;2;{red}mred" in text
 
 
 @pytest.mark.parametrize("p", [0.0, 0.2, 0.5, 0.8, 1.0])

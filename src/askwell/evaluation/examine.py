@@ -1,0 +1,147 @@
+"""Examines a mixture in one pass over the facts: its outcomes, those of the controls, and what each prompt answers.
+
+Every question is put to the LM once. The answers to a fact give the mixture's own outcome, the one corrected by the
+prior, and each prompt's best answer; the prior itself takes the x's of train, and the masked x one question more.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from askwell.data.facts import Relation, SplitName
+from askwell.errors import NothingLeft
+from askwell.evaluation.agreement import PromptAnswers, PromptObserver
+from askwell.evaluation.controls import (
+    PRIOR,
+    PRIOR_CORRECTED,
+    Controls,
+    Prior,
+    corrected_outcomes,
+    prior_outcomes,
+    priors_of,
+)
+from askwell.evaluation.evaluate import Evaluation, evaluation_of
+from askwell.evaluation.outcomes import Outcome
+from askwell.evaluation.ranking import AskedFacts, EncodedSplits, asked_facts
+from askwell.mixture.answers import Candidates
+from askwell.mixture.mixture import Mixture
+
+CHOSEN_ON: SplitName = "dev"
+"""The best control is chosen on this split; controls need no LM for it."""
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What one pass over the facts of a relation has told of a mixture."""
+
+    evaluations: dict[SplitName, Evaluation]
+    controls: Controls
+    prompt_answers: PromptAnswers | None
+    """What each prompt answers to the x's of test, in the order of `outcomes_by_x`; None if test was not asked."""
+    mean_entropy_over_x: float | None
+    """The mean over test facts of the entropy of p(t | r, x), in bits; None where weights do not depend on x."""
+    missing: dict[SplitName, str]
+    """Splits of which no fact could be asked, and why."""
+
+
+def examine(
+    mixture: Mixture,
+    relation: Relation,
+    *,
+    splits: Sequence[SplitName] = ("test", "dev"),
+    candidates: Candidates | None = None,
+    top: int = 10,
+    facts: EncodedSplits | None = None,
+    controls: bool = True,
+    prompts: bool = True,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Examination:
+    """Asks the mixture about each fact of the splits once; the first split must have facts that can be asked.
+
+    Controls are told for these splits and for dev. Without `controls` no prior is made, and without `prompts` it is
+    not noted what each prompt answers. `progress` is told of facts done and facts in all.
+    """
+    asked: dict[SplitName, AskedFacts] = {}
+    missing: dict[SplitName, str] = {}
+    for split in dict.fromkeys([*splits, CHOSEN_ON] if controls else splits):
+        try:
+            asked[split] = asked_facts(mixture, relation, split, candidates, facts)
+        except NothingLeft as nothing:
+            if split == splits[0]:
+                raise
+            missing[split] = str(nothing)
+    priors, lacking = priors_of(mixture, relation, seed=seed) if controls else ({}, {})
+    outcomes: dict[str, dict[SplitName, list[Outcome]]] = {
+        name: {split: prior_outcomes(prior, of_split, top) for split, of_split in asked.items()}
+        for name, prior in priors.items()
+    }
+    total, done = sum(len(asked[split].facts) for split in splits if split in asked), 0
+    evaluations: dict[SplitName, Evaluation] = {}
+    observer = PromptObserver(mixture, asked["test"].allowed) if prompts and "test" in splits else None
+    for split in splits:
+        if split not in asked:
+            continue
+        watching = _Pass(asked[split], observer if split == "test" else None, priors.get(PRIOR), top)
+
+        def told(of_split: int, before: int = done) -> None:
+            if progress is not None:
+                progress(before + of_split, total)
+
+        own, corrected = watching.outcomes(told)
+        done += len(own)
+        evaluations[split] = evaluation_of(asked[split], split, own)
+        if PRIOR in priors:
+            outcomes.setdefault(PRIOR_CORRECTED, {})[split] = corrected
+    descriptions = {name: prior.description for name, prior in priors.items()}
+    if PRIOR_CORRECTED in outcomes:
+        described = f"log p(y | x, r) - log prior(y), the prior being {priors[PRIOR].description}"
+        descriptions[PRIOR_CORRECTED] = described
+    return Examination(
+        evaluations=evaluations,
+        controls=Controls(descriptions, outcomes, {**lacking, **(missing if controls else {})}),
+        prompt_answers=None if observer is None else observer.answers(_first_rows(asked["test"])),
+        mean_entropy_over_x=_mean_entropy(observer.weights) if observer and mixture.weighting.reads_x else None,
+        missing={split: why for split, why in missing.items() if split in splits},
+    )
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """The pass over the facts of one split."""
+
+    asked: AskedFacts
+    observer: PromptObserver | None
+    prior: Prior | None
+    top: int
+
+    def outcomes(self, told: Callable[[int], None]) -> tuple[list[Outcome], list[Outcome]]:
+        """The mixture's own outcomes, and those corrected by the prior, if there is one."""
+        asked, own, corrected = self.asked, [], []
+        for some in asked.chunks():
+            if self.observer is not None:
+                self.observer.begin(len(some))
+            log_probs = asked.mixture.log_probs(asked.facts.xs, some, asked.allowed, self.observer)
+            if self.observer is not None:
+                self.observer.end(log_probs)
+            own += asked.outcomes(some, asked.rank(some, log_probs), asked.best(log_probs, self.top))
+            if self.prior is not None:
+                corrected += corrected_outcomes(self.prior, asked, some, log_probs, self.top)
+            told(len(own))
+        return own, corrected
+
+
+def _first_rows(asked: AskedFacts) -> list[int]:
+    """The first fact of each x."""
+    first: dict[str, int] = {}
+    for number, fact in enumerate(asked.facts.facts):
+        first.setdefault(fact.x, number)
+    return list(first.values())
+
+
+def _mean_entropy(weights: np.ndarray) -> float:
+    """The mean entropy of the rows, in bits."""
+    logs = np.log(weights, where=weights > 0, out=np.zeros_like(weights))
+    return float(-(weights * logs).sum(1).mean() / math.log(2))

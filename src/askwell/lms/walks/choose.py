@@ -1,0 +1,106 @@
+"""Which walk a model gets: one for exactly its class that gives what the public model gives, or none."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import (
+    AlbertForMaskedLM,
+    BartForConditionalGeneration,
+    BertForMaskedLM,
+    CamembertForMaskedLM,
+    DistilBertForMaskedLM,
+    ElectraForMaskedLM,
+    GPT2LMHeadModel,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    Qwen2ForCausalLM,
+    RobertaForMaskedLM,
+    XLMRobertaForMaskedLM,
+)
+
+from askwell.lms.batches import Batch, StreamBatch
+from askwell.lms.walks.post_norm import walk_albert, walk_bart, walk_bert, walk_distilbert, walk_electra, walk_roberta
+from askwell.lms.walks.pre_norm import walk_gpt2, walk_llama
+from askwell.lms.walks.walk import FeedForward, Walk
+
+WALKS: Mapping[type[PreTrainedModel], Callable[..., Walk]] = {
+    BertForMaskedLM: walk_bert,
+    RobertaForMaskedLM: walk_roberta,
+    XLMRobertaForMaskedLM: walk_roberta,
+    CamembertForMaskedLM: walk_roberta,
+    ElectraForMaskedLM: walk_electra,
+    DistilBertForMaskedLM: walk_distilbert,
+    AlbertForMaskedLM: walk_albert,
+    BartForConditionalGeneration: walk_bart,
+    LlamaForCausalLM: walk_llama,
+    Qwen2ForCausalLM: walk_llama,
+    GPT2LMHeadModel: walk_gpt2,
+}
+
+
+def walk_of(model: PreTrainedModel, block: FeedForward) -> Walk | None:
+    """The walk for models of exactly this class, None where there is none."""
+    make = WALKS.get(type(model))
+    if make is None or any(layer != "full_attention" for layer in getattr(model.config, "layer_types", None) or ()):
+        return None  # a window over the text shows only in long texts, so no check at load time would find it
+    return make(model, block)
+
+
+# How far two ways to compute the same may differ, relative to the largest number.
+_TOLERANCE = {torch.float64: 1e-6, torch.float32: 2e-4}
+_TOLERANCE_OF_HALF_PRECISION = 0.25
+_LENGTHS = (5, 3, 5, 2)
+
+
+def agrees(lm: Any) -> bool:
+    """Whether the LM's walk gives what its public model gives on short sequences, values and gradients."""
+    with torch.enable_grad():
+        batch = _short_sequences(lm.stacks, lm.device)
+        hooked = _log_probs_and_gradients(lm, batch, use_walk=False)
+        try:
+            walked = _log_probs_and_gradients(lm, batch, use_walk=True)
+        except (RuntimeError, TypeError, ValueError, AttributeError, IndexError):
+            return False  # a module of another kind, a quantised one say, which only the whole model can run
+    tolerance = _TOLERANCE.get(lm.dtype, _TOLERANCE_OF_HALF_PRECISION)
+    return all(_near(ours, theirs, tolerance) for ours, theirs in zip(walked, hooked, strict=True))
+
+
+def _near(ours: Tensor, theirs: Tensor, tolerance: float) -> bool:
+    return bool((ours - theirs).abs().max() <= tolerance * theirs.abs().max())
+
+
+def _short_sequences(stacks: Mapping[str, Any], device: torch.device) -> Batch:
+    """Four short sequences with prompt tokens in them, not sorted by length."""
+    lengths = torch.tensor(_LENGTHS, device=device)
+    at = torch.arange(max(_LENGTHS), device=device).expand(len(_LENGTHS), -1)
+    real = at < lengths[:, None]
+    ids = torch.where(real, (at + lengths[:, None]) % 3, 0)
+    prompt_tokens = torch.where(real & (at % 2 == 1), at // 2, -1)
+    stream = StreamBatch(ids, prompt_tokens, lengths)
+    pairs = torch.tensor([0, 1, 1, 2, 3], device=device)
+    return Batch(dict.fromkeys(stacks, stream), pairs, torch.tensor([4, 1, 2, 2, 1], device=device))
+
+
+def _log_probs_and_gradients(lm: Any, batch: Batch, *, use_walk: bool) -> list[Tensor]:
+    """Log-probabilities of some tokens, and the gradients of their sum for vectors and deltas."""
+    generator = torch.Generator().manual_seed(0)
+
+    def leaf(*shape: int, scale: float) -> Tensor:
+        numbers = scale * torch.randn(*shape, generator=generator)
+        return numbers.to(lm.device, lm.parameter_dtype).requires_grad_()
+
+    count = int(max(stream.prompt_tokens.max() for stream in batch.streams.values())) + 1
+    usual = float(lm.word_vectors(torch.arange(4, device=lm.device)).float().std())
+    vectors = leaf(count, lm.embedding_size, scale=usual)
+    deltas = {name: leaf(stack.layers, count, stack.width, scale=usual) for name, stack in lm.stacks.items()}
+    tokens = torch.arange(len(batch.read_pairs), device=lm.device)
+    by_layer = {name: delta.unbind(0) for name, delta in deltas.items()}
+    log_probs, log_totals = lm.log_probs_of(batch, vectors, by_layer, tokens, use_walk=use_walk)
+    log_probs.sum().backward()
+    return [log_probs.detach(), log_totals.detach(), *(_gradient(part) for part in (vectors, *deltas.values()))]
+
+
+def _gradient(leaf: Tensor) -> Tensor:
+    return torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
