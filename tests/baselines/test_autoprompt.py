@@ -17,6 +17,7 @@ from askwell.files import read_tensors
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
+from askwell.mixture.save import read_description
 from askwell.specs.baselines import AutoPromptSpec
 from askwell.training.checkpoint import CHECKPOINT
 
@@ -119,7 +120,7 @@ def test_the_result_is_the_best_on_dev_by_p_at_1_then_log_loss():
     whole = [record for record in result.history if not record["unwanted"]]
     best = max(whole, key=lambda record: (record["dev"]["P@1"], -record["dev"]["log_loss"]))
     assert list(result.tokens) == best["tokens"]
-    assert result.mixture.scores["dev"]["log_loss"] == best["dev"]["log_loss"]
+    assert result.about.scores["dev"]["log_loss"] == best["dev"]["log_loss"]
 
 
 @pytest.mark.parametrize("whole_words", [False, True])
@@ -133,7 +134,7 @@ def test_it_is_asked_with_exactly_the_tokens_that_were_found(tmp_path, whole_wor
         expected = [float(by_hand.log_prob(lm, fact, result.tokens[:4])) for fact in facts.facts]
         assert found.tolist() == pytest.approx(expected, abs=1e-5)
     if whole_words:
-        assert result.mixture.learned_from["reads_back_from_text"]
+        assert result.about.learned_from["reads_back_from_text"]
         assert result.mixture.prompts[0].token_ids == result.tokens
 
 
@@ -194,7 +195,7 @@ def test_an_interrupted_search_that_is_resumed_equals_one_that_was_not(tmp_path,
 
     with pytest.raises(KeyboardInterrupt):
         search_triggers(lm, ALL, SPEC, folder=tmp_path / "cut", progress=interrupt)
-    so_far = Mixture.from_pretrained(tmp_path / "cut", lm=lm)
+    so_far = read_description(tmp_path / "cut").about
     best = min(
         (record for record in expected.history if record["iteration"] <= stop_at),
         key=lambda record: (record["unwanted"], -record["dev"]["P@1"], record["dev"]["log_loss"]),
@@ -202,7 +203,7 @@ def test_an_interrupted_search_that_is_resumed_equals_one_that_was_not(tmp_path,
     assert so_far.learned_from["prompt_token_ids"] == best["tokens"]
     result = search_triggers(lm, ALL, SPEC, folder=tmp_path / "cut", resume=True)
     assert result.history == expected.history
-    assert result.mixture.learned_from == expected.mixture.learned_from
+    assert result.about.learned_from == expected.about.learned_from
     assert torch.equal(result.mixture.vectors, expected.mixture.vectors)
     (tensors, notes), (whole_tensors, whole_notes) = (read_tensors(tmp_path / run / CHECKPOINT) for run in RUNS)
     assert (tensors["tokens"].tolist(), notes) == (whole_tensors["tokens"].tolist(), whole_notes)

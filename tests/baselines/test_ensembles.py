@@ -60,7 +60,7 @@ def test_top_1_is_the_prompt_that_answers_most_train_facts():
     best = min(range(3), key=lambda number: (-right[number], losses[number]))
     run = run_baseline("lpaqa-top1", lm, PROMPTS, ALL)
     assert [prompt.template for prompt in run.mixture.prompts] == [PROMPTS[best]]
-    scored = run.mixture.learned_from["train"]
+    scored = run.about.learned_from["train"]
     assert [of["template"] for of in scored] == TEMPLATES
     assert [of["P@1"] for of in scored] == pytest.approx([100 * count / len(FACTS) for count in right])
     assert [of["log_loss"] for of in scored] == pytest.approx(losses, abs=1e-4)
@@ -74,9 +74,7 @@ def test_top_1_counts_facts_that_a_prompt_cannot_ask_as_wrong():
     answered = [Fact(x, glued.ask(x, top=1)[0].y) for x in tiny.BOTH + tiny.SPACED_NAMES]
     right = [fact for fact in answered if len(encode_facts(glued, [fact])[0]) and is_answered(glued, fact)]
     facts = [right[0], Fact("Rome", "Italy"), Fact("Oslo", "Italy"), Fact("Lima", "Italy")]
-    scored = run_baseline("lpaqa-top1", lm, prompts, Relation.of("r", facts, facts, facts)).mixture.learned_from[
-        "train"
-    ]
+    scored = run_baseline("lpaqa-top1", lm, prompts, Relation.of("r", facts, facts, facts)).about.learned_from["train"]
     assert scored[0]["facts"] == 1
     assert scored[0]["P@1"] == pytest.approx(25)
 

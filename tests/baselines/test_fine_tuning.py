@@ -63,7 +63,7 @@ def test_the_state_that_was_best_on_dev_is_kept():
     dev = evaluate(result.mixture, CAPITALS, split="dev")
     assert dev.micro["P@1"] == best["dev"]["P@1"]
     assert dev.log_loss == pytest.approx(best["dev"]["log_loss"], abs=1e-4)
-    assert result.mixture.learned_from["best_epoch"] == best["epoch"]
+    assert result.about.learned_from["best_epoch"] == best["epoch"]
 
 
 def test_the_same_seed_gives_the_same_weights_and_no_epoch_the_old_ones():

@@ -135,12 +135,13 @@ def _dev_answers(
     from askwell.data.names import read_relation
     from askwell.evaluation.cautious import dev_answers, dev_answers_from
     from askwell.evaluation.evaluate import evaluate
+    from askwell.mixture.save import About, read_description
 
+    about = About() if folder is None else read_description(folder).about
     if facts is None:
-        return dev_answers_from(mixture.dev_answers)
-    learned_from = mixture.learned_from
-    relation = read_relation(facts, data=data, split=learned_from.get("split_by"), seed=mixture.spec.seed)
-    if learned_from.get("relation", {}).get("sha256") not in (None, relation.digest):
+        return dev_answers_from(about.dev_answers)
+    relation = read_relation(facts, data=data, split=about.split_by, seed=mixture.spec.seed)
+    if about.relation_sha256 not in (None, relation.digest):
         note(
             f"WARNING: {relation.name} is not the relation, or not the split, that {folder} was learned from; if it "
             "was trained on these very dev facts, the threshold is too low"

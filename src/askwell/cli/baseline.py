@@ -19,6 +19,7 @@ from askwell.specs.training import TrainingSpec
 if TYPE_CHECKING:
     from askwell.baselines.run import BaselineRun
     from askwell.evaluation.evaluate import Evaluation
+    from askwell.mixture.description import About
 
 METRICS = "metrics.json"
 _NAMES = "; ".join(f"{name}: {baseline.about}" for name, baseline in BASELINES.items())
@@ -63,6 +64,7 @@ def baseline(
     from askwell.evaluation.evaluate import evaluate
     from askwell.evaluation.outcomes import write_outcomes
     from askwell.lms.load import load_lm
+    from askwell.mixture.description import About
     from askwell.mixture.save import save_mixture
     from askwell.training.checkpoint import CHECKPOINT
 
@@ -118,16 +120,17 @@ def baseline(
         tested = evaluate(mixture, relation, progress=shown)
     note_left_out_facts("test", tested.left_out)
     figures = to_json(tested.figures())
-    mixture.learned_from["split_by"] = split_by
-    mixture.scores["test"] = tested.for_card()
+    learned_from = {**run.about.learned_from, "split_by": split_by}
+    scores = {**run.about.scores, "test": tested.for_card()}
+    about = About(learned_from=learned_from, scores=scores)
     out.mkdir(parents=True, exist_ok=True)
     write_outcomes(tested.outcomes, out / PER_FACT)
     metrics = {"baseline": name, "seed": seed, "test": figures}
     write_whole(out / METRICS, json_format.dumps(metrics, ensure_ascii=False, indent=2) + "\n")
-    save_mixture(mixture, out)
+    save_mixture(mixture, out, about=about)
     (out / CHECKPOINT).unlink(missing_ok=True)
     if json:
-        print_json(_document(name, run, tested, out, time.monotonic() - started))
+        print_json(_document(name, run, about, tested, out, time.monotonic() - started))
     else:
         _print_summary(name, run, tested, out, time.monotonic() - started)
 
@@ -160,13 +163,15 @@ def _own_settings(spec: BaseModel | None, prefix: str) -> str:
     return "; it takes " + ", ".join(f"--{prefix}{field.replace('_', '-')}" for field in type(spec).model_fields)
 
 
-def _document(name: str, run: "BaselineRun", tested: "Evaluation", out: Path, seconds: float) -> dict[str, Any]:
+def _document(
+    name: str, run: "BaselineRun", about: "About", tested: "Evaluation", out: Path, seconds: float
+) -> dict[str, Any]:
     mixture = run.mixture
     return {
         "baseline": name,
         "out": str(out),
         **prompts_document(mixture),
-        "learned_from": mixture.learned_from,
+        "learned_from": about.learned_from,
         "history": list(run.history),
         "test": to_json(tested.figures()),
         "seconds": round(seconds, 1),
@@ -183,8 +188,8 @@ def _print_summary(name: str, run: "BaselineRun", tested: "Evaluation", out: Pat
     figures = tested.for_card()
     table.add_row(name, *(metric.text(figures[metric.key]) for metric in METRICS.values()))
     terminal.print(table)
-    if "prompt" in run.mixture.learned_from:
-        terminal.print(f"found: {run.mixture.learned_from['prompt']}", markup=False, soft_wrap=True)
+    if "prompt" in run.about.learned_from:
+        terminal.print(f"found: {run.about.learned_from['prompt']}", markup=False, soft_wrap=True)
     elif len(run.mixture.prompts) == 1:
         terminal.print(f"prompt: {run.mixture.prompts[0].template.text}", markup=False, soft_wrap=True)
     terminal.print(

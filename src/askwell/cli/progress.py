@@ -9,7 +9,6 @@ Live progress of a sweep: a table that follows the runs, or a line for each wher
 
 import time
 from types import TracebackType
-from typing import Any
 
 from rich.live import Live
 from rich.markup import escape
@@ -17,7 +16,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from askwell.baselines.autoprompt import SearchProgress
-from askwell.baselines.dev_score import badness
 from askwell.baselines.fine_tuning import FineTuningProgress
 from askwell.baselines.run import BaselineProgress
 from askwell.cli.terminal import log
@@ -28,8 +26,7 @@ from askwell.runs.engines import Ended, Event, Lost, Started
 from askwell.runs.plan import Plan
 from askwell.runs.task import RunDone
 from askwell.specs.run import RunSpec
-from askwell.training.loop import Progress as TrainingState
-from askwell.training.loop import best_of
+from askwell.training.result import HistoryLine, TrainingProgress, badness, best_of
 
 
 class EvaluationProgress:
@@ -61,7 +58,7 @@ class EvaluationProgress:
         self._bar.update(self._task, completed=done, total=total)
 
 
-class TrainingProgress:
+class TrainingBar:
     """A bar over the pairs of the run, and a line whenever dev has been scored."""
 
     def __init__(self) -> None:
@@ -78,7 +75,7 @@ class TrainingProgress:
         self._task = self._bar.add_task("", total=None, loss="–", speed="–")
         self._began, self._began_at = time.monotonic(), 0
 
-    def __enter__(self) -> "TrainingProgress":
+    def __enter__(self) -> "TrainingBar":
         self._bar.start()
         return self
 
@@ -87,7 +84,7 @@ class TrainingProgress:
     ) -> None:
         self._bar.stop()
 
-    def __call__(self, state: TrainingState) -> None:
+    def __call__(self, state: TrainingProgress) -> None:
         """Moves the bar, and prints a line when dev has been scored."""
         seconds, pairs = time.monotonic() - self._began, state.pairs_done - self._began_at
         speed = f"{pairs / seconds:.0f}" if seconds > 0 and pairs > 0 else "–"
@@ -102,14 +99,14 @@ class TrainingProgress:
             self._print_record(state, state.record, speed)
             self._began, self._began_at = time.monotonic(), state.pairs_done
 
-    def _print_record(self, state: TrainingState, record: dict[str, Any], speed: str) -> None:
-        dev = record["dev"]
-        loss = "untuned    " if record["train_loss"] is None else f"loss {record['train_loss']:6.3f}"
+    def _print_record(self, state: TrainingProgress, record: HistoryLine, speed: str) -> None:
+        dev = record.dev
+        loss = "untuned    " if record.train_loss is None else f"loss {record.train_loss:6.3f}"
         dev_loss = "∞" if dev["log_loss"] is None else f"{dev['log_loss']:.3f}"
         best = "  ← best" if best_of(state.history) == record else ""
         width = len(str(state.pairs))
         log.print(
-            f"{record['pairs']:{width}}/{state.pairs} pairs  {loss}  dev P@1 {dev['P@1']:5.1f}  dev log-loss {dev_loss}"
+            f"{record.pairs:{width}}/{state.pairs} pairs  {loss}  dev P@1 {dev['P@1']:5.1f}  dev log-loss {dev_loss}"
             f"  {speed} pairs/s{best}",
             markup=False,
         )
@@ -119,7 +116,7 @@ class BaselineBar:
     """A bar over what there is to do, and a line whenever dev has got better."""
 
     def __init__(self) -> None:
-        self._training: TrainingProgress | None = None
+        self._training: TrainingBar | None = None
         self._bar = Progress(
             TextColumn("{task.completed}/{task.total} {task.fields[unit]}"),
             BarColumn(),
@@ -153,7 +150,7 @@ class BaselineBar:
             self._tell(state.epoch, state.record["dev"], (), "untuned" if loss is None else f"loss {loss:6.3f}")
         else:
             if self._training is None:
-                self._training = TrainingProgress()
+                self._training = TrainingBar()
                 self._training.__enter__()
             self._training(state)
 

@@ -17,7 +17,7 @@ HISTORY, PER_FACT = "history.jsonl", "facts.parquet"
 @runtime_checkable
 class _Progress(Protocol):
     @property
-    def record(self) -> dict[str, Any] | None: ...
+    def record(self) -> Any: ...
     @property
     def history(self) -> Any: ...
 
@@ -44,11 +44,15 @@ def keeping_history(out: Path, show: Callable[[ProgressT], None]) -> Callable[[P
 
     def keep(progress: ProgressT) -> None:
         if progress.record is not None:
-            lines = [json.dumps(record, ensure_ascii=False) + "\n" for record in progress.history]
+            lines = [json.dumps(_as_json(record), ensure_ascii=False) + "\n" for record in progress.history]
             write_whole(out / HISTORY, "".join(lines))
         show(progress)
 
     return keep
+
+
+def _as_json(record: Any) -> dict[str, Any]:
+    return record if isinstance(record, dict) else record.as_json()
 
 
 def prompts_document(mixture: "Mixture") -> dict[str, Any]:

@@ -127,7 +127,7 @@ def train_over_seeds(
             with contextlib.redirect_stdout(sys.stderr):
                 train_one(spec, folder, resume and begun)
         outcomes = read_outcomes(folder / PER_FACT)
-        vocabulary = read_description(folder)["scores"]["test"]["vocabulary"]
+        vocabulary = read_description(folder).scores["test"]["vocabulary"]
         evaluations.append(Evaluation("test", vocabulary, tuple(outcomes), ()))
         left_out.append(len(relation.test) - len(outcomes))
     together = SeveralRuns(evaluations, left_out)
@@ -157,9 +157,9 @@ def _check_same(folder: Path, spec: MixtureSpec, training: TrainingSpec, relatio
     from askwell.mixture.save import read_description
 
     known = read_description(folder)
-    learned_from = known["learned_from"]
+    learned_from = known.learned_from
     same = (
-        MixtureSpec.model_validate(known["mixture_spec"]) == spec
+        known.mixture_spec == spec
         and TrainingSpec.model_validate(learned_from["training"]) == training
         and learned_from["relation"]["sha256"] == relation.digest
     )

@@ -1,7 +1,7 @@
 """`askwell show`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -51,13 +51,15 @@ def show(
     from askwell.cli.sources import saved_mixture
     from askwell.cli.terminal import note, out, print_json
     from askwell.cli.trust import projection_line
+    from askwell.mixture.save import read_description
     from askwell.report.words import look_at
     from askwell.report.words_figure import words_chart, words_html
     from askwell.report.words_terminal import print_words
 
     shown = saved_mixture(mixture, lm, revision=revision, device=device, dtype="auto")
+    about = read_description(mixture).about
     prompts = look_at(shown, nearest=nearest)
-    relation = shown.learned_from.get("relation", {}).get("name", Path(mixture).name)
+    relation = about.relation or Path(mixture).name
     title = f"{relation} on {shown.lm.identity.name}"
     for path in (svg, figure):
         if path is not None:
@@ -65,7 +67,7 @@ def show(
             is_svg = path == svg or path.suffix == ".svg"
             write_whole(path, chart.svg("words") if is_svg else chart.pdf() if path.suffix == ".pdf" else chart.png())
             note(f"drawn into {path}")
-    projection = None if facts is None else _projection(shown, facts, data, threads)
+    projection = None if facts is None else _projection(shown, about.split_by, facts, data, threads)
     score = None if projection is None else projection_line(projection)
     if html is not None:
         write_whole(html, words_html(prompts, title, lm=shown.lm.identity.name, relation=relation, score=score))
@@ -79,14 +81,14 @@ def show(
         out.print(score, markup=False, soft_wrap=True)
 
 
-def _projection(mixture: "Mixture", facts: str, data: Path | None, threads: int | None) -> "Projection":
+def _projection(mixture: "Mixture", split_by: Any, facts: str, data: Path | None, threads: int | None) -> "Projection":
     """What the nearest words score beside the tuned vectors."""
     from askwell.cli.progress import EvaluationProgress
     from askwell.cli.sources import set_threads
     from askwell.data.names import read_relation
     from askwell.evaluation.nearest_words import projection_scores
 
-    relation = read_relation(facts, data=data, split=mixture.learned_from.get("split_by"), seed=mixture.spec.seed)
+    relation = read_relation(facts, data=data, split=split_by, seed=mixture.spec.seed)
     set_threads(threads)
     with EvaluationProgress(f"test facts of {relation.name}") as progress:
         return projection_scores(mixture, relation, progress=progress)

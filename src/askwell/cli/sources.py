@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -24,6 +24,7 @@ from askwell.errors import BadFile, BadOption, NothingLeft
 from askwell.files import read_text
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import Precision, load_lm
+from askwell.mixture.description import Description
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import lm_source, load_mixture, read_description
 from askwell.specs.mixture import MixtureSpec
@@ -44,9 +45,9 @@ def saved_mixture(
     if isinstance(lm, FrozenLM):
         return load_mixture(folder, lm)
     description = read_description(folder)
-    source, stored_revision = lm or lm_source(folder, description), description["base_lm"]["revision"]
+    source, stored_revision = lm or lm_source(folder, description), description.base_lm.revision
     if source is None:
-        raise BadOption(f"{folder} was learned on {description['base_lm']['name']}; say where that LM is with --lm")
+        raise BadOption(f"{folder} was learned on {description.base_lm.name}; say where that LM is with --lm")
     loaded = load_lm(source, revision=revision or (stored_revision if lm is None else None), device=device, dtype=dtype)
     return load_mixture(folder, loaded)
 
@@ -137,20 +138,19 @@ def saved_jobs(
         read_relation(
             source,
             data=data,
-            split=split_by or description["learned_from"].get("split_by"),
-            seed=description["mixture_spec"]["seed"],
+            split=split_by or cast("SplitRule | None", description.about.split_by),
+            seed=description.mixture_spec.seed,
         )
         for source, description in zip(sources, descriptions, strict=True)
     ]
     loaded = None
     for folder, description, relation in zip(folders, descriptions, relations, strict=True):
-        if loaded is None or description["base_lm"] != loaded.identity.model_dump():
+        if loaded is None or description.base_lm != loaded.identity:
             mixture = saved_mixture(folder, lm, **loading)
         else:
             mixture = saved_mixture(folder, loaded, **loading)
         loaded = mixture.lm
-        trained_on = description["learned_from"].get("relation", {})
-        if trained_on.get("sha256") not in (None, relation.digest):
+        if description.about.relation_sha256 not in (None, relation.digest):
             note(
                 f"WARNING: {relation.name} is not the relation, or not the split, that {folder} was learned from; "
                 "it may have been trained on these very facts"
@@ -216,8 +216,8 @@ def _prompt_file(name: str, data: Path | None) -> Path:
     return with_ending if with_ending.is_file() else find(name, "prompts", data)
 
 
-def _recorded_relation(folder: str, description: dict[str, Any]) -> str:
-    name = description["learned_from"].get("relation", {}).get("name")
+def _recorded_relation(folder: str, description: Description) -> str:
+    name = description.about.relation
     if name is None:
         raise BadOption(f"{folder} is untuned: say with --facts which relation to ask about")
     if name.startswith(PREFIX):

@@ -16,7 +16,9 @@ from askwell.specs.training import TrainingSpec
 
 if TYPE_CHECKING:
     from askwell.evaluation.evaluate import Evaluation
+    from askwell.mixture.description import About
     from askwell.mixture.mixture import Mixture
+    from askwell.training.result import TrainingResult
 
 
 def train(
@@ -66,7 +68,7 @@ def train(
             ),
         )  # fmt: skip
         return
-    from askwell.cli.progress import EvaluationProgress, TrainingProgress
+    from askwell.cli.progress import EvaluationProgress, TrainingBar
     from askwell.cli.sources import set_threads
     from askwell.cli.terminal import counted, note, note_left_out_facts, note_left_out_prompts, print_json
     from askwell.data.names import read_prompts, read_relation
@@ -75,9 +77,12 @@ def train(
     from askwell.evaluation.examine import examine
     from askwell.evaluation.outcomes import write_outcomes
     from askwell.lms.load import load_lm
+    from askwell.mixture.description import About
     from askwell.mixture.mixture import Mixture
+    from askwell.mixture.save import save_mixture
     from askwell.training.checkpoint import CHECKPOINT
     from askwell.training.loop import train as run_training
+    from askwell.training.result import Interrupted
 
     started = time.monotonic()
     relation = read_relation(facts, data=data, split=split_by, seed=mixture.seed)
@@ -106,17 +111,17 @@ def train(
         untuned = evaluate(tuned, relation, progress=shown)
 
     try:
-        with TrainingProgress() as live:
+        with TrainingBar() as live:
             shown_and_kept = keeping_history(out, live)
             result = run_training(tuned, relation, training, folder=out, resume=resume, progress=shown_and_kept)
-    except KeyboardInterrupt:
-        if tuned.learned_from:
-            tuned.learned_from["split_by"] = split_by
-            _save(tuned, out)
-            note(
-                f"interrupted: the best state so far ({tuned.learned_from['best_pairs']} pairs) is saved in {out}; "
-                "the same command with --resume goes on"
-            )
+    except Interrupted as interrupted:
+        so_far = interrupted.result
+        learned_from = {**so_far.learned_from(relation), "split_by": split_by}
+        save_mixture(tuned, out, about=About(learned_from=learned_from, scores={"dev": so_far.dev_scores}))
+        note(
+            f"interrupted: the best state so far ({so_far.best.pairs} pairs) is saved in {out}; "
+            "the same command with --resume goes on"
+        )
         raise
     for split, left_out in result.left_out.items():
         note_left_out_facts(split, left_out)
@@ -124,37 +129,28 @@ def train(
     with EvaluationProgress("test and dev facts, tuned") as shown:
         examination = examine(tuned, relation, controls=controls, prompts=False, seed=mixture.seed, progress=shown)
     tested = examination.evaluations["test"]
-    tuned.learned_from["split_by"] = split_by
-    _note_scores(tuned, untuned, tested)
     write_outcomes(tested.outcomes, out / PER_FACT)
-    tuned.dev_answers = to_json(dev_answers(examination.evaluations["dev"]))
-    _save(tuned, out)
+    about = About(
+        learned_from={**result.learned_from(relation), "split_by": split_by},
+        scores={"dev": result.dev_scores, "test, untuned": untuned.for_card(), "test": tested.for_card()},
+        dev_answers=to_json(dev_answers(examination.evaluations["dev"])),
+    )
+    save_mixture(tuned, out, about=about)
     (out / CHECKPOINT).unlink(missing_ok=True)
     shown_controls = ShownControls() if controls else None
     if shown_controls is not None:
         shown_controls.add(relation, examination.controls)
     if json:
-        document = _document(tuned, result.history, untuned, tested, out, time.monotonic() - started)
+        document = _document(tuned, about, result, untuned, tested, out, time.monotonic() - started)
         print_json(document | (shown_controls.as_json(tested) if shown_controls is not None else {}))
     else:
-        _print_summary(tuned, untuned, tested, shown_controls, out, time.monotonic() - started)
-
-
-def _save(mixture: "Mixture", out: Path) -> None:
-    from askwell.mixture.save import save_mixture
-
-    save_mixture(mixture, out)
-
-
-def _note_scores(mixture: "Mixture", untuned: "Evaluation", tested: "Evaluation") -> None:
-    """Puts the test scores before and after tuning on the mixture, for its card."""
-    for name, evaluation in (("test, untuned", untuned), ("test", tested)):
-        mixture.scores[name] = evaluation.for_card()
+        _print_summary(tuned, result, untuned, tested, shown_controls, out, time.monotonic() - started)
 
 
 def _document(
     mixture: "Mixture",
-    history: tuple[dict[str, Any], ...],
+    about: "About",
+    result: "TrainingResult",
     untuned: "Evaluation",
     tested: "Evaluation",
     out: Path,
@@ -164,8 +160,8 @@ def _document(
         "out": str(out),
         **prompts_document(mixture),
         "effective_prompts": mixture.effective_prompts,
-        "learned_from": mixture.learned_from,
-        "history": list(history),
+        "learned_from": about.learned_from,
+        "history": [line.as_json() for line in result.history],
         "untuned": to_json(untuned.figures()),
         "test": to_json(tested.figures()),
         "seconds": round(seconds, 1),
@@ -174,6 +170,7 @@ def _document(
 
 def _print_summary(
     mixture: "Mixture",
+    result: "TrainingResult",
     untuned: "Evaluation",
     tested: "Evaluation",
     controls: ShownControls | None,
@@ -194,7 +191,7 @@ def _print_summary(
         controls.show(tested)
     terminal.print(
         f"{mixture.effective_prompts:.1f} of {len(mixture.prompts)} prompts in effect; the state after "
-        f"{mixture.learned_from['best_pairs']} of {mixture.learned_from['pairs']} pairs was best on dev; "
+        f"{result.best.pairs} of {result.pairs} pairs was best on dev; "
         f'{seconds:.0f} s in all.\nSaved in {out}. Next: askwell ask {out} "…", or askwell show {out}',
         soft_wrap=True,
         markup=False,

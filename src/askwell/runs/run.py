@@ -25,6 +25,7 @@ from askwell.files import to_json, write_whole
 from askwell.lms.controls import control_lm
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
+from askwell.mixture.description import About
 from askwell.mixture.encode import count_reasons
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import save_mixture
@@ -44,7 +45,8 @@ from askwell.runs.store import (
 )
 from askwell.runs.task import LMKey, RunDone, RunFailed, RunOutcome, RunTask
 from askwell.specs.run import ControlKind
-from askwell.training.loop import TrainingResult, train
+from askwell.training.loop import train
+from askwell.training.result import TrainingResult
 
 _loaded: dict[LMKey, FrozenLM] = {}
 """The LM of the last run: a worker loads it once and keeps it while its runs are on the same one."""
@@ -127,12 +129,16 @@ def _fill(task: RunTask, lm: FrozenLM, unfinished: Unfinished) -> float:
     write_controls(controls.outcomes, folder / CONTROLS)
     trust = trust_of(mixture, task.relation, examination, candidates=task.candidates)
     if result is not None:
-        mixture.scores["test"] = test.for_card()
-        mixture.dev_answers = to_json(dev_answers(dev, task.candidates))
+        about = About(
+            learned_from=result.learned_from(task.relation),
+            scores={"dev": result.dev_scores, "test": test.for_card()},
+            dev_answers=to_json(dev_answers(dev, task.candidates)),
+        )
         (folder / MIXTURE).mkdir()
-        save_mixture(mixture, folder / MIXTURE)
+        save_mixture(mixture, folder / MIXTURE, about=about)
     history = result.history if result is not None else ()
-    write_whole(folder / HISTORY, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in history))
+    lines = [json.dumps(line.as_json(), ensure_ascii=False) + "\n" for line in history]
+    write_whole(folder / HISTORY, "".join(lines))
     _write_json(folder / METRICS, _metrics(task, mixture, result, examination, trust))
     _write_json(folder / SPEC, spec.model_dump(mode="json"))
     return test.micro["P@1"]
@@ -167,12 +173,14 @@ def _metrics(
         "training": None
         if result is None
         else {
-            "best": result.best,
+            "best": result.best.as_json(),
             "left_out": {split: count_reasons(left) for split, left in result.left_out.items()},
-            **{
-                key: mixture.learned_from[key]
-                for key in ("train_facts", "dev_facts", "pairs", "planned_pairs", "best_pairs", "step_sizes")
-            },
+            "train_facts": result.train_facts,
+            "dev_facts": result.dev_facts,
+            "pairs": result.pairs,
+            "planned_pairs": result.planned_pairs,
+            "best_pairs": result.best.pairs,
+            "step_sizes": result.step_sizes,
         },
     }
 
