@@ -5,8 +5,8 @@ import math
 
 import pytest
 from agreement import moved, plain
-from asked import outcome
-from worlds import CAPITALS, TEMPLATES
+from builders.outcomes import outcome
+from builders.worlds import CAPITALS, TEMPLATES
 
 from askwell.errors import BadOption, DamagedFile, UserMistake
 from askwell.evaluation.cautious import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_gguf import write_gguf
+from builders.tiny_gguf import write_gguf
 
 from askwell.errors import BadOption, CannotWrite, DamagedFile, Failure
 from askwell.lms import pull as pulling

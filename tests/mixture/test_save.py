@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
 import torch
 from agreement import ALL, moved, plain, usable, words
+from builders import tiny
 from safetensors.torch import load_file
 
 from askwell.data.templates import parse_template

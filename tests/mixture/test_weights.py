@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from worlds import TEMPLATES, frozen
+from builders.worlds import TEMPLATES, frozen
 
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.weights import WEIGHTINGS, DataDependentWeights, StaticWeights

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from report.made_store import A, B, keep, new_store
+from builders.outcomes import outcome
+from builders.stores import A, B, keep, new_store
 
 from askwell.data.facts import Fact
 from askwell.data.testbed import relations, told, withheld
-from askwell.evaluation.outcomes import Outcome
 from askwell.report.cells import kept_runs
 from askwell.report.page import MISSING, render_page
 from askwell.report.rows import lines_of
@@ -32,12 +32,19 @@ def store(tmp_path):
         "audit": {"leaked_pairs": 2},
         "partitions": {"seen y": {"seen y": {"facts": 3, "P@1": 100.0}, "unseen y": {"facts": 1, "P@1": 0.0}}},
     }
-    keep(made, (1, 1, 1, 20), A, controls={"majority": (1, 20, 20, 20)}, metrics=metrics, sureness=(0.9, 0.8, 0.7, 0.6))
+    keep(
+        made,
+        (1, 1, 1, 20),
+        A,
+        controls={"majority": (1, 20, 20, 20)},
+        metrics=metrics,
+        confidences=(0.9, 0.8, 0.7, 0.6),
+    )
     keep(made, (1, 1, 20, 20), A, control="random-weights")
     metrics = metrics | {
         "partitions": {"seen y": {"seen y": {"facts": 1, "P@1": 0.0}, "unseen y": {"facts": 1, "P@1": 100.0}}}
     }
-    keep(made, (20, 1), B, controls={"majority": (20, 20)}, metrics=metrics, sureness=(0.2, 0.4))
+    keep(made, (20, 1), B, controls={"majority": (20, 20)}, metrics=metrics, confidences=(0.2, 0.4))
     keep(made, (20, 20), B, control="random-weights")
     return made
 
@@ -143,9 +150,7 @@ def test_parts_of_relations_that_are_known(tmp_path, monkeypatch):
     facts = [("testbed:capital", sorted(told("capital"))[0], 1), ("testbed:capital", sorted(withheld("capital"))[0], 7)]
     facts += [("testbed:currency", sorted(told("currency"))[0], 1), ("trex_original/P19", Fact("Ada", "London"), 2)]
     facts += [("trex_original/P20", Fact("Ada", "London"), 1), ("mine", Fact("Ada", "London"), 1)]
-    outcomes = [
-        Outcome(name, fact.x, fact.y, (fact.y,), float(rank), float(rank), -1.0, (), ()) for name, fact, rank in facts
-    ]
+    outcomes = [outcome(fact.x, fact.y, rank, relation=name) for name, fact, rank in facts]
     parts = known_parts(outcomes)
     assert {name: [o.relation for o in those] for name, those in parts["cardinality"].items()} == {
         "1-1": ["testbed:capital"] * 2,

@@ -1,7 +1,7 @@
 """What kind of run a run is follows from its spec, whatever its setting is called."""
 
 import pytest
-from report.made_store import spec_of
+from builders.stores import spec_of
 
 from askwell.report.cells import Kind, fact_set_of, how_of, is_distinct_y, kind_of, paper_name, source_of
 

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from builders.worlds import CAPITALS, FACTS, TEMPLATES, frozen
 from pydantic import ValidationError
-from worlds import CAPITALS, FACTS, TEMPLATES, frozen
 
 from askwell.errors import BadOption
 from askwell.evaluation.evaluate import evaluate

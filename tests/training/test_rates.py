@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from worlds import CAPITALS, FACTS, TEMPLATES, frozen
+from builders.worlds import CAPITALS, FACTS, TEMPLATES, frozen
 
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture

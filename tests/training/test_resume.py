@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from worlds import CAPITALS, TEMPLATES, frozen
+from builders.worlds import CAPITALS, TEMPLATES, frozen
 
 from askwell.errors import BadOption, DamagedFile
 from askwell.mixture.mixture import Mixture

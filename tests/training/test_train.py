@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from builders.worlds import CAPITALS, FACTS, REPEATED, TEMPLATES, frozen
 from scipy.optimize import minimize
-from worlds import CAPITALS, FACTS, TEMPLATES, frozen
 
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NotFinite, NothingLeft
@@ -71,7 +71,7 @@ def mean_log_likelihood(mixture, probabilities):
 def test_both_methods_find_the_optimal_weights_of_frozen_prompts(name, method):
     mixture = Mixture(frozen(name, "float64"), TEMPLATES)
     probabilities = gold_matrix(mixture)
-    everything = Relation.of("all", FACTS, FACTS, FACTS)
+    everything = REPEATED
     settings = {"method": method, "tune_vectors": False, "epochs": 150, "learning_rate": 0.3}
     train(mixture, everything, no_early_stop(**settings))
     assert mean_log_likelihood(mixture, probabilities) == pytest.approx(
@@ -92,7 +92,7 @@ def test_em_weights_are_the_mean_posterior_computed_by_hand():
     probabilities = gold_matrix(mixture)
     posterior = probabilities / probabilities.sum(1, keepdims=True)  # from uniform weights
     settings = TrainingSpec(recipe="paper", method="em", tune_vectors=False, epochs=1, **ONE_THREAD)
-    dev_is_train = Relation.of("all", FACTS, FACTS, FACTS)
+    dev_is_train = REPEATED
     train(mixture, dev_is_train, settings)
     assert mixture.weights.detach().numpy() == pytest.approx(posterior.mean(0), abs=1e-12)
 
@@ -228,7 +228,7 @@ def test_the_l2_penalty_pulls_back_to_the_start():
     for l2 in (0.0, 1.0, 1000.0):
         mixture = Mixture(frozen("bert"), TEMPLATES, MixtureSpec(deep=True))
         choose_tuned(mixture, TrainingSpec())
-        train(mixture, Relation.of("all", FACTS, FACTS, FACTS), no_early_stop(epochs=40, learning_rate=0.01, l2=l2))
+        train(mixture, REPEATED, no_early_stop(epochs=40, learning_rate=0.01, l2=l2))
         tuned = [mixture.vectors - mixture.initial_vectors, *mixture.deltas.parameters()]
         added = torch.stack([part.square().sum() for part in tuned]).sum()
         lengths.append(float(added.detach()))
@@ -238,7 +238,7 @@ def test_the_l2_penalty_pulls_back_to_the_start():
 def test_a_product_learns_its_weights_and_keeps_its_prompts():
     mixture = Mixture(frozen("bert", "float64"), TEMPLATES, MixtureSpec(combine="product"))
     start = mixture.vectors.detach().clone()
-    everything = Relation.of("all", FACTS, FACTS, FACTS)
+    everything = REPEATED
     encoded, _ = encode_facts(mixture, FACTS)
     tables = np.stack([mixture.prompt_log_probs(encoded.xs, torch.arange(len(encoded)), t).numpy() for t in range(3)])
     golds = encoded.answers.numpy()

@@ -7,6 +7,7 @@ What `askwell evaluate` is to evaluate: pairs of a mixture and a relation, made 
 
 import csv
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,10 +33,11 @@ from askwell.training.loop import available_threads
 
 
 def set_threads(threads: int | None) -> None:
-    """Lets torch use so many CPU threads, or all that there are."""
+    """Lets torch use so many CPU threads; by default what OMP_NUM_THREADS says, or all that there are."""
     if threads is not None and threads < 1:
         raise BadOption(f"--threads {threads}: at least one is needed")
-    torch.set_num_threads(threads or available_threads())
+    if threads is not None or "OMP_NUM_THREADS" not in os.environ:  # torch has heeded it itself
+        torch.set_num_threads(threads or available_threads())
 
 
 def saved_mixture(

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from worlds import PAIRS, TEMPLATES
+from builders.worlds import PAIRS, TEMPLATES
 
 from askwell import load_lm
 from askwell.evaluation.cautious import dev_answers
