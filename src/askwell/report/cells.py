@@ -1,12 +1,10 @@
-"""The sets that relations belong to, by their names.
+"""The runs that tables are made of: their facts, their kind, their figures, and what those of one cell score together.
 
-What kind of run a run is. Its spec decides; the free names of settings do not.
-
-The runs of a store that tables are made of.
-
-The runs of one cell of a table: one relation and seed each, and what they score together.
+A run's spec decides what kind it is; the free names of settings do not.
 """
 
+import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,11 +13,13 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Literal
 
-from askwell.errors import UserMistake
+from askwell.errors import DamagedFile, UserMistake
+from askwell.evaluation.controls import PRIOR_CORRECTED
 from askwell.evaluation.metrics import METRICS
-from askwell.evaluation.outcomes import Outcome, read_outcomes
+from askwell.evaluation.outcomes import Outcome, read_controls, read_outcomes
+from askwell.evaluation.trust import WORDS_ALREADY
 from askwell.runs.query import query_runs
-from askwell.runs.store import PER_FACT, Store
+from askwell.runs.store import CONTROLS, HISTORY, MIXTURE, PER_DEV_FACT, PER_FACT, Store
 from askwell.specs.run import RunSpec
 
 NO_SET = "own facts"
@@ -65,7 +65,7 @@ _IN_THE_ROW = {"deep", "weighting", "initial", "copies", "combine", "weights", "
 
 
 @dataclass(frozen=True)
-class Kind:
+class RunKind:
     """What was tuned, and what else makes a run another one than the plain kind."""
 
     tuned: str
@@ -74,7 +74,7 @@ class Kind:
     """EM, data-dependent, 3 copies, …: each makes a row of its own."""
 
 
-def kind_of(spec: RunSpec) -> Kind:
+def kind_of(spec: RunSpec) -> RunKind:
     """The kind of a run."""
     mixture, training = spec.mixture, spec.training
     extras = [
@@ -84,7 +84,7 @@ def kind_of(spec: RunSpec) -> Kind:
         *([PUBLISHED] if mixture.weights == "file" else []),
         *([f"{mixture.copies} copies"] if mixture.copies > 1 else []),
     ]
-    return Kind(_tuned(spec), tuple(extras))
+    return RunKind(_tuned(spec), tuple(extras))
 
 
 def place_of(tuned: str) -> tuple[int, str]:
@@ -126,11 +126,15 @@ def _tuned(spec: RunSpec) -> str:
 
 @dataclass(frozen=True)
 class KeptRun:
-    """A whole run: what it was, what it scored, where it lies."""
+    """A whole run. Whatever tables and figures need to know of it they read here."""
 
     spec: RunSpec
     metrics: dict[str, Any]
     folder: Path
+
+    def __hash__(self) -> int:
+        """By its spec, which no two runs share."""
+        return hash(self.spec.id)
 
     @property
     def fact_set(self) -> str:
@@ -155,7 +159,112 @@ class KeptRun:
     def score(self, metric: str) -> float:
         """The score on test; of a run that was done before there was such a metric, from what it made of each fact."""
         kept = self.metrics["test"]["micro"].get(metric)
-        return METRICS[metric].mean(read_outcomes(self.folder / PER_FACT)) if kept is None else kept
+        return METRICS[metric].mean(self.test) if kept is None else kept
+
+    @property
+    def facts_read(self) -> int:
+        """Facts of its relation in all splits, as they were read."""
+        return self.metrics["relation"]["read"]
+
+    @property
+    def leaked_pairs(self) -> int:
+        """Test facts that stand in train, too."""
+        return self.metrics.get("audit", {}).get("leaked_pairs", 0)
+
+    @property
+    def prompts(self) -> int:
+        """The number of its prompts."""
+        return self.metrics["prompts"]
+
+    @property
+    def effective_prompts(self) -> float:
+        """2^H of its weights."""
+        return self.metrics["effective_prompts"]
+
+    @property
+    def temperature(self) -> float | None:
+        """Of weights that depend on x."""
+        return self.metrics["temperature"]
+
+    @property
+    def entropy(self) -> float | None:
+        """Of its weights, in bits; the mean over x of weights that depend on it, None if that was not measured."""
+        if self.temperature is None:
+            return math.log2(self.effective_prompts)
+        return self.metrics["mean_entropy_over_x"]
+
+    @property
+    def corrected_score(self) -> float | None:
+        """P@1 of its answers corrected by the prior; None if that was not computed."""
+        return self.metrics.get("controls", {}).get(PRIOR_CORRECTED, {}).get("test", {}).get("P@1")
+
+    @property
+    def partitions(self) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+        """Scores of parts of its test facts, by what tells them apart and by part."""
+        return self.metrics.get("partitions", {})
+
+    @property
+    def at_risk(self) -> tuple[int, int, int] | None:
+        """Questions, answers given and wrong ones among them, with a threshold from dev for a risk of 10 %."""
+        found = self._trust("at_risk")
+        return None if found is None else (found["questions"], found["answered"], found["wrong"])
+
+    @property
+    def agreement(self) -> float | None:
+        """Of all pairs of its prompts, the share with the same answer."""
+        return self._trust("consistency", "all", "pairs")
+
+    @property
+    def projected_score(self) -> float | None:
+        """P@1 of the nearest words in place of its vectors; None if that was not computed."""
+        return self._trust("projection", "projected", "P@1")
+
+    @property
+    def has_words_already(self) -> bool:
+        """Whether its prompts are words themselves, so that there is nothing to project."""
+        return self._trust("missing", "projection") == WORDS_ALREADY
+
+    @cached_property
+    def test(self) -> list[Outcome]:
+        """The outcome of each test fact."""
+        return read_outcomes(self.folder / PER_FACT)
+
+    @cached_property
+    def dev(self) -> list[Outcome]:
+        """The outcome of each dev fact."""
+        return read_outcomes(self.folder / PER_DEV_FACT)
+
+    @cached_property
+    def controls(self) -> Mapping[str, Mapping[str, Sequence[Outcome]]]:
+        """By control and split, where answers that need no knowledge of the LM rank the same facts."""
+        path = self.folder / CONTROLS
+        return read_controls(path) if path.is_file() else {}
+
+    @property
+    def curve(self) -> list[tuple[float, float]]:
+        """Dev P@1 by the number of pairs trained on."""
+        path = self.folder / HISTORY
+        try:
+            records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            return [(float(record["pairs"]), float(record["dev"]["P@1"])) for record in records]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DamagedFile(f"{path} is damaged ({error}); remove {path.parent}") from error
+
+    @property
+    def mixture(self) -> Path:
+        """The folder of its tuned mixture."""
+        return self.folder / MIXTURE
+
+    def _trust(self, *path: str) -> Any:
+        value: Any = self.metrics.get("trust", {})
+        for name in path:
+            value = None if value is None else value.get(name)
+        return value
+
+
+def kept_run(store: Store, id_: str) -> KeptRun:
+    """A run of a store."""
+    return KeptRun(store.spec(id_), store.metrics(id_), store.run_folder(id_))
 
 
 def kept_runs(store: Store, where: str | None = None) -> list[KeptRun]:
@@ -165,7 +274,7 @@ def kept_runs(store: Store, where: str | None = None) -> list[KeptRun]:
     found = query_runs(store, where=where).as_json()
     if not found:
         raise UserMistake(f"--where {where}: no run of {store.folder} is so")
-    runs = [KeptRun(store.spec(run["id"]), store.metrics(run["id"]), store.run_folder(run["id"])) for run in found]
+    runs = [kept_run(store, run["id"]) for run in found]
     ordinary = [run for run in runs if run.spec.control is None]
     if not ordinary:
         raise UserMistake(f"all {len(runs)} runs are controls: LMs that know nothing; tables need runs of real LMs")
@@ -258,12 +367,8 @@ class RunGroup:
         found: dict[int, list[Outcome]] = {}
         for runs in self.by_relation.values():
             for seed, run in runs.items():
-                found.setdefault(seed, []).extend(_outcomes(run.folder))
+                found.setdefault(seed, []).extend(run.test)
         return found
-
-
-def _outcomes(folder: Path) -> list[Outcome]:
-    return read_outcomes(folder / PER_FACT)
 
 
 def _averaged(scores: Sequence[tuple[float, int]], average: Average) -> float:

@@ -1,9 +1,4 @@
-"""All tables and figures that can be made of some runs.
-
-The report as one page, and as one text.
-
-Writes a report into a folder.
-"""
+"""A report: all tables and figures that can be made of some runs, as one page, as one text, and in a folder."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -29,13 +24,13 @@ from askwell.report.score_tables import (
     unusual,
     with_arrows,
 )
-from askwell.report.trust import Belief, beliefs_of
+from askwell.report.trust import CellTrust, trust_in
 from askwell.report.trust_section import (
-    belief_blocks,
-    belief_figures,
-    belief_study_table,
-    parts_study_table,
+    parts_table,
     sentences_of,
+    trust_blocks,
+    trust_figures,
+    trust_table,
 )
 from askwell.report.weight_tables import dependence_table, dependent, effective_table, with_several_prompts
 from askwell.runs.store import Store
@@ -51,11 +46,11 @@ class FactSetStudy:
     figures: tuple[StudyFigure, ...]
     beside_the_paper: tuple[str, ...]
     """Where ours differ from the paper's by definition; empty if the paper has no figure beside ours."""
-    beliefs: tuple[Belief, ...] = ()
-    """How far the score of every tuned cell can be believed."""
-    believe: tuple[StudyTable, ...] = ()
+    trust: tuple[CellTrust, ...] = ()
+    """How far the score of every tuned cell can be trusted."""
+    trust_tables: tuple[StudyTable, ...] = ()
     """The table of these, and their scores in parts."""
-    believe_figures: tuple[StudyFigure, ...] = ()
+    trust_charts: tuple[StudyFigure, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,19 +66,19 @@ class Study:
     @property
     def tables(self) -> list[StudyTable]:
         """All tables."""
-        return [table for part in self.sets for table in (*part.tables, *part.believe)]
+        return [table for part in self.sets for table in (*part.tables, *part.trust_tables)]
 
     @property
     def figures(self) -> list[StudyFigure]:
         """All figures."""
-        of_sets = (figure for part in self.sets for figure in (*part.figures, *part.believe_figures))
+        of_sets = (figure for part in self.sets for figure in (*part.figures, *part.trust_charts))
         return [*of_sets, *self.prompts]
 
     def as_json(self) -> dict[str, Any]:
         """All figures of all tables."""
         return {
             "tables": {table.name: table.as_json() for table in self.tables},
-            "believe": [belief.as_json() for part in self.sets for belief in part.beliefs],
+            "believe": [cell.as_json() for part in self.sets for cell in part.trust],
             "beside_the_paper": {part.fact_set: list(part.beside_the_paper) for part in self.sets},
             "problems": list(self.problems),
         }
@@ -94,26 +89,26 @@ def study_of(
 ) -> Study:
     """The tables and figures of runs; `drawn` is how many tuned mixtures are drawn, for which LMs are loaded.
 
-    With the store that they are of, also how far their scores can be believed: controls are read from there.
+    With the store that they are of, also how far their scores can be trusted: controls are read from there.
     """
     lines = lines_of(runs)
     sets = list(dict.fromkeys(line.fact_set for line in lines))
     figures, problems = prompt_figures(chosen_runs(lines, drawn)) if drawn else ([], [])
     studies = [_of_set(fact_set, [line for line in lines if line.fact_set == fact_set], paper) for fact_set in sets]
     if store is not None:
-        studies = [_believed(part, beliefs_of(store, [line for line in lines if line.fact_set == part.fact_set]))
+        studies = [_with_trust(part, trust_in(store, [line for line in lines if line.fact_set == part.fact_set]))
                    for part in studies]  # fmt: skip
     return Study(tuple(studies), tuple(figures), tuple(problems))
 
 
-def _believed(part: FactSetStudy, beliefs: Sequence[Belief]) -> FactSetStudy:
-    if not beliefs:
+def _with_trust(part: FactSetStudy, cells: Sequence[CellTrust]) -> FactSetStudy:
+    if not cells:
         return part
     return replace(
         part,
-        beliefs=tuple(beliefs),
-        believe=(belief_study_table(beliefs, part.fact_set), parts_study_table(beliefs, part.fact_set)),
-        believe_figures=tuple(belief_figures(beliefs, part.fact_set)),
+        trust=tuple(cells),
+        trust_tables=(trust_table(cells, part.fact_set), parts_table(cells, part.fact_set)),
+        trust_charts=tuple(trust_figures(cells, part.fact_set)),
     )
 
 
@@ -186,14 +181,14 @@ def report_markdown(study: Study) -> str:
             told = "\n".join(f"- {markdown_escaped(sentence)}" for sentence in part.beside_the_paper)
             parts.append(f"## {markdown_escaped(_beside(part))}\n\n{told}\n")
         parts += [_markdown_figure(figure, "## ") for figure in part.figures]
-        if part.believe:
-            believe, *further = part.believe
+        if part.trust_tables:
+            believe, *further = part.trust_tables
             parts.append(f"## {markdown_escaped(believe.title)}\n\n{markdown_table(believe.table)}")
-            for belief in part.beliefs:
-                told = "\n".join(f"- {markdown_escaped(sentence)}" for sentence in sentences_of(belief))
-                parts.append(f"### {markdown_escaped(belief.label)}\n\n{told}\n")
+            for cell in part.trust:
+                told = "\n".join(f"- {markdown_escaped(sentence)}" for sentence in sentences_of(cell))
+                parts.append(f"### {markdown_escaped(cell.label)}\n\n{told}\n")
             parts += [f"### {markdown_escaped(table.title)}\n\n{markdown_table(table.table)}" for table in further]
-            parts += [_markdown_figure(figure, "### ") for figure in part.believe_figures]
+            parts += [_markdown_figure(figure, "### ") for figure in part.trust_charts]
     if study.prompts:
         parts += [f"## {_PROMPTS}\n", *(_markdown_figure(figure, "### ") for figure in study.prompts)]
     parts += [markdown_escaped(problem) + "\n" for problem in study.problems]
@@ -204,7 +199,7 @@ def report_latex(study: Study) -> str:
     """All tables of the study as a fragment of LaTeX."""
     parts = [PREAMBLE]
     for part in study.sets:
-        tables = [*part.tables, *part.believe]
+        tables = [*part.tables, *part.trust_tables]
         parts += [f"% {table.name}\n{latex_table(table.table, table.name)}" for table in tables]
         parts += [f"\\par\\noindent {latex_escaped(sentence)}\n" for sentence in part.beside_the_paper]
     return "\n".join(parts)
@@ -215,13 +210,13 @@ def _sections(part: FactSetStudy) -> list[Section]:
     if part.beside_the_paper:
         sections.append(Section(_beside(part), (Points(part.beside_the_paper),)))
     sections += [Section(figure.title, (_figure(figure),)) for figure in part.figures]
-    if part.believe:
-        believe, *further = part.believe
+    if part.trust_tables:
+        believe, *further = part.trust_tables
         drawings = tuple(
-            Drawing(figure.name, figure.chart, figure.title, figure.caption) for figure in part.believe_figures
+            Drawing(figure.name, figure.chart, figure.title, figure.caption) for figure in part.trust_charts
         )
-        figures = FigureBlock(drawings, "Sureness and rightness.")
-        sections.append(Section(believe.title, (believe.table, *belief_blocks(part.beliefs), figures)))
+        figures = FigureBlock(drawings, "Confidence and correctness.")
+        sections.append(Section(believe.title, (believe.table, *trust_blocks(part.trust), figures)))
         sections += [Section(table.title, (table.table,)) for table in further]
     return sections
 
