@@ -144,14 +144,14 @@ def run(setting: dict[str, Any], loaded: Any) -> dict[str, Any]:
     return {
         **setting,
         "prompt_count": len(mixture.prompts),
-        "trained_pairs": result.history[-1]["pairs"],
-        "best_pairs": result.best["pairs"],
+        "trained_pairs": result.history[-1].pairs,
+        "best_pairs": result.best.pairs,
         "test_P@1": figures["micro"]["P@1"],
         "test_log_loss": figures["log_loss"],
-        "untuned_dev_P@1": result.history[0]["dev"]["P@1"],
-        "dev_P@1": result.best["dev"]["P@1"],
-        "last_dev_P@1": result.history[-1]["dev"]["P@1"],
-        "last_dev_log_loss": result.history[-1]["dev"]["log_loss"],
+        "untuned_dev_P@1": result.history[0].dev["P@1"],
+        "dev_P@1": result.best.dev["P@1"],
+        "last_dev_P@1": result.history[-1].dev["P@1"],
+        "last_dev_log_loss": result.history[-1].dev["log_loss"],
         "cpu_seconds": round(seconds, 2),
     }
 

@@ -113,7 +113,7 @@ def tuned(lm: Any, name: str) -> dict[str, Any]:
         "untuned": untuned.micro,
         "tuned": after.micro,
         "majority": 100 * right,
-        "pairs": result.history[-1]["pairs"],
+        "pairs": result.history[-1].pairs,
         "seconds": round(seconds, 1),
         "cpu_seconds": round(cpu_seconds, 1),
     }

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import reference
-import tiny
 import torch
+from builders import tiny
 from reference import Piece
 from torch import Tensor, nn
 from transformers.models.llama.modeling_llama import LlamaRMSNorm

@@ -8,6 +8,9 @@ import pytest
 import torch
 from jaxtyping import install_import_hook
 
+# Also in the processes that tests start: threads that wait for each other at every small step take many times longer
+# where other processes keep the cores busy, as the workers of pytest-xdist do.
+os.environ["OMP_NUM_THREADS"] = "1"
 sys.path.insert(0, str(Path(__file__).parent))
 install_import_hook("askwell", "beartype.beartype")
 torch.set_num_threads(1)

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from askwell.report.words import look_at
     from askwell.specs.mixture import MixtureSpec
     from askwell.specs.training import TrainingSpec
-    from askwell.training.loop import Progress, TrainingResult, train
+    from askwell.training.loop import train
+    from askwell.training.result import TrainingProgress, TrainingResult
 
 # Names are imported when they are first used: torch and transformers take seconds, and `askwell --help` needs neither.
 _HOMES = {
@@ -45,7 +46,8 @@ _HOMES = {
     "askwell.specs": ["MixtureSpec", "TrainingSpec"],
     "askwell.data.names": ["read_prompts", "read_relation"],
     "askwell.data.templates": ["Template", "parse_template"],
-    "askwell.training.loop": ["Progress", "TrainingResult", "train"],
+    "askwell.training.loop": ["train"],
+    "askwell.training.result": ["TrainingProgress", "TrainingResult"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -60,10 +62,10 @@ __all__ = [
     "Mixture",
     "MixtureSpec",
     "Outcome",
-    "Progress",
     "Relation",
     "Reply",
     "Template",
+    "TrainingProgress",
     "TrainingResult",
     "TrainingSpec",
     "UserMistake",

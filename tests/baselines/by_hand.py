@@ -3,11 +3,8 @@
 from collections.abc import Sequence
 
 import torch
-from worlds import FACTS
 
-from askwell.data.facts import Fact, Relation
-
-ALL = Relation.of("all", FACTS, FACTS, FACTS)
+from askwell.data.facts import Fact
 
 
 def ids_of(lm, *names: str) -> list[int]:

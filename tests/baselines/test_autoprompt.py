@@ -5,10 +5,10 @@ from typing import Any
 
 import by_hand
 import pytest
-import tiny
 import torch
-from by_hand import ALL, ids_of
-from worlds import CAPITALS, FACTS, frozen
+from builders import tiny
+from builders.worlds import CAPITALS, FACTS, REPEATED, frozen
+from by_hand import ids_of
 
 from askwell.baselines.autoprompt import TriggerSearch, best_swaps, search_triggers
 from askwell.data.templates import parse_template
@@ -17,6 +17,7 @@ from askwell.files import read_tensors
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
+from askwell.mixture.save import read_description
 from askwell.specs.baselines import AutoPromptSpec
 from askwell.training.checkpoint import CHECKPOINT
 
@@ -25,7 +26,7 @@ EVERY_FACT = torch.arange(len(FACTS))
 
 
 def new_search(lm, **settings) -> TriggerSearch:
-    return TriggerSearch(lm, ALL, AutoPromptSpec(**(EVERYTHING | settings)), None, 0)
+    return TriggerSearch(lm, REPEATED, AutoPromptSpec(**(EVERYTHING | settings)), None, 0)
 
 
 def allowed_by_hand(lm) -> list[int]:
@@ -88,7 +89,7 @@ def test_best_swaps_leave_out_the_current_token_and_what_is_not_allowed():
 
 def test_with_one_trigger_and_all_tokens_as_candidates_it_finds_the_best_of_all():
     lm = frozen("bert")
-    result = search_triggers(lm, ALL, AutoPromptSpec(**EVERYTHING, triggers=1, candidates=10_000, iterations=1))
+    result = search_triggers(lm, REPEATED, AutoPromptSpec(**EVERYTHING, triggers=1, candidates=10_000, iterations=1))
     losses = by_hand.losses_of_swaps(lm, FACTS, [0], 0, allowed_by_hand(lm))
     best = min(losses, key=losses.__getitem__)
     assert result.tokens[0] == best
@@ -98,7 +99,7 @@ def test_with_one_trigger_and_all_tokens_as_candidates_it_finds_the_best_of_all(
 def test_each_swap_lowers_the_loss_of_all_facts():
     lm = frozen("bert")
     spec = AutoPromptSpec(**EVERYTHING, triggers=3, candidates=8, iterations=12, start="random")
-    history = search_triggers(lm, ALL, spec).history
+    history = search_triggers(lm, REPEATED, spec).history
     assert len(history) > 3
     for record in history:
         assert record["loss"] == pytest.approx(by_hand.loss(lm, FACTS, record["tokens"][:3]), abs=1e-5)
@@ -108,9 +109,11 @@ def test_each_swap_lowers_the_loss_of_all_facts():
 
 def test_masks_are_all_swapped_first_and_never_the_result():
     lm = frozen("bert")
-    history = search_triggers(lm, ALL, AutoPromptSpec(triggers=4, candidates=2, iterations=4, sampled_facts=4)).history
+    history = search_triggers(
+        lm, REPEATED, AutoPromptSpec(triggers=4, candidates=2, iterations=4, sampled_facts=4)
+    ).history
     assert [record["unwanted"] for record in history] == [4, 3, 2, 1, 0]
-    result = search_triggers(lm, ALL, AutoPromptSpec(triggers=4, candidates=2, iterations=12, sampled_facts=4))
+    result = search_triggers(lm, REPEATED, AutoPromptSpec(triggers=4, candidates=2, iterations=12, sampled_facts=4))
     assert lm.tokenizer.mask_token_id not in result.tokens
 
 
@@ -119,21 +122,21 @@ def test_the_result_is_the_best_on_dev_by_p_at_1_then_log_loss():
     whole = [record for record in result.history if not record["unwanted"]]
     best = max(whole, key=lambda record: (record["dev"]["P@1"], -record["dev"]["log_loss"]))
     assert list(result.tokens) == best["tokens"]
-    assert result.mixture.scores["dev"]["log_loss"] == best["dev"]["log_loss"]
+    assert result.about.scores["dev"]["log_loss"] == best["dev"]["log_loss"]
 
 
 @pytest.mark.parametrize("whole_words", [False, True])
 def test_it_is_asked_with_exactly_the_tokens_that_were_found(tmp_path, whole_words):
     lm = frozen("bert")
     spec = AutoPromptSpec(triggers=4, iterations=15, candidates=4, sampled_facts=5, whole_words=whole_words)
-    result = search_triggers(lm, ALL, spec, folder=tmp_path)
+    result = search_triggers(lm, REPEATED, spec, folder=tmp_path)
     for mixture in (result.mixture, Mixture.from_pretrained(tmp_path, lm=lm)):
         facts, _ = encode_facts(mixture, FACTS)
         found = mixture.log_probs(facts.xs, EVERY_FACT).gather(1, facts.answers[:, None])[:, 0]
         expected = [float(by_hand.log_prob(lm, fact, result.tokens[:4])) for fact in facts.facts]
         assert found.tolist() == pytest.approx(expected, abs=1e-5)
     if whole_words:
-        assert result.mixture.learned_from["reads_back_from_text"]
+        assert result.about.learned_from["reads_back_from_text"]
         assert result.mixture.prompts[0].token_ids == result.tokens
 
 
@@ -141,7 +144,7 @@ def test_a_given_prompt_is_where_it_starts_and_words_that_may_not_stay_are_swapp
     lm = frozen("bert")
     start = parse_template("The city of [X] is Rome in [Y]")
     spec = AutoPromptSpec(iterations=8, candidates=3, sampled_facts=5)
-    result = search_triggers(lm, ALL, spec, start_from=start)
+    result = search_triggers(lm, REPEATED, spec, start_from=start)
     assert result.history[0]["tokens"] == ids_of(lm, "The", "city", "of", "is", "Rome", "in")
     assert [record["unwanted"] for record in result.history[:3]] == [2, 1, 0]  # The and Rome
     names = lm.tokenizer.convert_ids_to_tokens(list(result.tokens))
@@ -152,7 +155,7 @@ def test_a_given_prompt_is_where_it_starts_and_words_that_may_not_stay_are_swapp
 def test_other_lms_are_searched_too(name):
     lm = frozen(name)
     spec = AutoPromptSpec(triggers=2, iterations=3, candidates=30, sampled_facts=1000, start="random")
-    result = search_triggers(lm, ALL, spec)
+    result = search_triggers(lm, REPEATED, spec)
     losses = [record["loss"] for record in result.history]
     assert len(losses) > 1
     assert losses == sorted(losses, reverse=True)
@@ -162,7 +165,7 @@ def test_other_lms_are_searched_too(name):
 @pytest.mark.parametrize("name", ["llama", "gpt2"])
 def test_an_lm_without_a_mask_cannot_start_from_masks(name):
     with pytest.raises(BadOption, match=r"no mask token to start from.*--start random"):
-        search_triggers(frozen(name), ALL, AutoPromptSpec(iterations=5))
+        search_triggers(frozen(name), REPEATED, AutoPromptSpec(iterations=5))
 
 
 def test_too_few_iterations_for_the_masks():
@@ -170,7 +173,7 @@ def test_too_few_iterations_for_the_masks():
         AutoPromptSpec(iterations=4)
     start = parse_template("The city of [X] is Rome in [Y]")
     with pytest.raises(BadOption, match="2 are needed"):
-        search_triggers(frozen("bert"), ALL, AutoPromptSpec(triggers=1, iterations=1), start_from=start)
+        search_triggers(frozen("bert"), REPEATED, AutoPromptSpec(triggers=1, iterations=1), start_from=start)
 
 
 RUNS = ("cut", "whole")
@@ -178,7 +181,7 @@ SPEC = AutoPromptSpec(triggers=3, iterations=9, candidates=3, sampled_facts=5)
 
 
 def test_the_same_seed_gives_the_same_search_and_another_one_another():
-    searches = [search_triggers(frozen("bert"), ALL, SPEC, seed=seed).history for seed in (3, 3, 4)]
+    searches = [search_triggers(frozen("bert"), REPEATED, SPEC, seed=seed).history for seed in (3, 3, 4)]
     assert searches[0] == searches[1]
     assert searches[0] != searches[2]
 
@@ -186,23 +189,23 @@ def test_the_same_seed_gives_the_same_search_and_another_one_another():
 @pytest.mark.parametrize("stop_at", [0, 1, 4, 8])
 def test_an_interrupted_search_that_is_resumed_equals_one_that_was_not(tmp_path, stop_at):
     lm = frozen("bert")
-    expected = search_triggers(lm, ALL, SPEC, folder=tmp_path / "whole")
+    expected = search_triggers(lm, REPEATED, SPEC, folder=tmp_path / "whole")
 
     def interrupt(progress):
         if progress.iteration == stop_at:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        search_triggers(lm, ALL, SPEC, folder=tmp_path / "cut", progress=interrupt)
-    so_far = Mixture.from_pretrained(tmp_path / "cut", lm=lm)
+        search_triggers(lm, REPEATED, SPEC, folder=tmp_path / "cut", progress=interrupt)
+    so_far = read_description(tmp_path / "cut").about
     best = min(
         (record for record in expected.history if record["iteration"] <= stop_at),
         key=lambda record: (record["unwanted"], -record["dev"]["P@1"], record["dev"]["log_loss"]),
     )
     assert so_far.learned_from["prompt_token_ids"] == best["tokens"]
-    result = search_triggers(lm, ALL, SPEC, folder=tmp_path / "cut", resume=True)
+    result = search_triggers(lm, REPEATED, SPEC, folder=tmp_path / "cut", resume=True)
     assert result.history == expected.history
-    assert result.mixture.learned_from == expected.mixture.learned_from
+    assert result.about.learned_from == expected.about.learned_from
     assert torch.equal(result.mixture.vectors, expected.mixture.vectors)
     (tensors, notes), (whole_tensors, whole_notes) = (read_tensors(tmp_path / run / CHECKPOINT) for run in RUNS)
     assert (tensors["tokens"].tolist(), notes) == (whole_tensors["tokens"].tolist(), whole_notes)
@@ -214,12 +217,12 @@ def test_an_interrupted_search_that_is_resumed_equals_one_that_was_not(tmp_path,
 
 def test_the_state_of_another_search_is_refused_and_a_damaged_one_too(tmp_path):
     lm = frozen("bert")
-    search_triggers(lm, ALL, SPEC, folder=tmp_path)
+    search_triggers(lm, REPEATED, SPEC, folder=tmp_path)
     with pytest.raises(BadOption, match="other settings"):
-        search_triggers(lm, ALL, SPEC, seed=1, folder=tmp_path, resume=True)
+        search_triggers(lm, REPEATED, SPEC, seed=1, folder=tmp_path, resume=True)
     with pytest.raises(BadOption, match="other facts"):
         search_triggers(lm, CAPITALS, SPEC, folder=tmp_path, resume=True)
     checkpoint = tmp_path / CHECKPOINT
     checkpoint.write_bytes(checkpoint.read_bytes()[:-2])
     with pytest.raises(DamagedFile):
-        search_triggers(lm, ALL, SPEC, folder=tmp_path, resume=True)
+        search_triggers(lm, REPEATED, SPEC, folder=tmp_path, resume=True)

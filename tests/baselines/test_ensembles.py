@@ -1,10 +1,9 @@
 """LPAQA's ensembles against the single prompts' log-probabilities, combined by hand."""
 
 import pytest
-import tiny
 import torch
-from by_hand import ALL
-from worlds import FACTS, TEMPLATES, frozen
+from builders import tiny
+from builders.worlds import FACTS, REPEATED, TEMPLATES, frozen
 
 from askwell.baselines.run import run_baseline
 from askwell.data.facts import Fact, Relation
@@ -42,10 +41,10 @@ def product_by_hand(lm, weights) -> torch.Tensor:
 )
 def test_uniform_and_published_weights_are_products(name, baseline, weights):
     lm = frozen(name)
-    run = run_baseline(baseline, lm, PROMPTS, ALL)
+    run = run_baseline(baseline, lm, PROMPTS, REPEATED)
     expected = product_by_hand(lm, weights).gather(1, golds(run.mixture)[:, None])[:, 0]
-    found = [outcome.log_probability for outcome in evaluate(run.mixture, ALL).outcomes]
-    by_fact = dict(zip(ALL.test, found, strict=True))
+    found = [outcome.log_probability for outcome in evaluate(run.mixture, REPEATED).outcomes]
+    by_fact = dict(zip(REPEATED.test, found, strict=True))
     assert [by_fact[fact] for fact in FACTS] == pytest.approx(expected.tolist(), abs=1e-4)
 
 
@@ -58,9 +57,9 @@ def test_top_1_is_the_prompt_that_answers_most_train_facts():
         right.append(int((log_probs.argmax(1) == gold).sum()))
         losses.append(-float(log_probs.gather(1, gold[:, None]).mean()))
     best = min(range(3), key=lambda number: (-right[number], losses[number]))
-    run = run_baseline("lpaqa-top1", lm, PROMPTS, ALL)
+    run = run_baseline("lpaqa-top1", lm, PROMPTS, REPEATED)
     assert [prompt.template for prompt in run.mixture.prompts] == [PROMPTS[best]]
-    scored = run.mixture.learned_from["train"]
+    scored = run.about.learned_from["train"]
     assert [of["template"] for of in scored] == TEMPLATES
     assert [of["P@1"] for of in scored] == pytest.approx([100 * count / len(FACTS) for count in right])
     assert [of["log_loss"] for of in scored] == pytest.approx(losses, abs=1e-4)
@@ -74,9 +73,7 @@ def test_top_1_counts_facts_that_a_prompt_cannot_ask_as_wrong():
     answered = [Fact(x, glued.ask(x, top=1)[0].y) for x in tiny.BOTH + tiny.SPACED_NAMES]
     right = [fact for fact in answered if len(encode_facts(glued, [fact])[0]) and is_answered(glued, fact)]
     facts = [right[0], Fact("Rome", "Italy"), Fact("Oslo", "Italy"), Fact("Lima", "Italy")]
-    scored = run_baseline("lpaqa-top1", lm, prompts, Relation.of("r", facts, facts, facts)).mixture.learned_from[
-        "train"
-    ]
+    scored = run_baseline("lpaqa-top1", lm, prompts, Relation.of("r", facts, facts, facts)).about.learned_from["train"]
     assert scored[0]["facts"] == 1
     assert scored[0]["P@1"] == pytest.approx(25)
 
@@ -88,7 +85,7 @@ def is_answered(mixture, fact) -> bool:
 def test_the_learned_product_starts_uniform_tunes_weights_alone_and_gets_better():
     lm = frozen("bert")
     settings = TrainingSpec(recipe="paper", epochs=15, patience=15, learning_rate=0.1, threads=1)
-    run = run_baseline("lpaqa-product", lm, PROMPTS, ALL, training=settings)
+    run = run_baseline("lpaqa-product", lm, PROMPTS, REPEATED, training=settings)
     mixture = run.mixture
     assert torch.equal(mixture.vectors, mixture.initial_vectors)
     weights = mixture.weights.detach().tolist()
@@ -96,18 +93,18 @@ def test_the_learned_product_starts_uniform_tunes_weights_alone_and_gets_better(
     gold = golds(mixture)[:, None]
     before, after = (float(product_by_hand(lm, w).gather(1, gold).mean()) for w in ([1 / 3] * 3, weights))
     assert after > before
-    assert evaluate(mixture, ALL).log_loss == pytest.approx(-after, abs=1e-4)
+    assert evaluate(mixture, REPEATED).log_loss == pytest.approx(-after, abs=1e-4)
 
 
 @pytest.mark.parametrize("baseline", ["lpaqa-top1", "lpaqa-uniform", "lpaqa-weights", "lpaqa-product"])
 def test_an_ensemble_needs_several_prompts_that_can_be_used(baseline):
     with pytest.raises(BadOption, match=f"{baseline} chooses among several prompts"):
-        run_baseline(baseline, frozen("bert"), PROMPTS[:1], ALL)
+        run_baseline(baseline, frozen("bert"), PROMPTS[:1], REPEATED)
     unusable = parse_template("[Y] holds [X]", 0.5)
     with pytest.raises(BadOption, match=f"{baseline} chooses among several prompts"):
-        run_baseline(baseline, frozen("llama"), [PROMPTS[0], unusable], ALL)
+        run_baseline(baseline, frozen("llama"), [PROMPTS[0], unusable], REPEATED)
 
 
 def test_published_weights_must_be_in_the_file():
     with pytest.raises(BadOption, match="has no weight in it"):
-        run_baseline("lpaqa-weights", frozen("bert"), [parse_template(text) for text in TEMPLATES], ALL)
+        run_baseline("lpaqa-weights", frozen("bert"), [parse_template(text) for text in TEMPLATES], REPEATED)

@@ -5,8 +5,7 @@ import hashlib
 import by_hand
 import pytest
 import torch
-from by_hand import ALL
-from worlds import CAPITALS, FACTS, frozen
+from builders.worlds import CAPITALS, FACTS, REPEATED, frozen
 
 from askwell.baselines.fine_tuning import fine_tune
 from askwell.data.templates import parse_template
@@ -28,19 +27,19 @@ def hash_of(lm) -> str:
 @pytest.mark.parametrize("name", ["bert", "roberta", "bart", "llama"])
 def test_the_given_lm_stays_and_the_tuned_one_gets_better(name):
     lm = frozen(name)
-    before, untuned = hash_of(lm), evaluate(Mixture(lm, [TEMPLATE]), ALL).log_loss
-    result = fine_tune(lm, ALL, TEMPLATE, SPEC)
+    before, untuned = hash_of(lm), evaluate(Mixture(lm, [TEMPLATE]), REPEATED).log_loss
+    result = fine_tune(lm, REPEATED, TEMPLATE, SPEC)
     assert hash_of(lm) == before
     assert not any(parameter.requires_grad for parameter in lm.model.parameters())
     losses = [record["train_loss"] for record in result.history[1:]]
     assert losses[-1] < losses[0] < untuned + 0.5
-    assert evaluate(result.mixture, ALL).log_loss < untuned - 0.5
+    assert evaluate(result.mixture, REPEATED).log_loss < untuned - 0.5
     assert not result.mixture.lm.identity.same_lm(lm.identity)
 
 
 def test_every_weight_that_the_loss_reaches_is_tuned():
     lm = frozen("bert")
-    result = fine_tune(lm, ALL, TEMPLATE, SPEC)
+    result = fine_tune(lm, REPEATED, TEMPLATE, SPEC)
     old, new = lm.model.state_dict(), result.mixture.lm.model.state_dict()
     same = {name for name in old if torch.equal(old[name], new[name])}
     assert not [name for name in same if "position_ids" not in name and "token_type" not in name]
@@ -51,7 +50,7 @@ def test_every_weight_that_the_loss_reaches_is_tuned():
 def test_its_first_loss_is_that_of_the_public_model():
     lm = frozen("bert")
     spec = FineTuningSpec(epochs=1, batch_facts=len(FACTS), learning_rate=1e-12)
-    result = fine_tune(lm, ALL, TEMPLATE, spec)
+    result = fine_tune(lm, REPEATED, TEMPLATE, spec)
     expected = by_hand.loss(lm, FACTS, by_hand.ids_of(lm, "lies", "in"))
     assert result.history[1]["train_loss"] == pytest.approx(expected, abs=1e-5)
 
@@ -63,20 +62,20 @@ def test_the_state_that_was_best_on_dev_is_kept():
     dev = evaluate(result.mixture, CAPITALS, split="dev")
     assert dev.micro["P@1"] == best["dev"]["P@1"]
     assert dev.log_loss == pytest.approx(best["dev"]["log_loss"], abs=1e-4)
-    assert result.mixture.learned_from["best_epoch"] == best["epoch"]
+    assert result.about.learned_from["best_epoch"] == best["epoch"]
 
 
 def test_the_same_seed_gives_the_same_weights_and_no_epoch_the_old_ones():
-    first, second = (fine_tune(frozen("bert"), ALL, TEMPLATE, SPEC, seed=2) for _ in range(2))
+    first, second = (fine_tune(frozen("bert"), REPEATED, TEMPLATE, SPEC, seed=2) for _ in range(2))
     assert first.history == second.history
     assert hash_of(first.mixture.lm) == hash_of(second.mixture.lm)
     lm = frozen("bert")
-    untouched = fine_tune(lm, ALL, TEMPLATE, FineTuningSpec(epochs=0))
+    untouched = fine_tune(lm, REPEATED, TEMPLATE, FineTuningSpec(epochs=0))
     assert hash_of(untouched.mixture.lm) == hash_of(lm)
 
 
 def test_the_tuned_lm_is_saved_and_read_again(tmp_path):
-    result = fine_tune(frozen("bert"), ALL, TEMPLATE, SPEC, folder=tmp_path)
+    result = fine_tune(frozen("bert"), REPEATED, TEMPLATE, SPEC, folder=tmp_path)
     result.mixture.save_pretrained(tmp_path)
     again = Mixture.from_pretrained(tmp_path)
     facts, _ = encode_facts(again, FACTS)
@@ -89,6 +88,6 @@ def test_it_refuses_what_does_not_fit_in_memory(monkeypatch):
     parameters = sum(parameter.numel() for parameter in lm.model.parameters())
     monkeypatch.setattr("askwell.baselines.fine_tuning.free_bytes", lambda _device: 16 * parameters - 1)
     with pytest.raises(BadOption, match=f"16 bytes for each of {parameters:,} parameters.*smaller LM"):
-        fine_tune(lm, ALL, TEMPLATE, SPEC)
+        fine_tune(lm, REPEATED, TEMPLATE, SPEC)
     monkeypatch.setattr("askwell.baselines.fine_tuning.free_bytes", lambda _device: 16 * parameters)
-    fine_tune(lm, ALL, TEMPLATE, FineTuningSpec(epochs=0))
+    fine_tune(lm, REPEATED, TEMPLATE, FineTuningSpec(epochs=0))

@@ -1,8 +1,8 @@
 """Prompts of given tokens."""
 
 import pytest
+from builders.worlds import frozen
 from by_hand import ids_of
-from worlds import frozen
 
 from askwell.baselines.hard_prompt import as_text, blank_template, hard_mixture, prompt_of, spelt
 from askwell.data.templates import parse_template

@@ -1,8 +1,8 @@
 """OptiPrompt: dense vectors at layer 0."""
 
 import torch
-from by_hand import ALL, ids_of
-from worlds import frozen
+from builders.worlds import REPEATED, frozen
+from by_hand import ids_of
 
 from askwell.baselines.run import random_dense_prompt, run_baseline
 from askwell.data.templates import parse_template
@@ -42,8 +42,8 @@ def test_both_starts_are_tuned_and_keep_the_lm():
     }
     for name, start in starts.items():
         templates = [manual] if name == "optiprompt-manual" else []
-        tuned = run_baseline(name, lm, templates, ALL, training=SHORT, seed=1).mixture
+        tuned = run_baseline(name, lm, templates, REPEATED, training=SHORT, seed=1).mixture
         assert torch.equal(tuned.initial_vectors, start.vectors)
-        assert evaluate(tuned, ALL).log_loss < evaluate(start, ALL).log_loss - 0.1
+        assert evaluate(tuned, REPEATED).log_loss < evaluate(start, REPEATED).log_loss - 0.1
         assert not tuned.deltas
     assert all(torch.equal(before[name], tensor) for name, tensor in lm.model.state_dict().items())

@@ -1,17 +1,15 @@
 """Which tokens may be triggers, against the names in the vocabularies of the tiny LMs."""
 
 import pytest
-from worlds import CAPITALS, FACTS, frozen
+from builders.worlds import CAPITALS, REPEATED, frozen
 
 from askwell.baselines.autoprompt import allowed_tokens
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NothingLeft
 from askwell.specs.baselines import AutoPromptSpec
 
-ALL = Relation.of("all", FACTS, FACTS, FACTS)
 
-
-def names(lm, relation=ALL, **settings) -> set[str]:
+def names(lm, relation=REPEATED, **settings) -> set[str]:
     allowed = allowed_tokens(lm, relation, AutoPromptSpec(**settings))
     assert len(allowed) == lm.word_count
     return set(lm.tokenizer.convert_ids_to_tokens(allowed.nonzero()[:, 0].tolist()))
@@ -72,4 +70,4 @@ def test_no_token_left(monkeypatch):
     lm = frozen("bert")
     monkeypatch.setattr("askwell.baselines.autoprompt._special", lambda lm: set(range(lm.word_count)))
     with pytest.raises(NothingLeft, match=f"no trigger tokens left: {lm.word_count} × a special token"):
-        allowed_tokens(lm, ALL, AutoPromptSpec())
+        allowed_tokens(lm, REPEATED, AutoPromptSpec())

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from builders.worlds import FACTS, TEMPLATES, frozen
 from torch.utils.flop_counter import FlopCounterMode
-from worlds import FACTS, TEMPLATES, frozen
 
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from worlds import FACTS, TEMPLATES, frozen
+from builders.worlds import FACTS, TEMPLATES, frozen
 
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
-from worlds import PAIRS
+from builders import tiny
+from builders.worlds import PAIRS, write_relation
 
 from askwell.cli.main import main
 
@@ -58,9 +58,4 @@ def lms(tmp_path_factory) -> dict[str, Path]:
 @pytest.fixture
 def facts(tmp_path) -> Path:
     """A relation as a folder of three files."""
-    folder = tmp_path / "capitals"
-    folder.mkdir()
-    for name, pairs in {"train": PAIRS[:6], "dev": PAIRS[6:8], "test": PAIRS[6:]}.items():
-        lines = [json.dumps({"sub": x, "obj": y}) for x, y in pairs]
-        (folder / f"{name}.jsonl").write_text("\n".join(lines))
-    return folder
+    return write_relation(tmp_path / "capitals", train=PAIRS[:6], dev=PAIRS[6:8], test=PAIRS[6:])

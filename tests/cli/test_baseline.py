@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from worlds import TEMPLATES
+from builders.worlds import TEMPLATES
 
 from askwell.evaluation.outcomes import read_outcomes
 

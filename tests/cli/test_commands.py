@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ElementTree
 
 import duckdb
 import pytest
-from worlds import TEMPLATES
+from builders.worlds import PAIRS, TEMPLATES, write_prompts, write_relation
 
 from askwell import load_lm
 from askwell.mixture.mixture import Mixture
@@ -89,17 +89,12 @@ def test_evaluate_untuned_prompts_as_a_uniform_mixture(askwell, lms, facts):
 
 
 def test_evaluate_many_relations_gives_micro_and_macro(askwell, lms, tmp_path):
-    prompts, facts = tmp_path / "prompts" / "hand", tmp_path / "facts" / "world"
-    prompts.mkdir(parents=True)
     for name, pairs in {
         "A": [("Paris", "France"), ("Rome", "Italy"), ("Oslo", "Norway")],
         "B": [("Lima", "Peru")],
     }.items():
-        (facts / name).mkdir(parents=True)
-        for split in ("train", "dev", "test"):
-            lines = "".join(json.dumps({"x": x, "y": y}) + "\n" for x, y in pairs)
-            (facts / name / f"{split}.jsonl").write_text(lines)
-        (prompts / f"{name}.jsonl").write_text(json.dumps({"template": TEMPLATES[0]}))
+        write_relation(tmp_path / "facts" / "world" / name, train=pairs, dev=pairs, test=pairs)
+        write_prompts(tmp_path / "prompts" / "hand" / f"{name}.jsonl", TEMPLATES[:1])
     arguments = ("evaluate", "--lm", lms["bert"], "--prompts", "hand", "--facts", "world", "--data", tmp_path, "--json")
     done = askwell(*arguments)
     assert done.code == 0, done.err
@@ -200,3 +195,48 @@ def test_several_golds_and_leaks_are_reported(askwell, lms, facts, tmp_path):
     assert done.code == 0, done.err
     assert "1 line repeats a fact" in done.err
     assert "stands both in train and in test" in done.err
+
+
+def test_the_rule_of_the_split_is_kept_with_the_mixture(askwell, lms, tmp_path):
+    facts = tmp_path / "facts.csv"
+    facts.write_text("x,y\n" + "".join(f"{x},{y}\n" for x, y in PAIRS))
+    start = ("--lm", lms["bert"], "--facts", facts, "--prompts", TEMPLATES[0], "--epochs", "0")
+    assert askwell("train", *start, "--split-by", "distinct-y", "--out", tmp_path / "m").code == 0
+    done = askwell("evaluate", tmp_path / "m", "--facts", facts, "--json")
+    assert done.code == 0, done.err
+    assert "not the split" not in done.err
+    assert "WARNING" in askwell("evaluate", tmp_path / "m", "--facts", facts, "--split-by", "random").err
+
+
+def test_one_x_that_cannot_be_asked_does_not_stop_the_others(askwell, lms, tmp_path):
+    (tmp_path / "xs.txt").write_text("Paris\n" + "Rome " * 90 + "\nOslo\n")
+    done = askwell("ask", "--lm", lms["bert"], "--prompts", TEMPLATES[0], "--file", tmp_path / "xs.txt", "--json")
+    assert done.code == 0, done.err
+    assert [question["x"] for question in done.json] == ["Paris", "Oslo"]
+    assert "longer than the LM's context" in done.err
+    (tmp_path / "xs.txt").write_text("Rome " * 90)
+    assert askwell("ask", "--lm", lms["bert"], "--prompts", TEMPLATES[0], "--file", tmp_path / "xs.txt").code == 2
+
+
+def test_one_relation_without_facts_does_not_stop_the_others(askwell, lms, tmp_path):
+    for name, y in {"A": "France", "B": "Reykjavik"}.items():
+        pairs = [("Paris", y)]
+        write_relation(tmp_path / "facts" / "world" / name, train=pairs, dev=pairs, test=pairs)
+        write_prompts(tmp_path / "prompts" / "hand" / f"{name}.jsonl", TEMPLATES[:1])
+    done = askwell(
+        "evaluate", "--lm", lms["bert"], "--prompts", "hand", "--facts", "world", "--data", tmp_path, "--json"
+    )
+    assert done.code == 0, done.err
+    assert list(done.json["relations"]) == ["world/A"]
+    assert list(done.json["relations_left_out"]) == ["world/B"]
+    assert done.json["counts"]["world/A"]["test_in_train"] == 1
+
+
+def test_a_prompt_that_weighs_nothing_is_left_out(askwell, lms, facts, tmp_path):
+    lines = [{"template": TEMPLATES[0], "weight": 1.0}, {"template": TEMPLATES[1], "weight": 0}]
+    (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    start = ("train", "--lm", lms["bert"], "--facts", facts, "--prompts", tmp_path / "p.jsonl", "--epochs", "1")
+    done = askwell(*start, "--weights", "file", "--out", tmp_path / "m", "--json")
+    assert done.code == 0, done.err
+    assert [prompt["template"] for prompt in done.json["prompts"]] == [TEMPLATES[0]]
+    assert done.json["left_out_prompts"][0]["reason"] == "its weight in the file is 0"

@@ -1,16 +1,15 @@
 """`askwell compare` on runs made by hand and on runs that `train` has left."""
 
 import pytest
-from report.made_store import keep, new_store
-from worlds import TEMPLATES
+from builders.outcomes import outcome
+from builders.stores import keep, new_store
+from builders.worlds import TEMPLATES
 
-from askwell.evaluation.outcomes import Outcome, write_outcomes
+from askwell.evaluation.outcomes import write_outcomes
 
 
 def save(folder, ranks, relation="r"):
-    outcomes = [
-        Outcome(relation, x, "y", ("y",), float(rank), float(rank), -1.0, ("[z]",), (0.5,)) for x, rank in ranks.items()
-    ]
+    outcomes = [outcome(x, rank=rank, relation=relation, answers={"[z]": 0.5}) for x, rank in ranks.items()]
     write_outcomes(outcomes, folder / "facts.parquet")
     return folder
 

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from worlds import TEMPLATES
+from builders.worlds import TEMPLATES
 
 from askwell.cli.main import main
 
@@ -177,8 +177,8 @@ def test_evaluate_needs_one_of_two(askwell, tmp_path, lms):
 
 
 def test_an_lm_that_gives_nan_is_a_failure(askwell, facts, tmp_path):
-    import tiny
     import torch
+    from builders import tiny
 
     model, tokenizer = tiny.TINY["bert"]()
     with torch.no_grad():
@@ -211,3 +211,36 @@ def test_json_documents_have_no_nan(askwell, lms, tmp_path):
     done = askwell("ask", "--lm", lms["roberta"], "--prompts", tmp_path / "p.jsonl", "Paris", "--json")
     assert done.code == 0, done.err
     assert "NaN" not in done.out
+
+
+def test_a_penalty_on_what_is_not_tuned_is_refused(askwell, lms, facts, tmp_path):
+    start = ("train", "--lm", lms["bert"], "--facts", facts, "--prompts", TEMPLATES[0], "--out", tmp_path / "m")
+    done = askwell(*start, "--no-tune-vectors", "--l2", "0.1")
+    assert done.code == 2
+    assert "--l2" in done.err
+
+
+def test_options_that_cannot_act_on_a_saved_mixture_are_refused(askwell, lms, facts, tmp_path):
+    start = ("train", "--lm", lms["bert"], "--facts", facts, "--prompts", TEMPLATES[0], "--out", tmp_path / "m")
+    assert askwell(*start, "--epochs", "0").code == 0
+    assert askwell("ask", tmp_path / "m", "Paris", "--deep").code == 2
+    assert askwell("evaluate", tmp_path / "m", "--facts", facts, "--copies", "2", "--noise", "1").code == 2
+    assert askwell("evaluate", tmp_path / "m", "--facts", facts, "--threads", "-3").code == 2
+
+
+def test_a_wrong_lm_leaves_the_disk_as_it_was(askwell, lms, facts, tmp_path):
+    out = tmp_path / "m"
+    out.mkdir()
+    (out / "checkpoint.safetensors").write_text("of an unfinished run")
+    start = ("train", "--lm", "./nowhere", "--facts", facts, "--prompts", TEMPLATES[0])
+    assert askwell(*start, "--out", out, "--overwrite").code == 2
+    assert (out / "checkpoint.safetensors").read_text() == "of an unfinished run"
+    assert askwell(*start, "--out", tmp_path / "new" / "folder").code == 2
+    assert not (tmp_path / "new").exists()
+
+
+def test_files_that_cannot_be_written_are_refused_before_the_work(askwell, lms, facts):
+    start = ("evaluate", "--lm", lms["bert"], "--prompts", TEMPLATES[0], "--facts", facts)
+    done = askwell(*start, "--per-fact", "/proc/nowhere/rows.parquet")
+    assert done.code == 2
+    assert "--per-fact" in done.err

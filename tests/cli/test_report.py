@@ -5,9 +5,9 @@ import io
 import json
 
 import pytest
-from report.made_store import keep, keep_arrows, new_store
-from stores import as_toml
-from worlds import TEMPLATES
+from builders.stores import keep, keep_arrows, new_store
+from builders.sweeps import as_toml
+from builders.worlds import TEMPLATES
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Whole runs as a shell starts them: repeated, interrupted, killed, out of disk."""
 
-import json
 import os
 import random
 import resource
@@ -11,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from worlds import TEMPLATES
+from builders.worlds import PAIRS, TEMPLATES, write_relation
 
 FULL = bool(os.environ.get("ASKWELL_TEST_FULL"))
 EPOCHS = 60
@@ -48,13 +47,8 @@ def stop_when_under_way(process: subprocess.Popen, out: Path, with_signal: int, 
 @pytest.fixture(scope="module")
 def undisturbed(lms, tmp_path_factory):
     """The relation, and the files of a run that nothing disturbed."""
-    from worlds import PAIRS
-
     folder = tmp_path_factory.mktemp("undisturbed")
-    facts = folder / "capitals"
-    facts.mkdir()
-    for name, pairs in {"train": PAIRS[:6], "dev": PAIRS[6:8], "test": PAIRS[6:]}.items():
-        (facts / f"{name}.jsonl").write_text("".join(json.dumps({"sub": x, "obj": y}) + "\n" for x, y in pairs))
+    facts = write_relation(folder / "capitals", train=PAIRS[:6], dev=PAIRS[6:8], test=PAIRS[6:])
     done = run(lms["bert"], facts, folder / "out")
     assert done.returncode == 0, done.stderr
     return facts, contents(folder / "out")

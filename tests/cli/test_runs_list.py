@@ -4,8 +4,8 @@ import csv
 import io
 
 import pytest
-from stores import as_toml
-from worlds import TEMPLATES
+from builders.sweeps import as_toml
+from builders.worlds import TEMPLATES
 
 
 @pytest.fixture

@@ -1,10 +1,8 @@
 """`askwell sweep`: plans, does, goes on, and says what went wrong."""
 
-import json
-
 import pytest
-from stores import as_toml
-from worlds import TEMPLATES
+from builders.sweeps import as_toml
+from builders.worlds import TEMPLATES, write_relation
 
 
 @pytest.fixture
@@ -92,10 +90,10 @@ def test_a_bad_sweep_is_one_message_and_nothing_is_written(askwell, sweep_file, 
     assert not (tmp_path / "store").exists()
 
 
-def test_a_run_that_fails_is_told_at_the_end(askwell, sweep_file, lms, facts, tmp_path):
-    for split in ("train", "dev", "test"):
-        (facts / f"{split}.jsonl").write_text(json.dumps({"x": "Paris", "y": "Reykjavik"}))
-    path = sweep_file(lms=[str(lms["bert"])])
+def test_a_run_that_fails_is_told_at_the_end(askwell, sweep_file, lms, tmp_path):
+    no_word = [("Paris", "Reykjavik")]  # y is several tokens
+    facts = write_relation(tmp_path / "bad", train=no_word, dev=no_word, test=no_word)
+    path = sweep_file(lms=[str(lms["bert"])], facts=[str(facts)])
     done = askwell("sweep", path)
     assert done.code == 1
     assert "y is not one token of the LM" in done.out

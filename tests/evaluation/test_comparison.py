@@ -5,7 +5,7 @@ import math
 
 import duckdb
 import pytest
-from made_outcomes import outcome, run
+from builders.outcomes import outcome, run
 from scipy import stats
 
 from askwell.errors import BadFile, BadOption, UserMistake
@@ -44,15 +44,15 @@ def test_metrics_by_hand():
 
 
 def test_less_log_loss_is_better():
-    a = [outcome("a", 1, log_probability=-1.0), outcome("b", 1, log_probability=-2.0)]
-    b = [outcome("a", 1, log_probability=-3.0), outcome("b", 1, log_probability=-2.0)]
+    a = [outcome("a", log_probability=-1.0), outcome("b", log_probability=-2.0)]
+    b = [outcome("a", log_probability=-3.0), outcome("b", log_probability=-2.0)]
     comparison = compare_outcomes(a, b, metric="log-loss")
     assert comparison.micro.difference == pytest.approx(-1)  # nats, not per cent
     assert (comparison.wins, comparison.losses, comparison.ties) == (1, 0, 1)
 
 
 def test_a_probability_of_0_has_no_log_loss():
-    broken = [outcome("a", 9, log_probability=-math.inf)]
+    broken = [outcome("a", rank=9, log_probability=-math.inf)]
     with pytest.raises(UserMistake, match="1 in B"):
         compare_outcomes(run({"a": 1}), broken, metric="log-loss")
     assert compare_outcomes(run({"a": 1}), broken).wins == 1
@@ -144,8 +144,8 @@ def test_repeated_facts_are_asked_as_often_as_both_have_them():
 def test_facts_of_one_y_as_one_unit():
     # A run that always answers "big" beats one that always answers "small" on every fact of big.
     facts = [(f"x{n}", "big") for n in range(20)] + [(f"z{n}", "small") for n in range(4)]
-    a = [outcome(x, 1 if y == "big" else 2, y=y) for x, y in facts]
-    b = [outcome(x, 2 if y == "big" else 1, y=y) for x, y in facts]
+    a = [outcome(x, y, 1 if y == "big" else 2) for x, y in facts]
+    b = [outcome(x, y, 2 if y == "big" else 1) for x, y in facts]
     by_fact, by_y = compare_outcomes(a, b), compare_outcomes(a, b, unit="y")
     assert by_fact.micro.p == pytest.approx(stats.binomtest(20, 24).pvalue)
     assert by_y.micro.p == 1  # |±20 ±4| is 16 or more always

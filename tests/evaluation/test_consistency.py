@@ -4,7 +4,7 @@ from itertools import combinations, permutations
 
 import numpy as np
 import pytest
-from asked import outcome
+from builders.outcomes import outcome
 
 from askwell.errors import BadOption, UserMistake
 from askwell.evaluation.agreement import PromptAnswers, consistency

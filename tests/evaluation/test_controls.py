@@ -4,10 +4,10 @@ import math
 
 import pytest
 import reference
-import tiny
 import torch
 from agreement import Twin, exact, ids, moved, pieces, script, usable
-from worlds import CAPITALS, TEMPLATES, frozen
+from builders import tiny
+from builders.worlds import CAPITALS, TEMPLATES, frozen
 
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NothingLeft

@@ -5,8 +5,8 @@ import math
 
 import pytest
 from agreement import moved, plain
-from asked import outcome
-from worlds import CAPITALS, TEMPLATES
+from builders.outcomes import outcome
+from builders.worlds import CAPITALS, TEMPLATES
 
 from askwell.errors import BadOption, DamagedFile, UserMistake
 from askwell.evaluation.cautious import (
@@ -14,12 +14,11 @@ from askwell.evaluation.cautious import (
     ask_cautiously,
     dev_answers,
     dev_answers_from,
-    keep_dev_answers,
 )
-from askwell.evaluation.evaluate import Evaluation
+from askwell.evaluation.evaluate import Evaluation, evaluate
 from askwell.files import to_json
 from askwell.mixture.answers import Candidates
-from askwell.mixture.mixture import Mixture
+from askwell.mixture.save import About, read_dev_answers
 
 
 def made(confidences, right, candidates=None):
@@ -60,12 +59,11 @@ def test_a_risk_that_cannot_be_kept_says_what_to_do():
 
 def test_dev_answers_come_back_from_the_saved_folder(tmp_path):
     mixture = moved(plain("bert"), TEMPLATES)
-    found = keep_dev_answers(mixture, CAPITALS)
+    found = dev_answers(evaluate(mixture, CAPITALS, split="dev", top=1))
     best = {fact.x: mixture.ask(fact.x, top=1)[0] for fact in CAPITALS.dev}
     assert sorted(found.probabilities) == pytest.approx(sorted(reply.probability for reply in best.values()))
-    mixture.save_pretrained(tmp_path)
-    back = Mixture.from_pretrained(tmp_path, lm=plain("bert"))
-    assert dev_answers_from(back.dev_answers) == found
+    mixture.save_pretrained(tmp_path, about=About(dev_answers=to_json(found)))
+    assert dev_answers_from(read_dev_answers(tmp_path)) == found
     assert json.loads((tmp_path / "abstention.json").read_text()) == to_json(found)
 
 
@@ -87,7 +85,7 @@ def test_an_answer_below_the_threshold_is_not_given():
 def test_what_cannot_be_asked_cautiously():
     mixture = moved(plain("bert"), TEMPLATES)
     with pytest.raises(UserMistake, match=r"no record.*--facts"):
-        ask_cautiously(mixture, ["Paris"], risk=0.1)
+        dev_answers_from(None)
     words = Candidates("some", ("Rome", "Lima"))
     dev = made([0.5], [True])
     with pytest.raises(BadOption, match="other candidates"):
@@ -96,6 +94,5 @@ def test_what_cannot_be_asked_cautiously():
     assert len(list(ask_cautiously(mixture, ["Paris"], risk=0.1, dev=among, candidates=words))) == 1
     with pytest.raises(BadOption, match="other candidates"):
         ask_cautiously(mixture, ["Paris"], risk=0.1, dev=among)
-    mixture.dev_answers = {"relation": "r"}
     with pytest.raises(DamagedFile):
-        dev_answers_from(mixture.dev_answers)
+        dev_answers_from({"relation": "r"})

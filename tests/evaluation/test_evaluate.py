@@ -4,9 +4,9 @@ import math
 
 import pytest
 import reference
-import tiny
 import torch
 from agreement import X_FIRST, Twin, exact, ids, moved, plain, script, usable
+from builders import tiny
 
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NotFinite, NothingLeft

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import torch
 from agreement import exact, moved, usable
-from worlds import CAPITALS, TEMPLATES, frozen
+from builders.worlds import CAPITALS, TEMPLATES, frozen
 
 from askwell.data.facts import Fact, Relation
 from askwell.evaluation.controls import MAJORITY, PRIOR, PRIOR_CORRECTED, PRIOR_MASKED_X

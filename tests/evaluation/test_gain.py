@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from asked import outcome
+from builders.outcomes import outcome
 
 from askwell.errors import UserMistake
 from askwell.evaluation.knowledge import best_control, gain_over

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from asked import outcome
+from builders.outcomes import outcome
 
 from askwell.data.facts import Fact, Relation
 from askwell.errors import UserMistake

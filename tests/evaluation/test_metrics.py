@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import reference
+from builders.outcomes import outcome
 from hypothesis import given
 from hypothesis import strategies as st
-from made_outcomes import outcome
 
 from askwell.errors import BadOption
 from askwell.evaluation import metrics
@@ -29,7 +29,7 @@ RANKS = st.lists(st.integers(2, 60).map(lambda double: double / 2), min_size=1, 
 
 
 def ranked(ranks: list[float], relation: str = "r") -> list[Outcome]:
-    return [outcome(f"x{number}", rank, relation=relation) for number, rank in enumerate(ranks)]
+    return [outcome(f"x{number}", rank=rank, relation=relation) for number, rank in enumerate(ranks)]
 
 
 def of_relations(ranks: dict[str, list[float]]) -> list[Outcome]:
@@ -65,10 +65,10 @@ def test_a_tie_for_the_first_place_is_no_hit() -> None:
 
 
 def test_log_loss_is_a_mean_of_nats_and_none_where_it_is_infinite() -> None:
-    sure, unsure = outcome("a", 1, log_probability=-1.0), outcome("b", 2, log_probability=-3.0)
+    sure, unsure = outcome("a", log_probability=-1.0), outcome("b", rank=2, log_probability=-3.0)
     assert log_loss_of([sure, unsure]) == pytest.approx(2.0)
     assert METRICS["log-loss"].mean([sure, unsure]) == pytest.approx(2.0)
-    assert log_loss_of([sure, outcome("c", 9, log_probability=-math.inf)]) is None
+    assert log_loss_of([sure, outcome("c", rank=9, log_probability=-math.inf)]) is None
 
 
 def test_the_table_says_how_each_metric_is_read() -> None:

@@ -1,7 +1,7 @@
 """Each partition on facts sorted by hand."""
 
 import pytest
-from asked import outcome
+from builders.outcomes import outcome
 
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from agreement import moved, plain
-from worlds import CAPITALS, FACTS
+from builders.worlds import CAPITALS, FACTS
 
 from askwell.data.facts import Relation
 from askwell.errors import BadOption

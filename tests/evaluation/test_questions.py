@@ -1,5 +1,5 @@
 import pytest
-from asked import outcome
+from builders.outcomes import outcome
 
 from askwell.errors import UserMistake
 from askwell.evaluation.calibration import questions_of

@@ -2,7 +2,7 @@ import functools
 from pathlib import Path
 
 import pytest
-import tiny
+from builders import tiny
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,9 @@
 """Control LMs are drawn as they say, answer as other LMs do, and leave the LM and the global random state alone."""
 
 import pytest
-import tiny
 import torch
-from worlds import CAPITALS, TEMPLATES, frozen
+from builders import tiny
+from builders.worlds import CAPITALS, TEMPLATES, frozen
 
 from askwell.evaluation.evaluate import evaluate
 from askwell.lms.controls import control_lm

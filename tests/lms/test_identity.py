@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
 import torch
+from builders import tiny
 from safetensors.torch import load_file, save_file
 from transformers import AlbertTokenizer, BertTokenizer
 

@@ -11,10 +11,10 @@ import agreement
 import gguf
 import numpy as np
 import pytest
-import tiny
 import torch
 from agreement import plain, usable, words
-from tiny_gguf import write_gguf
+from builders import tiny
+from builders.tiny_gguf import write_gguf
 from transformers import BertConfig, BertForSequenceClassification, BertModel, ElectraForPreTraining, GPT2Config
 
 from askwell.errors import BadOption, LMUnavailable

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-import tiny
 import torch
+from builders import tiny
 from transformers import (
     ConvBertConfig,
     ConvBertForMaskedLM,

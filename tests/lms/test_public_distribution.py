@@ -4,9 +4,9 @@ from typing import Any
 
 import agreement
 import pytest
-import tiny
 import torch
 from agreement import ALL, plain, usable, words
+from builders import tiny
 from torch import Tensor
 from torch.nn import functional
 

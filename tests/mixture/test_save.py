@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
 import torch
 from agreement import ALL, moved, plain, usable, words
+from builders import tiny
 from safetensors.torch import load_file
 
 from askwell.data.templates import parse_template
@@ -17,7 +17,7 @@ from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import read_description
+from askwell.mixture.save import About, read_description, read_dev_answers
 from askwell.specs.mixture import MixtureSpec
 
 XS = ["Reykjavik", "Paris"]
@@ -32,9 +32,9 @@ SPECS = {
 TEMPLATES = ["The capital of [X] is [Y] .", "[X] ([Y])", "[X]'s city is | `[Y]` ."]
 
 
-def saved(folder: Path, spec: MixtureSpec | None = None, seed: int = 11) -> Mixture:
+def saved(folder: Path, spec: MixtureSpec | None = None, seed: int = 11, about: About | None = None) -> Mixture:
     mixture = moved(plain("roberta"), TEMPLATES, spec, seed=seed)
-    mixture.save_pretrained(folder)
+    mixture.save_pretrained(folder, about=about)
     return mixture
 
 
@@ -63,14 +63,19 @@ def test_what_is_saved_comes_back(name: str, kind: str, tmp_path: Path) -> None:
 def test_what_else_comes_back(tmp_path: Path) -> None:
     templates = [parse_template("[X] is [Y] .", 0.5), parse_template("[X] is [Y] !", 0.25), "[Y] is [X]"]
     mixture = Mixture(plain("gpt2"), [*templates, parse_template("[X] was [Y]", 0.25)], MixtureSpec(weights="file"))
-    mixture.scores = {"test": {"facts": 3, "P@1": 66.7, "vocabulary": "all"}}
-    mixture.learned_from = {"relation": {"name": "P19"}, "seed": 4}
-    mixture.dev_answers = {"probabilities": [0.5], "right": [1]}
-    mixture.save_pretrained(tmp_path)
+    about = About(
+        learned_from={"relation": {"name": "P19", "sha256": "f00"}, "seed": 4},
+        scores={"test": {"facts": 3, "P@1": 66.7, "vocabulary": "all"}},
+        dev_answers={"probabilities": [0.5], "right": [1]},
+        split_by="random",
+    )
+    mixture.save_pretrained(tmp_path, about=about)
     back = Mixture.from_pretrained(str(tmp_path), lm=plain("gpt2"))
-    assert back.scores == mixture.scores
-    assert back.learned_from == mixture.learned_from
-    assert back.dev_answers == mixture.dev_answers == {"probabilities": [0.5], "right": [1]}
+    found = read_description(tmp_path).about
+    assert found == about
+    assert (found.relation, found.relation_sha256, found.split_by) == ("P19", "f00", "random")
+    assert found.learned_from["split_by"] == "random"
+    assert read_dev_answers(tmp_path) == {"probabilities": [0.5], "right": [1]}
     assert back.left_out_prompts == mixture.left_out_prompts
     assert len(back.left_out_prompts) == 2
     assert back.weights.tolist() == mixture.weights.tolist() == pytest.approx([0.75, 0.25])
@@ -78,23 +83,29 @@ def test_what_else_comes_back(tmp_path: Path) -> None:
     assert "P19" in card
     assert "66.7" in card
     again = tmp_path / "again"
-    back.save_pretrained(again)
+    back.save_pretrained(again, about=found)
     for name in ("config.json", "abstention.json"):
         assert (again / name).read_bytes() == (tmp_path / name).read_bytes()
-    back.dev_answers = {}
     back.save_pretrained(again)
     assert not (again / "abstention.json").exists()
-    assert Mixture.from_pretrained(again, lm=plain("gpt2")).dev_answers == {}
+    assert read_dev_answers(again) is None
+    assert read_description(again).about == About()
+
+
+def test_the_folder_of_a_run_is_as_good_as_its_mixtures(tmp_path: Path) -> None:
+    mixture = saved(tmp_path / "run" / "mixture", about=About(relation="P19"))
+    assert_same(Mixture.from_pretrained(tmp_path / "run", lm=plain("roberta")), mixture)
+    assert read_description(tmp_path / "run").about.learned_from == {"relation": {"name": "P19", "sha256": None}}
 
 
 def test_the_description_can_be_read_without_the_lm(tmp_path: Path) -> None:
     mixture = saved(tmp_path, MixtureSpec(weighting="data-dependent"))
     description = read_description(tmp_path)
-    assert [record["template"] for record in description["prompts"]] == TEMPLATES
-    assert description["mixture_weights"] == pytest.approx(mixture.weights.tolist())
-    assert description["effective_prompts"] == pytest.approx(mixture.effective_prompts)
-    assert description["temperature"] == pytest.approx(2.0137527)  # e to the 0.7
-    assert description["base_lm"]["architecture"] == "RobertaForMaskedLM"
+    assert [prompt.template for prompt in description.prompts] == TEMPLATES
+    assert description.mixture_weights == pytest.approx(mixture.weights.tolist())
+    assert description.effective_prompts == pytest.approx(mixture.effective_prompts)
+    assert description.temperature == pytest.approx(2.0137527)  # e to the 0.7
+    assert description.base_lm.architecture == "RobertaForMaskedLM"
 
 
 def test_saving_twice_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -115,7 +126,7 @@ def test_saving_again_replaces(tmp_path: Path) -> None:
 def test_tensors_are_plain_safetensors(tmp_path: Path) -> None:
     mixture = saved(tmp_path, MixtureSpec(deep=True))
     tensors = load_file(tmp_path / "mixture.safetensors")
-    assert set(tensors) == {"vectors", "initial_vectors", "weighting.logits", *(f"deltas.layers.{n}" for n in range(3))}
+    assert set(tensors) == {"vectors", "initial_vectors", "weighting.logits", *(f"deltas.layers.{n}" for n in range(2))}
     assert torch.equal(tensors["vectors"], mixture.vectors)
 
 
@@ -204,9 +215,7 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], None], str]] = {
 
 @pytest.mark.parametrize("case", DAMAGE)
 def test_damage_is_found(case: str, tmp_path: Path) -> None:
-    mixture = saved(tmp_path)
-    mixture.dev_answers = {"probabilities": [0.5, 0.25]}
-    mixture.save_pretrained(tmp_path)
+    saved(tmp_path, about=About(dev_answers={"probabilities": [0.5, 0.25]}))
     name, damage, message = DAMAGE[case]
     damage(tmp_path / name)
     with pytest.raises(DamagedFile, match=message):
@@ -238,7 +247,7 @@ class Crash(BaseException):
     pass
 
 
-def save_until(monkeypatch: pytest.MonkeyPatch, mixture: Mixture, folder: Path, step: int) -> bool:
+def save_until(monkeypatch: pytest.MonkeyPatch, mixture: Mixture, folder: Path, step: int, about: About) -> bool:
     """Saves, and crashes right before the step-th time that a file is moved into place; whether it came so far."""
     moves = 0
     move = Path.replace
@@ -253,7 +262,7 @@ def save_until(monkeypatch: pytest.MonkeyPatch, mixture: Mixture, folder: Path, 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "replace", count)
         try:
-            mixture.save_pretrained(folder)
+            mixture.save_pretrained(folder, about=about)
         except Crash:
             return True
     return False
@@ -262,17 +271,17 @@ def save_until(monkeypatch: pytest.MonkeyPatch, mixture: Mixture, folder: Path, 
 def test_a_crash_leaves_the_old_mixture_or_the_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lm = plain("roberta")
     old, new = moved(lm, TEMPLATES, seed=1), moved(lm, TEMPLATES, MixtureSpec(deep=True), seed=2)
-    old.dev_answers, new.dev_answers = {"right": [0]}, {"right": [1]}
+    about_old, about_new = (About(dev_answers={"right": [right]}) for right in (0, 1))
     crashed = 0
     for step in range(1, 10):
         folder = tmp_path / str(step)
-        old.save_pretrained(folder)
-        if not save_until(monkeypatch, new, folder, step):
+        old.save_pretrained(folder, about=about_old)
+        if not save_until(monkeypatch, new, folder, step, about_new):
             break
         crashed += 1
         back = Mixture.from_pretrained(folder, lm=lm)
         assert_same(back, new if back.spec.deep else old)
-        assert back.dev_answers == {"right": [int(back.spec.deep)]}
+        assert read_dev_answers(folder) == {"right": [int(back.spec.deep)]}
         new.save_pretrained(folder)  # and saving once more sets all right
         assert_same(Mixture.from_pretrained(folder, lm=lm), new)
         assert {path.name for path in folder.iterdir()} >= FILES
@@ -317,8 +326,9 @@ def test_what_is_pushed_is_what_is_saved(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("huggingface_hub.hub_mixin.HfApi.create_repo", create_repo)
     monkeypatch.setattr("huggingface_hub.hub_mixin.HfApi.upload_folder", upload_folder)
-    mixture = saved(tmp_path)
-    mixture.push_to_hub("someone/mixture")
+    about = About(relation="P19")
+    mixture = saved(tmp_path, about=about)
+    mixture.push_to_hub("someone/mixture", about=about)
     assert created == ["someone/mixture"]
     assert uploaded == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from worlds import TEMPLATES, frozen
+from builders.worlds import TEMPLATES, frozen
 
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.weights import WEIGHTINGS, DataDependentWeights, StaticWeights
@@ -62,7 +62,7 @@ def test_runs_of_version_0_1_0_keep_their_ids(folder: Path) -> None:
     written = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
     spec = RunSpec.model_validate(written)
     assert spec.id == folder.name
-    assert spec.model_dump(mode="json") == {**written, "control": spec.control}
+    assert spec.mixture.model_dump(mode="json") == written["mixture"]
     if spec.training is not None:
         written["mixture"]["data_dependent"] = True
         assert '"data_dependent":true' in RunSpec.model_validate(written).canonical

@@ -7,17 +7,12 @@ from typing import Any
 
 import pytest
 import reference
-import tiny
 import torch
+from agreement import ALL, CAUSAL, MASKED, SEQ2SEQ, WORDPIECE
+from builders import tiny
 from reference import Piece
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM, AutoTokenizer
-
-ALL = list(tiny.TINY)
-MASKED = [name for name in ALL if tiny.FAMILY[name] == "masked"]
-SEQ2SEQ = [name for name in ALL if tiny.FAMILY[name] == "seq2seq"]
-CAUSAL = [name for name in ALL if tiny.FAMILY[name] == "causal"]
-WORDPIECE = ["bert", "distilbert", "electra"]
 
 SENTENCES = {  # as the tokenizer writes "The [X] lies in [Y] ."; [X] and [Y] are exchanged for the other order
     "bert": "[CLS] The [X] lies in [Y] . [SEP]",

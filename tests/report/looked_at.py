@@ -1,7 +1,7 @@
 """Mixtures to look at, and prompts with words of any kind for tests of drawings."""
 
-import tiny
 import torch
+from builders import tiny
 from hypothesis import strategies as st
 
 from askwell.lms.frozen import FrozenLM

@@ -5,7 +5,7 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
-from report.made_store import A, B, keep, keep_arrows, new_store
+from builders.stores import A, B, keep, keep_arrows, new_store
 from scipy import stats
 
 from askwell.errors import DamagedFile

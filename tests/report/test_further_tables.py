@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from report.made_store import A, B, keep, new_store
+from builders.stores import A, B, keep, new_store
 
 from askwell.errors import UserMistake
 from askwell.report.cells import kept_runs

@@ -1,31 +1,31 @@
 """What kind of run a run is follows from its spec, whatever its setting is called."""
 
 import pytest
-from report.made_store import spec_of
+from builders.stores import spec_of
 
-from askwell.report.cells import Kind, fact_set_of, how_of, is_distinct_y, kind_of, paper_name, source_of
+from askwell.report.cells import RunKind, fact_set_of, how_of, is_distinct_y, kind_of, paper_name, source_of
 
 
 @pytest.mark.parametrize(
     ("choices", "expected"),
     [
-        ({"tuned": False}, Kind("init")),
-        ({"tuned": False, "mixture": {"deep": True}}, Kind("init")),
-        ({}, Kind("soft")),
-        ({"mixture": {"deep": True}}, Kind("deep")),
-        ({"training": {"tune_vectors": False}}, Kind("weights only")),
-        ({"training": {"tune_weights": False}}, Kind("vectors only")),
-        ({"training": {"tune_layers": False}}, Kind("soft")),
+        ({"tuned": False}, RunKind("init")),
+        ({"tuned": False, "mixture": {"deep": True}}, RunKind("init")),
+        ({}, RunKind("soft")),
+        ({"mixture": {"deep": True}}, RunKind("deep")),
+        ({"training": {"tune_vectors": False}}, RunKind("weights only")),
+        ({"training": {"tune_weights": False}}, RunKind("vectors only")),
+        ({"training": {"tune_layers": False}}, RunKind("soft")),
         (
             {"mixture": {"deep": True}, "training": {"tune_weights": False}},
-            Kind("deep, vectors and layers tuned"),
+            RunKind("deep, vectors and layers tuned"),
         ),
-        ({"training": {"tune_weights": False, "tune_vectors": False}}, Kind("nothing tuned")),
-        ({"training": {"method": "em"}}, Kind("soft", ("EM",))),
-        ({"mixture": {"data_dependent": True, "deep": True}}, Kind("deep", ("data-dependent",))),
-        ({"mixture": {"copies": 3, "noise": 0.5}}, Kind("soft", ("3 copies",))),
-        ({"mixture": {"combine": "product"}}, Kind("weights only", ("product of experts",))),
-        ({"tuned": False, "mixture": {"weights": "file"}}, Kind("init", ("published weights",))),
+        ({"training": {"tune_weights": False, "tune_vectors": False}}, RunKind("nothing tuned")),
+        ({"training": {"method": "em"}}, RunKind("soft", ("EM",))),
+        ({"mixture": {"data_dependent": True, "deep": True}}, RunKind("deep", ("data-dependent",))),
+        ({"mixture": {"copies": 3, "noise": 0.5}}, RunKind("soft", ("3 copies",))),
+        ({"mixture": {"combine": "product"}}, RunKind("weights only", ("product of experts",))),
+        ({"tuned": False, "mixture": {"weights": "file"}}, RunKind("init", ("published weights",))),
     ],
 )
 def test_the_spec_decides(choices, expected):

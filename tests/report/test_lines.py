@@ -1,6 +1,6 @@
 """Rows: nothing that differs in more than relation and seed shares a cell."""
 
-from report.made_store import A, B, keep, new_store
+from builders.stores import A, B, keep, new_store
 
 from askwell.report.cells import kept_runs
 from askwell.report.rows import lines_of

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from report.made_store import keep, new_store
+from builders.stores import keep, new_store
 
 from askwell.errors import BadFile
 from askwell.report.cells import kept_runs

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from report.made_store import A, B, keep, keep_arrows, new_store
+from builders.stores import A, B, keep, keep_arrows, new_store
 
 from askwell.evaluation.compare import compare_outcomes
 from askwell.report.cells import RunGroup, kept_runs

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 import pytest
-from report.made_store import keep, keep_arrows, new_store
+from builders.stores import keep, keep_arrows, new_store
 
 from askwell.report.cells import kept_runs
 from askwell.report.formats import csv_table, label, latex_escaped, latex_table, markdown_table

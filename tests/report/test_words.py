@@ -3,8 +3,8 @@ import math
 from dataclasses import replace
 
 import pytest
-import tiny
 import torch
+from builders import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from looked_at import TEMPLATES, trained_looking

@@ -1,14 +1,13 @@
 """A small world of facts, prompts and LMs in a folder, and sweeps over it."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
-from stores import World
-from worlds import PAIRS, TEMPLATES
+from builders import tiny
+from builders.sweeps import World
+from builders.worlds import PAIRS, TEMPLATES, write_prompts, write_relation
 
 
 @pytest.fixture(scope="session")
@@ -18,13 +17,9 @@ def world(tmp_path_factory) -> World:
         tiny.save(*tiny.TINY[name](), folder / name)
     for name, pairs in {"capital": PAIRS, "other": PAIRS[::-1]}.items():
         facts = folder / "data" / "facts" / "places" / name
-        facts.mkdir(parents=True)
-        for split, some in {"train": pairs[:6], "dev": pairs[6:8], "test": pairs[6:]}.items():
-            (facts / f"{split}.jsonl").write_text("".join(json.dumps({"x": x, "y": y}) + "\n" for x, y in some))
+        write_relation(facts, train=pairs[:6], dev=pairs[6:8], test=pairs[6:])
         for prompts, templates in {"hand": TEMPLATES[:1], "many": TEMPLATES}.items():
-            path = folder / "data" / "prompts" / prompts / f"{name}.jsonl"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("".join(json.dumps({"template": template}) + "\n" for template in templates))
+            write_prompts(folder / "data" / "prompts" / prompts / f"{name}.jsonl", templates)
     return World(folder)
 
 

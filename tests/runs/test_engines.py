@@ -8,7 +8,8 @@ from multiprocessing import resource_tracker, util
 from pathlib import Path
 
 import pytest
-from stores import contents
+from builders.sweeps import contents
+from builders.worlds import write_relation
 
 from askwell.evaluation.outcomes import read_outcomes
 from askwell.files import to_json
@@ -174,10 +175,8 @@ def test_a_worker_with_another_lm_refuses(undisturbed, world):
 
 
 def test_a_run_that_cannot_be_done_stops_no_other_and_is_tried_again(world, tmp_path):
-    bad = tmp_path / "bad"
-    bad.mkdir()
-    for split in ("train", "dev", "test"):
-        (bad / f"{split}.jsonl").write_text('{"x": "Paris", "y": "Reykjavik"}\n')  # no one-token y
+    no_word = [("Paris", "Reykjavik")]  # y is several tokens
+    bad = write_relation(tmp_path / "bad", train=no_word, dev=no_word, test=no_word)
     facts, prompts = [str(bad), "places/other"], {"a": ["[X] in [Y]"]}
     path = world.write_sweep(tmp_path, lms=[str(world.folder / "bert")], facts=facts, prompts=prompts)
     plan, _, failed = run_sweep(path, InProcess())

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stores import World, contents
+from builders.sweeps import World, contents
 
 from askwell.runs.engines import InProcess
 from askwell.runs.grid import read_sweep

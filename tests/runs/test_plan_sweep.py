@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worlds import CAPITALS, PAIRS, TEMPLATES
+from builders.worlds import CAPITALS, PAIRS, TEMPLATES
 
 from askwell.data.facts import Fact, Relation
 from askwell.data.split import sample

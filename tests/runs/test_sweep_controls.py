@@ -6,9 +6,9 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from builders.sweeps import contents
+from builders.worlds import TEMPLATES
 from pydantic import ValidationError
-from stores import contents
-from worlds import TEMPLATES
 
 from askwell import Mixture, TrainingSpec, evaluate, load_lm, read_prompts, read_relation, train
 from askwell.errors import BadFile

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from builders.worlds import CAPITALS, FACTS, TEMPLATES, frozen
 from pydantic import ValidationError
-from worlds import CAPITALS, FACTS, TEMPLATES, frozen
 
 from askwell.errors import BadOption
 from askwell.evaluation.evaluate import evaluate
@@ -69,12 +69,10 @@ def test_training_drops_after_a_third_and_goes_on_when_interrupted(tmp_path, met
     spec = TrainingSpec(method=method, pairs=240, drop_below=0.33, threads=1)
     whole = Mixture(frozen("bert"), TEMPLATES)
     effective = []
-    result = train(
-        whole, CAPITALS, spec, progress=lambda p: effective.append(p.record and p.record["effective_prompts"])
-    )
+    result = train(whole, CAPITALS, spec, progress=lambda p: effective.append(p.record and p.record.effective_prompts))
     dropped = int((whole.weight_logits == -torch.inf).sum())
-    assert whole.learned_from["best_pairs"] < 90 or dropped >= 1
-    assert min(record["effective_prompts"] for record in result.history) <= 2 < result.history[1]["effective_prompts"]
+    assert result.best.pairs < 90 or dropped >= 1
+    assert min(line.effective_prompts for line in result.history) <= 2 < result.history[1].effective_prompts
 
     calls = []
 

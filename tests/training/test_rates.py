@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from worlds import CAPITALS, FACTS, TEMPLATES, frozen
+from builders.worlds import CAPITALS, FACTS, TEMPLATES, frozen
 
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
@@ -91,19 +91,21 @@ def test_the_first_step_of_each_part_and_layer_is_as_large_as_its_rate():
         torch.testing.assert_close(of_layer, torch.full_like(of_layer, size))
 
 
-def test_what_was_used_is_noted_on_the_mixture():
+def test_what_was_used_is_told_by_the_result():
     mixture, _ = deep_mixture("bert")
-    train(mixture, CAPITALS, TrainingSpec(pairs=60, threads=1))
-    assert mixture.learned_from["pairs"] == mixture.learned_from["planned_pairs"]
-    assert mixture.learned_from["step_sizes"]["weights"] == OF_WEIGHTS
-    assert len(mixture.learned_from["step_sizes"]["layers"]["layers"]) == 3
+    result = train(mixture, CAPITALS, TrainingSpec(pairs=60, threads=1))
+    assert result.pairs == result.planned_pairs
+    assert result.step_sizes["weights"] == OF_WEIGHTS
+    assert len(result.step_sizes["layers"]["layers"]) == 3
+    learned_from = result.learned_from(CAPITALS)
+    assert learned_from["relation"]["sha256"] == CAPITALS.digest
+    assert (learned_from["pairs"], learned_from["step_sizes"]) == (result.pairs, result.step_sizes)
 
 
 def test_minutes_become_pairs_once_and_are_kept(tmp_path):
     def run(**options):
         mixture = Mixture(frozen("bert"), TEMPLATES)
-        train(mixture, CAPITALS, TrainingSpec(minutes=0.002, threads=1), folder=tmp_path, **options)
-        return mixture
+        return train(mixture, CAPITALS, TrainingSpec(minutes=0.002, threads=1), folder=tmp_path, **options)
 
     planned = []
 
@@ -114,7 +116,7 @@ def test_minutes_become_pairs_once_and_are_kept(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         run(progress=interrupt)
-    mixture = run(resume=True, progress=lambda progress: planned.append(progress.pairs))
-    assert set(planned) == {mixture.learned_from["planned_pairs"]}
-    assert mixture.learned_from["finished"]
-    assert mixture.learned_from["planned_pairs"] > 0
+    result = run(resume=True, progress=lambda progress: planned.append(progress.pairs))
+    assert set(planned) == {result.planned_pairs}
+    assert result.finished
+    assert result.planned_pairs > 0

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from worlds import CAPITALS, TEMPLATES, frozen
+from builders.worlds import CAPITALS, TEMPLATES, frozen
 
 from askwell.errors import BadOption, DamagedFile
 from askwell.mixture.mixture import Mixture
@@ -12,6 +12,7 @@ from askwell.specs.mixture import MixtureSpec
 from askwell.specs.training import TrainingSpec
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.loop import train
+from askwell.training.result import Interrupted
 
 PAPER: dict[str, Any] = {"recipe": "paper", "epochs": 6, "patience": 6, "learning_rate": 0.01, "batch_facts": 4}
 SETTINGS = {
@@ -64,27 +65,29 @@ def test_an_interrupted_run_that_is_resumed_equals_one_that_was_not(tmp_path, me
     result = train(second, CAPITALS, SETTINGS[method], folder=tmp_path, resume=True)
     assert result.history == expected.history
     assert same(second, whole)
-    assert second.learned_from == whole.learned_from
+    assert result.learned_from(CAPITALS) == expected.learned_from(CAPITALS)
 
 
 def test_an_interrupted_run_is_left_in_its_best_state(tmp_path):
     def interrupt(progress):
-        if progress.record and progress.record["round"] == 3:
+        if progress.record and progress.record.round == 3:
             raise KeyboardInterrupt
 
     mixture = new_mixture()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Interrupted) as interrupted:
         train(mixture, CAPITALS, SETTINGS["gradient"], folder=tmp_path, progress=interrupt)
     three_epochs = new_mixture()
     train(three_epochs, CAPITALS, SETTINGS["gradient"].model_copy(update={"epochs": 3}))
     assert same(mixture, three_epochs)
-    assert mixture.learned_from["pairs"] == 3 * len(CAPITALS.train) * len(mixture.prompts)
-    assert not mixture.learned_from["finished"]
+    result = interrupted.value.result
+    assert result.pairs == 3 * len(CAPITALS.train) * len(mixture.prompts)
+    assert len(result.history) == 4
+    assert not result.finished
 
 
 def interrupted(folder):
     def interrupt(progress):
-        if progress.record and progress.record["round"] == 2:
+        if progress.record and progress.record.round == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -1,14 +1,15 @@
 """Training does what SPEC says: it finds the optimum, keeps the best state, and tunes only what it is told to."""
 
 import json
+import math
 from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from builders.worlds import CAPITALS, FACTS, REPEATED, TEMPLATES, frozen
 from scipy.optimize import minimize
-from worlds import CAPITALS, FACTS, TEMPLATES, frozen
 
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NotFinite, NothingLeft
@@ -20,7 +21,8 @@ from askwell.training.checkpoint import State
 from askwell.training.loop import is_over, train
 from askwell.training.objective import Objective
 from askwell.training.optimiser import choose_tuned, optimizer_of, rates_of
-from askwell.training.plan import plan_of
+from askwell.training.result import HistoryLine
+from askwell.training.schedule import schedule_of
 
 ONE_THREAD: dict[str, Any] = {"threads": 1}
 
@@ -69,7 +71,7 @@ def mean_log_likelihood(mixture, probabilities):
 def test_both_methods_find_the_optimal_weights_of_frozen_prompts(name, method):
     mixture = Mixture(frozen(name, "float64"), TEMPLATES)
     probabilities = gold_matrix(mixture)
-    everything = Relation.of("all", FACTS, FACTS, FACTS)
+    everything = REPEATED
     settings = {"method": method, "tune_vectors": False, "epochs": 150, "learning_rate": 0.3}
     train(mixture, everything, no_early_stop(**settings))
     assert mean_log_likelihood(mixture, probabilities) == pytest.approx(
@@ -80,7 +82,7 @@ def test_both_methods_find_the_optimal_weights_of_frozen_prompts(name, method):
 def test_em_never_lowers_the_likelihood_of_frozen_prompts():
     mixture = Mixture(frozen("roberta", "float64"), TEMPLATES)
     result = train(mixture, CAPITALS, no_early_stop(method="em", tune_vectors=False, epochs=30))
-    losses = [record["train_loss"] for record in result.history[1:]]
+    losses = [line.train_loss or math.inf for line in result.history[1:]]
     assert all(later <= earlier + 1e-12 for earlier, later in pairwise(losses))
     assert losses[-1] < losses[0] - 1e-3
 
@@ -90,7 +92,7 @@ def test_em_weights_are_the_mean_posterior_computed_by_hand():
     probabilities = gold_matrix(mixture)
     posterior = probabilities / probabilities.sum(1, keepdims=True)  # from uniform weights
     settings = TrainingSpec(recipe="paper", method="em", tune_vectors=False, epochs=1, **ONE_THREAD)
-    dev_is_train = Relation.of("all", FACTS, FACTS, FACTS)
+    dev_is_train = REPEATED
     train(mixture, dev_is_train, settings)
     assert mixture.weights.detach().numpy() == pytest.approx(posterior.mean(0), abs=1e-12)
 
@@ -132,15 +134,15 @@ def test_training_makes_the_loss_smaller_and_keeps_the_state_that_was_best_on_de
     mixture = Mixture(frozen("bert"), TEMPLATES, MixtureSpec(deep=True))
     seen = []
     result = train(mixture, CAPITALS, no_early_stop(learning_rate=0.02, epochs=12), progress=seen.append)
-    losses = [record["train_loss"] for record in result.history[1:]]
+    losses = [line.train_loss or math.inf for line in result.history[1:]]
     assert losses[-1] < losses[0] - 1
-    ranked = sorted(result.history, key=lambda record: (-record["dev"]["P@1"], record["dev"]["log_loss"]))
+    ranked = sorted(result.history, key=lambda line: (-line.dev["P@1"], line.dev["log_loss"]))
     assert result.best == ranked[0]
     encoded, _ = encode_facts(mixture, CAPITALS.dev)
     log_probs = mixture.log_probs(encoded.xs, torch.arange(len(encoded)))
     dev_loss = -log_probs.gather(1, encoded.answers[:, None]).mean()
-    assert float(dev_loss) == pytest.approx(result.best["dev"]["log_loss"], abs=1e-5)
-    assert [state.record["round"] for state in seen if state.record] == list(range(13))
+    assert float(dev_loss) == pytest.approx(result.best.dev["log_loss"], abs=1e-5)
+    assert [state.record.round for state in seen if state.record] == list(range(13))
 
 
 def test_the_untuned_state_is_a_candidate():
@@ -150,17 +152,20 @@ def test_the_untuned_state_is_a_candidate():
     dev = [Fact(x, mixture.ask(x, top=1)[0].y) for x in ("Quito", "Oslo", "Havana")]
     spec = TrainingSpec(recipe="paper", learning_rate=1.0, epochs=3, **ONE_THREAD)
     result = train(mixture, Relation.of("its own", FACTS, dev, []), spec)
-    assert result.history[0]["dev"]["P@1"] == 100.0
-    assert result.history[-1]["dev"]["P@1"] < 100.0
-    assert result.best["round"] == 0
+    assert result.history[0].dev["P@1"] == 100.0
+    assert result.history[-1].dev["P@1"] < 100.0
+    assert result.best.round == 0
     assert all(torch.equal(tensor, start[name]) for name, tensor in mixture.state_dict().items())
 
 
 def test_early_stop_counts_epochs_since_the_best():
     def is_over_after(*scores, **settings):
-        records = [{"round": n, "dev": {"P@1": score, "log_loss": loss}} for n, (score, loss) in enumerate(scores)]
-        plan = plan_of(TrainingSpec(recipe="paper", **settings), facts=10, dev_facts=5, prompts=2, seed=0)
-        return is_over(State(records, {}, {}, {}, stretches=len(records) - 1), plan)
+        lines = [
+            HistoryLine(n, 10 * n, None, {"P@1": score, "log_loss": loss}, 2.0)
+            for n, (score, loss) in enumerate(scores)
+        ]
+        schedule = schedule_of(TrainingSpec(recipe="paper", **settings), facts=10, dev_facts=5, prompts=2, seed=0)
+        return is_over(State(lines, {}, {}, {}, stretches=len(lines) - 1), schedule)
 
     two = [(10.0, 3.0), (10.0, 2.0)]
     assert not is_over_after(*two, patience=2)
@@ -223,7 +228,7 @@ def test_the_l2_penalty_pulls_back_to_the_start():
     for l2 in (0.0, 1.0, 1000.0):
         mixture = Mixture(frozen("bert"), TEMPLATES, MixtureSpec(deep=True))
         choose_tuned(mixture, TrainingSpec())
-        train(mixture, Relation.of("all", FACTS, FACTS, FACTS), no_early_stop(epochs=40, learning_rate=0.01, l2=l2))
+        train(mixture, REPEATED, no_early_stop(epochs=40, learning_rate=0.01, l2=l2))
         tuned = [mixture.vectors - mixture.initial_vectors, *mixture.deltas.parameters()]
         added = torch.stack([part.square().sum() for part in tuned]).sum()
         lengths.append(float(added.detach()))
@@ -233,7 +238,7 @@ def test_the_l2_penalty_pulls_back_to_the_start():
 def test_a_product_learns_its_weights_and_keeps_its_prompts():
     mixture = Mixture(frozen("bert", "float64"), TEMPLATES, MixtureSpec(combine="product"))
     start = mixture.vectors.detach().clone()
-    everything = Relation.of("all", FACTS, FACTS, FACTS)
+    everything = REPEATED
     encoded, _ = encode_facts(mixture, FACTS)
     tables = np.stack([mixture.prompt_log_probs(encoded.xs, torch.arange(len(encoded)), t).numpy() for t in range(3)])
     golds = encoded.answers.numpy()
@@ -249,8 +254,8 @@ def test_a_product_learns_its_weights_and_keeps_its_prompts():
     best = min(minimize(loss, start_at, tol=1e-13).fun for start_at in [np.zeros(3), *(4 * np.eye(3))])
     result = train(mixture, everything, no_early_stop(epochs=80, learning_rate=0.1))
     assert torch.equal(mixture.vectors, start)
-    assert result.history[-1]["train_loss"] == pytest.approx(best, abs=1e-3)
-    assert result.history[1]["train_loss"] == pytest.approx(loss(np.zeros(3)), abs=1e-9)
+    assert result.history[-1].train_loss == pytest.approx(best, abs=1e-3)
+    assert result.history[1].train_loss == pytest.approx(loss(np.zeros(3)), abs=1e-9)
 
 
 def test_weights_cannot_depend_on_x_where_no_causal_prompt_has_a_word_before_it():
@@ -291,9 +296,9 @@ def test_an_lm_that_gives_nan_is_an_error_not_a_score():
 def test_the_history_is_plain_data():
     mixture = Mixture(frozen("gpt2"), TEMPLATES, MixtureSpec(weighting="data-dependent"))
     result = train(mixture, CAPITALS, TrainingSpec(recipe="paper", epochs=1, **ONE_THREAD))
-    first, second = json.loads(json.dumps(result.history, allow_nan=False))
+    first, second = json.loads(json.dumps([line.as_json() for line in result.history], allow_nan=False))
     assert first["train_loss"] is None
     assert first["temperature"] == 1.0
     assert set(second) == {"round", "pairs", "train_loss", "dev", "effective_prompts", "temperature"}
     assert second["dev"]["facts"] == 2
-    assert mixture.learned_from["training"]["threads"] == 1
+    assert result.learned_from(CAPITALS)["training"]["threads"] == 1

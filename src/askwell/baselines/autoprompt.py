@@ -20,7 +20,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from askwell.baselines.dev_score import badness, encode_splits
 from askwell.baselines.hard_prompt import (
     as_text,
     begins_word,
@@ -40,13 +39,15 @@ from askwell.lms.batches import PLACES
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.mixture.answers import token_text
-from askwell.mixture.encode import LeftOutFact, count_reasons
+from askwell.mixture.description import About
+from askwell.mixture.encode import LeftOutFact, count_reasons, encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import save_mixture
 from askwell.specs.baselines import AutoPromptSpec
 from askwell.specs.mixture import MixtureSpec
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.objective import Objective
+from askwell.training.result import badness
 
 
 def allowed_tokens(lm: FrozenLM, relation: Relation, spec: AutoPromptSpec) -> Bool[Tensor, " words"]:
@@ -110,6 +111,7 @@ class SearchResult:
 
     mixture: Mixture
     """The best prompt on dev, with exactly the tokens that were found."""
+    about: About
     tokens: tuple[int, ...]
     """All prompt tokens of it that the LM reads."""
     history: tuple[dict[str, Any], ...]
@@ -201,7 +203,9 @@ class TriggerSearch:
         self._mixture = Mixture(lm, [self.shape.template], MixtureSpec(seed=seed))
         self._mixture.requires_grad_(False)
         self._mixture.vectors.requires_grad_(True)
-        (self._train, self._dev), self.left_out = encode_splits(self._mixture, relation, ("train", "dev"))
+        facts = encode_relation(self._mixture, relation)
+        self._train, self._dev = facts.need("train"), facts.need("dev")
+        self.left_out: dict[str, tuple[LeftOutFact, ...]] = {split: facts.left_out(split) for split in ("train", "dev")}
         self._objective = Objective(self._mixture, self._train, "gradient")
         self._run = self._run_id()
 
@@ -292,8 +296,8 @@ class TriggerSearch:
         """The best prompt so far."""
         best = best_of(state.history)
         mixture = hard_mixture(self.lm, self.shape, best["tokens"], self._mixture.spec)
-        mixture.learned_from = {
-            "relation": {"name": self.relation.name, "sha256": self.relation.digest, **self.relation.counts.as_json()},
+        learned_from = {
+            "relation": self.relation.description,
             "train_facts": len(self._train),
             "dev_facts": len(self._dev),
             "left_out": {split: count_reasons(without) for split, without in self.left_out.items()},
@@ -306,9 +310,9 @@ class TriggerSearch:
             "best_iteration": best["iteration"],
             "finished": state.iteration >= self.spec.iterations,
         }
-        vocabulary = f"all {mixture.answer_space.count} answers of {self.lm.identity.name}"
-        mixture.scores = {"dev": {**best["dev"], "vocabulary": vocabulary}}
-        return SearchResult(mixture, tuple(best["tokens"]), tuple(state.history), self.left_out)
+        scores = {"dev": {**best["dev"], "vocabulary": mixture.answer_space.description}}
+        about = About(learned_from=learned_from, scores=scores)
+        return SearchResult(mixture, about, tuple(best["tokens"]), tuple(state.history), self.left_out)
 
     # ── on disk ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -318,7 +322,8 @@ class TriggerSearch:
             return
         folder.mkdir(parents=True, exist_ok=True)
         if is_better:
-            save_mixture(self.result(state).mixture, folder)
+            best = self.result(state)
+            save_mixture(best.mixture, folder, about=best.about)
         notes = {"run": self._run, "iteration": state.iteration, "history": state.history}
         write_tensors(folder / CHECKPOINT, {"tokens": torch.tensor(state.tokens)}, notes)
 

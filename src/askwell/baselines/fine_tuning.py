@@ -18,7 +18,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from askwell.baselines.dev_score import badness, encode_splits
 from askwell.baselines.hard_prompt import set_tokens
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
@@ -27,10 +26,13 @@ from askwell.evaluation.evaluate import score_facts
 from askwell.lms.batches import PLACES, QuestionTable
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm, quiet
-from askwell.mixture.encode import EncodedFacts, LeftOutFact, count_reasons
+from askwell.mixture.description import About
+from askwell.mixture.encode import EncodedFacts, LeftOutFact, count_reasons, encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.specs.baselines import FineTuningSpec
 from askwell.specs.mixture import MixtureSpec
+from askwell.training.result import best_by_dev
+from askwell.training.schedule import warm_up_and_decay
 
 _GROUP = Path("/sys/fs/cgroup")
 
@@ -89,6 +91,7 @@ class FineTuningResult:
 
     mixture: Mixture
     """The manual prompt on the tuned LM, which is another LM than the one that was given."""
+    about: About
     history: tuple[dict[str, Any], ...]
     left_out: dict[str, tuple[LeftOutFact, ...]]
 
@@ -112,7 +115,9 @@ def fine_tune(
     copied = FrozenLM(_private_copy(lm), lm.tokenizer, name=f"{lm.identity.name}, fine-tuned", device=lm.device)
     copied.walk = None  # it is made for weights that never change
     mixture = Mixture(copied, [template], MixtureSpec(seed=seed))
-    (train, dev), left_out = encode_splits(mixture, relation, ("train", "dev"))
+    facts = encode_relation(mixture, relation)
+    train, dev = facts.need("train"), facts.need("dev")
+    left_out: dict[str, tuple[LeftOutFact, ...]] = {split: facts.left_out(split) for split in ("train", "dev")}
     loss = _Loss(mixture, train)
     history = [_record(mixture, dev, relation, epoch=0, train_loss=None)]
     best = _weights(copied.model)
@@ -126,16 +131,16 @@ def fine_tune(
             total = _epoch(loss, optimizer, schedule, spec, seed, epoch, len(train))
             set_tokens(mixture, mixture.prompts[0].token_ids)  # the words' vectors were tuned
             history.append(_record(mixture, dev, relation, epoch, total / len(train)))
-            if best_of(history) is history[-1]:
+            if _best_of(history) is history[-1]:
                 best = _weights(copied.model)
             if progress is not None:
                 progress(FineTuningProgress(epoch, spec.epochs, history[-1], tuple(history)))
     copied.model.load_state_dict(best)
     tuned = _kept(copied, folder)
     result = Mixture(tuned, [template], MixtureSpec(seed=seed))
-    chosen = best_of(history)
-    result.learned_from = {
-        "relation": {"name": relation.name, "sha256": relation.digest, **relation.counts.as_json()},
+    chosen = _best_of(history)
+    learned_from = {
+        "relation": relation.description,
         "train_facts": len(train),
         "dev_facts": len(dev),
         "left_out": {split: count_reasons(without) for split, without in left_out.items()},
@@ -143,9 +148,8 @@ def fine_tune(
         "fine_tuned_from": lm.identity.model_dump(),
         "best_epoch": chosen["epoch"],
     }
-    vocabulary = f"all {result.answer_space.count} answers of {tuned.identity.name}"
-    result.scores = {"dev": {**chosen["dev"], "vocabulary": vocabulary}}
-    return FineTuningResult(result, tuple(history), left_out)
+    scores = {"dev": {**chosen["dev"], "vocabulary": result.answer_space.description}}
+    return FineTuningResult(result, About(learned_from=learned_from, scores=scores), tuple(history), left_out)
 
 
 def need_memory(lm: FrozenLM) -> None:
@@ -157,11 +161,6 @@ def need_memory(lm: FrozenLM) -> None:
             f"fine-tuning {lm.identity.name} needs about {needed / 1e9:.1f} GB ({BYTES_OF_PARAMETER} bytes for each of "
             f"{parameters:,} parameters), and {free / 1e9:.1f} GB are free on {lm.device}; take a smaller LM"
         )
-
-
-def best_of(history: list[dict[str, Any]]) -> dict[str, Any]:
-    """The record with the best dev score, the first of equal ones."""
-    return min(history, key=lambda record: badness(record["dev"]))
 
 
 class _Loss:
@@ -217,10 +216,9 @@ def _optimizer(model: PreTrainedModel, spec: FineTuningSpec, steps: int) -> tupl
     optimizer = torch.optim.AdamW(groups, lr=spec.learning_rate)
     growing = max(1, round(spec.warm_up * steps))
 
-    def share(step: int) -> float:
-        return min((step + 1) / growing, (steps - step) / max(1, steps - growing), 1.0)
-
-    return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, share)
+    return optimizer, torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: warm_up_and_decay(step, steps, peak=growing)
+    )
 
 
 def _private_copy(lm: FrozenLM) -> PreTrainedModel:
@@ -236,6 +234,10 @@ def _private_copy(lm: FrozenLM) -> PreTrainedModel:
 
 def _weights(model: PreTrainedModel) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
+
+
+def _best_of(history: list[dict[str, Any]]) -> dict[str, Any]:
+    return best_by_dev(history, lambda record: record["dev"])
 
 
 def _record(

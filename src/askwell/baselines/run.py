@@ -14,14 +14,13 @@ Runs a baseline by its name: from an LM, prompts and facts to a mixture that `ev
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from askwell.baselines.autoprompt import SearchProgress, search_triggers
-from askwell.baselines.dev_score import encode_splits
 from askwell.baselines.fine_tuning import FineTuningProgress, fine_tune
 from askwell.baselines.hard_prompt import blank_template, prompt_of
 from askwell.baselines.named import named_baseline, need_prompts
@@ -30,14 +29,16 @@ from askwell.data.templates import Template
 from askwell.errors import BadOption, NothingLeft
 from askwell.evaluation.evaluate import score_facts
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.encode import LeftOutFact
+from askwell.mixture.description import About
+from askwell.mixture.encode import LeftOutFact, encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.prompts import LeftOutPrompt
 from askwell.mixture.save import save_mixture
 from askwell.specs.baselines import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.mixture import MixtureSpec
 from askwell.specs.training import TrainingSpec
-from askwell.training.loop import Progress, train
+from askwell.training.loop import train
+from askwell.training.result import Interrupted, TrainingProgress, TrainingResult, best_by_dev
 
 # OptiPrompt's own settings: ten epochs in steps of 16 facts that grow to 3e-3 and shrink again, as our cycle does.
 
@@ -53,7 +54,7 @@ def best_on_train(
     for prompt in everything.prompts:
         alone = Mixture(lm, [prompt.template], spec)
         try:
-            (facts,), _ = encode_splits(alone, relation, ("train",))
+            facts = encode_relation(alone, relation).need("train")
         except NothingLeft as nothing:
             left_out.append(LeftOutPrompt(prompt.template, str(nothing)))
             continue
@@ -61,9 +62,9 @@ def best_on_train(
         scores["P@1"] *= len(facts) / len(relation.train)
         scored.append({"template": prompt.template, **scores})
     if not scored:
-        encode_splits(everything, relation, ("train",))  # says why nothing can be asked
+        encode_relation(everything, relation).need("train")  # says why nothing can be asked
         raise NothingLeft("prompts", {"no train fact can be asked with it": len(left_out)})
-    best = min(scored, key=lambda of: (-of["P@1"], float("inf") if of["log_loss"] is None else of["log_loss"]))
+    best = best_by_dev(scored, lambda of: of)
     mixture = Mixture(lm, [best["template"]], spec)
     mixture.left_out_prompts += left_out
     return mixture, [{**of, "template": of["template"].text} for of in scored]
@@ -84,7 +85,7 @@ def random_dense_prompt(lm: FrozenLM, *, vectors: int = VECTORS, seed: int = 0) 
     return mixture
 
 
-BaselineProgress = Progress | SearchProgress | FineTuningProgress
+BaselineProgress = TrainingProgress | SearchProgress | FineTuningProgress
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,8 @@ class BaselineRun:
     """What a baseline has made, ready to be evaluated."""
 
     mixture: Mixture
+    about: About
+    """What it was learned from, and what it scores on dev, if dev was used."""
     history: tuple[dict[str, Any], ...] = ()
     left_out: dict[str, tuple[LeftOutFact, ...]] = field(default_factory=dict)
     """Facts of train and dev that could not be asked, where they were used."""
@@ -124,28 +127,27 @@ def run_baseline(
         found = search_triggers(
             lm, relation, search, start_from=start_from, seed=seed, folder=folder, resume=resume, progress=progress
         )
-        run = BaselineRun(found.mixture, found.history, found.left_out)
+        run = BaselineRun(found.mixture, found.about, found.history, found.left_out)
     elif baseline.how == "fine-tuned":
         if resume:
             raise BadOption("fine-tuning cannot go on after an interruption; begin anew with --overwrite")
         tuned = fine_tune(lm, relation, templates[0], fine_tuning, seed=seed, folder=folder, progress=progress)
-        run = BaselineRun(tuned.mixture, tuned.history, tuned.left_out)
+        run = BaselineRun(tuned.mixture, tuned.about, tuned.history, tuned.left_out)
     elif baseline.how == "top-1":
         mixture, of_prompts = best_on_train(lm, templates, relation, spec)
         need_prompts(name, len(of_prompts))
-        mixture.learned_from = {"relation": _told(relation), "train": of_prompts}
-        run = BaselineRun(mixture)
+        run = BaselineRun(mixture, About(learned_from={"relation": relation.description, "train": of_prompts}))
     else:
         mixture = random_dense_prompt(lm, seed=seed) if baseline.prompts == "none" else Mixture(lm, templates, spec)
         need_prompts(name, 0 if baseline.prompts == "none" else len(mixture.prompts))
         if baseline.how == "trained":
             result = _train(mixture, relation, training or baseline.training, folder, resume, progress)
-            run = BaselineRun(mixture, result.history, result.left_out)
+            history = tuple(line.as_json() for line in result.history)
+            run = BaselineRun(mixture, _about(result, relation), history, result.left_out)
         else:
-            mixture.learned_from = {"relation": _told(relation)}
-            run = BaselineRun(mixture)
-    run.mixture.learned_from = {"baseline": name, **run.mixture.learned_from}
-    return run
+            run = BaselineRun(mixture, About(learned_from={"relation": relation.description}))
+    named = {"baseline": name, **run.about.learned_from}
+    return replace(run, about=run.about.model_copy(update={"learned_from": named}))
 
 
 def _train(
@@ -155,14 +157,14 @@ def _train(
     folder: Path | None,
     resume: bool,
     progress: Callable[[BaselineProgress], None] | None,
-) -> Any:
+) -> TrainingResult:
     try:
         return train(mixture, relation, spec, folder=folder, resume=resume, progress=progress)
-    except KeyboardInterrupt:
-        if folder is not None and mixture.learned_from:
-            save_mixture(mixture, folder)
+    except Interrupted as interrupted:
+        if folder is not None:
+            save_mixture(mixture, folder, about=_about(interrupted.result, relation))
         raise
 
 
-def _told(relation: Relation) -> dict[str, Any]:
-    return {"name": relation.name, "sha256": relation.digest, **relation.counts.as_json()}
+def _about(result: TrainingResult, relation: Relation) -> About:
+    return About(learned_from=result.learned_from(relation), scores={"dev": result.dev_scores})

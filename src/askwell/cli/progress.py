@@ -9,7 +9,6 @@ Live progress of a sweep: a table that follows the runs, or a line for each wher
 
 import time
 from types import TracebackType
-from typing import Any
 
 from rich.live import Live
 from rich.markup import escape
@@ -17,7 +16,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from askwell.baselines.autoprompt import SearchProgress
-from askwell.baselines.dev_score import badness
 from askwell.baselines.fine_tuning import FineTuningProgress
 from askwell.baselines.run import BaselineProgress
 from askwell.cli.terminal import log
@@ -28,8 +26,7 @@ from askwell.runs.engines import Ended, Event, Lost, Started
 from askwell.runs.plan import Plan
 from askwell.runs.worker import RunDone
 from askwell.specs.run import RunSpec
-from askwell.training.loop import Progress as TrainingState
-from askwell.training.loop import best_of
+from askwell.training.result import HistoryLine, TrainingProgress, badness, best_of
 
 
 class EvaluationBar:
@@ -87,7 +84,7 @@ class TrainingBar:
     ) -> None:
         self._bar.stop()
 
-    def __call__(self, state: TrainingState) -> None:
+    def __call__(self, state: TrainingProgress) -> None:
         """Moves the bar, and prints a line when dev has been scored."""
         seconds, pairs = time.monotonic() - self._began, state.pairs_done - self._began_at
         speed = f"{pairs / seconds:.0f}" if seconds > 0 and pairs > 0 else "–"
@@ -102,14 +99,14 @@ class TrainingBar:
             self._print_record(state, state.record, speed)
             self._began, self._began_at = time.monotonic(), state.pairs_done
 
-    def _print_record(self, state: TrainingState, record: dict[str, Any], speed: str) -> None:
-        dev = record["dev"]
-        loss = "untuned    " if record["train_loss"] is None else f"loss {record['train_loss']:6.3f}"
+    def _print_record(self, state: TrainingProgress, record: HistoryLine, speed: str) -> None:
+        dev = record.dev
+        loss = "untuned    " if record.train_loss is None else f"loss {record.train_loss:6.3f}"
         dev_loss = "∞" if dev["log_loss"] is None else f"{dev['log_loss']:.3f}"
         best = "  ← best" if best_of(state.history) == record else ""
         width = len(str(state.pairs))
         log.print(
-            f"{record['pairs']:{width}}/{state.pairs} pairs  {loss}  dev P@1 {dev['P@1']:5.1f}  dev log-loss {dev_loss}"
+            f"{record.pairs:{width}}/{state.pairs} pairs  {loss}  dev P@1 {dev['P@1']:5.1f}  dev log-loss {dev_loss}"
             f"  {speed} pairs/s{best}",
             markup=False,
         )

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def report(
-    store: Annotated[Path, Parameter(help="The folder that keeps the runs.")],
+    store: Annotated[Path, Parameter(help="A sweep's store, a folder of runs, or one run.")],
     /,
     *,
-    out: Annotated[Path | None, Parameter(help="Where to write; STORE/report, if not given.")] = None,
+    out: Annotated[Path | None, Parameter(help="Where to write; the folder report in it, if not given.")] = None,
     formats: Annotated[
         list[Literal["markdown", "latex", "csv", "html"]] | None,
         Parameter(
@@ -39,22 +39,20 @@ def report(
     ] = 4,
     json: Json = False,
 ) -> None:
-    """Make the paper's tables and figures of the runs of a store, as Markdown, LaTeX, CSV and HTML."""
+    """Make the paper's tables and figures from runs, as Markdown, LaTeX, CSV and HTML."""
     if drawn < 0:
         raise BadOption(f"--drawn {drawn}: a number of mixtures cannot be negative")
     from askwell.cli.terminal import counted, note, print_json
-    from askwell.report.cells import kept_runs
     from askwell.report.paper import read_paper
     from askwell.report.study import FORMATS, report_page, study_of, write_report
-    from askwell.runs.store import open_store
+    from askwell.runs.query import select_runs
 
-    kept = open_store(store)
     folder = out or store / "report"
     need_writable_folder(folder, "--out")
     of_paper = read_paper(paper)
-    runs = kept_runs(kept, where)
-    study = study_of(runs, of_paper, drawn=drawn, store=kept)
-    written = write_report(study, report_page(kept, runs, study), folder, formats or FORMATS)
+    runs = select_runs(store, where)
+    study = study_of(runs, of_paper, drawn=drawn)
+    written = write_report(study, report_page(store.resolve().name, runs, study), folder, formats or FORMATS)
     for problem in study.problems:
         note(problem)
     if json:

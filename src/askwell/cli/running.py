@@ -1,9 +1,9 @@
 """What the commands that do runs share: bars while they run, and what they print at the end."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from rich.table import Table
@@ -49,8 +49,8 @@ class RunBars:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._bar: EvaluationBar | TrainingBar | BaselineBar | None = None
-        self._shown: object = None
+        self._bar: Any = None
+        self._shown = ""
 
     def __enter__(self) -> "RunBars":
         return self
@@ -84,7 +84,8 @@ class RunBars:
             bar = self._switch("tuning", BaselineBar if searched else TrainingBar)
             bar(state)
 
-    def _switch(self, what: object, make: "type | object") -> "EvaluationBar | TrainingBar | BaselineBar":
+    def _switch(self, what: str, make: Callable[[], Any]) -> Any:
+        """The bar for what is being done; that for what was done before goes."""
         if self._shown != what or self._bar is None:
             self._close()
             self._bar, self._shown = make(), what

@@ -10,7 +10,10 @@ from askwell.errors import BadOption
 from askwell.evaluation.metrics import METRICS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from askwell.runs.query import RunTable
+    from askwell.runs.store import FailedRun
 
 
 def runs(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from askwell.errors import BadOption
 
@@ -117,6 +117,11 @@ class Relation:
         # Sorted here, not by the reader, so that no relation can carry the order of lines on disk into a result.
         for name in get_args(SplitName):
             object.__setattr__(self, name, canonical(getattr(self, name)))
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """Its name, the hash of its facts, and their counts: what is kept of it with what was learned from it."""
+        return {"name": self.name, "sha256": self.digest, **self.counts.as_json()}
 
     @classmethod
     def of(

@@ -27,6 +27,7 @@ from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes
 from askwell.files import to_json, write_whole
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
+from askwell.mixture.description import About
 from askwell.mixture.encode import count_reasons, encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import load_mixture, save_mixture
@@ -299,7 +300,7 @@ def _do(run: Run, lm: FrozenLM, folder: Path, move: Callable[[float], None]) -> 
     relation = run.facts
     mixture = Mixture(lm, run.templates, run.mixture_spec)
     tuning = 0.8 if run.method.tuned else 0.0  # about the share of a run's time
-    history, best_round = (), None
+    result, history, best_round = None, (), None
     if run.method.tuned:
         folder.mkdir(parents=True, exist_ok=True)
         result = train(
@@ -309,13 +310,14 @@ def _do(run: Run, lm: FrozenLM, folder: Path, move: Callable[[float], None]) -> 
             resume=True,
             progress=lambda state: move(tuning * state.pairs_done / max(1, state.pairs)),
         )
-        history, best_round = result.history, result.best["round"]
+        history, best_round = tuple(line.as_json() for line in result.history), result.best.round
     evaluation = evaluate(
         mixture, relation, progress=lambda done, total: move(tuning + (1 - tuning) * done / max(1, total))
     )
     write_outcomes(evaluation.outcomes, folder / PER_FACT)
-    if run.method.tuned:
-        save_mixture(mixture, folder / SAVED)
+    if result is not None:
+        about = About(learned_from=result.learned_from(relation), scores={"dev": result.dev_scores})
+        save_mixture(mixture, folder / SAVED, about=about)
     kept = {
         "run": run.description(_identity(lm)),
         "figures": to_json(evaluation.figures()),

@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from askwell.data.facts import Relation
 from askwell.errors import BadOption, DamagedFile, UserMistake
 from askwell.evaluation.abstention import Threshold, learn_threshold
 from askwell.evaluation.calibration import questions_of
-from askwell.evaluation.evaluate import Evaluation, evaluate
-from askwell.files import to_json
+from askwell.evaluation.evaluate import Evaluation
 from askwell.mixture.answers import Candidates
 from askwell.mixture.ask import Reply, ask
 from askwell.mixture.encode import count_reasons
@@ -95,16 +93,6 @@ def dev_answers_from(document: Mapping[str, Any] | None) -> DevAnswers:
         raise DamagedFile("the mixture's record of its answers to dev questions is not of the known form") from None
 
 
-def keep_dev_answers(mixture: Mixture, relation: Relation) -> DevAnswers:
-    """Asks the relation's dev facts and notes the answers on the mixture, so that they are saved with it.
-
-    To be called when training is over: what is noted is of the mixture as it is now.
-    """
-    found = dev_answers(evaluate(mixture, relation, split="dev", top=1))
-    mixture.dev_answers = to_json(found)
-    return found
-
-
 # The threshold is the probability of some dev answer; asked again among other x's, it can differ in its last digits.
 _LAST_DIGITS = 1e-5
 
@@ -131,13 +119,12 @@ def ask_cautiously(
     confidence: float | None = None,
     top: int = 10,
     candidates: Candidates | None = None,
-    dev: DevAnswers | None = None,
+    dev: DevAnswers,
 ) -> Iterator[CautiousReply]:
     """For each x its most probable answers, and whether they are good enough for a risk, as learned from dev answers.
 
-    The dev answers are those that were saved with the mixture, if none are given; they must be of the same candidates.
+    The dev answers, such as those that were saved with the mixture, must be of the same candidates.
     """
-    dev = dev or dev_answers_from(mixture.dev_answers)
     if dev.candidates != (None if candidates is None else candidates.digest):
         raise BadOption(
             f"the threshold was learned among {dev.vocabulary}, and now other candidates are asked for: name the "

@@ -125,7 +125,7 @@ class AskedFacts:
     def vocabulary(self) -> str:
         """Among which answers golds are ranked, in words."""
         if self.allowed is None or self.candidates is None:
-            return f"all {self.mixture.answer_space.count} answers of {self.mixture.lm.identity.name}"
+            return self.mixture.answer_space.description
         return f"{len(self.allowed)} candidates of {self.candidates.name}"
 
     def chunks(self) -> Iterable[Int[Tensor, " facts"]]:

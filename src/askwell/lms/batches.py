@@ -1,4 +1,4 @@
-"""Puts questions and x's together: from (fact, prompt) pairs to the tensors that an LM reads, by gathers alone."""
+"""Batches: from (fact, prompt) pairs to the tensors that an LM reads, by gathers alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

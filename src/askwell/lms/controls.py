@@ -1,4 +1,4 @@
-"""Control LMs: LMs like a given one that know nothing of what it was told. What tuning gets out of them, it puts in."""
+"""Control LMs: like a given one, but without its knowledge. What tuning gets out of them, it has put in itself."""
 
 import copy
 from typing import Any

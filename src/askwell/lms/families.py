@@ -1,10 +1,7 @@
-"""What a family of LMs has to say for itself: how it is loaded, what its stacks are, how it is asked.
+"""Families of LMs: how each is loaded, what its stacks are, and how it is asked.
 
-Masked LMs (BERT, RoBERTa, DistilBERT, ALBERT, ELECTRA generators, ModernBERT and their like).
-
-Denoising seq2seq LMs (BART and its like).
-
-Causal LMs (GPT-2, Llama, Qwen, SmolLM2 and their like).
+Masked LMs are BERT, RoBERTa, DistilBERT, ALBERT, ELECTRA's generators, ModernBERT and their like; denoising seq2seq LMs
+BART and its like; causal LMs GPT-2, Llama, Qwen, SmolLM2 and their like.
 """
 
 from collections.abc import Mapping
@@ -26,7 +23,7 @@ from askwell.lms.tokenisation import PromptTokens, SpecialTokens, Wording
 
 @runtime_checkable
 class Family(Protocol):
-    """A kind of LM. To add one, write a file beside this one and name it in `families/__init__.py`."""
+    """A family of LMs. To add one, write a class like those below and name it in `FAMILIES`."""
 
     @property
     def name(self) -> str:
@@ -48,7 +45,7 @@ class Family(Protocol):
         ...
 
     def stacks(self, model: PreTrainedModel) -> Mapping[str, nn.Module]:
-        """The parts of the model that hold one run of layers each, in the order of `Question.streams`."""
+        """The parts of the model that hold one stack of layers each, in the order of `Question.streams`."""
         ...
 
     def inputs(self, embedded: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
@@ -176,4 +173,4 @@ class Causal:
 
 
 FAMILIES: tuple[Family, ...] = (Seq2Seq(), Masked(), Causal())
-"""In the order in which a config is held against them."""
+"""In the order in which they are tried on a config."""

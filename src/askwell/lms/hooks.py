@@ -1,8 +1,7 @@
 """Reaches into a public model while it runs: adds to what leaves its layers, and reads single positions.
 
-Looks at a public model on short inputs before it is used: where its layers are, and whether it can be read.
-
-Nothing is taken from a config: an architecture that askwell has never seen is used if it passes, and refused if not.
+Before a model is used, it is probed on short inputs for its layers and its head. Nothing is taken from a config: an
+architecture that askwell has never seen is used if it passes, and refused if not.
 """
 
 from collections.abc import Generator, Sequence
@@ -99,7 +98,7 @@ _ROUNDING = 1e-2
 
 @dataclass(frozen=True)
 class Stack:
-    """A run of layers with an input of its own."""
+    """A sequence of layers with an input of its own."""
 
     blocks: tuple[nn.Module, ...]
     layers: int

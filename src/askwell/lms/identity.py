@@ -1,4 +1,5 @@
-"""Who an LM is: its tokenizer, its config and its stored tensors, wherever it lies and however precisely it runs."""
+"""The identity of an LM: hashes of its tokenizer, config and stored tensors, wherever it lies and in whatever precision
+it runs."""
 
 import hashlib
 import json

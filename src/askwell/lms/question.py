@@ -1,6 +1,6 @@
 """A prompt as a question to an LM: what each stack of it reads, and where the answer is read off.
 
-A stack is a run of layers with an input of its own: a masked or causal LM has one, a seq2seq LM an encoder and a
+A stack is a sequence of layers with an input of its own: a masked or causal LM has one, a seq2seq LM an encoder and a
 decoder.
 """
 

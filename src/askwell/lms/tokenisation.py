@@ -1,12 +1,8 @@
-"""How an LM's tokenizer writes a piece of text, given what stands before it in the sentence.
+"""Texts and templates in the tokens of an LM, given what stands before them in the sentence, and its special tokens.
 
 Prompts, x's and y's are tokenised apart, so that a filler never merges with the words around its blank. What a piece
 looks like still depends on its place: " Paris" and "Paris" are different tokens of a byte-level BPE, and WordPiece
 writes "vik" as "##vik" inside a word.
-
-The special tokens of an LM that questions need.
-
-A template in the tokens of one LM.
 """
 
 import json

@@ -68,6 +68,11 @@ class AnswerSpace:
             table[PLACES.index(place), answers] = torch.arange(len(answers))
         return table.to(self._lm.device)
 
+    @property
+    def description(self) -> str:
+        """How many answers there are, and of which LM."""
+        return f"all {self.count} answers of {self._lm.identity.name}"
+
     def number_of(self, answer: Answer) -> int | None:
         """The number of an answer, None if it has no one-token form at any place that is asked for."""
         for place in self.places:

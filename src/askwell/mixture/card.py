@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 from huggingface_hub import ModelCard, ModelCardData
 
 if TYPE_CHECKING:
+    from askwell.mixture.description import About
     from askwell.mixture.mixture import Mixture
 
 
-def model_card(mixture: "Mixture") -> ModelCard:
+def model_card(mixture: "Mixture", about: "About") -> ModelCard:
     """The card as huggingface_hub keeps it: a header for machines, a text for people."""
     identity = mixture.lm.identity
     header = ModelCardData(
@@ -17,7 +18,7 @@ def model_card(mixture: "Mixture") -> ModelCard:
         tags=["askwell", "soft-prompts", "mixture-of-prompts"],
         license="apache-2.0",
     )
-    relation = mixture.learned_from.get("relation", {}).get("name", "a relation")
+    relation = about.relation or "a relation"
     kind = "product of experts" if mixture.spec.combine == "product" else "mixture"
     parts = [
         f"---\n{header.to_yaml()}\n---",
@@ -26,8 +27,8 @@ def model_card(mixture: "Mixture") -> ModelCard:
         "weights are not part of it and were not changed.",
         _usage(mixture),
         "## Prompts\n\n" + _prompt_table(mixture),
-        _facts_and_settings(mixture),
-        "## Scores\n\n" + _score_table(mixture.scores),
+        _facts_and_settings(mixture, about),
+        "## Scores\n\n" + _score_table(about.scores),
         _lm_table(mixture),
     ]
     return ModelCard("\n\n".join(part for part in parts if part) + "\n", ignore_metadata_errors=False)
@@ -55,10 +56,10 @@ def _prompt_table(mixture: "Mixture") -> str:
     return "\n".join(["| weight | template |", "|---:|---|", *rows]) + f"\n\n{note}"
 
 
-def _facts_and_settings(mixture: "Mixture") -> str:
-    if not mixture.learned_from:
+def _facts_and_settings(mixture: "Mixture", about: "About") -> str:
+    if not about.learned_from:
         return "It is untuned: its prompts are those above, as they stand."
-    lines = [f"- {name}: {_flat(value)}" for name, value in mixture.learned_from.items()]
+    lines = [f"- {name}: {_flat(value)}" for name, value in about.learned_from.items()]
     lines += [f"- mixture: {_flat(mixture.spec.model_dump())}"]
     return "## Learned from\n\n" + "\n".join(lines)
 

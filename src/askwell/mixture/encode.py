@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from askwell.data.facts import Fact
+from askwell.data.facts import Fact, Relation, SplitName
+from askwell.errors import NothingLeft
 from askwell.lms.batches import PLACES, Words, words_of
 from askwell.mixture.answers import spell
 
@@ -71,6 +72,40 @@ def encode_facts(mixture: "Mixture", facts: Iterable[Fact]) -> tuple[EncodedFact
     numbers = torch.tensor([answers[fact.y] for fact in kept], dtype=torch.long, device=mixture.lm.device)
     xs = words_of([fact.x for fact in kept], mixture.lm.wording, mixture.lm.device)
     return EncodedFacts(tuple(kept), xs, numbers, mixture.answer_space.tokens[:, numbers]), left_out
+
+
+class EncodedRelation:
+    """The facts of a relation as a mixture takes them. Each split is encoded once, when it is first needed."""
+
+    def __init__(self, mixture: "Mixture", relation: Relation) -> None:
+        self.relation = relation
+        self._mixture = mixture
+        self._encoded: dict[SplitName, tuple[EncodedFacts, tuple[LeftOutFact, ...]]] = {}
+
+    def split(self, name: SplitName) -> EncodedFacts:
+        """The facts of a split that the mixture can be asked."""
+        return self._of(name)[0]
+
+    def left_out(self, name: SplitName) -> tuple[LeftOutFact, ...]:
+        """The facts of a split that it cannot be asked."""
+        return self._of(name)[1]
+
+    def need(self, name: SplitName) -> EncodedFacts:
+        """The same as `split`, where it is an error that there are none."""
+        if not len(self.split(name)):
+            raise NothingLeft(f"{name} facts of {self.relation.name}", count_reasons(self.left_out(name)))
+        return self.split(name)
+
+    def _of(self, name: SplitName) -> tuple[EncodedFacts, tuple[LeftOutFact, ...]]:
+        if name not in self._encoded:
+            facts, left_out = encode_facts(self._mixture, self.relation.split(name))
+            self._encoded[name] = facts, tuple(left_out)
+        return self._encoded[name]
+
+
+def encode_relation(mixture: "Mixture", relation: Relation) -> EncodedRelation:
+    """The relation's facts in the tokens of the mixture's LM."""
+    return EncodedRelation(mixture, relation)
 
 
 def why_unaskable(mixture: "Mixture", xs: Sequence[str]) -> list[str | None]:

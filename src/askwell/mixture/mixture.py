@@ -17,6 +17,7 @@ from askwell.lms.batches import PLACES, Batch, QuestionTable, Words
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.answers import AnswerSpace, Candidates
 from askwell.mixture.ask import Reply, ask
+from askwell.mixture.description import About
 from askwell.mixture.prompts import LeftOutPrompt, initial_vectors, usable_prompts
 from askwell.mixture.weights import WEIGHTINGS
 from askwell.specs.mixture import MixtureSpec
@@ -64,13 +65,6 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
         )
         """For each stack and layer what is added at the prompt tokens as they leave it; empty unless deep."""
         self.weighting = WEIGHTINGS[spec.weighting](_initial_weights(prompts, spec).log().to(**like))
-        self.scores: dict[str, Any] = {}
-        """What the mixture is known to score, for its model card."""
-        self.learned_from: dict[str, Any] = {}
-        """What the mixture was trained on and how, for its model card."""
-        self.dev_answers: dict[str, Any] = {}
-        """How sure the mixture was of its answers to dev questions, and which were right: `trust` learns from it when
-        to say that an answer is not known."""
 
     left_out_prompts: list[LeftOutPrompt]
     initial_vectors: Tensor
@@ -342,30 +336,36 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
     # ── saving ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def save_pretrained(
-        self, save_directory: str | Path, *, repo_id: str | None = None, push_to_hub: bool = False, **hub_options: Any
+        self,
+        save_directory: str | Path,
+        *,
+        about: About | None = None,
+        repo_id: str | None = None,
+        push_to_hub: bool = False,
+        **hub_options: Any,
     ) -> str | None:
-        """Saves the mixture in a folder; with `push_to_hub` also on the hub, and gives its address there.
+        """Saves the mixture in a folder with what is known about it; with `push_to_hub` also on the hub, and gives its
+        address there.
 
         The mixin's own method would remove the old config.json before the new one is written.
         """
+        from askwell.mixture.save import save_mixture
+
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
-        self._save_pretrained(folder)
-        for unused in ("config", "model_card_kwargs"):  # config.json and the card are made from the mixture itself
-            hub_options.pop(unused, None)
-        return self.push_to_hub(repo_id=repo_id or folder.name, **hub_options) if push_to_hub else None
+        hub_options.pop("config", None)  # config.json is made from the mixture itself
+        of_card = hub_options.pop("model_card_kwargs", None) or {}
+        about = about or of_card.get("about")
+        save_mixture(self, folder, about=about)
+        return self.push_to_hub(repo_id or folder.name, about=about, **hub_options) if push_to_hub else None
 
-    def push_to_hub(self, repo_id: str, **hub_options: Any) -> str:
+    def push_to_hub(self, repo_id: str, *, about: About | None = None, **hub_options: Any) -> str:
         """Uploads the mixture and gives its address; where the LM lies on this machine stays here."""
         from askwell.mixture.save import LM_PATH
 
-        hub_options["ignore_patterns"] = LM_PATH
+        # The mixin hands the card's options on to `save_pretrained`.
+        hub_options |= {"ignore_patterns": LM_PATH, "model_card_kwargs": {"about": about}}
         return super().push_to_hub(repo_id, **hub_options)
-
-    def _save_pretrained(self, save_directory: Path) -> None:
-        from askwell.mixture.save import save_mixture
-
-        save_mixture(self, save_directory)
 
     @classmethod
     def from_pretrained(
@@ -379,11 +379,11 @@ class Mixture(nn.Module, ModelHubMixin, library_name="askwell", license="apache-
 
         return load_mixture(pretrained_model_name_or_path, lm, **hub_options)
 
-    def generate_model_card(self, *_args: Any, **_options: Any) -> ModelCard:
+    def generate_model_card(self, *_args: Any, about: About | None = None, **_options: Any) -> ModelCard:
         """The model card: what the mixture asks, how well, and of which LM."""
         from askwell.mixture.card import model_card
 
-        return model_card(self)
+        return model_card(self, about or About())
 
     # ── inner parts ───────────────────────────────────────────────────────────────────────────────────────────────
 

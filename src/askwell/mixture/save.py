@@ -13,6 +13,7 @@ from typing import Any
 
 from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+from pydantic import ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
@@ -25,9 +26,9 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.identity import LMIdentity
 from askwell.lms.load import load_lm
 from askwell.mixture.card import model_card
+from askwell.mixture.description import About, Description, SavedFile
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.prompts import LeftOutPrompt
-from askwell.specs.mixture import MixtureSpec
 
 FORMAT, VERSION = "askwell-mixture", 2
 READABLE_VERSIONS = (1, VERSION)
@@ -35,16 +36,19 @@ READABLE_VERSIONS = (1, VERSION)
 CONFIG, TENSORS, CARD = "config.json", "mixture.safetensors", "README.md"
 ABSTENTION = "abstention.json"
 """What the mixture answered to dev questions; a folder without it loads as well."""
+IN_A_RUN = "mixture"
+"""The folder, in that of a run, that holds the mixture."""
 LM_PATH = "lm_path.txt"
 """Where on this machine the LM was, if it has no public name; it is no part of the mixture and is not uploaded."""
 
 
-def save_mixture(mixture: Mixture, folder: Path) -> None:
-    """Writes the mixture's files into an existing folder."""
+def save_mixture(mixture: Mixture, folder: Path, *, about: About | None = None) -> None:
+    """Writes the mixture's files, with what is known about it, into a folder."""
+    about = about or About()
     tensors = save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in mixture.state_dict().items()})
     files = {TENSORS: tensors}
-    if mixture.dev_answers:
-        files[ABSTENTION] = (json.dumps(mixture.dev_answers, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    if about.dev_answers:
+        files[ABSTENTION] = (json.dumps(about.dev_answers, ensure_ascii=False, allow_nan=False) + "\n").encode()
     config = {
         "format": FORMAT,
         "version": VERSION,
@@ -58,8 +62,8 @@ def save_mixture(mixture: Mixture, folder: Path) -> None:
         "mixture_weights": mixture.weights.tolist(),
         "effective_prompts": mixture.effective_prompts,
         "temperature": mixture.temperature,
-        "learned_from": mixture.learned_from,
-        "scores": mixture.scores,
+        "learned_from": about.learned_from,
+        "scores": about.scores,
         "files": {
             name: {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
             for name, content in files.items()
@@ -73,7 +77,7 @@ def save_mixture(mixture: Mixture, folder: Path) -> None:
         (folder / f"{name}.new").replace(folder / name)
     if ABSTENTION not in files:
         (folder / ABSTENTION).unlink(missing_ok=True)
-    write_whole(folder / CARD, str(model_card(mixture)))
+    write_whole(folder / CARD, str(model_card(mixture, about)))
     if mixture.lm.source is not None and mixture.lm.source != mixture.lm.identity.name:
         write_whole(folder / LM_PATH, mixture.lm.source + "\n")
     else:
@@ -81,40 +85,61 @@ def save_mixture(mixture: Mixture, folder: Path) -> None:
 
 
 def load_mixture(source: str | Path, lm: FrozenLM | None = None, **hub_options: Any) -> Mixture:
-    """The mixture in a folder or of a hub name, on its LM; the LM is loaded if it is not given."""
-    config, config_path = _read_config(source, hub_options)
-    identity = LMIdentity.model_validate(config["base_lm"])
+    """The mixture in a folder, in a run's folder or of a hub name, on its LM, which is loaded if it is not given."""
+    source = mixture_folder(source)
+    description = read_description(source, **hub_options)
+    identity = description.base_lm
     if lm is None:
-        lm = _load_base_lm(lm_source(source, config), identity, config_path)
+        lm = _load_base_lm(lm_source(source, description), identity, source)
     if differences := identity.differences(lm.identity):
         raise WrongLM(
             f"{source} was learned on the LM {identity.name} ({identity.architecture}), and {lm.identity.name} is "
             f"another one: its {', '.join(differences)} differ. Load it onto {identity.name}."
         )
-    templates = [_template_of(record) for record in config["prompts"]]
-    mixture = Mixture(lm, templates, MixtureSpec.model_validate(config["mixture_spec"]))
+    templates = [parse_template(prompt.template, prompt.weight) for prompt in description.prompts]
+    mixture = Mixture(lm, templates, description.mixture_spec)
     mixture.left_out_prompts += [
-        LeftOutPrompt(_template_of(record), record["reason"]) for record in config["left_out_prompts"]
+        LeftOutPrompt(parse_template(prompt.template, prompt.weight), prompt.reason or "")
+        for prompt in description.left_out_prompts
     ]
-    mixture.learned_from, mixture.scores = config["learned_from"], config["scores"]
-    tensors = _read_checked(source, TENSORS, config, hub_options)
-    _load_state(mixture, tensors, config["version"], Path(str(source)) / TENSORS)
-    if ABSTENTION in config["files"]:
-        mixture.dev_answers = json.loads(_read_checked(source, ABSTENTION, config, hub_options))
+    tensors = _read_checked(source, TENSORS, description.files[TENSORS], hub_options)
+    _load_state(mixture, tensors, description.version, Path(str(source)) / TENSORS)
     return mixture
 
 
-def read_description(folder: str | Path) -> dict[str, Any]:
+def read_description(source: str | Path, **hub_options: Any) -> Description:
     """What a saved mixture says of itself, without its LM."""
-    return _read_config(folder, {})[0]
+    source = mixture_folder(source)
+    config, path = _read_config(source, hub_options)
+    try:
+        description = Description.model_validate(config)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(map(str, problem["loc"]))
+        raise DamagedFile(f"{path} is not of the known form: {where}: {problem['msg']}") from None
+    if ABSTENTION not in description.files:
+        return description
+    dev_answers = json.loads(_read_checked(source, ABSTENTION, description.files[ABSTENTION], hub_options))
+    return description.model_copy(update={"dev_answers": dev_answers})
 
 
-def lm_source(source: str | Path, description: dict[str, Any]) -> str | None:
+def read_dev_answers(source: str | Path, **hub_options: Any) -> dict[str, Any] | None:
+    """What is kept of a saved mixture's answers to dev questions, None if nothing is."""
+    return read_description(source, **hub_options).dev_answers
+
+
+def mixture_folder(source: str | Path) -> str | Path:
+    """The folder of the saved mixture itself, where the folder of a run is named that holds it in `mixture`."""
+    inner = Path(source) / IN_A_RUN
+    return inner if (inner / CONFIG).is_file() and not (Path(source) / CONFIG).is_file() else source
+
+
+def lm_source(source: str | Path, description: Description) -> str | None:
     """Where the LM of a saved mixture is to be had; None for a model that was in memory only."""
-    path = Path(source) / LM_PATH
+    path = Path(mixture_folder(source)) / LM_PATH
     if path.is_file():
         return path.read_text(encoding="utf-8").strip()
-    return description["base_lm"]["name"] if description["base_lm_has_public_name"] else None
+    return description.base_lm.name if description.base_lm_has_public_name else None
 
 
 def _read_config(source: str | Path, hub_options: dict[str, Any]) -> tuple[dict[str, Any], Path]:
@@ -135,18 +160,18 @@ def _read_config(source: str | Path, hub_options: dict[str, Any]) -> tuple[dict[
     return config, path
 
 
-def _read_checked(source: str | Path, name: str, config: dict[str, Any], hub_options: dict[str, Any]) -> bytes:
+def _read_checked(source: str | Path, name: str, expected: SavedFile, hub_options: dict[str, Any]) -> bytes:
     """The contents of a file whose hash stands in the config."""
-    expected, new = config["files"][name], Path(source) / f"{name}.new"
+    new = Path(source) / f"{name}.new"
     if new.is_file():  # a save was cut off just before its last step
         data = new.read_bytes()
-        if hashlib.sha256(data).hexdigest() == expected["sha256"]:
+        if hashlib.sha256(data).hexdigest() == expected.sha256:
             return data
     data = _fetch(source, name, hub_options).read_bytes()
-    if hashlib.sha256(data).hexdigest() == expected["sha256"]:
+    if hashlib.sha256(data).hexdigest() == expected.sha256:
         return data
     size = len(data)
-    problem = f"truncated ({size} of {expected['bytes']} bytes)" if size < expected["bytes"] else "altered"
+    problem = f"truncated ({size} of {expected.bytes} bytes)" if size < expected.bytes else "altered"
     raise DamagedFile(f"{Path(str(source)) / name} is {problem}: its hash is not the one in {CONFIG}")
 
 
@@ -187,9 +212,9 @@ def _fetch(source: str | Path, name: str, hub_options: dict[str, Any]) -> Path:
         raise BadFile(source, f"no such folder here, and no such mixture on the hub ({reason})") from None
 
 
-def _load_base_lm(source: str | None, identity: LMIdentity, config_path: Path) -> FrozenLM:
+def _load_base_lm(source: str | None, identity: LMIdentity, mixture: str | Path) -> FrozenLM:
     if source is None:
-        raise LMUnavailable(f"{config_path} was learned on {identity.name}, a model in memory: load it with that LM")
+        raise LMUnavailable(f"{mixture} was learned on {identity.name}, a model in memory: load it with that LM")
     try:
         return load_lm(source, revision=identity.revision)
     except LMUnavailable as error:
@@ -202,7 +227,3 @@ def _hash_of(config: dict[str, Any]) -> str:
 
 def _template_json(template: Template) -> dict[str, Any]:
     return {"template": template.text} | ({} if template.weight is None else {"weight": template.weight})
-
-
-def _template_of(record: dict[str, Any]) -> Template:
-    return parse_template(record["template"], record.get("weight"))

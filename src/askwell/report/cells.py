@@ -1,12 +1,9 @@
-"""The sets that relations belong to, by their names.
+"""The runs that tables are made of: their facts, their kind, their figures, and what those of one cell score together.
 
-What kind of run a run is. Its spec decides; the free names of settings do not.
-
-The runs of a store that tables are made of.
-
-The runs of one cell of a table: one relation and seed each, and what they score together.
+A run's spec decides what kind it is; the free names of settings do not.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +13,12 @@ from statistics import fmean, stdev
 from typing import Any, Literal
 
 from askwell.errors import UserMistake
+from askwell.evaluation.controls import PRIOR_CORRECTED
 from askwell.evaluation.metrics import METRICS
-from askwell.evaluation.outcomes import Outcome, read_outcomes
-from askwell.runs.query import query_runs
-from askwell.runs.record import TEST_OUTCOMES
-from askwell.runs.store import Store
+from askwell.evaluation.outcomes import Outcome
+from askwell.evaluation.trust import WORDS_ALREADY
+from askwell.runs.folder import Run
+from askwell.runs.record import RunRecord
 from askwell.specs.run import RunSpec
 
 NO_SET = "own facts"
@@ -66,7 +64,7 @@ _IN_THE_ROW = {"deep", "weighting", "initial", "copies", "combine", "weights", "
 
 
 @dataclass(frozen=True)
-class Kind:
+class RunKind:
     """What was tuned, and what else makes a run another one than the plain kind."""
 
     tuned: str
@@ -75,7 +73,7 @@ class Kind:
     """EM, data-dependent, 3 copies, …: each makes a row of its own."""
 
 
-def kind_of(spec: RunSpec) -> Kind:
+def kind_of(spec: RunSpec) -> RunKind:
     """The kind of a run."""
     mixture, training = spec.mixture, spec.training
     extras = [
@@ -85,7 +83,7 @@ def kind_of(spec: RunSpec) -> Kind:
         *([PUBLISHED] if mixture.weights == "file" else []),
         *([f"{mixture.copies} copies"] if mixture.copies > 1 else []),
     ]
-    return Kind(_tuned(spec), tuple(extras))
+    return RunKind(_tuned(spec), tuple(extras))
 
 
 def place_of(tuned: str) -> tuple[int, str]:
@@ -127,11 +125,28 @@ def _tuned(spec: RunSpec) -> str:
 
 @dataclass(frozen=True)
 class KeptRun:
-    """A whole run: what it was, what it scored, where it lies."""
+    """A whole run. Whatever tables and figures need to know of it they read here."""
 
-    spec: RunSpec
-    metrics: dict[str, Any]
-    folder: Path
+    run: Run
+
+    def __hash__(self) -> int:
+        """By its spec, which no two runs share."""
+        return hash(self.spec.id)
+
+    @property
+    def record(self) -> RunRecord:
+        """All that is known of it."""
+        return self.run.record
+
+    @property
+    def spec(self) -> RunSpec:
+        """What was run."""
+        return self.run.record.spec
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies."""
+        return self.run.folder
 
     @property
     def fact_set(self) -> str:
@@ -141,33 +156,121 @@ class KeptRun:
     @property
     def facts(self) -> int:
         """Test facts that were asked."""
-        return self.metrics["test"]["facts"]
+        return self.record.test.facts
 
     @property
     def left_out(self) -> int:
         """Test facts that could not be asked."""
-        return len(self.metrics["test"]["left_out_facts"])
+        return self.record.test.left_out_count
 
     @property
     def vocabulary(self) -> str:
         """Among which answers y was ranked."""
-        return self.metrics["test"]["vocabulary"]
+        return self.record.test.vocabulary
 
     def score(self, metric: str) -> float:
-        """The score on test; of a run that was done before there was such a metric, from what it made of each fact."""
-        kept = self.metrics["test"]["micro"].get(metric)
-        return METRICS[metric].mean(read_outcomes(self.folder / PER_FACT)) if kept is None else kept
+        """The score on test; for a run that is older than a metric, from the outcomes of its facts."""
+        kept = self.record.test.micro.get(metric)
+        return METRICS[metric].mean(self.run.test) if kept is None else kept
+
+    @property
+    def facts_read(self) -> int:
+        """Facts of its relation in all splits, as they were read."""
+        return self.record.relation.counts.get("read", 0)
+
+    @property
+    def leaked_pairs(self) -> int:
+        """Test facts that stand in train, too."""
+        return (
+            self.record.relation.counts.get("test_in_train", 0)
+            if self.record.audit is None
+            else (self.record.audit.leaked_pairs)
+        )
+
+    @property
+    def prompts(self) -> int:
+        """The number of its prompts."""
+        return len(self.record.prompts)
+
+    @property
+    def effective_prompts(self) -> float:
+        """2^H of its weights."""
+        return self.record.effective_prompts
+
+    @property
+    def temperature(self) -> float | None:
+        """Of weights that depend on x."""
+        return self.record.temperature
+
+    @property
+    def entropy(self) -> float | None:
+        """Of its weights, in bits; the mean over x of weights that depend on it, None if that was not measured."""
+        if self.temperature is None:
+            return math.log2(self.effective_prompts)
+        return self.record.mean_entropy_over_x
+
+    @property
+    def corrected_score(self) -> float | None:
+        """P@1 of its answers corrected by the prior; None if that was not computed."""
+        corrected = self.record.controls.get(PRIOR_CORRECTED)
+        return None if corrected is None or corrected.test is None else corrected.test["P@1"]
+
+    @property
+    def partitions(self) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+        """Scores of parts of its test facts, by what tells them apart and by part."""
+        return self.record.partitions
+
+    @property
+    def at_risk(self) -> tuple[int, int, int] | None:
+        """Questions, answers given and wrong ones among them, with a threshold from dev for a risk of 10 %."""
+        found = None if self.record.trust is None else self.record.trust.at_risk
+        return None if found is None else (found.questions, found.answered, found.wrong)
+
+    @property
+    def agreement(self) -> float | None:
+        """Of all pairs of its prompts, the share with the same answer."""
+        found = None if self.record.trust is None else self.record.trust.consistency
+        return None if found is None else found.all.pairs
+
+    @property
+    def projected_score(self) -> float | None:
+        """P@1 of the nearest words in place of its vectors; None if that was not computed."""
+        found = None if self.record.trust is None else self.record.trust.projection
+        return None if found is None else found.projected["P@1"]
+
+    @property
+    def has_words_already(self) -> bool:
+        """Whether its prompts are words themselves, so that there is nothing to project."""
+        return self.record.trust is not None and self.record.trust.missing.get("projection") == WORDS_ALREADY
+
+    @property
+    def test(self) -> list[Outcome]:
+        """The outcome of each test fact."""
+        return self.run.test
+
+    @property
+    def controls(self) -> Mapping[str, Mapping[str, Sequence[Outcome]]]:
+        """By control and split, where answers that need no knowledge of the LM rank the same facts."""
+        return self.run.controls
+
+    @property
+    def curve(self) -> list[tuple[float, float]]:
+        """Dev P@1 by the number of pairs trained on."""
+        return [
+            (float(line.pairs), float(line.dev["P@1"]))
+            for line in self.record.history
+            if line.pairs is not None and line.dev["P@1"] is not None
+        ]
+
+    @property
+    def mixture(self) -> Path | None:
+        """The folder of its tuned mixture."""
+        return self.run.mixture
 
 
-def kept_runs(store: Store, where: str | None = None) -> list[KeptRun]:
-    """The runs for which the SQL condition holds, but not controls: those are no answers to what an LM knows."""
-    if not store.done():
-        raise UserMistake(f"{store.folder} holds no runs yet; `askwell sweep` puts them there")
-    found = query_runs(store, where=where).as_json()
-    if not found:
-        raise UserMistake(f"--where {where}: no run of {store.folder} is so")
-    runs = [KeptRun(store.spec(run["id"]), store.metrics(run["id"]), store.run_folder(run["id"])) for run in found]
-    ordinary = [run for run in runs if run.spec.control is None]
+def kept_runs(runs: Sequence[Run]) -> list[KeptRun]:
+    """The runs that tables show: not controls, which are no answers to what an LM knows."""
+    ordinary = [KeptRun(run) for run in runs if run.record.spec.control is None]
     if not ordinary:
         raise UserMistake(f"all {len(runs)} runs are controls: LMs that know nothing; tables need runs of real LMs")
     return ordinary
@@ -259,12 +362,8 @@ class RunGroup:
         found: dict[int, list[Outcome]] = {}
         for runs in self.by_relation.values():
             for seed, run in runs.items():
-                found.setdefault(seed, []).extend(_outcomes(run.folder))
+                found.setdefault(seed, []).extend(run.test)
         return found
-
-
-def _outcomes(folder: Path) -> list[Outcome]:
-    return read_outcomes(folder / TEST_OUTCOMES)
 
 
 def _averaged(scores: Sequence[tuple[float, int]], average: Average) -> float:

@@ -358,10 +358,10 @@ def risk_coverage_chart(curves: Mapping[str, RiskCoverage], *, chosen: float | N
     axes = place(figure, left=48, top=28, right=28, bottom=46)
     for number, (label, curve) in enumerate(curves.items()):
         # Between two thresholds nothing changes until the next group of answers is given as a whole.
+        coverages, risks = ([100 * share for share in shares] for shares in (curve.coverages, curve.risks))
         axes.plot(
-            [100 * coverage for coverage in curve.coverages], [100 * risk for risk in curve.risks],
-            color=light(f"series-{number + 1}"), linestyle=LINES[number],
-            linewidth=1.8, label=f"{label} (area {100 * curve.area:.1f})", drawstyle="steps-post", clip_on=False,
+            coverages, risks, color=light(f"series-{number + 1}"), linestyle=LINES[number], linewidth=1.8,
+            label=f"{label} (area {100 * curve.area:.1f})", drawstyle="steps-post", clip_on=False,
         )  # fmt: skip
     highest = max(100 * max(curve.risks) for curve in curves.values())
     if chosen is not None:

@@ -1,6 +1,5 @@
 """The figures of a report: learning curves, scores with intervals, and tuned mixtures in words."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -8,16 +7,15 @@ from itertools import zip_longest
 import numpy as np
 from scipy.stats import binomtest
 
-from askwell.errors import AskwellError, DamagedFile
+from askwell.errors import AskwellError
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.save import load_mixture
 from askwell.report.cells import ARROWS, DEEP, SOFT, VECTORS, WEIGHTS, KeptRun, RunGroup
 from askwell.report.charts import Interval, IntervalRow, Panel, intervals_chart, panels_chart
 from askwell.report.drawing import Chart
-from askwell.report.rows import Line, caption_of, file_name, groups_of
+from askwell.report.rows import Line, caption_of, file_name, groups_of, headed
 from askwell.report.words import look_at
 from askwell.report.words_figure import words_chart
-from askwell.runs.record import HISTORY, MIXTURE
 
 
 @dataclass(frozen=True)
@@ -55,28 +53,18 @@ def curve_figure(lines: Sequence[Line], fact_set: str) -> StudyFigure | None:
 
 def mean_curve(group: RunGroup) -> Curve:
     """The mean of the runs' dev P@1 wherever one of them was scored, straight lines between a run's own scores."""
-    curves = [curve for run in group.runs if (curve := _history(run))]
+    curves = [curve for run in group.runs if (curve := run.curve)]
     places = sorted({pairs for curve in curves for pairs, _ in curve})
     heights = [np.interp(places, [pairs for pairs, _ in curve], [score for _, score in curve]) for curve in curves]
     return [(float(x), float(y)) for x, y in zip(places, np.mean(heights, axis=0), strict=True)] if curves else []
 
 
-def _history(run: KeptRun) -> Curve:
-    path = run.folder / HISTORY
-    try:
-        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        return [(float(record["pairs"]), float(record["dev"]["P@1"])) for record in records]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DamagedFile(f"{path} is damaged ({error}); remove {path.parent}") from error
-
-
 def score_figure(lines: Sequence[Line], fact_set: str) -> StudyFigure:
     """A row for each LM and source, with init, soft and deep in it."""
-    rows, seen = [], set()
-    for line in lines:
+    rows = []
+    for line, begins in headed(lines, lambda line: line.lm):
         marks = {kind: interval(line.groups[kind]) for kind in ARROWS if kind in line.groups}
-        rows.append(IntervalRow(line.label, marks, begins="" if line.lm in seen else line.lm))
-        seen.add(line.lm)
+        rows.append(IntervalRow(line.label, marks, begins))
     what = (
         "P@1 of prompts as they are (init), tuned at layer 0 (soft) and at all layers (deep). Lines are Wilson's 95 % "
         "intervals, each test fact counted once; the spread over seeds is not in them."
@@ -118,7 +106,7 @@ def chosen_runs(lines: Sequence[Line], count: int) -> list[KeptRun]:
 
 
 def _preferred(run: KeptRun) -> tuple[int, int, str]:
-    return -run.metrics["prompts"], run.spec.seed, run.spec.prompts
+    return -run.prompts, run.spec.seed, run.spec.prompts
 
 
 def prompt_figures(runs: Sequence[KeptRun]) -> tuple[list[StudyFigure], list[str]]:
@@ -130,7 +118,7 @@ def prompt_figures(runs: Sequence[KeptRun]) -> tuple[list[StudyFigure], list[str
         spec = run.spec
         title = f"{spec.relation} on {spec.lm}: {spec.prompts}, {spec.setting}"
         try:
-            mixture = load_mixture(run.folder / MIXTURE, loaded.get(spec.lm_sha256))
+            mixture = load_mixture(run.mixture or run.folder, loaded.get(spec.lm_sha256))
         except AskwellError as error:
             problems.append(f"{title} is not drawn: {error}")
             continue

@@ -1,7 +1,4 @@
-"""The paper's own figures, from a file that is no part of askwell.
-
-Where our figures differ from the paper's by definition, as far as the runs themselves tell.
-"""
+"""The paper's own figures, from a file that is no part of askwell, and what to mind when ours stand beside them."""
 
 import json
 from collections.abc import Sequence
@@ -159,7 +156,7 @@ def _sampled(runs: Sequence[KeptRun], paper: Paper) -> str:
     told = []
     for fact_set in sorted({run.fact_set for run in runs}):
         expected = paper.pairs_a_relation(fact_set)
-        read = {run.spec.relation: run.metrics["relation"]["read"] for run in runs if run.fact_set == fact_set}
+        read = {run.spec.relation: run.facts_read for run in runs if run.fact_set == fact_set}
         if expected is not None and fmean(read.values()) < _NEARLY * expected:
             told.append(
                 f"{fact_set} has {fmean(read.values()):.0f} facts a relation ({len(read)} relations) here, train and "

@@ -1,22 +1,20 @@
-"""The rows that all tables share: an LM, asked on a set of facts with prompts of one source in one way.
+"""The rows that all tables share, the captions below them, and their figures as plain records for machines.
 
-Runs that differ in anything but relation and seed never come together in one cell: what the kinds do not tell apart
-gets a row of its own, named by its settings or by what differs.
-
-What must stand below a table: of which facts, among which answers, averaged how, over which seeds.
-
-A table of a report with a name, and its figures as plain records for machines.
+A row is an LM, asked on a set of facts with prompts of one source in one way. Runs that differ in anything but
+relation and seed never come together in one cell: what the kinds do not tell apart gets a row of its own, named by
+its settings or by what differs.
 """
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from askwell.report.cells import EM, INIT, Average, KeptRun, Kind, RunGroup, how_of, kind_of, source_of
+from askwell.report.cells import EM, INIT, Average, KeptRun, RunGroup, RunKind, how_of, kind_of, source_of
 from askwell.report.page import Table
 
+T = TypeVar("T")
 _FIRST_SOURCES = ("single", "manual", "mined", "paraphrased")
 
 
@@ -98,7 +96,7 @@ class _Keys:
         )
         self._candidates = {(run.fact_set, run.spec.lm, run.spec.candidates_sha256) for run in runs}
 
-    def __call__(self, run: KeptRun, kind: Kind) -> _Key:
+    def __call__(self, run: KeptRun, kind: RunKind) -> _Key:
         spec, apart = run.spec, []
         lm = spec.lm if not self._lms(run) else f"{spec.lm} (another of that name, {spec.lm_sha256[:6]})"
         if number := self._facts(run):
@@ -199,6 +197,14 @@ def groups_of(lines: Iterable[Line], kinds: Iterable[str]) -> list[RunGroup]:
     return [line.groups[kind] for line in lines for kind in shown if kind in line.groups]
 
 
+def headed(rows: Iterable[T], heading: Callable[[T], str]) -> Iterator[tuple[T, str]]:
+    """Each row with its heading, at the first row that has it; later ones get none."""
+    seen = set()
+    for row in rows:
+        yield row, "" if heading(row) in seen else heading(row)
+        seen.add(heading(row))
+
+
 def of_how_many(group: RunGroup, groups: Sequence[RunGroup]) -> str:
     """A cell's own number of relations, where it has fewer than others of its table."""
     most = max(len(other.relations) for other in groups)
@@ -208,8 +214,8 @@ def of_how_many(group: RunGroup, groups: Sequence[RunGroup]) -> str:
 def _facts(groups: Sequence[RunGroup]) -> str:
     sets = sorted({run.fact_set for group in groups for run in group.runs})
     relations = {relation for group in groups for relation in group.relations}
-    asked = _span([group.facts for group in groups])
-    left_out = _span([group.left_out for group in groups])
+    asked = span([group.facts for group in groups])
+    left_out = span([group.left_out for group in groups])
     return (
         f"Facts: {', '.join(sets)}, {len(relations)} relation{'s' if len(relations) != 1 else ''}; {asked} test facts "
         f"asked, {left_out} left out{' (by row and column)' if ' to ' in asked + left_out else ''}."
@@ -244,7 +250,8 @@ def _trained_unlike(groups: Sequence[RunGroup]) -> str:
     return f"Not all were tuned alike: {'; '.join(told)}." if told else ""
 
 
-def _span(numbers: Sequence[int]) -> str:
+def span(numbers: Sequence[int]) -> str:
+    """The least and the most of some numbers, or the only one."""
     low, high = min(numbers), max(numbers)
     return str(low) if low == high else f"{low} to {high}"
 

@@ -1,16 +1,7 @@
-"""Whether one cell of a table is better than its neighbour, on the facts that both answered.
-
-The main tables: init, soft and deep beside each other; and the full ones, with arrows, gains and bold figures.
-
-The ablation: nothing tuned, weights alone, vectors alone, both.
-
-Prompts that were not tuned, under the names by which they are known.
-
-Kinds of runs that no other table shows, so that none is missing from a report.
-"""
+"""The tables of scores: init, soft and deep side by side and with their gains; the ablation; baselines; other runs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -21,7 +12,17 @@ from askwell.evaluation.significance import permutation_test
 from askwell.report.cells import ARROWS, INIT, PRODUCT, PUBLISHED, SOFT, VECTORS, WEIGHTS, Average, RunGroup
 from askwell.report.page import MISSING, Cell, Column, ColumnGroup, Row, Table
 from askwell.report.paper import paper_source
-from askwell.report.rows import Line, Record, StudyTable, caption_of, file_name, groups_of, of_how_many, score_record
+from askwell.report.rows import (
+    Line,
+    Record,
+    StudyTable,
+    caption_of,
+    file_name,
+    groups_of,
+    headed,
+    of_how_many,
+    score_record,
+)
 
 LINE = 0.02
 """Below this p the paper calls a difference significant."""
@@ -89,7 +90,7 @@ def main_table(
     """Init, soft and deep by LM and source, each with P@1, P@10 and MRR."""
     groups = groups_of(lines, ARROWS)
     rows, records = [], []
-    for line in lines:
+    for line, begins in headed(lines, lambda line: line.lm):
         cells, of_paper = [], []
         for kind in ARROWS:
             group = line.groups.get(kind)
@@ -102,7 +103,7 @@ def main_table(
                 cells.append(shown)
                 of_paper.append(theirs)
                 records.append(score_record(line, kind, metric, average, paper=theirs))
-        rows += [Row(line.label, tuple(cells), begins=_begins(line, lines)), *paper_row(of_paper)]
+        rows += [Row(line.label, tuple(cells), begins=begins), *paper_row(of_paper)]
     columns = tuple(ColumnGroup(kind, tuple(Column(metric) for metric in TABLE_METRICS)) for kind in ARROWS)
     what = "Scores in per cent: prompts as they are (init), tuned at layer 0 (soft), tuned at all layers (deep)."
     suffix = () if average == "micro" else (average,)
@@ -119,7 +120,7 @@ def arrows_table(lines: Sequence[Line], fact_set: str, paper: PaperScore = no_pa
     groups = groups_of(lines, ARROWS)
     rows: list[Row] = []
     records: list[Record] = []
-    for line in lines:
+    for line, begins in headed(lines, lambda line: line.lm):
         cells: list[Cell] = []
         of_paper: list[float | None] = []
         for metric in TABLE_METRICS:
@@ -133,7 +134,7 @@ def arrows_table(lines: Sequence[Line], fact_set: str, paper: PaperScore = no_pa
                 of_paper.append(theirs)
                 gain, p = (None, None) if found is None else (found.gain, found.p)
                 records.append(score_record(line, kind, metric, gain=gain, p=p, paper=theirs))
-        rows += [Row(line.label, tuple(cells), begins=_begins(line, lines)), *paper_row(of_paper)]
+        rows += [Row(line.label, tuple(cells), begins=begins), *paper_row(of_paper)]
     columns = tuple(ColumnGroup(metric, tuple(Column(kind) for kind in ARROWS)) for metric in TABLE_METRICS)
     what = (
         "Scores in per cent; in brackets the gain over the column to the left, on the facts that both answered. Of two "
@@ -154,12 +155,6 @@ def paper_row(scores: Sequence[float | None], heading: str = "the paper") -> lis
         return []
     cells = tuple(MISSING if score is None else Cell(f"{score:.1f}") for score in scores)
     return [Row(heading, cells, pale=True)]
-
-
-def _begins(line: Line, lines: Sequence[Line]) -> str:
-    """The LM, at the first of its rows."""
-    first = next(other for other in lines if other.lm == line.lm)
-    return line.lm if line is first else ""
 
 
 def _steps(line: Line, metric: str) -> list[Step | None]:
@@ -202,27 +197,14 @@ def ablated(lines: Sequence[Line]) -> list[Line]:
 
 
 def ablation_table(lines: Sequence[Line], fact_set: str, paper: PaperScore = no_paper) -> StudyTable:
-    """Four rows for each LM and source."""
-    groups = groups_of(lines, _NAMES)
-    rows, records = [], []
-    for line in lines:
-        for kind, name in _NAMES.items():
-            group = line.groups.get(kind)
-            note = "" if group is None else of_how_many(group, groups)
-            theirs = [paper(line, kind, metric) for metric in TABLE_METRICS]
-            cells = tuple(MISSING if group is None else Cell(group.score(metric).text) for metric in TABLE_METRICS)
-            begins = f"{line.lm} · {line.label}" if kind == INIT else ""
-            rows += [Row(name, cells, begins=begins, note=note), *paper_row(theirs)]
-            records += [
-                score_record(line, kind, metric, paper=of_paper)
-                for metric, of_paper in zip(TABLE_METRICS, theirs, strict=True)
-            ]
-    columns = (ColumnGroup("", tuple(Column(metric) for metric in TABLE_METRICS)),)
-    return StudyTable(
-        file_name("ablation", fact_set),
-        f"{fact_set}: ablation",
-        Table(caption_of("Scores in per cent, by what was tuned.", groups), "tuned", columns, tuple(rows)),
-        tuple(records),
+    """Nothing tuned, weights alone, vectors alone, both: four rows for each LM and source."""
+    entries = [
+        _Entry(line, kind, name, f"{line.lm} · {line.label}" if kind == INIT else "")
+        for line in lines
+        for kind, name in _NAMES.items()
+    ]
+    return _plain_table(
+        "ablation", fact_set, "ablation", "Scores in per cent, by what was tuned.", "tuned", entries, paper
     )
 
 
@@ -237,27 +219,49 @@ def baselines(lines: Sequence[Line]) -> list[tuple[Line, str]]:
 
 
 def baselines_table(found: Sequence[tuple[Line, str]], fact_set: str, paper: PaperScore = no_paper) -> StudyTable:
-    """Each baseline's P@1, P@10 and MRR, by LM."""
-    groups = [line.groups[kind] for line, kind in found]
-    rows, records, seen = [], [], set()
-    for line, kind in found:
-        group = line.groups[kind]
-        theirs = [paper(line, kind, metric) for metric in TABLE_METRICS]
-        name = baseline_name(line, kind, group)
-        begins = "" if line.lm in seen else line.lm
-        cells = tuple(Cell(group.score(metric).text) for metric in TABLE_METRICS)
-        seen.add(line.lm)
-        rows += [Row(name, cells, begins=begins, note=of_how_many(group, groups)), *paper_row(theirs)]
+    """Prompts that were not tuned, under the names by which they are known."""
+    entries = [
+        _Entry(line, kind, baseline_name(line, kind, line.groups[kind]), begins)
+        for (line, kind), begins in headed(found, lambda of: of[0].lm)
+    ]
+    what = "Scores in per cent of prompts as they stand."
+    made = _plain_table("baselines", fact_set, "baselines", what, "baseline", entries, paper)
+    names = [entry.name for entry in entries for _ in TABLE_METRICS]
+    records = ({**record, "kind": name} for record, name in zip(made.records, names, strict=True))
+    return replace(made, records=tuple(records))
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A row of a table whose columns are the metrics."""
+
+    line: Line
+    kind: str
+    name: str
+    begins: str
+
+
+def _plain_table(
+    name: str, fact_set: str, title: str, what: str, corner: str, entries: Sequence[_Entry], paper: PaperScore
+) -> StudyTable:
+    """A table whose columns are the metrics; the paper's figures stand below ours."""
+    groups = [entry.line.groups[entry.kind] for entry in entries if entry.kind in entry.line.groups]
+    rows, records = [], []
+    for entry in entries:
+        group = entry.line.groups.get(entry.kind)
+        note = "" if group is None else of_how_many(group, groups)
+        theirs = [paper(entry.line, entry.kind, metric) for metric in TABLE_METRICS]
+        cells = tuple(MISSING if group is None else Cell(group.score(metric).text) for metric in TABLE_METRICS)
+        rows += [Row(entry.name, cells, begins=entry.begins, note=note), *paper_row(theirs)]
         records += [
-            {**score_record(line, kind, metric, paper=of_paper), "kind": name}
+            score_record(entry.line, entry.kind, metric, paper=of_paper)
             for metric, of_paper in zip(TABLE_METRICS, theirs, strict=True)
         ]
     columns = (ColumnGroup("", tuple(Column(metric) for metric in TABLE_METRICS)),)
-    what = "Scores in per cent of prompts as they stand."
     return StudyTable(
-        file_name("baselines", fact_set),
-        f"{fact_set}: baselines",
-        Table(caption_of(what, groups), "baseline", columns, tuple(rows)),
+        file_name(name, fact_set),
+        f"{fact_set}: {title}",
+        Table(caption_of(what, groups), corner, columns, tuple(rows)),
         tuple(records),
     )
 
@@ -296,20 +300,9 @@ def unusual(lines: Sequence[Line]) -> list[tuple[Line, str]]:
 
 
 def other_table(found: Sequence[tuple[Line, str]], fact_set: str) -> StudyTable:
-    """Each of them in a row."""
-    rows, records, seen = [], [], set()
-    for line, kind in found:
-        group = line.groups[kind]
-        begins = "" if line.lm in seen else line.lm
-        seen.add(line.lm)
-        cells = tuple(Cell(group.score(metric).text) for metric in TABLE_METRICS)
-        rows.append(Row(f"{line.label}: {kind}", cells, begins=begins))
-        records += [score_record(line, kind, metric) for metric in TABLE_METRICS]
-    columns = (ColumnGroup("", tuple(Column(metric) for metric in TABLE_METRICS)),)
-    caption = caption_of("Scores in per cent.", [line.groups[kind] for line, kind in found])
-    return StudyTable(
-        file_name("other", fact_set),
-        f"{fact_set}: other runs",
-        Table(caption, "prompts: tuned", columns, tuple(rows)),
-        tuple(records),
-    )
+    """Kinds of runs that no other table shows, so that none is missing from a report."""
+    entries = [
+        _Entry(line, kind, f"{line.label}: {kind}", begins)
+        for (line, kind), begins in headed(found, lambda of: of[0].lm)
+    ]
+    return _plain_table("other", fact_set, "other runs", "Scores in per cent.", "prompts: tuned", entries, no_paper)

@@ -1,9 +1,4 @@
-"""All tables and figures that can be made of some runs.
-
-The report as one page, and as one text.
-
-Writes a report into a folder.
-"""
+"""A report: all tables and figures that can be made of some runs, as one page, as one text, and in a folder."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from askwell.files import write_whole
-from askwell.report.cells import KeptRun, is_distinct_y
+from askwell.report.cells import is_distinct_y, kept_runs
 from askwell.report.figures import StudyFigure, chosen_runs, curve_figure, prompt_figures, score_figure
 from askwell.report.formats import PREAMBLE, csv_table, latex_escaped, latex_table, markdown_escaped, markdown_table
 from askwell.report.page import Drawing, FigureBlock, Page, Points, Section, render_page
@@ -29,16 +24,16 @@ from askwell.report.score_tables import (
     unusual,
     with_arrows,
 )
-from askwell.report.trust import Belief, beliefs_of
+from askwell.report.trust import CellTrust, control_runs, trust_in
 from askwell.report.trust_section import (
-    belief_blocks,
-    belief_figures,
-    belief_study_table,
-    parts_study_table,
+    parts_table,
     sentences_of,
+    trust_blocks,
+    trust_figures,
+    trust_table,
 )
 from askwell.report.weight_tables import dependence_table, dependent, effective_table, with_several_prompts
-from askwell.runs.store import Store
+from askwell.runs.folder import Run
 from askwell.version import VERSION
 
 
@@ -51,11 +46,11 @@ class FactSetStudy:
     figures: tuple[StudyFigure, ...]
     beside_the_paper: tuple[str, ...]
     """Where ours differ from the paper's by definition; empty if the paper has no figure beside ours."""
-    beliefs: tuple[Belief, ...] = ()
-    """How far the score of every tuned cell can be believed."""
-    believe: tuple[StudyTable, ...] = ()
+    trust: tuple[CellTrust, ...] = ()
+    """How far the score of every tuned cell can be trusted."""
+    trust_tables: tuple[StudyTable, ...] = ()
     """The table of these, and their scores in parts."""
-    believe_figures: tuple[StudyFigure, ...] = ()
+    trust_charts: tuple[StudyFigure, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,49 +66,49 @@ class Study:
     @property
     def tables(self) -> list[StudyTable]:
         """All tables."""
-        return [table for part in self.sets for table in (*part.tables, *part.believe)]
+        return [table for part in self.sets for table in (*part.tables, *part.trust_tables)]
 
     @property
     def figures(self) -> list[StudyFigure]:
         """All figures."""
-        of_sets = (figure for part in self.sets for figure in (*part.figures, *part.believe_figures))
+        of_sets = (figure for part in self.sets for figure in (*part.figures, *part.trust_charts))
         return [*of_sets, *self.prompts]
 
     def as_json(self) -> dict[str, Any]:
         """All figures of all tables."""
         return {
             "tables": {table.name: table.as_json() for table in self.tables},
-            "believe": [belief.as_json() for part in self.sets for belief in part.beliefs],
+            "believe": [cell.as_json() for part in self.sets for cell in part.trust],
             "beside_the_paper": {part.fact_set: list(part.beside_the_paper) for part in self.sets},
             "problems": list(self.problems),
         }
 
 
-def study_of(
-    runs: Sequence[KeptRun], paper: Paper | None = None, *, drawn: int = 4, store: Store | None = None
-) -> Study:
-    """The tables and figures of runs; `drawn` is how many tuned mixtures are drawn, for which LMs are loaded.
+def study_of(runs: Sequence[Run], paper: Paper | None = None, *, drawn: int = 4) -> Study:
+    """The tables and figures of runs, and how far their scores can be trusted.
 
-    With the store that they are of, also how far their scores can be believed: controls are read from there.
+    `drawn` is how many tuned mixtures are drawn, for which LMs are loaded. Runs on LMs that know nothing are the
+    controls of the others, and stand in no table themselves.
     """
-    lines = lines_of(runs)
+    lines, controls = lines_of(kept_runs(runs)), control_runs(runs)
     sets = list(dict.fromkeys(line.fact_set for line in lines))
     figures, problems = prompt_figures(chosen_runs(lines, drawn)) if drawn else ([], [])
     studies = [_of_set(fact_set, [line for line in lines if line.fact_set == fact_set], paper) for fact_set in sets]
-    if store is not None:
-        studies = [_believed(part, beliefs_of(store, [line for line in lines if line.fact_set == part.fact_set]))
-                   for part in studies]  # fmt: skip
+    studies = [
+        _with_trust(part, trust_in([line for line in lines if line.fact_set == part.fact_set], controls))
+        for part in studies
+    ]
     return Study(tuple(studies), tuple(figures), tuple(problems))
 
 
-def _believed(part: FactSetStudy, beliefs: Sequence[Belief]) -> FactSetStudy:
-    if not beliefs:
+def _with_trust(part: FactSetStudy, cells: Sequence[CellTrust]) -> FactSetStudy:
+    if not cells:
         return part
     return replace(
         part,
-        beliefs=tuple(beliefs),
-        believe=(belief_study_table(beliefs, part.fact_set), parts_study_table(beliefs, part.fact_set)),
-        believe_figures=tuple(belief_figures(beliefs, part.fact_set)),
+        trust=tuple(cells),
+        trust_tables=(trust_table(cells, part.fact_set), parts_table(cells, part.fact_set)),
+        trust_charts=tuple(trust_figures(cells, part.fact_set)),
     )
 
 
@@ -151,8 +146,9 @@ def _of_set(fact_set: str, lines: Sequence[Line], paper: Paper | None) -> FactSe
 _PROMPTS = "What the soft prompts look like"
 
 
-def report_page(store: Store, runs: Sequence[KeptRun], study: Study, *, further: Sequence[Section] = ()) -> Page:
-    """The page of a study; `further` sections stand behind its own."""
+def report_page(name: str, runs: Sequence[Run], study: Study, *, further: Sequence[Section] = ()) -> Page:
+    """The page of a study of the runs in a folder of that name; `further` sections stand behind its own."""
+    specs = [run.record.spec for run in runs if run.record.spec.control is None]
     sections = [section for part in study.sets for section in _sections(part)]
     if study.prompts:
         blocks = tuple(_figure(figure) for figure in study.prompts)
@@ -166,14 +162,14 @@ def report_page(store: Store, runs: Sequence[KeptRun], study: Study, *, further:
             "than relation and seed never share a cell."
         ),
         about=(
-            ("Store", store.folder.resolve().name),
-            ("Runs", str(len(runs))),
-            ("LMs", ", ".join(sorted({run.spec.lm for run in runs}))),
+            ("Folder", name),
+            ("Runs", str(len(specs))),
+            ("LMs", ", ".join(sorted({spec.lm for spec in specs}))),
             ("Facts", ", ".join(part.fact_set for part in study.sets)),
-            ("Seeds", ", ".join(map(str, sorted({run.spec.seed for run in runs})))),
+            ("Seeds", ", ".join(map(str, sorted({spec.seed for spec in specs})))),
         ),
         sections=(*sections, *further),
-        foot=f"Made by askwell {VERSION} with: askwell report {store.folder.resolve().name}",
+        foot=f"Made by askwell {VERSION} with: askwell report {name}",
     )
 
 
@@ -186,14 +182,14 @@ def report_markdown(study: Study) -> str:
             told = "\n".join(f"- {markdown_escaped(sentence)}" for sentence in part.beside_the_paper)
             parts.append(f"## {markdown_escaped(_beside(part))}\n\n{told}\n")
         parts += [_markdown_figure(figure, "## ") for figure in part.figures]
-        if part.believe:
-            believe, *further = part.believe
+        if part.trust_tables:
+            believe, *further = part.trust_tables
             parts.append(f"## {markdown_escaped(believe.title)}\n\n{markdown_table(believe.table)}")
-            for belief in part.beliefs:
-                told = "\n".join(f"- {markdown_escaped(sentence)}" for sentence in sentences_of(belief))
-                parts.append(f"### {markdown_escaped(belief.label)}\n\n{told}\n")
+            for cell in part.trust:
+                told = "\n".join(f"- {markdown_escaped(sentence)}" for sentence in sentences_of(cell))
+                parts.append(f"### {markdown_escaped(cell.label)}\n\n{told}\n")
             parts += [f"### {markdown_escaped(table.title)}\n\n{markdown_table(table.table)}" for table in further]
-            parts += [_markdown_figure(figure, "### ") for figure in part.believe_figures]
+            parts += [_markdown_figure(figure, "### ") for figure in part.trust_charts]
     if study.prompts:
         parts += [f"## {_PROMPTS}\n", *(_markdown_figure(figure, "### ") for figure in study.prompts)]
     parts += [markdown_escaped(problem) + "\n" for problem in study.problems]
@@ -204,7 +200,7 @@ def report_latex(study: Study) -> str:
     """All tables of the study as a fragment of LaTeX."""
     parts = [PREAMBLE]
     for part in study.sets:
-        tables = [*part.tables, *part.believe]
+        tables = [*part.tables, *part.trust_tables]
         parts += [f"% {table.name}\n{latex_table(table.table, table.name)}" for table in tables]
         parts += [f"\\par\\noindent {latex_escaped(sentence)}\n" for sentence in part.beside_the_paper]
     return "\n".join(parts)
@@ -215,13 +211,13 @@ def _sections(part: FactSetStudy) -> list[Section]:
     if part.beside_the_paper:
         sections.append(Section(_beside(part), (Points(part.beside_the_paper),)))
     sections += [Section(figure.title, (_figure(figure),)) for figure in part.figures]
-    if part.believe:
-        believe, *further = part.believe
+    if part.trust_tables:
+        believe, *further = part.trust_tables
         drawings = tuple(
-            Drawing(figure.name, figure.chart, figure.title, figure.caption) for figure in part.believe_figures
+            Drawing(figure.name, figure.chart, figure.title, figure.caption) for figure in part.trust_charts
         )
-        figures = FigureBlock(drawings, "Sureness and rightness.")
-        sections.append(Section(believe.title, (believe.table, *belief_blocks(part.beliefs), figures)))
+        figures = FigureBlock(drawings, "Confidence and correctness.")
+        sections.append(Section(believe.title, (believe.table, *trust_blocks(part.trust), figures)))
         sections += [Section(table.title, (table.table,)) for table in further]
     return sections
 

@@ -1,9 +1,4 @@
-"""What the controls of some runs scored: the cheap ones beside each run, and the runs on LMs that know nothing.
-
-Parts of the test facts that no run can tell by itself: the kind of relation, and what the testbed tells its LMs.
-
-How far the score of some runs can be believed: all figures of one LM, source and kind together.
-"""
+"""How far the score of a cell can be trusted: controls, parts of the facts, calibration, agreement, nearest words."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,38 +16,35 @@ from askwell.evaluation.abstention import RiskCoverage, risk_coverage
 from askwell.evaluation.calibration import Calibration, calibration, questions_of
 from askwell.evaluation.controls import PRIOR_CORRECTED
 from askwell.evaluation.knowledge import Answered, Knowledge, knowledge
-from askwell.evaluation.outcomes import Outcome, read_controls, read_outcomes
+from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.partitions import EASY, HARD, Parts, by_cardinality, by_control
 from askwell.evaluation.several_runs import RunConsistency, run_consistency
-from askwell.evaluation.trust import WORDS_ALREADY
 from askwell.files import to_json
 from askwell.report.cells import INIT, KeptRun, RunGroup, Score, place_of
 from askwell.report.rows import Line
-from askwell.runs.query import query_runs
-from askwell.runs.record import CONTROLS, DEV_OUTCOMES, TEST_OUTCOMES
-from askwell.runs.store import Store
+from askwell.runs.folder import Run
 from askwell.specs.run import ControlKind
 
 BySplit = Mapping[str, Sequence[Outcome]]
-ControlRuns = Mapping[str, Mapping[ControlKind, str]]
-"""The ids of the control runs of each run, by the kind of LM that knows nothing."""
+ControlRuns = Mapping[str, Mapping[ControlKind, Run]]
+"""The control runs of each run by its id, by the kind of LM that knows nothing."""
 
 
-def control_runs(store: Store) -> ControlRuns:
-    """The control runs of a store, under the ids of the runs that they are the same as but for the LM."""
-    found: dict[str, dict[ControlKind, str]] = {}
-    for run in query_runs(store, where="control IS NOT NULL").as_json():
-        spec = store.spec(run["id"])
+def control_runs(runs: Sequence[Run]) -> ControlRuns:
+    """The control runs among some, under the ids of the runs that they are the same as but for the LM."""
+    found: dict[str, dict[ControlKind, Run]] = {}
+    for run in runs:
+        spec = run.record.spec
         if spec.control is not None:
-            found.setdefault(spec.model_copy(update={"control": None}).id, {})[spec.control] = run["id"]
+            found.setdefault(spec.model_copy(update={"control": None}).id, {})[spec.control] = run
     return found
 
 
-def controls_of(runs: Sequence[KeptRun], store: Store, of_runs: ControlRuns) -> dict[str, Answered]:
+def controls_of(runs: Sequence[KeptRun], of_runs: ControlRuns) -> dict[str, Answered]:
     """Dev and test outcomes by seed of every control that all of these runs have."""
     by_name: dict[str, list[tuple[int, BySplit]]] = {}
     for run in runs:
-        for name, by_split in _of_run(run, store, of_runs).items():
+        for name, by_split in _of_run(run, of_runs).items():
             by_name.setdefault(name, []).append((run.spec.seed, by_split))
     return {
         name: Answered(dev=_by_seed(found, "dev"), test=_by_seed(found, "test"))
@@ -63,24 +55,13 @@ def controls_of(runs: Sequence[KeptRun], store: Store, of_runs: ControlRuns) -> 
 
 def corrected_score(runs: Sequence[KeptRun]) -> float | None:
     """P@1 of the prior-corrected answers over all test facts, in per cent; None where a run has none."""
-    right = asked = 0.0
-    for run in runs:
-        scores = run.metrics.get("controls", {}).get(PRIOR_CORRECTED)
-        if scores is None or "test" not in scores:
-            return None
-        right, asked = right + scores["test"]["P@1"] * run.facts, asked + run.facts
-    return right / asked
+    return _weighed(runs, [run.corrected_score for run in runs])
 
 
-def _of_run(run: KeptRun, store: Store, of_runs: ControlRuns) -> dict[str, BySplit]:
-    path = run.folder / CONTROLS
-    found: dict[str, BySplit] = {}
-    if path.is_file():
-        cheap = read_controls(path)
-        found |= {name: by_split for name, by_split in cheap.items() if {"dev", "test"} <= by_split.keys()}
-    for kind, id_ in of_runs.get(run.spec.id, {}).items():
-        folder = store.run_folder(id_)
-        found[kind] = {"dev": read_outcomes(folder / DEV_OUTCOMES), "test": read_outcomes(folder / TEST_OUTCOMES)}
+def _of_run(run: KeptRun, of_runs: ControlRuns) -> dict[str, BySplit]:
+    found = {name: by_split for name, by_split in run.controls.items() if {"dev", "test"} <= by_split.keys()}
+    for kind, control in of_runs.get(run.spec.id, {}).items():
+        found[kind] = {"dev": control.dev, "test": control.test}
     return found
 
 
@@ -134,8 +115,8 @@ Part = dict[str, int | float]
 
 
 @dataclass(frozen=True)
-class Belief:
-    """The figures; what the runs do not tell is None, or not there."""
+class CellTrust:
+    """All figures of one LM, source and kind; what the runs do not tell is None, or not there."""
 
     line: Line
     kind: str
@@ -193,31 +174,32 @@ class Belief:
         }
 
 
-def beliefs_of(store: Store, lines: Sequence[Line]) -> list[Belief]:
-    """A belief for every tuned cell of the lines."""
-    of_runs = control_runs(store)
+def trust_in(lines: Sequence[Line], of_runs: ControlRuns) -> list[CellTrust]:
+    """The figures of every tuned cell of the lines, held against their controls."""
     return [
-        _belief(line, kind, group, store, of_runs)
+        _of_cell(line, kind, group, of_runs)
         for line in lines
         for kind, group in sorted(line.groups.items(), key=lambda known: place_of(known[0]))
         if kind != INIT
     ]
 
 
-def _belief(line: Line, kind: str, group: RunGroup, store: Store, of_runs: ControlRuns) -> Belief:
-    by_seed = _outcomes(group.runs)
+def _of_cell(line: Line, kind: str, group: RunGroup, of_runs: ControlRuns) -> CellTrust:
+    by_seed: dict[int, list[Outcome]] = {}
+    for run in group.runs:
+        by_seed.setdefault(run.spec.seed, []).extend(run.test)
     every = [outcome for outcomes in by_seed.values() for outcome in outcomes]
-    controls = controls_of(group.runs, store, of_runs)
+    controls = controls_of(group.runs, of_runs)
     found = knowledge(by_seed, controls) if controls else None
     questions = [questions_of(outcomes) for outcomes in by_seed.values()]
     confidences = np.concatenate([part.confidences for part in questions])
     right = np.concatenate([part.right for part in questions])
-    parts = _summed_parts([run.metrics.get("partitions", {}) for run in group.runs])
+    parts = _summed_parts([run.partitions for run in group.runs])
     parts |= {name: _scored(known) for name, known in known_parts(every).items()}
     if controls:
         tests = [outcomes for control in controls.values() for outcomes in _lists(control.test)]
         parts["control"] = _scored({name: by_control(every, tests).get(name, []) for name in (EASY, HARD)})
-    return Belief(
+    return CellTrust(
         line=line,
         kind=kind,
         score=group.score("P@1"),
@@ -230,21 +212,11 @@ def _belief(line: Line, kind: str, group: RunGroup, store: Store, of_runs: Contr
         calibration=calibration(confidences, right),
         risk_coverage=risk_coverage(confidences, right),
         answered=_answered(group.runs),
-        agreement=_mean(group.runs, ("consistency", "all", "pairs")),
+        agreement=_weighed(group.runs, [run.agreement for run in group.runs]),
         seeds=run_consistency(list(by_seed.values())) if len(by_seed) > 1 else None,
         projected=_projected(group.runs),
-        leaked=sum(
-            next(iter(runs.values())).metrics.get("audit", {}).get("leaked_pairs", 0)
-            for runs in group.by_relation.values()
-        ),
+        leaked=sum(next(iter(runs.values())).leaked_pairs for runs in group.by_relation.values()),
     )
-
-
-def _outcomes(runs: Sequence[KeptRun]) -> dict[int, list[Outcome]]:
-    by_seed: dict[int, list[Outcome]] = {}
-    for run in runs:
-        by_seed.setdefault(run.spec.seed, []).extend(read_outcomes(run.folder / TEST_OUTCOMES))
-    return by_seed
 
 
 def _lists(outcomes: Any) -> list[Sequence[Outcome]]:
@@ -275,38 +247,23 @@ def _summed_parts(
 
 
 def _answered(runs: Sequence[KeptRun]) -> tuple[int, int, int] | None:
-    found = [run.metrics.get("trust", {}).get("at_risk") for run in runs]
-    if any(of_run is None for of_run in found):
+    found = [run.at_risk for run in runs if run.at_risk is not None]
+    if len(found) < len(runs):
         return None
-    questions, answered, wrong = (sum(of_run[name] for of_run in found) for name in ("questions", "answered", "wrong"))
+    questions, answered, wrong = (sum(numbers) for numbers in zip(*found, strict=True))
     return questions, answered, wrong
 
 
 def _projected(runs: Sequence[KeptRun]) -> float | None:
     """P@1 of the nearest words; a run whose prompts are words still has its own score, if another's are not."""
-    of_runs = [_figure(run, ("projection", "projected", "P@1")) for run in runs]
-    if all(value is None for value in of_runs):
+    if all(run.projected_score is None for run in runs):
         return None
-    for number, run in enumerate(runs):
-        if of_runs[number] is None and _figure(run, ("missing", "projection")) == WORDS_ALREADY:
-            of_runs[number] = _figure(run, ("scores", "P@1"))
-    return _weighed(runs, of_runs)
-
-
-def _mean(runs: Sequence[KeptRun], path: Sequence[str]) -> float | None:
-    """The mean over facts of a figure among the runs' measures; None where a run does not have it."""
-    return _weighed(runs, [_figure(run, path) for run in runs])
+    return _weighed(runs, [run.score("P@1") if run.has_words_already else run.projected_score for run in runs])
 
 
 def _weighed(runs: Sequence[KeptRun], values: Sequence[float | None]) -> float | None:
+    """The mean over the runs' facts; None where a run does not have the figure."""
     known = [value for value in values if value is not None]
     if len(known) < len(values):
         return None
     return sum(value * run.facts for value, run in zip(known, runs, strict=True)) / sum(run.facts for run in runs)
-
-
-def _figure(run: KeptRun, path: Sequence[str]) -> Any:
-    value: Any = run.metrics.get("trust", {})
-    for name in path:
-        value = None if value is None else value.get(name)
-    return value

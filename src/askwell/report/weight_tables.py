@@ -1,9 +1,5 @@
-"""The effective number of prompts: 2^H of a tuned mixture's weights, over relations.
+"""Tables of the prompts' weights: the effective number of prompts, and static against data-dependent weights."""
 
-Static against data-dependent weights.
-"""
-
-import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
@@ -11,7 +7,7 @@ from askwell.evaluation.metrics import TABLE_METRICS
 from askwell.report.cells import DATA_DEPENDENT, DEEP, SOFT, WEIGHTS, RunGroup, place_of
 from askwell.report.page import MISSING, Cell, Column, ColumnGroup, Row, Table
 from askwell.report.paper import Paper
-from askwell.report.rows import Line, StudyTable, caption_of, file_name, groups_of, record, score_record
+from askwell.report.rows import Line, StudyTable, caption_of, file_name, groups_of, headed, record, score_record
 
 _KINDS = (SOFT, DEEP, WEIGHTS)
 _FIGURES = ("mean", "std", "min", "max")
@@ -19,18 +15,13 @@ _FIGURES = ("mean", "std", "min", "max")
 
 def with_several_prompts(lines: Sequence[Line]) -> list[Line]:
     """The rows in which weights of several prompts were tuned."""
-    return [
-        line
-        for line in lines
-        if any(run.metrics["prompts"] > 1 for group in groups_of([line], _KINDS) for run in group.runs)
-    ]
+    return [line for line in lines if any(run.prompts > 1 for group in groups_of([line], _KINDS) for run in group.runs)]
 
 
 def effective_table(lines: Sequence[Line], fact_set: str, paper: Paper | None = None) -> StudyTable:
     """Mean, standard deviation, least and most over relations, by LM, source and what was tuned."""
     groups, rows, records = [], [], []
-    for line in lines:
-        begins = line.lm if line is next(other for other in lines if other.lm == line.lm) else ""
+    for line, begins in headed(lines, lambda line: line.lm):
         for kind in (kind for kind in _KINDS if kind in line.groups):
             group = line.groups[kind]
             groups.append(group)
@@ -39,10 +30,10 @@ def effective_table(lines: Sequence[Line], fact_set: str, paper: Paper | None = 
                 name: paper.effective_prompts(line, name) if paper is not None and kind == SOFT else None
                 for name in _FIGURES
             }
-            prompts = fmean(run.metrics["prompts"] for run in group.runs)
+            prompts = fmean(run.prompts for run in group.runs)
             cells = [Cell(f"{prompts:.1f}"), *(_cell(figures[name]) for name in _FIGURES)]
-            rows.append(Row(f"{line.label}, {kind}", tuple(cells), begins=begins))
-            begins = ""
+            is_first = kind == next(known for known in _KINDS if known in line.groups)
+            rows.append(Row(f"{line.label}, {kind}", tuple(cells), begins=begins if is_first else ""))
             if any(figure is not None for figure in theirs.values()):
                 of_paper = tuple(_cell(theirs[name]) for name in _FIGURES)
                 rows.append(Row("the paper", (MISSING, *of_paper), note="its LM is not said", pale=True))
@@ -65,7 +56,7 @@ def effective_table(lines: Sequence[Line], fact_set: str, paper: Paper | None = 
 
 
 def _effective_prompts(group: RunGroup) -> dict[str, float | None]:
-    numbers = [fmean(run.metrics["effective_prompts"] for run in runs.values()) for runs in group.by_relation.values()]
+    numbers = [fmean(run.effective_prompts for run in runs.values()) for runs in group.by_relation.values()]
     return {
         "mean": fmean(numbers),
         "std": stdev(numbers) if len(numbers) > 1 else None,
@@ -140,11 +131,6 @@ def _static(line: Line, lines: Sequence[Line]) -> Line | None:
 
 def _temperature_and_entropy(group: RunGroup) -> tuple[float | None, float | None]:
     """The mean temperature, which static weights have not, and the mean entropy of the weights."""
-    temperatures = [run.metrics["temperature"] for run in group.runs]
-    entropies = [
-        math.log2(run.metrics["effective_prompts"]) if over_x is None else over_x
-        for run in group.runs
-        if (over_x := run.metrics["mean_entropy_over_x"]) is not None or run.metrics["temperature"] is None
-    ]
-    known = [temperature for temperature in temperatures if temperature is not None]
-    return fmean(known) if known else None, fmean(entropies) if entropies else None
+    temperatures = [run.temperature for run in group.runs if run.temperature is not None]
+    entropies = [run.entropy for run in group.runs if run.entropy is not None]
+    return fmean(temperatures) if temperatures else None, fmean(entropies) if entropies else None

@@ -150,7 +150,7 @@ def _of_demo(folder: Path) -> RunRecord:
         threads=run["threads"],
     )
     config = folder / MIXTURE / _CONFIG
-    given = [prompt.weight if mixture.weights == "file" else 1.0 for prompt in templates]
+    given = [prompt.weight or 0.0 if mixture.weights == "file" else 1.0 for prompt in templates]
     weights = _json(config)["mixture_weights"] if config.is_file() else [one / sum(given) for one in given]
     return RunRecord(
         id=spec.id,

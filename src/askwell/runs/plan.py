@@ -22,7 +22,7 @@ from askwell.runs.worker import RunTask
 from askwell.specs.run import PromptText, RunSpec
 from askwell.specs.sweep import LMChoice, SweepSpec
 from askwell.training.objective import Objective
-from askwell.training.plan import plan_of
+from askwell.training.schedule import schedule_of
 
 BACKWARD = 3.0
 """A pair that is trained on costs about as much as so many that are only asked."""
@@ -37,7 +37,7 @@ def work_of(task: RunTask, prompts: int) -> float:
     work = float(prompts * (len(relation.dev) + len(relation.test) + prior))
     if spec.training is not None and relation.train:
         sizes = {"facts": len(relation.train), "dev_facts": len(relation.dev), "prompts": prompts}
-        plan = plan_of(spec.training, **sizes, seed=spec.seed)
+        plan = schedule_of(spec.training, **sizes, seed=spec.seed)
         scores = 1 + sum(plan.scores_dev(stretch) for stretch in range(1, len(plan.ends) + 1))
         asked_once = not spec.training.tune_vectors and not (spec.mixture.deep and spec.training.tune_layers)
         trained = prompts * len(relation.train) if asked_once else BACKWARD * plan.pairs

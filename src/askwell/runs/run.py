@@ -6,7 +6,7 @@ Everything that makes a run comes through here: `askwell train`, baselines, swee
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from askwell.baselines.run import BaselineProgress, run_baseline
 from askwell.data.audit import audit_relation
 from askwell.data.facts import Relation
-from askwell.data.read_facts import Splits
+from askwell.data.read_facts import SplitLines
 from askwell.data.templates import Template, parse_template
 from askwell.evaluation.cautious import dev_answers
 from askwell.evaluation.controls import Controls
@@ -28,9 +28,10 @@ from askwell.evaluation.trust import Trust, trust_of
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.answers import Candidates
+from askwell.mixture.description import About
 from askwell.mixture.encode import EncodedRelation, count_reasons, encode_relation
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import About, save_mixture
+from askwell.mixture.save import save_mixture
 from askwell.runs.folder import write_history, write_run
 from askwell.runs.record import (
     MIXTURE,
@@ -46,7 +47,8 @@ from askwell.specs import AutoPromptSpec, FineTuningSpec, MixtureSpec, PromptTex
 from askwell.specs.baselines import BaselineName
 from askwell.specs.run import DeviceKind, Digits
 from askwell.training.checkpoint import CHECKPOINT
-from askwell.training.loop import Interrupted, TrainingResult, train
+from askwell.training.loop import train
+from askwell.training.result import Interrupted, TrainingResult
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,6 @@ def run_spec(
     Without `training` (and without a baseline that learns), the prompts are asked as they are.
     """
     mixture = mixture or MixtureSpec()
-    asked_threads = threads or (training and training.threads) or torch.get_num_threads()
     return RunSpec(
         lm=lm.identity.name,
         lm_sha256=lm.identity.digest,
@@ -101,7 +102,7 @@ def run_spec(
         training=None if training is None else training.model_copy(update={"threads": None}),
         candidates=None if candidates is None else candidates.name,
         candidates_sha256=None if candidates is None else candidates.digest,
-        threads=asked_threads,
+        threads=threads or (None if training is None else training.threads) or torch.get_num_threads(),
         device=_device(lm),
         dtype=_precision(lm),
         baseline=baseline,
@@ -199,7 +200,6 @@ def run(
     took = environment().model_copy(update={"seconds": round(time.monotonic() - began, 3)})
     if spec.training is not None or spec.baseline is not None:
         about = _about(record, made, examination, candidates)
-        (folder / MIXTURE).mkdir(exist_ok=True)
         save_mixture(made.mixture, folder / MIXTURE, about=about)
     record = record.model_copy(update={"environment": took})
     outcomes = {split: evaluation.outcomes for split, evaluation in examination.evaluations.items()}
@@ -244,10 +244,7 @@ def _make_mixture(
             progress=_keeping_history(folder, tell),
         )
     except Interrupted as stop:
-        if stop.result is not None:
-            (folder / MIXTURE).mkdir(exist_ok=True)
-            about = About(relation=relation.name, relation_sha256=relation.digest, learned_from=told(stop.result))
-            save_mixture(mixture, folder / MIXTURE, about=about)
+        save_mixture(mixture, folder / MIXTURE, about=About(learned_from=told(stop.result)))
         raise
     training = TrainingRecord(
         train_facts=result.train_facts,
@@ -286,7 +283,7 @@ def _make_baseline(
     )
     tell(Built(found.mixture))
     facts = encode_relation(found.mixture, relation)
-    learned_from = found.learned_from
+    learned_from = found.about.learned_from
     training = TrainingRecord(
         train_facts=learned_from.get("train_facts", 0),
         dev_facts=learned_from.get("dev_facts", 0),
@@ -301,7 +298,7 @@ def _make_baseline(
 
 
 def _lines(history: Sequence[Any]) -> tuple[HistoryLine, ...]:
-    return tuple(HistoryLine.model_validate(line if isinstance(line, dict) else asdict(line)) for line in history)
+    return tuple(HistoryLine.model_validate(line if isinstance(line, dict) else line.as_json()) for line in history)
 
 
 def _keeping_history(folder: Path, tell: Callable[[RunProgress], None]) -> Callable[[BaselineProgress], None]:
@@ -355,7 +352,7 @@ def _record(
         knowledge=None if gain is None else gain.figures(),
         trust=trust,
         partitions=_partitions(relation, evaluations["test"], found),
-        audit=audit_relation(Splits.of(relation)),
+        audit=audit_relation(SplitLines.of(relation)),
         training=made.training,
         history=made.history,
     )

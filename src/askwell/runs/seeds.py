@@ -1,7 +1,7 @@
 """Several runs of one relation, such as over seeds: mean and spread of their scores, and whether they agree."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from askwell.data.facts import Relation
@@ -41,7 +41,7 @@ def together_over_seeds(runs: Sequence[Run]) -> SeveralRuns:
     evaluations = [Evaluation("test", run.record.test.vocabulary, tuple(run.test), ()) for run in runs]
     found = _together(runs[0].record.relation.name, evaluations)
     left_out = tuple(sorted({run.record.test.left_out_count for run in runs}))
-    return SeveralRuns(**{**found.__dict__, "left_out": left_out})
+    return replace(found, left_out=left_out)
 
 
 def _together(relation: str, evaluations: Sequence[Evaluation]) -> SeveralRuns:

@@ -16,8 +16,9 @@ from askwell.data.testbed import PREFIX
 from askwell.errors import BadFile, BadOption, NothingLeft
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import Precision, load_lm
+from askwell.mixture.description import Description
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import Description, is_saved_mixture, lm_source, load_mixture, read_description
+from askwell.mixture.save import CONFIG, lm_source, load_mixture, read_description
 from askwell.runs.query import choose_run, select_runs
 from askwell.specs import MixtureSpec
 
@@ -30,7 +31,7 @@ def mixture_folder(path: str, where: str | None, note: Note) -> str:
     What is no folder is taken for a name on the hub.
     """
     folder = Path(path)
-    if not folder.is_dir() or (where is None and is_saved_mixture(folder)):
+    if not folder.is_dir() or (where is None and (folder / CONFIG).is_file()):
         return path
     run = choose_run(folder, where)
     if run.folder != folder:
@@ -42,7 +43,7 @@ def mixture_folders(paths: Sequence[str], where: str | None = None) -> list[str]
     """All saved mixtures at some paths; of a folder of runs or a store, every run that saved one."""
     folders = []
     for path in paths:
-        if not Path(path).is_dir() or (where is None and is_saved_mixture(Path(path))):
+        if not Path(path).is_dir() or (where is None and (Path(path) / CONFIG).is_file()):
             folders.append(path)
             continue
         found = [str(run.mixture) for run in select_runs(path, where) if run.mixture is not None]

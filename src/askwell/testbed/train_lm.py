@@ -21,6 +21,7 @@ from askwell.data.testbed import LMName, the_world
 from askwell.files import read_tensors, write_tensors, write_whole
 from askwell.testbed.recipe import RECIPES, Recipe, byte_level_tokenizer, learn_merges, new_model, word_piece_tokenizer
 from askwell.testbed.text import generate_text, text_hash
+from askwell.training.schedule import warm_up_and_decay
 
 # Sentences are drawn at random, then sorted by length within pools of so many batches, so that little is padding.
 _BATCHES_IN_POOL = 32
@@ -248,14 +249,12 @@ def _optimizer(
     """AdamW under one cycle: up in a straight line, then down in one."""
     steps = recipe.epochs * steps_of_epoch
     peak = recipe.warm_up * steps
-
-    def share(step: int) -> float:
-        return min((step + 1) / peak, (steps - step) / (steps - peak))
-
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=recipe.peak_rate, betas=(0.9, 0.98), weight_decay=recipe.weight_decay
     )
-    return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, share)
+    return optimizer, torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: warm_up_and_decay(step, steps, peak=peak)
+    )
 
 
 def _keep(

@@ -1,10 +1,9 @@
-"""The state of a training run between two stretches of its plan, from which it can go on."""
+"""The state of a training run between two stretches of its schedule, from which it can go on."""
 
 import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,16 +13,17 @@ from askwell.errors import BadOption
 from askwell.files import hash_of, read_tensors, write_tensors
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training import TrainingSpec
+from askwell.training.result import HistoryLine
 
 CHECKPOINT = "checkpoint.safetensors"
-_NOTES = ("history", "stretches", "loss", "facts", "pairs")
+_NOTES = ("stretches", "loss", "facts", "pairs")
 
 
 @dataclass
 class State:
     """All that a training run needs to go on after a stretch."""
 
-    history: list[dict[str, Any]]
+    history: list[HistoryLine]
     parameters: dict[str, Tensor]
     best: dict[str, Tensor]
     moments: dict[str, Tensor]
@@ -57,7 +57,8 @@ def save_checkpoint(folder: Path, run: str, state: State) -> None:
     parts = {"parameters": state.parameters, "best": state.best, "moments": state.moments}
     tensors = {f"{part}/{name}": tensor for part, content in parts.items() for name, tensor in content.items()}
     notes = {name: getattr(state, name) for name in _NOTES}
-    write_tensors(folder / CHECKPOINT, tensors, {"run": run, **notes})
+    history = [line.as_json() for line in state.history]
+    write_tensors(folder / CHECKPOINT, tensors, {"run": run, "history": history, **notes})
 
 
 def load_checkpoint(folder: Path, run: str, device: torch.device) -> State | None:
@@ -76,6 +77,7 @@ def load_checkpoint(folder: Path, run: str, device: torch.device) -> State | Non
         part, _, inner = name.partition("/")
         parts[part][inner] = tensor.to(device)
     return State(
+        history=[HistoryLine(**line) for line in notes["history"]],
         parameters=parts["parameters"],
         best=parts["best"],
         moments=parts["moments"],

@@ -1,55 +1,23 @@
 """The training loop: build, step, score on dev, keep the best."""
 
-import math
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from askwell.data.facts import Relation
-from askwell.errors import NothingLeft
 from askwell.evaluation.evaluate import score_facts
-from askwell.mixture.encode import EncodedFacts, LeftOutFact, count_reasons, encode_facts
+from askwell.mixture.encode import EncodedFacts, EncodedRelation, encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training import TrainingSpec
 from askwell.training.checkpoint import State, load_checkpoint, run_id, save_checkpoint
 from askwell.training.objective import Objective
 from askwell.training.optimiser import choose_tuned, moments_of, optimizer_of, penalty, rates_of, restore_moments, step
-from askwell.training.plan import Plan, plan_of
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a training run stands."""
-
-    pairs_done: int
-    """(fact, prompt) pairs that were trained on."""
-    pairs: int
-    """Pairs of the whole run, at most."""
-    loss: float | None
-    """Mean -log p(y | x, r) since dev was last scored; None where nothing was trained on since."""
-    record: dict[str, Any] | None
-    """The line of the history, when dev has just been scored."""
-    history: tuple[dict[str, Any], ...]
-
-
-@dataclass(frozen=True)
-class TrainingResult:
-    """What a training run did. The mixture is left in its best state."""
-
-    history: tuple[dict[str, Any], ...]
-    left_out: dict[str, tuple[LeftOutFact, ...]]
-    """Facts of train and dev that could not be asked."""
-
-    @property
-    def best(self) -> dict[str, Any]:
-        """The record of the state that was kept."""
-        return best_of(self.history)
+from askwell.training.result import HistoryLine, Interrupted, TrainingProgress, TrainingResult, best_of
+from askwell.training.schedule import Schedule, schedule_of
 
 
 def train(
@@ -57,88 +25,107 @@ def train(
     relation: Relation,
     spec: TrainingSpec | None = None,
     *,
+    facts: EncodedRelation | None = None,
     folder: Path | None = None,
     resume: bool = False,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[TrainingProgress], None] | None = None,
 ) -> TrainingResult:
     """Tunes the mixture on a relation's train facts and leaves it in the state that was best on its dev facts.
 
-    With a `folder`, a checkpoint is kept there after each stretch of the plan, from which `resume` goes on: an
-    interrupted run that is resumed equals one that was not. Ctrl-C leaves the mixture in its best state so far.
+    `facts` are the relation's, where they were encoded before. With a `folder`, a checkpoint is kept there after each
+    stretch of the schedule, from which `resume` goes on: an interrupted run that is resumed equals one that was not.
+    Ctrl-C leaves the mixture in its best state so far and is raised as `Interrupted`, which holds the result.
     """
-    spec = spec or TrainingSpec()
     threads_before = torch.get_num_threads()
+    spec = spec or TrainingSpec()
     spec = spec.model_copy(update={"threads": spec.threads or threads_before})
     torch.set_num_threads(spec.threads or threads_before)
+    try:
+        return _train(mixture, facts or encode_relation(mixture, relation), spec, folder, resume, progress)
+    finally:
+        torch.set_num_threads(threads_before)
+
+
+def _train(
+    mixture: Mixture,
+    facts: EncodedRelation,
+    spec: TrainingSpec,
+    folder: Path | None,
+    resume: bool,
+    progress: Callable[[TrainingProgress], None] | None,
+) -> TrainingResult:
     choose_tuned(mixture, spec)
-    facts, dev, left_out = _encode(mixture, relation)
+    relation, train_facts, dev = facts.relation, facts.need("train"), facts.need("dev")
     run = run_id(mixture, relation, spec)
-    rates = rates_of(mixture, facts, spec)
+    rates = rates_of(mixture, train_facts, spec)
     state = load_checkpoint(folder, run, mixture.lm.device) if folder is not None and resume else None
     if state is not None:
         mixture.load_state_dict(state.parameters)
     else:
         untuned = _copy(mixture)
         state = State([_score(mixture, dev, relation, round_=0, pairs=0, train_loss=None)], untuned, untuned, {})
-    objective = Objective(mixture, facts, spec.method)
+    objective = Objective(mixture, train_facts, spec.method)
     if spec.minutes is not None and state.pairs is None:
-        state.pairs = _pairs_within(spec.minutes, mixture, objective, len(facts))
-    sizes = {"facts": len(facts), "dev_facts": len(dev), "prompts": len(mixture.prompts)}
-    plan = plan_of(spec, **sizes, seed=mixture.spec.seed, pairs=state.pairs)
+        state.pairs = _pairs_within(spec.minutes, mixture, objective, len(train_facts))
+    sizes = {"facts": len(train_facts), "dev_facts": len(dev), "prompts": len(mixture.prompts)}
+    schedule = schedule_of(spec, **sizes, seed=mixture.spec.seed, pairs=state.pairs)
     optimizer = optimizer_of(mixture, spec, rates)
     if optimizer is not None and state.moments:
         restore_moments(optimizer, state.moments)
     if folder is not None and not state.stretches:
         save_checkpoint(folder, run, state)
 
-    def tell(pairs_since: int, record: dict[str, Any] | None) -> None:
+    def tell(pairs_since: int, line: HistoryLine | None) -> None:
         if progress is not None:
             loss = state.loss / state.facts if state.facts else None
-            done = plan.pairs_after(state.stretches) + pairs_since
-            progress(Progress(done, plan.pairs, loss, record, tuple(state.history)))
+            done = schedule.pairs_after(state.stretches) + pairs_since
+            progress(TrainingProgress(done, schedule.pairs, loss, line, tuple(state.history)))
+
+    def result() -> TrainingResult:
+        return TrainingResult(
+            spec=spec,
+            history=tuple(state.history),
+            left_out={split: facts.left_out(split) for split in ("train", "dev")},
+            train_facts=len(train_facts),
+            dev_facts=len(dev),
+            pairs=schedule.pairs_after(state.stretches),
+            planned_pairs=schedule.pairs,
+            step_sizes=rates.as_json(),
+            finished=is_over(state, schedule),
+            vocabulary=mixture.answer_space.description,
+        )
 
     try:
         tell(0, state.history[-1])
-        while not is_over(state, plan):
-            _stretch(mixture, objective, optimizer, spec, plan, state, tell)
-            if spec.drop_below and state.stretches == plan.drop_after:
+        while not is_over(state, schedule):
+            _stretch(mixture, objective, optimizer, spec, schedule, state, tell)
+            if spec.drop_below and state.stretches == schedule.drop_after:
                 mixture.drop_prompts(spec.drop_below)
-            record = None
-            if plan.scores_dev(state.stretches):
-                round_, pairs = len(state.history), plan.pairs_after(state.stretches)
-                record = _score(mixture, dev, relation, round_, pairs, state.loss / state.facts)
-                state.history.append(record)
+            line = None
+            if schedule.scores_dev(state.stretches):
+                round_, pairs = len(state.history), schedule.pairs_after(state.stretches)
+                line = _score(mixture, dev, relation, round_, pairs, state.loss / state.facts)
+                state.history.append(line)
                 state.loss, state.facts = 0.0, 0
             state.parameters, state.moments = _copy(mixture), moments_of(optimizer)
-            if best_of(state.history) is record:
+            if best_of(state.history) is line:
                 state.best = state.parameters
             if folder is not None:
                 save_checkpoint(folder, run, state)
-            tell(0, record)
+            tell(0, line)
+    except KeyboardInterrupt as stop:
+        raise Interrupted(result()) from stop
     finally:
         mixture.load_state_dict(state.best)
-        _describe(mixture, relation, spec, state, plan, left_out, len(facts), len(dev))
-        mixture.learned_from["step_sizes"] = rates.as_json()
-        torch.set_num_threads(threads_before)
-    return TrainingResult(tuple(state.history), left_out)
+    return result()
 
 
-def is_over(state: State, plan: Plan) -> bool:
-    """Whether a run has ended: by its plan, or since dev has not got better."""
-    if state.stretches >= len(plan.ends):
+def is_over(state: State, schedule: Schedule) -> bool:
+    """Whether a run has ended: by its schedule, or since dev has not got better."""
+    if state.stretches >= len(schedule.ends):
         return True
-    since_best = state.history[-1]["round"] - best_of(state.history)["round"]
-    return plan.patience is not None and since_best >= plan.patience
-
-
-def best_of(history: "list[dict[str, Any]] | tuple[dict[str, Any], ...]") -> dict[str, Any]:
-    """The record with the best dev P@1; of equal ones that with the lower log-loss, then the earlier."""
-
-    def badness(record: dict[str, Any]) -> tuple[float, float]:
-        log_loss = record["dev"]["log_loss"]
-        return -record["dev"]["P@1"], math.inf if log_loss is None else log_loss
-
-    return min(history, key=badness)
+    since_best = state.history[-1].round - best_of(state.history).round
+    return schedule.patience is not None and since_best >= schedule.patience
 
 
 def available_threads() -> int:
@@ -151,14 +138,14 @@ def _stretch(
     objective: Objective,
     optimizer: torch.optim.Optimizer | None,
     spec: TrainingSpec,
-    plan: Plan,
+    schedule: Schedule,
     state: State,
     tell: Callable[[int, None], None],
 ) -> None:
-    """The steps of the next stretch of the plan."""
+    """The steps of the next stretch of the schedule."""
     facts_done = 0
     posteriors = torch.zeros_like(mixture.weight_logits)
-    for batch, share in plan.batches(state.stretches):
+    for batch, share in schedule.batches(state.stretches):
         for chunk in batch.to(mixture.lm.device).split(objective.facts_at_once):
             loss = objective.loss(chunk)
             if optimizer is not None:
@@ -171,7 +158,7 @@ def _stretch(
             step(optimizer, share)
         facts_done += len(batch)
         state.facts += len(batch)
-        tell(facts_done * plan.prompts, None)
+        tell(facts_done * schedule.prompts, None)
     if spec.method == "em" and spec.tune_weights and mixture.weighting.closed_form:
         mean_posterior = (posteriors / facts_done).clamp(min=torch.finfo(posteriors.dtype).tiny)
         is_dropped = mixture.weight_logits == -torch.inf
@@ -195,60 +182,13 @@ def _pairs_within(minutes: float, mixture: Mixture, objective: Objective, facts:
     return max(1, int(minutes * 60 / of_pair * 0.75))
 
 
-def _encode(
-    mixture: Mixture, relation: Relation
-) -> tuple[EncodedFacts, EncodedFacts, dict[str, tuple[LeftOutFact, ...]]]:
-    encoded, left_out = {}, {}
-    for split in ("train", "dev"):
-        encoded[split], without = encode_facts(mixture, relation.split(split))
-        left_out[split] = tuple(without)
-        if not len(encoded[split]):
-            raise NothingLeft(f"{split} facts of {relation.name}", count_reasons(without))
-    return encoded["train"], encoded["dev"], left_out
-
-
 def _score(
     mixture: Mixture, dev: EncodedFacts, relation: Relation, round_: int, pairs: int, train_loss: float | None
-) -> dict[str, Any]:
+) -> HistoryLine:
     """The history's line: what the mixture scores on dev after so many pairs."""
-    record = {
-        "round": round_,
-        "pairs": pairs,
-        "train_loss": train_loss,
-        "dev": score_facts(mixture, dev, relation),
-        "effective_prompts": mixture.effective_prompts,
-    }
-    if mixture.temperature is not None:
-        record["temperature"] = mixture.temperature
-    return record
+    scores = score_facts(mixture, dev, relation)
+    return HistoryLine(round_, pairs, train_loss, scores, mixture.effective_prompts, mixture.temperature)
 
 
 def _copy(mixture: Mixture) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in mixture.state_dict().items()}
-
-
-def _describe(
-    mixture: Mixture,
-    relation: Relation,
-    spec: TrainingSpec,
-    state: State,
-    plan: Plan,
-    left_out: dict[str, tuple[LeftOutFact, ...]],
-    facts: int,
-    dev_facts: int,
-) -> None:
-    """Notes on the mixture what it was learned from and how well it does on dev."""
-    best = best_of(state.history)
-    mixture.learned_from = {
-        "relation": {"name": relation.name, "sha256": relation.digest, **relation.counts.as_json()},
-        "train_facts": facts,
-        "dev_facts": dev_facts,
-        "left_out": {split: count_reasons(without) for split, without in left_out.items()},
-        "training": spec.model_dump(),
-        "pairs": plan.pairs_after(state.stretches),
-        "planned_pairs": plan.pairs,
-        "best_pairs": best["pairs"],
-        "finished": is_over(state, plan),
-    }
-    vocabulary = f"all {mixture.answer_space.count} answers of {mixture.lm.identity.name}"
-    mixture.scores = {"dev": {**best["dev"], "vocabulary": vocabulary}}

@@ -6,7 +6,8 @@ from typing import Any
 
 import gguf
 import numpy as np
-import tiny
+
+from builders import tiny
 
 
 def write_gguf(path: Path) -> None:

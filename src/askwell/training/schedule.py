@@ -1,4 +1,4 @@
-"""The plan of a training run: which facts each step takes, how large it is, and when dev is scored."""
+"""The schedule of a training run: which facts each step takes, how large it is, and when dev is scored."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _PAPER_EPOCHS, _PAPER_PATIENCE, _PAPER_FACTS = 16, 4, 64
 
 
 @dataclass(frozen=True)
-class Plan:
+class Schedule:
     """The steps of a run, in stretches."""
 
     facts: int
@@ -78,10 +78,16 @@ class Plan:
         return ceil(self.facts / self.batch)
 
     def _share(self, step: int) -> float:
-        if not self.is_cycle:
+        if not self.is_cycle or self.steps == 1:
             return 1.0
-        peak = WARM_UP * self.steps
-        return min((step + 1) / peak, (self.steps - step) / (self.steps - peak)) if self.steps > 1 else 1.0
+        return warm_up_and_decay(step, self.steps, peak=WARM_UP * self.steps)
+
+
+def warm_up_and_decay(step: int, steps: int, *, peak: float) -> float:
+    """The share of the largest step size that a step takes: up in a straight line for `peak` steps, then down in one
+    that ends at 0 after all steps."""
+    warm_up = (step + 1) / peak
+    return min(warm_up, (steps - step) / (steps - peak)) if steps > peak else warm_up
 
 
 def default_pairs(prompts: int) -> int:
@@ -90,20 +96,20 @@ def default_pairs(prompts: int) -> int:
     return round(_PAIRS * (1 + 1 / prompts))
 
 
-def plan_of(
+def schedule_of(
     spec: TrainingSpec, *, facts: int, dev_facts: int, prompts: int, seed: int, pairs: int | None = None
-) -> Plan:
-    """The plan for so many facts and prompts; `pairs` is the budget in pairs, where it was measured from minutes."""
+) -> Schedule:
+    """The schedule for so many facts and prompts; `pairs` is the budget, where it was measured from minutes."""
     batch = spec.batch_facts
     if spec.recipe == "paper":
         batch = batch or _PAPER_FACTS
         epochs = _PAPER_EPOCHS if spec.epochs is None else spec.epochs
         ends = tuple(ceil(facts / batch) * epoch for epoch in range(1, epochs + 1))
-        return Plan(facts, prompts, batch, ends, 1, spec.patience or _PAPER_PATIENCE, is_cycle=False, seed=seed)
+        return Schedule(facts, prompts, batch, ends, 1, spec.patience or _PAPER_PATIENCE, is_cycle=False, seed=seed)
     batch = min(batch or max(1, round(_PAIRS_OF_STEP / prompts)), facts)
     passes = (pairs or spec.pairs or default_pairs(prompts)) / (facts * prompts) if spec.epochs is None else spec.epochs
     steps = max(1, round(passes * ceil(facts / batch))) if passes else 0
     ends = tuple(sorted({round(steps * stretch / STRETCHES) for stretch in range(1, STRETCHES + 1)} - {0}))
     # Dev is scored as often as all scores together cost no more than the training itself.
     scores = max(1, min(STRETCHES, int(passes * facts / max(1, dev_facts))))
-    return Plan(facts, prompts, batch, ends, ceil(STRETCHES / scores), None, is_cycle=True, seed=seed)
+    return Schedule(facts, prompts, batch, ends, ceil(STRETCHES / scores), None, is_cycle=True, seed=seed)

@@ -3,11 +3,13 @@
 import json
 
 import pytest
-from worlds import PAIRS, TEMPLATES
+from builders.worlds import PAIRS, TEMPLATES
 
 from askwell import load_lm
-from askwell.evaluation.cautious import keep_dev_answers
+from askwell.evaluation.cautious import dev_answers
+from askwell.evaluation.evaluate import evaluate
 from askwell.mixture.mixture import Mixture
+from askwell.mixture.save import read_description, read_dev_answers
 
 PROMPTS = ("--prompts", TEMPLATES[0], "--prompts", TEMPLATES[1])
 QUICK = ("--recipe", "paper", "--epochs", "2", "--threads", "1", "--learning-rate", "0.01")
@@ -26,14 +28,16 @@ def half_sure(trained, lms):
     mixture = Mixture.from_pretrained(trained, lm=load_lm(lms["bert"]))
     p = {x: mixture.ask(x, top=1)[0].probability for x in ("Paris", "Rome")}
     threshold = sum(p.values()) / 2
-    mixture.dev_answers |= {"probabilities": [threshold, threshold / 2], "right": [1, 0]}
-    mixture.save_pretrained(trained)
+    about = read_description(trained).about
+    kept = {**(about.dev_answers or {}), "probabilities": [threshold, threshold / 2], "right": [1, 0]}
+    mixture.save_pretrained(trained, about=about.model_copy(update={"dev_answers": kept}))
     return trained, max(p, key=p.__getitem__), min(p, key=p.__getitem__), threshold
 
 
 def test_what_train_keeps_of_dev(trained, lms):
     mixture = Mixture.from_pretrained(trained, lm=load_lm(lms["bert"]))
-    kept = mixture.dev_answers
+    kept = read_dev_answers(trained)
+    assert kept is not None
     assert kept["facts"] == len(kept["right"]) == 2
     best = {x: mixture.ask(x, top=1)[0] for x, _ in PAIRS[6:8]}
     assert kept["probabilities"] == pytest.approx(
@@ -72,14 +76,13 @@ def test_a_risk_that_cannot_be_kept(askwell, half_sure):
 
 def test_a_folder_without_a_record_of_dev(askwell, trained, facts, lms):
     mixture = Mixture.from_pretrained(trained, lm=load_lm(lms["bert"]))
-    mixture.dev_answers = {}
-    mixture.save_pretrained(trained)
+    mixture.save_pretrained(trained, about=read_description(trained).about.model_copy(update={"dev_answers": None}))
     assert askwell("ask", trained, "Paris", "--json").code == 0
     done = askwell("ask", trained, "Paris", "--risk", "0.9")
     assert done.code == 2
     assert "--facts" in done.err
     on_the_spot = askwell("ask", trained, "Paris", "--risk", "0.999", "--facts", facts, "--json")
-    kept = keep_dev_answers(mixture, _relation(facts))
+    kept = dev_answers(evaluate(mixture, _relation(facts), split="dev", top=1))
     if any(kept.right):
         assert on_the_spot.json["threshold"] == pytest.approx(kept.threshold(0.999), rel=1e-4)
     else:

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from worlds import CAPITALS, TEMPLATES, frozen
+from builders.worlds import CAPITALS, TEMPLATES, frozen, write_relation
 
 from askwell.cli.controls import ShownControls
 from askwell.data.facts import Relation
@@ -18,17 +18,13 @@ QUICK = ("--epochs", "1", "--threads", "1")
 @pytest.fixture
 def countries(tmp_path):
     """Train: Peru three times, Norway twice, Spain once. Dev: Peru, Norway. Test: Peru twice, Norway, Italy."""
-    folder = tmp_path / "countries"
-    folder.mkdir()
     ys = {"train": ["Peru"] * 3 + ["Norway"] * 2 + ["Spain"], "dev": ["Peru", "Norway"]}
     ys["test"] = ["Peru", "Peru", "Norway", "Italy"]
     names = iter(
         ["Paris", "Rome", "Lima", "Oslo", "Berlin", "Vienna", "Quito", "Egypt", "Cuba", "Mary", "Havana", "Boston"]
     )
-    for split, of_split in ys.items():
-        lines = [json.dumps({"sub": next(names), "obj": y}) for y in of_split]
-        (folder / f"{split}.jsonl").write_text("\n".join(lines))
-    return folder
+    splits = {split: [(next(names), y) for y in of_split] for split, of_split in ys.items()}
+    return write_relation(tmp_path / "countries", **splits)
 
 
 def check(document, p_at_1):

@@ -1,17 +1,17 @@
-"""The plan of a run takes the facts, the budget and the step sizes that it promises."""
+"""The schedule of a run takes the facts, the budget and the step sizes that it promises."""
 
 import pytest
 import torch
 from pydantic import ValidationError
 
 from askwell.specs.training import TrainingSpec
-from askwell.training.plan import plan_of
+from askwell.training.schedule import schedule_of
 
 PAPER = TrainingSpec(recipe="paper")
 
 
 def plan(spec, *, facts=100, dev_facts=20, prompts=4, seed=0, **more):
-    return plan_of(spec, facts=facts, dev_facts=dev_facts, prompts=prompts, seed=seed, **more)
+    return schedule_of(spec, facts=facts, dev_facts=dev_facts, prompts=prompts, seed=seed, **more)
 
 
 def steps_of(plan):

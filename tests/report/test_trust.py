@@ -3,17 +3,17 @@
 from dataclasses import replace
 
 import pytest
-from report.made_store import A, B, keep, new_store
+from builders.outcomes import outcome
+from builders.stores import A, B, keep, new_store
 
 from askwell.data.facts import Fact
 from askwell.data.testbed import relations, told, withheld
-from askwell.evaluation.outcomes import Outcome
 from askwell.report.cells import kept_runs
 from askwell.report.page import MISSING, render_page
 from askwell.report.rows import lines_of
 from askwell.report.study import report_latex, report_markdown, report_page, study_of
-from askwell.report.trust import beliefs_of, cardinalities, known_parts
-from askwell.report.trust_section import belief_table, parts_table, sentences_of
+from askwell.report.trust import cardinalities, known_parts, trust_in
+from askwell.report.trust_section import parts_table, sentences_of, trust_table
 
 TRUST = {
     "at_risk": {"questions": 4, "answered": 2, "wrong": 1},
@@ -32,52 +32,59 @@ def store(tmp_path):
         "audit": {"leaked_pairs": 2},
         "partitions": {"seen y": {"seen y": {"facts": 3, "P@1": 100.0}, "unseen y": {"facts": 1, "P@1": 0.0}}},
     }
-    keep(made, (1, 1, 1, 20), A, controls={"majority": (1, 20, 20, 20)}, metrics=metrics, sureness=(0.9, 0.8, 0.7, 0.6))
+    keep(
+        made,
+        (1, 1, 1, 20),
+        A,
+        controls={"majority": (1, 20, 20, 20)},
+        metrics=metrics,
+        confidences=(0.9, 0.8, 0.7, 0.6),
+    )
     keep(made, (1, 1, 20, 20), A, control="random-weights")
     metrics = metrics | {
         "partitions": {"seen y": {"seen y": {"facts": 1, "P@1": 0.0}, "unseen y": {"facts": 1, "P@1": 100.0}}}
     }
-    keep(made, (20, 1), B, controls={"majority": (20, 20)}, metrics=metrics, sureness=(0.2, 0.4))
+    keep(made, (20, 1), B, controls={"majority": (20, 20)}, metrics=metrics, confidences=(0.2, 0.4))
     keep(made, (20, 20), B, control="random-weights")
     return made
 
 
 @pytest.fixture
-def belief(store):
-    (found,) = beliefs_of(store, lines_of(kept_runs(store)))
+def cell(store):
+    (found,) = trust_in(store, lines_of(kept_runs(store)))
     return found
 
 
-def test_controls_and_gain(belief):
+def test_controls_and_gain(cell):
     """Of 6 facts 4 are right; majority has 1, the blank LM 2 on dev and on test: it is the best control."""
-    assert belief.score.mean == pytest.approx(400 / 6)
-    assert belief.knowledge.best == "random-weights"
-    assert {name: scores.test for name, scores in belief.knowledge.controls.items()} == pytest.approx(
+    assert cell.score.mean == pytest.approx(400 / 6)
+    assert cell.knowledge.best == "random-weights"
+    assert {name: scores.test for name, scores in cell.knowledge.controls.items()} == pytest.approx(
         {"majority": 100 / 6, "random-weights": 200 / 6}
     )
-    assert belief.knowledge.gain.gain == pytest.approx(200 / 6)
-    assert not belief.knowledge.is_there  # of two facts
+    assert cell.knowledge.gain.gain == pytest.approx(200 / 6)
+    assert not cell.knowledge.is_there  # of two facts
 
 
-def test_parts(belief):
+def test_parts(cell):
     """Easy are the two facts of a that a control has; of the four others two are right."""
-    assert belief.parts["control"] == {"easy": {"facts": 2, "P@1": 100.0}, "hard": {"facts": 4, "P@1": 50.0}}
-    assert belief.parts["seen y"]["seen y"] == {"facts": 4, "P@1": pytest.approx(75)}
-    assert belief.parts["seen y"]["unseen y"] == {"facts": 2, "P@1": pytest.approx(50)}
+    assert cell.parts["control"] == {"easy": {"facts": 2, "P@1": 100.0}, "hard": {"facts": 4, "P@1": 50.0}}
+    assert cell.parts["seen y"]["seen y"] == {"facts": 4, "P@1": pytest.approx(75)}
+    assert cell.parts["seen y"]["unseen y"] == {"facts": 2, "P@1": pytest.approx(50)}
 
 
-def test_measures_are_put_together(belief):
-    assert belief.answered == (8, 4, 2)
-    assert belief.agreement == pytest.approx(0.5)
-    assert belief.projected == pytest.approx(25)
-    assert belief.corrected == pytest.approx(50)
-    assert belief.leaked == 4
+def test_measures_are_put_together(cell):
+    assert cell.answered == (8, 4, 2)
+    assert cell.agreement == pytest.approx(0.5)
+    assert cell.projected == pytest.approx(25)
+    assert cell.corrected == pytest.approx(50)
+    assert cell.leaked == 4
     # Six bins of one answer each: |1 - 0.9|, |1 - 0.8|, |1 - 0.7|, |0 - 0.6|, |0 - 0.2|, |1 - 0.4|.
-    assert belief.calibration.ece == pytest.approx((0.1 + 0.2 + 0.3 + 0.6 + 0.2 + 0.6) / 6)
+    assert cell.calibration.ece == pytest.approx((0.1 + 0.2 + 0.3 + 0.6 + 0.2 + 0.6) / 6)
 
 
-def test_sentences(belief):
-    told = " ".join(sentences_of(belief))
+def test_sentences(cell):
+    told = " ".join(sentences_of(cell))
     assert "66.7 % of 6 test facts are answered right" in told
     assert "the same tuning on an LM with random weights is best on dev; it scores 33.3" in told
     assert "no sign of knowledge: the gain of 33.3 points" in told
@@ -85,38 +92,38 @@ def test_sentences(belief):
     assert "never an answer in train (2 facts) it scores 50.0, elsewhere 75.0" in told
     assert "answers 50 % of the questions, and of these 50 % are wrong" in told
     assert "4 test facts stand in train" in told
-    cells = [cell.text for cell in belief_table([belief]).rows[0].cells]
+    cells = [cell.text for cell in trust_table([cell], "set").table.rows[0].cells]
     assert cells == ["66.7", "random-weights", "33.3", "+33.3", "50.0", "50.0", "33.3", "50.0", "50.0", "50.0", "25.0"]
 
 
 def test_without_controls_nothing_is_claimed(tmp_path):
     made = new_store(tmp_path)
     keep(made, (1, 1))
-    (belief,) = beliefs_of(made, lines_of(kept_runs(made)))
-    assert belief.knowledge is None
-    told = " ".join(sentences_of(belief))
+    (cell,) = trust_in(made, lines_of(kept_runs(made)))
+    assert cell.knowledge is None
+    told = " ".join(sentences_of(cell))
     assert "cannot be said" in told
     assert "knows something" not in told
-    assert [cell.text for cell in belief_table([belief]).rows[0].cells][1:4] == ["–", "–", "–"]
+    assert [cell.text for cell in trust_table([cell], "set").table.rows[0].cells][1:4] == ["–", "–", "–"]
 
 
 def test_a_control_of_some_relations_alone_does_not_count(store):
     keep(store, (1, 1), "set:c", controls={"majority": (1, 1)})
-    (belief,) = beliefs_of(store, lines_of(kept_runs(store)))
-    assert belief.knowledge is not None
-    assert list(belief.knowledge.controls) == ["majority"]
+    (cell,) = trust_in(store, lines_of(kept_runs(store)))
+    assert cell.knowledge is not None
+    assert list(cell.knowledge.controls) == ["majority"]
 
 
 def test_seeds(tmp_path):
     made = new_store(tmp_path)
     for seed, ranks in ((0, (1, 1, 20, 20)), (1, (1, 20, 20, 20))):
         keep(made, ranks, seed=seed, controls={"majority": (20, 20, 20, 20)})
-    (belief,) = beliefs_of(made, lines_of(kept_runs(made)))
-    assert belief.seeds is not None
-    assert belief.knowledge is not None
-    assert belief.seeds.same == 0.75
-    assert belief.knowledge.gain.gain == pytest.approx(37.5)
-    assert "Tuned again with another seed it gives the same answer to 75 %" in " ".join(sentences_of(belief))
+    (cell,) = trust_in(made, lines_of(kept_runs(made)))
+    assert cell.seeds is not None
+    assert cell.knowledge is not None
+    assert cell.seeds.same == 0.75
+    assert cell.knowledge.gain.gain == pytest.approx(37.5)
+    assert "Tuned again with another seed it gives the same answer to 75 %" in " ".join(sentences_of(cell))
 
 
 def test_it_stands_in_every_format(store):
@@ -143,9 +150,7 @@ def test_parts_of_relations_that_are_known(tmp_path, monkeypatch):
     facts = [("testbed:capital", sorted(told("capital"))[0], 1), ("testbed:capital", sorted(withheld("capital"))[0], 7)]
     facts += [("testbed:currency", sorted(told("currency"))[0], 1), ("trex_original/P19", Fact("Ada", "London"), 2)]
     facts += [("trex_original/P20", Fact("Ada", "London"), 1), ("mine", Fact("Ada", "London"), 1)]
-    outcomes = [
-        Outcome(name, fact.x, fact.y, (fact.y,), float(rank), float(rank), -1.0, (), ()) for name, fact, rank in facts
-    ]
+    outcomes = [outcome(fact.x, fact.y, rank, relation=name) for name, fact, rank in facts]
     parts = known_parts(outcomes)
     assert {name: [o.relation for o in those] for name, those in parts["cardinality"].items()} == {
         "1-1": ["testbed:capital"] * 2,
@@ -157,12 +162,12 @@ def test_parts_of_relations_that_are_known(tmp_path, monkeypatch):
     assert known_parts(outcomes[-1:]) == {}
 
 
-def test_the_table_of_parts(belief):
+def test_the_table_of_parts(cell):
     """The partition by y in x has one part alone, and is left out; a cell without a part is missing."""
     easier = {"easy": {"facts": 3, "P@1": 90.0}, "hard": {"facts": 3, "P@1": 50.0}}
-    other = replace(belief, kind="deep", parts={"told": {"told": {"facts": 3, "P@1": 100.0}}, "control": easier})
-    first = replace(belief, parts=belief.parts | {"y in x": {"y not in x": {"facts": 6, "P@1": 50.0}}})
-    table = parts_table([first, other])
+    other = replace(cell, kind="deep", parts={"told": {"told": {"facts": 3, "P@1": 100.0}}, "control": easier})
+    first = replace(cell, parts=cell.parts | {"y in x": {"y not in x": {"facts": 6, "P@1": 50.0}}})
+    table = parts_table([first, other], "set").table
     assert [(group.heading, [(c.heading, c.note) for c in group.columns]) for group in table.groups] == [
         ("by controls", [("easy", ""), ("hard", "")]),
         ("y in train", [("seen y", "4 facts"), ("unseen y", "2 facts")]),
@@ -177,12 +182,12 @@ def test_the_table_of_parts(belief):
     assert set(table.rows[1].cells[2:]) == {MISSING}
 
 
-def test_told_and_withheld_in_words(belief):
+def test_told_and_withheld_in_words(cell):
     parts = {"told": {"told": {"facts": 3, "P@1": 100.0}, "withheld": {"facts": 2, "P@1": 50.0}}}
     assert (
         "Here the truth is known: of the 3 facts that the LM's text tells it answers 100.0 %, of the 2 that it "
         "withholds 50.0 %."
-    ) in sentences_of(replace(belief, parts=parts))
+    ) in sentences_of(replace(cell, parts=parts))
 
 
 def test_nearest_words_of_runs_that_are_words_still(tmp_path):
@@ -191,10 +196,10 @@ def test_nearest_words_of_runs_that_are_words_still(tmp_path):
     made = new_store(tmp_path / "one")
     keep(made, (1, 1, 1, 20), A, metrics={"trust": TRUST})
     keep(made, (20, 1), B, metrics={"trust": words})
-    (found,) = beliefs_of(made, lines_of(kept_runs(made)))
+    (found,) = trust_in(made, lines_of(kept_runs(made)))
     assert found.projected == pytest.approx((4 * 25 + 2 * 50) / 6)
     both = new_store(tmp_path / "both")
     keep(both, (1, 1, 1, 20), A, metrics={"trust": words})
     keep(both, (20, 1), B, metrics={"trust": words})
-    (found,) = beliefs_of(both, lines_of(kept_runs(both)))
+    (found,) = trust_in(both, lines_of(kept_runs(both)))
     assert found.projected is None

@@ -12,6 +12,7 @@ from askwell.runs.store import Store
 from askwell.specs.mixture import MixtureSpec
 from askwell.specs.run import PromptText, RunSpec
 from askwell.specs.training import TrainingSpec
+from builders.outcomes import run_of_distinct_ys
 
 A, B = "set:a", "set:b"
 
@@ -44,16 +45,6 @@ def spec_of(
     )  # fmt: skip
 
 
-def outcomes_of(relation: str, ranks: Sequence[float], sureness: Sequence[float] | None = None) -> list[Outcome]:
-    """A fact for each rank; the best answer is the gold where the rank is 1."""
-    made = []
-    for number, rank in enumerate(ranks):
-        y, p = f"y{number}", 0.5 if sureness is None else sureness[number]
-        best = y if rank == 1 else "z"
-        made.append(Outcome(relation, f"x{number}", y, (y,), float(rank), float(rank), -1.0, (best,), (p,)))
-    return made
-
-
 def keep(
     store: Store,
     ranks: Sequence[float],
@@ -63,12 +54,12 @@ def keep(
     history: Sequence[tuple[int, float]] = (),
     metrics: Mapping[str, Any] | None = None,
     controls: Mapping[str, Sequence[float]] | None = None,
-    sureness: Sequence[float] | None = None,
+    confidences: Sequence[float] | None = None,
     **spec: Any,
 ) -> RunSpec:
     """Puts a run into the store that gave each of its facts such a rank; dev and test are the same facts."""
     made = spec_of(relation, **spec)
-    outcomes = outcomes_of(relation, ranks, sureness)
+    outcomes = run_of_distinct_ys(ranks, relation, confidences)
     scores = {
         "P@1": 100 * sum(rank == 1 for rank in ranks) / len(ranks),
         "P@10": 100 * sum(rank <= 10 for rank in ranks) / len(ranks),
@@ -89,7 +80,7 @@ def keep(
         parquet = (Path(folder) / "facts.parquet").read_bytes()
         if controls is not None:
             both: dict[str, dict[SplitName, list[Outcome]]] = {
-                name: {"test": outcomes_of(relation, of), "dev": outcomes_of(relation, of)}
+                name: {"test": run_of_distinct_ys(of, relation), "dev": run_of_distinct_ys(of, relation)}
                 for name, of in controls.items()
             }
             write_controls(both, Path(folder) / "controls.parquet")

@@ -1,0 +1,97 @@
+"""What a saved mixture says of itself in its config.json, and what is known about it beside its tensors."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from askwell.lms.identity import LMIdentity
+from askwell.specs.mixture import MixtureSpec
+
+
+class About(BaseModel):
+    """What is known about a mixture: what it was learned from, and what it scores. It stands on the model card."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    relation: str | None = None
+    """The name of the relation; None where nothing was learned."""
+    relation_sha256: str | None = None
+    """The hash of its facts."""
+    split_by: str | None = None
+    """How a single file of facts was split."""
+    learned_from: dict[str, Any] = {}
+    """What it was trained on and how; empty if it is untuned. Relation and split stand here, too."""
+    scores: dict[str, dict[str, Any]] = {}
+    """What it scores, by the split."""
+    dev_answers: dict[str, Any] | None = None
+    """How probable its answers to dev questions were, and which were right: thresholds are learned from it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _say_everything_in_both_places(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        learned_from = dict(given.get("learned_from", {}))
+        if given.get("relation") is not None:
+            learned_from.setdefault("relation", {"name": given["relation"], "sha256": given.get("relation_sha256")})
+        if given.get("split_by") is not None:
+            learned_from["split_by"] = given["split_by"]
+        relation = learned_from.get("relation", {})
+        found = {
+            "relation": relation.get("name"),
+            "relation_sha256": relation.get("sha256"),
+            "split_by": learned_from.get("split_by"),
+        }
+        return {**given, **found, "learned_from": learned_from}
+
+
+class SavedPrompt(BaseModel):
+    """A template as it is saved."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    template: str
+    weight: float | None = None
+    """Its weight in the prompt file, if there was one."""
+    reason: str | None = None
+    """Why it was left out; None for a prompt of the mixture."""
+
+
+class SavedFile(BaseModel):
+    """A file beside config.json."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sha256: str
+    bytes: int
+
+
+class Description(BaseModel):
+    """config.json of a saved mixture."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    format: str
+    version: int
+    base_lm: LMIdentity
+    base_lm_has_public_name: bool
+    """Whether the LM's name says where it is to be had."""
+    mixture_spec: MixtureSpec
+    prompts: tuple[SavedPrompt, ...]
+    left_out_prompts: tuple[SavedPrompt, ...]
+    mixture_weights: tuple[float, ...]
+    effective_prompts: float
+    temperature: float | None
+    """T; None where the weights have none. Version 1 gave one to static weights, too."""
+    learned_from: dict[str, Any]
+    scores: dict[str, dict[str, Any]]
+    files: dict[str, SavedFile]
+    sha256: str
+    """The hash of all the rest."""
+    dev_answers: dict[str, Any] | None = None
+    """What abstention.json holds, if it is there."""
+
+    @property
+    def about(self) -> About:
+        """What is known about the mixture."""
+        return About(learned_from=self.learned_from, scores=self.scores, dev_answers=self.dev_answers)

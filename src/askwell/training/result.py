@@ -1,0 +1,120 @@
+"""What a training run tells: lines of its history, its progress, and its result."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from askwell.data.facts import Relation
+from askwell.mixture.encode import LeftOutFact, count_reasons
+from askwell.specs.training import TrainingSpec
+
+LineT = TypeVar("LineT")
+
+
+def badness(scores: Mapping[str, Any]) -> tuple[float, float]:
+    """A key that sorts dev scores, the best first: by P@1, then by log-loss, which is None where it is infinite."""
+    return -scores["P@1"], math.inf if scores["log_loss"] is None else scores["log_loss"]
+
+
+def best_by_dev(lines: Iterable[LineT], scores_of: Callable[[LineT], Mapping[str, Any]]) -> LineT:
+    """The line with the best dev scores, the earliest of equal ones."""
+    return min(lines, key=lambda line: badness(scores_of(line)))
+
+
+@dataclass(frozen=True)
+class HistoryLine:
+    """What a mixture scored on dev after some of its training."""
+
+    round: int
+    """The number of the dev score, 0 before training."""
+    pairs: int
+    """(fact, prompt) pairs that were trained on."""
+    train_loss: float | None
+    """Mean -log p(y | x, r) since the line before; None before training."""
+    dev: dict[str, Any]
+    """P@1, P@10 and MRR in per cent, the log-loss (None if infinite), and the number of facts."""
+    effective_prompts: float
+    temperature: float | None = None
+    """T; None where the weights have none."""
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is written to history.jsonl."""
+        line = {name: getattr(self, name) for name in ("round", "pairs", "train_loss", "dev", "effective_prompts")}
+        return line if self.temperature is None else {**line, "temperature": self.temperature}
+
+
+def best_of(history: Iterable[HistoryLine]) -> HistoryLine:
+    """The line of the state that is kept."""
+    return best_by_dev(history, lambda line: line.dev)
+
+
+@dataclass(frozen=True)
+class TrainingProgress:
+    """Where a training run stands."""
+
+    pairs_done: int
+    """(fact, prompt) pairs that were trained on."""
+    pairs: int
+    """Pairs of the whole run, at most."""
+    loss: float | None
+    """Mean -log p(y | x, r) since dev was last scored; None where nothing was trained on since."""
+    record: HistoryLine | None
+    """The line of the history, when dev has just been scored."""
+    history: tuple[HistoryLine, ...]
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What a training run did. The mixture is left in its best state."""
+
+    spec: TrainingSpec
+    """How it was trained, with the number of threads."""
+    history: tuple[HistoryLine, ...]
+    left_out: dict[str, tuple[LeftOutFact, ...]]
+    """Facts of train and dev that could not be asked."""
+    train_facts: int
+    dev_facts: int
+    pairs: int
+    """(fact, prompt) pairs that were trained on."""
+    planned_pairs: int
+    """Pairs of the whole run, at most."""
+    step_sizes: dict[str, Any]
+    """Adam's step sizes for the vectors, for each layer, and for the weights."""
+    finished: bool
+    """False where the run was interrupted."""
+    vocabulary: str
+    """Among which answers y was ranked on dev."""
+
+    @property
+    def best(self) -> HistoryLine:
+        """The line of the state that was kept."""
+        return best_of(self.history)
+
+    @property
+    def dev_scores(self) -> dict[str, Any]:
+        """What the kept state scores on dev, for a model card."""
+        return {**self.best.dev, "vocabulary": self.vocabulary}
+
+    def learned_from(self, relation: Relation) -> dict[str, Any]:
+        """What the mixture was trained on and how, as it is saved with the mixture."""
+        return {
+            "relation": relation.description,
+            "train_facts": self.train_facts,
+            "dev_facts": self.dev_facts,
+            "left_out": {split: count_reasons(without) for split, without in self.left_out.items()},
+            "training": self.spec.model_dump(),
+            "pairs": self.pairs,
+            "planned_pairs": self.planned_pairs,
+            "best_pairs": self.best.pairs,
+            "finished": self.finished,
+            "step_sizes": self.step_sizes,
+        }
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while training. The mixture is in its best state so far, which `result` describes."""
+
+    def __init__(self, result: TrainingResult) -> None:
+        super().__init__("training was interrupted")
+        self.result = result

@@ -1,0 +1,1 @@
+"""What tests are made of: tiny LMs, small relations, outcomes, stores and sweeps."""

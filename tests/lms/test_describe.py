@@ -1,0 +1,42 @@
+"""What `askwell lm list` and `askwell lm info` have to tell."""
+
+import tiny
+
+from askwell.lms.describe import describe, list_lms
+from askwell.lms.frozen import FrozenLM
+
+
+def test_the_testbeds_lms_are_here_and_smollm2_can_be_pulled(monkeypatch, tmp_path):
+    monkeypatch.setenv("ASKWELL_CACHE", str(tmp_path))
+    listed = {lm.name: lm for lm in list_lms()}
+    for name in ("bert", "roberta", "bart", "causal"):
+        assert listed[f"testbed:{name}"].ready
+        assert listed[f"testbed:{name}"].get == f"askwell testbed train {name}"
+    pullable = listed["smollm2"]
+    assert (pullable.ready, pullable.megabytes, pullable.get) == (False, None, "askwell lm pull smollm2")
+    (tmp_path / "lms" / "smollm2").mkdir(parents=True)
+    (tmp_path / "lms" / "smollm2" / "model.safetensors").write_bytes(b"0" * 2_500_000)
+    pulled = next(lm for lm in list_lms() if lm.name == "smollm2")
+    assert (pulled.ready, pulled.megabytes) == (True, 2.5)
+
+
+def test_a_masked_lm_can_use_every_prompt_and_a_causal_lm_only_x_before_y():
+    masked, causal = (describe(FrozenLM(*tiny.TINY[name](), name=name)) for name in ("bert", "gpt2"))
+    assert masked.prompts_it_can_use == ["x before y", "y before x", "no words at all"]
+    assert masked.prompts_it_cannot_use == []
+    assert causal.prompts_it_cannot_use == ["y before x"]
+    assert (masked.family, causal.family) == ("masked", "causal")
+
+
+def test_sizes_are_those_of_the_public_model():
+    model, tokenizer = tiny.TINY["bart"]()
+    description = describe(FrozenLM(model, tokenizer, name="tiny")).as_json()
+    config = model.config
+    count = model.num_parameters()
+    assert description["name"] == "tiny"
+    assert description["encoder"] == f"{config.encoder_layers} layers × {config.d_model}"
+    assert description["decoder"] == f"{config.decoder_layers} layers × {config.d_model}"
+    assert (description["vocabulary"], description["parameters"]) == (config.vocab_size, count)
+    assert description["megabytes_of_weights"] == round(4 * count / 1e6, 1)
+    assert description["runs_on"] == "cpu in float32"
+    assert list(description)[-1] == "tensors_sha256"
