@@ -166,7 +166,7 @@ def _print_table(evaluation: "Evaluation") -> None:
     title = f"{figures['facts']} {evaluation.split} facts, {evaluation.vocabulary}"
     table = Table("", "facts", *TABLE_METRICS, title=title)
 
-    def add(name: str, facts: int, scores: Mapping[str, float]) -> None:
+    def add(name: str, facts: int, scores: Mapping[str, int | float]) -> None:
         table.add_row(name, str(facts), *(METRICS[metric].text(scores.get(metric)) for metric in TABLE_METRICS))
 
     for name, scores in figures["relations"].items():
