@@ -13,9 +13,11 @@ from askwell.evaluation.controls import MAJORITY, PRIOR, PRIOR_CORRECTED, PRIOR_
 from askwell.evaluation.evaluate import evaluate
 from askwell.evaluation.examine import examine
 from askwell.evaluation.metrics import RANK_METRICS, scores_of
+from askwell.evaluation.trust import trust_of
 from askwell.lms.frozen import FrozenLM
+from askwell.mixture import encode
 from askwell.mixture.answers import Candidates
-from askwell.mixture.encode import encode_facts
+from askwell.mixture.encode import encode_facts, encode_relation
 from askwell.specs.mixture import MixtureSpec
 
 # No x stands twice, so that a question that is asked twice is one too many.
@@ -120,3 +122,19 @@ def test_the_entropy_of_weights_that_depend_on_x():
     assert found.mean_entropy_over_x == pytest.approx(sum(entropies) / 3)
     static = moved(exact("bert"), usable("bert"))
     assert examine(static, relation, splits=("test",), controls=False).mean_entropy_over_x is None
+
+
+def test_each_split_is_encoded_once(monkeypatch):
+    mixture = moved(frozen("bert"), TEMPLATES)
+    shared, encoded, whole = encode_relation(mixture, CAPITALS), [], encode.encode_facts
+
+    def counting(of_mixture, facts):
+        encoded.append(tuple(facts))
+        return whole(of_mixture, facts)
+
+    monkeypatch.setattr(encode, "encode_facts", counting)
+    alone = evaluate(mixture, CAPITALS, facts=shared)
+    found = examine(mixture, CAPITALS, facts=shared)
+    trust_of(mixture, CAPITALS, found, facts=shared)
+    assert found.evaluations["test"] == alone
+    assert encoded == [CAPITALS.test, CAPITALS.dev]

@@ -1,6 +1,6 @@
 """What `askwell lm list` and `askwell lm info` have to tell."""
 
-import tiny
+from builders import tiny
 
 from askwell.lms.describe import describe, list_lms
 from askwell.lms.frozen import FrozenLM

@@ -188,17 +188,17 @@ def _print_table(evaluation: "Evaluation") -> None:
     from rich.table import Table
 
     from askwell.cli.terminal import counted, note, note_left_out_facts, out
-    from askwell.evaluation.metrics import METRICS, RANK_METRICS
+    from askwell.evaluation.metrics import METRICS, TABLE_METRICS
 
     figures = evaluation.figures()
     note_left_out_facts(evaluation.split, figures.left_out, figures.left_out_facts)
     if figures.candidates_left_out:
         note(f"{counted(figures.candidates_left_out, 'candidate')} left out: not one token of the LM")
     title = f"{counted(figures.facts, f'{evaluation.split} fact')}, {evaluation.vocabulary}"
-    table = Table("", "facts", *RANK_METRICS, title=title)
+    table = Table("", "facts", *TABLE_METRICS, title=title)
 
-    def add(name: str, facts: float, scores: dict[str, float]) -> None:
-        table.add_row(name, f"{facts:.0f}", *(METRICS[metric].text(scores[metric]) for metric in RANK_METRICS))
+    def add(name: str, facts: float, scores: "Mapping[str, int | float]") -> None:
+        table.add_row(name, f"{facts:.0f}", *(METRICS[metric].text(scores.get(metric)) for metric in TABLE_METRICS))
 
     for name, scores in figures.relations.items():
         add(name, scores["facts"], scores)

@@ -186,7 +186,7 @@ def disagreement(answers: PromptAnswers) -> Float[np.ndarray, " xs"]:
 def signals_of(
     confidences: Float[np.ndarray, " questions"], answers: PromptAnswers
 ) -> dict[str, Float[np.ndarray, " questions"]]:
-    """Three signals that are larger for surer answers: the probability, and the prompts' agreement in two senses."""
+    """Three signals of confidence: the probability of the answer, and the prompts' agreement in two senses."""
     return {
         "probability": confidences,
         "agreement": 1 - disagreement(answers),

@@ -15,7 +15,7 @@ from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.significance import bootstrap_interval, permutation_test, sign_test
 
 Unit = Literal["fact", "x", "y"]
-"""What the tests take as one independent thing: a fact, all facts of an x, or all facts of a y (of one relation)."""
+"""What the tests take as one independent unit: a fact, all facts of an x, or all facts of a y (of one relation)."""
 
 Outcomes = Sequence[Outcome] | Mapping[int, Sequence[Outcome]]
 """The outcomes of one run, or of one run for each seed."""
@@ -34,7 +34,7 @@ class Pair:
         return self.a.relation, self.a.x, self.a.y
 
     def unit(self, unit: Unit) -> tuple[str, ...]:
-        """What the pair is one thing with. Lines that repeat a fact, and a fact's seeds, always stay together."""
+        """The unit that the pair belongs to. Repeated lines of a fact, and its seeds, always belong to the same one."""
         match unit:
             case "fact":
                 return self.fact
@@ -140,7 +140,7 @@ class RelationComparison:
 
 @dataclass(frozen=True)
 class ChangedFact:
-    """A fact of which the two runs make something else; figures are means over its seeds."""
+    """A fact on which the two runs differ; figures are means over its seeds."""
 
     relation: str
     x: str
@@ -174,7 +174,7 @@ class Comparison:
     macro: Difference
     """The mean of the relations' means."""
     wins: int
-    """Units (facts, if not said otherwise) for which A is better."""
+    """Units (facts, by default) for which A is better."""
     losses: int
     ties: int
     sign_p: float
@@ -245,7 +245,7 @@ def _sums_by_relation(pairs: Sequence[Pair], values: np.ndarray, unit: Unit) -> 
 
 
 def _rows(keys: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], list[int]]:
-    """The numbers at which each key stands."""
+    """The positions of each key."""
     rows: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for number, key in enumerate(keys):
         rows[key].append(number)
@@ -253,7 +253,7 @@ def _rows(keys: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], list[int]]:
 
 
 def _summed(values: np.ndarray, groups: Collection[Sequence[int]]) -> np.ndarray:
-    """For each group of rows of values their two sums, and how many they are."""
+    """For each group of rows of values, their two sums and their number."""
     order = np.concatenate([np.asarray(rows) for rows in groups])
     sizes = np.array([len(rows) for rows in groups])
     begins = np.concatenate([[0], np.cumsum(sizes)[:-1]])

@@ -21,9 +21,9 @@ from askwell.evaluation.metrics import (
     with_raw_ranks,
 )
 from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.ranking import AskedFacts, BestAnswers, EncodedSplits, asked_facts
+from askwell.evaluation.ranking import AskedFacts, BestAnswers, asked_facts
 from askwell.mixture.answers import Candidates
-from askwell.mixture.encode import EncodedFacts, LeftOutFact, count_reasons
+from askwell.mixture.encode import EncodedFacts, EncodedRelation, LeftOutFact, count_reasons
 from askwell.mixture.mixture import Mixture
 
 
@@ -136,7 +136,7 @@ def evaluate(
     split: SplitName = "test",
     candidates: Candidates | None = None,
     top: int = 10,
-    facts: EncodedSplits | None = None,
+    facts: EncodedRelation | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
     """What the mixture makes of the facts of a split; `progress` is told of facts done and facts in all."""

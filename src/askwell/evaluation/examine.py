@@ -24,8 +24,9 @@ from askwell.evaluation.controls import (
 )
 from askwell.evaluation.evaluate import Evaluation, evaluation_of
 from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.ranking import AskedFacts, EncodedSplits, asked_facts
+from askwell.evaluation.ranking import AskedFacts, asked_facts
 from askwell.mixture.answers import Candidates
+from askwell.mixture.encode import EncodedRelation
 from askwell.mixture.mixture import Mixture
 
 CHOSEN_ON: SplitName = "dev"
@@ -53,7 +54,7 @@ def examine(
     splits: Sequence[SplitName] = ("test", "dev"),
     candidates: Candidates | None = None,
     top: int = 10,
-    facts: EncodedSplits | None = None,
+    facts: EncodedRelation | None = None,
     controls: bool = True,
     prompts: bool = True,
     seed: int = 0,

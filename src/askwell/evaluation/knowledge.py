@@ -12,7 +12,7 @@ from askwell.evaluation.metrics import Average, Metric, metric_named
 
 @dataclass(frozen=True)
 class Gain:
-    """By how much a run is better than a control on the same facts; Scores are in the metric's unit."""
+    """By how much a run is better than a control on the same facts; scores are in the metric's unit."""
 
     control: str
     metric: str
@@ -116,7 +116,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class ControlScores:
-    """The mean over all facts that were asked; Scores are in the metric's unit."""
+    """The mean over all facts that were asked; scores are in the metric's unit."""
 
     dev: float
     test: float
@@ -167,8 +167,8 @@ def knowledge(
 
     A unit of the bootstrap and of the permutation test is by default all facts of a relation with one y. What a
     tuned prompt learns without knowing anything is to prefer some ys, and then all facts with such a y are answered
-    alike. If each fact counted as a witness of its own, of two LMs that know nothing the one whose favourite y is by
-    luck more frequent in test would too often seem to know something.
+    alike. If each fact counted as independent evidence, then of two LMs that know nothing, the one whose favourite y
+    happens to be more frequent in test would too often seem to know something.
     """
     if not controls:
         raise UserMistake("there is no control to hold the score against")

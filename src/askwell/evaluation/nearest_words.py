@@ -14,9 +14,9 @@ from askwell.data.facts import Relation, SplitName
 from askwell.errors import BadOption
 from askwell.evaluation.evaluate import Evaluation, evaluate
 from askwell.evaluation.metrics import Scores
-from askwell.evaluation.ranking import EncodedSplits
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.answers import Candidates
+from askwell.mixture.encode import EncodedRelation
 from askwell.mixture.mixture import Mixture
 
 # Word vectors and their products with all prompt tokens take about so many bytes at once.
@@ -36,7 +36,7 @@ class Nearest:
 def nearest_words(
     lm: FrozenLM, vectors: Float[Tensor, "vectors embedding"], asked: Int[Tensor, " vectors"], count: int
 ) -> Nearest:
-    """The softmax of word embeddings times vector, of which the `count` best words and the asked ones are kept.
+    """The softmax of word embeddings times vector, of which the `count` best words and the given ones are kept.
 
     The vocabulary is read in parts: neither all word vectors nor all probabilities are ever held.
     """
@@ -95,7 +95,7 @@ def projection_scores(
     tuned: Evaluation | None = None,
     split: SplitName = "test",
     candidates: Candidates | None = None,
-    facts: EncodedSplits | None = None,
+    facts: EncodedRelation | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Projection:
     """What the nearest words of a mixture score beside the mixture itself, whose evaluation can be given."""

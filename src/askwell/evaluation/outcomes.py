@@ -1,12 +1,9 @@
-"""Keeps what a mixture made of each fact, as Parquet.
-
-Keeps where controls put the right answers, beside what the mixture made of the same facts.
-"""
+"""The outcome of a fact: where a mixture ranks the right answer, and what it answers instead. Kept as Parquet."""
 
 import json
 import math
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -51,25 +48,9 @@ _COLUMNS = {
 
 def write_outcomes(outcomes: Sequence[Outcome], path: Path) -> None:
     """Writes a row a fact, in the order given; a probability of 0 has no log_probability."""
-    try:
-        _write(outcomes, path)
-    except (OSError, duckdb.Error) as error:
-        raise CannotWrite(f"{path} cannot be written: {str(error).splitlines()[0]}") from error
-
-
-def _write(outcomes: Sequence[Outcome], path: Path) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        rows = Path(folder) / "rows.jsonl"
-        with rows.open("w", encoding="utf-8") as file:
-            for outcome in outcomes:
-                row = asdict(outcome)
-                if not math.isfinite(outcome.log_probability):
-                    row["log_probability"] = None
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
-        with duckdb.connect() as database:
-            database.execute("SET threads = 1")  # rows stay in order, and the same rows give the same file
-            source = database.read_json(str(rows), columns=_COLUMNS, format="newline_delimited")
-            write_aside(path, lambda aside: source.write_parquet(str(aside)))
+    rows = (asdict(outcome) for outcome in outcomes)
+    finite = (row if math.isfinite(row["log_probability"]) else row | {"log_probability": None} for row in rows)
+    _write_rows(finite, _COLUMNS, path)
 
 
 def read_outcomes(path: Path) -> list[Outcome]:
@@ -92,28 +73,19 @@ _CONTROL_COLUMNS |= {"rank": "DOUBLE"}
 
 def write_controls(controls: Mapping[str, Mapping[SplitName, Sequence[Outcome]]], path: Path) -> None:
     """Writes a row for each control, split and fact, in the order given."""
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            rows = Path(folder) / "rows.jsonl"
-            with rows.open("w", encoding="utf-8") as file:
-                for name, by_split in controls.items():
-                    for split, outcomes in by_split.items():
-                        for one in outcomes:
-                            values = (split, name, one.relation, one.x, one.y, one.rank)
-                            row = dict(zip(_CONTROL_COLUMNS, values, strict=True))
-                            file.write(json.dumps(row, ensure_ascii=False) + "\n")
-            with duckdb.connect() as database:
-                database.execute("SET threads = 1")  # rows stay in order, and the same rows give the same file
-                source = database.read_json(str(rows), columns=_CONTROL_COLUMNS, format="newline_delimited")
-                write_aside(path, lambda aside: source.write_parquet(str(aside)))
-    except (OSError, duckdb.Error) as error:
-        raise CannotWrite(f"{path} cannot be written: {str(error).splitlines()[0]}") from error
+    rows = (
+        dict(zip(_CONTROL_COLUMNS, (split, name, one.relation, one.x, one.y, one.rank), strict=True))
+        for name, by_split in controls.items()
+        for split, outcomes in by_split.items()
+        for one in outcomes
+    )
+    _write_rows(rows, _CONTROL_COLUMNS, path)
 
 
 def read_controls(path: Path) -> dict[str, dict[str, list[Outcome]]]:
     """The outcomes of each control by name and split, with relation, x, y and rank alone.
 
-    That is enough for P@1, P@10 and MRR; there are no answers and no probabilities in them.
+    That is enough for the metrics of ranks; they have no answers and no probabilities.
     """
     try:
         with duckdb.connect() as database:
@@ -135,3 +107,16 @@ def read_controls(path: Path) -> dict[str, dict[str, list[Outcome]]]:
         )
         controls.setdefault(name, {}).setdefault(split, []).append(outcome)
     return controls
+
+
+def _write_rows(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], path: Path) -> None:
+    try:
+        with tempfile.TemporaryDirectory() as folder, duckdb.connect() as database:
+            lines = Path(folder) / "rows.jsonl"
+            with lines.open("w", encoding="utf-8") as file:
+                file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            database.execute("SET threads = 1")  # rows stay in order, and the same rows give the same file
+            source = database.read_json(str(lines), columns=dict(columns), format="newline_delimited")
+            write_aside(path, lambda aside: source.write_parquet(str(aside)))
+    except (OSError, duckdb.Error) as error:
+        raise CannotWrite(f"{path} cannot be written: {str(error).splitlines()[0]}") from error

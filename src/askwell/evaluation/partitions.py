@@ -1,4 +1,4 @@
-"""Outcomes in parts, so that a score can be told for each. Parts without a fact are left out."""
+"""Partitions of outcomes (seen and unseen ys, easy and hard facts) and the scores of their parts."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -57,7 +57,7 @@ def by_length_of_x(outcomes: Sequence[Outcome], *, longest: int = 4) -> Parts:
 
 
 def by_control(outcomes: Sequence[Outcome], controls: Iterable[Sequence[Outcome]]) -> Parts:
-    """Easy are the facts that some control gets right (rank 1), hard those that all get wrong.
+    """Easy facts are those that some control gets right (rank 1), hard ones those that all get wrong.
 
     Facts that no control was asked about are a part of their own.
     """
@@ -82,7 +82,7 @@ def partitions_of(
     controls: Iterable[Sequence[Outcome]] = (),
     cardinalities: Mapping[str, str] | None = None,
 ) -> dict[str, Parts]:
-    """All partitions of outcomes, by what they tell apart; without controls or cardinalities, not by these."""
+    """All partitions of outcomes by name; those by control and by cardinality only if these are given."""
     controls = list(controls)
     partitions = {
         "control": by_control(outcomes, controls) if controls else None,

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -13,25 +12,12 @@ from askwell.data.facts import Relation, SplitName
 from askwell.errors import NotFinite, NothingLeft
 from askwell.evaluation.outcomes import Outcome
 from askwell.mixture.answers import Candidates
-from askwell.mixture.encode import EncodedFacts, LeftOutFact, encode_facts
+from askwell.mixture.encode import EncodedFacts, EncodedRelation, LeftOutFact, encode_relation
 from askwell.mixture.mixture import Mixture
 
 NOT_A_CANDIDATE = "y is not among the candidates"
 # Facts × answers numbers that are held at once.
 _NUMBERS_AT_ONCE = 2**23
-
-
-@runtime_checkable
-class EncodedSplits(Protocol):
-    """The splits of a relation as a mixture is asked about them, each encoded once for all who share it."""
-
-    def split(self, name: SplitName, /) -> EncodedFacts:
-        """The facts of a split that can be asked."""
-        ...
-
-    def left_out(self, name: SplitName, /) -> Sequence[LeftOutFact]:
-        """Those that cannot."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -175,15 +161,11 @@ def asked_facts(
     relation: Relation,
     split: SplitName,
     candidates: Candidates | None = None,
-    facts: EncodedSplits | None = None,
+    facts: EncodedRelation | None = None,
 ) -> AskedFacts:
-    """The facts of a split that can be asked; it is an error if there are none. They are encoded here if `facts` does
-    not hold them already."""
-    if facts is None:
-        encoded, left_out = encode_facts(mixture, relation.split(split))
-    else:
-        encoded, left_out = facts.split(split), facts.left_out(split)
-    asked = AskedFacts(mixture, relation, encoded, candidates, left_out)
+    """The facts of a split that can be asked; it is an error if there are none."""
+    facts = facts or encode_relation(mixture, relation)
+    asked = AskedFacts(mixture, relation, facts.split(split), candidates, facts.left_out(split))
     if not len(asked.facts):
         raise NothingLeft(f"{split} facts of {relation.name}", Counter(fact.reason for fact in asked.left_out))
     return asked

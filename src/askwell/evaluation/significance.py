@@ -1,9 +1,4 @@
-"""The paired permutation test: could the sign of each difference have been the other?
-
-The sign test: are wins and losses as many as heads and tails would be?
-
-The bootstrap interval of a difference.
-"""
+"""Significance of paired differences: the permutation test, the sign test, and the bootstrap interval."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-# 2^14 sign vectors are enumerated in no time; beyond, whole numbers are still exact, others are sampled.
+# 2^14 sign vectors are enumerated in no time; with more, the test is exact for whole numbers and sampled for others.
 _ENUMERATED = 14
 _BYTES_AT_ONCE = 2**22
 
@@ -78,7 +73,7 @@ def _whole_numbers(sizes: np.ndarray, observed: int) -> float:
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """The two-sided binomial p-value of so many wins among wins and losses; ties have no part, and none is 1."""
+    """The two-sided binomial p-value of wins against losses; ties do not count, and without any of the two it is 1."""
     if wins + losses == 0:
         return 1.0
     return float(stats.binomtest(wins, wins + losses, 0.5).pvalue)

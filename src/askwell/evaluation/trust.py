@@ -17,9 +17,8 @@ from askwell.evaluation.evaluate import Evaluation
 from askwell.evaluation.examine import Examination
 from askwell.evaluation.metrics import Scores
 from askwell.evaluation.nearest_words import Projection, projection_scores
-from askwell.evaluation.ranking import EncodedSplits
 from askwell.mixture.answers import Candidates
-from askwell.mixture.encode import count_reasons
+from askwell.mixture.encode import EncodedRelation, count_reasons
 from askwell.mixture.mixture import Mixture
 
 
@@ -94,7 +93,7 @@ def trust_of(
     risk: float = 0.1,
     confidence: float | None = None,
     bins: int = 10,
-    facts: EncodedSplits | None = None,
+    facts: EncodedRelation | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Trust:
     """All measures on the relation's test facts, with thresholds from its dev facts, as far as they were examined.
