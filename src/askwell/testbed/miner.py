@@ -19,7 +19,7 @@ class Mined:
     count: int
     """How many (sentence, fact) pairs have this form."""
     precision: float
-    """Of all places where the template stands with some x of the facts, the share that has a right y."""
+    """The fraction of places where the template stands with some x of the facts that have a right y."""
     weight: float
     """count × precision, normalised over the templates that were kept."""
 
@@ -35,7 +35,7 @@ class _Spot(NamedTuple):
 def mine(sentences: Iterable[str], facts: Iterable[Fact], keep: int, least: int = 2) -> list[Mined]:
     """The `keep` templates of the greatest weight among those that occur `least` times, heaviest first.
 
-    Sentences are words between single spaces; a name is found where all of its words stand.
+    The words of a sentence are separated by single spaces; a name is found where all of its words stand.
     """
     ys: dict[str, set[str]] = {}
     for fact in facts:

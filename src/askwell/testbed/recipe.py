@@ -1,7 +1,5 @@
-"""The testbed's tokenizers, learned from its text: byte-level BPE, and WordPiece made from the same pieces.
-
-The recipe of the testbed's LMs: their shapes, and how they are trained.
-"""
+"""The recipe of the testbed's LMs: their tokenizers (byte-level BPE, and WordPiece made from the same pieces), their
+shapes, and how they are trained."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -26,7 +24,7 @@ from askwell.data.testbed import LMName
 
 SIZE = 4096
 _SPACE = "Ġ"
-# So often is every one-word y read when merges are counted: often enough to become a token of its own.
+# How often every one-word y is read when merges are counted: often enough to become a token of its own.
 _WEIGHT_OF_Y = 50
 
 
@@ -95,20 +93,20 @@ class Recipe:
     width: int = 128
     heads: int = 4
     inner: int = 512
-    """Width inside the feed-forward parts."""
+    """Width inside the feed-forward blocks."""
     batch: int = 64
     """Sentences in a step."""
     peak_rate: float = 1.5e-3
-    """AdamW's step size at the peak of its one cycle."""
+    """AdamW's learning rate at the peak of its one cycle."""
     warm_up: float = 0.1
-    """The share of steps until the peak."""
+    """The fraction of steps before the peak."""
     weight_decay: float = 0.01
     hidden_names: float = 0.9
-    """The share of sentences in which one of the names is hidden, where words are hidden."""
+    """The fraction of sentences in which one of the names is hidden, for LMs that learn from hidden words."""
     hidden_words: float = 0.1
-    """The share of other words that are hidden."""
+    """The fraction of other words that are hidden."""
     copied_share: float = 0.15
-    """The share of shown tokens that a denoising decoder is trained to copy."""
+    """The fraction of shown tokens that a denoising decoder is trained to copy."""
     seed: int = 0
 
 

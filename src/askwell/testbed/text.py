@@ -2,18 +2,16 @@
 
 It tells each told fact several times, in wordings drawn by their frequency, and speaks of every name in neutral
 sentences besides, so that the names of withheld facts are no strangers to an LM. Asides use the words of a relation
-without telling any fact of it. All words and marks stand between single spaces.
+without telling any fact of it. Words and punctuation marks are separated by single spaces.
 
-The rule that keeps a withheld fact withheld, as something that can be checked.
-
-A withheld fact (x, y) leaks
+That a withheld fact stays withheld can be checked. A withheld fact (x, y) leaks
 
 - if one sentence holds both x and y as whole words, whatever it says (`Withheld.leaks_of`); or
 - if it follows from told facts (`entailed`): "next to" holds in both directions, and "in" is transitive, with the
   capital of a country in that country. A name is one thing wherever it stands, so an airport, a city and a county of
   the same name would share their facts; the world holds no such names.
 
-What is merely likely is no leak: a neighbour of an Asian country can be a guess at its continent, and an LM may guess.
+What is merely likely is no leak: from a neighbour of an Asian country an LM may guess the country's continent.
 """
 
 import hashlib
@@ -34,7 +32,7 @@ HOLDS = "capital"
 
 
 class Withheld:
-    """Withheld facts, ready to be looked for in sentences of words between single spaces."""
+    """Withheld facts, ready to be searched for in sentences whose words are separated by single spaces."""
 
     def __init__(self, facts: Iterable[Fact]) -> None:
         self.facts = frozenset(facts)
@@ -77,13 +75,13 @@ def entailed(told: Mapping[str, Iterable[Fact]]) -> dict[str, frozenset[Fact]]:
     inside = frozenset(Fact(name, place) for name in above for place in _reachable(above, name))
     neighbours = frozenset(told.get(SYMMETRIC, ()))
     return {
-        SYMMETRIC: neighbours | {_turned(fact) for fact in neighbours},
-        HOLDS: frozenset(map(_turned, inside)),
+        SYMMETRIC: neighbours | {_reversed(fact) for fact in neighbours},
+        HOLDS: frozenset(map(_reversed, inside)),
         **dict.fromkeys(INSIDE, inside),
     }
 
 
-def _turned(fact: Fact) -> Fact:
+def _reversed(fact: Fact) -> Fact:
     return Fact(fact.y, fact.x)
 
 
@@ -98,18 +96,18 @@ def _reachable(above: Mapping[str, set[str]], start: str) -> set[str]:
 
 
 ROUND = 4
-"""So many different wordings are drawn at once for a fact."""
+"""How many different wordings are drawn at once for a fact."""
 X_FIRST = 2
-"""So many of them at least say x before y: a causal LM can answer with y only what it has read in that order."""
+"""How many of them, at least, say x before y: a causal LM can answer with y only what it has read in that order."""
 ROUNDS_SMALL, ROUNDS_BIG = 2, 1
 BIG = 700
 """A relation with more facts is big: one round for each fact, for the text to stay short."""
 OPEN_KINDS = ("city", "region", "county", "airport")
 """Kinds of names of which there are hundreds or thousands, each with few facts."""
 ASIDES_SMALL, ASIDES_BIG = 3, 1
-"""So many asides are said of each x of a relation."""
+"""How many asides there are about each x of a relation."""
 JOINED = 1000
-"""So many sentences tell two facts at once."""
+"""How many sentences tell two facts at once."""
 
 
 def generate_text(seed: int = 0, world: World | None = None) -> list[str]:

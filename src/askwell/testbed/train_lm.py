@@ -1,7 +1,4 @@
-"""The testbed's text as batches of tokens, with words hidden the way each family of LMs learns.
-
-Trains the testbed's LMs from nothing, on its own text.
-"""
+"""Trains the testbed's LMs from scratch on its own text, with words hidden the way each family of LMs learns."""
 
 import hashlib
 import json
@@ -23,7 +20,7 @@ from askwell.testbed.recipe import RECIPES, Recipe, byte_level_tokenizer, learn_
 from askwell.testbed.text import generate_text, text_hash
 from askwell.training.schedule import warm_up_and_decay
 
-# Sentences are drawn at random, then sorted by length within pools of so many batches, so that little is padding.
+# Sentences are shuffled, then sorted by length within pools of this many batches, so that there is little padding.
 _BATCHES_IN_POOL = 32
 
 
@@ -85,10 +82,10 @@ def choose_hidden(
     share_of_words: float,
     random: np.random.Generator,
 ) -> Bool[Tensor, "chosen longest"]:
-    """The tokens that are hidden: in a share of the sentences one whole name, and everywhere a share of other words.
+    """The tokens that are hidden: in a fraction of the sentences one whole name, everywhere a fraction of other words.
 
-    Where there is only one name, to hide it asks for nothing that could be known: there its words are hidden instead
-    half of the time, three times as many. A sentence that would show everything has one of its words hidden.
+    In a sentence with only one name, nothing that could be known would tell it: half of the time other words are hidden
+    instead, three times as many. A sentence that would show everything has one of its words hidden.
     """
     words, names = sentences.words[chosen], sentences.names[chosen]
     last_name, last_word = names.amax(1, keepdim=True), words.amax(1, keepdim=True)
@@ -133,8 +130,8 @@ _CHECKPOINT = "training.safetensors"
 
 
 @dataclass(frozen=True)
-class Progress:
-    """Where the training of an LM stands."""
+class LMTrainingProgress:
+    """How far the training of an LM has come."""
 
     epoch: int
     epochs: int
@@ -149,7 +146,7 @@ def train_lm(
     *,
     recipe: Recipe | None = None,
     threads: int = 2,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[LMTrainingProgress], None] | None = None,
 ) -> None:
     """Trains an LM and leaves it in the folder as a transformers checkpoint in half precision.
 
@@ -179,7 +176,7 @@ def train_lm(
             schedule.step()
             total += loss.item()
             if progress is not None:
-                progress(Progress(epoch + 1, recipe.epochs, step, steps_of_epoch, total / step))
+                progress(LMTrainingProgress(epoch + 1, recipe.epochs, step, steps_of_epoch, total / step))
         epoch += 1
         _keep(folder, made_from, model, optimizer, epoch)
     model.eval().half().save_pretrained(folder)
@@ -199,7 +196,7 @@ def new_tokenizer(name: LMName, text: list[str]) -> PreTrainedTokenizerBase:
 
 
 def what_it_is_made_from(name: LMName, recipe: Recipe) -> dict[str, Any]:
-    """The hash of the text and the recipe: what an LM of the testbed says of its making."""
+    """What an LM of the testbed was made from: the hash of the text, and the recipe."""
     recipe_json = asdict(recipe)
     digest = hashlib.sha256(json.dumps([name, recipe_json], sort_keys=True).encode()).hexdigest()
     return {"lm": name, "text_sha256": text_hash(), "recipe": recipe_json, "recipe_sha256": digest}
@@ -274,7 +271,7 @@ def _restore(
     schedule: torch.optim.lr_scheduler.LambdaLR,
     steps_of_epoch: int,
 ) -> int:
-    """Puts back the state that is kept in the folder, if it is of this text and recipe; gives the epochs done."""
+    """Restores the state in the folder, if it is of this text and recipe; returns how many epochs are done."""
     if not (folder / _CHECKPOINT).exists():
         return 0
     tensors, notes = read_tensors(folder / _CHECKPOINT)
