@@ -199,7 +199,7 @@ class KeptRun:
         return self.metrics.get("controls", {}).get(PRIOR_CORRECTED, {}).get("test", {}).get("P@1")
 
     @property
-    def partitions(self) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+    def partitions(self) -> Mapping[str, Mapping[str, Mapping[str, int | float]]]:
         """Scores of parts of its test facts, by what tells them apart and by part."""
         return self.metrics.get("partitions", {})
 
