@@ -216,7 +216,7 @@ class KeptRun:
         return None if corrected is None or corrected.test is None else corrected.test["P@1"]
 
     @property
-    def partitions(self) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+    def partitions(self) -> Mapping[str, Mapping[str, Mapping[str, int | float]]]:
         """Scores of parts of its test facts, by what tells them apart and by part."""
         return self.record.partitions
 
