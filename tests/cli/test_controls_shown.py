@@ -3,9 +3,9 @@
 import json
 
 import pytest
+from askwell.cli.controls import ShownControls
 from builders.worlds import CAPITALS, TEMPLATES, frozen, write_relation
 
-from askwell.cli.controls import ShownControls
 from askwell.data.facts import Relation
 from askwell.evaluation.evaluate import evaluate
 from askwell.evaluation.examine import examine

@@ -17,10 +17,9 @@ from askwell.runs.engines import TRIES, Ended, InProcess, Lost, Started
 from askwell.runs.grid import read_sweep
 from askwell.runs.plan import plan_sweep
 from askwell.runs.pool import Pool
-from askwell.runs.worker import do_run
 from askwell.runs.store import Store, new_or_open_store
 from askwell.runs.sweep import choose_engine, go
-from askwell.runs.worker import RunDone, RunFailed, RunTask
+from askwell.runs.worker import RunDone, RunFailed, RunTask, do_run
 
 
 def run_sweep(path: Path, engine=None, **instead):

@@ -22,9 +22,7 @@ def p_at_1(run: Run) -> float:
     return float(rows[0][0])
 
 
-@pytest.mark.parametrize(
-    ("name", "count"), [("train", 1), ("seeds", 2), ("baseline", 1), ("store", 3), ("demo", 2)]
-)
+@pytest.mark.parametrize(("name", "count"), [("train", 1), ("seeds", 2), ("baseline", 1), ("store", 3), ("demo", 2)])
 def test_each_kind_of_folder_is_read_with_its_scores(name, count):
     runs = read_runs(OLD / name)
     assert len(runs) == count

@@ -24,6 +24,8 @@ from askwell.files import need_writable_folder
 from askwell.specs.mixture import MixtureSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from askwell.evaluation.evaluate import Evaluation
 
 
