@@ -22,7 +22,7 @@ ORDER = [
     ["baselines"],
     ["runs"],
     ["report"],
-    ["demo", "testbed"],
+    ["testbed"],
     ["cli"],
     ["__main__"],
 ]

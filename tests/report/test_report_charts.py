@@ -7,7 +7,7 @@ import matplotlib
 import pytest
 from looked_at import lightness
 
-from askwell.report.charts import Curve, CurvePoint, Gap, curves_chart, gaps_chart
+from askwell.report.charts import Gap, Panel, gaps_chart, panels_chart
 from askwell.report.drawing import PALETTE, Chart, css_variables, text_width
 from askwell.report.page import MISSING, percentages
 
@@ -15,31 +15,20 @@ SVG = "{http://www.w3.org/2000/svg}"
 GAPS = [Gap("manual", 40.0, 10.0), Gap("soft", 95.0, 12.5), Gap("none told", None, 50.0), Gap("reversed", 20.0, 80.0)]
 
 
-def curve(label: str, *points: tuple[int, float, float | None], kept: int = 0) -> Curve:
-    return Curve(label, tuple(CurvePoint(*point) for point in points), kept)
-
-
-def curves(*of: Curve) -> Chart:
-    return curves_chart(of, score="P@1", loss="log-loss", trained="pairs")
+def curves() -> Chart:
+    lines = {"one": [(0.0, 10.0), (100.0, 60.0), (200.0, 55.0)], "two": [(0.0, 0.0), (200.0, 90.0)]}
+    return panels_chart([Panel("a panel", lines)], ("one", "two"), measure="P@1", trained="pairs")
 
 
 def gaps(of=GAPS) -> Chart:
     return gaps_chart(of, first="told", second="withheld", measure="P@1")
 
 
-def draw_curves(*of: Curve) -> str:
-    return curves(*of).svg_in_page("curves")
-
-
 def draw_gaps(of=GAPS) -> str:
     return gaps(of).svg_in_page("gaps")
 
 
-ONE = curve("one", (0, 10.0, 5.0), (100, 60.0, 2.0), (200, 55.0, 1.5), kept=1)
-TWO = curve("two", (0, 0.0, None), (200, 90.0, 1.0), kept=1)
-
-
-@pytest.mark.parametrize("draw", [lambda: curves(ONE, TWO), gaps])
+@pytest.mark.parametrize("draw", [curves, gaps])
 def test_the_same_chart_is_the_same_file_and_holds_no_date(draw):
     first, again, other = draw().svg_in_page("a"), draw().svg_in_page("a"), draw().svg_in_page("b")
     assert first == again
@@ -54,7 +43,7 @@ def test_the_same_chart_is_the_same_file_and_holds_no_date(draw):
     assert names[0].isdisjoint(names[1])
 
 
-@pytest.mark.parametrize("text", [draw_curves(ONE, TWO), draw_gaps()])
+@pytest.mark.parametrize("text", [curves().svg_in_page("curves"), draw_gaps()])
 def test_a_chart_is_whole_and_needs_nothing(text):
     svg = ElementTree.fromstring(text)
     assert svg.tag == f"{SVG}svg"
@@ -67,7 +56,7 @@ def test_a_chart_is_whole_and_needs_nothing(text):
     assert all(link.removeprefix("#") in names for link in linked)
 
 
-@pytest.mark.parametrize("text", [draw_curves(ONE, TWO), draw_gaps()])
+@pytest.mark.parametrize("text", [curves().svg_in_page("curves"), draw_gaps()])
 def test_every_colour_is_one_of_the_page(text):
     for value in re.findall(r"(?:fill|stroke): ([^;\"]+)", text):
         assert value == "none" or value.startswith("var(--"), value
@@ -116,25 +105,10 @@ def test_a_chart_is_told_to_those_who_cannot_see_it():
         "P@1, told and withheld",
         "manual: 40.0 and 10.0; soft: 95.0 and 12.5; none told: none and 50.0; reversed: 20.0 and 80.0.",
     ]
-    assert [element.text for element in ElementTree.fromstring(draw_curves(ONE, TWO))[:2]] == [
-        "P@1 and log-loss against pairs",
-        "P@1: one: 10.0 at first, 60.0 after 100; two: 0.0 at first, 90.0 after 200.",
+    assert [element.text for element in ElementTree.fromstring(curves().svg("curves"))[:2]] == [
+        "P@1 against pairs",
+        "a panel, one: 10.0 at first, 55.0 at the end; a panel, two: 0.0 at first, 90.0 at the end.",
     ]
-
-
-def test_a_curve_has_a_point_for_each_score_and_none_for_an_infinite_loss():
-    svg = ElementTree.fromstring(draw_curves(ONE, TWO))
-    lines = [
-        len(re.findall("[ML]", path.get("d", "")))
-        for path in svg.iter(f"{SVG}path")
-        if "--series" in path.get("style", "") and "fill: none" in path.get("style", "")
-    ]
-    assert sorted(lines) == [1, 2, 3, 3]
-
-
-def test_more_curves_than_can_be_told_apart_are_refused():
-    with pytest.raises(ValueError, match="5 curves"):
-        draw_curves(*[ONE] * 5)
 
 
 def test_hostile_labels_stay_text():

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from askwell.cli.options import Json
+from askwell.errors import Failure
 from askwell.files import need_writable_folder, write_whole
 
 if TYPE_CHECKING:
-    from askwell.demo.findings import Figures, Findings, Question
-    from askwell.demo.results import Plan, RunResult
+    from askwell.report.demo import DemoRuns, Question
+    from askwell.report.told import Findings, ToldFigures
+    from askwell.specs.sweep import SweepSpec
 
 REPORT = "report.html"
 
@@ -34,46 +36,55 @@ def demo(
     report can say what was elicited and what was guessed. Interrupted, it goes on when started again.
     """
     need_writable_folder(out, "--out")
-    from askwell.cli.progress import DemoProgress
-    from askwell.cli.terminal import note, print_json
-    from askwell.demo.document import document_of
-    from askwell.demo.findings import draw_questions, figures_of, findings_of
-    from askwell.demo.results import plan_demo, run_demo
+    from askwell.cli.progress import SweepBar
+    from askwell.cli.terminal import counted, note, print_json
+    from askwell.report.demo import demo_page, demo_runs, demo_sweep, draw_questions
+    from askwell.report.page import render_page
+    from askwell.report.told import MIXTURE, findings_of
+    from askwell.runs.plan import plan_sweep
+    from askwell.runs.store import new_or_open_store
+    from askwell.runs.sweep import choose_engine, go
 
     started = time.monotonic()
-    plan = plan_demo(lm, relations, seed=seed, quick=quick)
-    length = "under a minute" if len(plan.relations) == 1 else f"about {len(plan.relations) / 2:.0f} minutes"
-    note(f"{len(plan.runs)} runs on {plan.lm}: {', '.join(plan.relations)}; {length} on a machine at rest")
+    sweep = demo_sweep(lm, relations, seed=seed, quick=quick)
+    store = new_or_open_store(out)
+    plan = plan_sweep(sweep, Path("askwell demo"), store)
+    length = "under a minute" if len(sweep.facts) == 1 else f"about {len(sweep.facts)} minutes"
+    to_do = "all done" if not plan.to_do else f"{len(plan.to_do)} to do, {length} on a machine at rest"
+    note(f"{counted(len(plan.runs), 'run')} on {lm}: {', '.join(sweep.facts)}; {to_do}")
     try:
-        with DemoProgress() as live:
-            results = run_demo(plan, out, live)
+        with SweepBar(plan) as live:
+            failed = go(plan, choose_engine(sweep), store, live)
     except KeyboardInterrupt:
         note(f"interrupted: what was done is kept in {out}; the same command goes on from there")
         raise
-    figures = figures_of(results)
-    findings, questions = findings_of(figures, results, plan.lm), draw_questions(results, seed)
-    steps = next_steps(plan, results, questions)
+    if failed:
+        raise Failure(f"{len(failed)} of {len(plan.runs)} runs failed ({failed[0].message}); {out / 'failed'} says why")
+    done = demo_runs(plan, store)
+    figures, questions = done.figures(), draw_questions(done, seed)
+    curves = {relation: run.curve for relation, run in done.of(MIXTURE).items()}
+    findings, steps = findings_of(figures, curves, lm), next_steps(lm, done, questions)
     report = out / REPORT
-    write_whole(report, document_of(plan, results, figures, findings, questions, steps))
+    write_whole(report, render_page(demo_page(sweep, done, figures, findings, questions, steps)))
     if json:
-        print_json(_document(plan, results, figures, findings, questions, report))
+        print_json(_document(sweep, done, figures, findings, questions, report))
     else:
         _print_summary(findings, steps, report, time.monotonic() - started)
 
 
-def next_steps(plan: "Plan", results: "list[RunResult]", questions: "list[Question]") -> list[tuple[str, str]]:
+def next_steps(lm: str, done: "DemoRuns", questions: "list[Question]") -> list[tuple[str, str]]:
     """Commands to try after the demo, with what each does."""
-    from askwell.demo.results import DEEP, MIXTURE, RELATIONS, SAVED
+    from askwell.report.demo import RELATIONS
+    from askwell.report.told import DEEP, MIXTURE
 
-    folders = {(result.run.relation, result.run.method.name): result.folder / SAVED for result in results}
-    first = plan.relations[0]
-    mixture = folders[first, MIXTURE.name]
+    first = done.relations[0]
+    mixture, deep = (done.runs[first, method].mixture for method in (MIXTURE, DEEP))
     x = next((question.x for question in questions if question.relation == first), "France")
-    other_lm = "testbed:causal" if plan.lm != "testbed:causal" else "testbed:bert"
+    other_lm = "testbed:causal" if lm != "testbed:causal" else "testbed:bert"
     steps = [
         (f"askwell ask {_quoted(mixture)} {_quoted(x)}", f"Ask the mixture for {first} about any x."),
         (f"askwell show {_quoted(mixture)}", "See its soft prompts in the terminal."),
-        (f"askwell show {_quoted(folders[first, DEEP.name])}", "See how far the deep one moves each layer."),
+        (f"askwell show {_quoted(deep)}", "See how far the deep one moves each layer."),
         (f"askwell demo --lm {other_lm} --out {other_lm.removeprefix('testbed:')}-demo", "The same with another LM."),
         ("askwell testbed", "See which relations, prompts and LMs there are."),
         (
@@ -81,52 +92,52 @@ def next_steps(plan: "Plan", results: "list[RunResult]", questions: "list[Questi
             "Ask an LM of yours about facts of yours: columns x and y.",
         ),
     ]
-    if set(plan.relations) != set(RELATIONS):
-        steps.insert(3, (f"askwell demo --lm {plan.lm}", f"The whole demo: {', '.join(RELATIONS)}."))
+    if set(done.relations) != set(RELATIONS):
+        steps.insert(3, (f"askwell demo --lm {lm}", f"The whole demo: {', '.join(RELATIONS)}."))
     return steps
 
 
 def _document(
-    plan: "Plan",
-    results: "list[RunResult]",
-    figures: "Figures",
+    sweep: "SweepSpec",
+    done: "DemoRuns",
+    figures: "ToldFigures",
     findings: "Findings",
     questions: "list[Question]",
     report: Path,
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from askwell.demo.findings import KINDS
+    from askwell.report.told import FACT_KINDS
 
     def of_method(method: str) -> dict[str, Any]:
         return {
             relation: {
-                kind: {"P@1": figures.p_at_1(method, relation, kind), "facts": len(figures.facts(relation, kind))}
-                for kind in KINDS
+                kind: {"P@1": figures.p_at_1(method, relation, kind), "facts": len(figures.facts(kind, relation))}
+                for kind in FACT_KINDS
             }
-            for relation in plan.relations
-        } | {"macro": {kind: {"P@1": figures.macro(method, kind)} for kind in KINDS}}
+            for relation in done.relations
+        } | {"macro": {kind: {"P@1": figures.macro(method, kind)} for kind in FACT_KINDS}}
 
     return {
         "report": str(report),
-        "lm": plan.lm,
-        "relations": list(plan.relations),
-        "seed": plan.seed,
+        "lm": sweep.lms[0].source,
+        "relations": list(done.relations),
+        "seed": sweep.seeds[0],
         "findings": asdict(findings),
         "figures": {method: of_method(method) for method in figures.right},
         "questions": [asdict(question) for question in questions],
         "runs": [
             {
-                "relation": result.run.relation,
-                "method": result.run.method.name,
-                "folder": str(result.folder),
-                "vocabulary": result.vocabulary,
-                "left_out": result.left_out,
-                "prompts": result.prompts,
-                "effective_prompts": result.effective_prompts,
-                "history": list(result.history),
+                "relation": relation,
+                "method": method,
+                "folder": str(run.folder),
+                "vocabulary": run.vocabulary,
+                "left_out": run.record.test.left_out,
+                "prompts": run.prompts,
+                "effective_prompts": run.effective_prompts,
+                "history": [line.model_dump(mode="json", exclude_unset=True) for line in run.record.history],
             }
-            for result in results
+            for (relation, method), run in done.runs.items()
         ],
     }
 

@@ -2,8 +2,6 @@
 
 Live progress of a baseline, on stderr.
 
-Live progress of the demo: a bar over all its runs, and a line for each that is done.
-
 Live progress of a sweep: a table that follows the runs, or a line for each where there is no terminal.
 """
 
@@ -19,9 +17,6 @@ from askwell.baselines.autoprompt import SearchProgress
 from askwell.baselines.fine_tuning import FineTuningProgress
 from askwell.baselines.run import BaselineProgress
 from askwell.cli.terminal import log
-from askwell.data.facts import Fact
-from askwell.data.testbed import told
-from askwell.demo.results import RunResult, Step
 from askwell.runs.engines import Ended, Event, Lost, Started
 from askwell.runs.plan import Plan
 from askwell.runs.worker import RunDone
@@ -168,61 +163,6 @@ class BaselineBar:
             self._best = key
             loss = "∞" if dev["log_loss"] is None else f"{dev['log_loss']:.3f}"
             log.print(f"{at:5}  dev P@1 {dev['P@1']:5.1f}  dev log-loss {loss}  {text}", markup=False)
-
-
-class DemoProgress:
-    """Call it with each step of the demo."""
-
-    def __init__(self) -> None:
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[run]} of {task.fields[runs]} runs"),
-            TimeRemainingColumn(),
-            console=log,
-            transient=True,
-            disable=not log.is_terminal,
-        )
-        self._task = self._bar.add_task("loading the LM", total=None, run=0, runs="?")
-        self._began, self._width = time.monotonic(), 0
-
-    def __enter__(self) -> "DemoProgress":
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._bar.stop()
-
-    def __call__(self, step: Step) -> None:
-        """Moves the bar, and prints a line when a run is whole."""
-        name = f"{step.run.relation}: {_name_of(step)}"
-        self._width = max(self._width, len(name))
-        self._bar.update(
-            self._task, description=name.ljust(self._width), total=step.runs, completed=step.number - 1 + step.share,
-            run=step.number, runs=step.runs,
-        )  # fmt: skip
-        if step.share == 0.0:
-            self._began = time.monotonic()
-        if step.result is not None:
-            took = "was there" if step.was_there else f"{time.monotonic() - self._began:.1f} s"
-            width = len(str(step.runs))
-            log.print(
-                f"{step.number:{width}}/{step.runs}  {step.run.relation:16} {_name_of(step):24} "
-                f"P@1 told {_share(step.result, is_told=True)}  withheld {_share(step.result, is_told=False)}  {took}",
-                markup=False,
-                style="bold" if step.run.method.tuned else None,
-            )
-            self._began = time.monotonic()
-
-
-def _name_of(step: Step) -> str:
-    return f"{'soft' if step.run.method.tuned else 'hard'}, {step.run.method.label}"
-
-
-def _share(result: RunResult, *, is_told: bool) -> str:
-    facts = told(result.run.relation)
-    ranks = [outcome.rank for outcome in result.outcomes if (Fact(outcome.x, outcome.y) in facts) == is_told]
-    return f"{100 * sum(rank <= 1 for rank in ranks) / len(ranks):5.1f}" if ranks else "    –"
 
 
 _RUNNING_SHOWN = 8

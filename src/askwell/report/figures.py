@@ -29,7 +29,7 @@ class StudyFigure:
 
 
 _KINDS = (SOFT, DEEP, WEIGHTS, VECTORS)
-_MEASURE, _TRAINED = "dev P@1 in per cent", "(fact, prompt) pairs trained on"
+MEASURE, TRAINED = "dev P@1 in per cent", "(fact, prompt) pairs trained on"
 Curve = list[tuple[float, float]]
 
 
@@ -47,7 +47,7 @@ def curve_figure(lines: Sequence[Line], fact_set: str) -> StudyFigure | None:
         "Dev P@1 while the prompts were tuned: the mean over relations and seeds, each counted alike. A run that ended "
         "earlier than others of its line goes on with its last score. A point is where some run of the line was scored."
     )
-    chart = panels_chart(panels, kinds, measure=_MEASURE, trained=_TRAINED)
+    chart = panels_chart(panels, kinds, measure=MEASURE, trained=TRAINED)
     return StudyFigure(file_name("curves", fact_set), f"{fact_set}: learning curves", caption, chart)
 
 

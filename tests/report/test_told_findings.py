@@ -4,16 +4,16 @@ import re
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up import figures, tuned
+from made_up import figures
 
-from askwell.demo.findings import PRIOR, findings_of
-from askwell.demo.results import METHODS
+from askwell.report.demo import METHODS
+from askwell.report.told import MOST_FREQUENT, findings_of
 
 LM = "testbed:bert"
 
 
-def found(right, counts, others=(0, 0), results=()):
-    return findings_of(figures(right, counts, others), results, LM)
+def found(right, counts, others=(0, 0), curves=None):
+    return findings_of(figures(right, counts, others), curves or {}, LM)
 
 
 def test_tuning_that_helps():
@@ -22,13 +22,13 @@ def test_tuning_that_helps():
     assert findings.tuning == (
         "Asked with a hand-written prompt, testbed:bert gets 20.0 % of the told facts right (the mean over 2 "
         "relations); asked with a tuned mixture of soft prompts, 95.0 %. Of 150 told facts, the mixture answers 110 "
-        "that the hand-written prompt misses, and misses 0 that it answers; chance does not explain that (sign test, "
-        "p < 0.001).",
-        "Relation by relation, on told facts, tuning helped clearly for a (20.0 → 90.0) and b (20.0 → 100.0).",
+        "that the hand-written prompt misses, and misses 0 that the prompt answers; chance does not explain that "
+        "(sign test, p < 0.001).",
+        "Relation by relation, on told facts, tuning clearly helped a (20.0 → 90.0) and b (20.0 → 100.0).",
     )
     assert findings.withheld[1] == (
-        "The mixture gets 95.0 % of told facts against 12.5 % of withheld ones right: the 82.5 points between them it "
-        "owes to what the LM was told, the rest may be guesses."
+        "The mixture gets 95.0 % of told facts against 12.5 % of withheld ones right: it owes the 82.5 points between "
+        "them to what the LM was told; the rest may be guesses."
     )
 
 
@@ -41,21 +41,21 @@ def test_tuning_that_does_harm_is_said_to():
         in (findings.tuning[0])
     )
     assert len(findings.tuning) == 1
-    assert findings.withheld[-1].startswith("Tuning lowers the withheld facts. ")
+    assert findings.withheld[-1].startswith("Tuning lowers the score on withheld facts. ")
 
 
 def test_tuning_that_changes_nothing():
     findings = found({}, {"a": (30, 10), "b": (30, 10)}, others=(30, 0))
-    assert findings.tuning[0].endswith("Fact by fact, 60 told facts come out the same.")
+    assert findings.tuning[0].endswith("Fact by fact, both do the same on all 60 told facts.")
     assert findings.tuning[1] == (
-        "Relation by relation, on told facts, tuning made no clear difference for a (100.0 → 100.0) and "
+        "Relation by relation, on told facts, tuning made no clear difference to a (100.0 → 100.0) and "
         "b (100.0 → 100.0)."
     )
     assert findings.variants == (
         "As far as 60 told facts can tell, the tuned mixture does not differ clearly from the hard prompts mined from "
         "the text (60 against 60), a single soft prompt does not differ clearly from the mixture (60 against 60), "
-        "tuning all layers does not differ clearly from tuning the first alone (60 against 60) and beginning with "
-        "random vectors does not differ clearly from beginning with words (60 against 60).",
+        "tuning all layers does not differ clearly from tuning the first alone (60 against 60) and starting from "
+        "random vectors does not differ clearly from starting from words (60 against 60).",
     )
 
 
@@ -66,8 +66,8 @@ def test_relations_that_part_are_told_apart():
     }
     findings = found(right, dict.fromkeys(("helped", "same", "harmed"), (10, 5)))
     assert findings.tuning[1] == (
-        "Relation by relation, on told facts, tuning helped clearly for helped (0.0 → 100.0); it made no clear "
-        "difference for same (90.0 → 100.0); it did harm for harmed (100.0 → 0.0)."
+        "Relation by relation, on told facts, tuning clearly helped helped (0.0 → 100.0); it made no clear "
+        "difference to same (90.0 → 100.0); it hurt harmed (100.0 → 0.0)."
     )
     assert "chance could explain that (sign test, p = 1.00)" in findings.tuning[0]
 
@@ -80,7 +80,7 @@ def test_variants_that_differ_get_a_sentence_each():
         "right (p < 0.001).",
         "Tuning all layers does better than tuning the first alone: 99 against 90 of 100 told facts right "
         "(p = 0.004).",  # 2 / 2**9
-        "Beginning with random vectors does worse than beginning with words: 10 against 90 of 100 told facts right "
+        "Starting from random vectors does worse than starting from words: 10 against 90 of 100 told facts right "
         "(p < 0.001).",
         "As far as 100 told facts can tell, a single soft prompt does not differ clearly from the mixture "
         "(90 against 90).",
@@ -88,45 +88,45 @@ def test_variants_that_differ_get_a_sentence_each():
 
 
 def test_withheld_facts_that_tuning_raises_are_no_knowledge():
-    right = {"soft-mixture": {"a": (20, 12)}, "manual": {"a": (20, 2)}, PRIOR: {"a": (0, 1)}}
+    right = {"soft-mixture": {"a": (20, 12)}, "manual": {"a": (20, 2)}, MOST_FREQUENT: {"a": (0, 1)}}
     findings = found(right, {"a": (20, 20)})
     assert findings.withheld[0].endswith(
         "The tuned mixture guesses 60.0 % of them, the hand-written prompt 10.0 %, and always giving the most "
         "frequent answer of the training facts 5.0 %."
     )
-    assert findings.withheld[-1].startswith("Tuning raises the withheld facts, too, which cannot be knowledge")
+    assert findings.withheld[-1].startswith("Tuning raises the score on withheld facts, too, which cannot be knowledge")
     assert findings.elicited == (
-        "a: the mixture gets 100.0 % of 20 told facts right and 60.0 % of 20 withheld ones, more than the 5.0 % that "
-        "the most frequent answer gets: it guesses by more than that.",
+        "a: the mixture gets 100.0 % of 20 told facts right and 60.0 % of 20 withheld ones, more than the 5.0 % of "
+        "always giving the most frequent answer: it guesses better than that.",
     )
 
 
 def test_told_facts_that_come_out_no_better_than_withheld_ones():
     equal = found({"soft-mixture": {"a": (10, 10)}}, {"a": (20, 20)})
-    assert equal.withheld[1].startswith("The mixture does not clearly do better on told facts than on withheld ones")
+    assert equal.withheld[1].startswith("The mixture is not clearly better on told facts than on withheld ones")
     worse = found({"soft-mixture": {"a": (0, 20)}}, {"a": (20, 20)})
     assert worse.withheld[1].startswith("The mixture does worse on told facts than on withheld ones")
 
 
 def test_kinds_without_facts_are_said_to_have_none():
     findings = found({}, {"a": (10, 0)})
-    assert findings.withheld == ("No withheld fact was asked, so nothing can be said of what a prior gives.",)
-    assert findings.elicited == ("a: no withheld fact was asked.",)
+    assert findings.withheld == ("No withheld facts were asked, so nothing can be said about guessing.",)
+    assert findings.elicited == ("a: no withheld facts were asked.",)
     findings = found({}, {"a": (0, 10)})
-    assert findings.tuning == ("No told fact was asked, so nothing can be said of what tuning elicits.",)
+    assert findings.tuning == ("No told facts were asked, so nothing can be said about what tuning elicits.",)
     assert findings.variants == ()
 
 
 def test_learning_says_when_most_of_the_gain_was_there():
-    runs = [
-        tuned("a", (0, 10.0), (500, 60.0), (1000, 96.0), (1500, 100.0)),
-        tuned("b", (0, 50.0), (500, 40.0)),
-        tuned("c", (0, 0.0), (400, 100.0), (800, 90.0)),
-    ]
-    assert found({}, {"a": (10, 10)}, results=runs).learning == (
-        "The mixture had nine tenths of its gain in dev P@1 after so many (fact, prompt) pairs: a 1000 and c 400, of "
-        "at most 1500.",
-        "On dev, tuning the mixture did not raise P@1 for b.",
+    curves = {
+        "a": [(0.0, 10.0), (500.0, 60.0), (1000.0, 96.0), (1500.0, 100.0)],
+        "b": [(0.0, 50.0), (500.0, 40.0)],
+        "c": [(0.0, 0.0), (400.0, 100.0), (800.0, 90.0)],
+    }
+    assert found({}, {"a": (10, 10)}, curves=curves).learning == (
+        "The number of (fact, prompt) pairs after which the mixture had made nine tenths of its gain in dev P@1 was "
+        "1000 for a and 400 for c, of at most 1500.",
+        "Tuning the mixture did not raise dev P@1 for b.",
     )
 
 
@@ -136,7 +136,7 @@ SHARES = st.tuples(st.integers(0, 40), st.integers(0, 40))
 @settings(max_examples=60, deadline=None)
 @given(
     st.dictionaries(
-        st.sampled_from([*(method.name for method in METHODS), PRIOR]),
+        st.sampled_from([*(method.name for method in METHODS), MOST_FREQUENT]),
         st.fixed_dictionaries({"a": SHARES, "b": SHARES}),
     ),
     SHARES,
@@ -150,13 +150,13 @@ def test_no_sentence_says_the_opposite_of_its_own_figures(right, of_a, of_b):
     for sentence in findings.tuning[1:]:
         for part in sentence.split("; it "):
             for before, after in re.findall(r"\(([\d.]+) → ([\d.]+)\)", part):
-                assert "helped" not in part or float(before) < float(after)
-                assert "did harm" not in part or float(before) > float(after)
+                assert "clearly helped" not in part or float(before) < float(after)
+                assert " hurt " not in part or float(before) > float(after)
     for sentence in findings.withheld:
         for told, withheld in re.findall(r"([\d.]+) % of told facts against ([\d.]+) % of withheld", sentence):
             assert "points between" not in sentence or float(told) > float(withheld)
             assert "does worse on told" not in sentence or float(told) < float(withheld)
     for sentence in findings.elicited:
-        for withheld, prior in re.findall(r"and ([\d.]+) % of \d+ withheld ones, .*?([\d.]+) % that the", sentence):
+        for withheld, prior in re.findall(r"and ([\d.]+) % of \d+ withheld ones, .*?([\d.]+) % of always", sentence):
             assert "more than the" not in sentence or float(withheld) > float(prior)
             assert "less than the" not in sentence or float(withheld) < float(prior)

@@ -1,0 +1,134 @@
+"""What the demo runs, what it refuses before any work, and what it makes of its runs."""
+
+import pytest
+
+from askwell.data import testbed as world
+from askwell.data.facts import Fact
+from askwell.errors import BadOption, LMUnavailable
+from askwell.evaluation.metrics import METRICS
+from askwell.report.demo import (
+    DEV_FACTS,
+    METHODS,
+    RELATIONS,
+    TEST_FACTS,
+    demo_page,
+    demo_runs,
+    demo_sweep,
+    draw_questions,
+)
+from askwell.report.page import Table, render_page
+from askwell.report.told import MANUAL, MIXTURE, MOST_FREQUENT, findings_of
+from askwell.runs.grid import cells_of
+from askwell.runs.plan import plan_sweep
+from askwell.runs.store import new_or_open_store
+from askwell.runs.sweep import choose_engine, go
+
+
+def test_every_relation_is_asked_in_every_way(tmp_path):
+    sweep = demo_sweep("testbed:bert", ["symbol", "testbed:capital"], seed=3)
+    plan = plan_sweep(sweep, tmp_path, new_or_open_store(tmp_path / "store"))
+    asked = {(task.spec.relation, task.spec.prompts, task.spec.setting, task.spec.seed) for task in plan.runs}
+    assert asked == {
+        (relation, method.prompts, method.setting, 3)
+        for relation in ("testbed:symbol", "testbed:capital")
+        for method in METHODS
+    }
+    assert len(plan.runs) == 14
+    tuned = {(task.spec.prompts, task.spec.setting) for task in plan.runs if task.spec.training is not None}
+    assert tuned == {(method.prompts, method.setting) for method in METHODS if method.tuned}
+
+
+def test_the_relations_of_its_own_are_of_each_cardinality():
+    kinds = {relation.cardinality for relation in world.relations() if relation.name in RELATIONS}
+    assert kinds == {"1-1", "N-1", "N-M"}
+    assert demo_sweep("testbed:bert").facts == tuple(f"testbed:{name}" for name in RELATIONS)
+    assert len(demo_sweep("testbed:bert", quick=True).facts) == 1
+
+
+def test_prompts_and_samples(tmp_path):
+    sweep = demo_sweep("testbed:bert", ["country_of_city"])
+    cells = {cell.prompts: cell for cell in cells_of(sweep, tmp_path, None).cells}
+    mixture = next(method for method in METHODS if method.name == MIXTURE)
+    assert [template.text for template in cells[mixture.prompts].templates] == [
+        template.text
+        for kind in ("single", "paraphrased")
+        for template in world.testbed_prompts(kind, "country_of_city")
+    ]
+    whole, drawn = world.testbed_relation("country_of_city"), cells[mixture.prompts].relation
+    assert (len(drawn.dev), len(drawn.test), drawn.train) == (DEV_FACTS, TEST_FACTS, whole.train)
+    assert set(drawn.test) <= set(whole.test)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"lm": "bert-base-cased"}, BadOption, "needs one of the testbed's LMs, e.g. testbed:bert"),
+        ({"lm": "testbed:brt"}, LMUnavailable, "did you mean testbed:bert"),
+        ({"names": ["captial"]}, BadOption, "did you mean capital"),
+        ({"names": ["capital", "testbed:capital"]}, BadOption, "--relations names capital twice"),
+        ({"names": ["capital"], "quick": True}, BadOption, "leave out --quick or --relations"),
+        ({"seed": -1}, BadOption, "--seed -1"),
+    ],
+)
+def test_what_cannot_be_is_refused(arguments, error, message):
+    with pytest.raises(error, match=message):
+        demo_sweep(**{"lm": "testbed:bert"} | arguments)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """A finished demo on a small relation."""
+    store = new_or_open_store(tmp_path_factory.mktemp("demo") / "store")
+    sweep = demo_sweep("testbed:bert", ["symbol"])
+    plan = plan_sweep(sweep, store.folder, store)
+    assert go(plan, choose_engine(sweep), store, lambda _event: None) == []
+    return sweep, demo_runs(plan, store)
+
+
+@pytest.mark.slow
+def test_figures_are_of_what_each_run_made_of_its_facts(demo):
+    _, done = demo
+    figures = done.figures()
+    assert set(figures.right) == {*(method.name for method in METHODS), MOST_FREQUENT}
+    for method in METHODS:
+        run = done.runs["symbol", method.name]
+        told = [outcome for outcome in run.test if Fact(outcome.x, outcome.y) in world.told("symbol")]
+        assert figures.p_at_1(method.name, "symbol", "told") == pytest.approx(METRICS["P@1"].mean(told))
+    whole = world.testbed_relation("symbol")
+    ys = [fact.y for fact in whole.train]
+    most = max(ys.count(y) for y in ys)
+    assert most == 1  # symbols are unique, so that no withheld one can be guessed from train
+    assert figures.p_at_1(MOST_FREQUENT, "symbol", "withheld") == 0.0
+
+
+@pytest.mark.slow
+def test_questions_are_drawn_at_random_and_marked_right_or_wrong(demo):
+    _, done = demo
+    drawn = draw_questions(done, seed=0)
+    assert [question.kind for question in drawn] == ["told"] * 3 + ["withheld"] * 2
+    assert drawn == draw_questions(done, seed=0)
+    assert drawn != draw_questions(done, seed=1)
+    golds = world.testbed_relation("symbol").golds
+    for question in drawn:
+        assert question.golds == golds[question.x]
+        assert {Fact(question.x, y) in world.told("symbol") for y in question.golds} == {question.kind == "told"}
+        outcome = next(outcome for outcome in done.runs["symbol", MANUAL].test if outcome.x == question.x)
+        assert question.hard.text == outcome.answers[0]
+        assert question.hard.right == (outcome.answers[0] in golds[question.x])
+
+
+@pytest.mark.slow
+def test_the_page_has_a_row_for_each_method(demo):
+    sweep, done = demo
+    figures = done.figures()
+    curves = {relation: run.curve for relation, run in done.of(MIXTURE).items()}
+    findings = findings_of(figures, curves, "testbed:bert")
+    page = demo_page(sweep, done, figures, findings, draw_questions(done, 0), [("askwell testbed", "See more.")])
+    table = next(block for section in page.sections for block in section.blocks if isinstance(block, Table))
+    assert [row.heading for row in table.rows] == [*(method.label for method in METHODS), "most frequent answer"]
+    for row, method in zip(table.rows, figures.right, strict=True):
+        assert row.cells[0].text == f"{figures.p_at_1(method, 'symbol', 'told'):.1f}"
+    html = render_page(page)
+    assert html == render_page(page)
+    assert html.count('<svg xmlns="http://www.w3.org/2000/svg"') == 3
+    assert page.foot.endswith("askwell demo --lm testbed:bert --relations symbol --seed 0")
