@@ -1,13 +1,15 @@
 """A store made by hand: runs whose ranks are given, and whose figures are worked out here in plain Python."""
 
-import json
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from askwell.data.facts import SplitName
-from askwell.evaluation.outcomes import Outcome, write_controls, write_outcomes
+from askwell.evaluation.evaluate import EvaluationFigures, LeftOut, RawScores
+from askwell.evaluation.outcomes import Outcome
+from askwell.lms.identity import LMIdentity
+from askwell.runs.folder import write_run
+from askwell.runs.record import RunRecord
 from askwell.runs.store import Store
 from askwell.specs.mixture import MixtureSpec
 from askwell.specs.run import PromptText, RunSpec
@@ -45,6 +47,47 @@ def spec_of(
     )  # fmt: skip
 
 
+def lm_of(name: str) -> LMIdentity:
+    """The identity of an LM that there is not."""
+    return LMIdentity(
+        name=name, revision=None, architecture="BertForMaskedLM", family="masked", tokenizer_sha256="t",
+        config_sha256="c", tensors_sha256="w",
+    )  # fmt: skip
+
+
+def figures_of(ranks: Sequence[float], lm: str, relation: str, split: SplitName, left_out: int) -> EvaluationFigures:
+    """The figures of facts with these ranks, worked out in plain Python."""
+    scores = {
+        "P@1": 100 * sum(rank == 1 for rank in ranks) / len(ranks),
+        "P@10": 100 * sum(rank <= 10 for rank in ranks) / len(ranks),
+        "MRR": 100 * sum(1 / rank for rank in ranks) / len(ranks),
+    }
+    return EvaluationFigures(
+        facts=len(ranks), left_out={"no reason": left_out} if left_out else {},
+        left_out_facts=tuple(LeftOut("x", "y", "no reason") for _ in range(left_out)), split=split,
+        vocabulary=f"all 9 answers of {lm}", candidates_left_out=0, micro=scores, macro=scores,
+        raw=RawScores(scores, scores), log_loss=1.0, relations={relation: {"facts": len(ranks), **scores}},
+    )  # fmt: skip
+
+
+def record_of(spec: RunSpec, ranks: Sequence[float], *, left_out: int = 0, **known: Any) -> RunRecord:
+    """The record of a run that gave each of its facts such a rank; dev and test are the same facts."""
+    return RunRecord(
+        **{
+            "id": spec.id,
+            "spec": spec,
+            "lm": lm_of(spec.lm),
+            "relation": {"name": spec.relation, "sha256": spec.facts_sha256, "counts": {"read": 10 * len(ranks)}},
+            "prompts": [{"template": prompt.template, "weight": 0.5} for prompt in spec.templates],
+            "effective_prompts": 2.0,
+            "test": figures_of(ranks, spec.lm, spec.relation, "test", left_out),
+            "dev": figures_of(ranks, spec.lm, spec.relation, "dev", left_out),
+            "environment": {"askwell": "1", "seconds": 2.0},
+            **known,
+        }
+    )
+
+
 def keep(
     store: Store,
     ranks: Sequence[float],
@@ -52,47 +95,21 @@ def keep(
     *,
     left_out: int = 0,
     history: Sequence[tuple[int, float]] = (),
-    metrics: Mapping[str, Any] | None = None,
+    known: Mapping[str, Any] | None = None,
     controls: Mapping[str, Sequence[float]] | None = None,
     confidences: Sequence[float] | None = None,
     **spec: Any,
 ) -> RunSpec:
-    """Puts a run into the store that gave each of its facts such a rank; dev and test are the same facts."""
+    """Puts a run into the store that gave each of its facts such a rank; `known` are further fields of its record."""
     made = spec_of(relation, **spec)
     outcomes = run_of_distinct_ys(ranks, relation, confidences)
-    scores = {
-        "P@1": 100 * sum(rank == 1 for rank in ranks) / len(ranks),
-        "P@10": 100 * sum(rank <= 10 for rank in ranks) / len(ranks),
-        "MRR": 100 * sum(1 / rank for rank in ranks) / len(ranks),
+    lines = [{"pairs": pairs, "dev": {"P@1": score}} for pairs, score in history]
+    record = record_of(made, ranks, left_out=left_out, history=lines, **(known or {}))
+    both: dict[str, dict[SplitName, list[Outcome]]] = {
+        name: {"test": run_of_distinct_ys(of, relation), "dev": run_of_distinct_ys(of, relation)}
+        for name, of in (controls or {}).items()
     }
-    test = {
-        "facts": len(ranks), "left_out_facts": [{}] * left_out, "vocabulary": f"all 9 answers of {made.lm}",
-        "micro": scores, "log_loss": 1.0,
-    }  # fmt: skip
-    figures = {
-        "test": test, "dev": test, "prompts": len(made.templates), "effective_prompts": 2.0, "temperature": None,
-        "mean_entropy_over_x": None, "relation": {"read": 10 * len(ranks)}, **(metrics or {}),
-    }  # fmt: skip
-    lines = [json.dumps({"pairs": pairs, "dev": {"P@1": score}}) + "\n" for pairs, score in history]
-    more: dict[str, bytes] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        write_outcomes(outcomes, Path(folder) / "facts.parquet")
-        parquet = (Path(folder) / "facts.parquet").read_bytes()
-        if controls is not None:
-            both: dict[str, dict[SplitName, list[Outcome]]] = {
-                name: {"test": run_of_distinct_ys(of, relation), "dev": run_of_distinct_ys(of, relation)}
-                for name, of in controls.items()
-            }
-            write_controls(both, Path(folder) / "controls.parquet")
-            more["controls.parquet"] = (Path(folder) / "controls.parquet").read_bytes()
-    documents = {
-        "spec.json": made.model_dump(mode="json"),
-        "metrics.json": figures,
-        "environment.json": {"askwell": "1", "seconds": 2.0},
-    }
-    files = {name: json.dumps(content).encode() for name, content in documents.items()}
-    files |= {"facts.parquet": parquet, "dev.parquet": parquet, **more}
-    store.put(made.id, files | {"history.jsonl": "".join(lines).encode()})
+    write_run(store.run_folder(made.id), record, {"test": outcomes, "dev": outcomes}, both)
     return made
 
 

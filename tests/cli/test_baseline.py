@@ -57,9 +57,9 @@ def test_each_baseline_leaves_a_run_behind(run, askwell, tmp_path, name, prompts
     out = tmp_path / "out"
     outcomes = read_outcomes(out / "facts.parquet")
     p_at_1 = 100 * sum(outcome.rank <= 1 for outcome in outcomes) / len(outcomes)
-    metrics = json.loads((out / "metrics.json").read_text())
-    assert metrics["baseline"] == done.json["baseline"] == name
-    assert metrics["test"]["micro"]["P@1"] == done.json["test"]["micro"]["P@1"] == pytest.approx(p_at_1)
+    record = json.loads((out / "run.json").read_text())
+    assert record["spec"]["baseline"] == done.json["baseline"] == name
+    assert record["test"]["micro"]["P@1"] == done.json["test"]["micro"]["P@1"] == pytest.approx(p_at_1)
     assert not (out / "checkpoint.safetensors").exists()
     learns = name not in ("lama", "lpaqa-top1", "lpaqa-uniform")
     assert (out / "history.jsonl").exists() == learns
@@ -67,7 +67,7 @@ def test_each_baseline_leaves_a_run_behind(run, askwell, tmp_path, name, prompts
     if again.code == 2:  # the facts are a folder of this test, which a saved mixture does not name
         again = askwell("evaluate", out, "--facts", tmp_path / "capitals", "--json")
     assert again.code == 0, again.err
-    assert again.json["micro"] == metrics["test"]["micro"]
+    assert again.json["micro"] == record["test"]["micro"]
     compared = askwell("compare", out, out, "--json")
     assert compared.code == 0, compared.err
 
@@ -120,12 +120,12 @@ def test_fine_tuning_that_does_not_fit_in_memory(run, monkeypatch):
 
 def test_a_folder_that_holds_a_run(run, tmp_path):
     assert run("lama", prompts=TEMPLATES[:1], out="m").code == 0
-    before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
+    before = {path: path.read_bytes() for path in (tmp_path / "m").rglob("*") if path.is_file()}
     bad(run("lama", prompts=TEMPLATES[:1], out="m"), "holds a run already", "--overwrite")
-    bad(run("lama", "--resume", prompts=TEMPLATES[:1], out="m"), "cannot go on")
+    bad(run("lama", "--resume", prompts=TEMPLATES[:1], out="m"), "cannot be continued")
     bad(run("autoprompt", "--resume", out="m"), "finished")
     bad(run("autoprompt", "--resume", "--overwrite", out="m"), "exclude each other")
-    assert {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()} == before
+    assert {path: path.read_bytes() for path in (tmp_path / "m").rglob("*") if path.is_file()} == before
     assert run("lama", "--overwrite", prompts=TEMPLATES[1:2], out="m").code == 0
 
 

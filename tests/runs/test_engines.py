@@ -12,7 +12,6 @@ from builders.sweeps import contents
 from builders.worlds import write_relation
 
 from askwell.evaluation.outcomes import read_outcomes
-from askwell.files import to_json
 from askwell.runs.engines import TRIES, Ended, InProcess, Lost, Started
 from askwell.runs.grid import read_sweep
 from askwell.runs.plan import plan_sweep
@@ -47,17 +46,16 @@ def test_each_run_is_kept_whole(undisturbed):
     assert sorted(path.name for path in (store / "runs").iterdir()) == sorted(task.spec.id for task in plan.runs)
     for task in plan.runs:
         folder = store / "runs" / task.spec.id
-        names = {"spec.json", "metrics.json", "environment.json", "facts.parquet", "dev.parquet", "history.jsonl",
-                 "controls.parquet"}  # fmt: skip
+        names = {"run.json", "environment.json", "facts.parquet", "dev.parquet", "controls.parquet"}
         tuned = task.spec.setting == "soft"
-        assert {path.name for path in folder.iterdir()} == names | ({"mixture"} if tuned else set())
-        kept = Store(store, "")
-        assert kept.spec(task.spec.id) == task.spec
+        more = {"mixture", "history.jsonl"} if tuned else set()
+        assert {path.name for path in folder.iterdir()} == names | more
+        record = Store(store, "").read(task.spec.id).record
+        assert record.spec == task.spec
         ranks = [outcome.rank for outcome in read_outcomes(folder / "facts.parquet")]
-        figures = kept.metrics(task.spec.id)
-        assert figures["test"]["micro"]["P@1"] == pytest.approx(100 * sum(rank <= 1 for rank in ranks) / len(ranks))
-        assert figures["prompts"] == len(task.spec.templates)
-        assert bool((folder / "history.jsonl").read_text()) == tuned
+        assert record.test.micro["P@1"] == pytest.approx(100 * sum(rank <= 1 for rank in ranks) / len(ranks))
+        assert len(record.prompts) == len(task.spec.templates)
+        assert bool(record.history) == tuned
         assert str(store) not in (folder / "environment.json").read_text()
     starts = [event.task.spec.id for event in events if isinstance(event, Started)]
     ends = [event.task.spec.id for event in events if isinstance(event, Ended)]
@@ -77,9 +75,9 @@ def test_a_run_equals_the_same_steps_by_hand(undisturbed, world):
     mixture = Mixture(load_lm(world.folder / "bert", device="cpu"), read_prompts("many/capital", data=world.data))
     train(mixture, relation, TrainingSpec(epochs=2, threads=1))
     expected = evaluate(mixture, relation)
-    metrics = Store(store, "").metrics(task.spec.id)
-    assert metrics["weights"] == mixture.weights.tolist()
-    assert metrics["test"] == to_json(expected.figures())
+    record = Store(store, "").read(task.spec.id).record
+    assert [prompt.weight for prompt in record.prompts] == mixture.weights.tolist()
+    assert record.test == expected.figures()
     assert read_outcomes(store / "runs" / task.spec.id / "facts.parquet") == list(expected.outcomes)
 
 
@@ -94,7 +92,7 @@ def test_a_data_dependent_run_tells_how_much_its_weights_depend_on_x(world, tmp_
     changed = {"facts": ["places/other"], "prompts": {"many": ["many"]}, "settings": settings}
     plan, _, failed = run_sweep(world.write_sweep(tmp_path, lms=[str(world.folder / "bert")], **changed))
     assert failed == []
-    metrics = {task.spec.setting: Store(tmp_path / "store", "").metrics(task.spec.id) for task in plan.runs}
+    records = {task.spec.setting: Store(tmp_path / "store", "").read(task.spec.id).record for task in plan.runs}
     mixture = Mixture(
         load_lm(world.folder / "bert", device="cpu"),
         read_prompts("many/other", data=world.data),
@@ -105,9 +103,9 @@ def test_a_data_dependent_run_tells_how_much_its_weights_depend_on_x(world, tmp_
         likelihoods = np.exp(mixture.log_p_x(facts.xs, torch.arange(len(facts))).double().numpy())
     posterior = likelihoods / likelihoods.sum(1, keepdims=True)  # equal weights, T = 1
     expected = float(-(posterior * np.log2(posterior)).sum(1).mean())
-    assert metrics["dependent"]["mean_entropy_over_x"] == pytest.approx(expected, rel=1e-5)
-    assert metrics["dependent"]["temperature"] == 1.0
-    assert (metrics["static"]["mean_entropy_over_x"], metrics["static"]["temperature"]) == (None, None)
+    assert records["dependent"].mean_entropy_over_x == pytest.approx(expected, rel=1e-5)
+    assert records["dependent"].temperature == 1.0
+    assert (records["static"].mean_entropy_over_x, records["static"].temperature) == (None, None)
 
 
 def test_what_is_done_is_not_done_again(undisturbed, world):
@@ -184,7 +182,7 @@ def test_a_run_that_cannot_be_done_stops_no_other_and_is_tried_again(world, tmp_
         "no dev facts of bad left: 1 × y is not one token of the LM",
         "no train facts of bad left: 1 × y is not one token of the LM",
     ]
-    assert {failure["id"] for failure in store.failures()} == {task.spec.id for task in plan.runs[:2]}
+    assert {failure.id for failure in store.failures()} == {task.spec.id for task in plan.runs[:2]}
     assert store.done() == {task.spec.id for task in plan.runs[2:]}
     assert list(store.unfinished.iterdir()) == []
     again, events, failed = run_sweep(path, InProcess())

@@ -1,11 +1,15 @@
 """Questions to a store that was made by hand."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from builders.outcomes import run_of_distinct_ys
+from builders.stores import figures_of, record_of
 
 from askwell.errors import BadFile, BadOption, DamagedFile
+from askwell.runs.folder import write_run
 from askwell.runs.query import query_runs
 from askwell.runs.store import Store, open_store
 from askwell.specs.mixture import MixtureSpec
@@ -22,18 +26,13 @@ def spec_of(lm: str, setting: str, seed: int, **mixture) -> RunSpec:
 
 
 def put(store: Store, spec: RunSpec, p_at_1: float, log_loss: float | None = 1.5) -> None:
-    def figures(score: float) -> dict:
-        return {"micro": {"P@1": score, "P@10": 90.0, "MRR": 50.0}, "log_loss": log_loss, "facts": 8,
-                "vocabulary": "all", "left_out_facts": [{}, {}]}  # fmt: skip
-
-    metrics = {"test": figures(p_at_1), "dev": figures(p_at_1 + 1), "prompts": 3, "effective_prompts": 2.5,
-               "temperature": None}  # fmt: skip
-    files = {
-        "spec.json": spec.model_dump(mode="json"),
-        "metrics.json": metrics,
-        "environment.json": {"askwell": "1", "seconds": 2.0},
-    }
-    store.put(spec.id, {name: json.dumps(content).encode() for name, content in files.items()})
+    figures = replace(figures_of([1] * 8, spec.lm, "capital", "test", 2), log_loss=log_loss)
+    scored = {split: replace(figures, micro={"P@1": p_at_1 + more, "P@10": 90.0, "MRR": 50.0}, split=split)
+              for split, more in (("test", 0), ("dev", 1))}  # fmt: skip
+    prompts = [{"template": "[X] in [Y]", "weight": 1 / 3}] * 3
+    record = record_of(spec, [1] * 8, effective_prompts=2.5, prompts=prompts, **scored)
+    outcomes = run_of_distinct_ys([1] * 8, "capital")
+    write_run(store.run_folder(spec.id), record, {"test": outcomes, "dev": outcomes}, {})
 
 
 @pytest.fixture
@@ -48,7 +47,7 @@ def store(tmp_path) -> Store:
 
 
 def test_all_runs_in_the_order_of_their_labels(store):
-    found = query_runs(store).as_json()
+    found = query_runs(store.runs()).as_json()
     assert [(run["lm"], run["setting"], run["seed"], run["P@1"]) for run in found] == [
         ("o'hara/lm", "soft", 0, 50.0),
         ("testbed:bert", "init", 0, 10.0),
@@ -78,39 +77,39 @@ def test_all_runs_in_the_order_of_their_labels(store):
     ],
 )
 def test_a_condition_is_sql_over_the_columns(store, where, scores):
-    assert [run["P@1"] for run in query_runs(store, where=where).as_json()] == scores
+    assert [run["P@1"] for run in query_runs(store.runs(), where=where).as_json()] == scores
 
 
 def test_scores_are_sorted_best_first_and_the_rest_upwards(store):
-    assert [run["P@1"] for run in query_runs(store, sort="P@1").as_json()] == [60.0, 50.0, 40.0, 10.0]
-    assert [run["seed"] for run in query_runs(store, sort="seed").as_json()] == [0, 0, 0, 1]
+    assert [run["P@1"] for run in query_runs(store.runs(), sort="P@1").as_json()] == [60.0, 50.0, 40.0, 10.0]
+    assert [run["seed"] for run in query_runs(store.runs(), sort="seed").as_json()] == [0, 0, 0, 1]
 
 
 def test_what_is_not_whole_is_not_seen(store):
     (store.unfinished / ("c" * 64 + "-x" + "/result")).mkdir(parents=True)
-    assert len(query_runs(store).rows) == 4
+    assert len(query_runs(store.runs()).rows) == 4
 
 
 def test_an_empty_store_has_no_runs(tmp_path):
     made = Store(tmp_path, "id")
     made.make()
-    assert query_runs(made, where="P@1 > 3", sort="P@1").rows == ()
+    assert query_runs(made.runs(), where="P@1 > 3", sort="P@1").rows == ()
 
 
 def test_mistakes_are_named(store):
     with pytest.raises(BadOption, match="did you mean setting"):
-        query_runs(store, sort="seting")
+        query_runs(store.runs(), sort="seting")
     with pytest.raises(BadOption, match=r"--where colour = 3: .*colour.*The columns are id, lm, relation"):
-        query_runs(store, where="colour = 3")
+        query_runs(store.runs(), where="colour = 3")
     with pytest.raises(BadOption, match="--where"):
-        query_runs(store, where="lm = (select content from read_text('/etc/hostname'))")
+        query_runs(store.runs(), where="lm = (select content from read_text('/etc/hostname'))")
 
 
 def test_a_damaged_file_is_named(store):
-    path = store.run_folder(spec_of("testbed:bert", "init", 0).id) / "metrics.json"
+    path = store.run_folder(spec_of("testbed:bert", "init", 0).id) / "run.json"
     path.write_text('{"test": ')
-    with pytest.raises(DamagedFile, match=r"metrics\.json is damaged"):
-        query_runs(store)
+    with pytest.raises(DamagedFile, match=r"run\.json is damaged"):
+        query_runs(store.runs())
 
 
 def test_a_folder_that_is_no_store(tmp_path):
@@ -124,12 +123,11 @@ def test_a_folder_that_is_no_store(tmp_path):
 def test_a_failure_is_kept_until_the_run_is_done(store):
     spec = spec_of("testbed:bert", "em", 7)
     store.note_failure(spec, "no facts left", None)
-    assert [(failure["id"], failure["message"]) for failure in store.failures()] == [(spec.id, "no facts left")]
-    assert RunSpec.model_validate(store.failures()[0]["spec"]) == spec
-    put(store, spec, 1.0)
+    assert [(failure.id, failure.message) for failure in store.failures()] == [(spec.id, "no facts left")]
+    assert store.failures()[0].spec == spec
+    store.put(spec.id, {"some file": b""})
     assert store.failures() == []
     assert store.is_done(spec.id)
-    assert store.spec(spec.id) == spec
 
 
 def test_where_a_run_was_made_names_no_path_machine_or_user():
@@ -138,8 +136,8 @@ def test_where_a_run_was_made_names_no_path_machine_or_user():
 
     from askwell.runs.record import environment
 
-    made_with = environment()
-    assert set(made_with) == {"askwell", "git", "python", "torch", "transformers", "platform"}
+    made_with = environment().model_dump(exclude_none=True)
+    assert set(made_with) - {"git"} == {"askwell", "python", "torch", "transformers", "platform"}
     text = json.dumps(made_with)
     assert str(Path.cwd()) not in text
     assert socket.gethostname() not in text

@@ -98,15 +98,15 @@ def test_a_control_equals_the_same_steps_by_hand(done, world, kind):
     train(mixture, relation, TrainingSpec(epochs=2, threads=1))
     folder = store.run_folder(task.spec.id)
     assert read_outcomes(folder / "facts.parquet") == list(evaluate(mixture, relation).outcomes)
-    assert store.metrics(task.spec.id)["lm"]["name"] == f"bert ({kind.replace('-', ' ')}, seed 4)"
+    assert store.read(task.spec.id).record.lm.name == f"bert ({kind.replace('-', ' ')}, seed 4)"
 
 
 def test_the_store_tells_controls_apart(done):
     _, store = done
-    assert Counter(run["control"] for run in query_runs(store).as_json()) == {
+    assert Counter(run["control"] for run in query_runs(store.runs()).as_json()) == {
         None: 4, "random-weights": 2, "random-embeddings": 2,
     }  # fmt: skip
-    assert len(query_runs(store, where="control is null and tuned").rows) == 2
+    assert len(query_runs(store.runs(), where="control is null and tuned").rows) == 2
 
 
 def test_at_most_one_control_lm_is_kept(done):
@@ -132,25 +132,25 @@ def test_what_stands_beside_every_run(done):
     plan, store = done
     names = ["majority", "prior", "prior-masked-x", "prior-corrected"]
     for task in plan.runs:
-        folder, metrics = store.run_folder(task.spec.id), store.metrics(task.spec.id)
+        folder, record = store.run_folder(task.spec.id), store.read(task.spec.id).record
         with duckdb.connect() as database:
             found = database.read_parquet(str(folder / "controls.parquet"))
             assert found.columns == ["split", "control", "relation", "x", "y", "rank"]
         kept = read_controls(folder / "controls.parquet")
-        assert list(kept) == list(metrics["controls"]) == names
-        assert metrics["controls_missing"] == {}
+        assert list(kept) == list(record.controls) == names
+        assert record.controls_missing == {}
         for split, file in (("test", "facts.parquet"), ("dev", "dev.parquet")):
             facts = [(outcome.relation, outcome.x, outcome.y) for outcome in read_outcomes(folder / file)]
             for name in names:
                 outcomes = kept[name][split]
                 assert [(outcome.relation, outcome.x, outcome.y) for outcome in outcomes] == facts
-                scores = metrics["controls"][name][split]
+                scores = getattr(record.controls[name], split)
                 assert scores["P@1"] == pytest.approx(100 * sum(o.rank <= 1 for o in outcomes) / len(outcomes))
                 assert scores["MRR"] == pytest.approx(100 * sum(1 / o.rank for o in outcomes) / len(outcomes))
-        size = int(metrics["test"]["vocabulary"].split()[1])
+        size = int(record.test.vocabulary.split()[1])
         # Test: Spain and Egypt, unseen; Paris, unseen; Norway, one of six.
         assert Counter(o.rank for o in kept["majority"]["test"]) == {1 + 6 + (size - 7) / 2: 3, 1 + 5 / 2: 1}
-        assert "all 6 x's of train" in metrics["controls"]["prior"]["description"]
+        assert "all 6 x's of train" in record.controls["prior"].description
 
 
 def test_the_controls_are_those_of_the_saved_mixture(done, world):
