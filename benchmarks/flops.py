@@ -17,7 +17,7 @@ def needed_flops(mixture: Mixture, facts: EncodedFacts, *, training: bool) -> fl
     rows = pairs = squares = tuned = 0.0
     everyone = torch.arange(len(facts))
     for number, prompt in enumerate(mixture.prompts):
-        lengths = mixture._y_table.lengths(facts.xs, everyone, torch.full_like(everyone, number)).double()
+        lengths = mixture.pairs.y_table.lengths(facts.xs, everyone, torch.full_like(everyone, number)).double()
         rows, squares = rows + float(lengths.sum()), squares + float(lengths.square().sum())
         pairs, tuned = pairs + len(facts), tuned + len(prompt.token_ids) * len(facts)
     projection, feed = width * width, 2 * width * inner

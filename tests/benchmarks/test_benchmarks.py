@@ -35,7 +35,7 @@ def test_needed_flops_are_what_askwell_computes(training):
             mixture.gold_log_probs(facts.xs, facts.gold_tokens, everyone).sum().backward()
         else:
             mixture.log_probs(facts.xs, everyone)
-    lengths = [mixture._y_table.lengths(facts.xs, everyone, torch.full_like(everyone, t)).sum() for t in range(3)]
+    lengths = [mixture.pairs.y_table.lengths(facts.xs, everyone, torch.full_like(everyone, t)).sum() for t in range(3)]
     tuned = sum(len(prompt.token_ids) for prompt in mixture.prompts) * len(facts)
     idle = 2 * 3 * 24 * 24 * (int(sum(lengths)) - tuned) if training else 0
     assert needed_flops(mixture, facts, training=training) + idle == counter.get_total_flops()

@@ -40,7 +40,7 @@ def test_both_loops_agree_with_the_library(name, deep):
     encoded, _ = encode_facts(mixture, FACTS)
     plain = plain_loop.PlainMixture(lm.model, plain_prompts(mixture), deep=deep)
     with torch.no_grad():
-        for number, (row, prompt) in enumerate(zip(mixture.first_rows, mixture.prompts, strict=True)):
+        for number, (row, prompt) in enumerate(zip(mixture.pairs.first_rows, mixture.prompts, strict=True)):
             tokens = slice(row, row + len(prompt.token_ids))
             plain.vectors[number].normal_()
             mixture.vectors[tokens] = plain.vectors[number]

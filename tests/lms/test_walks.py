@@ -37,7 +37,7 @@ def test_a_walk_gives_what_the_public_model_gives(name: str, deep: bool, questio
     lm, templates = exact(name), usable(name)
     mixture = moved(lm, templates, MixtureSpec(deep=deep, weighting="data-dependent"))
     xs, _ = words(lm, XS)
-    table = mixture._y_table if question == "y" else mixture._x_table
+    table = mixture.pairs.y_table if question == "y" else mixture.pairs.x_table
     facts = torch.tensor([3, 0, 1, 2, 2, 0, 1, 3])
     prompts = torch.tensor([number % len(templates) for number in (0, 1, 2, 3, 4, 3, 2, 1)])
     batch = table.batch(xs, facts, prompts)
@@ -64,7 +64,7 @@ def test_compiled_feed_forward_blocks_give_what_the_plain_ones_give(name: str) -
     found = []
     for count in (8, 5, 3):  # numbers of rows differ, and the compiled function serves them all
         facts, prompts = torch.tensor([3, 0, 1, 2, 2, 0, 1, 3])[:count], torch.arange(count) % len(usable(name))
-        batch = mixture._y_table.batch(xs, facts, prompts)
+        batch = mixture.pairs.y_table.batch(xs, facts, prompts)
         tokens = torch.arange(len(batch.read_pairs)) * 5 % lm.vocabulary_size
         for walk in (walk_of(lm.model, FeedForward()), walk_of(lm.model, blocks)):
             assert walk is not None
@@ -113,7 +113,7 @@ def test_distributions_and_logits_of_a_walk(monkeypatch: pytest.MonkeyPatch) -> 
     lm = exact("bert")
     mixture = moved(lm, usable("bert"))
     xs, facts = words(lm, XS)
-    batch = mixture._y_table.batch(xs, facts, torch.tensor([0, 1, 2, 3]))
+    batch = mixture.pairs.y_table.batch(xs, facts, torch.tensor([0, 1, 2, 3]))
     walked = lm.logits(batch, mixture.vectors), *lm.distributions(batch, mixture.vectors)
     monkeypatch.setattr(lm, "walk", None)
     monkeypatch.setattr(frozen, "_PROBABILITIES_AT_ONCE", 3 * lm.vocabulary_size)

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from askwell.data.facts import Fact
 from askwell.errors import NothingLeft
-from askwell.mixture.encode import encode_facts
+from askwell.lms.batches import Words
+from askwell.mixture.encode import EncodedFacts, encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture import MixtureSpec
 
@@ -63,12 +64,16 @@ def test_whole_distributions_in_float64(name: str, kind: str) -> None:
         assert float(log_probs[number].exp().sum()) == pytest.approx(1, abs=1e-12)
 
 
+def with_golds(xs: Words, golds: Tensor) -> EncodedFacts:
+    """x's with gold tokens; where all prompts have y at one place, answers are tokens."""
+    return EncodedFacts((), xs, golds[0], golds)
+
+
 def ours_of_gold(mixture: Mixture, xs: list[str], golds: Tensor) -> tuple[Tensor, Tensor]:
     """log p(y | t, x) and log p(y | x, r) of gold tokens, as training puts them together."""
     tokens, facts = words(mixture.lm, xs)
     gold = mixture.gold_log_probs(tokens, golds, facts)
-    of_x = mixture.log_p_x(tokens, facts) if mixture.spec.data_dependent else None
-    return gold, (gold + mixture.log_weights(len(xs), of_x)).logsumexp(1)
+    return gold, mixture(with_golds(tokens, golds), facts)
 
 
 @pytest.mark.parametrize("kind", SPECS)
@@ -190,7 +195,7 @@ def test_product_of_experts(name: str) -> None:
     xs, facts = words(exact(name), XS)
     golds = [*ids(name, YS[agreement.script(name)]), 30, 77]
     ours = mixture.log_probs(xs, facts)
-    likelihood = mixture.product_log_likelihood(xs, torch.tensor(golds), facts)
+    likelihood = mixture(with_golds(xs, torch.tensor([golds, golds])), facts)
     likelihood.sum().backward()
     loss = torch.zeros((), dtype=torch.float64)
     for number, x in enumerate(XS):
@@ -280,5 +285,5 @@ def test_a_product_needs_a_form_for_every_prompt(name: str) -> None:
         each.append(reference.read_answers(twin.log_p_y(t, "Reykjavik").detach(), own))
     expected = reference.log_product(reference.log_softmax(twin.weight_logits).exp().detach(), each)
     assert_near(log_probs[0, encoded.answers[0]], expected[both.index("rome" if name == "albert" else "Rome")], 1e-9)
-    likelihood = mixture.product_log_likelihood(encoded.xs, encoded.answers, torch.arange(1))
+    likelihood = mixture(encoded, torch.arange(1))
     assert_near(likelihood[0], log_probs[0, encoded.answers[0]], 1e-12)

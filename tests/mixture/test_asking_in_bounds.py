@@ -7,7 +7,7 @@ from agreement import ALL, GLUED_X, GLUED_Y, exact, moved, usable, words
 from builders.worlds import TEMPLATES, frozen
 
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture import mixture as module
+from askwell.mixture import pairs as module
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture import MixtureSpec
 
@@ -39,7 +39,7 @@ def test_a_fact_that_is_too_large_to_keep_has_the_same_gradients(name: str, monk
         torch.testing.assert_close(ours, theirs, atol=1e-11, rtol=0)
     batches = len(passes) // 2
     assert len(passes) == 2 * batches > 4, "each batch is asked again when its gradients are taken"
-    assert mixture.facts_at_once(words(mixture.lm, XS)[0]) == 1
+    assert mixture.pairs.facts_at_once(words(mixture.lm, XS)[0]) == 1
 
 
 @pytest.mark.parametrize("limit", ["_TOKENS_AT_ONCE", "_LOGITS_AT_ONCE"])

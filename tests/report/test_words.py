@@ -101,7 +101,7 @@ def test_deep_norms_are_means_over_the_tokens_of_one_prompt(bert, deep_bart):
     assert all(prompt.deep_norms == {} for prompt in look_at(bert))
     prompts = {prompt.template: prompt for prompt in look_at(deep_bart)}
     assert prompts["[X] [Y]"].deep_norms == {}
-    first = deep_bart.first_rows[1]
+    first = deep_bart.pairs.first_rows[1]
     count = len(deep_bart.prompts[1].token_ids)
     for stack, layers in (("encoder", 2), ("decoder", 3)):
         by_hand = [

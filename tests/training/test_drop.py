@@ -47,7 +47,7 @@ def test_a_dropped_prompt_is_not_asked_again(monkeypatch):
     mixture.drop_prompts(0.03)
     facts, _ = encode_facts(mixture, FACTS)
     asked = set()
-    table = mixture._y_table
+    table = mixture.pairs.y_table
     batch = table.batch
     monkeypatch.setattr(
         table, "batch", lambda xs, texts, prompts: asked.update(prompts.tolist()) or batch(xs, texts, prompts)

@@ -39,7 +39,7 @@ def test_the_scale_of_words_is_that_of_the_embedding_matrix(name):
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
 def test_the_scale_of_a_layer_is_that_of_the_public_models_hidden_states(name):
     mixture, facts = deep_mixture(name)
-    batch = mixture.sample(facts.xs, 5)
+    batch = mixture.pairs.sample(mixture.tuned, facts.xs, 5)
     scales = hidden_scales(mixture.lm, batch, mixture.vectors.detach())["layers"]
     stream = batch.streams["layers"]
     seen = mixture.lm.model(input_ids=stream.ids, attention_mask=stream.attention_mask, output_hidden_states=True)
@@ -55,7 +55,9 @@ def test_the_recipes_step_sizes():
     cycle = rates_of(mixture, facts, TrainingSpec())
     assert cycle.vectors == pytest.approx(OF_WORDS * word_scale(mixture.lm))
     assert cycle.weights == OF_WEIGHTS
-    scales = hidden_scales(mixture.lm, mixture.sample(facts.xs, 64), mixture.vectors.detach())["layers"]
+    scales = hidden_scales(mixture.lm, mixture.pairs.sample(mixture.tuned, facts.xs, 64), mixture.vectors.detach())[
+        "layers"
+    ]
     assert cycle.layers["layers"] == pytest.approx([OF_HIDDEN * scale for scale in scales])
     paper = rates_of(mixture, facts, TrainingSpec(recipe="paper"))
     assert (paper.vectors, paper.weights, paper.layers["layers"]) == (1e-3, 1e-3, [1e-3] * 3)

@@ -114,7 +114,7 @@ def why_unaskable(mixture: "Mixture", xs: Sequence[str]) -> list[str | None]:
         return []
     words = words_of(xs, mixture.lm.wording, mixture.lm.device)
     empty = (words.lengths == 0).any(0).tolist()
-    longest = mixture.longest_question(words).tolist()
+    longest = mixture.pairs.longest_question(words).tolist()
     limit = mixture.lm.context
     return [
         NO_TOKENS if is_empty else TOO_LONG if limit is not None and length > limit else None

@@ -154,7 +154,7 @@ def look_at(mixture: Mixture, nearest: int = 3) -> list[PromptWords]:
         tokens.append(PromptToken(tell.word(original, p_of_original[row]), words[0], ratio, tuple(words[1:])))
     weights, copies = mixture.weights.tolist(), mixture.spec.copies
     prompts = []
-    for number, (prompt, first) in enumerate(zip(mixture.prompts, mixture.first_rows, strict=True)):
+    for number, (prompt, first) in enumerate(zip(mixture.prompts, mixture.pairs.first_rows, strict=True)):
         rows = slice(first, first + len(prompt.token_ids))
         prompts.append(
             PromptWords(
@@ -240,7 +240,7 @@ def _deep_norms(mixture: Mixture, rows: slice) -> dict[str, tuple[float, ...]]:
 
 def _check_finite(mixture: Mixture) -> None:
     finite = mixture.vectors.isfinite().all(1)
-    for prompt, first in zip(mixture.prompts, mixture.first_rows, strict=True):
+    for prompt, first in zip(mixture.prompts, mixture.pairs.first_rows, strict=True):
         if not finite[first : first + len(prompt.token_ids)].all():
             raise NotFinite(
                 f"the prompt {prompt.template.text!r} has vectors that are not finite, so no word is nearest to them"

@@ -26,7 +26,7 @@ class Objective:
 
     def __init__(self, mixture: Mixture, facts: EncodedFacts, method: Literal["gradient", "em"]) -> None:
         self._mixture, self._facts, self._method = mixture, facts, method
-        self.facts_at_once = mixture.facts_at_once(facts.xs)
+        self.facts_at_once = mixture.pairs.facts_at_once(facts.xs)
         tunes_prompts = any(part.requires_grad for part in (mixture.vectors, *mixture.deltas.parameters()))
         self._asked_once = None
         if not tunes_prompts and mixture.spec.combine == "mixture":
@@ -59,6 +59,6 @@ class Objective:
         return gold, mixture.log_p_x(self._facts.xs, facts) if mixture.weighting.reads_x else gold.detach()
 
     def _product_loss(self, facts: Int[Tensor, " facts"]) -> Loss:
-        log_likelihood = self._mixture.product_log_likelihood(self._facts.xs, self._facts.answers[facts], facts)
+        log_likelihood = self._mixture(self._facts, facts)
         no_posteriors = torch.zeros(len(self._mixture.prompts), device=log_likelihood.device)
         return Loss(-log_likelihood.sum(), -float(log_likelihood.detach().sum()), no_posteriors)

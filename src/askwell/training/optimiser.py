@@ -95,7 +95,9 @@ def rates_of(mixture: Mixture, facts: EncodedFacts, spec: TrainingSpec) -> Rates
     if vectors is None:
         vectors = OF_WORDS * word_scale(mixture.lm)
     if layers is None and mixture.deltas:
-        scales = hidden_scales(mixture.lm, mixture.sample(facts.xs, _SAMPLED_PAIRS), mixture.vectors.detach())
+        scales = hidden_scales(
+            mixture.lm, mixture.pairs.sample(mixture.tuned, facts.xs, _SAMPLED_PAIRS), mixture.vectors.detach()
+        )
         by_layer = {stack: [OF_HIDDEN * scale for scale in of_stack] for stack, of_stack in scales.items()}
     else:
         by_layer = {stack: [layers or 0.0] * len(of_stack) for stack, of_stack in mixture.layer_deltas.items()}

@@ -1,0 +1,220 @@
+"""Reads (fact, prompt) pairs with the LM: in batches of about equal length, within bounded memory."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from askwell.errors import NotFinite
+from askwell.lms.batches import PLACES, Batch, QuestionTable, Words
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.question import Question
+from askwell.mixture.prompts import Prompt
+
+# A forward pass reads about so many tokens at once: enough to fill the machine, little enough for caches.
+_TOKENS_AT_ONCE = 2048
+# And it gives so many logits at most, one for each token of the vocabulary at each place that is read.
+_LOGITS_AT_ONCE = 2**22
+# Training keeps the activations of so many bytes for one backward pass.
+_TRAINING_BYTES = 2 * 2**30
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The parameters of a mixture with which the LM reads its prompts."""
+
+    vectors: Float[Tensor, "prompt_tokens embedding"]
+    deltas: Mapping[str, Sequence[Tensor]] | None
+    kept: Int[Tensor, " kept"]
+    """The prompts that were not dropped."""
+
+
+class PairReader:
+    """The questions that all prompts of a mixture make of a fact, read by the LM."""
+
+    def __init__(self, lm: FrozenLM, prompts: Sequence[Prompt], *, reads_x: bool) -> None:
+        self._lm, self._prompts, self._reads_x = lm, prompts, reads_x
+        self.first_rows: list[int] = []
+        """The row of the vectors at which each prompt's tokens begin."""
+        next_row = 0
+        for prompt in prompts:
+            self.first_rows.append(next_row)
+            next_row += len(prompt.token_ids)
+
+    @cached_property
+    def y_table(self) -> QuestionTable:
+        """The questions after y."""
+        return self._table([prompt.question for prompt in self._prompts])
+
+    @cached_property
+    def x_table(self) -> QuestionTable:
+        """The questions after x itself."""
+        lm = self._lm
+        return self._table([lm.family.ask_x(prompt.tokens, lm.wording, lm.special) for prompt in self._prompts])
+
+    @cached_property
+    def y_places(self) -> Int[Tensor, " prompts"]:
+        """The place of y in each prompt, as a number among PLACES."""
+        return torch.tensor([PLACES.index(p.tokens.y_place) for p in self._prompts], device=self._lm.device)
+
+    # ── log-probabilities ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def gold_log_probs(
+        self, tuned: Tuned, xs: Words, gold_tokens: Int[Tensor, "places texts"], facts: Int[Tensor, " facts"]
+    ) -> Float[Tensor, "facts prompts"]:
+        """log p(y | t, x) of each fact's y, with gradients; -inf where y has no token, and for dropped prompts."""
+        rows, columns = _all_pairs(facts, tuned)
+        read = self._reading(tuned, xs, len(facts))
+        parts, order = [], []
+        for chosen in self._short_to_long(self.y_table, xs, rows, columns):
+            texts, prompts = rows[chosen], columns[chosen]
+            tokens = gold_tokens[self.y_places[prompts], texts]
+            gold = read(self.y_table.batch(xs, texts, prompts), prompts, tokens.clamp(min=0))
+            parts.append(gold.masked_fill(tokens < 0, -torch.inf))
+            order.append(chosen)
+        return self._of_all_prompts(tuned, _unsort(parts, order), len(facts), dropped=-torch.inf)
+
+    def log_p_x(self, tuned: Tuned, xs: Words, facts: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"]:
+        """log p(x | t), with gradients; 0 for dropped prompts."""
+        rows, columns = _all_pairs(facts, tuned)
+        read = self._reading(tuned, xs, len(facts))
+        parts, order = [], []
+        for chosen in self._short_to_long(self.x_table, xs, rows, columns):
+            texts, prompts = rows[chosen], columns[chosen]
+            batch = self.x_table.batch(xs, texts, prompts)
+            of_token = read(batch, prompts, self.x_table.x_targets(xs, texts, prompts))
+            parts.append(of_token.new_zeros(len(chosen)).index_add(0, batch.read_pairs, of_token))
+            order.append(chosen)
+        return self._of_all_prompts(tuned, _unsort(parts, order), len(facts), dropped=0.0)
+
+    @torch.no_grad()
+    def log_probs(
+        self, tuned: Tuned, xs: Words, facts: Int[Tensor, " facts"], prompt: int
+    ) -> Float[Tensor, "facts vocabulary"]:
+        """log p(· | t, x) of every token of the LM under one prompt."""
+        parts, order = [], []
+        prompts = torch.full_like(facts, prompt)
+        for chosen in self._short_to_long(self.y_table, xs, facts, prompts):
+            batch = self.y_table.batch(xs, facts[chosen], prompts[chosen])
+            logits = self._lm.logits(batch, tuned.vectors, tuned.deltas)
+            log_total = logits.logsumexp(1)
+            self._refuse_not_finite(batch.read_pairs, prompts[chosen], log_total)
+            parts.append(logits.sub_(log_total[:, None]))
+            order.append(chosen)
+        return _unsort(parts, order)
+
+    @torch.no_grad()
+    def distributions(
+        self, tuned: Tuned, xs: Words, facts: Int[Tensor, " facts"]
+    ) -> Iterator[tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"], Float[Tensor, "pairs vocabulary"]]]:
+        """For all pairs, some after the other: the place of the fact among `facts`, the prompt, and p(· | t, x)."""
+        rows, columns = _all_pairs(torch.arange(len(facts), device=self._lm.device), tuned)
+        for chosen in self._short_to_long(self.y_table, xs, facts[rows], columns):
+            places, prompts = rows[chosen], columns[chosen]
+            batch = self.y_table.batch(xs, facts[places], prompts)
+            for some, probabilities, log_total in self._lm.distributions(batch, tuned.vectors, tuned.deltas):
+                self._refuse_not_finite(batch.read_pairs[some], prompts, log_total)
+                yield places[some], prompts[some], probabilities
+
+    def sample(self, tuned: Tuned, xs: Words, pairs: int) -> Batch:
+        """Some of the pairs of these x's and all prompts, as the LM reads them, spread evenly."""
+        rows, columns = _all_pairs(torch.arange(xs.lengths.shape[1], device=self._lm.device), tuned)
+        chosen = torch.linspace(0, len(rows) - 1, min(pairs, len(rows)), device=rows.device).round().long()
+        return self.y_table.batch(xs, rows[chosen], columns[chosen])
+
+    # ── sizes ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def longest_question(self, xs: Words) -> Int[Tensor, " texts"]:
+        """For each x the number of tokens of its longest question."""
+        texts = torch.arange(xs.lengths.shape[1], device=self._lm.device)
+        longest = torch.zeros_like(texts)
+        for table in [self.y_table] + ([self.x_table] if self._reads_x else []):
+            for prompt in range(len(self._prompts)):
+                longest = torch.maximum(longest, table.lengths(xs, texts, torch.full_like(texts, prompt)))
+        return longest
+
+    def facts_at_once(self, xs: Words) -> int:
+        """How many facts can be trained on in one forward and backward pass within bounded memory."""
+        return max(1, _TRAINING_BYTES // self._bytes_of_fact(xs))
+
+    def _bytes_of_fact(self, xs: Words) -> int:
+        """About what is kept of a fact and all its prompts until gradients are taken."""
+        tokens = int(self.longest_question(xs).max()) * (2 if self._reads_x else 1)
+        reads = 1 + (int(xs.lengths.max()) if self._reads_x else 0)
+        number = torch.finfo(self._lm.dtype).bits // 8
+        # Of a token and layer: what norms, projections and activations were given; in Llama twice as much as in BERT.
+        of_layers = sum(20 * number * stack.layers * stack.width for stack in self._lm.stacks.values())
+        return len(self._prompts) * (tokens * of_layers + reads * number * self._lm.vocabulary_size)
+
+    # ── inner parts ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _reading(self, tuned: Tuned, xs: Words, facts: int) -> Callable[..., Float[Tensor, " reads"]]:
+        """How a batch is read: where all of these facts are too many to keep, each batch is read once more when its
+        gradients are taken, so that a fact with any number of prompts fits."""
+        read = partial(self._log_probs_of, tuned)
+        if not torch.is_grad_enabled() or facts * self._bytes_of_fact(xs) <= 2 * _TRAINING_BYTES:
+            return read
+        return partial(checkpoint, read, use_reentrant=False, preserve_rng_state=False)
+
+    def _log_probs_of(
+        self, tuned: Tuned, batch: Batch, prompts: Int[Tensor, " pairs"], tokens: Int[Tensor, " reads"]
+    ) -> Float[Tensor, " reads"]:
+        """The log-probability of one token at each place that is read, with its gradient."""
+        log_probs, log_total = self._lm.log_probs_of(batch, tuned.vectors, tuned.deltas, tokens)
+        self._refuse_not_finite(batch.read_pairs, prompts, log_total)
+        return log_probs
+
+    def _table(self, questions: Sequence[Question]) -> QuestionTable:
+        places = [prompt.tokens.x_place for prompt in self._prompts]
+        mask = self._lm.tokenizer.mask_token_id
+        return QuestionTable(questions, places, self.first_rows, mask, self._lm.device)
+
+    def _refuse_not_finite(
+        self, pairs: Int[Tensor, " reads"], prompts: Int[Tensor, " pairs"], log_total: Float[Tensor, " reads"]
+    ) -> None:
+        is_finite = torch.isfinite(log_total)
+        if not is_finite.all():
+            worst = int(prompts[pairs[~is_finite][0]])
+            raise NotFinite(
+                f"the LM {self._lm.identity.name} gives probabilities that are not finite, first with the prompt "
+                f"{self._prompts[worst].template.text!r}; a lower learning rate, or --dtype float32, may help"
+            )
+
+    def _of_all_prompts(self, tuned: Tuned, values: Float[Tensor, " pairs"], facts: int, dropped: float) -> Tensor:
+        """Values of `_all_pairs` as a table over all prompts, with another value for those that were dropped."""
+        table = values.view(facts, len(tuned.kept))
+        if len(tuned.kept) == len(self._prompts):
+            return table
+        return table.new_full((facts, len(self._prompts)), dropped).index_copy(1, tuned.kept, table)
+
+    def _short_to_long(
+        self, table: QuestionTable, xs: Words, texts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]
+    ) -> Iterator[Int[Tensor, " chosen"]]:
+        """Batches of pairs of about the same length, so that little is padding."""
+        lengths = table.lengths(xs, texts, prompts)
+        order = lengths.argsort(stable=True)
+        start, sorted_lengths = 0, lengths[order].tolist()
+        reads = int(xs.lengths.max()) if table.reads_x else 1
+        most_pairs = max(1, _LOGITS_AT_ONCE // (reads * self._lm.vocabulary_size))
+        for end in range(1, len(sorted_lengths) + 1):
+            is_last = end == len(sorted_lengths)
+            is_full = not is_last and (
+                sorted_lengths[end] * (end + 1 - start) > _TOKENS_AT_ONCE or end - start >= most_pairs
+            )
+            if is_last or is_full:
+                yield order[start:end]
+                start = end
+
+
+def _all_pairs(facts: Int[Tensor, " facts"], tuned: Tuned) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
+    """Each fact with each prompt that was not dropped."""
+    return facts.repeat_interleave(len(tuned.kept)), tuned.kept.repeat(len(facts))
+
+
+def _unsort(parts: list[Tensor], order: list[Tensor]) -> Tensor:
+    """The parts in the order of the pairs that they belong to."""
+    return torch.cat(parts)[torch.cat(order).argsort()]
