@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from askwell.data.names import read_prompts, read_relation
     from askwell.data.templates import Template, parse_template
     from askwell.errors import AskwellError, Failure, UserMistake
+    from askwell.evaluation.compare import compare_outcomes
     from askwell.evaluation.evaluate import Evaluation, evaluate
+    from askwell.evaluation.examine import examine
     from askwell.evaluation.outcomes import Outcome
+    from askwell.evaluation.trust import trust_of
     from askwell.lms.frozen import FrozenLM
     from askwell.lms.identity import LMIdentity
     from askwell.lms.load import load_lm
@@ -26,7 +29,11 @@ if TYPE_CHECKING:
     from askwell.mixture.ask import Reply, ask
     from askwell.mixture.mixture import Mixture
     from askwell.report.words import look_at
+    from askwell.runs.folder import Run, read_runs
+    from askwell.runs.record import RunRecord
+    from askwell.runs.run import run, run_spec
     from askwell.specs.mixture import MixtureSpec
+    from askwell.specs.run import RunSpec
     from askwell.specs.training import TrainingSpec
     from askwell.training.loop import train
     from askwell.training.result import TrainingProgress, TrainingResult
@@ -34,7 +41,11 @@ if TYPE_CHECKING:
 # Names are imported when they are first used: torch and transformers take seconds, and `askwell --help` needs neither.
 _HOMES = {
     "askwell.errors": ["AskwellError", "Failure", "UserMistake"],
-    "askwell.evaluation.evaluate": ["Evaluation", "Outcome", "evaluate"],
+    "askwell.evaluation.compare": ["compare_outcomes"],
+    "askwell.evaluation.evaluate": ["Evaluation", "evaluate"],
+    "askwell.evaluation.examine": ["examine"],
+    "askwell.evaluation.outcomes": ["Outcome"],
+    "askwell.evaluation.trust": ["trust_of"],
     "askwell.data.facts": ["Fact", "Relation"],
     "askwell.lms.frozen": ["FrozenLM"],
     "askwell.lms.identity": ["LMIdentity"],
@@ -43,7 +54,10 @@ _HOMES = {
     "askwell.mixture.ask": ["Reply", "ask"],
     "askwell.mixture.answers": ["Candidates", "read_candidates"],
     "askwell.mixture.mixture": ["Mixture"],
-    "askwell.specs": ["MixtureSpec", "TrainingSpec"],
+    "askwell.runs.folder": ["Run", "read_runs"],
+    "askwell.runs.record": ["RunRecord"],
+    "askwell.runs.run": ["run", "run_spec"],
+    "askwell.specs": ["MixtureSpec", "RunSpec", "TrainingSpec"],
     "askwell.data.names": ["read_prompts", "read_relation"],
     "askwell.data.templates": ["Template", "parse_template"],
     "askwell.training.loop": ["train"],
@@ -64,6 +78,9 @@ __all__ = [
     "Outcome",
     "Relation",
     "Reply",
+    "Run",
+    "RunRecord",
+    "RunSpec",
     "Template",
     "TrainingProgress",
     "TrainingResult",
@@ -71,14 +88,20 @@ __all__ = [
     "UserMistake",
     "__version__",
     "ask",
+    "compare_outcomes",
     "evaluate",
+    "examine",
     "load_lm",
     "look_at",
     "parse_template",
     "read_candidates",
     "read_prompts",
     "read_relation",
+    "read_runs",
+    "run",
+    "run_spec",
     "train",
+    "trust_of",
 ]
 
 

@@ -72,8 +72,8 @@ def figures_of(ranks: Sequence[float], lm: str, relation: str, split: SplitName,
 
 def record_of(spec: RunSpec, ranks: Sequence[float], *, left_out: int = 0, **known: Any) -> RunRecord:
     """The record of a run that gave each of its facts such a rank; dev and test are the same facts."""
-    return RunRecord(
-        **{
+    return RunRecord.model_validate(
+        {
             "id": spec.id,
             "spec": spec,
             "lm": lm_of(spec.lm),

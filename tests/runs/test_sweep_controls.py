@@ -15,7 +15,7 @@ from askwell.errors import BadFile
 from askwell.evaluation.examine import examine
 from askwell.evaluation.outcomes import read_controls, read_outcomes
 from askwell.lms.controls import control_lm
-from askwell.runs import run as run_one
+from askwell.runs import worker
 from askwell.runs.engines import InProcess
 from askwell.runs.grid import read_sweep
 from askwell.runs.plan import plan_sweep
@@ -112,11 +112,11 @@ def test_the_store_tells_controls_apart(done):
 def test_at_most_one_control_lm_is_kept(done):
     plan, _ = done
     for task in plan.runs:
-        run_one.lm_of(task)
-        assert len(run_one._loaded) == 1
-        assert len(run_one._controls) <= 1
+        worker.lm_of(task)
+        assert len(worker._loaded) == 1
+        assert len(worker._controls) <= 1
     controls = [task for task in plan.runs if task.spec.control]
-    assert run_one.lm_of(controls[-1]) is run_one.lm_of(controls[-1])
+    assert worker.lm_of(controls[-1]) is worker.lm_of(controls[-1])
 
 
 @pytest.mark.slow
