@@ -133,7 +133,7 @@ class RunRecord(_Part):
     knowledge: KnowledgeFigures | None = None
     """The gain over the best control."""
     trust: Trust | None = None
-    partitions: dict[str, dict[str, dict[str, float]]] = {}
+    partitions: dict[str, dict[str, dict[str, int | float]]] = {}
     """Scores of parts of the test facts, each with its number of facts."""
     audit: RelationAudit | None = None
     training: TrainingRecord | None = None
