@@ -32,9 +32,13 @@ def read_text(path: Path) -> str:
 
 
 def to_json(result: Any) -> Any:
-    """A result (a dataclass or a pydantic model) as plain data for JSON, under the names of its fields."""
+    """Results (dataclasses or pydantic models, alone or in lists and mappings) as plain data for JSON."""
     from pydantic import TypeAdapter
 
+    if isinstance(result, Mapping):
+        return {key: to_json(value) for key, value in result.items()}
+    if isinstance(result, list | tuple):
+        return [to_json(value) for value in result]
     return TypeAdapter(type(result)).dump_python(result, mode="json", by_alias=True)
 
 

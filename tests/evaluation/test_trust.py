@@ -154,6 +154,7 @@ def test_what_is_missing_is_said(asked):
     assert given.at_risk is not None
     assert (given.at_risk.threshold, given.at_risk.answered, given.at_risk.found_risk) == (None, 0, None)
     assert given.at_risk.confidence == to_json(given)["at_risk"]["sureness"] == 0.99
+    assert to_json({"several": [given]})["several"] == [to_json(given)]
     assert TypeAdapter(Trust).validate_python(to_json(given)) == given
 
 

@@ -133,8 +133,8 @@ def evaluate(
                     )
                     continue
                 examination = examine(
-                    job.mixture, relation, candidates=words,
-                    controls=with_controls, seed=job.mixture.spec.seed, progress=shown,
+                    job.mixture, relation, splits=("test", "dev") if trust else ("test",), candidates=words,
+                    controls=with_controls, prompts=trust, seed=job.mixture.spec.seed, progress=shown,
                 )  # fmt: skip
                 evaluations.append(examination.evaluations["test"])
                 if trust:
