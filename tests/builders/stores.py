@@ -70,14 +70,25 @@ def figures_of(ranks: Sequence[float], lm: str, relation: str, split: SplitName,
     )  # fmt: skip
 
 
-def record_of(spec: RunSpec, ranks: Sequence[float], *, left_out: int = 0, **known: Any) -> RunRecord:
+def record_of(
+    spec: RunSpec,
+    ranks: Sequence[float],
+    *,
+    left_out: int = 0,
+    counts: Mapping[str, int] | None = None,
+    **known: Any,
+) -> RunRecord:
     """The record of a run that gave each of its facts such a rank; dev and test are the same facts."""
     return RunRecord.model_validate(
         {
             "id": spec.id,
             "spec": spec,
             "lm": lm_of(spec.lm),
-            "relation": {"name": spec.relation, "sha256": spec.facts_sha256, "counts": {"read": 10 * len(ranks)}},
+            "relation": {
+                "name": spec.relation,
+                "sha256": spec.facts_sha256,
+                "counts": {"read": 10 * len(ranks), **(counts or {})},
+            },
             "prompts": [{"template": prompt.template, "weight": 0.5} for prompt in spec.templates],
             "effective_prompts": 2.0,
             "test": figures_of(ranks, spec.lm, spec.relation, "test", left_out),
@@ -95,6 +106,7 @@ def keep(
     *,
     left_out: int = 0,
     history: Sequence[tuple[int, float]] = (),
+    counts: Mapping[str, int] | None = None,
     known: Mapping[str, Any] | None = None,
     controls: Mapping[str, Sequence[float]] | None = None,
     confidences: Sequence[float] | None = None,
@@ -104,7 +116,7 @@ def keep(
     made = spec_of(relation, **spec)
     outcomes = run_of_distinct_ys(ranks, relation, confidences)
     lines = [{"pairs": pairs, "dev": {"P@1": score}} for pairs, score in history]
-    record = record_of(made, ranks, left_out=left_out, history=lines, **(known or {}))
+    record = record_of(made, ranks, left_out=left_out, counts=counts, history=lines, **(known or {}))
     both: dict[str, dict[SplitName, list[Outcome]]] = {
         name: {"test": run_of_distinct_ys(of, relation), "dev": run_of_distinct_ys(of, relation)}
         for name, of in (controls or {}).items()

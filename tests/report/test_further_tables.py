@@ -27,7 +27,7 @@ def test_the_ablation_has_four_rows_for_each_source_in_which_a_part_was_tuned(st
     keep(store, [1, 2], setting="w", training={"tune_vectors": False})
     keep(store, [1, 1], setting="s")
     keep(store, [1, 1], setting="s", prompts="single")
-    lines = lines_of(kept_runs(store))
+    lines = lines_of(kept_runs(store.runs()))
     assert shown(ablation_table(ablated(lines), "set")) == [
         ("bert-base-cased · mined", "baseline (init)", ["50.0", "50.0", "52.5"]),
         ("", "weights only", ["50.0", "100.0", "75.0"]),
@@ -39,10 +39,10 @@ def test_the_ablation_has_four_rows_for_each_source_in_which_a_part_was_tuned(st
 def test_effective_prompts_are_told_over_relations_of_each_the_mean_over_seeds(store):
     for relation, numbers in {A: (3.0, 5.0), B: (1.0, 3.0), "set:c": (6.0, 6.0)}.items():
         for seed, number in enumerate(numbers):
-            keep(store, [1], relation, seed=seed, metrics={"effective_prompts": number})
+            keep(store, [1], relation, seed=seed, known={"effective_prompts": number})
     keep(store, [1], prompts="single", templates=["[X] in [Y] ."])
-    keep(store, [1], setting="v", training={"tune_weights": False}, metrics={"effective_prompts": 2.0})
-    lines = with_several_prompts(lines_of(kept_runs(store)))
+    keep(store, [1], setting="v", training={"tune_weights": False}, known={"effective_prompts": 2.0})
+    lines = with_several_prompts(lines_of(kept_runs(store.runs())))
     study = effective_table(lines, "set")
     # The relations' means are 4, 2 and 6.
     assert shown(study) == [("bert-base-cased", "mined, soft", ["2.0", "4.0", "2.0", "2.0", "6.0"])]
@@ -52,19 +52,19 @@ def test_effective_prompts_are_told_over_relations_of_each_the_mean_over_seeds(s
 
 def test_one_relation_has_no_deviation(store):
     keep(store, [1])
-    study = effective_table(with_several_prompts(lines_of(kept_runs(store))), "set")
+    study = effective_table(with_several_prompts(lines_of(kept_runs(store.runs()))), "set")
     assert shown(study)[0][2] == ["2.0", "2.0", "–", "2.0", "2.0"]
 
 
 def test_static_stands_above_data_dependent_with_temperature_and_entropy(store):
-    keep(store, [1, 20], metrics={"effective_prompts": 8.0})
-    keep(store, [1, 1], B, metrics={"effective_prompts": 2.0})
+    keep(store, [1, 20], known={"effective_prompts": 8.0})
+    keep(store, [1, 1], B, known={"effective_prompts": 2.0})
     for relation, temperature, entropy in ((A, 1.0, 0.5), (B, 2.0, 1.0)):
         more = {"temperature": temperature, "mean_entropy_over_x": entropy}
-        keep(store, [1, 1], relation, setting="dd", mixture={"data_dependent": True}, metrics=more)
+        keep(store, [1, 1], relation, setting="dd", mixture={"data_dependent": True}, known=more)
     keep(store, [1], setting="d", mixture={"data_dependent": True, "deep": True},
-         metrics={"temperature": 4.0, "mean_entropy_over_x": 0.0})  # fmt: skip
-    study = dependence_table(lines_of(kept_runs(store)), "set")
+         known={"temperature": 4.0, "mean_entropy_over_x": 0.0})  # fmt: skip
+    study = dependence_table(lines_of(kept_runs(store.runs())), "set")
     found = shown(study)
     assert found[:2] == [
         ("bert-base-cased · mined, soft", "static", ["75.0", "75.0", f"{100 * 3.05 / 4:.1f}", "–", "2.00"]),
@@ -85,7 +85,7 @@ def test_baselines_have_their_names(store):
     keep(store, [1, 1], setting="pl", mixture={"combine": "product"})
     keep(store, [1, 1], setting="r", tuned=False, mixture={"initial": "random"})
     keep(store, [1, 1], setting="em", training={"method": "em"})
-    study = baselines_table(baselines(lines_of(kept_runs(store))), "set")
+    study = baselines_table(baselines(lines_of(kept_runs(store.runs()))), "set")
     assert [(row.heading, row.cells[0].text) for row in study.table.rows] == [
         ("LAMA: single", "50.0"),
         ("LPAQA: mined, mixture, uniform", "100.0"),
@@ -98,35 +98,28 @@ def test_baselines_have_their_names(store):
 
 def test_no_kind_of_run_is_missing_from_all_tables(store):
     keep(store, [1, 20], setting="d", mixture={"deep": True}, training={"tune_vectors": False})
-    study = other_table(unusual(lines_of(kept_runs(store))), "set")
+    study = other_table(unusual(lines_of(kept_runs(store.runs()))), "set")
     assert shown(study) == [
         ("bert-base-cased", "mined: deep, layers and weights tuned", ["50.0", "50.0", "52.5"])
     ]  # fmt: skip
-    assert [table.name for table in study_of(kept_runs(store), drawn=0).tables] == ["other-set"]
+    assert [table.name for table in study_of(store.runs(), drawn=0).tables] == ["other-set", "believe-set", "parts-set"]
 
 
 def test_each_set_has_its_tables(store):
     keep(store, [1], "trex_distinct/P19")
     keep(store, [1], "google_re/place_of_birth", setting="init", tuned=False)
     keep(store, [1], "google_re/place_of_death", setting="init", tuned=False)
-    names = [table.name for table in study_of(kept_runs(store), drawn=0).tables]
+    names = [table.name for table in study_of(store.runs(), drawn=0).tables]
     assert names == [
         "main-google_re", "full-google_re", "main-google_re-macro", "baselines-google_re",
         "distinct_y-trex_distinct", "full-trex_distinct", "effective_prompts-trex_distinct",
+        "believe-trex_distinct", "parts-trex_distinct",
     ]  # fmt: skip
 
 
 def test_controls_are_no_ordinary_runs(store):
     keep(store, [1], control="random-weights")
     with pytest.raises(UserMistake, match="controls"):
-        kept_runs(store)
+        kept_runs(store.runs())
     keep(store, [20])
-    assert [run.spec.control for run in kept_runs(store)] == [None]
-
-
-def test_a_store_without_runs_and_a_condition_that_none_fulfils(store):
-    with pytest.raises(UserMistake, match="holds no runs yet"):
-        kept_runs(store)
-    keep(store, [1])
-    with pytest.raises(UserMistake, match="--where P@1 < 3: no run"):
-        kept_runs(store, "P@1 < 3")
+    assert [run.spec.control for run in kept_runs(store.runs())] == [None]

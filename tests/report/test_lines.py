@@ -4,13 +4,14 @@ from builders.stores import A, B, keep, new_store
 
 from askwell.report.cells import kept_runs
 from askwell.report.rows import lines_of
+from askwell.runs.query import select_runs
 
 
 def rows(store) -> dict[str, dict[str, int]]:
     """How many runs each cell has, by row."""
     return {
         f"{line.lm}: {line.label}": {kind: len(group.runs) for kind, group in line.groups.items()}
-        for line in lines_of(kept_runs(store))
+        for line in lines_of(kept_runs(store.runs()))
     }
 
 
@@ -103,5 +104,5 @@ def test_other_data_under_the_same_name_is_told_apart(tmp_path):
     }
     keep(store, [1], lm="same name", lm_sha256="2" * 64)
     keep(store, [1, 1], lm="same name", lm_sha256="3" * 64)
-    lms = {line.lm for line in lines_of(kept_runs(store, "lm = 'same name'"))}
+    lms = {line.lm for line in lines_of(kept_runs(select_runs(store.folder, "lm = 'same name'")))}
     assert lms == {"same name", "same name (another of that name, 222222)"}

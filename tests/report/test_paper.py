@@ -6,7 +6,6 @@ import pytest
 from builders.stores import keep, new_store
 
 from askwell.errors import BadFile
-from askwell.report.cells import kept_runs
 from askwell.report.paper import Paper, read_paper
 from askwell.report.study import study_of
 
@@ -36,7 +35,7 @@ def paper(tmp_path):
 
 
 def beside(store, paper) -> dict[tuple[str, str, str, str], float]:
-    study = study_of(kept_runs(store), paper, drawn=0)
+    study = study_of(store.runs(), paper, drawn=0)
     return {
         (table.name, record["prompts"], record["kind"], record["figure"]): record["paper"]
         for table in study.tables
@@ -58,7 +57,7 @@ def test_the_same_lm_facts_and_source(tmp_path, paper):
         ("random (mined)", "soft"): 13.0, ("random (mined)", "deep"): 14.0,
     }  # fmt: skip
     assert found["effective_prompts-trex_original", "mined", "soft", "max"] == 21.0
-    main = study_of(kept_runs(store), paper, drawn=0).tables[0].table
+    main = study_of(store.runs(), paper, drawn=0).tables[0].table
     row = next(row for row in main.rows if row.heading == "the paper")
     assert [cell.text for cell in row.cells] == ["11.0", "–", "–", "12.0", *["–"] * 5]
 
@@ -83,16 +82,16 @@ def test_tables_with_one_figure_for_tuned_prompts(tmp_path, paper):
 def test_what_differs_by_definition_is_told_from_the_runs(tmp_path, paper):
     store = new_store(tmp_path)
     keep(store, [1, 1], "trex_original/P19", left_out=3)
-    told = " ".join(study_of(kept_runs(store), paper, drawn=0).sets[0].beside_the_paper)
+    told = " ".join(study_of(store.runs(), paper, drawn=0).sets[0].beside_the_paper)
     assert "other right answers for the same x" in told
     assert "3 of 5 facts (over all runs) could not be asked" in told
     assert "one cycle over a budget of pairs, by gradient" in told
     assert "trex_original has 20 facts a relation (1 relations) here, train and dev included, 1715 in the paper" in told
     full = new_store(tmp_path / "full")
     keep(full, [1], "trex_original/P19", templates=["[X] in [Y] ."], training={"recipe": "paper", "method": "em"},
-         metrics={"relation": {"read": 1710}})  # fmt: skip
-    keep(full, [1], "trex_original/P19", setting="init", tuned=False, metrics={"relation": {"read": 1710}})
-    told = " ".join(study_of(kept_runs(full), paper, drawn=0).sets[0].beside_the_paper)
+         counts={"read": 1710})  # fmt: skip
+    keep(full, [1], "trex_original/P19", setting="init", tuned=False, counts={"read": 1710})
+    told = " ".join(study_of(full.runs(), paper, drawn=0).sets[0].beside_the_paper)
     for absent in ("Training:", "Sample:", "Facts:"):
         assert absent not in told
 
@@ -100,7 +99,7 @@ def test_what_differs_by_definition_is_told_from_the_runs(tmp_path, paper):
 def test_without_a_figure_of_the_paper_nothing_is_said_of_it(tmp_path, paper):
     store = new_store(tmp_path)
     keep(store, [1], "testbed:capital")
-    assert study_of(kept_runs(store), paper, drawn=0).sets[0].beside_the_paper == ()
+    assert study_of(store.runs(), paper, drawn=0).sets[0].beside_the_paper == ()
 
 
 def test_the_file_is_found_in_the_data_folder_or_beside_it(tmp_path, monkeypatch):

@@ -9,7 +9,6 @@ import subprocess
 import pytest
 from builders.stores import keep, keep_arrows, new_store
 
-from askwell.report.cells import kept_runs
 from askwell.report.formats import csv_table, label, latex_escaped, latex_table, markdown_table
 from askwell.report.page import MISSING, Cell, Column, ColumnGroup, Row, Table
 from askwell.report.study import report_latex, report_markdown, study_of
@@ -80,7 +79,7 @@ def study(tmp_path):
     store = new_store(tmp_path)
     keep_arrows(store, prompts='100 %_&, "quoted"')
     keep(store, [1], lm="other_lm", prompts="single")
-    return study_of(kept_runs(store), drawn=0)
+    return study_of(store.runs(), drawn=0)
 
 
 def test_csv_reads_back_with_all_digits(study):

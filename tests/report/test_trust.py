@@ -8,18 +8,41 @@ from builders.stores import A, B, keep, new_store
 
 from askwell.data.facts import Fact
 from askwell.data.testbed import relations, told, withheld
+from askwell.evaluation.abstention import RiskCoverage
+from askwell.evaluation.agreement import Agreement, Consistency, SignalAreas
+from askwell.evaluation.calibration import Calibration
+from askwell.evaluation.controls import ControlFigures
+from askwell.evaluation.nearest_words import Projection
+from askwell.evaluation.trust import AtRisk, Trust
 from askwell.report.cells import kept_runs
 from askwell.report.page import MISSING, render_page
 from askwell.report.rows import lines_of
 from askwell.report.study import report_latex, report_markdown, report_page, study_of
-from askwell.report.trust import cardinalities, known_parts, trust_in
+from askwell.report.trust import cardinalities, control_runs, known_parts, trust_in
 from askwell.report.trust_section import parts_table, sentences_of, trust_table
 
-TRUST = {
-    "at_risk": {"questions": 4, "answered": 2, "wrong": 1},
-    "consistency": {"all": {"pairs": 0.5}},
-    "projection": {"projected": {"P@1": 25.0}},
-}
+
+def trust(**fields: object) -> Trust:
+    """Made-up measures of a run, of which only a few matter here."""
+    found = {
+        "relation": A, "lm": "lm", "vocabulary": "all", "facts": 4, "left_out": {}, "dev_facts": 4, "dev_left_out": {},
+        "questions": 4, "several_ys": 0, "scores": {}, "calibration": Calibration(4, 0.5, 0.5, 0.0, ()),
+        "risk_coverage": RiskCoverage((), (), (), 0.0), "signals": SignalAreas(4, {}, 0.0, 0.0), "at_risk": None,
+        "answer_sets": None, "consistency": None, "projection": None, "missing": {},
+    }  # fmt: skip
+    return Trust(**found | fields)  # ty: ignore[invalid-argument-type]
+
+
+TRUST = trust(
+    at_risk=AtRisk(0.1, 0.95, 0.5, 4, 0.5, 0.0, 4, 2, 1, 0.5, 0.5),
+    consistency=Consistency(2, Agreement(4, 0.5, 0.5, 0.5, 0.5), None),
+    projection=Projection(A, "test", "all", 4, 0, {}, {"P@1": 25.0}, 0.5),
+)
+
+
+def cells_of(store):
+    runs = store.runs()
+    return trust_in(lines_of(kept_runs(runs)), control_runs(runs))
 
 
 @pytest.fixture
@@ -28,8 +51,7 @@ def store(tmp_path):
     made = new_store(tmp_path)
     metrics = {
         "trust": TRUST,
-        "controls": {"prior-corrected": {"test": {"P@1": 50.0}}},
-        "audit": {"leaked_pairs": 2},
+        "controls": {"prior-corrected": ControlFigures("corrected", test={"P@1": 50.0})},
         "partitions": {"seen y": {"seen y": {"facts": 3, "P@1": 100.0}, "unseen y": {"facts": 1, "P@1": 0.0}}},
     }
     keep(
@@ -37,21 +59,23 @@ def store(tmp_path):
         (1, 1, 1, 20),
         A,
         controls={"majority": (1, 20, 20, 20)},
-        metrics=metrics,
+        known=metrics,
+        counts={"test_in_train": 2},
         confidences=(0.9, 0.8, 0.7, 0.6),
     )
     keep(made, (1, 1, 20, 20), A, control="random-weights")
     metrics = metrics | {
         "partitions": {"seen y": {"seen y": {"facts": 1, "P@1": 0.0}, "unseen y": {"facts": 1, "P@1": 100.0}}}
     }
-    keep(made, (20, 1), B, controls={"majority": (20, 20)}, metrics=metrics, confidences=(0.2, 0.4))
+    keep(made, (20, 1), B, controls={"majority": (20, 20)}, known=metrics, counts={"test_in_train": 2},
+         confidences=(0.2, 0.4))  # fmt: skip
     keep(made, (20, 20), B, control="random-weights")
     return made
 
 
 @pytest.fixture
 def cell(store):
-    (found,) = trust_in(store, lines_of(kept_runs(store)))
+    (found,) = cells_of(store)
     return found
 
 
@@ -99,7 +123,7 @@ def test_sentences(cell):
 def test_without_controls_nothing_is_claimed(tmp_path):
     made = new_store(tmp_path)
     keep(made, (1, 1))
-    (cell,) = trust_in(made, lines_of(kept_runs(made)))
+    (cell,) = cells_of(made)
     assert cell.knowledge is None
     told = " ".join(sentences_of(cell))
     assert "cannot be said" in told
@@ -109,7 +133,7 @@ def test_without_controls_nothing_is_claimed(tmp_path):
 
 def test_a_control_of_some_relations_alone_does_not_count(store):
     keep(store, (1, 1), "set:c", controls={"majority": (1, 1)})
-    (cell,) = trust_in(store, lines_of(kept_runs(store)))
+    (cell,) = cells_of(store)
     assert cell.knowledge is not None
     assert list(cell.knowledge.controls) == ["majority"]
 
@@ -118,7 +142,7 @@ def test_seeds(tmp_path):
     made = new_store(tmp_path)
     for seed, ranks in ((0, (1, 1, 20, 20)), (1, (1, 20, 20, 20))):
         keep(made, ranks, seed=seed, controls={"majority": (20, 20, 20, 20)})
-    (cell,) = trust_in(made, lines_of(kept_runs(made)))
+    (cell,) = cells_of(made)
     assert cell.seeds is not None
     assert cell.knowledge is not None
     assert cell.seeds.same == 0.75
@@ -127,9 +151,8 @@ def test_seeds(tmp_path):
 
 
 def test_it_stands_in_every_format(store):
-    runs = kept_runs(store)
-    study = study_of(runs, drawn=0, store=store)
-    page = render_page(report_page(store, runs, study))
+    study = study_of(store.runs(), drawn=0)
+    page = render_page(report_page("store", store.runs(), study))
     for text in (page, report_markdown(study)):
         assert "Can I believe this?" in text
         assert "no sign of knowledge" in text
@@ -192,14 +215,14 @@ def test_told_and_withheld_in_words(cell):
 
 def test_nearest_words_of_runs_that_are_words_still(tmp_path):
     """One relation's prompts were moved, and their nearest words score 25; the other's are words, and score 50."""
-    words = {"projection": None, "missing": {"projection": "the prompts are words already"}, "scores": {"P@1": 50.0}}
+    words = trust(missing={"projection": "the prompts are words already"})
     made = new_store(tmp_path / "one")
-    keep(made, (1, 1, 1, 20), A, metrics={"trust": TRUST})
-    keep(made, (20, 1), B, metrics={"trust": words})
-    (found,) = trust_in(made, lines_of(kept_runs(made)))
+    keep(made, (1, 1, 1, 20), A, known={"trust": TRUST})
+    keep(made, (20, 1), B, known={"trust": words})
+    (found,) = cells_of(made)
     assert found.projected == pytest.approx((4 * 25 + 2 * 50) / 6)
     both = new_store(tmp_path / "both")
-    keep(both, (1, 1, 1, 20), A, metrics={"trust": words})
-    keep(both, (20, 1), B, metrics={"trust": words})
-    (found,) = trust_in(both, lines_of(kept_runs(both)))
+    keep(both, (1, 1, 1, 20), A, known={"trust": words})
+    keep(both, (20, 1), B, known={"trust": words})
+    (found,) = cells_of(both)
     assert found.projected is None
