@@ -27,16 +27,16 @@ demo: setup
 	$(BIN)/askwell demo --out build/demo
 
 test: setup
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-full: setup
-	ASKWELL_TEST_FULL=1 $(BIN)/python -m pytest -n 2
+	ASKWELL_TEST_FULL=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/ty check --error-on-warning
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 bench: setup
 	$(BIN)/python benchmarks/run.py

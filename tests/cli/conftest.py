@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 from builders import tiny
+from builders.commands import exit_code
 from builders.worlds import PAIRS, write_relation
-
-from askwell.cli.main import main
 
 
 @dataclass(frozen=True)
@@ -38,10 +37,9 @@ def askwell(capsys):
 
     def run(*arguments: object) -> Finished:
         capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            main([str(argument) for argument in arguments])
+        code = exit_code(*arguments)
         printed = capsys.readouterr()
-        return Finished(int(stop.value.code or 0), printed.out, printed.err)
+        return Finished(code, printed.out, printed.err)
 
     return run
 

@@ -6,42 +6,41 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from builders.commands import Signalled, exit_code, signalled
 from builders.worlds import PAIRS, TEMPLATES, write_relation
 
 FULL = bool(os.environ.get("ASKWELL_TEST_FULL"))
-EPOCHS = 60
+EPOCHS = 60 if FULL else 20
+SECONDS = 600
+"""For one run, on a machine that has much else to do."""
 
 
-def command(lm: Path, facts: Path, out: Path, *more: object) -> list[str]:
-    arguments = [
+def arguments(lm: Path, facts: Path, out: Path, *more: object) -> list[object]:
+    return [
         "train", "--lm", lm, "--facts", facts, "--prompts", TEMPLATES[0], "--prompts", TEMPLATES[1], "--out", out,
         "--deep", "--recipe", "paper", "--epochs", EPOCHS, "--patience", EPOCHS, "--threads", 1,
         "--learning-rate", "0.003", *more,
     ]  # fmt: skip
-    return [sys.executable, "-m", "askwell", *map(str, arguments)]
 
 
-def run(*arguments, **options) -> subprocess.CompletedProcess:
-    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=300, **options)
+def command(*of_run) -> list[str]:
+    return [sys.executable, "-m", "askwell", *map(str, arguments(*of_run))]
+
+
+def run(*of_run, **options) -> subprocess.CompletedProcess:
+    return subprocess.run(command(*of_run), capture_output=True, text=True, timeout=SECONDS, **options)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-def stop_when_under_way(process: subprocess.Popen, out: Path, with_signal: int, epochs: int = 3) -> int:
-    """Waits until some epochs are in the history, then sends the signal; gives the exit code."""
-    history, deadline = out / "history.jsonl", time.monotonic() + 120
-    while not (history.exists() and len(history.read_text().splitlines()) > epochs):
-        assert process.poll() is None, "the run ended before it could be interrupted"
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    process.send_signal(with_signal)
-    return process.wait(timeout=60)
+def stop(with_signal: int, *of_run, epochs: int = 3) -> Signalled:
+    """A run that gets a signal when it has kept its state after so many epochs, and would do so again."""
+    return signalled(with_signal, *arguments(*of_run), before="checkpoint.safetensors", times=epochs + 1)
 
 
 @pytest.fixture(scope="module")
@@ -49,13 +48,12 @@ def undisturbed(lms, tmp_path_factory):
     """The relation, and the files of a run that nothing disturbed."""
     folder = tmp_path_factory.mktemp("undisturbed")
     facts = write_relation(folder / "capitals", train=PAIRS[:6], dev=PAIRS[6:8], test=PAIRS[6:])
-    done = run(lms["bert"], facts, folder / "out")
-    assert done.returncode == 0, done.stderr
+    assert exit_code(*arguments(lms["bert"], facts, folder / "out")) == 0
     return facts, contents(folder / "out")
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_identical_files_whatever_the_order_of_lines(lms, undisturbed, tmp_path):
+def test_the_same_seed_gives_identical_files_in_any_process_and_order_of_lines(lms, undisturbed, tmp_path):
     facts, expected = undisturbed
     shuffled = tmp_path / "capitals"
     shuffled.mkdir()
@@ -70,25 +68,17 @@ def test_the_same_seed_gives_identical_files_whatever_the_order_of_lines(lms, un
 
 @pytest.mark.slow
 @pytest.mark.parametrize("with_signal", [signal.SIGINT, signal.SIGTERM] if FULL else [signal.SIGINT])
-def test_ctrl_c_keeps_the_best_state_and_resume_goes_on(lms, undisturbed, tmp_path, with_signal):
+def test_ctrl_c_keeps_the_best_state_and_resume_goes_on(askwell, lms, undisturbed, tmp_path, with_signal):
     facts, expected = undisturbed
     out = tmp_path / "out"
-    process = subprocess.Popen(
-        command(lms["bert"], facts, out), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert stop_when_under_way(process, out, with_signal) == 130
-    errors = process.communicate()[1]
-    assert "--resume goes on" in errors
-    assert "Traceback" not in errors
-    asked = subprocess.run(
-        [sys.executable, "-m", "askwell", "ask", str(out), "Paris", "--json"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert asked.returncode == 0, asked.stderr
-    done = run(lms["bert"], facts, out, "--resume")
-    assert done.returncode == 0, done.stderr
+    stopped = stop(with_signal, lms["bert"], facts, out)
+    assert stopped.code == 130
+    assert "--resume goes on" in stopped.err
+    assert "Traceback" not in stopped.err
+    asked = askwell("ask", out, "Paris", "--json")
+    assert asked.code == 0, asked.err
+    done = askwell(*arguments(lms["bert"], facts, out, "--resume"))
+    assert done.code == 0, done.err
     assert contents(out) == expected
 
 
@@ -97,16 +87,15 @@ KILLS = 8 if FULL else 1
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kill", range(KILLS))
-def test_a_killed_run_goes_on_where_it_was(lms, undisturbed, tmp_path, kill):
+def test_a_killed_run_goes_on_where_it_was(askwell, lms, undisturbed, tmp_path, kill):
     facts, expected = undisturbed
     out = tmp_path / "out"
-    process = subprocess.Popen(command(lms["bert"], facts, out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    assert stop_when_under_way(process, out, signal.SIGKILL, epochs=1 + 5 * kill) == -signal.SIGKILL
-    refused = run(lms["bert"], facts, out)
-    assert refused.returncode == 2
-    assert "unfinished run" in refused.stderr
-    done = run(lms["bert"], facts, out, "--resume")
-    assert done.returncode == 0, done.stderr
+    assert stop(signal.SIGKILL, lms["bert"], facts, out, epochs=1 + 5 * kill).code == -signal.SIGKILL
+    refused = askwell(*arguments(lms["bert"], facts, out))
+    assert refused.code == 2
+    assert "unfinished run" in refused.err
+    done = askwell(*arguments(lms["bert"], facts, out, "--resume"))
+    assert done.code == 0, done.err
     left = {name: content for name, content in contents(out).items() if not name.startswith(".")}
     assert left == expected
 

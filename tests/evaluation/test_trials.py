@@ -13,9 +13,9 @@ and all that tuning draws. Both LMs of a trial are tuned in the same short way o
 
 import os
 import random
-from functools import cache
 
 import pytest
+from builders.testbed import load_testbed_lm
 from scipy import stats
 
 from askwell.data import testbed as world
@@ -26,7 +26,6 @@ from askwell.evaluation.examine import examine
 from askwell.evaluation.knowledge import Answered, Knowledge, knowledge
 from askwell.lms.controls import control_lm
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.load import load_lm
 from askwell.mixture.answers import Candidates
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture import MixtureSpec
@@ -70,24 +69,19 @@ def answered(mixture: Mixture, relation: Relation, among: Candidates | None = No
     return Answered(dev, test)
 
 
-@cache
-def lm_named(name: str) -> FrozenLM:
-    return load_lm(f"testbed:{name}", device="cpu")
-
-
 def of_nothing(trial: int) -> Knowledge:
     """What is found in an LM with random weights, with another such LM as the control."""
     name = WITH_FAVOURITES[trial % len(WITH_FAVOURITES)]
     relation, whole = sampled(name, trial, only_told=False), world.testbed_relation(name)
     ys = Candidates("the relation's ys", tuple(sorted({fact.y for fact in (*whole.train, *whole.dev, *whole.test)})))
-    lms = [control_lm(lm_named("bert"), "random-weights", seed) for seed in (trial, trial + 1000)]
+    lms = [control_lm(load_testbed_lm("bert"), "random-weights", seed) for seed in (trial, trial + 1000)]
     run, control = (answered(tuned_deeply(lm, relation, 400, trial), relation, ys) for lm in lms)
     return knowledge(run.test, {"random-weights": control})
 
 
 def of_told(name: str, trial: int) -> Knowledge:
     """What is found in a testbed LM of facts that it was told."""
-    relation, lm = sampled(RELATIONS[trial % len(RELATIONS)], trial, only_told=True), lm_named(name)
+    relation, lm = sampled(RELATIONS[trial % len(RELATIONS)], trial, only_told=True), load_testbed_lm(name)
     mixture = tuned(lm, relation, 800, trial)
     examination = examine(mixture, relation, splits=("test",), prompts=False, seed=trial)
     cheap = examination.controls.controls

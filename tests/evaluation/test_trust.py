@@ -6,6 +6,7 @@ from collections import defaultdict
 
 import pytest
 import torch
+from builders.testbed import load_testbed_lm
 from pydantic import TypeAdapter
 
 from askwell.data.facts import Fact, Relation
@@ -15,7 +16,6 @@ from askwell.evaluation.evaluate import evaluate
 from askwell.evaluation.examine import examine
 from askwell.evaluation.trust import Trust, trust_of
 from askwell.files import to_json
-from askwell.lms.load import load_lm
 from askwell.mixture.mixture import Mixture
 
 NAME = "testbed:capital"
@@ -24,7 +24,7 @@ NAME = "testbed:capital"
 @pytest.fixture(scope="module")
 def asked():
     relation = read_relation(NAME)
-    mixture = Mixture(load_lm("testbed:bert", device="cpu"), read_prompts("testbed:paraphrased", relation=relation))
+    mixture = Mixture(load_testbed_lm("bert"), read_prompts("testbed:paraphrased", relation=relation))
     return mixture, relation, evaluate(mixture, relation), evaluate(mixture, relation, split="dev")
 
 

@@ -108,7 +108,7 @@ def test_two_pulls_at_once_fetch_once(cache, monkeypatch):
     for thread in pulls:
         thread.start()
     for thread in pulls:
-        thread.join(timeout=120)
+        thread.join(timeout=600)
     assert left_behind(cache) == ["smollm2"]
     assert len(downloads) == 1
 

@@ -120,7 +120,7 @@ def test_the_latex_report_is_typeset_without_an_error(study, tmp_path):
     paper = rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{body}\end{{document}}"
     (tmp_path / "paper.tex").write_text(paper, encoding="utf-8")
     command = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "paper.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout[-2000:]
     assert "Missing character" not in done.stdout
     assert (tmp_path / "paper.pdf").stat().st_size > 10_000

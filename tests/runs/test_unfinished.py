@@ -21,7 +21,7 @@ def left_by_a_killed_process(parent: Path, run: str = RUN) -> Path:
         "(unfinished.result / 'spec.json').write_text('half a fi')\n"
         "print(unfinished.folder, flush=True)\nos.kill(os.getpid(), 9)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(parent), run], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code, str(parent), run], capture_output=True, text=True, timeout=600)
     assert done.returncode == -9, done.stderr
     return Path(done.stdout.strip())
 

@@ -30,7 +30,7 @@ def test_a_rebuild_gives_the_same_files(script, tmp_path):
     if problem := script["missing_sources"]():
         pytest.skip(problem)
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
-    subprocess.run([sys.executable, SCRIPT, "--into", tmp_path], check=True, env=environment, timeout=120)
+    subprocess.run([sys.executable, SCRIPT, "--into", tmp_path], check=True, env=environment, timeout=600)
     with as_file(files("askwell.testbed").joinpath("data")) as data:
         assert contents(tmp_path) == contents(data)
 

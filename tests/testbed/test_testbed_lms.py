@@ -4,12 +4,12 @@ import json
 from dataclasses import asdict
 
 import pytest
+from builders.testbed import load_testbed_lm
 
 from askwell.data import testbed as world
 from askwell.data.facts import Fact, Relation
 from askwell.data.testbed import lm_names, lms_folder
 from askwell.evaluation.evaluate import evaluate
-from askwell.lms.load import load_lm
 from askwell.mixture.mixture import Mixture
 from askwell.testbed.recipe import RECIPES
 from askwell.testbed.text import text_hash
@@ -32,7 +32,7 @@ def test_an_lm_says_what_it_was_made_from(name):
 def test_with_the_words_of_the_text_it_answers_what_it_was_told(name, relation):
     whole, told = world.testbed_relation(relation), world.told(relation)
     asked = [fact for fact in whole.test if fact in told][:200]
-    mixture = Mixture(load_lm(f"testbed:{name}", device="cpu"), world.testbed_prompts("mined", relation)[:8])
+    mixture = Mixture(load_testbed_lm(name), world.testbed_prompts("mined", relation)[:8])
     scores = evaluate(mixture, Relation.of(relation, [], [], asked))
     assert scores.micro["P@1"] >= 90
     withheld = [fact for fact in whole.test if fact not in told][:200]
