@@ -199,7 +199,7 @@ def _print_table(evaluation: "Evaluation") -> None:
     title = f"{counted(figures.facts, f'{evaluation.split} fact')}, {evaluation.vocabulary}"
     table = Table("", "facts", *TABLE_METRICS, title=title)
 
-    def add(name: str, facts: float, scores: "Mapping[str, int | float]") -> None:
+    def add(name: str, facts: int | float, scores: "Mapping[str, int | float]") -> None:
         table.add_row(name, f"{facts:.0f}", *(METRICS[metric].text(scores.get(metric)) for metric in TABLE_METRICS))
 
     for name, scores in figures.relations.items():
