@@ -18,8 +18,9 @@ DEMO = OLD / "demo"
 
 def p_at_1(run: Run) -> float:
     """Counted with SQL over the Parquet file, not with askwell."""
-    rows = duckdb.sql(f"SELECT 100.0 * avg((rank <= 1)::INT) FROM '{run.folder / 'facts.parquet'}'").fetchall()
-    return float(rows[0][0])
+    with duckdb.connect() as database:
+        file = run.folder / "facts.parquet"
+        return float(database.execute(f"SELECT 100.0 * avg((rank <= 1)::INT) FROM '{file}'").fetchall()[0][0])
 
 
 @pytest.mark.parametrize(("name", "count"), [("train", 1), ("seeds", 2), ("baseline", 1), ("store", 3), ("demo", 2)])

@@ -27,10 +27,9 @@ def spec_of(lm: str, setting: str, seed: int, **mixture) -> RunSpec:
 
 def put(store: Store, spec: RunSpec, p_at_1: float, log_loss: float | None = 1.5) -> None:
     figures = replace(figures_of([1] * 8, spec.lm, "capital", "test", 2), log_loss=log_loss)
-    scored = {split: replace(figures, micro={"P@1": p_at_1 + more, "P@10": 90.0, "MRR": 50.0}, split=split)
-              for split, more in (("test", 0), ("dev", 1))}  # fmt: skip
+    test, dev = (replace(figures, micro={"P@1": score, "P@10": 90.0, "MRR": 50.0}) for score in (p_at_1, p_at_1 + 1))
     prompts = [{"template": "[X] in [Y]", "weight": 1 / 3}] * 3
-    record = record_of(spec, [1] * 8, effective_prompts=2.5, prompts=prompts, **scored)
+    record = record_of(spec, [1] * 8, effective_prompts=2.5, prompts=prompts, test=test, dev=dev)
     outcomes = run_of_distinct_ys([1] * 8, "capital")
     write_run(store.run_folder(spec.id), record, {"test": outcomes, "dev": outcomes}, {})
 

@@ -42,7 +42,7 @@ from askwell.mixture.answers import token_text
 from askwell.mixture.description import About
 from askwell.mixture.encode import LeftOutFact, count_reasons, encode_relation
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import save_mixture
+from askwell.mixture.save import IN_A_RUN, save_mixture
 from askwell.specs.baselines import AutoPromptSpec
 from askwell.specs.mixture import MixtureSpec
 from askwell.training.checkpoint import CHECKPOINT
@@ -323,7 +323,7 @@ class TriggerSearch:
         folder.mkdir(parents=True, exist_ok=True)
         if is_better:
             best = self.result(state)
-            save_mixture(best.mixture, folder, about=best.about)
+            save_mixture(best.mixture, folder / IN_A_RUN, about=best.about)
         notes = {"run": self._run, "iteration": state.iteration, "history": state.history}
         write_tensors(folder / CHECKPOINT, {"tokens": torch.tensor(state.tokens)}, notes)
 

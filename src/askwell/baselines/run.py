@@ -33,7 +33,7 @@ from askwell.mixture.description import About
 from askwell.mixture.encode import LeftOutFact, encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.prompts import LeftOutPrompt
-from askwell.mixture.save import save_mixture
+from askwell.mixture.save import IN_A_RUN, save_mixture
 from askwell.specs.baselines import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.mixture import MixtureSpec
 from askwell.specs.training import TrainingSpec
@@ -162,7 +162,7 @@ def _train(
         return train(mixture, relation, spec, folder=folder, resume=resume, progress=progress)
     except Interrupted as interrupted:
         if folder is not None:
-            save_mixture(mixture, folder, about=_about(interrupted.result, relation))
+            save_mixture(mixture, folder / IN_A_RUN, about=_about(interrupted.result, relation))
         raise
 
 
