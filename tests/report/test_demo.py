@@ -15,6 +15,7 @@ from askwell.report.demo import (
     demo_runs,
     demo_sweep,
     draw_questions,
+    most_frequent_right,
 )
 from askwell.report.page import Table, render_page
 from askwell.report.told import MANUAL, MIXTURE, MOST_FREQUENT, findings_of
@@ -73,6 +74,22 @@ def test_prompts_and_samples(tmp_path):
 def test_what_cannot_be_is_refused(arguments, error, message):
     with pytest.raises(error, match=message):
         demo_sweep(**{"lm": "testbed:bert"} | arguments)
+
+
+def test_the_most_frequent_y_passes_over_other_right_answers():
+    train = ["English", "English", "French", "French", "Dutch", "Czech", "English"]
+    golds = {"6": ("English", "French"), "7": ("Dutch",), "8": ("English", "French")}
+    facts = [Fact("6", "English"), Fact("6", "French"), Fact("7", "Dutch"), Fact("8", "French")]
+    assert most_frequent_right(train, golds, facts) == {
+        Fact("6", "English"): True,
+        Fact("6", "French"): True,  # English is right for 6, too, so that French is the first of the others
+        Fact("7", "Dutch"): False,
+        Fact("8", "French"): True,
+    }
+    assert most_frequent_right(["b", "a"], {"1": ("a",), "2": ("b",)}, [Fact("1", "a"), Fact("2", "b")]) == {
+        Fact("1", "a"): True,  # of equally frequent ones the first by name
+        Fact("2", "b"): False,
+    }
 
 
 @pytest.fixture(scope="module")
