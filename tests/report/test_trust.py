@@ -110,7 +110,7 @@ def test_measures_are_put_together(cell):
 def test_sentences(cell):
     told = " ".join(sentences_of(cell))
     assert "66.7 % of 6 test facts are answered right" in told
-    assert "the same tuning on an LM with random weights is best on dev; it scores 33.3" in told
+    assert "the same tuning on an LM with random weights is best on dev; on test it scores 33.3" in told
     assert "no sign of knowledge: the gain of 33.3 points" in told
     assert "On the 4 facts that no control answers it scores 50.0, on the 2 easy ones 100.0" in told
     assert "never an answer in train (2 facts) it scores 50.0, elsewhere 75.0" in told

@@ -1,9 +1,4 @@
-"""Tables as Markdown.
-
-Tables as LaTeX, with the rules of the package booktabs.
-
-A table's figures as CSV: a row for each figure, with all that it is a figure of.
-"""
+"""Tables as Markdown, as LaTeX with the rules of booktabs, and their figures as CSV."""
 
 import csv
 import io
@@ -147,7 +142,7 @@ def _latex_row(cells: Sequence[str]) -> str:
 
 
 def csv_table(study: StudyTable) -> str:
-    """The figures with all their digits; an empty field is a figure that there is not."""
+    """The figures with all their digits; a field is empty where there is no figure."""
     written = io.StringIO()
     writer = csv.DictWriter(written, FIELDS, lineterminator="\n")
     writer.writeheader()

@@ -1,6 +1,6 @@
-"""Tables of a report: groups of columns, rows in groups, and a caption that says what the figures are.
+"""A report as one HTML page that needs no other file, script or font: its blocks, tables and templates.
 
-A report as one HTML page that needs no other file, script or font. All text is escaped; only drawings are markup.
+All text is escaped; only drawings are markup.
 """
 
 import re

@@ -45,7 +45,7 @@ class FactSetStudy:
     tables: tuple[StudyTable, ...]
     figures: tuple[StudyFigure, ...]
     beside_the_paper: tuple[str, ...]
-    """Where ours differ from the paper's by definition; empty if the paper has no figure beside ours."""
+    """How our figures are defined differently from the paper's; empty if the paper has none beside ours."""
     trust: tuple[CellTrust, ...] = ()
     """How far the score of every tuned cell can be trusted."""
     trust_tables: tuple[StudyTable, ...] = ()
@@ -154,12 +154,12 @@ def report_page(name: str, runs: Sequence[Run], study: Study, *, further: Sequen
         blocks = tuple(_figure(figure) for figure in study.prompts)
         sections.append(Section(_PROMPTS, blocks))
     if study.problems:
-        sections.append(Section("What is not here", (Points(study.problems),)))
+        sections.append(Section("What could not be drawn", (Points(study.problems),)))
     return Page(
-        title="What was asked, and what was answered",
+        title="What was asked, and how it was answered",
         lead=(
-            "Tables and figures of the runs of a store. A figure that is missing was not run; runs that differ in more "
-            "than relation and seed never share a cell."
+            "Tables and figures made from a folder of runs. A dash stands where there was no run; runs that differ in "
+            "more than relation and seed never share a cell."
         ),
         about=(
             ("Folder", name),
@@ -223,7 +223,7 @@ def _sections(part: FactSetStudy) -> list[Section]:
 
 
 def _beside(part: FactSetStudy) -> str:
-    return f"{part.fact_set}: where ours differ from the paper's by definition"
+    return f"{part.fact_set}: what to mind beside the paper's figures"
 
 
 def _figure(figure: StudyFigure) -> FigureBlock:

@@ -65,7 +65,7 @@ def sentences_of(cell: CellTrust) -> list[str]:
     told += _about_parts(cell)
     sure = cell.calibration
     gap = 100 * (sure.confidence - sure.accuracy)
-    how = "about as sure as it should be" if abs(gap) < 5 else "too sure of itself" if gap > 0 else "too modest"
+    how = "well calibrated" if abs(gap) < 5 else "overconfident" if gap > 0 else "underconfident"
     told.append(
         f"It is {how}: its best answers have a probability of {100 * sure.confidence:.0f} % on average, and "
         f"{100 * sure.accuracy:.0f} % of them are right (expected calibration error {100 * sure.ece:.1f})."
@@ -99,7 +99,7 @@ def trust_figures(cells: Sequence[CellTrust], fact_set: str) -> list[StudyFigure
     figures = [
         StudyFigure(
             file_name("reliability", fact_set, cell.line.lm),
-            f"{cell.label}: is it as sure as it is right?",
+            f"{cell.label}: is its confidence justified?",
             f"{cell.label}, {cell.calibration.questions} questions: the share of right answers by the "
             f"probability of the best answer; expected calibration error {100 * cell.calibration.ece:.1f}.",
             reliability_chart(cell.calibration),
@@ -110,8 +110,8 @@ def trust_figures(cells: Sequence[CellTrust], fact_set: str) -> list[StudyFigure
     figures.append(
         StudyFigure(
             file_name("risk_coverage", fact_set),
-            f"{fact_set}: how many answers are wrong if only the surest are given",
-            "The share of wrong answers against the share of questions that are answered, the surest first: "
+            f"{fact_set}: how many answers are wrong if only the most confident are given",
+            "The share of wrong answers against coverage, the share of questions answered, most confident first: "
             + "; ".join(f"{cell.label}: area {100 * cell.risk_coverage.area:.1f}" for cell in firsts[:_CURVES])
             + ".",
             risk_coverage_chart(curves, chosen=0.1),
@@ -130,16 +130,16 @@ def trust_blocks(cells: Sequence[CellTrust]) -> list[Block]:
 
 def _about_knowledge(cell: CellTrust) -> list[str]:
     if cell.knowledge is None:
-        return ["There is no control beside it, so how much of that is knowledge cannot be said."]
+        return ["There is no control beside it, so it cannot be said how much of that is knowledge."]
     gain = cell.knowledge.gain
     told = [
-        f"Of all that needs no knowledge of the LM, {_named(gain.control)} is best on dev; it scores "
+        f"Of the controls, which need no knowledge of the LM, {_named(gain.control)} is best on dev; on test it scores "
         f"{gain.control_score:.1f}."
     ]
     if cell.knowledge.is_there:
         told.append(
             f"So the LM knows something: {gain.gain:.1f} points of the score ({gain.low:.1f} to {gain.high:.1f}) are "
-            "above what can be had without knowledge."
+            "more than can be had without knowledge."
         )
     else:
         told.append(
