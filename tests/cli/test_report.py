@@ -59,14 +59,14 @@ def test_the_papers_figures_stand_beside_ours(askwell, tmp_path):
     assert done.code == 0, done.err
     assert "the paper" in done.out
     assert "7.0" in done.out
-    assert "where ours differ" in (made.folder / "report" / "report.html").read_text()
+    assert "what to mind beside" in (made.folder / "report" / "report.html").read_text()
 
 
 def test_mistakes_are_one_clear_error(askwell, store, tmp_path):
     empty = new_store(tmp_path / "empty").folder
     (tmp_path / "no.json").write_text("[]")
     for arguments, told in [
-        ((tmp_path / "nowhere",), "no store of runs"),
+        ((tmp_path / "nowhere",), "there is no such folder"),
         ((empty,), "holds no runs yet"),
         ((store, "--format", "word"), "word"),
         ((store, "--paper", tmp_path / "no.json"), "not the paper's tables"),
