@@ -67,12 +67,12 @@ def test_mistakes_are_one_clear_error(askwell, store, tmp_path):
     (tmp_path / "no.json").write_text("[]")
     for arguments, told in [
         ((tmp_path / "nowhere",), "there is no such folder"),
-        ((empty,), "holds no runs yet"),
+        ((empty,), "there is no run here"),
         ((store, "--format", "word"), "word"),
         ((store, "--paper", tmp_path / "no.json"), "not the paper's tables"),
         ((store, "--paper", tmp_path / "none.json"), "none.json"),
         ((store, "--where", "colour = 3"), "--where colour = 3"),
-        ((store, "--where", "P@1 > 200"), "no run of"),
+        ((store, "--where", "P@1 > 200"), "no run in"),
         ((store, "--drawn", "-1"), "--drawn -1"),
         ((store, "--out", tmp_path / "no.json"), "--out"),
     ]:
