@@ -83,7 +83,7 @@ class Schedule:
         return warm_up_and_decay(step, self.steps, peak=WARM_UP * self.steps)
 
 
-def warm_up_and_decay(step: int, steps: int, *, peak: float) -> float:
+def warm_up_and_decay(step: int, steps: int, *, peak: float | int) -> float:
     """The share of the largest step size that a step takes: up in a straight line for `peak` steps, then down in one
     that ends at 0 after all steps."""
     warm_up = (step + 1) / peak
