@@ -358,7 +358,9 @@ def _record(
     )
 
 
-def _partitions(relation: Relation, test: Evaluation, controls: Controls) -> dict[str, dict[str, dict[str, int | float]]]:
+def _partitions(
+    relation: Relation, test: Evaluation, controls: Controls
+) -> dict[str, dict[str, dict[str, int | float]]]:
     """The scores of parts of the test facts, each with its number of facts; easy is what a control gets right."""
     partitions = partitions_of(
         test.outcomes, {relation.name: relation}, [by_split["test"] for by_split in controls.controls.values()]
