@@ -5,7 +5,7 @@ import torch
 from pydantic import ValidationError
 
 from askwell.specs.training import TrainingSpec
-from askwell.training.schedule import schedule_of
+from askwell.training.schedule import schedule_of, warm_up_and_decay
 
 PAPER = TrainingSpec(recipe="paper")
 
@@ -98,3 +98,9 @@ def test_a_budget_that_was_measured_replaces_minutes():
 def test_budgets_that_exclude_each_other_are_refused(choices):
     with pytest.raises(ValidationError, match=r"budget|patience"):
         TrainingSpec(**choices)
+
+
+def test_warm_up_and_decay_by_hand():
+    steps = [warm_up_and_decay(step, 10, peak=2) for step in range(10)]
+    assert steps == [0.5, 1.0, 1.0, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8]
+    assert warm_up_and_decay(0, 1, peak=1) == 1.0, "one step has no time to decay"

@@ -1,8 +1,6 @@
-"""The tokens of an LM that may stand in a searched prompt.
+"""AutoPrompt: a gradient-guided search for the trigger tokens of one hard prompt of a relation.
 
-AutoPrompt: a search over trigger tokens that is led by gradients, for one hard prompt of a relation.
-
-In each iteration one trigger is looked at. The gradient of the loss at its vector tells, to first order, what every
+In each iteration one trigger is looked at. The gradient of the loss at its vector predicts, to first order, what every
 word of the LM would change in its place; the most promising words are tried on other facts, and the best of them is
 taken if it lowers the loss. The prompt that was best on dev is the result.
 """

@@ -1,7 +1,4 @@
-"""How much memory there is.
-
-Fine-tuning of a whole LM on the same facts with one manual prompt: an upper reference, no probe of a frozen LM.
-"""
+"""Fine-tuning of a whole LM on the same facts with one manual prompt: an upper reference, no probe of a frozen LM."""
 
 import copy
 import os
@@ -34,45 +31,11 @@ from askwell.specs.mixture import MixtureSpec
 from askwell.training.result import best_by_dev
 from askwell.training.schedule import warm_up_and_decay
 
-_GROUP = Path("/sys/fs/cgroup")
-
-
-def free_bytes(device: torch.device) -> int | None:
-    """The bytes that can still be taken on a device, None where that cannot be known."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    if device.type != "cpu":
-        return None
-    known = [size for size in (_of_machine(), _of_group()) if size is not None]
-    return min(known, default=None)
-
-
-def _of_machine() -> int | None:
-    try:
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:  # not Linux: all memory that there is
-        pass
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return None
-
-
-def _of_group() -> int | None:
-    """What a container still allows, None where nothing limits it."""
-    try:
-        limit = (_GROUP / "memory.max").read_text(encoding="ascii").strip()
-        return None if limit == "max" else int(limit) - int((_GROUP / "memory.current").read_text(encoding="ascii"))
-    except OSError:
-        return None
-
-
 BYTES_OF_PARAMETER = 16
 """Weight, gradient and AdamW's two moments, four bytes each."""
 TUNED_LM = "fine-tuned-lm"
 """The folder, in that of a run, that holds the tuned LM."""
+_GROUP = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
@@ -161,6 +124,38 @@ def need_memory(lm: FrozenLM) -> None:
             f"fine-tuning {lm.identity.name} needs about {needed / 1e9:.1f} GB ({BYTES_OF_PARAMETER} bytes for each of "
             f"{parameters:,} parameters), and {free / 1e9:.1f} GB are free on {lm.device}; take a smaller LM"
         )
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """The bytes that can still be taken on a device, None where that cannot be known."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    if device.type != "cpu":
+        return None
+    known = [size for size in (_of_machine(), _of_group()) if size is not None]
+    return min(known, default=None)
+
+
+def _of_machine() -> int | None:
+    try:
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:  # not Linux: all memory that there is
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def _of_group() -> int | None:
+    """What a container still allows, None where nothing limits it."""
+    try:
+        limit = (_GROUP / "memory.max").read_text(encoding="ascii").strip()
+        return None if limit == "max" else int(limit) - int((_GROUP / "memory.current").read_text(encoding="ascii"))
+    except OSError:
+        return None
 
 
 class _Loss:

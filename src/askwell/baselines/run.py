@@ -1,16 +1,8 @@
-"""The table of baselines: what each name means. It imports nothing heavy; `run` does what it says.
-
-LPAQA's ensembles of hard prompts: the one that is best on train, and products of all of them.
+"""Runs a baseline by its name: from an LM, prompts and facts to a mixture that `evaluate` scores like any other.
 
 LPAQA averages the prompts' log-probabilities, so its ensembles are products of experts: with equal exponents, with the
-exponents that were published with the prompts, or with exponents that are learned on train (by `askwell.training`).
-
-OptiPrompt: one prompt whose tokens are dense vectors at layer 0. It is a setting of ours.
-
-Started from random vectors it is "[X] v v v v v [Y] .", started from a manual prompt it has a vector for each token of
-that prompt. OptiPrompt leaves the full stop of the random prompt as it is; here it starts as it is and is tuned, too.
-
-Runs a baseline by its name: from an LM, prompts and facts to a mixture that `evaluate` scores like any other.
+exponents that were published with the prompts, or with exponents that are learned on train. OptiPrompt is a single
+soft prompt at layer 0; the search of AutoPrompt and fine-tuning have files of their own.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,8 +31,6 @@ from askwell.specs.mixture import MixtureSpec
 from askwell.specs.training import TrainingSpec
 from askwell.training.loop import train
 from askwell.training.result import Interrupted, TrainingProgress, TrainingResult, best_by_dev
-
-# OptiPrompt's own settings: ten epochs in steps of 16 facts that grow to 3e-3 and shrink again, as our cycle does.
 
 
 def best_on_train(
@@ -75,7 +65,10 @@ VECTORS = 5
 
 
 def random_dense_prompt(lm: FrozenLM, *, vectors: int = VECTORS, seed: int = 0) -> Mixture:
-    """A mixture of one prompt "[X] v … v [Y] ." whose vectors are drawn from a Gaussian fitted to the word vectors."""
+    """A mixture of one prompt "[X] v … v [Y] ." whose vectors are drawn from a Gaussian fitted to the word vectors.
+
+    OptiPrompt leaves the full stop as it is; here it starts as it is, and is tuned, too.
+    """
     template = blank_template(lm, vectors)
     mixture = Mixture(lm, [template], MixtureSpec(initial="random", seed=seed))
     full_stop = torch.tensor(prompt_of(lm, template).token_ids[vectors:], dtype=torch.long, device=lm.device)

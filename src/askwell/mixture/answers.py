@@ -1,9 +1,8 @@
-"""Answers: surface words, each with its token in every form that the prompts of a mixture need.
+"""Answers: surface words, each with its token in every form that the prompts of a mixture need; and candidates, the
+words among which answers are ranked.
 
 Where all prompts need one form, the answers are the LM's tokens. Where some need " Paris" and some "Paris", both
 tokens are the one answer Paris, and a token that has no partner in the other form is an answer of its own.
-
-A candidate vocabulary: the words among which answers are ranked.
 """
 
 import hashlib

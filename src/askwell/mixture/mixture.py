@@ -179,7 +179,7 @@ class Mixture(nn.Module, OnTheHub, library_name="askwell", license="apache-2.0")
             return whole if answers is None else whole[:, answers]
         log_weights = self._log_weights(xs, facts)
         total = self._summed(xs, facts, log_weights.exp(), answers, observer)
-        # What is tiny beside the largest share has lost digits; it is summed again, as logarithms.
+        # Probabilities that are tiny beside the largest have lost digits; they are summed again, as logarithms.
         lossy = (total < torch.finfo(total.dtype).tiny ** 0.75).any(1)
         log_probs = total.log_()
         if lossy.any():

@@ -1,6 +1,5 @@
-"""The prompts of a mixture: templates that the LM can use, in its tokens, and what was left out on the way.
-
-The vectors with which soft prompts start.
+"""The prompts of a mixture: templates that the LM can use, in its tokens, what was left out on the way, and the vectors
+with which they start.
 """
 
 from collections.abc import Iterable, Sequence

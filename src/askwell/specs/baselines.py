@@ -1,7 +1,4 @@
-"""The choices of AutoPrompt's search for trigger tokens.
-
-The choices of fine-tuning a whole LM.
-"""
+"""The hyperparameters of AutoPrompt's search for trigger tokens, and of fine-tuning a whole LM."""
 
 from typing import Literal
 
@@ -53,7 +50,7 @@ class AutoPromptSpec(BaseModel):
 
 
 class FineTuningSpec(BaseModel):
-    """How all weights of an LM are tuned: AdamW with a warm-up, then steps that shrink to nothing."""
+    """How all weights of an LM are tuned: AdamW with a linear warm-up and a linear decay to 0."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -66,6 +63,6 @@ class FineTuningSpec(BaseModel):
     weight_decay: float = Field(default=0.01, ge=0)
     """AdamW's decay of all weights but biases and normalisations."""
     warm_up: float = Field(default=0.1, ge=0, lt=1)
-    """The share of the steps in which they grow."""
+    """The fraction of the steps in which the step size grows."""
     dropout: bool = True
     """Train with the dropout of the LM's own config."""

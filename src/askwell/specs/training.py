@@ -19,7 +19,7 @@ class TrainingSpec(BaseModel):
     """Budget of the cycle: (fact, prompt) pairs to train on. Without a budget 4000 for one prompt, down to 2000 for
     many."""
     minutes: float | None = Field(default=None, gt=0)
-    """Budget of the cycle in minutes; how many pairs that is, is measured at the start."""
+    """Budget of the cycle in minutes, from which the number of pairs is measured at the start."""
     epochs: int | None = Field(default=None, ge=0)
     """Passes over the training facts: the cycle's budget, or the most that the paper's recipe takes."""
     patience: int | None = Field(default=None, ge=1)

@@ -145,7 +145,7 @@ def _stretch(
     """The steps of the next stretch of the schedule."""
     facts_done = 0
     posteriors = torch.zeros_like(mixture.weight_logits)
-    for batch, share in schedule.batches(state.stretches):
+    for batch, fraction in schedule.batches(state.stretches):
         for chunk in batch.to(mixture.lm.device).split(objective.facts_at_once):
             loss = objective.loss(chunk)
             if optimizer is not None:
@@ -155,7 +155,7 @@ def _stretch(
         if optimizer is not None:
             if spec.l2:
                 (spec.l2 * penalty(mixture)).backward()
-            step(optimizer, share)
+            step(optimizer, fraction)
         facts_done += len(batch)
         state.facts += len(batch)
         tell(facts_done * schedule.prompts, None)

@@ -1,14 +1,12 @@
-"""How large an LM's vectors are: what step sizes can follow.
+"""The parameters of a mixture that are tuned, their step sizes, and Adam over them.
 
-Step sizes: the paper's constant, or such as follow the LM's own scale.
-
-Which parameters of a mixture are tuned, and the optimiser that steps on them.
+Step sizes are the paper's constant, or follow the LM's own scale: how large its word vectors and its hidden states are.
 """
 
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -16,52 +14,10 @@ from torch import Tensor, nn
 
 from askwell.errors import BadOption
 from askwell.lms.batches import Batch
+from askwell.lms.frozen import FrozenLM
 from askwell.mixture.encode import EncodedFacts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training import TrainingSpec
-
-if TYPE_CHECKING:
-    from askwell.lms.frozen import FrozenLM
-
-
-@torch.no_grad()
-def word_scale(lm: "FrozenLM") -> float:
-    """The standard deviation of the word vectors, coordinate by coordinate, as a mean over coordinates."""
-    words = lm.word_vectors(torch.arange(lm.word_count, device=lm.device))
-    return float(words.to(lm.parameter_dtype).std(0).mean())
-
-
-@torch.no_grad()
-def hidden_scales(lm: "FrozenLM", batch: Batch, vectors: Tensor) -> dict[str, list[float]]:
-    """For each stack the same of what leaves each of its layers, over all tokens of a batch.
-
-    The median over coordinates is taken, not the mean: in many LMs a few coordinates are a hundred times larger than
-    all others.
-    """
-    scales: dict[str, list[float]] = {name: [] for name in lm.stacks}
-
-    def hook(stack: str) -> Any:
-        is_token = batch.streams[stack].attention_mask
-
-        def note(_module: nn.Module, _inputs: Any, output: Any) -> None:
-            hidden = output[0] if isinstance(output, tuple) else output
-            scales[stack].append(float(hidden[is_token].to(lm.parameter_dtype).std(0).median()))
-
-        return note
-
-    embedded = {}
-    for stack, stream in batch.streams.items():
-        words = lm.word_vectors(stream.ids)
-        at_prompt = stream.prompt_tokens >= 0
-        words = words.masked_scatter(at_prompt[..., None], vectors[stream.prompt_tokens[at_prompt]].to(words.dtype))
-        embedded[stack] = words, stream.attention_mask
-    with ExitStack() as hooks:
-        for stack, part in lm.stacks.items():
-            for block in dict.fromkeys(part.blocks):
-                hooks.callback(block.register_forward_hook(hook(stack)).remove)
-        lm.model(**lm.family.inputs(embedded))
-    return scales
-
 
 OF_WORDS = 0.2
 """A step on the vectors at layer 0, in standard deviations of the word vectors."""
@@ -102,6 +58,45 @@ def rates_of(mixture: Mixture, facts: EncodedFacts, spec: TrainingSpec) -> Rates
     else:
         by_layer = {stack: [layers or 0.0] * len(of_stack) for stack, of_stack in mixture.layer_deltas.items()}
     return Rates(vectors, by_layer, weights)
+
+
+@torch.no_grad()
+def word_scale(lm: FrozenLM) -> float:
+    """The standard deviation of the word vectors, coordinate by coordinate, as a mean over coordinates."""
+    words = lm.word_vectors(torch.arange(lm.word_count, device=lm.device))
+    return float(words.to(lm.parameter_dtype).std(0).mean())
+
+
+@torch.no_grad()
+def hidden_scales(lm: FrozenLM, batch: Batch, vectors: Tensor) -> dict[str, list[float]]:
+    """For each stack the standard deviation of what leaves each of its layers, over all tokens of a batch.
+
+    The median over coordinates is taken, not the mean: in many LMs a few coordinates are a hundred times larger than
+    all others.
+    """
+    scales: dict[str, list[float]] = {name: [] for name in lm.stacks}
+
+    def hook(stack: str) -> Any:
+        is_token = batch.streams[stack].attention_mask
+
+        def note(_module: nn.Module, _inputs: Any, output: Any) -> None:
+            hidden = output[0] if isinstance(output, tuple) else output
+            scales[stack].append(float(hidden[is_token].to(lm.parameter_dtype).std(0).median()))
+
+        return note
+
+    embedded = {}
+    for stack, stream in batch.streams.items():
+        words = lm.word_vectors(stream.ids)
+        at_prompt = stream.prompt_tokens >= 0
+        words = words.masked_scatter(at_prompt[..., None], vectors[stream.prompt_tokens[at_prompt]].to(words.dtype))
+        embedded[stack] = words, stream.attention_mask
+    with ExitStack() as hooks:
+        for stack, part in lm.stacks.items():
+            for block in dict.fromkeys(part.blocks):
+                hooks.callback(block.register_forward_hook(hook(stack)).remove)
+        lm.model(**lm.family.inputs(embedded))
+    return scales
 
 
 def choose_tuned(mixture: Mixture, spec: TrainingSpec) -> None:
@@ -150,10 +145,10 @@ def optimizer_of(mixture: Mixture, spec: TrainingSpec, rates: Rates) -> torch.op
     return torch.optim.Adam(tuned, betas=(spec.beta1, spec.beta2), eps=spec.epsilon) if tuned else None
 
 
-def step(optimizer: torch.optim.Optimizer, share: float) -> None:
-    """A step of that share of the peak step sizes, after which all gradients are zero."""
+def step(optimizer: torch.optim.Optimizer, fraction: float) -> None:
+    """A step of that fraction of the largest step sizes, after which all gradients are zero."""
     for group in optimizer.param_groups:
-        group["lr"] = share * group["peak"]
+        group["lr"] = fraction * group["peak"]
     optimizer.step()
     optimizer.zero_grad(set_to_none=False)
 

@@ -15,7 +15,7 @@ _PAIRS = 2000
 STRETCHES = 8
 """A cycle is cut into so many stretches; after each the run can be interrupted and go on."""
 WARM_UP = 0.1
-"""The share of the cycle in which the steps grow."""
+"""The fraction of the cycle in which the step size grows."""
 _PAIRS_OF_STEP = 32
 _PAPER_EPOCHS, _PAPER_PATIENCE, _PAPER_FACTS = 16, 4, 64
 
@@ -64,27 +64,27 @@ class Schedule:
         return stretches % self.score_every == 0 or stretches == len(self.ends)
 
     def batches(self, stretch: int) -> Iterator[tuple[Int[Tensor, " facts"], float]]:
-        """The facts of each step of a stretch, and the share of the peak's step size that it takes."""
+        """The facts of each step of a stretch, and the fraction of the largest step size that it takes."""
         order, order_of = torch.empty(0, dtype=torch.long), -1
         for step in range(self.ends[stretch - 1] if stretch else 0, self.ends[stretch]):
             epoch, place = divmod(step, self._steps_of_epoch)
             if epoch != order_of:
                 order = torch.from_numpy(np.random.default_rng([self.seed, epoch]).permutation(self.facts))
                 order_of = epoch
-            yield order[place * self.batch : (place + 1) * self.batch], self._share(step)
+            yield order[place * self.batch : (place + 1) * self.batch], self._fraction(step)
 
     @property
     def _steps_of_epoch(self) -> int:
         return ceil(self.facts / self.batch)
 
-    def _share(self, step: int) -> float:
+    def _fraction(self, step: int) -> float:
         if not self.is_cycle or self.steps == 1:
             return 1.0
         return warm_up_and_decay(step, self.steps, peak=WARM_UP * self.steps)
 
 
-def warm_up_and_decay(step: int, steps: int, *, peak: int | float) -> float:
-    """The share of the largest step size that a step takes: up in a straight line for `peak` steps, then down in one
+def warm_up_and_decay(step: int, steps: int, *, peak: float | int) -> float:
+    """The fraction of the largest step size that a step takes: up in a straight line for `peak` steps, then down in one
     that ends at 0 after all steps."""
     warm_up = (step + 1) / peak
     return min(warm_up, (steps - step) / (steps - peak)) if steps > peak else warm_up
