@@ -57,11 +57,16 @@ def contents(store: Path) -> dict[str, Any]:
     """All files of the runs and failures of a store, without what tells of times; nothing may be left unfinished."""
     unfinished = store / "unfinished"
     assert not unfinished.exists() or not list(unfinished.iterdir())
+    return files_in(store, "runs") | files_in(store, "failed")
+
+
+def files_in(folder: Path, part: str = ".") -> dict[str, Any]:
+    """All files in a folder, or in a part of it, by their paths in the folder; without what tells of times."""
     files: dict[str, Any] = {}
-    for path in sorted([*(store / "runs").rglob("*"), *(store / "failed").rglob("*")]):
+    for path in sorted((folder / part).rglob("*")):
         if path.is_file():
-            files[path.relative_to(store).as_posix()] = path.read_bytes()
-    for name in [name for name in files if name.endswith("/environment.json")]:
+            files[path.relative_to(folder).as_posix()] = path.read_bytes()
+    for name in [name for name in files if Path(name).name == "environment.json"]:
         made_with = json.loads(files[name])
         assert made_with["seconds"] >= 0
         files[name] = {key: value for key, value in made_with.items() if key not in INCIDENTAL}

@@ -179,7 +179,7 @@ def test_a_run_that_cannot_be_done_stops_no_other_and_is_tried_again(world, tmp_
     plan, _, failed = run_sweep(path, InProcess())
     store = Store(tmp_path / "store", "")
     assert [failure.message for failure in failed] == [
-        "no dev facts of bad left: 1 × y is not one token of the LM",
+        "no test facts of bad left: 1 × y is not one token of the LM",
         "no train facts of bad left: 1 × y is not one token of the LM",
     ]
     assert {failure.id for failure in store.failures()} == {task.spec.id for task in plan.runs[:2]}

@@ -1,5 +1,6 @@
 """What the commands that do runs share: bars while they run, and what they print at the end."""
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -31,11 +32,12 @@ _CONTROLS = {MAJORITY: "train's ys by frequency", PRIOR: "the prompts' prior", P
 
 
 def set_threads(threads: int | None) -> int:
-    """Lets torch use so many CPU threads, or all that there are; gives their number."""
+    """Lets torch use so many CPU threads, by default what OMP_NUM_THREADS says or all there are; gives their number."""
     if threads is not None and threads < 1:
         raise BadOption(f"--threads {threads}: at least one is needed")
-    torch.set_num_threads(threads or available_threads())
-    return threads or available_threads()
+    if threads is not None or "OMP_NUM_THREADS" not in os.environ:  # torch has heeded it itself
+        torch.set_num_threads(threads or available_threads())
+    return torch.get_num_threads()
 
 
 def note_counts(relation: Relation) -> None:

@@ -19,7 +19,9 @@ from askwell.lms.load import Precision, load_lm
 from askwell.mixture.description import Description
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import CONFIG, lm_source, load_mixture, read_description
+from askwell.runs.folder import is_run
 from askwell.runs.query import choose_run, select_runs
+from askwell.runs.record import MIXTURE
 from askwell.specs import MixtureSpec
 
 Note = Callable[[str], None]
@@ -31,20 +33,34 @@ def mixture_folder(path: str, where: str | None, note: Note) -> str:
     What is no folder is taken for a name on the hub.
     """
     folder = Path(path)
-    if not folder.is_dir() or (where is None and (folder / CONFIG).is_file()):
+    if not folder.is_dir():
         return path
+    if where is None and (saved := _saved_without_a_run(folder)) is not None:
+        return saved
     run = choose_run(folder, where)
     if run.folder != folder:
         note(f"the run {run.record.spec.label}, in {run.folder}")
     return str(run.mixture)
 
 
+def _saved_without_a_run(folder: Path) -> str | None:
+    """The folder itself if it is a saved mixture, or the best state so far of a run that was interrupted."""
+    if (folder / CONFIG).is_file():
+        return str(folder)
+    if not is_run(folder) and (folder / MIXTURE / CONFIG).is_file():
+        return str(folder / MIXTURE)
+    return None
+
+
 def mixture_folders(paths: Sequence[str], where: str | None = None) -> list[str]:
     """All saved mixtures at some paths; of a folder of runs or a store, every run that saved one."""
     folders = []
     for path in paths:
-        if not Path(path).is_dir() or (where is None and (Path(path) / CONFIG).is_file()):
+        if not Path(path).is_dir():
             folders.append(path)
+            continue
+        if where is None and (saved := _saved_without_a_run(Path(path))) is not None:
+            folders.append(saved)
             continue
         found = [str(run.mixture) for run in select_runs(path, where) if run.mixture is not None]
         if not found:
