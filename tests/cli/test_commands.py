@@ -28,14 +28,19 @@ def trained(askwell, lms, facts, tmp_path):
 
 
 def test_train_saves_all_that_belongs_to_a_run(trained, facts):
-    assert sorted(path.name for path in trained.iterdir()) == [
-        "README.md",
-        "abstention.json",
-        "config.json",
+    files = sorted(path.relative_to(trained).as_posix() for path in trained.rglob("*") if path.is_file())
+    assert files == [
+        "controls.parquet",
+        "dev.parquet",
+        "environment.json",
         "facts.parquet",
         "history.jsonl",
-        "lm_path.txt",
-        "mixture.safetensors",
+        "mixture/README.md",
+        "mixture/abstention.json",
+        "mixture/config.json",
+        "mixture/lm_path.txt",
+        "mixture/mixture.safetensors",
+        "run.json",
     ]
     history = [json.loads(line) for line in (trained / "history.jsonl").read_text().splitlines()]
     assert [record["round"] for record in history] == [0, 1, 2]
@@ -44,7 +49,7 @@ def test_train_saves_all_that_belongs_to_a_run(trained, facts):
     assert {(x, y) for x, y, *_ in rows} == pairs
     for _, y, rank, answers in rows:
         assert (answers.index(y) + 1 == rank) if y in answers else rank > 10
-    card = (trained / "README.md").read_text()
+    card = (trained / "mixture" / "README.md").read_text()
     for promised in (*TEMPLATES[:2], "bert", "P@1", "capitals"):
         assert promised in card
 
@@ -65,14 +70,14 @@ def test_train_json_is_one_document(askwell, lms, facts, tmp_path):
     assert [prompt["template"] for prompt in done.json["prompts"]] == TEMPLATES[:2]
     assert done.json["left_out_prompts"][0]["template"] == "[Y] and [X]"
     assert len(done.json["history"]) == 3
-    assert done.json["learned_from"]["training"]["epochs"] == 2
+    assert done.json["spec"]["training"]["epochs"] == 2
     assert "y stands before x" in done.err
 
 
 def test_evaluate_a_saved_mixture(askwell, trained, facts, tmp_path):
     done = askwell("evaluate", trained, "--facts", facts, "--per-fact", tmp_path / "rows.parquet", "--json")
     assert done.code == 0, done.err
-    saved = json.loads((trained / "config.json").read_text())["scores"]["test"]
+    saved = json.loads((trained / "run.json").read_text())["test"]["micro"]
     assert done.json["facts"] == 4
     assert done.json["left_out"] == {}
     assert done.json["micro"] == done.json["macro"] == {key: saved[key] for key in ("P@1", "P@10", "MRR")}

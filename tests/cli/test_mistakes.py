@@ -131,12 +131,12 @@ def test_a_mixture_of_another_lm(askwell, lms, facts, tmp_path):
 def test_a_damaged_mixture_is_a_failure(askwell, lms, facts, tmp_path):
     arguments = ("train", "--lm", lms["bert"], "--facts", facts, "--prompts", TEMPLATES[0], "--out", tmp_path / "m")
     assert askwell(*arguments, "--epochs", "0").code == 0
-    tensors = tmp_path / "m" / "mixture.safetensors"
+    tensors = tmp_path / "m" / "mixture" / "mixture.safetensors"
     tensors.write_bytes(tensors.read_bytes()[:-3])
     done = askwell("ask", tmp_path / "m", "Paris")
     assert done.code == 1
     assert "truncated" in done.err
-    config = tmp_path / "m" / "config.json"
+    config = tmp_path / "m" / "mixture" / "config.json"
     config.write_text(config.read_text().replace(TEMPLATES[0], "[X] stands in [Y] ."))
     done = askwell("show", tmp_path / "m")
     assert done.code == 1
@@ -189,7 +189,7 @@ def test_an_lm_that_gives_nan_is_a_failure(askwell, facts, tmp_path):
     )
     assert done.code == 1
     assert "not finite" in done.err
-    assert not (tmp_path / "o" / "config.json").exists()
+    assert not (tmp_path / "o" / "run.json").exists()
 
 
 def test_a_bug_is_not_hidden(monkeypatch, facts, tmp_path):

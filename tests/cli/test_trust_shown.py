@@ -1,6 +1,7 @@
 """Answers that are not given, and how far scores can be believed, on the command line."""
 
 import json
+import shutil
 
 import pytest
 from builders.worlds import PAIRS, TEMPLATES
@@ -149,7 +150,7 @@ def test_show_scores_the_nearest_words(askwell, trained, facts, tmp_path):
     document = askwell("show", trained, "--facts", facts, "--json").json
     assert len(document["prompts"]) == 2
     projection = document["projection"]
-    saved = json.loads((trained / "config.json").read_text())["scores"]["test"]
+    saved = json.loads((trained / "run.json").read_text())["test"]["micro"]
     assert projection["tuned"] == {name: saved[name] for name in ("P@1", "P@10", "MRR")}
     shown = askwell("show", trained, "--facts", facts, "--html", tmp_path / "words.html").out
     told = f"the LM scores P@1 {projection['projected']['P@1']:.1f}"
@@ -196,7 +197,7 @@ def test_train_over_seeds_and_go_on(askwell, lms, facts, tmp_path):
     done = askwell(*seeded(lms, facts, tmp_path / "runs", "--seeds", "3,5", "--json"))
     assert done.code == 0, done.err
     folders = [tmp_path / "runs" / f"seed-{seed}" for seed in (3, 5)]
-    scores = [json.loads((folder / "config.json").read_text())["scores"]["test"]["MRR"] for folder in folders]
+    scores = [json.loads((folder / "run.json").read_text())["test"]["micro"]["MRR"] for folder in folders]
     assert scores[0] != scores[1]
     mrr = done.json["scores"]["MRR"]
     assert (mrr["mean"], mrr["low"], mrr["high"]) == (pytest.approx(sum(scores) / 2), min(scores), max(scores))
@@ -204,19 +205,18 @@ def test_train_over_seeds_and_go_on(askwell, lms, facts, tmp_path):
     assert done.json["facts"] == [4]
     alone = askwell(*seeded(lms, facts, tmp_path / "alone", "--seed", "5"))
     assert alone.code == 0
-    name = "mixture.safetensors"
+    name = "mixture/mixture.safetensors"
     assert (folders[1] / name).read_bytes() == (tmp_path / "alone" / name).read_bytes(), "as that seed gives alone"
 
     refused = askwell(*seeded(lms, facts, tmp_path / "runs", "--seeds", "3,5"))
     assert refused.code == 2
-    assert "holds a mixture already" in refused.err
-    (folders[1] / "facts.parquet").unlink()
-    (folders[1] / "config.json").unlink()
-    before = (folders[0] / "config.json").stat().st_mtime_ns
+    assert "holds a run already" in refused.err
+    shutil.rmtree(folders[1])
+    before = (folders[0] / "run.json").stat().st_mtime_ns
     again = askwell(*seeded(lms, facts, tmp_path / "runs", "--seeds", "3,5", "--resume"))
     assert again.code == 0, again.err
     assert "seed 3 is done already" in again.err
-    assert (folders[0] / "config.json").stat().st_mtime_ns == before
+    assert (folders[0] / "run.json").stat().st_mtime_ns == before
     assert f"{mrr['mean']:.1f}" in again.out
     other = askwell(*seeded(lms, facts, tmp_path / "runs", "--seeds", "3,5", "--resume", "--deep"))
     assert other.code == 2

@@ -1,8 +1,5 @@
-"""Live progress of long jobs, on stderr.
-
-Live progress of a baseline, on stderr.
-
-Live progress of a sweep: a table that follows the runs, or a line for each where there is no terminal.
+"""Live progress of long jobs on stderr: evaluation, training, searches, sweeps. Where there is no terminal, a line for
+each step that matters.
 """
 
 import time

@@ -1,10 +1,6 @@
-"""What every engine does.
+"""Engines, which do the runs of a sweep: one small interface, in this process, or on a Ray cluster.
 
-The engine that does one run after the other, here.
-
-The engine of a Ray cluster. Ray places the runs, and does those of lost workers and nodes again.
-
-The engine that a sweep asks for.
+The pool of processes is in `pool`. All of them leave the same store.
 """
 
 import os
