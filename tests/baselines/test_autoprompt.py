@@ -209,9 +209,9 @@ def test_an_interrupted_search_that_is_resumed_equals_one_that_was_not(tmp_path,
     assert torch.equal(result.mixture.vectors, expected.mixture.vectors)
     (tensors, notes), (whole_tensors, whole_notes) = (read_tensors(tmp_path / run / CHECKPOINT) for run in RUNS)
     assert (tensors["tokens"].tolist(), notes) == (whole_tensors["tokens"].tolist(), whole_notes)
-    saved = [(tmp_path / run / "mixture.safetensors").read_bytes() for run in RUNS]
+    saved = [(tmp_path / run / "mixture" / "mixture.safetensors").read_bytes() for run in RUNS]
     assert saved[0] == saved[1]
-    configs = [json.loads((tmp_path / run / "config.json").read_text()) for run in RUNS]
+    configs = [json.loads((tmp_path / run / "mixture" / "config.json").read_text()) for run in RUNS]
     assert configs[0] == configs[1]
 
 
