@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from askwell.report.words import look_at
     from askwell.runs.folder import Run, read_runs
     from askwell.runs.record import RunRecord
-    from askwell.runs.run import run, run_spec
+    from askwell.runs.run import run
+    from askwell.runs.run_spec import run_spec
     from askwell.specs.mixture import MixtureSpec
     from askwell.specs.run import RunSpec
     from askwell.specs.training import TrainingSpec
@@ -56,7 +57,8 @@ _HOMES = {
     "askwell.mixture.mixture": ["Mixture"],
     "askwell.runs.folder": ["Run", "read_runs"],
     "askwell.runs.record": ["RunRecord"],
-    "askwell.runs.run": ["run", "run_spec"],
+    "askwell.runs.run": ["run"],
+    "askwell.runs.run_spec": ["run_spec"],
     "askwell.specs": ["MixtureSpec", "RunSpec", "TrainingSpec"],
     "askwell.data.names": ["read_prompts", "read_relation"],
     "askwell.data.templates": ["Template", "parse_template"],

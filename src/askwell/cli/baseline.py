@@ -53,7 +53,8 @@ def baseline(
     from askwell.files import to_json
     from askwell.lms.load import load_lm
     from askwell.runs.folder import check_folder, clear_folder
-    from askwell.runs.run import run, run_spec
+    from askwell.runs.run import run
+    from askwell.runs.run_spec import run_spec
     from askwell.specs import MixtureSpec
 
     how = BASELINES[name].how

@@ -50,7 +50,8 @@ def train(
     from askwell.lms.load import load_lm
     from askwell.runs.folder import check_folder, clear_folder
     from askwell.runs.record import RunRecord
-    from askwell.runs.run import run, run_spec
+    from askwell.runs.run import run
+    from askwell.runs.run_spec import run_spec
     from askwell.runs.seeds import check_seeds, run_seeds, seeds_of, together_over_seeds
     from askwell.specs import RunSpec
 

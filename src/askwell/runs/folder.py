@@ -26,7 +26,7 @@ from askwell.runs.record import (
     RECORD,
     TEST_OUTCOMES,
     Environment,
-    HistoryLine,
+    HistoryRecord,
     RunRecord,
 )
 from askwell.training.checkpoint import CHECKPOINT
@@ -85,7 +85,7 @@ def write_run(
     _write_json(folder / RECORD, record)
 
 
-def write_history(folder: Path, history: Sequence[HistoryLine]) -> None:
+def write_history(folder: Path, history: Sequence[HistoryRecord]) -> None:
     """Writes a line for each time that dev was scored; nothing, if it never was."""
     if history:
         lines = [line.model_dump_json(exclude_unset=True) + "\n" for line in history]
@@ -179,13 +179,13 @@ def clear_folder(folder: Path) -> None:
             (mixture / name).unlink(missing_ok=True)
 
 
-def _read_history(folder: Path) -> tuple[HistoryLine, ...]:
+def _read_history(folder: Path) -> tuple[HistoryRecord, ...]:
     path = folder / HISTORY
     if not path.is_file():
         return ()
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-        return tuple(HistoryLine.model_validate_json(line) for line in lines)
+        return tuple(HistoryRecord.model_validate_json(line) for line in lines)
     except (OSError, ValueError) as error:
         raise DamagedFile(f"{path} is damaged ({_first_line(error)}); remove {folder}") from error
 

@@ -64,7 +64,7 @@ class LeftOutPrompt(_Part):
     reason: str
 
 
-class HistoryLine(BaseModel):
+class HistoryRecord(BaseModel):
     """Dev scores at some point of tuning. A search or fine-tuning has fields of its own beside these."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -78,8 +78,8 @@ class HistoryLine(BaseModel):
 class TrainingRecord(_Part):
     """What a mixture was tuned on."""
 
-    train_facts: int
-    dev_facts: int
+    train_facts: int = 0
+    dev_facts: int = 0
     left_out: dict[str, dict[str, int]] = {}
     """Facts of train and dev that could not be used, by split and reason."""
     pairs: int | None = None
@@ -137,7 +137,7 @@ class RunRecord(_Part):
     """Scores of parts of the test facts, each with its number of facts."""
     audit: RelationAudit | None = None
     training: TrainingRecord | None = None
-    history: tuple[HistoryLine, ...] = Field(default=(), exclude=True)
+    history: tuple[HistoryRecord, ...] = Field(default=(), exclude=True)
     """Stands in history.jsonl."""
     environment: Environment = Field(default=Environment(), exclude=True)
     """Stands in environment.json."""

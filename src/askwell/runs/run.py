@@ -6,12 +6,11 @@ Everything that makes a run comes through here: `askwell train`, baselines, swee
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import TypeAdapter
 
 from askwell.baselines.run import BaselineProgress, run_baseline
 from askwell.data.audit import audit_relation
@@ -35,7 +34,7 @@ from askwell.mixture.save import save_mixture
 from askwell.runs.folder import write_history, write_run
 from askwell.runs.record import (
     MIXTURE,
-    HistoryLine,
+    HistoryRecord,
     LeftOutPrompt,
     PromptRecord,
     RelationRecord,
@@ -43,9 +42,8 @@ from askwell.runs.record import (
     TrainingRecord,
     environment,
 )
-from askwell.specs import AutoPromptSpec, FineTuningSpec, MixtureSpec, PromptText, RunSpec, TrainingSpec
+from askwell.specs import RunSpec
 from askwell.specs.baselines import BaselineName
-from askwell.specs.run import DeviceKind, Digits
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.loop import train
 from askwell.training.result import Interrupted, TrainingResult
@@ -70,82 +68,6 @@ class Asking:
 RunProgress = Built | Asking | BaselineProgress
 
 
-def run_spec(
-    lm: FrozenLM,
-    relation: Relation,
-    templates: Sequence[Template],
-    *,
-    mixture: MixtureSpec | None = None,
-    training: TrainingSpec | None = None,
-    baseline: BaselineName | None = None,
-    search: AutoPromptSpec | None = None,
-    fine_tuning: FineTuningSpec | None = None,
-    candidates: Candidates | None = None,
-    prompts: str = "given",
-    setting: str | None = None,
-    threads: int | None = None,
-) -> RunSpec:
-    """The spec of a run on things that are loaded already; `prompts` and `setting` name it in tables.
-
-    Without `training` (and without a baseline that learns), the prompts are asked as they are.
-    """
-    mixture = mixture or MixtureSpec()
-    return RunSpec(
-        lm=lm.identity.name,
-        lm_sha256=lm.identity.digest,
-        relation=relation.name,
-        facts_sha256=relation.digest,
-        prompts=prompts,
-        templates=tuple(PromptText(template=template.text, weight=template.weight) for template in templates),
-        setting=setting or baseline or setting_name(mixture, training),
-        mixture=mixture,
-        training=None if training is None else training.model_copy(update={"threads": None}),
-        candidates=None if candidates is None else candidates.name,
-        candidates_sha256=None if candidates is None else candidates.digest,
-        threads=threads or (None if training is None else training.threads) or torch.get_num_threads(),
-        device=_device(lm),
-        dtype=_precision(lm),
-        baseline=baseline,
-        search=search,
-        fine_tuning=fine_tuning,
-    )
-
-
-def setting_name(mixture: MixtureSpec, training: TrainingSpec | None) -> str:
-    """A name for a setting that was given none: what sets it apart from the defaults."""
-    if training is None:
-        parts = ["hard"]
-    else:
-        tuned = training.tune_vectors or (mixture.deep and training.tune_layers)
-        parts = ["deep" if mixture.deep else "soft" if tuned and mixture.combine == "mixture" else "weights"]
-        parts += ["EM"] if training.method == "em" else []
-    parts += ["product"] if mixture.combine == "product" else []
-    parts += [mixture.weighting] if mixture.weighting != "static" else []
-    parts += [mixture.initial] if mixture.initial != "words" else []
-    parts += [f"{mixture.copies} copies"] if mixture.copies > 1 else []
-    return ", ".join(parts)
-
-
-def _device(lm: FrozenLM) -> DeviceKind:
-    return TypeAdapter(DeviceKind).validate_python(lm.device.type)
-
-
-def _precision(lm: FrozenLM) -> Digits:
-    return TypeAdapter(Digits).validate_python(str(lm.dtype).removeprefix("torch."))
-
-
-@dataclass(frozen=True)
-class _Made:
-    """A mixture in its final state, and how it got there."""
-
-    mixture: Mixture
-    facts: EncodedRelation
-    history: tuple[HistoryLine, ...] = ()
-    training: TrainingRecord | None = None
-    untuned: Evaluation | None = None
-    learned_from: dict[str, Any] | None = None
-
-
 def run(
     spec: RunSpec,
     lm: FrozenLM,
@@ -167,172 +89,134 @@ def run(
     without `controls`, neither controls nor measures of trust are computed. Interrupted, the best state so far is
     saved as the folder's mixture.
     """
-    tell = progress or (lambda _event: None)
     began = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
+    tell = progress or (lambda _event: None)
+    work = _Work(spec, lm, relation, folder, checkpoints or folder, candidates, resume, split_by, tell)
     with _threads(spec.threads):
-        if spec.baseline is not None:
-            made = _make_baseline(spec, lm, relation, folder, checkpoints or folder, resume, tell)
-        else:
-            made = _make_mixture(
-                spec, lm, relation, folder, checkpoints or folder, resume, split_by, untuned, candidates, tell
-            )
-        examination = examine(
-            made.mixture,
-            relation,
-            candidates=candidates,
-            facts=made.facts,
-            controls=controls,
-            seed=spec.seed,
-            progress=_asking("test and dev facts", tell),
-        )
-        trust = None
-        if controls:
-            trust = trust_of(
-                made.mixture,
-                relation,
-                examination,
-                candidates=candidates,
-                facts=made.facts,
-                progress=_asking("nearest words", tell),
-            )
-    record = _record(spec, relation, split_by, made, examination, trust)
+        made = work.mixture(untuned=untuned) if spec.baseline is None else work.baseline(spec.baseline)
+        shared: Any = {"candidates": candidates, "facts": made.facts}
+        asking = work.asking("test and dev facts")
+        examination = examine(made.mixture, relation, **shared, controls=controls, seed=spec.seed, progress=asking)
+        asking = work.asking("nearest words")
+        trust = trust_of(made.mixture, relation, examination, **shared, progress=asking) if controls else None
+    record = _record(work, made, examination, trust)
     took = environment().model_copy(update={"seconds": round(time.monotonic() - began, 3)})
-    if spec.training is not None or spec.baseline is not None:
-        about = _about(record, made, examination, candidates)
-        save_mixture(made.mixture, folder / MIXTURE, about=about)
     record = record.model_copy(update={"environment": took})
+    if spec.training is not None or spec.baseline is not None:
+        save_mixture(made.mixture, folder / MIXTURE, about=_about(record, made, examination, candidates))
     outcomes = {split: evaluation.outcomes for split, evaluation in examination.evaluations.items()}
     write_run(folder, record, outcomes, examination.controls.outcomes)
-    ((checkpoints or folder) / CHECKPOINT).unlink(missing_ok=True)
+    (work.checkpoints / CHECKPOINT).unlink(missing_ok=True)
     return record
 
 
-def _make_mixture(
-    spec: RunSpec,
-    lm: FrozenLM,
-    relation: Relation,
-    folder: Path,
-    checkpoints: Path,
-    resume: bool,
-    split_by: str | None,
-    untuned: bool,
-    candidates: Candidates | None,
-    tell: Callable[[RunProgress], None],
-) -> _Made:
-    mixture = Mixture(lm, [parse_template(prompt.template, prompt.weight) for prompt in spec.templates], spec.mixture)
-    facts = encode_relation(mixture, relation)
-    tell(Built(mixture))
-    if spec.training is None:
-        return _Made(mixture, facts)
-    before = None
-    if untuned:
-        asking = _asking("test facts, untuned", tell)
-        before = evaluate(mixture, relation, candidates=candidates, facts=facts, progress=asking)
+@dataclass(frozen=True)
+class _Made:
+    """A mixture in its final state, and how it got there."""
 
-    def told(result: TrainingResult) -> dict[str, Any]:
-        return {**result.learned_from(relation), "split_by": split_by}
+    mixture: Mixture
+    facts: EncodedRelation
+    learned_from: dict[str, Any] = field(default_factory=dict)
+    """What it was trained on and how; empty if nothing was learned."""
+    history: tuple[HistoryRecord, ...] = ()
+    untuned: Evaluation | None = None
 
-    try:
-        result = train(
-            mixture,
-            relation,
-            spec.training,
-            facts=facts,
-            folder=checkpoints,
-            resume=resume,
-            progress=_keeping_history(folder, tell),
+
+@dataclass(frozen=True)
+class _Work:
+    """What a run is made from, and the two ways to make its mixture."""
+
+    spec: RunSpec
+    lm: FrozenLM
+    relation: Relation
+    folder: Path
+    checkpoints: Path
+    candidates: Candidates | None
+    resume: bool
+    split_by: str | None
+    tell: Callable[[RunProgress], None]
+
+    def mixture(self, *, untuned: bool) -> _Made:
+        """A mixture of ours, tuned if the spec says so; with `untuned`, its test scores before that."""
+        spec, relation = self.spec, self.relation
+        mixture = Mixture(self.lm, self._templates, spec.mixture)
+        facts = encode_relation(mixture, relation)
+        self.tell(Built(mixture))
+        if spec.training is None:
+            return _Made(mixture, facts)
+        before = None
+        if untuned:
+            asking = self.asking("test facts, untuned")
+            before = evaluate(mixture, relation, candidates=self.candidates, facts=facts, progress=asking)
+        try:
+            result = train(
+                mixture,
+                relation,
+                spec.training,
+                facts=facts,
+                folder=self.checkpoints,
+                resume=self.resume,
+                progress=self._keep_history,
+            )
+        except Interrupted as stop:
+            save_mixture(mixture, self.folder / MIXTURE, about=About(learned_from=self._learned_from(stop.result)))
+            raise
+        return _Made(mixture, facts, self._learned_from(result), _lines(result.history), before)
+
+    def baseline(self, name: BaselineName) -> _Made:
+        """What a baseline makes."""
+        found = run_baseline(
+            name,
+            self.lm,
+            self._templates,
+            self.relation,
+            training=self.spec.training,
+            search=self.spec.search,
+            fine_tuning=self.spec.fine_tuning,
+            seed=self.spec.seed,
+            folder=self.checkpoints,
+            resume=self.resume,
+            progress=self._keep_history,
         )
-    except Interrupted as stop:
-        save_mixture(mixture, folder / MIXTURE, about=About(learned_from=told(stop.result)))
-        raise
-    training = TrainingRecord(
-        train_facts=result.train_facts,
-        dev_facts=result.dev_facts,
-        left_out={split: count_reasons(left_out) for split, left_out in result.left_out.items()},
-        pairs=result.pairs,
-        planned_pairs=result.planned_pairs,
-        best_pairs=result.best.pairs,
-        step_sizes=result.step_sizes,
-    )
-    return _Made(mixture, facts, _lines(result.history), training, before, told(result))
+        self.tell(Built(found.mixture))
+        facts = encode_relation(found.mixture, self.relation)
+        left_out = {split: count_reasons(without) for split, without in found.left_out.items()}
+        learned_from = {"left_out": left_out, **found.about.learned_from}
+        return _Made(found.mixture, facts, learned_from, _lines(found.history))
 
+    def asking(self, what: str) -> Callable[[int, int], None]:
+        """Tells how many facts have been asked."""
+        return lambda done, total: self.tell(Asking(what, done, total))
 
-def _make_baseline(
-    spec: RunSpec,
-    lm: FrozenLM,
-    relation: Relation,
-    folder: Path,
-    checkpoints: Path,
-    resume: bool,
-    tell: Callable[[RunProgress], None],
-) -> _Made:
-    templates = [parse_template(prompt.template, prompt.weight) for prompt in spec.templates]
-    found = run_baseline(
-        spec.baseline or "lama",
-        lm,
-        templates,
-        relation,
-        training=spec.training,
-        search=spec.search,
-        fine_tuning=spec.fine_tuning,
-        seed=spec.seed,
-        folder=checkpoints,
-        resume=resume,
-        progress=_keeping_history(folder, tell),
-    )
-    tell(Built(found.mixture))
-    facts = encode_relation(found.mixture, relation)
-    learned_from = found.about.learned_from
-    training = TrainingRecord(
-        train_facts=learned_from.get("train_facts", 0),
-        dev_facts=learned_from.get("dev_facts", 0),
-        left_out={split: count_reasons(left_out) for split, left_out in found.left_out.items()},
-        pairs=learned_from.get("pairs"),
-        planned_pairs=learned_from.get("planned_pairs"),
-        best_pairs=learned_from.get("best_pairs"),
-        step_sizes=learned_from.get("step_sizes"),
-        found={name: learned_from[name] for name in ("prompt", "train") if name in learned_from},
-    )
-    return _Made(found.mixture, facts, _lines(found.history), training, learned_from=learned_from)
+    @property
+    def _templates(self) -> list[Template]:
+        return [parse_template(prompt.template, prompt.weight) for prompt in self.spec.templates]
 
+    def _learned_from(self, result: TrainingResult) -> dict[str, Any]:
+        return {**result.learned_from(self.relation), "split_by": self.split_by}
 
-def _lines(history: Sequence[Any]) -> tuple[HistoryLine, ...]:
-    return tuple(HistoryLine.model_validate(line if isinstance(line, dict) else line.as_json()) for line in history)
-
-
-def _keeping_history(folder: Path, tell: Callable[[RunProgress], None]) -> Callable[[BaselineProgress], None]:
-    """Writes the history whenever dev was scored, so that it can be looked at while the run goes on."""
-
-    def keep(state: BaselineProgress) -> None:
+    def _keep_history(self, state: BaselineProgress) -> None:
+        """Writes the history whenever dev was scored, so that it can be looked at while the run goes on."""
         if state.record is not None:
-            write_history(folder, _lines(state.history))
-        tell(state)
-
-    return keep
+            write_history(self.folder, _lines(state.history))
+        self.tell(state)
 
 
-def _asking(what: str, tell: Callable[[RunProgress], None]) -> Callable[[int, int], None]:
-    return lambda done, total: tell(Asking(what, done, total))
+def _lines(history: Sequence[Any]) -> tuple[HistoryRecord, ...]:
+    return tuple(HistoryRecord.model_validate(line if isinstance(line, dict) else line.as_json()) for line in history)
 
 
-def _record(
-    spec: RunSpec,
-    relation: Relation,
-    split_by: str | None,
-    made: _Made,
-    examination: Examination,
-    trust: Trust | None,
-) -> RunRecord:
-    mixture, evaluations = made.mixture, examination.evaluations
-    found = examination.controls
+def _record(work: _Work, made: _Made, examination: Examination, trust: Trust | None) -> RunRecord:
+    spec, relation, mixture = work.spec, work.relation, made.mixture
+    evaluations, found = examination.evaluations, examination.controls
     gain = knowledge_over(evaluations["test"].outcomes, found)
     return RunRecord(
         id=spec.id,
         spec=spec,
         lm=mixture.lm.identity,
         relation=RelationRecord(
-            name=relation.name, sha256=relation.digest, split_by=split_by, counts=relation.counts.as_json()
+            name=relation.name, sha256=relation.digest, split_by=work.split_by, counts=relation.counts.as_json()
         ),
         prompts=tuple(
             PromptRecord(template=prompt.template.text, weight=weight)
@@ -353,9 +237,15 @@ def _record(
         trust=trust,
         partitions=_partitions(relation, evaluations["test"], found),
         audit=audit_relation(SplitLines.of(relation)),
-        training=made.training,
+        training=_training(made.learned_from) if made.learned_from else None,
         history=made.history,
     )
+
+
+def _training(learned_from: dict[str, Any]) -> TrainingRecord:
+    known = {name: learned_from[name] for name in TrainingRecord.model_fields if name in learned_from}
+    found = {name: learned_from[name] for name in ("prompt", "train") if name in learned_from}
+    return TrainingRecord(**known, found=found)
 
 
 def _partitions(
@@ -383,7 +273,7 @@ def _about(record: RunRecord, made: _Made, examination: Examination, candidates:
         relation=record.relation.name,
         relation_sha256=record.relation.sha256,
         split_by=record.relation.split_by,
-        learned_from=made.learned_from or {},
+        learned_from=made.learned_from,
         scores=scores,
         dev_answers=to_json(dev_answers(evaluations["dev"], candidates)) if "dev" in evaluations else None,
     )

@@ -1,0 +1,78 @@
+"""The spec of a run on an LM, facts and prompts that are loaded already."""
+
+from collections.abc import Sequence
+
+import torch
+from pydantic import TypeAdapter
+
+from askwell.data.facts import Relation
+from askwell.data.templates import Template
+from askwell.lms.frozen import FrozenLM
+from askwell.mixture.answers import Candidates
+from askwell.specs import AutoPromptSpec, FineTuningSpec, MixtureSpec, PromptText, RunSpec, TrainingSpec
+from askwell.specs.baselines import BaselineName
+from askwell.specs.run import DeviceKind, Digits
+
+
+def run_spec(
+    lm: FrozenLM,
+    relation: Relation,
+    templates: Sequence[Template],
+    *,
+    mixture: MixtureSpec | None = None,
+    training: TrainingSpec | None = None,
+    baseline: BaselineName | None = None,
+    search: AutoPromptSpec | None = None,
+    fine_tuning: FineTuningSpec | None = None,
+    candidates: Candidates | None = None,
+    prompts: str = "given",
+    setting: str | None = None,
+    threads: int | None = None,
+) -> RunSpec:
+    """The spec of a run on things that are loaded already; `prompts` and `setting` name it in tables.
+
+    Without `training` (and without a baseline that learns), the prompts are asked as they are.
+    """
+    mixture = mixture or MixtureSpec()
+    return RunSpec(
+        lm=lm.identity.name,
+        lm_sha256=lm.identity.digest,
+        relation=relation.name,
+        facts_sha256=relation.digest,
+        prompts=prompts,
+        templates=tuple(PromptText(template=template.text, weight=template.weight) for template in templates),
+        setting=setting or baseline or setting_name(mixture, training),
+        mixture=mixture,
+        training=None if training is None else training.model_copy(update={"threads": None}),
+        candidates=None if candidates is None else candidates.name,
+        candidates_sha256=None if candidates is None else candidates.digest,
+        threads=threads or (None if training is None else training.threads) or torch.get_num_threads(),
+        device=_device(lm),
+        dtype=_precision(lm),
+        baseline=baseline,
+        search=search,
+        fine_tuning=fine_tuning,
+    )
+
+
+def setting_name(mixture: MixtureSpec, training: TrainingSpec | None) -> str:
+    """A name for a setting that was given none: what sets it apart from the defaults."""
+    if training is None:
+        parts = ["hard"]
+    else:
+        tuned = training.tune_vectors or (mixture.deep and training.tune_layers)
+        parts = ["deep" if mixture.deep else "soft" if tuned and mixture.combine == "mixture" else "weights"]
+        parts += ["EM"] if training.method == "em" else []
+    parts += ["product"] if mixture.combine == "product" else []
+    parts += [mixture.weighting] if mixture.weighting != "static" else []
+    parts += [mixture.initial] if mixture.initial != "words" else []
+    parts += [f"{mixture.copies} copies"] if mixture.copies > 1 else []
+    return ", ".join(parts)
+
+
+def _device(lm: FrozenLM) -> DeviceKind:
+    return TypeAdapter(DeviceKind).validate_python(lm.device.type)
+
+
+def _precision(lm: FrozenLM) -> Digits:
+    return TypeAdapter(Digits).validate_python(str(lm.dtype).removeprefix("torch."))
