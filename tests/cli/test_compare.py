@@ -90,7 +90,7 @@ def test_runs_of_a_store_are_chosen(askwell, tmp_path):
     for arguments, told in {
         (folder, folder): "stands in",
         (folder, folder, "--where-a", "setting = 'none'", "--where-b", init): "--where-a",
-        (tmp_path, folder, "--where-a", soft): "is none",
+        (tmp_path, folder, "--where-a", soft): "there is no run here",
     }.items():
         done = askwell("compare", *arguments)
         assert done.code == 2

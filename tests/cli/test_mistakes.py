@@ -115,10 +115,10 @@ def test_output_that_is_a_file(train, tmp_path):
 def test_output_that_holds_a_mixture(askwell, lms, facts, tmp_path):
     arguments = ("train", "--lm", lms["bert"], "--facts", facts, "--prompts", TEMPLATES[0], "--out", tmp_path / "m")
     assert askwell(*arguments, "--epochs", "1").code == 0
-    before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
-    bad(askwell(*arguments), "holds a mixture already", "--overwrite")
+    before = {path: path.read_bytes() for path in (tmp_path / "m").rglob("*") if path.is_file()}
+    bad(askwell(*arguments), "holds a run already", "--overwrite")
     bad(askwell(*arguments, "--resume"), "finished")
-    assert {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()} == before
+    assert {path: path.read_bytes() for path in (tmp_path / "m").rglob("*") if path.is_file()} == before
     assert askwell(*arguments, "--overwrite", "--epochs", "0").code == 0
 
 

@@ -3,15 +3,12 @@
 import itertools
 import math
 
-import duckdb
 import pytest
 from builders.outcomes import outcome, run
 from scipy import stats
 
-from askwell.errors import BadFile, BadOption, UserMistake
+from askwell.errors import BadOption, UserMistake
 from askwell.evaluation.compare import compare_outcomes
-from askwell.evaluation.outcomes import write_outcomes
-from askwell.runs.folder import read_run
 
 A = run({"a": 1, "b": 1, "c": 1, "d": 20, "e": 4, "only a": 1})
 B = run({"a": 1, "b": 2, "c": 11, "d": 1, "e": 5, "only b": 1, "only b too": 1})
@@ -166,48 +163,3 @@ def test_nothing_in_common():
         compare_outcomes(run({"p": 1}), run({"p": 1}, "s"))
     with pytest.raises(UserMistake, match="B 0 of no relation"):
         compare_outcomes(run({"p": 1}), [])
-
-
-def save(folder, outcomes, seed=None):
-    write_outcomes(outcomes, folder / "facts.parquet")
-    if seed is not None:
-        (folder / "config.json").write_text(f'{{"mixture_spec": {{"seed": {seed}}}}}')
-
-
-def test_runs_are_read(tmp_path):
-    save(tmp_path / "one", A)
-    assert read_run(tmp_path / "one") == read_run(tmp_path / "one" / "facts.parquet") == A
-    save(tmp_path / "relations" / "r", A, 3)
-    save(tmp_path / "relations" / "s", run({"a": 1}, "s"), 3)
-    assert read_run(tmp_path / "relations") == A + run({"a": 1}, "s")
-    save(tmp_path / "seeds" / "first", A, 1)
-    save(tmp_path / "seeds" / "second", B, 2)
-    assert read_run(tmp_path / "seeds") == {1: A, 2: B}
-    for number, outcomes in ((5, A), (7, B)):  # as a sweep leaves them
-        save(tmp_path / "swept" / str(number), outcomes)
-        (tmp_path / "swept" / str(number) / "spec.json").write_text(f'{{"mixture": {{"seed": {number}}}}}')
-    assert read_run(tmp_path / "swept") == {5: A, 7: B}
-
-
-def test_what_is_no_run(tmp_path):
-    with pytest.raises(BadFile, match="no such folder"):
-        read_run(tmp_path / "nowhere")
-    with pytest.raises(BadFile, match=r"no facts\.parquet here"):
-        read_run(tmp_path)
-    (tmp_path / "text.parquet").write_text("text")
-    with pytest.raises(BadFile, match="no Parquet file"):
-        read_run(tmp_path / "text.parquet")
-    save(tmp_path / "twice" / "one", A, 1)
-    save(tmp_path / "twice" / "two", A, 1)
-    with pytest.raises(BadFile, match=r"r with seed 1 stands in .*one too"):
-        read_run(tmp_path / "twice")
-    (tmp_path / "twice" / "two" / "config.json").write_text("{}")
-    with pytest.raises(BadFile, match="what a run's seed is"):
-        read_run(tmp_path / "twice")
-
-
-def test_a_parquet_file_of_something_else(tmp_path):
-    with duckdb.connect() as database:
-        database.execute(f"COPY (SELECT 1 AS one) TO '{tmp_path / 'other.parquet'}'")
-    with pytest.raises(BadFile, match="found one"):
-        read_run(tmp_path / "other.parquet")

@@ -70,9 +70,12 @@ def compare(
 def _outcomes(path: Path, where: str | None, option: str) -> "Outcomes":
     """The outcomes at a path: of a Parquet file, of one run, or of the chosen ones among several."""
     from askwell.evaluation.outcomes import read_outcomes
-    from askwell.runs.folder import outcomes_of
+    from askwell.runs.folder import is_run, outcomes_of
     from askwell.runs.query import select_runs
+    from askwell.runs.record import TEST_OUTCOMES
 
+    if (path / TEST_OUTCOMES).is_file() and not is_run(path):  # as `evaluate --per-fact` leaves it
+        path = path / TEST_OUTCOMES
     if path.is_file():
         if where is not None:
             raise BadOption(f"{option} chooses among several runs, and {path} is a file")

@@ -55,8 +55,14 @@ def write_outcomes(outcomes: Sequence[Outcome], path: Path) -> None:
 
 def read_outcomes(path: Path) -> list[Outcome]:
     """The outcomes of a file that `write_outcomes` has written."""
-    with duckdb.connect() as database:
-        rows = database.read_parquet(str(path)).fetchall()
+    try:
+        with duckdb.connect() as database:
+            read = database.read_parquet(str(path))
+            columns, rows = read.columns, read.fetchall()
+    except duckdb.Error as error:
+        raise BadFile(path, f"this is not a Parquet file of facts: {str(error).splitlines()[0]}") from error
+    if columns != list(_COLUMNS):
+        raise BadFile(path, f"expected the columns {', '.join(_COLUMNS)}; found {', '.join(columns)}")
     outcomes = []
     for row in rows:
         fields: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))

@@ -1,0 +1,96 @@
+"""Reading runs: one, a folder of them, a store; and what is none of these."""
+
+import json
+
+import duckdb
+import pytest
+from builders.outcomes import run_of_distinct_ys
+from builders.stores import A, B, keep, new_store, record_of, spec_of
+
+from askwell.errors import BadFile, BadOption, DamagedFile
+from askwell.evaluation.outcomes import read_outcomes, write_outcomes
+from askwell.runs.folder import check_folder, clear_folder, is_run, outcomes_of, read_run, read_runs, write_run
+from askwell.runs.query import choose_run, select_runs
+
+
+def save(folder, ranks=(1, 20), relation=A, **spec):
+    made = spec_of(relation, **spec)
+    outcomes = run_of_distinct_ys(ranks, relation)
+    write_run(folder, record_of(made, ranks), {"test": outcomes, "dev": outcomes}, {})
+    return outcomes
+
+
+def test_a_run_is_read_as_it_was_written(tmp_path):
+    outcomes = save(tmp_path / "one", seed=4)
+    run = read_run(tmp_path / "one")
+    assert run.record == record_of(spec_of(seed=4), (1, 20))
+    assert (run.test, run.dev, run.controls, run.mixture) == (outcomes, outcomes, {}, None)
+    assert [found.folder for found in read_runs(tmp_path / "one")] == [tmp_path / "one"]
+
+
+def test_relations_stand_together_and_seeds_apart(tmp_path):
+    first, second = save(tmp_path / "relations" / "a", relation=A), save(tmp_path / "relations" / "b", relation=B)
+    assert outcomes_of(read_runs(tmp_path / "relations")) == first + second
+    first, second = save(tmp_path / "seeds" / "1", seed=1), save(tmp_path / "seeds" / "2", (1, 1), seed=2)
+    assert outcomes_of(read_runs(tmp_path / "seeds")) == {1: first, 2: second}
+    save(tmp_path / "twice" / "one", seed=1)
+    save(tmp_path / "twice" / "two", seed=1, setting="other")
+    with pytest.raises(BadFile, match=r"set:a with seed 1 .*one"):
+        outcomes_of(read_runs(tmp_path / "twice"))
+
+
+def test_runs_of_a_store_are_selected(tmp_path):
+    store = new_store(tmp_path)
+    keep(store, (1, 1), setting="soft")
+    keep(store, (1, 20), setting="init", tuned=False)
+    assert [run.record.spec.setting for run in select_runs(tmp_path, "P@1 > 60")] == ["soft"]
+    assert len(select_runs(tmp_path)) == 2
+    with pytest.raises(BadOption, match="--where"):
+        select_runs(tmp_path, "P@1 < 0")
+    with pytest.raises(BadFile, match="nothing was tuned"):  # no mixture was saved with these
+        choose_run(tmp_path)
+
+
+def test_what_is_no_run(tmp_path):
+    with pytest.raises(BadFile, match="no such folder"):
+        read_runs(tmp_path / "nowhere")
+    with pytest.raises(BadFile, match="no run here"):
+        read_runs(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadFile, match="this is a file"):
+        read_runs(tmp_path / "file")
+    assert not is_run(tmp_path)
+
+
+def test_a_damaged_record_is_named(tmp_path):
+    save(tmp_path / "run")
+    path = tmp_path / "run" / "run.json"
+    document = json.loads(path.read_text())
+    for broken in ("{", json.dumps(document | {"version": 99}), json.dumps(document | {"prompts": 3})):
+        path.write_text(broken)
+        with pytest.raises(DamagedFile, match=r"run\.json is damaged"):
+            read_run(tmp_path / "run")
+
+
+def test_parquet_files_of_something_else(tmp_path):
+    (tmp_path / "text.parquet").write_text("text")
+    with pytest.raises(BadFile, match="not a Parquet file of facts"):
+        read_outcomes(tmp_path / "text.parquet")
+    with duckdb.connect() as database:
+        database.execute(f"COPY (SELECT 1 AS one) TO '{tmp_path / 'other.parquet'}'")
+    with pytest.raises(BadFile, match="found one"):
+        read_outcomes(tmp_path / "other.parquet")
+
+
+def test_a_folder_is_cleared_of_a_run_and_of_nothing_else(tmp_path):
+    save(tmp_path / "run")
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    (tmp_path / "run" / "README.md").write_text("mine, too")
+    with pytest.raises(BadOption, match="holds a run already"):
+        check_folder(tmp_path / "run", resume=False, overwrite=False)
+    with pytest.raises(BadOption, match="finished"):
+        check_folder(tmp_path / "run", resume=True, overwrite=False)
+    clear_folder(tmp_path / "run")
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["README.md", "notes.txt"]
+    write_outcomes([], tmp_path / "run" / "facts.parquet")
+    assert not is_run(tmp_path / "run")
