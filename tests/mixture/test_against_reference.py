@@ -50,16 +50,16 @@ def test_whole_distributions_in_float64(name: str, kind: str) -> None:
     xs, facts = words(exact(name), XS)
     with torch.no_grad():
         of_x = mixture.log_p_x(xs, facts)
-        log_weights = mixture.log_weights(len(XS), of_x if spec.data_dependent else None)
+        log_weights = mixture.log_weights(len(XS), of_x if (spec.weighting == "data-dependent") else None)
         log_probs = mixture.log_probs(xs, facts)
         by_prompt = [mixture.prompt_log_probs(xs, facts, t) for t in range(len(templates))]
     for number, x in enumerate(XS):
         for t in range(len(templates)):
             assert_near(by_prompt[t][number], twin.log_p_y(t, x), 1e-9)
-            if spec.data_dependent:
+            if spec.weighting == "data-dependent":
                 assert_near(of_x[number, t], twin.log_p_x(t, x), 1e-9)
-        assert_near(log_weights[number], twin.log_weights(x if spec.data_dependent else None), 1e-9)
-        expected = twin.log_mixture(x, data_dependent=spec.data_dependent)
+        assert_near(log_weights[number], twin.log_weights(x if (spec.weighting == "data-dependent") else None), 1e-9)
+        expected = twin.log_mixture(x, data_dependent=(spec.weighting == "data-dependent"))
         assert_near(log_probs[number], expected, 1e-9)
         assert float(log_probs[number].exp().sum()) == pytest.approx(1, abs=1e-12)
 
@@ -88,7 +88,7 @@ def test_gold_log_probs_and_gradients_in_float64(name: str, kind: str) -> None:
     for number, (x, y) in enumerate(zip(XS, golds, strict=True)):
         for t in range(len(templates)):
             assert_near(gold[number, t], twin.log_p_y(t, x)[y], 1e-9)
-        of_mixture = twin.log_mixture(x, data_dependent=spec.data_dependent)[y]
+        of_mixture = twin.log_mixture(x, data_dependent=(spec.weighting == "data-dependent"))[y]
         assert_near(total[number], of_mixture, 1e-9)
         loss = loss + of_mixture
     loss.backward()
@@ -97,7 +97,7 @@ def test_gold_log_probs_and_gradients_in_float64(name: str, kind: str) -> None:
     for parameter, gradient in theirs.items():
         assert_near(ours[parameter], gradient, 1e-7)
     tuned = {"vectors", "weighting.logits", *(key for key in ours if key.endswith(".0"))}
-    tuned |= {"weighting.log_temperature"} if spec.data_dependent else set()
+    tuned |= {"weighting.log_temperature"} if (spec.weighting == "data-dependent") else set()
     assert all(bool(theirs[parameter].any()) for parameter in tuned)
 
 

@@ -45,7 +45,7 @@ def test_data_dependent_weights_by_hand() -> None:
 def test_a_weighting_is_read_by_its_old_name_and_its_new_one(given: dict[str, Any]) -> None:
     spec = MixtureSpec.model_validate({"deep": True, **given})
     assert spec == MixtureSpec(deep=True, weighting="data-dependent")
-    assert spec.data_dependent
+    assert spec.weighting == "data-dependent"
     assert spec.model_dump(exclude_unset=True) == {"deep": True, "data_dependent": True}
     assert MixtureSpec.model_validate_json(spec.model_dump_json()) == spec
 

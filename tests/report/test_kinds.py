@@ -1,9 +1,12 @@
 """What kind of run a run is follows from its spec, whatever its setting is called."""
 
+from typing import get_args
+
 import pytest
 from builders.stores import spec_of
 
 from askwell.report.cells import RunKind, fact_set_of, how_of, is_distinct_y, kind_of, paper_name, source_of
+from askwell.specs.mixture import WeightingName
 
 
 @pytest.mark.parametrize(
@@ -67,3 +70,10 @@ def test_the_set_is_what_stands_before_the_relation():
     assert not is_distinct_y("trex_original")
     assert paper_name("trex_extend") == "trex_extended"
     assert paper_name("testbed") is None
+
+
+def test_every_weighting_has_a_row_of_its_own():
+    names = get_args(WeightingName)
+    kinds = {name: kind_of(spec_of(mixture={"weighting": name})).extras for name in names}
+    assert kinds["static"] == ()
+    assert len(set(kinds.values())) == len(names)

@@ -9,6 +9,7 @@ from builders.outcomes import run_of_distinct_ys
 from builders.stores import figures_of, record_of
 
 from askwell.errors import BadFile, BadOption, DamagedFile
+from askwell.evaluation.metrics import METRICS, Metric
 from askwell.runs.folder import write_run
 from askwell.runs.query import query_runs
 from askwell.runs.store import Store, open_store
@@ -141,3 +142,10 @@ def test_where_a_run_was_made_names_no_path_machine_or_user():
     assert str(Path.cwd()) not in text
     assert socket.gethostname() not in text
     assert f'"{getpass.getuser()}"' not in text
+
+
+def test_a_metric_that_is_newer_than_a_run_comes_from_its_outcomes(store, monkeypatch):
+    newer = Metric("P@7", lambda outcome: float(outcome.rank <= 7))
+    monkeypatch.setattr("askwell.runs.folder.METRICS", {**METRICS, "P@7": newer})
+    assert [run.score("P@7") for run in store.runs()] == [100.0] * 4
+    assert {run.score("P@1") for run in store.runs()} == {10.0, 40.0, 50.0, 60.0}  # as the records say

@@ -92,7 +92,7 @@ def ask(
     from askwell.mixture.answers import read_candidates
     from askwell.mixture.ask import ask as ask_mixture
     from askwell.mixture.encode import why_unaskable
-    from askwell.runs.sources import mixture_folder, saved_mixture, untuned_mixture
+    from askwell.runs.sources import find_mixture, saved_mixture, untuned_mixture
 
     xs = [*asked, *(read_xs(file, column) if file else [])]
     if not xs:
@@ -103,7 +103,7 @@ def ask(
     set_threads(threads)
     loading: dict[str, Any] = {"revision": revision, "device": device, "dtype": dtype}
     if folder is not None:
-        folder = mixture_folder(folder, where, note)
+        folder = find_mixture(folder, where, note)
         asked = saved_mixture(folder, lm, **loading)
     else:
         asked = untuned_mixture(load_lm(lm or "", **loading), prompts or [], mixture, facts, data, note)

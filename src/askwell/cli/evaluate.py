@@ -93,7 +93,7 @@ def evaluate(
     from askwell.files import to_json
     from askwell.mixture.answers import read_candidates
     from askwell.runs.seeds import several_runs
-    from askwell.runs.sources import mixture_folders, saved_jobs, untuned_jobs
+    from askwell.runs.sources import find_mixtures, saved_jobs, untuned_jobs
 
     set_threads(threads)
     if bool(mixtures) == bool(prompts):
@@ -107,7 +107,7 @@ def evaluate(
     words = read_candidates(candidates) if candidates else None
     loading = {"revision": revision, "device": device, "dtype": dtype}
     if mixtures:
-        jobs = saved_jobs(mixture_folders(mixtures, where), facts, lm, data, split_by, loading, note)
+        jobs = saved_jobs(find_mixtures(mixtures, where), facts, lm, data, split_by, loading, note)
     else:
         jobs = untuned_jobs(prompts or [], facts, lm, mixture, data, split_by, loading, note)
     evaluations: list[Evaluation] = []

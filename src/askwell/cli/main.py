@@ -31,8 +31,8 @@ app.command("askwell.cli.baseline:baseline", help="Run a baseline: LAMA, LPAQA, 
 app.command("askwell.cli.compare:compare", help="Compare two runs on the facts that both answered.")
 app.command("askwell.cli.audit:audit", help="Audit the splits of facts: leaks, and what trivial answers score.")
 app.command("askwell.cli.sweep:sweep", help="Do a grid of runs: LMs, relations, prompts, settings, seeds.")
-app.command("askwell.cli.runs:runs", help="List, filter and sort the runs that sweeps have kept.")
-app.command("askwell.cli.report:report", help="Make tables and figures of the runs that sweeps have kept.")
+app.command("askwell.cli.runs:runs", help="List, filter and sort runs.")
+app.command("askwell.cli.report:report", help="Make tables and figures from runs.")
 
 lm = App(name="lm", help="LMs: list them, pull one without a hub, tell about one.", help_format="plaintext")
 lm.command("askwell.cli.lm:list_lms", name="list", help="List the LMs that can be asked without a download.")

@@ -71,7 +71,7 @@ def _print(study: "Study") -> None:
     from rich.table import Table
 
     from askwell.cli.terminal import out
-    from askwell.report.page import Cell
+    from askwell.report.page import MISSING
 
     for part in study.sets:
         for shown in part.tables[:1]:
@@ -82,10 +82,8 @@ def _print(study: "Study") -> None:
             for row in shown.table.rows:
                 if row.begins:
                     table.add_row(f"[bold]{escape(row.begins)}[/bold]")
-                firsts: list[Cell] = []
-                at = 0
-                for group in groups:
-                    firsts.append(row.cells[at])
-                    at += len(group.columns)
-                table.add_row(f"  {escape(row.heading)}", *(escape(cell.text) for cell in firsts))
+                cells = iter(row.cells)
+                by_group = [{column.heading: next(cells) for column in group.columns} for group in groups]
+                scores = [next((cell for name, cell in of.items() if name == "P@1"), MISSING) for of in by_group]
+                table.add_row(f"  {escape(row.heading)}", *(escape(cell.text) for cell in scores))
             out.print(table)

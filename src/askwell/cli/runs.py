@@ -55,7 +55,7 @@ def runs(
     elif csv:
         _print_csv(found)
     else:
-        _print_table(found, store)
+        _print_table(found, store, sort)
         if failures:
             note(f"{len(failures)} runs failed; --failed says why")
 
@@ -76,7 +76,7 @@ def _print_csv(found: "RunTable") -> None:
     writer.writerows(found.rows)
 
 
-def _print_table(found: "RunTable", store: Path) -> None:
+def _print_table(found: "RunTable", store: Path, sort: str | None) -> None:
     from rich.markup import escape
     from rich.table import Table
 
@@ -86,7 +86,8 @@ def _print_table(found: "RunTable", store: Path) -> None:
     table = Table(title=escape(f"{counted(len(found.rows), 'run')} of {store}"), box=None)
     labels = ("lm", "relation", "prompts", "setting", "control")
     rows = found.as_json()
-    shown = [*SHOWN, "control"] if any(run["control"] for run in rows) else SHOWN
+    shown = list(SHOWN) + ([sort] if sort is not None and sort not in SHOWN else [])
+    shown += ["control"] if any(run["control"] for run in rows) and "control" not in shown else []
     for name in shown:
         table.add_column(name, overflow="fold", no_wrap=name not in labels)  # an id or a score is of use only whole
     for run in rows:

@@ -55,9 +55,9 @@ def show(
     from askwell.report.words import look_at
     from askwell.report.words_figure import words_chart, words_html
     from askwell.report.words_terminal import print_words
-    from askwell.runs.sources import mixture_folder, saved_mixture
+    from askwell.runs.sources import find_mixture, saved_mixture
 
-    folder = mixture_folder(mixture, where, note)
+    folder = find_mixture(mixture, where, note)
     about = read_description(folder).about
     shown = saved_mixture(folder, lm, revision=revision, device=device, dtype="auto")
     prompts = look_at(shown, nearest=nearest)

@@ -67,8 +67,8 @@ class EvaluationFigures:
     """For each relation its number of facts and its scores."""
 
     def score(self, metric: str) -> float | None:
-        """The mean over facts of a metric; None for a log-loss that is infinite."""
-        return self.log_loss if metric == LOG_LOSS else self.micro[metric]
+        """The mean over facts of a metric; None for a log-loss that is infinite, and for a metric that is newer."""
+        return self.log_loss if metric == LOG_LOSS else self.micro.get(metric)
 
     @property
     def left_out_count(self) -> int:

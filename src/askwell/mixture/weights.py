@@ -10,12 +10,16 @@ from askwell.specs.mixture import WeightingName
 
 
 class Weighting(nn.Module):
-    """A way to weigh prompts. A further one is a subclass, a row of WEIGHTINGS and a name in `WeightingName`."""
+    """A way to weigh prompts. A further one is a subclass, a row of WEIGHTINGS and a name in `WeightingName`.
+
+    Parameters beside `logits` say how the weights depend on x; --no-tune-temperature freezes them.
+    """
 
     reads_x: ClassVar[bool]
     """Whether `forward` needs log p(x | t), for which the LM reads every question once more."""
     closed_form: ClassVar[bool]
-    """Whether the mean posterior over prompts is the best p(t | r), which EM then takes without a gradient."""
+    """Whether the mean posterior over prompts is the best p(t | r), which EM then takes without a gradient; where it is
+    not, EM takes gradient steps on log p(t | r, x), too."""
 
     def __init__(self, logits: Float[Tensor, " prompts"]) -> None:
         super().__init__()

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, Literal
+from typing import Any
 
 from askwell.errors import UserMistake
 from askwell.evaluation.controls import PRIOR_CORRECTED
-from askwell.evaluation.metrics import METRICS
+from askwell.evaluation.metrics import METRICS, Average
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.trust import WORDS_ALREADY
 from askwell.runs.folder import Run
@@ -54,7 +54,9 @@ INIT, SOFT, DEEP = "init", "soft", "deep"
 WEIGHTS, VECTORS = "weights only", "vectors only"
 ARROWS = (INIT, SOFT, DEEP)
 """The kinds that follow each other in the paper's tables."""
-EM, DATA_DEPENDENT, PRODUCT, PUBLISHED = "EM", "data-dependent", "product of experts", "published weights"
+EM, PRODUCT, PUBLISHED = "EM", "product of experts", "published weights"
+STATIC = "static"
+"""The weighting that does not depend on x; every other one makes a row of its own, under its name."""
 
 _SHALLOW = {("vectors", "weights"): SOFT, ("weights",): WEIGHTS, ("vectors",): VECTORS, (): "nothing tuned"}
 _DEEP = {("vectors", "layers", "weights"): DEEP}
@@ -78,7 +80,7 @@ def kind_of(spec: RunSpec) -> RunKind:
     mixture, training = spec.mixture, spec.training
     extras = [
         *([EM] if training is not None and training.method == "em" else []),
-        *([DATA_DEPENDENT] if mixture.data_dependent else []),
+        *([mixture.weighting] if mixture.weighting != STATIC else []),
         *([PRODUCT] if mixture.combine == "product" else []),
         *([PUBLISHED] if mixture.weights == "file" else []),
         *([f"{mixture.copies} copies"] if mixture.copies > 1 else []),
@@ -169,9 +171,9 @@ class KeptRun:
         return self.record.test.vocabulary
 
     def score(self, metric: str) -> float:
-        """The score on test; for a run that is older than a metric, from the outcomes of its facts."""
-        kept = self.record.test.micro.get(metric)
-        return METRICS[metric].mean(self.run.test) if kept is None else kept
+        """The score on test."""
+        score = self.run.score(metric)
+        return math.inf if score is None else score
 
     @property
     def facts_read(self) -> int:
@@ -205,7 +207,7 @@ class KeptRun:
     @property
     def entropy(self) -> float | None:
         """Of its weights, in bits; the mean over x of weights that depend on it, None if that was not measured."""
-        if self.temperature is None:
+        if self.spec.mixture.weighting == STATIC:
             return math.log2(self.effective_prompts)
         return self.record.mean_entropy_over_x
 
@@ -276,13 +278,11 @@ def kept_runs(runs: Sequence[Run]) -> list[KeptRun]:
     return ordinary
 
 
-Average = Literal["micro", "macro"]
-
-
 @dataclass(frozen=True)
 class Score:
-    """A mean over seeds, in per cent."""
+    """A mean over seeds, in the metric's unit."""
 
+    metric: str
     mean: float
     deviation: float | None
     """The standard deviation over seeds; None if there are not two."""
@@ -291,13 +291,14 @@ class Score:
 
     @property
     def text(self) -> str:
-        """The score with one decimal, and its deviation if there is one."""
-        return f"{self.mean:.1f}" if self.deviation is None else f"{self.mean:.1f} ± {self.deviation:.1f}"
+        """The score as its metric is shown, and its deviation if there is one."""
+        shown = METRICS[self.metric].text
+        return shown(self.mean) if self.deviation is None else f"{shown(self.mean)} ± {shown(self.deviation)}"
 
 
 @dataclass(frozen=True)
 class RunGroup:
-    """Runs of one LM, source and kind, over relations and seeds."""
+    """Runs of one LM, source and kind, one for each relation and seed."""
 
     runs: tuple[KeptRun, ...]
 
@@ -354,7 +355,7 @@ class RunGroup:
             _averaged([(runs[seed].score(metric), runs[seed].facts) for runs in self.by_relation.values()], average)
             for seed in self.seeds
         ]
-        return Score(_averaged(over_seeds, average), stdev(each) if len(each) > 1 else None, len(each))
+        return Score(metric, _averaged(over_seeds, average), stdev(each) if len(each) > 1 else None, len(each))
 
     @cached_property
     def outcomes(self) -> dict[int, list[Outcome]]:

@@ -20,7 +20,10 @@ _FIRST_SOURCES = ("single", "manual", "mined", "paraphrased")
 
 @dataclass(frozen=True)
 class Line:
-    """A row: its runs by what was tuned (init, soft, deep, …)."""
+    """A row: its runs by what was tuned (init, soft, deep, …).
+
+    Untuned runs (init) stand in every line whose tuned runs start from them, so the runs of several lines overlap.
+    """
 
     lm: str
     fact_set: str

@@ -125,7 +125,7 @@ def arrows_table(lines: Sequence[Line], fact_set: str, paper: PaperScore = no_pa
         of_paper: list[float | None] = []
         for metric in TABLE_METRICS:
             steps = _steps(line, metric)
-            bold = _bold(steps)
+            bold = _bold(steps, metric)
             for number, kind in enumerate(ARROWS):
                 group, found = line.groups.get(kind), steps[number - 1] if number else None
                 theirs = paper(line, kind, metric)
@@ -167,10 +167,10 @@ def _steps(line: Line, metric: str) -> list[Step | None]:
     ]
 
 
-def _bold(steps: Sequence[Step | None]) -> set[str]:
+def _bold(steps: Sequence[Step | None], metric: str) -> set[str]:
     """The kinds that are significantly better than a neighbour."""
     return {
-        ARROWS[number + 1] if found.gain > 0 else ARROWS[number]
+        ARROWS[number + 1] if (found.gain > 0) == METRICS[metric].higher_is_better else ARROWS[number]
         for number, found in enumerate(steps)
         if found is not None and found.is_significant
     }
@@ -180,7 +180,7 @@ def _cell(group: RunGroup | None, metric: str, found: Step | None, bold: bool, *
     if group is None:
         return MISSING
     gain = f" ({signed(found.gain)})" if found is not None else ""
-    return Cell(f"{'→ ' if follows else ''}{group.score(metric).mean:.1f}{gain}", strong=bold)
+    return Cell(f"{'→ ' if follows else ''}{METRICS[metric].text(group.score(metric).mean)}{gain}", strong=bold)
 
 
 def signed(gain: float) -> str:

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from statistics import fmean, stdev
+from typing import get_args
 
 from askwell.evaluation.metrics import TABLE_METRICS
-from askwell.report.cells import DATA_DEPENDENT, DEEP, SOFT, WEIGHTS, RunGroup, place_of
+from askwell.report.cells import DEEP, SOFT, STATIC, WEIGHTS, RunGroup, place_of
 from askwell.report.page import MISSING, Cell, Column, ColumnGroup, Row, Table
 from askwell.report.paper import Paper
 from askwell.report.rows import Line, StudyTable, caption_of, file_name, groups_of, headed, record, score_record
+from askwell.specs.mixture import WeightingName
 
 _KINDS = (SOFT, DEEP, WEIGHTS)
 _FIGURES = ("mean", "std", "min", "max")
@@ -69,24 +71,24 @@ def _cell(figure: float | None) -> Cell:
     return MISSING if figure is None else Cell(f"{figure:.1f}")
 
 
-_STATIC = "static"
+_BY_X = {name for name in get_args(WeightingName) if name != STATIC}
 
 
 def dependent(lines: Sequence[Line]) -> list[Line]:
     """The rows whose weights depend on x."""
-    return [line for line in lines if DATA_DEPENDENT in line.extras]
+    return [line for line in lines if _BY_X & {*line.extras}]
 
 
 def dependence_table(lines: Sequence[Line], fact_set: str) -> StudyTable:
     """For each kind of run with data-dependent weights, the same with static ones above it."""
     groups, rows, records = [], [], []
     for line in dependent(lines):
-        static = _static(line, lines)
+        static, weighting = _static(line, lines), next(extra for extra in line.extras if extra in _BY_X)
         for kind, own in sorted(line.groups.items(), key=lambda item: place_of(item[0])):
-            name = ", ".join([line.source, *(extra for extra in line.extras if extra != DATA_DEPENDENT), kind])
+            name = ", ".join([line.source, *(extra for extra in line.extras if extra not in _BY_X), kind])
             begins = f"{line.lm} · {name}"
             beside = None if static is None else static.groups.get(kind)
-            for label, of, group in ((_STATIC, static or line, beside), (DATA_DEPENDENT, line, own)):
+            for label, of, group in ((STATIC, static or line, beside), (weighting, line, own)):
                 figures = _temperature_and_entropy(group) if group is not None else (None, None)
                 cells = [
                     *(MISSING if group is None else Cell(group.score(metric).text) for metric in TABLE_METRICS),
@@ -120,7 +122,7 @@ def dependence_table(lines: Sequence[Line], fact_set: str) -> StudyTable:
 
 def _static(line: Line, lines: Sequence[Line]) -> Line | None:
     """The row that is the same but for its static weights."""
-    extras = tuple(extra for extra in line.extras if extra != DATA_DEPENDENT)
+    extras = tuple(extra for extra in line.extras if extra not in _BY_X)
     same = [
         other
         for other in lines

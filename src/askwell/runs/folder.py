@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from askwell.data.facts import SplitName
 from askwell.errors import BadFile, BadOption, DamagedFile
 from askwell.evaluation.compare import Outcomes
+from askwell.evaluation.metrics import LOG_LOSS, METRICS
 from askwell.evaluation.outcomes import Outcome, read_controls, read_outcomes, write_controls, write_outcomes
 from askwell.files import need_writable_folder, write_whole
 from askwell.mixture.save import CONFIG
@@ -58,6 +59,11 @@ class Run:
         """By control and split, where each ranks the right answers; empty where none were computed."""
         path = self.folder / CONTROLS
         return read_controls(path) if path.is_file() else {}
+
+    def score(self, metric: str) -> float | None:
+        """The score on test, in the metric's unit; for a run that is older than the metric, from its outcomes."""
+        kept = self.record.test.score(metric)
+        return METRICS[metric].mean(self.test) if kept is None and metric != LOG_LOSS else kept
 
     @property
     def mixture(self) -> Path | None:

@@ -120,7 +120,7 @@ def _of_train(folder: Path) -> RunRecord:
             {"template": prompt["template"], "reason": prompt["reason"]} for prompt in config["left_out_prompts"]
         ],
         effective_prompts=config["effective_prompts"],
-        temperature=config["temperature"] if mixture.data_dependent else None,
+        temperature=config["temperature"] if mixture.weighting == "data-dependent" else None,
         untuned=of_card.get("test, untuned"),
         test=_evaluation(metrics["test"]) if "test" in metrics else of_card["test"],
         dev=of_card.get("dev"),

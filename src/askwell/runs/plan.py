@@ -16,6 +16,7 @@ from askwell.mixture.answers import Candidates, read_candidates
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.prompts import usable_prompts
+from askwell.mixture.weights import WEIGHTINGS
 from askwell.runs.grid import Cell, cells_of
 from askwell.runs.store import Store
 from askwell.runs.worker import RunTask
@@ -43,7 +44,7 @@ def work_of(task: RunTask, prompts: int) -> float:
         trained = prompts * len(relation.train) if asked_once else BACKWARD * plan.pairs
         nearest_words = prompts * len(relation.test)
         work += trained + scores * prompts * len(relation.dev) + nearest_words
-    return 2 * work if spec.mixture.data_dependent else work  # p(x | t) is asked, too
+    return 2 * work if WEIGHTINGS[spec.mixture.weighting].reads_x else work  # p(x | t) is read, too
 
 
 def measured_pair(mixture: Mixture, task: RunTask) -> float | None:

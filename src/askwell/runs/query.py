@@ -15,41 +15,45 @@ from askwell.runs.folder import Run, read_runs
 from askwell.runs.record import RunRecord
 
 
-def _score(metric: str) -> Callable[[RunRecord], float | None]:
-    return lambda record: record.test.score(metric)
+def _score(metric: str) -> Callable[[Run], float | None]:
+    return lambda run: run.score(metric)
+
+
+def _known(value: Callable[[RunRecord], Any]) -> Callable[[Run], Any]:
+    return lambda run: value(run.record)
 
 
 # The name of each column, its type, and its value.
-_COLUMNS: Mapping[str, tuple[str, Callable[[RunRecord], Any]]] = {
-    "id": ("VARCHAR", lambda record: record.id),
-    "lm": ("VARCHAR", lambda record: record.spec.lm),
-    "relation": ("VARCHAR", lambda record: record.spec.relation),
-    "prompts": ("VARCHAR", lambda record: record.spec.prompts),
-    "setting": ("VARCHAR", lambda record: record.spec.setting),
-    "seed": ("BIGINT", lambda record: record.spec.seed),
-    "control": ("VARCHAR", lambda record: record.spec.control),
+_COLUMNS: Mapping[str, tuple[str, Callable[[Run], Any]]] = {
+    "id": ("VARCHAR", _known(lambda record: record.id)),
+    "lm": ("VARCHAR", _known(lambda record: record.spec.lm)),
+    "relation": ("VARCHAR", _known(lambda record: record.spec.relation)),
+    "prompts": ("VARCHAR", _known(lambda record: record.spec.prompts)),
+    "setting": ("VARCHAR", _known(lambda record: record.spec.setting)),
+    "seed": ("BIGINT", _known(lambda record: record.spec.seed)),
+    "control": ("VARCHAR", _known(lambda record: record.spec.control)),
     **{metric.key: ("DOUBLE", _score(name)) for name, metric in METRICS.items()},
-    "dev_P@1": ("DOUBLE", lambda record: None if record.dev is None else record.dev.score("P@1")),
-    "facts": ("BIGINT", lambda record: record.test.facts),
-    "left_out": ("BIGINT", lambda record: record.test.left_out_count),
-    "n_prompts": ("BIGINT", lambda record: len(record.prompts)),
-    "effective_prompts": ("DOUBLE", lambda record: record.effective_prompts),
-    "temperature": ("DOUBLE", lambda record: record.temperature),
-    "vocabulary": ("VARCHAR", lambda record: record.test.vocabulary),
-    "candidates": ("VARCHAR", lambda record: record.spec.candidates),
-    "tuned": ("BOOLEAN", lambda record: record.spec.training is not None),
-    "baseline": ("VARCHAR", lambda record: record.spec.baseline),
-    "method": ("VARCHAR", lambda record: record.spec.training and record.spec.training.method),
-    "deep": ("BOOLEAN", lambda record: record.spec.mixture.deep),
-    "weighting": ("VARCHAR", lambda record: record.spec.mixture.weighting),
-    "data_dependent": ("BOOLEAN", lambda record: record.spec.mixture.weighting == "data-dependent"),
-    "combine": ("VARCHAR", lambda record: record.spec.mixture.combine),
-    "initial": ("VARCHAR", lambda record: record.spec.mixture.initial),
-    "copies": ("BIGINT", lambda record: record.spec.mixture.copies),
-    "threads": ("BIGINT", lambda record: record.spec.threads),
-    "device": ("VARCHAR", lambda record: record.spec.device),
-    "seconds": ("DOUBLE", lambda record: record.environment.seconds),
-    "askwell": ("VARCHAR", lambda record: record.environment.askwell),
+    "dev_P@1": ("DOUBLE", _known(lambda record: None if record.dev is None else record.dev.score("P@1"))),
+    "facts": ("BIGINT", _known(lambda record: record.test.facts)),
+    "left_out": ("BIGINT", _known(lambda record: record.test.left_out_count)),
+    "n_prompts": ("BIGINT", _known(lambda record: len(record.prompts))),
+    "effective_prompts": ("DOUBLE", _known(lambda record: record.effective_prompts)),
+    "temperature": ("DOUBLE", _known(lambda record: record.temperature)),
+    "vocabulary": ("VARCHAR", _known(lambda record: record.test.vocabulary)),
+    "candidates": ("VARCHAR", _known(lambda record: record.spec.candidates)),
+    "tuned": ("BOOLEAN", _known(lambda record: record.spec.training is not None)),
+    "baseline": ("VARCHAR", _known(lambda record: record.spec.baseline)),
+    "method": ("VARCHAR", _known(lambda record: record.spec.training and record.spec.training.method)),
+    "deep": ("BOOLEAN", _known(lambda record: record.spec.mixture.deep)),
+    "weighting": ("VARCHAR", _known(lambda record: record.spec.mixture.weighting)),
+    "data_dependent": ("BOOLEAN", _known(lambda record: record.spec.mixture.weighting == "data-dependent")),
+    "combine": ("VARCHAR", _known(lambda record: record.spec.mixture.combine)),
+    "initial": ("VARCHAR", _known(lambda record: record.spec.mixture.initial)),
+    "copies": ("BIGINT", _known(lambda record: record.spec.mixture.copies)),
+    "threads": ("BIGINT", _known(lambda record: record.spec.threads)),
+    "device": ("VARCHAR", _known(lambda record: record.spec.device)),
+    "seconds": ("DOUBLE", _known(lambda record: record.environment.seconds)),
+    "askwell": ("VARCHAR", _known(lambda record: record.environment.askwell)),
 }
 SHOWN = ("id", "lm", "relation", "prompts", "setting", "seed", "P@1", "MRR", "facts")
 """The columns that fit on a screen."""
@@ -79,7 +83,7 @@ def query_runs(runs: Sequence[Run], *, where: str | None = None, sort: str | Non
     columns = tuple(_COLUMNS)
     if sort is not None and sort not in columns:
         raise BadOption(f"--sort {sort}: there is no such column{_meant(sort)}")
-    values = [(number, *(value(run.record) for _, value in _COLUMNS.values())) for number, run in enumerate(runs)]
+    values = [(number, *(value(run) for _, value in _COLUMNS.values())) for number, run in enumerate(runs)]
     with duckdb.connect() as database:
         typed = ", ".join(f"{_quoted(name)} {kind}" for name, (kind, _) in _COLUMNS.items())
         database.execute(f"CREATE TABLE runs (number BIGINT, {typed})")
@@ -98,11 +102,11 @@ def query_runs(runs: Sequence[Run], *, where: str | None = None, sort: str | Non
 
 
 def select_runs(path: Path | str, where: str | None = None, *, option: str = "--where") -> list[Run]:
-    """The runs at a path (one run, a folder of runs, or a store) for which a condition holds; at least one."""
-    runs = read_runs(path)
-    if where is None:
-        return runs
-    chosen = query_runs(runs, where=where).runs
+    """The runs at a path (one run, a folder of runs, or a store) for which a condition holds; at least one.
+
+    They come sorted by LM, relation, prompts, setting and seed.
+    """
+    chosen = query_runs(read_runs(path), where=where).runs
     if not chosen:
         raise BadOption(f"{option} {where}: no run in {path} is so")
     return list(chosen)

@@ -57,7 +57,7 @@ class PromptRecord(_Part):
     """p(t | r), or its exponent in a product."""
 
 
-class LeftOutPrompt(_Part):
+class LeftOutTemplate(_Part):
     """A template that the LM could not use."""
 
     template: str
@@ -105,7 +105,9 @@ class Environment(BaseModel):
     transformers: str | None = None
     platform: str | None = None
     seconds: float | None = None
+    """From building the mixture to the last measure, without loading the LM; since it was resumed, if it was."""
     seconds_to_load: float | None = None
+    """What loading the LM took, in sweeps."""
 
 
 class RunRecord(_Part):
@@ -119,7 +121,7 @@ class RunRecord(_Part):
     lm: LMIdentity
     relation: RelationRecord
     prompts: tuple[PromptRecord, ...]
-    left_out_prompts: tuple[LeftOutPrompt, ...] = ()
+    left_out_prompts: tuple[LeftOutTemplate, ...] = ()
     effective_prompts: float
     temperature: float | None = None
     mean_entropy_over_x: float | None = None

@@ -35,7 +35,7 @@ from askwell.runs.folder import write_history, write_run
 from askwell.runs.record import (
     MIXTURE,
     HistoryRecord,
-    LeftOutPrompt,
+    LeftOutTemplate,
     PromptRecord,
     RelationRecord,
     RunRecord,
@@ -223,7 +223,7 @@ def _record(work: _Work, made: _Made, examination: Examination, trust: Trust | N
             for prompt, weight in zip(mixture.prompts, mixture.weights.tolist(), strict=True)
         ),
         left_out_prompts=tuple(
-            LeftOutPrompt(template=prompt.template.text, reason=prompt.reason) for prompt in mixture.left_out_prompts
+            LeftOutTemplate(template=prompt.template.text, reason=prompt.reason) for prompt in mixture.left_out_prompts
         ),
         effective_prompts=mixture.effective_prompts,
         temperature=mixture.temperature,

@@ -27,7 +27,7 @@ from askwell.specs import MixtureSpec
 Note = Callable[[str], None]
 
 
-def mixture_folder(path: str, where: str | None, note: Note) -> str:
+def find_mixture(path: str, where: str | None, note: Note) -> str:
     """The saved mixture that a path names: itself, that of a run, or of the best run on dev among several.
 
     What is no folder is taken for a name on the hub.
@@ -52,7 +52,7 @@ def _saved_without_a_run(folder: Path) -> str | None:
     return None
 
 
-def mixture_folders(paths: Sequence[str], where: str | None = None) -> list[str]:
+def find_mixtures(paths: Sequence[str], where: str | None = None) -> list[str]:
     """All saved mixtures at some paths; of a folder of runs or a store, every run that saved one."""
     folders = []
     for path in paths:

@@ -33,11 +33,6 @@ class MixtureSpec(BaseModel):
     seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of everything that is drawn at random."""
 
-    @property
-    def data_dependent(self) -> bool:
-        """Whether the weights are the data-dependent ones."""
-        return self.weighting == "data-dependent"
-
     @model_validator(mode="before")
     @classmethod
     def _read_data_dependent(cls, given: Any) -> Any:
@@ -56,10 +51,8 @@ class MixtureSpec(BaseModel):
         written = write(self)
         if written.get("weighting") not in _BY_DATA_DEPENDENT.values():
             return written
-        return {
-            "data_dependent" if name == "weighting" else name: self.data_dependent if name == "weighting" else value
-            for name, value in written.items()
-        }
+        old = ("data_dependent", self.weighting == "data-dependent")
+        return dict(old if name == "weighting" else (name, value) for name, value in written.items())
 
     @model_validator(mode="after")
     def _fits_together(self) -> "MixtureSpec":

@@ -108,7 +108,8 @@ def choose_tuned(mixture: Mixture, spec: TrainingSpec) -> None:
     for delta in mixture.deltas.parameters():
         delta.requires_grad_(spec.tune_layers)
     for name, parameter in mixture.weighting.named_parameters():
-        parameter.requires_grad_(spec.tune_temperature if name == "log_temperature" else spec.tune_weights)
+        # Whatever a weighting has beside p(t | r) says how the weights depend on x, as a temperature does.
+        parameter.requires_grad_(spec.tune_weights if name == "logits" else spec.tune_temperature)
     if spec.drop_below and (not is_mixture or mixture.weighting.reads_x or not spec.tune_weights):
         raise BadOption("--drop-below is for mixtures whose weights are tuned and do not depend on x")
     if spec.l2 and not (mixture.vectors.requires_grad or any(d.requires_grad for d in mixture.deltas.parameters())):
