@@ -88,7 +88,7 @@ def test_runs_of_a_store_are_chosen(askwell, tmp_path):
     assert document["seeds"] == [0, 1]
     assert document["micro"]["difference"] == pytest.approx(37.5)
     for arguments, told in {
-        (folder, folder): "stands in",
+        (folder, folder): "also appears in",
         (folder, folder, "--where-a", "setting = 'none'", "--where-b", init): "--where-a",
         (tmp_path, folder, "--where-a", soft): "there is no run here",
     }.items():

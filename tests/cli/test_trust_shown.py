@@ -215,7 +215,7 @@ def test_train_over_seeds_and_go_on(askwell, lms, facts, tmp_path):
     before = (folders[0] / "run.json").stat().st_mtime_ns
     again = askwell(*seeded(lms, facts, tmp_path / "runs", "--seeds", "3,5", "--resume"))
     assert again.code == 0, again.err
-    assert "seed 3 is done already" in again.err
+    assert "seed 3 is already done" in again.err
     assert (folders[0] / "run.json").stat().st_mtime_ns == before
     assert f"{mrr['mean']:.1f}" in again.out
     other = askwell(*seeded(lms, facts, tmp_path / "runs", "--seeds", "3,5", "--resume", "--deep"))

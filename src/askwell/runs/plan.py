@@ -1,4 +1,4 @@
-"""From a sweep to its runs: what is to be done, what is done already, and about how long the rest will take."""
+"""From a sweep to its runs: what is to be done, what is already done, and about how long the rest will take."""
 
 import time
 from collections.abc import Callable
@@ -25,12 +25,12 @@ from askwell.training.objective import Objective
 from askwell.training.schedule import schedule_of
 
 BACKWARD = 3.0
-"""A pair that is trained on costs about as much as so many that are only asked."""
+"""Training on a pair costs about as much as asking this many."""
 _PAIRS = 32
 
 
 def work_of(task: RunTask, prompts: int) -> float:
-    """The work of a run with so many usable prompts, in pairs that are asked."""
+    """The work of a run with this many usable prompts, in pairs asked."""
     spec, relation = task.spec, task.relation
     prompts *= spec.mixture.copies
     prior = min(MOST_XS, len({fact.x for fact in relation.train}))
@@ -43,11 +43,11 @@ def work_of(task: RunTask, prompts: int) -> float:
         trained = prompts * len(relation.train) if asked_once else BACKWARD * plan.pairs
         nearest_words = prompts * len(relation.test)
         work += trained + scores * prompts * len(relation.dev) + nearest_words
-    return 2 * work if spec.mixture.data_dependent else work  # p(x | t) is asked, too
+    return 2 * work if spec.mixture.data_dependent else work  # p(x | t) is asked as well
 
 
 def measured_pair(mixture: Mixture, task: RunTask) -> float | None:
-    """Seconds for one pair that is asked, from a few that are trained on; None if no fact can be."""
+    """Seconds to ask one pair, measured by training on a few; None if no fact can be used."""
     facts, _ = encode_facts(mixture, task.relation.train[:_PAIRS])
     if not len(facts):
         return None
@@ -57,7 +57,7 @@ def measured_pair(mixture: Mixture, task: RunTask) -> float | None:
         objective = Objective(mixture, facts, "gradient")
         few = torch.arange(min(len(facts), max(1, _PAIRS // len(mixture.prompts))), device=mixture.lm.device)
         seconds = []
-        for _ in range(3):  # the first is slower: memory is still to be had
+        for _ in range(3):  # the first is slower: memory is still being allocated
             began = time.perf_counter()
             for chunk in few.split(objective.facts_at_once):
                 objective.loss(chunk).to_minimise.backward()
@@ -68,7 +68,7 @@ def measured_pair(mixture: Mixture, task: RunTask) -> float | None:
 
 
 def stored_pairs(store: Store, done: list[tuple[RunSpec, float]]) -> float | None:
-    """Seconds for one pair that is asked, from runs that are done and their work; None if there are none."""
+    """Seconds to ask one pair, from runs that are done and their work; None if there are none."""
     took = [(store.read(spec.id).record.environment.seconds, work) for spec, work in done]
     seconds = sum(of_run for of_run, _ in took if of_run is not None)
     work = sum(work for of_run, work in took if of_run is not None)
@@ -76,20 +76,20 @@ def stored_pairs(store: Store, done: list[tuple[RunSpec, float]]) -> float | Non
 
 
 _TELLING = 0.1
-"""Runs that are done tell how long the others will take when they are so large a share of the work."""
+"""Runs that are done show how long the others will take if they make up more than this fraction of the work."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The runs of a sweep, those of one LM after each other."""
+    """The runs of a sweep, grouped by LM."""
 
     runs: tuple[RunTask, ...]
     done: frozenset[str]
-    """The ids of those that are whole already."""
+    """The ids of those that are already complete."""
     seconds: dict[str, float]
-    """About how long each of the others will take, by id; of an LM that was not measured there is none."""
+    """About how long each of the others will take, by id; those of an LM that was not measured are missing."""
     without: tuple[str, ...]
-    """What of the grid cannot be, each with the reason."""
+    """Parts of the grid that cannot be run, each with the reason."""
 
     @property
     def to_do(self) -> tuple[RunTask, ...]:
@@ -107,7 +107,7 @@ class Plan:
 def plan_sweep(
     sweep: SweepSpec, file: Path, store: Store, *, data: Path | None = None, note: Callable[[str], None] | None = None
 ) -> Plan:
-    """The plan of a sweep; whatever is wrong with it is said before any run begins."""
+    """The plan of a sweep; whatever is wrong with it is reported before any run begins."""
     cells = cells_of(sweep, file, data)
     candidates = _candidates(sweep, file)
     tell = note or (lambda _text: None)
@@ -150,14 +150,14 @@ def _candidates(sweep: SweepSpec, file: Path) -> Candidates | None:
 
 def _load(choice: LMChoice, sweep: SweepSpec, file: Path) -> FrozenLM:
     try:
-        # On the CPU: the device of the runs may be that of another machine.
+        # On the CPU: the runs may use a device of another machine.
         return load_lm(choice.source, revision=choice.revision, device="cpu", dtype=sweep.dtype)
     except AskwellError as error:
         raise BadFile(file, f"lms: {str(error).removeprefix('--lm ')}") from error
 
 
 def _usable(lm: FrozenLM, cells: tuple[Cell, ...]) -> tuple[list[tuple[Cell, int]], list[str]]:
-    """The cells whose prompts the LM can use, with how many it can, and why it cannot use the others."""
+    """The cells whose prompts the LM can use, with how many of them, and why it cannot use the others."""
     usable: list[tuple[Cell, int]] = []
     reasons: list[str] = []
     for cell in cells:
@@ -171,7 +171,7 @@ def _usable(lm: FrozenLM, cells: tuple[Cell, ...]) -> tuple[list[tuple[Cell, int
 
 
 def _asked_lm(task: RunTask) -> tuple[str, int]:
-    """Sorts the runs of an LM by the LM that is asked, itself first, so that each control LM is made once."""
+    """Sorts the runs of an LM: those on the LM itself first, then by control LM, so that each is made only once."""
     return ("", 0) if task.spec.control is None else (task.spec.control, task.spec.seed)
 
 
@@ -185,7 +185,7 @@ def _runs_of(
     store: Store,
 ) -> list[RunTask]:
     tasks = []
-    place = Path(choice.source)  # a worker can have another current folder
+    place = Path(choice.source)  # a worker may have a different current folder
     source = str(place.resolve()) if place.exists() else choice.source
     for name, setting in sweep.settings.items():
         if setting.prompts is not None and cell.prompts not in setting.prompts:
@@ -226,13 +226,13 @@ def _runs_of(
 
 
 def _seconds(lm: FrozenLM, tasks: list[tuple[RunTask, int]], done: frozenset[str], store: Store) -> dict[str, float]:
-    """About how long the runs of an LM that are to be done will take."""
+    """About how long the remaining runs of an LM will take."""
     work = {task.spec.id: work_of(task, prompts) for task, prompts in tasks}
     to_do = [task for task, _ in tasks if task.spec.id not in done]
     if not to_do:
         return {}
     known = [(task.spec, work[task.spec.id]) for task, _ in tasks if task.spec.id in done]
-    # Of a few short runs, most of the time is not spent on pairs.
+    # A few short runs spend most of their time on other things than pairs.
     is_telling = sum(amount for _, amount in known) > _TELLING * sum(work.values())
     of_pair = _measured(lm, to_do) if to_do[0].spec.device == "cpu" and not is_telling else None
     of_pair = of_pair or stored_pairs(store, known)

@@ -7,35 +7,35 @@ from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_valid
 
 Initial = Literal["words", "random", "random-full"]
 WeightingName = Literal["static", "data-dependent"]
-# In version 0.1.0 the weighting was a yes or no. Written so, old and new files are the same, and so are ids of runs.
+# In version 0.1.0 the weighting was a boolean. Writing it that way keeps files and the ids of runs the same as before.
 _BY_DATA_DEPENDENT: dict[bool, WeightingName] = {False: "static", True: "data-dependent"}
 
 
 class MixtureSpec(BaseModel):
-    """How prompts are put together, and how they start."""
+    """How prompts are combined, and how they start."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     combine: Literal["mixture", "product"] = "mixture"
     """Sum the prompts' probabilities, or multiply them (a product of experts over hard prompts)."""
     deep: bool = False
-    """Perturb the prompt tokens at all layers, not at layer 0 alone."""
+    """Perturb the prompt tokens at all layers, not just at layer 0."""
     weighting: WeightingName = "static"
-    """Weigh the prompts alike for every x, or each also by how probable it finds x (--data-dependent for short)."""
+    """Weight the prompts alike for every x, or also by how probable each finds x (--data-dependent for short)."""
     initial: Initial = "words"
-    """Start from the prompts' words, or from random vectors at their places."""
+    """Start from the prompts' words, or from random vectors in their places."""
     copies: int = Field(default=1, ge=1, le=1000)
-    """How many copies of each prompt to take."""
+    """How many copies of each prompt to use."""
     noise: float = Field(default=0.0, ge=0.0)
-    """Move each prompt vector at the start by so many standard deviations of the LM's word vectors."""
+    """Perturb each prompt vector at the start by this many standard deviations of the LM's word vectors."""
     weights: Literal["uniform", "file"] = "uniform"
-    """Start from equal prompt weights, or from those that stand in the prompt file."""
+    """Start from equal prompt weights, or from those in the prompt file."""
     seed: int = Field(default=0, ge=0, lt=2**63)
-    """Seed of everything that is drawn at random."""
+    """Seed of everything drawn at random."""
 
     @property
     def data_dependent(self) -> bool:
-        """Whether the weights are the data-dependent ones."""
+        """Whether the weights depend on x."""
         return self.weighting == "data-dependent"
 
     @model_validator(mode="before")
@@ -45,10 +45,10 @@ class MixtureSpec(BaseModel):
             return given
         rest = {key: value for key, value in given.items() if key != "data_dependent"}
         if not isinstance(given["data_dependent"], bool):
-            raise ValueError(f"data_dependent is true or false, not {given['data_dependent']!r}")
+            raise ValueError(f"data_dependent must be true or false, not {given['data_dependent']!r}")
         weighting = _BY_DATA_DEPENDENT[given["data_dependent"]]
         if rest.setdefault("weighting", weighting) != weighting:
-            raise ValueError("data_dependent and weighting contradict each other: give one of them")
+            raise ValueError("data_dependent and weighting contradict each other: give only one of them")
         return rest
 
     @model_serializer(mode="wrap")
@@ -64,7 +64,7 @@ class MixtureSpec(BaseModel):
     @model_validator(mode="after")
     def _fits_together(self) -> "MixtureSpec":
         if self.copies > 1 and self.noise == 0 and self.initial == "words":
-            raise ValueError(f"copies is {self.copies} with no noise: equal copies would never part; set noise above 0")
+            raise ValueError(f"copies is {self.copies} with no noise: equal copies would stay equal; set noise above 0")
         if self.combine == "product" and (self.deep or self.weighting != "static"):
             raise ValueError("a product of experts has hard prompts and static weights: leave out deep and weighting")
         return self
