@@ -100,9 +100,13 @@ def test_prompts_that_do_not_fit(run):
 def test_names_and_options_that_do_not_fit(run, askwell, facts, tmp_path):
     bad(run("autopromt"), "autopromt", "autoprompt")
     bad(askwell("baseline", "lama", "--facts", facts, "--out", tmp_path / "o"), "--lm")
-    bad(run("lama", "--triggers", "3", prompts=TEMPLATES[:1]), "--triggers is no setting of lama", "nothing is learned")
-    bad(run("autoprompt", "--epochs", "3"), "--epochs is no setting of autoprompt", "--iterations")
-    bad(run("optiprompt-random", "--fine-tuning.epochs", "3"), "--fine-tuning.epochs is no setting", "--epochs")
+    bad(
+        run("lama", "--triggers", "3", prompts=TEMPLATES[:1]),
+        "--triggers is not a setting of lama",
+        "it learns nothing",
+    )
+    bad(run("autoprompt", "--epochs", "3"), "--epochs is not a setting of autoprompt", "--iterations")
+    bad(run("optiprompt-random", "--fine-tuning.epochs", "3"), "--fine-tuning.epochs is not a setting", "--epochs")
     bad(run("autoprompt", "--iterations", "2"), "cannot replace all 5 masks")
     bad(run("optiprompt-random", "--patience", "2"), "patience")
     bad(run("lama", "--seed", "-1", prompts=TEMPLATES[:1]), "--seed -1")

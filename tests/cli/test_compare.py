@@ -37,7 +37,7 @@ def test_for_people(askwell, runs):
     assert done.code == 0
     told = " ".join(done.out.split())
     assert "7 facts answered by both; 1 only by A, 0 only by B." in told
-    assert "p = 0.016 (exact), significant at the paper's line of 0.02" in told
+    assert "p = 0.016 (exact), significant at the paper's threshold of 0.02" in told
     assert "7 of 7 facts that changed" in told
     assert "[z]" in told
     assert "that changed" not in askwell("compare", *runs, "--changed", "0").out

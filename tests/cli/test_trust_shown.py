@@ -1,4 +1,4 @@
-"""Answers that are not given, and how far scores can be believed, on the command line."""
+"""Answers that are not given, and how far scores can be trusted, on the command line."""
 
 import json
 import shutil
@@ -107,7 +107,7 @@ def test_hard_prompts_learn_from_dev_facts_on_the_spot(askwell):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--risk", "1.5"), "--risk 1.5: it is a share"),
+        (("--risk", "1.5"), "--risk 1.5: it is a fraction"),
         (("--risk", "0.1", "--confidence", "95"), "--confidence 95.0: it is between 0 and 1"),
         (("--sureness", "0.9"), "--confidence goes with --risk"),
         (("--risk", "0.1"), "name the relation with --facts"),

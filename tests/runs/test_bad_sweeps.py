@@ -63,7 +63,7 @@ SOFT = {"soft": {}}
         ({"prompts": {"back": ["[Y] holds [X]"]}}, ["lms", "llama can use none of the prompts", "y stands before x"]),
         ({"candidates": "nowhere.txt"}, ["candidates", "nowhere.txt"]),
         ({"engine": "rya"}, ["engine", "'in-process', 'pool' or 'ray'"]),
-        ({"engine": "in-process", "workers": 3}, ["workers", "the pool's"]),
+        ({"engine": "in-process", "workers": 3}, ["workers", "only the engine pool has workers"]),
         ({"engine": "pool", "address": "auto"}, ["address", "only the engine ray uses it"]),
         ({"threads": 0}, ["threads", "greater than or equal to 1"]),
         ({"store": 7}, ["store", "string"]),

