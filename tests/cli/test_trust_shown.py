@@ -210,7 +210,7 @@ def test_train_over_seeds_and_go_on(askwell, lms, facts, tmp_path):
 
     refused = askwell(*seeded(lms, facts, tmp_path / "runs", "--seeds", "3,5"))
     assert refused.code == 2
-    assert "holds a run already" in refused.err
+    assert "already holds a run" in refused.err
     shutil.rmtree(folders[1])
     before = (folders[0] / "run.json").stat().st_mtime_ns
     again = askwell(*seeded(lms, facts, tmp_path / "runs", "--seeds", "3,5", "--resume"))

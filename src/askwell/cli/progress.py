@@ -1,6 +1,4 @@
-"""Live progress of long jobs on stderr: evaluation, training, searches, sweeps. Where there is no terminal, a line for
-each step that matters.
-"""
+"""Live progress of long jobs on stderr: evaluation, training, searches, sweeps. Without a terminal, only lines."""
 
 import time
 from types import TracebackType

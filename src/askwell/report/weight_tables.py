@@ -14,12 +14,12 @@ _FIGURES = ("mean", "std", "min", "max")
 
 
 def with_several_prompts(lines: Sequence[Line]) -> list[Line]:
-    """The rows in which weights of several prompts were tuned."""
+    """The rows in which the weights of several prompts were tuned."""
     return [line for line in lines if any(run.prompts > 1 for group in groups_of([line], _KINDS) for run in group.runs)]
 
 
 def effective_table(lines: Sequence[Line], fact_set: str, paper: Paper | None = None) -> StudyTable:
-    """Mean, standard deviation, least and most over relations, by LM, source and what was tuned."""
+    """Mean, standard deviation, minimum and maximum over relations, by LM, source and what was tuned."""
     groups, rows, records = [], [], []
     for line, begins in headed(lines, lambda line: line.lm):
         for kind in (kind for kind in _KINDS if kind in line.groups):
@@ -36,7 +36,7 @@ def effective_table(lines: Sequence[Line], fact_set: str, paper: Paper | None = 
             rows.append(Row(f"{line.label}, {kind}", tuple(cells), begins=begins if is_first else ""))
             if any(figure is not None for figure in theirs.values()):
                 of_paper = tuple(_cell(theirs[name]) for name in _FIGURES)
-                rows.append(Row("the paper", (MISSING, *of_paper), note="its LM is not said", pale=True))
+                rows.append(Row("the paper", (MISSING, *of_paper), note="its LM is not stated", pale=True))
             records.append(record(line, kind, "prompts", prompts))
             records += [record(line, kind, name, figures[name], paper=theirs[name]) for name in _FIGURES]
     columns = (
@@ -44,8 +44,8 @@ def effective_table(lines: Sequence[Line], fact_set: str, paper: Paper | None = 
         ColumnGroup("effective prompts", tuple(Column(name) for name in _FIGURES)),
     )
     what = (
-        "The effective number of prompts is 2^H, H the entropy of the mixture's weights in bits; mean, standard "
-        "deviation, least and most over relations, of each the mean over its seeds."
+        "The effective number of prompts is 2^H, where H is the entropy of the mixture's weights in bits; mean, "
+        "standard deviation, minimum and maximum are over relations, each averaged over its seeds."
     )
     return StudyTable(
         file_name("effective_prompts", fact_set),
@@ -78,7 +78,7 @@ def dependent(lines: Sequence[Line]) -> list[Line]:
 
 
 def dependence_table(lines: Sequence[Line], fact_set: str) -> StudyTable:
-    """For each kind of run with data-dependent weights, the same with static ones above it."""
+    """For each kind of run with data-dependent weights, with the same kind of run with static ones above it."""
     groups, rows, records = [], [], []
     for line in dependent(lines):
         static = _static(line, lines)
@@ -106,9 +106,9 @@ def dependence_table(lines: Sequence[Line], fact_set: str) -> StudyTable:
         ColumnGroup("weights", (Column("T", "mean"), Column("entropy", "bits, mean over x"))),
     )
     what = (
-        "Scores in per cent with weights p(t | r), and with weights p(t | r, x) that also follow how probable a prompt "
-        "finds x. T is the learned temperature, the entropy that of the weights; both are means over relations and "
-        "seeds."
+        "Scores in per cent with weights p(t | r), and with weights p(t | r, x) that also depend on how probable a "
+        "prompt finds x. T is the learned temperature; the entropy is that of the weights; both are means over "
+        "relations and seeds."
     )
     return StudyTable(
         file_name("data_dependent", fact_set),
@@ -119,7 +119,7 @@ def dependence_table(lines: Sequence[Line], fact_set: str) -> StudyTable:
 
 
 def _static(line: Line, lines: Sequence[Line]) -> Line | None:
-    """The row that is the same but for its static weights."""
+    """The row that is the same except for its static weights."""
     extras = tuple(extra for extra in line.extras if extra != DATA_DEPENDENT)
     same = [
         other
@@ -130,7 +130,7 @@ def _static(line: Line, lines: Sequence[Line]) -> Line | None:
 
 
 def _temperature_and_entropy(group: RunGroup) -> tuple[float | None, float | None]:
-    """The mean temperature, which static weights have not, and the mean entropy of the weights."""
+    """The mean temperature, which static weights do not have, and the mean entropy of the weights."""
     temperatures = [run.temperature for run in group.runs if run.temperature is not None]
     entropies = [run.entropy for run in group.runs if run.entropy is not None]
     return fmean(temperatures) if temperatures else None, fmean(entropies) if entropies else None

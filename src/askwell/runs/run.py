@@ -186,7 +186,7 @@ class _Work:
         return _Made(found.mixture, facts, learned_from, _lines(found.history))
 
     def asking(self, what: str) -> Callable[[int, int], None]:
-        """Tells how many facts have been asked."""
+        """Reports how many facts have been asked."""
         return lambda done, total: self.tell(Asking(what, done, total))
 
     @property
