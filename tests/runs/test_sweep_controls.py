@@ -84,7 +84,7 @@ def test_labels_and_specs():
         control="random-embeddings",
     )  # fmt: skip
     assert run.label == "bert (random embeddings) · r · hand · soft · seed 3"
-    with pytest.raises(ValueError, match="so it is tuned"):
+    with pytest.raises(ValueError, match="so it must be tuned"):
         RunSpec.model_validate(run.model_dump() | {"training": None})
 
 

@@ -223,8 +223,8 @@ def _caption(cells: Sequence[CellTrust]) -> str:
         "the LM; the best of them is chosen on dev, and the gain over it is bold where its 95 % interval (bootstrap "
         "over ys) is above 0. ECE is the expected calibration error over questions; thresholds for a risk of 10 % are "
         "learned on dev; nearest words are asked as hard prompts in place of the tuned vectors. "
-        f"{span([cell.facts for cell in cells])} test facts per row, {span([cell.left_out for cell in cells])} left out. "
-        f"Vocabulary: {_vocabularies(cells)}."
+        f"{span([cell.facts for cell in cells])} test facts per row, {span([cell.left_out for cell in cells])} left "
+        f"out. Vocabulary: {_vocabularies(cells)}."
     )
 
 
