@@ -2,13 +2,13 @@
 
 AskwellError
 ├── UserMistake            wrong input: the message says what, where and what to do (exit code 2)
-│   ├── BadFile            a file that is missing, empty, broken or of an unknown form; names file and line
-│   ├── BadTemplate        a template that is no prompt
-│   ├── BadOption          an option, or a combination of options, that cannot be
+│   ├── BadFile            a file that is missing, empty, broken or in an unknown format; names file and line
+│   ├── BadTemplate        a template that is not a valid prompt
+│   ├── BadOption          an invalid option or combination of options
 │   ├── NothingLeft        facts, prompts or candidates were all left out; says why, with counts
-│   ├── LMUnavailable      an LM that cannot be had or cannot be asked
+│   ├── LMUnavailable      an LM that is not available or cannot be used
 │   └── WrongLM            a mixture was learned on another LM
-└── Failure                the input was right, the work went wrong (exit code 1)
+└── Failure                the input was right, but the work went wrong (exit code 1)
     ├── DamagedFile        a saved file that is truncated, altered or of an unknown version
     ├── NotFinite          the LM gave NaN or infinity
     └── CannotWrite        an output folder that cannot be written
@@ -27,7 +27,7 @@ class UserMistake(AskwellError):
 
 
 class BadFile(UserMistake):
-    """A file that is missing, empty, broken or of an unknown form."""
+    """A file that is missing, empty, broken or in an unknown format."""
 
     def __init__(self, path: Path | str, problem: str, line: int | None = None) -> None:
         self.path, self.problem, self.line = Path(path), problem, line
@@ -36,11 +36,11 @@ class BadFile(UserMistake):
 
 
 class BadTemplate(UserMistake):
-    """A template that is no prompt."""
+    """A template that is not a valid prompt."""
 
 
 class BadOption(UserMistake):
-    """An option, or a combination of options, that cannot be."""
+    """An invalid option or combination of options."""
 
 
 class NothingLeft(UserMistake):
@@ -52,7 +52,7 @@ class NothingLeft(UserMistake):
 
 
 class LMUnavailable(UserMistake):
-    """An LM that cannot be had or cannot be asked."""
+    """An LM that is not available or cannot be used."""
 
 
 class WrongLM(UserMistake):
@@ -60,7 +60,7 @@ class WrongLM(UserMistake):
 
 
 class Failure(AskwellError):
-    """The input was right, the work went wrong."""
+    """The input was right, but the work went wrong."""
 
 
 class DamagedFile(Failure):

@@ -169,7 +169,7 @@ def test_an_lm_without_a_mask_cannot_start_from_masks(name):
 
 
 def test_too_few_iterations_for_the_masks():
-    with pytest.raises(ValueError, match="cannot swap all 5 masks"):
+    with pytest.raises(ValueError, match="cannot replace all 5 masks"):
         AutoPromptSpec(iterations=4)
     start = parse_template("The city of [X] is Rome in [Y]")
     with pytest.raises(BadOption, match="2 are needed"):

@@ -100,10 +100,14 @@ def test_prompts_that_do_not_fit(run):
 def test_names_and_options_that_do_not_fit(run, askwell, facts, tmp_path):
     bad(run("autopromt"), "autopromt", "autoprompt")
     bad(askwell("baseline", "lama", "--facts", facts, "--out", tmp_path / "o"), "--lm")
-    bad(run("lama", "--triggers", "3", prompts=TEMPLATES[:1]), "--triggers is no setting of lama", "nothing is learned")
-    bad(run("autoprompt", "--epochs", "3"), "--epochs is no setting of autoprompt", "--iterations")
-    bad(run("optiprompt-random", "--fine-tuning.epochs", "3"), "--fine-tuning.epochs is no setting", "--epochs")
-    bad(run("autoprompt", "--iterations", "2"), "cannot swap all 5 masks")
+    bad(
+        run("lama", "--triggers", "3", prompts=TEMPLATES[:1]),
+        "--triggers is not a setting of lama",
+        "it learns nothing",
+    )
+    bad(run("autoprompt", "--epochs", "3"), "--epochs is not a setting of autoprompt", "--iterations")
+    bad(run("optiprompt-random", "--fine-tuning.epochs", "3"), "--fine-tuning.epochs is not a setting", "--epochs")
+    bad(run("autoprompt", "--iterations", "2"), "cannot replace all 5 masks")
     bad(run("optiprompt-random", "--patience", "2"), "patience")
     bad(run("lama", "--seed", "-1", prompts=TEMPLATES[:1]), "--seed -1")
 
@@ -121,7 +125,7 @@ def test_fine_tuning_that_does_not_fit_in_memory(run, monkeypatch):
 def test_a_folder_that_holds_a_run(run, tmp_path):
     assert run("lama", prompts=TEMPLATES[:1], out="m").code == 0
     before = {path: path.read_bytes() for path in (tmp_path / "m").rglob("*") if path.is_file()}
-    bad(run("lama", prompts=TEMPLATES[:1], out="m"), "holds a run already", "--overwrite")
+    bad(run("lama", prompts=TEMPLATES[:1], out="m"), "already holds a run", "--overwrite")
     bad(run("lama", "--resume", prompts=TEMPLATES[:1], out="m"), "cannot be continued")
     bad(run("autoprompt", "--resume", out="m"), "finished")
     bad(run("autoprompt", "--resume", "--overwrite", out="m"), "exclude each other")

@@ -57,7 +57,7 @@ def test_train_saves_all_that_belongs_to_a_run(trained, facts):
 def test_train_tells_on_stderr_how_it_goes(askwell, lms, facts, tmp_path):
     done = askwell("train", "--lm", lms["bert"], "--facts", facts, *PROMPTS, "--out", tmp_path / "m", *QUICK)
     assert re.search(r"12/24 pairs +loss +\d+\.\d+ +dev P@1 +\d+\.\d +dev log-loss \d+\.\d+ +\d+ pairs/s", done.err)
-    assert "pairs" not in done.out.split("prompts in effect")[0]
+    assert "pairs" not in done.out.split("effective prompts")[0]
     assert "tuned" in done.out
 
 

@@ -37,7 +37,7 @@ def test_for_people(askwell, runs):
     assert done.code == 0
     told = " ".join(done.out.split())
     assert "7 facts answered by both; 1 only by A, 0 only by B." in told
-    assert "p = 0.016 (exact), significant at the paper's line of 0.02" in told
+    assert "p = 0.016 (exact), significant at the paper's threshold of 0.02" in told
     assert "7 of 7 facts that changed" in told
     assert "[z]" in told
     assert "that changed" not in askwell("compare", *runs, "--changed", "0").out
@@ -88,7 +88,7 @@ def test_runs_of_a_store_are_chosen(askwell, tmp_path):
     assert document["seeds"] == [0, 1]
     assert document["micro"]["difference"] == pytest.approx(37.5)
     for arguments, told in {
-        (folder, folder): "stands in",
+        (folder, folder): "also appears in",
         (folder, folder, "--where-a", "setting = 'none'", "--where-b", init): "--where-a",
         (tmp_path, folder, "--where-a", soft): "there is no run here",
     }.items():

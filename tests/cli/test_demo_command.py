@@ -97,6 +97,6 @@ def test_a_demo_that_is_told_to_end_says_that_it_can_go_on(tmp_path):
     told, err = process.communicate(timeout=600)
     assert process.returncode == 130
     assert told == ""
-    assert "the same command goes on from there" in err
+    assert "the same command continues from there" in err
     assert not (out / "report.html").exists()
     assert len(list((out / "runs").iterdir())) >= 2

@@ -116,7 +116,7 @@ def test_output_that_holds_a_mixture(askwell, lms, facts, tmp_path):
     arguments = ("train", "--lm", lms["bert"], "--facts", facts, "--prompts", TEMPLATES[0], "--out", tmp_path / "m")
     assert askwell(*arguments, "--epochs", "1").code == 0
     before = {path: path.read_bytes() for path in (tmp_path / "m").rglob("*") if path.is_file()}
-    bad(askwell(*arguments), "holds a run already", "--overwrite")
+    bad(askwell(*arguments), "already holds a run", "--overwrite")
     bad(askwell(*arguments, "--resume"), "finished")
     assert {path: path.read_bytes() for path in (tmp_path / "m").rglob("*") if path.is_file()} == before
     assert askwell(*arguments, "--overwrite", "--epochs", "0").code == 0

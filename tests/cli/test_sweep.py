@@ -1,4 +1,4 @@
-"""`askwell sweep`: plans, does, goes on, and says what went wrong."""
+"""`askwell sweep`: plans, runs, continues, and says what went wrong."""
 
 import pytest
 from builders.sweeps import as_toml
@@ -76,7 +76,7 @@ def test_a_store_must_be_named(askwell, sweep_file, tmp_path):
     [
         ({"facts": ["nowhere"]}, "facts: nowhere"),
         ({"lms": ["./nowhere"]}, "lms: ./nowhere"),
-        ({"seeds": [1, 1]}, "seeds: the seed 1 stands twice"),
+        ({"seeds": [1, 1]}, "seeds: the seed 1 is given twice"),
         ({"setings": {}}, "did you mean 'settings'?"),
     ],
 )
@@ -97,7 +97,7 @@ def test_a_run_that_fails_is_told_at_the_end(askwell, sweep_file, lms, tmp_path)
     done = askwell("sweep", path)
     assert done.code == 1
     assert "y is not one token of the LM" in done.out
-    assert "2 of 2 runs could not be done" in done.err
+    assert "2 of 2 runs failed" in done.err
     told = askwell("runs", tmp_path / "store", "--failed", "--json").json
     assert len(told) == 2
     assert "y is not one token" in askwell("runs", tmp_path / "store", "--failed").out

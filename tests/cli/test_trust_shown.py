@@ -1,4 +1,4 @@
-"""Answers that are not given, and how far scores can be believed, on the command line."""
+"""Answers that are not given, and how far scores can be trusted, on the command line."""
 
 import json
 import shutil
@@ -107,7 +107,7 @@ def test_hard_prompts_learn_from_dev_facts_on_the_spot(askwell):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--risk", "1.5"), "--risk 1.5: it is a share"),
+        (("--risk", "1.5"), "--risk 1.5: it is a fraction"),
         (("--risk", "0.1", "--confidence", "95"), "--confidence 95.0: it is between 0 and 1"),
         (("--sureness", "0.9"), "--confidence goes with --risk"),
         (("--risk", "0.1"), "name the relation with --facts"),
@@ -210,12 +210,12 @@ def test_train_over_seeds_and_go_on(askwell, lms, facts, tmp_path):
 
     refused = askwell(*seeded(lms, facts, tmp_path / "runs", "--seeds", "3,5"))
     assert refused.code == 2
-    assert "holds a run already" in refused.err
+    assert "already holds a run" in refused.err
     shutil.rmtree(folders[1])
     before = (folders[0] / "run.json").stat().st_mtime_ns
     again = askwell(*seeded(lms, facts, tmp_path / "runs", "--seeds", "3,5", "--resume"))
     assert again.code == 0, again.err
-    assert "seed 3 is done already" in again.err
+    assert "seed 3 is already done" in again.err
     assert (folders[0] / "run.json").stat().st_mtime_ns == before
     assert f"{mrr['mean']:.1f}" in again.out
     other = askwell(*seeded(lms, facts, tmp_path / "runs", "--seeds", "3,5", "--resume", "--deep"))

@@ -105,4 +105,4 @@ def test_other_data_under_the_same_name_is_told_apart(tmp_path):
     keep(store, [1], lm="same name", lm_sha256="2" * 64)
     keep(store, [1, 1], lm="same name", lm_sha256="3" * 64)
     lms = {line.lm for line in lines_of(kept_runs(select_runs(store.folder, "lm = 'same name'")))}
-    assert lms == {"same name", "same name (another of that name, 222222)"}
+    assert lms == {"same name", "same name (another LM of that name, 222222)"}

@@ -86,7 +86,9 @@ def test_what_differs_by_definition_is_told_from_the_runs(tmp_path, paper):
     assert "other right answers for the same x" in told
     assert "3 of 5 facts (over all runs) could not be asked" in told
     assert "one cycle over a budget of pairs, by gradient" in told
-    assert "trex_original has 20 facts a relation (1 relations) here, train and dev included, 1715 in the paper" in told
+    assert (
+        "trex_original has 20 facts per relation (1 relations) here, including train and dev, 1715 in the paper" in told
+    )
     full = new_store(tmp_path / "full")
     keep(full, [1], "trex_original/P19", templates=["[X] in [Y] ."], training={"recipe": "paper", "method": "em"},
          counts={"read": 1710})  # fmt: skip
@@ -118,7 +120,7 @@ def test_the_file_is_found_in_the_data_folder_or_beside_it(tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("{", "this is no JSON"),
+        ("{", "this is not JSON"),
         ("[1]", "not the paper's tables"),
         ('{"a": {}}', "not the paper's tables"),
         ('{"google_re": {"bert": "high"}}', "google_re: an object whose leaves"),

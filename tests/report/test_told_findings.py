@@ -91,13 +91,13 @@ def test_withheld_facts_that_tuning_raises_are_no_knowledge():
     right = {"soft-mixture": {"a": (20, 12)}, "manual": {"a": (20, 2)}, MOST_FREQUENT: {"a": (0, 1)}}
     findings = found(right, {"a": (20, 20)})
     assert findings.withheld[0].endswith(
-        "The tuned mixture guesses 60.0 % of them, the hand-written prompt 10.0 %, and always giving the most "
+        "The tuned mixture guesses 60.0 % of them right, the hand-written prompt 10.0 %, and always giving the most "
         "frequent answer of the training facts 5.0 %."
     )
     assert findings.withheld[-1].startswith("Tuning raises the score on withheld facts, too, which cannot be knowledge")
     assert findings.elicited == (
-        "a: the mixture gets 100.0 % of 20 told facts right and 60.0 % of 20 withheld ones, more than the 5.0 % of "
-        "always giving the most frequent answer: it guesses better than that.",
+        "a: the mixture gets 100.0 % of 20 told facts right and 60.0 % of 20 withheld ones, more than the 5.0 % from "
+        "always giving the most frequent answer; it guesses better.",
     )
 
 

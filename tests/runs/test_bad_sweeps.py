@@ -42,13 +42,13 @@ SOFT = {"soft": {}}
         ({"settings": {"soft": {"epochs": -1}}}, ["settings.soft.epochs", "greater than or equal to 0"]),
         ({"settings": {"soft": {"method": "magic"}}}, ["settings.soft.method", "'gradient' or 'em'"]),
         ({"settings": {"soft": {"copies": 3}}}, ["settings.soft", "noise"]),
-        ({"settings": {"soft": {"pairs": 9, "epochs": 2}}}, ["settings.soft", "give one of them"]),
+        ({"settings": {"soft": {"pairs": 9, "epochs": 2}}}, ["settings.soft", "give only one of them"]),
         ({"settings": {"init": {"tuned": False, "epochs": 2}}}, ["settings.init", "epochs would have no effect"]),
         ({"settings": {"soft": {"prompts": ["mani"]}}}, ["settings.soft.prompts", "'mani'", "did you mean 'many'?"]),
-        ({"settings": {"soft": {"seeds": [1, 1]}}}, ["settings.soft.seeds", "the seed 1 stands twice"]),
+        ({"settings": {"soft": {"seeds": [1, 1]}}}, ["settings.soft.seeds", "the seed 1 is given twice"]),
         ({"settings": {}}, ["settings"]),
-        ({"seeds": [0, 4, 4]}, ["seeds", "the seed 4 stands twice"]),
-        ({"seeds": [-1]}, ["seeds", "-1 is no seed"]),
+        ({"seeds": [0, 4, 4]}, ["seeds", "the seed 4 is given twice"]),
+        ({"seeds": [-1]}, ["seeds", "-1 is not a seed"]),
         ({"seeds": []}, ["seeds"]),
         ({"lms": None}, ["lms is missing"]),
         ({"lms": [{"source": "bert", "revison": "main"}]}, ["lms.0", "'revison'", "did you mean 'revision'?"]),
@@ -63,8 +63,8 @@ SOFT = {"soft": {}}
         ({"prompts": {"back": ["[Y] holds [X]"]}}, ["lms", "llama can use none of the prompts", "y stands before x"]),
         ({"candidates": "nowhere.txt"}, ["candidates", "nowhere.txt"]),
         ({"engine": "rya"}, ["engine", "'in-process', 'pool' or 'ray'"]),
-        ({"engine": "in-process", "workers": 3}, ["workers", "the pool's"]),
-        ({"engine": "pool", "address": "auto"}, ["address", "for the engine ray"]),
+        ({"engine": "in-process", "workers": 3}, ["workers", "only the engine pool has workers"]),
+        ({"engine": "pool", "address": "auto"}, ["address", "only the engine ray uses it"]),
         ({"threads": 0}, ["threads", "greater than or equal to 1"]),
         ({"store": 7}, ["store", "string"]),
     ],
@@ -95,4 +95,4 @@ def test_two_lms_or_two_relations_of_one_name(write_sweep, world, tmp_path_facto
 def test_files_that_are_no_toml_or_not_there(tmp_path):
     refuse(tmp_path / "sweep.toml", "no such file")
     (tmp_path / "sweep.toml").write_text("store = 'a'\nlms = bert\n")
-    refuse(tmp_path / "sweep.toml", "is no TOML", "line 2")
+    refuse(tmp_path / "sweep.toml", "is not TOML", "line 2")

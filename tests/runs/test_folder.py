@@ -86,7 +86,7 @@ def test_a_folder_is_cleared_of_a_run_and_of_nothing_else(tmp_path):
     save(tmp_path / "run")
     (tmp_path / "run" / "notes.txt").write_text("mine")
     (tmp_path / "run" / "README.md").write_text("mine, too")
-    with pytest.raises(BadOption, match="holds a run already"):
+    with pytest.raises(BadOption, match="already holds a run"):
         check_folder(tmp_path / "run", resume=False, overwrite=False)
     with pytest.raises(BadOption, match="finished"):
         check_folder(tmp_path / "run", resume=True, overwrite=False)

@@ -54,7 +54,7 @@ def start(path: Path, *options: object) -> subprocess.Popen:
 
 
 def finish(path: Path) -> None:
-    """The same sweep goes on to its end, in this process."""
+    """The same sweep continues to its end, in this process."""
     assert exit_code("sweep", path, "--engine", "in-process") == 0
 
 
@@ -175,7 +175,7 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(world, undisturbed, t
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(timeout=SECONDS) == 130
     told = (tmp_path / "err.txt").read_text()
-    assert "the same command goes on" in told
+    assert "the same command continues" in told
     assert "Traceback" not in told
     assert not is_running(first)
     assert 0 < done(store) < RUNS

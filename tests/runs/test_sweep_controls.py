@@ -84,7 +84,7 @@ def test_labels_and_specs():
         control="random-embeddings",
     )  # fmt: skip
     assert run.label == "bert (random embeddings) · r · hand · soft · seed 3"
-    with pytest.raises(ValueError, match="so it is tuned"):
+    with pytest.raises(ValueError, match="so it must be tuned"):
         RunSpec.model_validate(run.model_dump() | {"training": None})
 
 
@@ -183,7 +183,7 @@ def test_a_setting_has_its_own_controls():
     )
     assert spec.settings["soft"].controls == ("random-weights",)
     assert spec.settings["deep"].controls is None
-    with pytest.raises(ValidationError, match="stands twice"):
+    with pytest.raises(ValidationError, match="is given twice"):
         Setting.model_validate({"controls": ["random-weights", "random-weights"]})
     with pytest.raises(ValidationError, match="no effect"):
         Setting.model_validate({"tuned": False, "controls": ["random-weights"]})

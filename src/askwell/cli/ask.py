@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 def ask(
     *words: Annotated[
-        str, Parameter(help="A run, a folder of runs, a store or a saved mixture, then x's; with --prompts x's alone.")
+        str, Parameter(help="A run, a folder of runs, a store or a saved mixture, then x's; with --prompts, only x's.")
     ],
     lm: LM = None,
     prompts: Prompts = None,
     facts: Annotated[
         str | None,
         Parameter(
-            help="The relation, where the prompts' name needs it: testbed:capital for testbed:single. With --risk, the "
-            "relation whose dev facts the threshold is learned from; a saved mixture has one of its own."
+            help="The relation, if the name of the prompts needs it: testbed:capital for testbed:single. With --risk, "
+            "the relation whose dev facts the threshold is learned from; a saved mixture has its own."
         ),
     ] = None,
     mixture: Annotated[MixtureSpec, Parameter(name="*", group="Untuned prompts")] = MixtureSpec(),  # noqa: B008
@@ -37,21 +37,21 @@ def ask(
         Path | None, Parameter(help="A file of x's: lines of text, or a column of a .csv, .tsv or .jsonl file.")
     ] = None,
     column: Annotated[
-        str | None, Parameter(help="The column of the file that holds the x's; x, sub_label or sub, if not given.")
+        str | None, Parameter(help="The column of the file that holds the x's; default: x, sub_label or sub.")
     ] = None,
     top: Annotated[int, Parameter(help="How many answers to give.")] = 5,
     risk: Annotated[
         float | None,
         Parameter(
-            help="Say that an answer is not known where it is less probable than a threshold, which was learned on dev "
-            "so that at most this share of the answers given is wrong: 0.1 for one in ten."
+            help="Report an answer as not known if its probability is below a threshold, which is learned on dev so "
+            "that at most this fraction of the answers given is wrong: 0.1 for one in ten."
         ),
     ] = None,
     confidence: Annotated[
         float | None,
         Parameter(
             name=["--confidence", "--sureness"],
-            help="With which confidence the risk is to be kept, 0.95 say; few dev facts then answer less.",
+            help="The confidence with which to keep the risk, e.g. 0.95; with few dev facts, less is answered.",
         ),
     ] = None,
     where: Where = None,
@@ -66,9 +66,9 @@ def ask(
     """Ask a saved mixture, or untuned prompts, about one x or a file of them.
 
     askwell ask my-mixture "Mary Cassatt" asks a saved mixture; askwell ask --lm bert-base-cased --prompts "[X] was born
-    in [Y] ." "Mary Cassatt" asks with untuned prompts. --json prints for one x a list of answers, best first, each with
-    its probability and that of every prompt; for several x's a list of {x, answers}. With --risk each x is an object
-    that also says whether it is answered, and the threshold.
+    in [Y] ." "Mary Cassatt" asks with untuned prompts. For one x, --json prints a list of answers, best first, each
+    with its probability and that of every prompt; for several x's, a list of {x, answers}. With --risk, each x is an
+    object that also gives the threshold and whether the x is answered.
     """
     if top < 1:
         raise BadOption(f"--top {top}: ask for at least one answer")
@@ -78,7 +78,7 @@ def ask(
         raise BadOption("untuned prompts need --lm")
     folder, asked = (None, words) if prompts else (words[0], words[1:])
     if folder is not None and (mixture != MixtureSpec() or (facts and risk is None)):
-        raise BadOption("a saved mixture is as it was learned: leave out --facts and the options for untuned prompts")
+        raise BadOption("a saved mixture stays as it is: leave out --facts and the options for untuned prompts")
     if confidence is not None and risk is None:
         raise BadOption("--confidence goes with --risk")
     if risk is not None:
@@ -135,7 +135,7 @@ def ask(
 def _dev_answers(
     mixture: "Mixture", folder: str | None, facts: str | None, data: Path | None, allowed: Any
 ) -> "DevAnswers":
-    """The dev answers that were saved with the mixture, or those to the dev facts that are named."""
+    """The dev answers saved with the mixture, or the answers to the dev facts of a named relation."""
     from askwell.cli.progress import EvaluationBar
     from askwell.cli.terminal import note
     from askwell.data.names import read_relation
@@ -170,7 +170,7 @@ def _ask_cautiously(
     several: bool,
     lines: bool,
 ) -> None:
-    """Prints the answers that are probable enough, and says of the others that they are not known."""
+    """Prints the answers that are probable enough, and reports the others as not known."""
     from askwell.cli.terminal import note, out, print_json
     from askwell.evaluation.cautious import ask_cautiously
 
@@ -178,8 +178,8 @@ def _ask_cautiously(
     learned, threshold = dev.learned(risk, confidence), dev.threshold(risk, confidence)
     questions = len(dev.right)
     note(
-        f"answers below {100 * threshold:.1f} % are taken as not known: so {round(learned.coverage * questions)} "
-        f"of {questions} dev questions of {dev.relation} are answered, {100 * learned.risk:.1f} % of these wrong "
+        f"answers below {100 * threshold:.1f} % count as not known: {round(learned.coverage * questions)} "
+        f"of {questions} dev questions of {dev.relation} are answered, {100 * learned.risk:.1f} % of them wrong "
         f"({dev.vocabulary}; {sum(dev.left_out.values())} dev facts left out)"
     )
     if json:
@@ -225,7 +225,7 @@ def _reply_json(reply: "Reply") -> dict[str, Any]:
 
 
 def _print_answers(mixture: "Mixture", x: str, answers: "Sequence[Reply]") -> None:
-    """The answers with bars, and the prompt that is surest of each."""
+    """Prints the answers with bars, and the prompt that is most confident of each."""
     from rich.table import Table
     from rich.text import Text
 
@@ -235,10 +235,10 @@ def _print_answers(mixture: "Mixture", x: str, answers: "Sequence[Reply]") -> No
     table.add_column("answer", style="bold")
     table.add_column("probability", justify="right")
     table.add_column("")
-    table.add_column("surest prompt", style="dim", overflow="fold")
+    table.add_column("most confident prompt", style="dim", overflow="fold")
     for reply in answers:
-        surest = max(range(len(reply.by_prompt)), key=reply.by_prompt.__getitem__)
+        most_confident = max(range(len(reply.by_prompt)), key=reply.by_prompt.__getitem__)
         bar = "█" * round(20 * reply.probability)
-        template = mixture.prompts[surest].template.text
+        template = mixture.prompts[most_confident].template.text
         table.add_row(Text(reply.y), f"{100 * reply.probability:.1f} %", Text(bar, style="blue"), Text(template))
     out.print(table)

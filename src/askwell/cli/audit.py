@@ -25,12 +25,12 @@ def audit(
     clean: Annotated[
         bool,
         Parameter(
-            help="Make a split without leaks: train loses what stands in dev or test, dev what stands in test, and "
-            "repeated lines go; every fact of test stays.",
+            help="Make a split without leaks: train loses what appears in dev or test, dev what appears in test, and "
+            "repeated lines are dropped; every test fact stays.",
             negative="",
         ),
     ] = False,
-    out: Annotated[Path | None, Parameter(help="With --clean: the new folder that it goes to.")] = None,
+    out: Annotated[Path | None, Parameter(help="With --clean: the new folder to write it to.")] = None,
     split_by: SplitBy = None,
     seed: Annotated[int, Parameter(help="Seed of the split of a single file.")] = 0,
     data: Data = None,
@@ -38,9 +38,9 @@ def audit(
 ) -> None:
     """Audit the splits of facts: repeated and leaked facts, class balance, and what trivial answers score.
 
-    Shares are in per cent of test's lines. A fact leaks if the same x and y stand in train; y stands inside x whatever
-    the case of its letters; an x has several golds if test has several ys for it; trivial answers are made from
-    train's lines (of ys that are equally common, the first in the file).
+    Figures are in per cent of test lines. A fact leaks if the same x and y appear in train; y is looked for inside x
+    regardless of case; an x has several golds if test has several ys for it; trivial answers are derived from train
+    lines (of equally common ys, the first in the file).
     """
     from askwell.cli.terminal import counted, note, print_json
     from askwell.cli.terminal import out as terminal

@@ -23,7 +23,7 @@ def baseline(
     facts: Facts,
     prompts: Prompts = None,
     out: Annotated[Path, Parameter(help="The folder of the run.")],
-    seed: Annotated[int, Parameter(help="Seed of everything that is drawn at random.")] = 0,
+    seed: Annotated[int, Parameter(help="Seed of everything drawn at random.")] = 0,
     search: Annotated[AutoPromptSpec, Parameter(name="*", group="AutoPrompt")] = AutoPromptSpec(),  # noqa: B008 - frozen
     fine_tuning: Annotated[FineTuningSpec, Parameter(group="Fine-tuning")] = FineTuningSpec(),  # noqa: B008 - frozen
     training: Annotated[TrainingSpec, Parameter(name="*", group="Training")] = TrainingSpec(),  # noqa: B008 - frozen
@@ -39,12 +39,12 @@ def baseline(
 ) -> None:
     """Run a baseline, and score it as mixtures are scored.
 
-    The folder gets the same files as that of `askwell train`, so that askwell compare and askwell report take both.
+    The folder gets the same files as with `askwell train`, so that askwell compare and askwell report accept both.
     """
     if lm is None:
         raise BadOption("baseline needs --lm")
     if seed < 0:
-        raise BadOption(f"--seed {seed}: a seed is not negative")
+        raise BadOption(f"--seed {seed}: a seed cannot be negative")
     chosen = _chosen_training(name, training, search, fine_tuning)
     from askwell.cli.running import RunBars, note_counts, print_record, set_threads
     from askwell.cli.terminal import counted, note, print_json
@@ -98,7 +98,7 @@ def baseline(
 def _chosen_training(
     name: BaselineName, training: TrainingSpec, search: AutoPromptSpec, fine_tuning: FineTuningSpec
 ) -> TrainingSpec:
-    """The baseline's own training settings with those that were given; settings of other baselines are refused."""
+    """The baseline's own training settings, updated by those given; settings of other baselines are refused."""
     how = BASELINES[name].how
     fits = {"trained": training, "searched": search, "fine-tuned": fine_tuning}
     prefix = {"fine-tuned": "fine-tuning."}
@@ -106,7 +106,7 @@ def _chosen_training(
         given = sorted(spec.model_fields_set - {"threads"})
         if given and kind != how:
             option = f"--{prefix.get(kind, '')}{given[0].replace('_', '-')}"
-            raise BadOption(f"{option} is no setting of {name}{_own_settings(fits.get(how), prefix.get(how, ''))}")
+            raise BadOption(f"{option} is not a setting of {name}{_own_settings(fits.get(how), prefix.get(how, ''))}")
     own = BASELINES[name].training.model_dump(exclude_unset=True)
     given = training.model_dump(exclude_unset=True)
     if {"pairs", "minutes", "epochs"} & given.keys():  # one budget replaces another
@@ -119,5 +119,5 @@ def _chosen_training(
 
 def _own_settings(spec: BaseModel | None, prefix: str) -> str:
     if spec is None:
-        return ": nothing is learned there"
+        return ": it learns nothing"
     return "; it takes " + ", ".join(f"--{prefix}{field.replace('_', '-')}" for field in type(spec).model_fields)

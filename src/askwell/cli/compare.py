@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 else:
     MetricName = Literal[tuple(METRICS)]
 
-# The paper calls a difference significant below this.
+# The paper calls a difference significant if p is below this.
 LINE = 0.02
 
 
@@ -26,26 +26,26 @@ def compare(
     a: Annotated[
         Path, Parameter(help="A run's folder, a folder of runs, a sweep's store, or a Parquet file of facts.")
     ],
-    b: Annotated[Path, Parameter(help="The same for the run that it is held against.")],
+    b: Annotated[Path, Parameter(help="The same for the run to compare it with.")],
     /,
     *,
     metric: Annotated[MetricName, Parameter(help="The score to compare.")] = "P@1",
     unit: Annotated[
         Literal["fact", "x", "y"],
-        Parameter(help="What counts as one independent thing: a fact, all facts of an x, or all facts of a y."),
+        Parameter(help="What counts as one independent unit: a fact, all facts of an x, or all facts of a y."),
     ] = "fact",
     where_a: Annotated[
-        str | None, Parameter(help="Of several runs, those for which this SQL condition holds, as for `askwell runs`.")
+        str | None, Parameter(help="Of several runs, those that meet this SQL condition, as for `askwell runs`.")
     ] = None,
     where_b: Annotated[str | None, Parameter(help="The same for the other side.")] = None,
     seed: Annotated[int, Parameter(help="Seed of the random sign flips and of the bootstrap.")] = 0,
-    changed: Annotated[int, Parameter(help="How many of the facts that changed to show.")] = 10,
+    changed: Annotated[int, Parameter(help="How many of the changed facts to show.")] = 10,
     json: Json = False,
 ) -> None:
     """Compare two runs on the facts that both answered: difference, interval, significance, what changed.
 
-    A folder of runs is taken as one: its relations together, its seeds paired with the same seeds of the other. Both
-    runs must have ranked among the same answers. Two settings of one sweep:
+    A folder of runs counts as one run: its relations are taken together, its seeds paired with the same seeds of the
+    other. Both runs must have ranked the same answers. To compare two settings of one sweep:
 
     askwell compare STORE STORE --where-a "setting = 'soft'" --where-b "setting = 'init'"
     """
@@ -78,7 +78,7 @@ def _outcomes(path: Path, where: str | None, option: str) -> "Outcomes":
         path = path / TEST_OUTCOMES
     if path.is_file():
         if where is not None:
-            raise BadOption(f"{option} chooses among several runs, and {path} is a file")
+            raise BadOption(f"{option} chooses among several runs, but {path} is a file")
         return read_outcomes(path)
     return outcomes_of(select_runs(path, where, option=option))
 
@@ -117,7 +117,7 @@ def _print(comparison: "Comparison", a: str, b: str, changed: int) -> None:
         lines.append(
             f"{name}: {of.difference:+.{digits}f}, {100 * comparison.confidence:.0f} % interval {of.low:+.{digits}f} "
             f"to {of.high:+.{digits}f} (bootstrap over {comparison.unit}s); permutation test p = {_p(of.p)} ({sampled})"
-            f"{', significant' if of.p < LINE else ', not significant'} at the paper's line of {LINE}."
+            f"{', significant' if of.p < LINE else ', not significant'} at the paper's threshold of {LINE}."
         )
     lines.append(
         f"A is better on {comparison.wins}, B on {comparison.losses} {comparison.unit}s: sign test "
@@ -126,7 +126,7 @@ def _print(comparison: "Comparison", a: str, b: str, changed: int) -> None:
     out.print("\n".join(lines), soft_wrap=True, markup=False)
     if changed and comparison.changed:
         shown = comparison.changed[:changed]
-        # The relation is said where there are several.
+        # The relation is named only if there are several.
         names = ["relation"] if len(comparison.relations) > 1 else []
         title = f"{len(shown)} of {counted(len(comparison.changed), 'fact')} that changed"
         table = Table(*names, "x", "y", "rank A", "rank B", "answer A", "answer B", title=title)

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 Sets = Annotated[
     list[str] | None,
-    Parameter(
-        help="Sets as `askwell data list` names them, all if none is given: facts/conceptnet, or facts, or conceptnet."
-    ),
+    Parameter(help="Sets as named by `askwell data list`: facts/conceptnet, or facts, or conceptnet; default: all."),
 ]
 
 
@@ -68,7 +66,7 @@ def pull_data(
         Parameter(
             name="--from",
             help="Take the sets from a folder on this machine: a data folder, or a checkout of a repository that "
-            "publishes them. They are checked likewise.",
+            "publishes them. They are checked in the same way.",
         ),
     ] = None,
     json: Json = False,
@@ -84,7 +82,7 @@ def pull_data(
     chosen = chosen_sets(sets or [])
     pulled = take_from(copy, chosen) if copy is not None else _pull_with_a_bar(chosen)
     replaced = f" ({pulled.replaced} in place of altered ones)" if pulled.replaced else ""
-    note(f"{counted(pulled.fetched, 'file')} pulled{replaced}, {pulled.already_here} were here, in {pulled.folder}")
+    note(f"{counted(pulled.fetched, 'file')} pulled{replaced}, {pulled.already_here} already here, in {pulled.folder}")
     if other := os.environ.get(VARIABLE):
         note(f"{VARIABLE} is set to {other}: names are looked up there, not in the pulled data, until it is unset")
     if json:
@@ -100,7 +98,7 @@ def pull_data(
 
 
 def verify_data(sets: Sets = None, /, *, data: Data = None, json: Json = False) -> None:
-    """Check every file of the sets that are here against its SHA-256; a set that is named must be here."""
+    """Check every file of the sets that are here against its SHA-256; sets that are named must be here."""
     from askwell.cli.terminal import out, print_json
     from askwell.data.catalogue import chosen_sets
     from askwell.data.sources import need_data_folder
@@ -134,11 +132,11 @@ def import_data(
     *,
     out: Annotated[Path, Parameter(help="The data folder to write to: facts/, prompts/ and vocab/ in it.")],
     name: Annotated[
-        str | None, Parameter(help="What the sets' names begin with; that of the format, if not given.")
+        str | None, Parameter(help="What the sets' names begin with; default: the name of the format.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Bring facts and templates of another project into our layout, and say what was left out and why."""
+    """Convert facts and templates of another project to our layout, and report what was left out and why."""
     from askwell.cli.terminal import note, print_json
     from askwell.data.importers import import_data as bring_in
 
@@ -154,7 +152,7 @@ def find_templates(
         Path,
         Parameter(
             help='A file of JSON lines such as {"sentence": "You are likely to find a book in a library.", "x": "book",'
-            ' "y": "library", "relation": "AtLocation"}. x and y are words as they stand in the sentence, or places'
+            ' "y": "library", "relation": "AtLocation"}. x and y are words as written in the sentence, or positions'
             " [start, end] in it, counted in characters from 0."
         ),
     ],
@@ -162,17 +160,17 @@ def find_templates(
     *,
     out: Annotated[
         Path,
-        Parameter(help="The prompt file to write; without --relation a folder, which gets one file a relation."),
+        Parameter(help="The prompt file to write; without --relation a folder, which gets one file per relation."),
     ],
     relation: Annotated[
         str | None, Parameter(help="Take only sentences of this relation, and those that name none.")
     ] = None,
     min_count: Annotated[
-        int, Parameter(help="In how many sentences a template must stand; 11 is ConceptNet's more than 10.")
+        int, Parameter(help="How many sentences a template must appear in; 11 is ConceptNet's 'more than 10'.")
     ] = 11,
     json: Json = False,
 ) -> None:
-    """Find templates that are frequent among sentences with marked x and y, as ConceptNet's prompts were found.
+    """Find frequent templates in sentences with marked x and y, as ConceptNet's prompts were found.
 
     A sentence in which x or y is not found, or is found more than once, is left out and counted.
     """
@@ -218,11 +216,11 @@ def _pull_with_a_bar(chosen: "Sequence[DataSet]") -> "Pulled":
 _HEADINGS = {
     "avg_unique_x": "distinct x",
     "avg_unique_y": "distinct y",
-    "min_pairs": "least pairs",
+    "min_pairs": "fewest pairs",
     "max_pairs": "most",
     "mean_pairs": "mean",
     "avg_prompts": "prompts",
-    "min_prompts": "least",
+    "min_prompts": "fewest",
     "max_prompts": "most",
     "avg_tokens": "tokens",
 }
@@ -231,8 +229,8 @@ _HEADINGS = {
 def stats(*, data: Data = None, json: Json = False) -> None:
     """Print the paper's statistics of relations and prompts, counted on the data folder or the pulled data.
 
-    Pairs are lines of all splits, repeated ones each time; distinct x and y are means over relations. Tokens are
-    pieces between white space, both blanks included, as a mean over prompts.
+    Pairs are lines of all splits, including repeated ones; distinct x and y are means over relations. Tokens are
+    separated by white space, both blanks included, and averaged over prompts.
     """
     from askwell.cli.terminal import note, print_json
     from askwell.data.sources import need_data_folder

@@ -24,16 +24,16 @@ def demo(
     lm: Annotated[str, Parameter(help="An LM of the testbed.")] = "testbed:bert",
     relations: Annotated[
         list[str] | None,
-        Parameter(help="Relations of the testbed; four of them, if not given.", consume_multiple=True, negative=""),
+        Parameter(help="Relations of the testbed; default: four of them.", consume_multiple=True, negative=""),
     ] = None,
-    seed: Annotated[int, Parameter(help="Seed of everything that is drawn at random.")] = 0,
+    seed: Annotated[int, Parameter(help="Seed of everything drawn at random.")] = 0,
     quick: Annotated[bool, Parameter(help="One relation only, in under a minute.", negative="")] = False,
     json: Json = False,
 ) -> None:
     """See it work: tune soft prompts on the testbed, compare them with hard ones, and write a report.
 
     The testbed's LMs were trained on a text that tells most facts of a small world and withholds the rest, so the
-    report can say what was elicited and what was guessed. Interrupted, it goes on when started again.
+    report can say what was elicited and what was guessed. If interrupted, it continues when started again.
     """
     need_writable_folder(out, "--out")
     from askwell.cli.progress import SweepBar
@@ -50,13 +50,13 @@ def demo(
     store = new_or_open_store(out)
     plan = plan_sweep(sweep, Path("askwell demo"), store)
     length = "under a minute" if len(sweep.facts) == 1 else f"about {len(sweep.facts)} minutes"
-    to_do = "all done" if not plan.to_do else f"{len(plan.to_do)} to do, {length} on a machine at rest"
+    to_do = "all done" if not plan.to_do else f"{len(plan.to_do)} to do, {length} on an idle machine"
     note(f"{counted(len(plan.runs), 'run')} on {lm}: {', '.join(sweep.facts)}; {to_do}")
     try:
         with SweepBar(plan) as live:
             failed = go(plan, choose_engine(sweep), store, live)
     except KeyboardInterrupt:
-        note(f"interrupted: what was done is kept in {out}; the same command goes on from there")
+        note(f"interrupted: what was done is kept in {out}; the same command continues from there")
         raise
     if failed:
         raise Failure(f"{len(failed)} of {len(plan.runs)} runs failed ({failed[0].message}); {out / 'failed'} says why")
@@ -86,10 +86,10 @@ def next_steps(lm: str, done: "DemoRuns", questions: "list[Question]") -> list[t
         (f"askwell show {_quoted(mixture)}", "See its soft prompts in the terminal."),
         (f"askwell show {_quoted(deep)}", "See how far the deep one moves each layer."),
         (f"askwell demo --lm {other_lm} --out {other_lm.removeprefix('testbed:')}-demo", "The same with another LM."),
-        ("askwell testbed", "See which relations, prompts and LMs there are."),
+        ("askwell testbed", "List all relations, prompts and LMs of the testbed."),
         (
             'askwell train --lm bert-base-cased --facts facts.csv --prompts "[X] was born in [Y] ." --out mine',
-            "Ask an LM of yours about facts of yours: columns x and y.",
+            "Ask your own LM about your own facts: columns x and y.",
         ),
     ]
     if set(done.relations) != set(RELATIONS):
@@ -157,7 +157,7 @@ def _print_summary(findings: "Findings", steps: list[tuple[str, str]], report: P
     terminal.print(f" {report}", soft_wrap=True, markup=False)
     terminal.print("\nWhat to try next", style="bold")
     for command, purpose in steps:
-        terminal.print(f" {command}", soft_wrap=True, markup=False)  # whole, so that it can be copied
+        terminal.print(f" {command}", soft_wrap=True, markup=False)  # unbroken, so that it can be copied
         terminal.print(f"     {purpose}", style="dim", markup=False)
     terminal.print(f"\n{seconds:.0f} s in all.", style="dim")
 

@@ -44,22 +44,23 @@ def evaluate(
     mixture: Annotated[MixtureSpec, Parameter(name="*", group="Untuned prompts")] = MixtureSpec(),  # noqa: B008
     split: Annotated[Literal["train", "dev", "test"], Parameter(help="The facts to ask about.")] = "test",
     candidates: Candidates = None,
-    per_fact: Annotated[Path | None, Parameter(help="A Parquet file that gets a row for each fact.")] = None,
+    per_fact: Annotated[Path | None, Parameter(help="A Parquet file that gets one row per fact.")] = None,
     trust: Annotated[
         bool,
         Parameter(
-            help="Also tell how far the scores can be believed: calibration, abstention, answer sets, whether the "
+            help="Also report how far the scores can be trusted: calibration, abstention, answer sets, whether the "
             "prompts agree, and what their nearest words score.",
             negative="",
         ),
     ] = False,
     risk: Annotated[
-        float, Parameter(help="With --trust: the share of answers that may be wrong where others are not given.")
+        float,
+        Parameter(help="With --trust: the fraction of the given answers that may be wrong."),
     ] = 0.1,
     confidence: Annotated[
         float | None,
         Parameter(
-            name=["--confidence", "--sureness"], help="With --trust: keep the risk with this confidence, 0.95 say."
+            name=["--confidence", "--sureness"], help="With --trust: keep the risk with this confidence, e.g. 0.95."
         ),
     ] = None,
     where: Where = None,
@@ -99,7 +100,7 @@ def evaluate(
     if bool(mixtures) == bool(prompts):
         raise BadOption("evaluate takes either runs or saved mixtures, or --lm with --prompts")
     if mixtures and mixture != MixtureSpec():
-        raise BadOption("a saved mixture is as it was learned: leave out the options for untuned prompts")
+        raise BadOption("a saved mixture stays as it is: leave out the options for untuned prompts")
     if trust:
         check_options(split, risk, confidence)
     if per_fact is not None:
@@ -124,7 +125,7 @@ def evaluate(
         lacks = [name for name in ("train", "dev") if not relation.split(name)]
         with_controls = controls and split == "test" and not lacks
         if controls and split == "test" and lacks:
-            controls_missing[relation.name] = f"it has no {' and no '.join(lacks)} facts to make and choose them by"
+            controls_missing[relation.name] = f"it has no {' and no '.join(lacks)} facts to make and choose them with"
         try:
             with EvaluationBar(f"{split} facts of {relation.name}") as shown:
                 if not with_controls and not trust:
@@ -156,7 +157,7 @@ def evaluate(
     evaluation = together(evaluations)
     if per_fact is not None:
         write_outcomes(evaluation.outcomes, per_fact)
-        note(f"a row for each fact is in {per_fact}")
+        note(f"one row per fact is in {per_fact}")
     several = several_runs(evaluations)
     all_controls = controls_together(found)
     knowledge = knowledge_over(evaluation.outcomes, all_controls)

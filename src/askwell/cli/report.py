@@ -17,22 +17,24 @@ def report(
     store: Annotated[Path, Parameter(help="A sweep's store, a folder of runs, or one run.")],
     /,
     *,
-    out: Annotated[Path | None, Parameter(help="Where to write; the folder report in it, if not given.")] = None,
+    out: Annotated[Path | None, Parameter(help="Where to write; default: the folder report in the store.")] = None,
     formats: Annotated[
         list[Literal["markdown", "latex", "csv", "html"]] | None,
         Parameter(
             name="--format",
-            help="What to write, one or more of these; all, if not given.",
+            help="What to write, one or more of these; default: all.",
             consume_multiple=True,
             negative="",
         ),
     ] = None,
     paper: Annotated[
         Path | None,
-        Parameter(help="The paper's figures as JSON, to stand beside ours; paper_tables.json of the data folder."),
+        Parameter(
+            help="The paper's figures as JSON, to show beside ours; default: the data folder's paper_tables.json."
+        ),
     ] = None,
     where: Annotated[
-        str | None, Parameter(help="Only runs for which this SQL condition holds, as for `askwell runs`.")
+        str | None, Parameter(help="Only runs that meet this SQL condition, as for `askwell runs`.")
     ] = None,
     drawn: Annotated[
         int, Parameter(help="How many tuned mixtures to draw in words; 0 draws none, and then no LM is loaded.")
@@ -60,13 +62,13 @@ def report(
         print_json(document)
         return
     _print(study)
-    note(f"{counted(len(runs), 'run')}; written into {folder}:")
+    note(f"{counted(len(runs), 'run')}; written to {folder}:")
     for path in written:
         note(f"  {path.relative_to(folder)}")
 
 
 def _print(study: "Study") -> None:
-    """The main tables, P@1 alone."""
+    """Prints the main tables, P@1 only."""
     from rich.markup import escape
     from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""What the commands that do runs share: bars while they run, and what they print at the end."""
+"""What the commands that do runs share: bars during a run, and what is printed at the end."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -32,22 +32,22 @@ _CONTROLS = {MAJORITY: "train's ys by frequency", PRIOR: "the prompts' prior", P
 
 
 def set_threads(threads: int | None) -> int:
-    """Lets torch use so many CPU threads, by default what OMP_NUM_THREADS says or all there are; gives their number."""
+    """Sets how many CPU threads torch uses (default: OMP_NUM_THREADS, or all), and returns their number."""
     if threads is not None and threads < 1:
         raise BadOption(f"--threads {threads}: at least one is needed")
-    if threads is not None or "OMP_NUM_THREADS" not in os.environ:  # torch has heeded it itself
+    if threads is not None or "OMP_NUM_THREADS" not in os.environ:  # torch respects it by itself
         torch.set_num_threads(threads or available_threads())
     return torch.get_num_threads()
 
 
 def note_counts(relation: Relation) -> None:
-    """Says what is worth knowing of a relation's facts: repeated lines, leaks, several right ys."""
+    """Notes what is worth knowing about a relation's facts: repeated lines, leaks, several right ys."""
     for line in relation.counts.lines():
         note(line)
 
 
 class RunBars:
-    """A bar for whatever a run is doing. Interrupted, it says how to continue."""
+    """A bar for whatever a run is doing. If interrupted, it says how to continue."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -87,7 +87,7 @@ class RunBars:
             bar(state)
 
     def _switch(self, what: str, make: Callable[[], Any]) -> Any:
-        """The bar for what is being done; that for what was done before goes."""
+        """The bar for what is being done; the one for what was done before is closed."""
         if self._shown != what or self._bar is None:
             self._close()
             self._bar, self._shown = make(), what
@@ -119,7 +119,7 @@ def print_record(record: RunRecord, folder: Path) -> None:
     seconds = record.environment.seconds or 0.0
     if tuned and record.training is not None:
         lines.append(
-            f"{record.effective_prompts:.1f} of {counted(len(record.prompts), 'prompt')} in effect; the state after "
+            f"effective prompts: {record.effective_prompts:.1f} of {len(record.prompts)}; the state after "
             f"{record.training.best_pairs} of {record.training.pairs} pairs was best on dev; {seconds:.0f} s in all."
         )
     follow = f"askwell compare {folder} OTHER" if record.spec.baseline else f'askwell ask {folder} "…"'
@@ -138,7 +138,7 @@ def print_scores(evaluations: "dict[str, EvaluationFigures | None]") -> None:
 
 
 def print_controls(record: RunRecord) -> None:
-    """What answers score that do not look at x, and the gain over the best of them."""
+    """Prints how well answers that ignore x score, and the gain over the best of them."""
     for name, problem in record.controls_missing.items():
         note(f"no control {name} for {record.relation.name}: {problem}")
     corrected = record.controls.get(PRIOR_CORRECTED)
@@ -152,7 +152,7 @@ def control_lines(found: "KnowledgeFigures | None", corrected: float | None) -> 
     if found is None:
         return []
     each = ", ".join(f"{_CONTROLS.get(name, name)} {scores.test:.1f}" for name, scores in found.controls.items())
-    verdict = "" if found.is_there else "; that can be chance"
+    verdict = "" if found.is_there else "; that may be chance"
     best = _CONTROLS.get(found.control, found.control)
     lines = [
         f"P@1 without looking at x: {each}.",
@@ -161,7 +161,7 @@ def control_lines(found: "KnowledgeFigures | None", corrected: float | None) -> 
     ]
     if corrected is not None:
         lines.append(
-            f"P@1 when each answer's probability is divided by the prompts' prior for it, so that a mere preference "
+            f"P@1 if each answer's probability is divided by the prompts' prior for it, so that a mere preference "
             f"for some answers no longer counts: {corrected:.1f}."
         )
     return lines

@@ -24,13 +24,13 @@ def runs(
         str | None, Parameter(help="An SQL condition, e.g. \"lm = 'testbed:bert' and setting = 'soft' and P@1 > 40\".")
     ] = None,
     sort: Annotated[str | None, Parameter(help="The column to sort by; scores are sorted best first.")] = None,
-    failed: Annotated[bool, Parameter(help="Show the runs that could not be done, and why.", negative="")] = False,
+    failed: Annotated[bool, Parameter(help="Show the runs that failed, and why.", negative="")] = False,
     csv: Annotated[bool, Parameter(help="Print all columns as CSV on stdout.", negative="")] = False,
     json: Json = False,
 ) -> None:
     """List runs, filtered and sorted.
 
-    --json and --csv give all columns, one of which is the id of the run: its folder is STORE/runs/ID.
+    --json and --csv print all columns; one is the id of the run, whose folder is STORE/runs/ID.
     """
     from askwell.cli.terminal import note, print_json
     from askwell.files import to_json
@@ -43,7 +43,7 @@ def runs(
     failures = open_store(store).failures() if (store / STORE).is_file() else []
     if failed:
         if where or sort or csv:
-            raise BadOption("--failed lists all of them, by itself or with --json")
+            raise BadOption("--failed lists all failed runs: use it by itself or with --json")
         if json:
             print_json(to_json(failures))
         else:
@@ -89,7 +89,7 @@ def _print_table(found: "RunTable", store: Path, sort: str | None) -> None:
     shown = list(SHOWN) + ([sort] if sort is not None and sort not in SHOWN else [])
     shown += ["control"] if any(run["control"] for run in rows) and "control" not in shown else []
     for name in shown:
-        table.add_column(name, overflow="fold", no_wrap=name not in labels)  # an id or a score is of use only whole
+        table.add_column(name, overflow="fold", no_wrap=name not in labels)  # ids and scores must not be broken up
     for run in rows:
         table.add_row(*(escape(_cell(name, run[name])) for name in shown))
     out.print(table)

@@ -20,7 +20,7 @@ def show(
     *,
     svg: Annotated[Path | None, Parameter(help="Draw the prompts into this SVG file.")] = None,
     figure: Annotated[
-        Path | None, Parameter(help="Draw the prompts into this file, as its name says: .svg, .png or .pdf.")
+        Path | None, Parameter(help="Draw the prompts into this file, in the format of its name: .svg, .png or .pdf.")
     ] = None,
     html: Annotated[Path | None, Parameter(help="Write a page about the prompts into this HTML file.")] = None,
     nearest: Annotated[int, Parameter(help="How many nearest words to list for each token.")] = 3,
@@ -40,9 +40,9 @@ def show(
 ) -> None:
     """Show what the tuned prompts look like, beside the words they began as.
 
-    Prompts stand in order of their weight; the word nearest to each tuned vector stands in blue above the original
-    word in red, the brighter the more probable, and its size tells whether the vector grew or shrank. With --facts the
-    nearest words are scored in the vectors' place, and --json prints {prompts, projection} instead of the prompts.
+    Prompts are ordered by weight; the word nearest to each tuned vector is shown in blue above the original word in
+    red, the brighter the more probable, and its size shows whether the vector grew or shrank. With --facts, the
+    nearest words are scored in place of the vectors, and --json prints {prompts, projection} instead of the prompts.
     """
     if figure is not None and figure.suffix not in (".svg", ".png", ".pdf"):
         raise BadOption(f"--figure {figure}: name a file that ends in .svg, .png or .pdf")
@@ -73,7 +73,7 @@ def show(
     score = None if projection is None else projection_line(projection)
     if html is not None:
         write_whole(html, words_html(prompts, title, lm=shown.lm.identity.name, relation=relation, score=score))
-        note(f"written into {html}")
+        note(f"written to {html}")
     if json:
         listed = [prompt.as_json() for prompt in prompts]
         print_json(listed if projection is None else {"prompts": listed, "projection": to_json(projection)})
@@ -86,7 +86,7 @@ def show(
 def _projection(
     mixture: "Mixture", facts: str, split_by: str | None, data: Path | None, threads: int | None
 ) -> "Projection":
-    """What the nearest words score beside the tuned vectors."""
+    """How well the nearest words score, beside the tuned vectors."""
     from askwell.cli.progress import EvaluationBar
     from askwell.cli.running import set_threads
     from askwell.data.names import read_relation

@@ -21,18 +21,18 @@ def sweep(
     /,
     *,
     store: Annotated[Path | None, Parameter(help="The folder that keeps the runs, instead of the file's.")] = None,
-    engine: Annotated[EngineName | None, Parameter(help="What does the runs, instead of the file's engine.")] = None,
+    engine: Annotated[EngineName | None, Parameter(help="The engine for the runs, instead of the file's.")] = None,
     workers: Annotated[int | None, Parameter(help="Worker processes of the pool.")] = None,
-    address: Annotated[str | None, Parameter(help="Where the Ray cluster is, e.g. auto or HOST:6379.")] = None,
-    dry_run: Annotated[bool, Parameter(help="Show the plan, and do nothing.", negative="")] = False,
+    address: Annotated[str | None, Parameter(help="Address of the Ray cluster, e.g. auto or HOST:6379.")] = None,
+    dry_run: Annotated[bool, Parameter(help="Show the plan without running it.", negative="")] = False,
     data: Data = None,
     json: Json = False,
 ) -> None:
     """Do a grid of runs: LMs × relations × prompts × settings × seeds.
 
-    Each run is kept in a folder named by the hash of its spec, and what is there is not done again: interrupted or
-    killed, the same command goes on. The exit code is 1 if some runs could not be done; they are tried again next
-    time.
+    Each run is kept in a folder named by the hash of its spec, and runs that are there are not done again: if a sweep
+    is interrupted or killed, the same command continues it. The exit code is 1 if some runs failed; they are tried
+    again next time.
     """
     from askwell.cli.progress import SweepBar
     from askwell.cli.terminal import note, print_json
@@ -46,7 +46,7 @@ def sweep(
     spec = read_sweep(file, {key: value for key, value in given.items() if value is not None})
     check_engine(spec, file)
     if spec.store is None:
-        raise BadFile(file, "store is missing: say there, or with --store, in which folder the runs are kept")
+        raise BadFile(file, "store is missing: name the folder for the runs there, or with --store")
     kept = new_or_open_store(Path(spec.store))
     need_writable_folder(kept.folder, "--store")
     plan = plan_sweep(spec, file, kept, data=data, note=note)
@@ -66,7 +66,7 @@ def sweep(
         with SweepBar(plan) as live:
             failed = go(plan, chosen, kept, live)
     except KeyboardInterrupt:
-        note(f"interrupted: what was done is kept in {kept.folder}; the same command goes on from there")
+        note(f"interrupted: what was done is kept in {kept.folder}; the same command continues from there")
         raise
     if json:
         print_json(_document(plan, kept.folder, at_once, failed, started))
@@ -74,8 +74,8 @@ def sweep(
         _print_summary(plan, kept.folder, failed, started)
     if failed:
         raise Failure(
-            f"{len(failed)} of {len(plan.runs)} runs could not be done ({failed[0].message}); why stands in "
-            f"{kept.folder / 'failed'}, and the same command tries them again"
+            f"{len(failed)} of {len(plan.runs)} runs failed ({failed[0].message}); {kept.folder / 'failed'} says why, "
+            "and the same command tries them again"
         )
 
 
@@ -85,7 +85,7 @@ def _in_short(plan: "Plan", workers: int) -> str:
     if not plan.to_do:
         return f"{counted(len(plan.runs), 'run')}, all done"
     seconds = plan.estimate(workers)
-    time_left = "how long that takes is not known" if seconds is None else _in_words(seconds)
+    time_left = "duration not known" if seconds is None else _in_words(seconds)
     at_once = f", {workers} at once" if workers > 1 else ""
     done = f"{counted(len(plan.runs), 'run')}, {len(plan.done)} of them done"
     return f"{done}; {len(plan.to_do)} to do{at_once}: {time_left}"
@@ -103,7 +103,7 @@ def _print_plan(plan: "Plan", workers: int) -> None:
 
     from askwell.cli.terminal import out
 
-    table = Table("LM", "setting", "prompts", "relations", "runs", "done", "time of the rest", title="The plan")
+    table = Table("LM", "setting", "prompts", "relations", "runs", "done", "time left", title="The plan")
     groups: dict[tuple[str, str], list[Any]] = {}
     for task in plan.runs:
         groups.setdefault((task.spec.asked_lm, task.spec.setting), []).append(task.spec)

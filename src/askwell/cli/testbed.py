@@ -36,8 +36,8 @@ def list_testbed(*, json: Json = False) -> None:
     out.print(
         f"{told + withheld} facts: {told} are told in the text that the LMs were trained on, {withheld} are withheld.\n"
         f"--lm: {', '.join(overview.lms)}.\n"
-        f"--prompts: {PREFIX}single (manual), {PREFIX}paraphrased, {PREFIX}mined, {PREFIX}random (random words at the "
-        "places of the mined ones); --initial random takes random vectors.\n"
+        f"--prompts: {PREFIX}single (manual), {PREFIX}paraphrased, {PREFIX}mined, {PREFIX}random (random words in "
+        "place of the mined ones); --initial random takes random vectors.\n"
         f"Try: askwell ask --lm {PREFIX}bert --facts {PREFIX}capital --prompts {PREFIX}single France",
         soft_wrap=True,
         markup=False,
@@ -48,12 +48,10 @@ def train_testbed(
     lm: Annotated[LMName, Parameter(help="The LM to make.")],
     /,
     *,
-    out: Annotated[
-        Path | None, Parameter(help="The folder it goes to; its place in the package, if not given.")
-    ] = None,
+    out: Annotated[Path | None, Parameter(help="The folder to write it to; default: its place in the package.")] = None,
     threads: Threads = None,
 ) -> None:
-    """Train an LM of the testbed from scratch, on the testbed's text. Interrupted, it goes on when started again."""
+    """Train an LM of the testbed from scratch, on the testbed's text. If interrupted, it continues when rerun."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from askwell.cli.terminal import log, note

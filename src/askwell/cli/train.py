@@ -23,8 +23,8 @@ def train(
     seeds: Annotated[
         str | None,
         Parameter(
-            help="Train once for each seed, 0,1,2 or 3 for three of them, into the folders seed-0 and so on in --out, "
-            "and report mean and spread of the scores; --resume continues after an interruption."
+            help="Train once per seed (0,1,2, or 3 for three of them), into the folders seed-0 and so on in --out, "
+            "and report the mean and spread of the scores; --resume continues after an interruption."
         ),
     ] = None,
     controls: WithControls = True,

@@ -1,4 +1,4 @@
-"""What `askwell evaluate --trust` prints: how far each relation's scores can be believed."""
+"""What `askwell evaluate --trust` prints: how far each relation's scores can be trusted."""
 
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ _SIGNALS = {
 
 
 def check_options(split: str, risk: float, confidence: float | None) -> None:
-    """Refuses options that cannot be, before any work is done."""
+    """Refuses options that do not fit together, before any work is done."""
     if split != "test":
         raise BadOption(f"--trust learns thresholds on dev and measures on test: leave out --split {split}")
     check_risk(risk, confidence)
@@ -27,13 +27,13 @@ def check_options(split: str, risk: float, confidence: float | None) -> None:
 def check_risk(risk: float, confidence: float | None) -> None:
     """Refuses a risk or a confidence that is not between 0 and 1."""
     if not 0 <= risk < 1:
-        raise BadOption(f"--risk {risk}: it is a share of answers, such as 0.1 for one in ten")
+        raise BadOption(f"--risk {risk}: it is a fraction of answers, such as 0.1 for one in ten")
     if confidence is not None and not 0 < confidence < 1:
         raise BadOption(f"--confidence {confidence}: it is between 0 and 1, such as 0.95")
 
 
 def print_trust(trust: "Trust") -> None:
-    """All measures, in lines that say what each is."""
+    """Prints all measures, in lines that say what each is."""
     from askwell.cli.terminal import out
 
     for line in trust_lines(trust):
@@ -44,7 +44,7 @@ def trust_lines(trust: "Trust") -> list[str]:
     """All measures as text, one paragraph after the other."""
     return [
         "",
-        f"How far {trust.relation} on {trust.lm} can be believed",
+        f"How far {trust.relation} on {trust.lm} can be trusted",
         f"  {trust.facts} test facts about {trust.questions} x's, {sum(trust.left_out.values())} left out; "
         f"{trust.vocabulary}; thresholds from {trust.dev_facts} dev facts, "
         f"{sum(trust.dev_left_out.values())} left out. Means over x's.",
@@ -66,15 +66,15 @@ def _calibration_lines(trust: "Trust") -> list[str]:
     gap = found.confidence - found.accuracy
     verdict = "well calibrated on average" if abs(gap) < 0.05 else "overconfident" if gap > 0 else "underconfident"
     return [
-        f"Calibration: ECE {100 * found.ece:.1f} %. Best answers have {100 * found.confidence:.1f} % on average, and "
-        f"{100 * found.accuracy:.1f} % are right: {verdict}.",
+        f"Calibration: ECE {100 * found.ece:.1f} %. Best answers have a probability of "
+        f"{100 * found.confidence:.1f} % on average, and {100 * found.accuracy:.1f} % are right: {verdict}.",
         *(_bin_line(one) for one in found.bins),
-        "  █ share that is right, │ mean probability",
+        "  █ fraction that is right, │ mean probability",
     ]
 
 
 def _bin_line(one: "Bin") -> str:
-    """A bar as long as the share that is right, with a mark at the mean probability."""
+    """A bar as long as the fraction that is right, with a mark at the mean probability."""
     bar = list("█" * round(_BAR * one.accuracy) + "·" * (_BAR - round(_BAR * one.accuracy)))
     bar.insert(round(_BAR * min(one.confidence, 1.0)), "│")
     share = f"{100 * one.accuracy:5.1f} % of {one.count} right"
@@ -84,7 +84,7 @@ def _bin_line(one: "Bin") -> str:
 def _abstention_lines(trust: "Trust") -> list[str]:
     signals, at_risk = trust.signals, trust.at_risk
     lines = [
-        "Abstention: the area under the risk–coverage curve, in per cent (less is better; "
+        "Abstention: the area under the risk–coverage curve, in per cent (lower is better; "
         f"{100 * signals.best_possible:.1f} at best, {100 * signals.no_signal:.1f} without a signal)",
         *(f"  {100 * area:5.1f}  by {_SIGNALS[name]}" for name, area in signals.areas.items()),
     ]
@@ -96,9 +96,9 @@ def _abstention_lines(trust: "Trust") -> list[str]:
     found = "none" if at_risk.found_risk is None else f"{100 * at_risk.found_risk:.1f} %"
     return [
         *lines,
-        f"  At a risk of {100 * at_risk.risk:g} %{sure} answers of {100 * at_risk.threshold:.1f} % and more are given: "
+        f"  At a risk of {100 * at_risk.risk:g} %{sure}, answers of {100 * at_risk.threshold:.1f} % or more are given: "
         f"{at_risk.answered} of {at_risk.questions} x's are answered ({100 * at_risk.coverage:.1f} %), {found} of "
-        f"them wrong; on dev {100 * at_risk.dev_coverage:.1f} % are, {100 * at_risk.dev_risk:.1f} % of them wrong.",
+        f"them wrong; on dev, {100 * at_risk.dev_coverage:.1f} %, {100 * at_risk.dev_risk:.1f} % of them wrong.",
     ]
 
 
@@ -108,7 +108,7 @@ def _set_lines(trust: "Trust") -> list[str]:
         return [f"Answer sets: none; {trust.missing['answer_sets']}."]
     cut = f" {sets.cut} x's may have more answers than were kept." if sets.cut else ""
     return [
-        f"Answer sets: all answers of {100 * sets.threshold:.1f} % and more (the best F1 on dev) have precision "
+        f"Answer sets: all answers of {100 * sets.threshold:.1f} % or more (the best F1 on dev) have precision "
         f"{100 * sets.precision:.1f}, recall {100 * sets.recall:.1f} and F1 {100 * sets.f1:.1f} % over all answers, "
         f"F1 {100 * sets.mean_f1:.1f} % as a mean over x's, of which {trust.several_ys} have several ys.{cut}"
     ]
@@ -118,8 +118,8 @@ def _consistency_lines(trust: "Trust") -> list[str]:
     found = trust.consistency
     if found is None:
         return [f"Consistency: none; {trust.missing['consistency']}."]
-    lines = [f"Consistency: how far its {found.prompts} prompts give the same answer"]
-    for name, agreement in (("", found.all), (" that it answers right", found.right)):
+    lines = [f"Consistency: how often its {found.prompts} prompts give the same answer"]
+    for name, agreement in (("", found.all), (" that it answers correctly", found.right)):
         if agreement is not None:
             weighted = "–" if agreement.weighted is None else f"{100 * agreement.weighted:.1f}"
             lines.append(
@@ -138,9 +138,9 @@ def _projection_lines(trust: "Trust") -> list[str]:
 
 
 def projection_line(found: "Projection") -> str:
-    """What the nearest words alone score, as a sentence."""
+    """How well the nearest words alone score, as a sentence."""
     return (
-        f"Nearest words: asked with the word nearest to each tuned vector ({100 * found.changed:.0f} % of them another "
-        f"word than in the hard prompt), the LM scores P@1 {found.projected['P@1']:.1f}, where the tuned vectors score "
+        f"Nearest words: asked with the word nearest to each tuned vector ({100 * found.changed:.0f} % of them differ "
+        f"from the hard prompt), the LM scores P@1 {found.projected['P@1']:.1f}, where the tuned vectors score "
         f"{found.tuned['P@1']:.1f} ({found.facts} {found.split} facts, {found.left_out} left out; {found.vocabulary})."
     )

@@ -1,4 +1,4 @@
-"""The demo: a sweep over relations of the testbed that is built in, and the page that is made of its runs."""
+"""The demo: a sweep over relations of the built-in testbed, and the page made from its runs."""
 
 import random
 from collections import Counter
@@ -51,10 +51,10 @@ from askwell.specs.sweep import LMChoice, Setting, SweepSpec
 from askwell.version import VERSION
 
 RELATIONS = ("capital", "country_of_city", "currency", "language")
-"""Asked if none are named: of each cardinality, with enough facts."""
+"""The default: relations of each cardinality, with enough facts."""
 QUICK_RELATIONS = ("capital",)
 DEV_FACTS, TEST_FACTS = 45, 600
-"""At most so many are drawn: few enough dev facts to score them often, for a curve, and to be done in minutes."""
+"""At most this many are drawn: few enough dev facts to score them often, for a curve, and to finish in minutes."""
 _ALL = "manual and paraphrased"
 
 
@@ -78,7 +78,7 @@ class Method:
     label: str
     """In tables and charts."""
     note: str
-    """What it is, for those who have not read the paper."""
+    """What it is, for readers who do not know the paper."""
 
     @property
     def tuned(self) -> bool:
@@ -100,17 +100,17 @@ METHODS = (
 
 
 def demo_sweep(lm: str, names: Sequence[str] | None = None, *, seed: int = 0, quick: bool = False) -> SweepSpec:
-    """The sweep for these choices; a choice that cannot be is refused before any work."""
+    """The sweep for these choices; invalid ones are refused before any work."""
     if not lm.startswith(PREFIX):
         raise BadOption(
-            f"--lm {lm}: the demo holds answers against what the LM was told, so it needs one of the testbed's LMs, "
+            f"--lm {lm}: the demo compares answers with what the LM was told, so it needs one of the testbed's LMs, "
             f"e.g. {PREFIX}bert"
         )
-    lm_folder(lm)  # an LM that is not there is refused here
+    lm_folder(lm)  # refuses an LM that does not exist
     if quick and names:
-        raise BadOption("--quick asks one relation of its own; leave out --quick or --relations")
+        raise BadOption("--quick chooses its own relation; leave out --quick or --relations")
     if seed < 0:
-        raise BadOption(f"--seed {seed}: a seed is 0 or more")
+        raise BadOption(f"--seed {seed}: a seed cannot be negative")
     bare = [name.removeprefix(PREFIX) for name in names or (QUICK_RELATIONS if quick else RELATIONS)]
     for name in bare:
         testbed_relation(name)
@@ -130,7 +130,7 @@ def demo_sweep(lm: str, names: Sequence[str] | None = None, *, seed: int = 0, qu
         dev_facts=DEV_FACTS,
         test_facts=TEST_FACTS,
         facts_seed=seed,
-        threads=1,  # the testbed's LMs are too small to gain from more, and so figures are the same on every machine
+        threads=1,  # the testbed's LMs are too small to gain from more; with one, figures are the same on every machine
         engine="in-process",
     )
 
@@ -175,14 +175,14 @@ class DemoRuns:
 def most_frequent_right(
     train_ys: Iterable[str], golds: Mapping[str, Sequence[str]], facts: Iterable[Fact]
 ) -> dict[Fact, bool]:
-    """Whether the most frequent y is right for each fact; other golds of its x are passed over, as in all ranks."""
+    """Whether the most frequent y is right for each fact; other golds of its x are skipped, as in all ranks."""
     counts = Counter(train_ys)
     ys = sorted(counts, key=lambda y: (-counts[y], y))
     return {fact: next((y for y in ys if y == fact.y or y not in golds[fact.x]), None) == fact.y for fact in facts}
 
 
 def demo_runs(plan: Plan, store: Store) -> DemoRuns:
-    """The runs of the demo's plan, the relations in their order and then the methods."""
+    """The runs of the demo's plan, in the order of the relations and then of the methods."""
     by_cell = {(task.spec.relation, task.spec.prompts, task.spec.setting): task.spec.id for task in plan.runs}
     asked = dict.fromkeys(task.spec.relation for task in plan.runs)
     return DemoRuns(
@@ -273,7 +273,7 @@ def demo_page(
             Section("Learning curves", (*map(Paragraph, findings.learning), _curves(done))),
             Section("Some questions", (_questions(questions, seed),)),
             Section("What the soft prompts look like", _prompts(done)),
-            Section("How to go on", (Code(tuple(next_steps)),)),
+            Section("What to try next", (Code(tuple(next_steps)),)),
         ),
         foot=f"Made by askwell {VERSION} with: askwell demo --lm {lm} --relations {' '.join(done.relations)} "
         f"--seed {seed}",
@@ -302,14 +302,14 @@ def _table(figures: ToldFigures, asked: str) -> Table:
     best = [max(share or 0.0 for share in of_all) for of_all in zip(*shares.values(), strict=True)]
     rows = []
     for method in METHODS:
-        begins = {MANUAL: "Hard prompts: as they stand", SINGLE: "Soft prompts: tuned"}.get(method.name, "")
+        begins = {MANUAL: "Hard prompts: as they are", SINGLE: "Soft prompts: tuned"}.get(method.name, "")
         strong = [at % 2 == 0 and share == best[at] for at, share in enumerate(shares[method.name])]
         rows.append(Row(method.label, percentages(shares[method.name], strong=strong), begins=begins, note=method.note))
     cells = percentages(shares[MOST_FREQUENT], strong=[False] * len(best))
     rows.append(Row("most frequent answer", cells, begins="No LM at all", note="of the training facts", pale=True))
     caption = (
-        f"P@1 in per cent: how often the right answer is the most probable one. {asked} Told facts stand in the text "
-        "that the LM was trained on; withheld ones stand nowhere in it and follow from nothing in it, so that right "
+        f"P@1 in per cent: how often the right answer is the most probable one. {asked} Told facts appear in the text "
+        "that the LM was trained on; withheld ones appear nowhere in it and follow from nothing in it, so right "
         f"answers to them show what guessing can achieve. {'The mean is that of the relations (macro). ' * several}"
         "The best figure of each column of told facts is bold."
     )
@@ -328,7 +328,7 @@ def _gaps(figures: ToldFigures, asked: str) -> FigureBlock:
         chart = gaps_chart(gaps, first="told", second="withheld", measure="P@1 in per cent")
         note = f"{about[name].label} · {about[name].cardinality}"
         drawings.append(Drawing(f"gaps-{name}", chart, name, note))
-    caption = f"P@1 on told and on withheld test facts; the line between the two is what is owed to the text. {asked}"
+    caption = f"P@1 on told and on withheld test facts; the gap between the two is due to the text. {asked}"
     keys = (Key("told in the text", "first", "dot"), Key("withheld from it", "second", "diamond"))
     return FigureBlock(tuple(drawings), caption, keys)
 
@@ -359,7 +359,7 @@ def _questions(questions: Sequence[Question], seed: int) -> Table:
         rows.append(Row(question.x, tuple(cells), begins=question.relation if is_first else ""))
     caption = (
         f"The most probable answer and its probability. The questions were drawn at random (seed {seed}) from the test "
-        "facts, whatever the answers to them, among x's whose right answers are all told or all withheld."
+        "facts, regardless of the answers, among x's whose right answers are all told or all withheld."
     )
     columns = ("right answer", "in the text", "hand-written prompt", "tuned mixture")
     return Table(caption, "x", (ColumnGroup("", tuple(map(Column, columns))),), tuple(rows), numeric=False)
@@ -383,7 +383,7 @@ def _asked(figures: ToldFigures, done: DemoRuns) -> str:
     """Which test facts are counted, among which answers, and why others are not."""
     vocabularies = "; ".join(dict.fromkeys(run.vocabulary for run in done.runs.values()))
     text = (
-        f"Ranked among {vocabularies}; other right answers for the same x are passed over. At most {TEST_FACTS} test "
+        f"Ranked among {vocabularies}; other right answers for the same x are skipped. At most {TEST_FACTS} test "
         f"facts and {DEV_FACTS} dev facts of a relation are drawn at random."
     )
     asked = {name: sum(len(figures.facts(kind, name)) for kind in FACT_KINDS) for name in figures.relations}

@@ -1,4 +1,4 @@
-"""The paper's own figures, from a file that is no part of askwell, and what to mind when ours stand beside them."""
+"""The paper's own figures, from a file that is not part of askwell, and what to bear in mind when comparing ours."""
 
 import json
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class Paper:
     tables: dict[str, Any]
 
     def score(self, line: Line, tuned: str, metric: str) -> float | None:
-        """The paper's figure for a cell, where LM, facts and source of prompts are the same."""
+        """The paper's figure for a cell, if LM, facts and source of prompts are the same."""
         fact_set, source = paper_name(line.fact_set), paper_source(line.source)
         if fact_set is None or source is None or not line.is_plain or tuned not in ARROWS:
             return None
@@ -63,7 +63,7 @@ class Paper:
         return self._number("effective_prompts", f"{fact_set}-{source.removeprefix('soft-')}", figure)
 
     def pairs_a_relation(self, fact_set: str) -> float | None:
-        """How many facts a relation of the set has on average, all splits together."""
+        """How many facts the relations of the set have on average, all splits together."""
         return self._number("relation_statistics", paper_name(fact_set) or "", "mean_pairs")
 
     def _number(self, *keys: str) -> float | None:
@@ -78,7 +78,7 @@ class Paper:
 
 
 def base_name(lm: str) -> str:
-    """An LM's name without who published it."""
+    """An LM's name without its publisher."""
     return lm.rpartition("/")[2]
 
 
@@ -90,7 +90,7 @@ def paper_source(source: str) -> str | None:
 
 
 def read_paper(file: Path | None) -> Paper | None:
-    """The tables of a file; if none is named, of one that lies in the data folder or beside it; else None."""
+    """The tables in a file; if none is named, in the one in the data folder or beside it; otherwise None."""
     if file is None:
         data = data_folder(None)
         places = [] if data is None else [data / FILE, data.resolve().parent / FILE]
@@ -102,7 +102,7 @@ def _read(file: Path) -> Paper:
     try:
         tables = json.loads(read_text(file), parse_int=float)
     except ValueError as error:
-        raise BadFile(file, f"this is no JSON ({error})") from None
+        raise BadFile(file, f"this is not JSON ({error})") from None
     if not isinstance(tables, dict) or not any(isinstance(tables.get(name), dict) for name in _SETS):
         raise BadFile(file, f"these are not the paper's tables: none of {', '.join(_SETS)} is an object in it")
     wrong = next((name for name, table in tables.items() if not _is_table(table)), None)
@@ -122,15 +122,15 @@ _NEARLY = 0.97
 
 
 def differences(runs: Sequence[KeptRun], paper: Paper) -> tuple[str, ...]:
-    """Sentences on what to keep in mind when these runs stand beside the paper's figures."""
-    told = ["Ranks: we pass over other right answers for the same x; the paper ranks y among all words."]
+    """Sentences on what to bear in mind when comparing these runs with the paper's figures."""
+    told = ["Ranks: we skip other right answers for the same x; the paper ranks y among all words."]
     if any(len(run.spec.templates) > 1 for run in runs):
-        told.append("Answers: tokens that spell the same word in their places are one answer here.")
+        told.append("Answers: tokens that spell the same word in their places count as one answer here.")
     left_out = sum(run.left_out for run in runs)
     if left_out:
         told.append(
             f"Facts: {left_out} of {left_out + sum(run.facts for run in runs)} facts (over all runs) could not be "
-            "asked, e.g. since y is not one token of the LM, and are in no figure."
+            "asked, e.g. because y is not one token of the LM, and are not in any figure."
         )
     told += [sentence for sentence in (_recipe(runs), _candidates(runs), _sampled(runs, paper)) if sentence]
     return tuple(told)
@@ -159,7 +159,7 @@ def _sampled(runs: Sequence[KeptRun], paper: Paper) -> str:
         read = {run.spec.relation: run.facts_read for run in runs if run.fact_set == fact_set}
         if expected is not None and fmean(read.values()) < _NEARLY * expected:
             told.append(
-                f"{fact_set} has {fmean(read.values()):.0f} facts a relation ({len(read)} relations) here, train and "
-                f"dev included, {expected:.0f} in the paper"
+                f"{fact_set} has {fmean(read.values()):.0f} facts per relation ({len(read)} relations) here, "
+                f"including train and dev, {expected:.0f} in the paper"
             )
     return f"Sample: {'; '.join(told)}." if told else ""

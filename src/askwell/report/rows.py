@@ -1,8 +1,8 @@
 """The rows that all tables share, the captions below them, and their figures as plain records for machines.
 
-A row is an LM, asked on a set of facts with prompts of one source in one way. Runs that differ in anything but
-relation and seed never come together in one cell: what the kinds do not tell apart gets a row of its own, named by
-its settings or by what differs.
+A row is an LM, asked about a set of facts with prompts of one source in one way. Runs that differ in anything but
+relation and seed never share a cell: what the kinds do not distinguish gets its own row, named by its settings or by
+what differs.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ class Line:
     source: str
     extras: tuple[str, ...]
     apart: str
-    """What tells it from a row that is otherwise the same; empty if there is none."""
+    """What distinguishes it from rows that are otherwise the same; empty if there are none."""
     groups: Mapping[str, RunGroup]
 
     @property
@@ -41,7 +41,7 @@ class Line:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is told by its source alone."""
+        """Whether its source alone identifies it."""
         return not self.extras and not self.apart
 
 
@@ -64,7 +64,7 @@ def lines_of(runs: Sequence[KeptRun]) -> list[Line]:
     found = []
     for key in sorted(rows, key=_place):
         kinds = rows[key]
-        # What is followed in training does not matter to what it starts from.
+        # How a row is trained does not affect what it starts from.
         plain = rows.get(_Key(key.fact_set, key.lm, key.source, tuple(e for e in key.extras if e != EM), key.apart), {})
         untuned = _split([(INIT, run) for run in kinds.get(INIT) or plain.get(INIT, [])])
         tuned = _split([(kind, run) for kind, group in kinds.items() if kind != INIT for run in group])
@@ -89,7 +89,7 @@ def _place(key: _Key) -> tuple[Any, ...]:
 
 
 class _Keys:
-    """Finds the row of a run, and tells rows apart that are on other data under the same names."""
+    """Finds the row of a run, and separates rows that have different data under the same names."""
 
     def __init__(self, runs: Sequence[KeptRun]) -> None:
         self._lms = _numbered(runs, lambda run: run.spec.lm, lambda run: run.spec.lm_sha256)
@@ -101,7 +101,7 @@ class _Keys:
 
     def __call__(self, run: KeptRun, kind: RunKind) -> _Key:
         spec, apart = run.spec, []
-        lm = spec.lm if not self._lms(run) else f"{spec.lm} (another of that name, {spec.lm_sha256[:6]})"
+        lm = spec.lm if not self._lms(run) else f"{spec.lm} (another LM of that name, {spec.lm_sha256[:6]})"
         if number := self._facts(run):
             apart.append(f"other facts, {number + 1}")
         if number := self._prompts(run):
@@ -115,7 +115,7 @@ class _Keys:
 def _numbered(
     runs: Iterable[KeptRun], within: Callable[[KeptRun], Hashable], value: Callable[[KeptRun], str]
 ) -> Callable[[KeptRun], int]:
-    """Which of the values under one name a run has: 0 for the one with most facts, then prompts."""
+    """Which of the values under one name a run has: 0 for the one with the most facts, then the most prompts."""
     sizes: dict[Hashable, dict[str, tuple[int, int]]] = defaultdict(dict)
     for run in runs:
         size = (run.facts + run.left_out, len(run.spec.templates))
@@ -133,7 +133,7 @@ def _templates(run: KeptRun) -> str:
 
 
 def _split(runs: Sequence[tuple[str, KeptRun]]) -> list[tuple[str, dict[str, list[KeptRun]]]]:
-    """The runs of a row in as many parts as were done in different ways, each with what it is called."""
+    """The runs of a row, split into one part for each way in which they were done, with its name."""
     hows = {_flat(how_of(run.spec)) for _, run in runs}
     by_kind: dict[str, set[Any]] = defaultdict(set)
     for kind, run in runs:
@@ -154,7 +154,7 @@ def _split(runs: Sequence[tuple[str, KeptRun]]) -> list[tuple[str, dict[str, lis
 
 
 def _one_each(runs: Sequence[tuple[str, KeptRun]], way: Callable[[KeptRun], Hashable]) -> bool:
-    """Whether each kind has one run a relation and seed, once ways are told apart."""
+    """Whether each kind has one run per relation and seed, once different ways are separated."""
     keys = [(kind, way(run), run.spec.relation, run.spec.seed) for kind, run in runs]
     return len(keys) == len(set(keys))
 
@@ -178,7 +178,7 @@ AVERAGES: dict[Average, str] = {
     "micro": "Micro average: the mean over all facts.",
     "macro": "Macro average: the mean of the relations' means.",
 }
-FILTERED = "Other right answers for the same x are passed over in all ranks."
+FILTERED = "Other right answers for the same x are skipped in all ranks."
 
 
 def caption_of(what: str, groups: Sequence[RunGroup], average: Average | None = "micro", *, spread: bool = True) -> str:
@@ -201,7 +201,7 @@ def groups_of(lines: Iterable[Line], kinds: Iterable[str]) -> list[RunGroup]:
 
 
 def headed(rows: Iterable[T], heading: Callable[[T], str]) -> Iterator[tuple[T, str]]:
-    """Each row with its heading, at the first row that has it; later ones get none."""
+    """Each row with its heading, given only at the first row that has it."""
     seen = set()
     for row in rows:
         yield row, "" if heading(row) in seen else heading(row)
@@ -209,7 +209,7 @@ def headed(rows: Iterable[T], heading: Callable[[T], str]) -> Iterator[tuple[T, 
 
 
 def of_how_many(group: RunGroup, groups: Sequence[RunGroup]) -> str:
-    """A cell's own number of relations, where it has fewer than others of its table."""
+    """A cell's own number of relations, if it has fewer than others in its table."""
     most = max(len(other.relations) for other in groups)
     return "" if len(group.relations) == most else f"{len(group.relations)} of {most} relations"
 
@@ -238,23 +238,23 @@ def _seeds(groups: Sequence[RunGroup], *, spread: bool) -> str:
         listed += ", ± their standard deviation" if spread else ""
         listed += f", where there are several ({_listed(several)})."
     if any(len(group.seeds) < len(runs) for group in groups for runs in group.by_relation.values()):
-        listed += " Some relations have more seeds than others: a relation counts by its own mean."
+        listed += " Some relations have more seeds than others: each relation counts with its own mean."
     return listed
 
 
 def _trained_unlike(groups: Sequence[RunGroup]) -> str:
-    """In what the tuned runs of a table differ, beside what its rows and columns say."""
+    """How the tuned runs of a table differ, apart from what its rows and columns say."""
     hows = [how_of(run.spec) for group in groups for run in group.runs if run.spec.training is not None]
     told = []
     for field in dict.fromkeys(field for how in hows for field in how):
         values = list(dict.fromkeys(how.get(field) for how in hows))
         if len(values) > 1:
             told.append(f"{field} {', '.join('default' if value is None else str(value) for value in values)}")
-    return f"Not all were tuned alike: {'; '.join(told)}." if told else ""
+    return f"Not all were tuned in the same way: {'; '.join(told)}." if told else ""
 
 
 def span(numbers: Sequence[int]) -> str:
-    """The least and the most of some numbers, or the only one."""
+    """The smallest and the largest of some numbers, or the only one."""
     low, high = min(numbers), max(numbers)
     return str(low) if low == high else f"{low} to {high}"
 
@@ -267,14 +267,14 @@ FIELDS = (
     "facts", "lm", "prompts", "kind", "figure", "average", "value", "deviation", "seeds", "relations", "test_facts",
     "left_out", "gain", "p", "paper",
 )  # fmt: skip
-"""The columns of a table as CSV: a row for each figure."""
+"""The columns of a table as CSV, with one row per figure."""
 
 Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class StudyTable:
-    """A table, what it is called in file names and in headings, and what it says in plain figures."""
+    """A table, its name in file names and in headings, and its content as plain figures."""
 
     name: str
     title: str
@@ -282,12 +282,12 @@ class StudyTable:
     records: tuple[Record, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Its figures, with what they are figures of."""
+        """Its title, caption and figures."""
         return {"title": self.title, "caption": self.table.caption, "figures": [dict(r) for r in self.records]}
 
 
 def record(line: Line, kind: str, figure: str, value: float | None, *, paper: float | None = None) -> Record:
-    """A figure of a cell with all that it is a figure of; None where there is none."""
+    """A figure of a cell, with everything that identifies it; None where there is none."""
     group = line.groups.get(kind)
     found = dict.fromkeys(FIELDS) | {
         "facts": line.fact_set, "lm": line.lm, "prompts": line.label, "kind": kind, "figure": figure, "value": value,
@@ -320,5 +320,5 @@ def score_record(
 
 
 def file_name(*parts: str) -> str:
-    """Parts as a name that any file system takes."""
+    """Parts as a name that any file system accepts."""
     return "-".join("".join(char if char.isalnum() or char in "_." else "-" for char in part) for part in parts)

@@ -30,7 +30,7 @@ LINE = 0.02
 
 @dataclass(frozen=True)
 class Step:
-    """From one cell to the next: the gain in per cent and the p-value of the paired permutation test."""
+    """From one cell to the next: the gain in points and the p-value of the paired permutation test."""
 
     gain: float
     p: float
@@ -39,12 +39,12 @@ class Step:
 
     @property
     def is_significant(self) -> bool:
-        """Whether p is below the paper's line."""
+        """Whether p is below the paper's threshold."""
         return self.p < LINE
 
 
 def step(before: RunGroup, after: RunGroup, metric: str) -> Step | None:
-    """The step between two cells, all relations together; None if they have no relation, or no seed, in common.
+    """The step between two cells, all relations together; None if they have no relation or no seed in common.
 
     It is the micro difference of `compare_outcomes`, without the intervals, which take long on many facts.
     """
@@ -59,19 +59,19 @@ def step(before: RunGroup, after: RunGroup, metric: str) -> Step | None:
     for pair in pairs:
         differences.setdefault(pair.fact, []).append(value(pair.a) - value(pair.b))
     sums = np.array([sum(of_fact) for of_fact in differences.values()])
-    sums[np.abs(sums) < 1e-12] = 0.0  # a sum of seeds that cancel out but for its last bits
+    sums[np.abs(sums) < 1e-12] = 0.0  # seeds that cancel out except for the last bits
     test = permutation_test(sums)
     return Step(METRICS[metric].scale * float(sums.sum()) / len(pairs), test.p, len(pairs))
 
 
 def _by_seed(group: RunGroup) -> Outcomes:
-    """A group with one seed stands beside every seed of the other."""
+    """A group's outcomes by seed; a group with one seed is compared with every seed of the other."""
     found = group.outcomes
     return found if len(found) > 1 else next(iter(found.values()))
 
 
 PaperScore = Callable[[Line, str, str], float | None]
-"""The paper's figure of a row, a kind and a metric."""
+"""The paper's figure for a row, a kind and a metric."""
 
 
 def no_paper(_line: Line, _kind: str, _metric: str) -> float | None:
@@ -105,7 +105,7 @@ def main_table(
                 records.append(score_record(line, kind, metric, average, paper=theirs))
         rows += [Row(line.label, tuple(cells), begins=begins), *paper_row(of_paper)]
     columns = tuple(ColumnGroup(kind, tuple(Column(metric) for metric in TABLE_METRICS)) for kind in ARROWS)
-    what = "Scores in per cent: prompts as they are (init), tuned at layer 0 (soft), tuned at all layers (deep)."
+    what = "Scores in per cent: prompts as they are (init), tuned at layer 0 (soft), or tuned at all layers (deep)."
     suffix = () if average == "micro" else (average,)
     return StudyTable(
         file_name(name, fact_set, *suffix),
@@ -116,7 +116,7 @@ def main_table(
 
 
 def arrows_table(lines: Sequence[Line], fact_set: str, paper: PaperScore = no_paper) -> StudyTable:
-    """Init → soft → deep by metric, with gains; the better of two neighbours is bold if it is so significantly."""
+    """Init → soft → deep by metric, with gains; the better of two neighbours is bold if significantly so."""
     groups = groups_of(lines, ARROWS)
     rows: list[Row] = []
     records: list[Record] = []
@@ -150,7 +150,7 @@ def arrows_table(lines: Sequence[Line], fact_set: str, paper: PaperScore = no_pa
 
 
 def paper_row(scores: Sequence[float | None], heading: str = "the paper") -> list[Row]:
-    """A row of the paper's figures; none, if there is no figure."""
+    """A row of the paper's figures; none if there is no figure."""
     if all(score is None for score in scores):
         return []
     cells = tuple(MISSING if score is None else Cell(f"{score:.1f}") for score in scores)
@@ -224,7 +224,7 @@ def baselines_table(found: Sequence[tuple[Line, str]], fact_set: str, paper: Pap
         _Entry(line, kind, baseline_name(line, kind, line.groups[kind]), begins)
         for (line, kind), begins in headed(found, lambda of: of[0].lm)
     ]
-    what = "Scores in per cent of prompts as they stand."
+    what = "Scores, in per cent, of prompts as they are."
     made = _plain_table("baselines", fact_set, "baselines", what, "baseline", entries, paper)
     names = [entry.name for entry in entries for _ in TABLE_METRICS]
     records = ({**record, "kind": name} for record, name in zip(made.records, names, strict=True))
@@ -244,7 +244,7 @@ class _Entry:
 def _plain_table(
     name: str, fact_set: str, title: str, what: str, corner: str, entries: Sequence[_Entry], paper: PaperScore
 ) -> StudyTable:
-    """A table whose columns are the metrics; the paper's figures stand below ours."""
+    """A table whose columns are the metrics; the paper's figures are shown below ours."""
     groups = [entry.line.groups[entry.kind] for entry in entries if entry.kind in entry.line.groups]
     rows, records = [], []
     for entry in entries:
@@ -295,7 +295,7 @@ _SHOWN = (*ARROWS, WEIGHTS, VECTORS)
 
 
 def unusual(lines: Sequence[Line]) -> list[tuple[Line, str]]:
-    """Rows and kinds that stand in no other table."""
+    """Rows and kinds that appear in no other table."""
     return [(line, kind) for line in lines for kind in sorted(line.groups) if kind not in _SHOWN]
 
 

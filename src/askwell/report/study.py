@@ -1,4 +1,4 @@
-"""A report: all tables and figures that can be made of some runs, as one page, as one text, and in a folder."""
+"""A report: all tables and figures that can be made from some runs, as one page, as one text, and in a folder."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -45,7 +45,7 @@ class FactSetStudy:
     tables: tuple[StudyTable, ...]
     figures: tuple[StudyFigure, ...]
     beside_the_paper: tuple[str, ...]
-    """How our figures are defined differently from the paper's; empty if the paper has none beside ours."""
+    """How our figures are defined differently from the paper's; empty if none of the paper's is shown."""
     trust: tuple[CellTrust, ...] = ()
     """How far the score of every tuned cell can be trusted."""
     trust_tables: tuple[StudyTable, ...] = ()
@@ -88,7 +88,7 @@ def study_of(runs: Sequence[Run], paper: Paper | None = None, *, drawn: int = 4)
     """The tables and figures of runs, and how far their scores can be trusted.
 
     `drawn` is how many tuned mixtures are drawn, for which LMs are loaded. Runs on LMs that know nothing are the
-    controls of the others, and stand in no table themselves.
+    controls of the others, and appear in no table themselves.
     """
     lines, controls = lines_of(kept_runs(runs)), control_runs(runs)
     sets = list(dict.fromkeys(line.fact_set for line in lines))
@@ -147,7 +147,7 @@ _PROMPTS = "What the soft prompts look like"
 
 
 def report_page(name: str, runs: Sequence[Run], study: Study, *, further: Sequence[Section] = ()) -> Page:
-    """The page of a study of the runs in a folder of that name; `further` sections stand behind its own."""
+    """The page of a study of the runs in a folder of that name; `further` sections follow its own."""
     specs = [run.record.spec for run in runs if run.record.spec.control is None]
     sections = [section for part in study.sets for section in _sections(part)]
     if study.prompts:
@@ -158,7 +158,7 @@ def report_page(name: str, runs: Sequence[Run], study: Study, *, further: Sequen
     return Page(
         title="What was asked, and how it was answered",
         lead=(
-            "Tables and figures made from a folder of runs. A dash stands where there was no run; runs that differ in "
+            "Tables and figures made from a folder of runs. A dash means that there was no run; runs that differ in "
             "more than relation and seed never share a cell."
         ),
         about=(
@@ -174,7 +174,7 @@ def report_page(name: str, runs: Sequence[Run], study: Study, *, further: Sequen
 
 
 def report_markdown(study: Study) -> str:
-    """The study as Markdown; drawings are those in the folder figures."""
+    """The study as Markdown; it refers to the drawings in the folder figures."""
     parts = ["# Report\n"]
     for part in study.sets:
         parts += [f"## {markdown_escaped(table.title)}\n\n{markdown_table(table.table)}" for table in part.tables]
@@ -223,7 +223,7 @@ def _sections(part: FactSetStudy) -> list[Section]:
 
 
 def _beside(part: FactSetStudy) -> str:
-    return f"{part.fact_set}: what to mind beside the paper's figures"
+    return f"{part.fact_set}: what to bear in mind beside the paper's figures"
 
 
 def _figure(figure: StudyFigure) -> FigureBlock:
@@ -238,11 +238,11 @@ def _markdown_figure(figure: StudyFigure, mark: str) -> str:
 Format = Literal["markdown", "latex", "csv", "html"]
 FORMATS: tuple[Format, ...] = ("markdown", "latex", "csv", "html")
 _WRITTEN = ".written-by-askwell"
-"""The names of the files of the report that is there."""
+"""Lists the files of the report in the folder."""
 
 
 def write_report(study: Study, page: Page, folder: Path, formats: Collection[Format] = FORMATS) -> list[Path]:
-    """Writes the formats, and all figures as SVG and PDF; gives the paths of what was written."""
+    """Writes the formats, and all figures as SVG and PDF; returns the paths of what was written."""
     contents: list[tuple[str, str | bytes]] = []
     if "markdown" in formats:
         contents.append(("report.md", report_markdown(study)))
@@ -270,7 +270,7 @@ def _written(contents: Sequence[tuple[str, str | bytes]], folder: Path) -> list[
 
 
 def _remove_what_was_there(folder: Path, but: Collection[str]) -> None:
-    """Removes what an earlier report wrote, and nothing else: a table of it beside those of today would mislead."""
+    """Removes what an earlier report wrote, and nothing else: an old table beside new ones would mislead."""
     if (folder / _WRITTEN).is_file():
         for name in (folder / _WRITTEN).read_text(encoding="utf-8").splitlines():
             if name not in but and not Path(name).is_absolute() and ".." not in Path(name).parts:

@@ -1,4 +1,4 @@
-"""Told against withheld facts of the testbed: what each method of the demo gets right, compared and put into words.
+"""Told and withheld facts of the testbed: what each method of the demo gets right, compared and put into words.
 
 Each sentence is chosen by the figures and says no more than they do.
 """
@@ -32,11 +32,11 @@ class Comparison:
     lost: int
     facts: int
     p: float
-    """Of the two-sided sign test: how probable so uneven a result is if neither is better."""
+    """Of the two-sided sign test: the probability of so uneven a result if neither is better."""
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the first is better, as far as these facts can tell."""
+        """Whether the first is better, as far as these facts show."""
         if self.p >= _CHANCE:
             return "unclear"
         return "better" if self.won > self.lost else "worse"
@@ -57,7 +57,7 @@ class ToldFigures:
         return tuple(self.told)
 
     def facts(self, kind: FactKind, relation: str | None = None) -> list[tuple[str, Fact]]:
-        """The facts of one kind that were asked, of one relation or of all, each with its relation."""
+        """The facts of one kind that were asked, for one relation or all of them, each with its relation."""
         asked = next(iter(self.right.values()))
         return [
             (name, fact)
@@ -71,12 +71,12 @@ class ToldFigures:
         return sum(self.right[method][name][fact] for name, fact in self.facts(kind, relation))
 
     def p_at_1(self, method: str, relation: str, kind: FactKind) -> float | None:
-        """The share of facts answered right, in per cent; None if there are none."""
+        """The percentage of facts answered right; None if there are none."""
         count = len(self.facts(kind, relation))
         return 100 * self.count_right(method, kind, relation) / count if count else None
 
     def macro(self, method: str, kind: FactKind) -> float | None:
-        """The mean of the relations' shares, over those that have facts of the kind."""
+        """The mean of the relations' percentages, over those that have facts of the kind."""
         shares = [self.p_at_1(method, relation, kind) for relation in self.relations]
         there = [share for share in shares if share is not None]
         return sum(there) / len(there) if there else None
@@ -115,7 +115,7 @@ class Findings:
 
     @property
     def main(self) -> tuple[str, ...]:
-        """What everyone should know, in the order in which it is best read."""
+        """The main findings, in the order in which they are best read."""
         return (*self.tuning, *self.withheld, *self.variants)
 
 
@@ -190,9 +190,9 @@ def _on_relation(figures: ToldFigures, relation: str) -> str:
     if told is None or withheld is None or prior is None:
         return f"{relation}: no {'told' if told is None else 'withheld'} facts were asked."
     guess = {
-        "better": f"more than the {prior:.1f} % of always giving the most frequent answer: it guesses better than that",
-        "worse": f"less than the {prior:.1f} % of always giving the most frequent answer",
-        "unclear": f"not clearly different from the {prior:.1f} % of always giving the most frequent answer",
+        "better": f"more than the {prior:.1f} % from always giving the most frequent answer; it guesses better",
+        "worse": f"less than the {prior:.1f} % from always giving the most frequent answer",
+        "unclear": f"not clearly different from the {prior:.1f} % from always giving the most frequent answer",
     }[figures.compare(MIXTURE, MOST_FREQUENT, "withheld", relation).verdict]
     counts = [len(figures.facts(kind, relation)) for kind in FACT_KINDS]
     return (
@@ -207,9 +207,10 @@ def _on_withheld(figures: ToldFigures) -> list[str]:
     if soft is None or hard is None or prior is None:
         return ["No withheld facts were asked, so nothing can be said about guessing."]
     sentences = [
-        "Withheld facts stand nowhere in the LM's text and follow from nothing in it, so a right answer there is a "
-        f"guess, not knowledge. The tuned mixture guesses {soft:.1f} % of them, the hand-written prompt {hard:.1f} %, "
-        f"and always giving the most frequent answer of the training facts {prior:.1f} %{_averaged(figures)}."
+        "Withheld facts appear nowhere in the LM's text and follow from nothing in it, so a right answer there is a "
+        f"guess, not knowledge. The tuned mixture guesses {soft:.1f} % of them right, the hand-written prompt "
+        f"{hard:.1f} %, and always giving the most frequent answer of the training facts {prior:.1f} %"
+        f"{_averaged(figures)}."
     ]
     if told is not None:
         difference = f"{told:.1f} % of told facts against {soft:.1f} % of withheld ones"
@@ -233,7 +234,7 @@ def _on_withheld(figures: ToldFigures) -> list[str]:
 
 
 def _on_learning(curves: Curves) -> list[str]:
-    """After how much training most of the gain on dev was there."""
+    """How much training it took to make most of the gain on dev."""
     gained, not_gained = [], []
     for relation, curve in curves.items():
         first, best = curve[0][1], max(score for _, score in curve)

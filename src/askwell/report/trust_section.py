@@ -13,7 +13,7 @@ _CURVES = 4
 
 
 def trust_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
-    """A row for each tuned cell."""
+    """One row per tuned cell."""
     columns = (
         Column("P@1"),
         Column("best control", "chosen on dev"),
@@ -55,10 +55,10 @@ def trust_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
 
 
 def sentences_of(cell: CellTrust) -> list[str]:
-    """What the figures say, for a reader who is no statistician."""
+    """What the figures say, for readers who are not statisticians."""
     spread = "" if cell.score.deviation is None else f", give or take {cell.score.deviation:.1f} from seed to seed"
     told = [
-        f"{cell.score.mean:.1f} % of {cell.facts} test facts are answered right{spread}; "
+        f"{cell.score.mean:.1f} % of {cell.facts} test facts are answered correctly{spread}; "
         f"{cell.left_out} more could not be asked."
     ]
     told += _about_knowledge(cell)
@@ -72,7 +72,7 @@ def sentences_of(cell: CellTrust) -> list[str]:
     )
     if cell.answered is not None:
         questions, answered, wrong = cell.answered
-        kept = f"of these {100 * wrong / answered:.0f} % are wrong" if answered else "none is given"
+        kept = f"{100 * wrong / answered:.0f} % of these answers are wrong" if answered else "so makes no mistake"
         told.append(
             f"If it may say that it does not know, with a threshold from dev that allows one wrong answer in ten, it "
             f"answers {100 * answered / questions:.0f} % of the questions, and {kept}."
@@ -81,7 +81,7 @@ def sentences_of(cell: CellTrust) -> list[str]:
         told.append(f"Two of its prompts, taken alone, give the same answer in {100 * cell.agreement:.0f} % of cases.")
     if cell.seeds is not None:
         told.append(
-            f"Tuned again with another seed it gives the same answer to {100 * cell.seeds.same:.0f} % of questions."
+            f"Tuned again with another seed, it gives the same answer to {100 * cell.seeds.same:.0f} % of questions."
         )
     if cell.projected is not None:
         told.append(
@@ -89,18 +89,18 @@ def sentences_of(cell: CellTrust) -> list[str]:
             "into these words than that."
         )
     if cell.leaked:
-        told.append(f"{cell.leaked} test facts stand in train, too, and could be learned by heart.")
+        told.append(f"{cell.leaked} test facts also appear in train and could be learned by heart.")
     return told
 
 
 def trust_figures(cells: Sequence[CellTrust], fact_set: str) -> list[StudyFigure]:
-    """The reliability diagram of the first of the cells of each LM, and their risk–coverage curves together."""
+    """The reliability diagram of each LM's first cell, and the risk–coverage curves of these cells together."""
     firsts = list({cell.line.lm: cell for cell in reversed(cells)}.values())[::-1]
     figures = [
         StudyFigure(
             file_name("reliability", fact_set, cell.line.lm),
             f"{cell.label}: is its confidence justified?",
-            f"{cell.label}, {cell.calibration.questions} questions: the share of right answers by the "
+            f"{cell.label}, {cell.calibration.questions} questions: the fraction of right answers by the "
             f"probability of the best answer; expected calibration error {100 * cell.calibration.ece:.1f}.",
             reliability_chart(cell.calibration),
         )
@@ -111,7 +111,7 @@ def trust_figures(cells: Sequence[CellTrust], fact_set: str) -> list[StudyFigure
         StudyFigure(
             file_name("risk_coverage", fact_set),
             f"{fact_set}: how many answers are wrong if only the most confident are given",
-            "The share of wrong answers against coverage, the share of questions answered, most confident first: "
+            "The fraction of wrong answers against coverage, the fraction of questions answered, most confident first: "
             + "; ".join(f"{cell.label}: area {100 * cell.risk_coverage.area:.1f}" for cell in firsts[:_CURVES])
             + ".",
             risk_coverage_chart(curves, chosen=0.1),
@@ -121,7 +121,7 @@ def trust_figures(cells: Sequence[CellTrust], fact_set: str) -> list[StudyFigure
 
 
 def trust_blocks(cells: Sequence[CellTrust]) -> list[Block]:
-    """The sentences of every row."""
+    """The sentences for every row."""
     blocks: list[Block] = []
     for cell in cells:
         blocks += [Paragraph(cell.label), Points(tuple(sentences_of(cell)))]
@@ -130,7 +130,7 @@ def trust_blocks(cells: Sequence[CellTrust]) -> list[Block]:
 
 def _about_knowledge(cell: CellTrust) -> list[str]:
     if cell.knowledge is None:
-        return ["There is no control beside it, so it cannot be said how much of that is knowledge."]
+        return ["There is no control to compare it with, so it cannot be said how much of that is knowledge."]
     gain = cell.knowledge.gain
     told = [
         f"Of the controls, which need no knowledge of the LM, {_named(gain.control)} is best on dev; on test it scores "
@@ -139,7 +139,7 @@ def _about_knowledge(cell: CellTrust) -> list[str]:
     if cell.knowledge.is_there:
         told.append(
             f"So the LM knows something: {gain.gain:.1f} points of the score ({gain.low:.1f} to {gain.high:.1f}) are "
-            "more than can be had without knowledge."
+            "above what can be reached without knowledge."
         )
     else:
         told.append(
@@ -147,7 +147,7 @@ def _about_knowledge(cell: CellTrust) -> list[str]:
             "be chance."
         )
     if cell.corrected is not None:
-        told.append(f"With the prompts' own preference for some answers taken away it scores {cell.corrected:.1f}.")
+        told.append(f"With the prompts' own preference for some answers removed, it scores {cell.corrected:.1f}.")
     return told
 
 
@@ -156,20 +156,20 @@ def _about_parts(cell: CellTrust) -> list[str]:
     control = cell.parts.get("control", {})
     if EASY in control and HARD in control:
         told.append(
-            f"On the {control[HARD]['facts']:.0f} facts that no control answers it scores {control[HARD]['P@1']:.1f}, "
+            f"On the {control[HARD]['facts']:.0f} facts that no control answers, it scores {control[HARD]['P@1']:.1f}, "
             f"on the {control[EASY]['facts']:.0f} easy ones {control[EASY]['P@1']:.1f}."
         )
     told_parts = cell.parts.get("told", {})
     if TOLD in told_parts and WITHHELD in told_parts:
         told.append(
-            f"Here the truth is known: of the {told_parts[TOLD]['facts']:.0f} facts that the LM's text tells it "
-            f"answers {told_parts[TOLD]['P@1']:.1f} %, of the {told_parts[WITHHELD]['facts']:.0f} that it withholds "
-            f"{told_parts[WITHHELD]['P@1']:.1f} %."
+            f"Here the truth is known: of the {told_parts[TOLD]['facts']:.0f} facts that the LM's text tells, it "
+            f"answers {told_parts[TOLD]['P@1']:.1f} % correctly, of the {told_parts[WITHHELD]['facts']:.0f} that it "
+            f"withholds, {told_parts[WITHHELD]['P@1']:.1f} %."
         )
     seen = cell.parts.get("seen y", {})
     if SEEN in seen and UNSEEN in seen:
         told.append(
-            f"Where the answer was never an answer in train ({seen[UNSEEN]['facts']:.0f} facts) it scores "
+            f"Where the answer was never an answer in train ({seen[UNSEEN]['facts']:.0f} facts), it scores "
             f"{seen[UNSEEN]['P@1']:.1f}, elsewhere {seen[SEEN]['P@1']:.1f}."
         )
     return told
@@ -223,8 +223,8 @@ def _caption(cells: Sequence[CellTrust]) -> str:
         "the LM; the best of them is chosen on dev, and the gain over it is bold where its 95 % interval (bootstrap "
         "over ys) is above 0. ECE is the expected calibration error over questions; thresholds for a risk of 10 % are "
         "learned on dev; nearest words are asked as hard prompts in place of the tuned vectors. "
-        f"{span([cell.facts for cell in cells])} test facts a row, {span([cell.left_out for cell in cells])} left out. "
-        f"Vocabulary: {_vocabularies(cells)}."
+        f"{span([cell.facts for cell in cells])} test facts per row, {span([cell.left_out for cell in cells])} left "
+        f"out. Vocabulary: {_vocabularies(cells)}."
     )
 
 
@@ -232,20 +232,20 @@ def _vocabularies(cells: Sequence[CellTrust]) -> str:
     return "; ".join(sorted({vocabulary for cell in cells for vocabulary in cell.vocabularies}))
 
 
-# By what facts are told apart, with a heading for the table, in its order.
+# How facts are partitioned, with a heading for the table, in its order.
 _PARTITIONS = {
     "control": "by controls",
     "told": "in the LM's text",
     "seen y": "y in train",
     "y in x": "y inside x",
     "cardinality": "kind of relation",
-    "frequency of y": "times that y stands in train",
-    "length of x": "words of x",
+    "frequency of y": "occurrences of y in train",
+    "length of x": "words in x",
 }
 
 
 def parts_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
-    """What is easy and what is hard: P@1 of parts of the facts, with their numbers; trivial partitions are left out."""
+    """What is easy and what is hard: P@1 on parts of the facts, with their numbers; trivial partitions are omitted."""
     groups, columns = [], []
     for partition, heading in _PARTITIONS.items():
         parts = _parts(cells, partition)
@@ -263,8 +263,8 @@ def parts_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
         for part, scores in cell.parts.get(partition, {}).items()
     ]
     caption = (
-        "P@1 in parts of the test facts, in per cent, means over facts (micro). The number of facts stands in the "
-        "column's heading where it is the same in all rows, otherwise beside each score. Easy facts are those that "
+        "P@1 on parts of the test facts, in per cent, means over facts (micro). The number of facts is given in the "
+        "column's heading if it is the same in all rows, otherwise beside each score. Easy facts are those that "
         f"some control gets right. Vocabulary: {_vocabularies(cells)}."
     )
     return StudyTable(
@@ -276,7 +276,7 @@ def parts_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
 
 
 def _parts(cells: Sequence[CellTrust], partition: str) -> list[str]:
-    """The parts of a partition that some cell has, in the order of the first that has most of them."""
+    """The parts of a partition that some cell has, in the order of the first cell that has most of them."""
     of_cells = sorted((list(cell.parts.get(partition, {})) for cell in cells), key=len, reverse=True)
     return list(dict.fromkeys(part for parts in of_cells for part in parts))
 

@@ -13,7 +13,7 @@ from askwell.errors import BadOption, Failure
 from askwell.runs.worker import RunFailed, RunOutcome, RunTask
 
 TRIES = 3
-"""A run whose worker dies is tried so many times in all."""
+"""How many times in all a run is tried if its worker dies."""
 
 Do = Callable[[RunTask], RunOutcome]
 
@@ -27,7 +27,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Ended:
-    """A run is whole, or could not be done."""
+    """A run is complete, or failed."""
 
     task: RunTask
     outcome: RunOutcome
@@ -46,7 +46,7 @@ Event = Started | Ended | Lost
 
 @runtime_checkable
 class Engine(Protocol):
-    """Does runs, somewhere."""
+    """Does runs, here or elsewhere."""
 
     @property
     def workers(self) -> int:
@@ -54,7 +54,7 @@ class Engine(Protocol):
         ...
 
     def run(self, tasks: Sequence[RunTask], do: Do, tell: Callable[[Event], None]) -> None:
-        """Does all runs with `do`, and tells of each when it begins and ends. Interrupted it stops all work."""
+        """Does all runs with `do`, and calls `tell` when each begins and ends. If interrupted, it stops all work."""
         ...
 
 
@@ -64,7 +64,7 @@ class InProcess:
     workers = 1
 
     def run(self, tasks: Sequence[RunTask], do: Do, tell: Callable[[Event], None]) -> None:
-        """Does all runs in their order."""
+        """Does all runs in order."""
         for task in tasks:
             tell(Started(task))
             tell(Ended(task, do(task)))
@@ -79,7 +79,7 @@ def is_installed() -> bool:
 
 
 class RayCluster:
-    """Does runs on the machines of a cluster; each run reserves so many CPUs and GPUs."""
+    """Does runs on the machines of a cluster; each run reserves some CPUs and GPUs."""
 
     def __init__(self, address: str | None, cpus_per_run: float, gpus_per_run: float) -> None:
         if not is_installed():
@@ -89,20 +89,20 @@ class RayCluster:
 
     @property
     def workers(self) -> int:
-        """How many runs the cluster can do at once, as large as it is now."""
+        """How many runs the cluster can do at once, at its present size."""
         there = self._ray.cluster_resources()
         by_cpus = int(there.get("CPU", 0) / self._cpus)
         return max(1, min(by_cpus, int(there.get("GPU", 0) / self._gpus)) if self._gpus else by_cpus)
 
     def run(self, tasks: Sequence[RunTask], do: Do, tell: Callable[[Event], None]) -> None:
-        """Does all runs, in their order as far as there is room."""
+        """Does all runs in order, as many at once as there is room for."""
         ray = self._ray
-        # A retry is of a worker or node that was lost; errors of a run are no errors to Ray.
+        # Ray retries only when a worker or node was lost; to Ray, a run that fails is not an error.
         remote = ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_retries=TRIES - 1)(do)
         waiting, running = list(reversed(tasks)), {}
         try:
             while waiting or running:
-                while waiting and len(running) < self.workers + 1:  # one more, so that nobody waits for the next
+                while waiting and len(running) < self.workers + 1:  # one more, so that no worker waits for the next
                     task = waiting.pop()
                     running[remote.remote(task)] = task
                     tell(Started(task))
@@ -121,11 +121,11 @@ def _outcome(ray: Any, answer: Any, task: RunTask) -> RunOutcome:
         return ray.get(answer)
     except ray.exceptions.RayError as error:
         reason = str(error).strip().splitlines()[0]
-        return RunFailed(task.spec.id, f"Ray gave it up after {TRIES} tries: {reason}")
+        return RunFailed(task.spec.id, f"Ray gave up after {TRIES} tries: {reason}")
 
 
 def _connect(address: str | None) -> Any:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anybody
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     import ray
 
@@ -134,5 +134,5 @@ def _connect(address: str | None) -> Any:
         ray.init(address=address, log_to_driver=False, configure_logging=False, include_dashboard=dashboard)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         where = f"address {address}" if address else "engine ray"
-        raise Failure(f"{where}: no Ray cluster can be had ({str(error).strip().splitlines()[0]})") from error
+        raise Failure(f"{where}: no Ray cluster is available ({str(error).strip().splitlines()[0]})") from error
     return ray

@@ -38,7 +38,7 @@ _STORED_RUNS = "runs"
 
 @dataclass(frozen=True)
 class Run:
-    """A whole run on disk."""
+    """A complete run on disk."""
 
     folder: Path
     record: RunRecord
@@ -50,13 +50,13 @@ class Run:
 
     @cached_property
     def dev(self) -> list[Outcome]:
-        """The outcome of each dev fact; empty where none were kept."""
+        """The outcome of each dev fact; empty if none were kept."""
         path = self.folder / DEV_OUTCOMES
         return read_outcomes(path) if path.is_file() else []
 
     @cached_property
     def controls(self) -> Mapping[str, Mapping[str, Sequence[Outcome]]]:
-        """By control and split, where each ranks the right answers; empty where none were computed."""
+        """By control and split, where each ranks the right answers; empty if none were computed."""
         path = self.folder / CONTROLS
         return read_controls(path) if path.is_file() else {}
 
@@ -80,7 +80,7 @@ def write_run(
     outcomes: Mapping[SplitName, Sequence[Outcome]],
     controls: Mapping[str, Mapping[SplitName, Sequence[Outcome]]],
 ) -> None:
-    """Writes a run's files beside its mixture, the record last: it says that the run is whole."""
+    """Writes a run's files beside its mixture, the record last: it marks the run as complete."""
     write_outcomes(outcomes["test"], folder / TEST_OUTCOMES)
     if "dev" in outcomes:
         write_outcomes(outcomes["dev"], folder / DEV_OUTCOMES)
@@ -92,14 +92,14 @@ def write_run(
 
 
 def write_history(folder: Path, history: Sequence[HistoryRecord]) -> None:
-    """Writes a line for each time that dev was scored; nothing, if it never was."""
+    """Writes a line for each time dev was scored; nothing if it never was."""
     if history:
         lines = [line.model_dump_json(exclude_unset=True) + "\n" for line in history]
         write_whole(folder / HISTORY, "".join(lines))
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder holds a whole run, of this version or of 0.1.0."""
+    """Whether a folder holds a complete run, of this version or of 0.1.0."""
     return (folder / RECORD).is_file() or is_legacy_run(folder)
 
 
@@ -138,9 +138,9 @@ def run_folders(path: Path) -> list[Path]:
 
 
 def outcomes_of(runs: Iterable[Run]) -> Outcomes:
-    """The test outcomes of several runs as one; several seeds stay apart, so that they can be paired.
+    """The test outcomes of several runs taken together; different seeds are kept apart, so that they can be paired.
 
-    Two runs of one relation and seed cannot stand together.
+    Two runs of the same relation and seed cannot be taken together.
     """
     by_seed: dict[int, list[Outcome]] = defaultdict(list)
     first_with: dict[tuple[int, str], Path] = {}
@@ -150,7 +150,7 @@ def outcomes_of(runs: Iterable[Run]) -> Outcomes:
             if (seed, relation) in first_with:
                 raise BadFile(
                     run.folder,
-                    f"{relation} with seed {seed} stands in {first_with[seed, relation]} too; name one of the two",
+                    f"{relation} with seed {seed} also appears in {first_with[seed, relation]}; name one of the two",
                 )
             first_with[seed, relation] = run.folder
         by_seed[seed] += run.test
@@ -158,7 +158,7 @@ def outcomes_of(runs: Iterable[Run]) -> Outcomes:
 
 
 def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
-    """Makes sure that a run can be written into a folder, and that nothing is lost against the user's will."""
+    """Makes sure that a run can be written to a folder, and that nothing is lost unless the user wants it."""
     if resume and overwrite:
         raise BadOption("--resume and --overwrite exclude each other")
     is_whole, is_unfinished = folder.is_dir() and is_run(folder), (folder / CHECKPOINT).exists()
@@ -168,7 +168,7 @@ def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
                 f"--out {folder} holds an unfinished run: continue it with --resume, or start over with --overwrite"
             )
         if is_whole or (folder / CONFIG).exists() or (folder / MIXTURE / CONFIG).exists():
-            raise BadOption(f"--out {folder} holds a run already: name another folder, or replace it with --overwrite")
+            raise BadOption(f"--out {folder} already holds a run: name another folder, or replace it with --overwrite")
     if resume and is_whole and not is_unfinished:
         raise BadOption(f"--resume: the run in {folder} is finished; there is nothing to continue")
     need_writable_folder(folder, "--out")

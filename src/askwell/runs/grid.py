@@ -1,7 +1,4 @@
-"""Reads a sweep from TOML, and says in one message what is wrong with it.
-
-The relations of a sweep, each with the prompts that there are for it.
-"""
+"""Reads a sweep from TOML, reporting all mistakes in one message, and pairs its relations with their prompts."""
 
 import tomllib
 from collections.abc import Mapping
@@ -23,11 +20,11 @@ from askwell.specs.sweep import LMChoice, Setting, SweepSpec, unknown_key
 
 
 def read_sweep(path: Path, instead: Mapping[str, Any] | None = None) -> SweepSpec:
-    """The sweep that a TOML file describes, where keys of `instead` take the place of the file's."""
+    """The sweep that a TOML file describes, with keys of `instead` in place of the file's."""
     try:
         table = tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as error:
-        raise BadFile(path, f"is no TOML: {error}") from None
+        raise BadFile(path, f"is not TOML: {error}") from None
     try:
         return SweepSpec.model_validate({**table, **(instead or {})})
     except ValidationError as error:
@@ -35,8 +32,8 @@ def read_sweep(path: Path, instead: Mapping[str, Any] | None = None) -> SweepSpe
 
 
 def _in_words(problem: Any) -> str:
-    """One problem, with the key as it stands in the file."""
-    # Settings are flat in the file; which of the two specs a key belongs to is nothing to the reader.
+    """One problem, with the key as it is written in the file."""
+    # Settings are flat in the file; which of the two specs a key belongs to does not matter to the reader.
     parts = [str(part) for part in problem["loc"] if part not in ("mixture", "training")]
     key = ".".join(parts)
     if problem["type"] == "extra_forbidden":
@@ -71,7 +68,7 @@ class Cells:
 
     cells: tuple[Cell, ...]
     without: tuple[str, ...]
-    """Pairs that are not, each with the reason."""
+    """Pairs that do not exist, each with the reason."""
 
 
 class NoPromptsForIt(Exception):
@@ -79,7 +76,7 @@ class NoPromptsForIt(Exception):
 
 
 def cells_of(sweep: SweepSpec, file: Path, data: Path | None) -> Cells:
-    """The cells of a sweep; what cannot be is refused in the words of its file."""
+    """The cells of a sweep; errors name the file and its key."""
     data = data_folder(data or (Path(sweep.data) if sweep.data else None))
     relations = _relations(sweep, file, data)
     cells: list[Cell] = []
@@ -97,7 +94,7 @@ def cells_of(sweep: SweepSpec, file: Path, data: Path | None) -> Cells:
             raise BadFile(file, f"prompts.{name}: there are none for any relation of the sweep ({without[-1]})")
     for relation in relations:
         if all(cell.relation is not relation for cell in cells):
-            raise BadFile(file, f"facts: {relation.name} has no prompts of any name")
+            raise BadFile(file, f"facts: {relation.name} has no prompts under any name")
     return Cells(tuple(cells), tuple(without))
 
 
@@ -118,7 +115,7 @@ def _relations(sweep: SweepSpec, file: Path, data: Path | None) -> list[Relation
 def _sampled(name: str, sweep: SweepSpec, data: Path | None) -> Relation:
     is_testbed = name.startswith(PREFIX)
     path = None if is_testbed else find(name, "facts", data)
-    split = sweep.split_by if path is not None and path.is_file() else None  # folders have splits of their own
+    split = sweep.split_by if path is not None and path.is_file() else None  # folders have their own splits
     relation = read_relation(name, data=data, split=split, seed=sweep.facts_seed)
     sizes = {"train": sweep.train_facts, "dev": sweep.dev_facts, "test": sweep.test_facts}
     return sample(relation, **sizes, seed=sweep.facts_seed)

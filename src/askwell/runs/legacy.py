@@ -1,4 +1,4 @@
-"""Reads the folders that askwell 0.1.0 wrote: of `train`, of `baseline`, of a sweep's run and of the demo's."""
+"""Reads the folders that askwell 0.1.0 wrote for `train`, `baseline`, the runs of a sweep, and those of the demo."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ _COUNTS = ("train_facts", "dev_facts", "left_out", "pairs", "planned_pairs", "be
 
 
 def is_legacy_run(folder: Path) -> bool:
-    """Whether a folder holds a whole run that 0.1.0 wrote."""
+    """Whether a folder holds a complete run that 0.1.0 wrote."""
     has_outcomes = (folder / TEST_OUTCOMES).is_file()
     return has_outcomes and any((folder / name).is_file() for name in (_SPEC, _CONFIG, _RESULT))
 
@@ -169,7 +169,7 @@ def _evaluation(figures: dict[str, Any]) -> EvaluationFigures:
 
 
 def _of_card(split: str, figures: dict[str, Any]) -> EvaluationFigures:
-    """The few figures that a saved mixture kept of an evaluation; what it did not keep is not there."""
+    """The few figures that a saved mixture kept of an evaluation; the others are missing."""
     scores = {name: figures[name] for name in ("P@1", "P@10", "MRR")}
     return EvaluationFigures(
         facts=figures["facts"],

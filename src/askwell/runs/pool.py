@@ -1,6 +1,6 @@
 """The engine of worker processes on this machine. A worker that dies is replaced, and its run is tried again.
 
-Ctrl-C reaches the whole process group, but only the sweep heeds it: its workers are deaf to SIGINT from their first
+Ctrl-C reaches the whole process group, but only the sweep acts on it: its workers ignore SIGINT from their first
 instruction, and the sweep ends them itself.
 """
 
@@ -23,7 +23,7 @@ _PROCESSES = multiprocessing.get_context("spawn")
 
 
 class Pool:
-    """Does runs in so many processes at once, runs of one LM in the same process as far as possible."""
+    """Does runs in several processes at once, keeping runs of one LM in the same process as far as possible."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
@@ -36,7 +36,7 @@ class Pool:
         busy: dict[_Worker, RunTask] = {}
         try:
             while waiting or busy:
-                idle = [worker for worker in idle if worker.is_alive]  # one can be killed while it has nothing to do
+                idle = [worker for worker in idle if worker.is_alive]  # one can be killed while it is idle
                 while waiting and len(busy) < self.workers:
                     worker = idle.pop() if idle else _Worker(do)
                     task = _next_for(worker, waiting, busy)
@@ -73,11 +73,11 @@ class _Worker:
         try:
             with _interrupts_held_back():
                 self._process.start()
-        except BaseException:  # an interrupt that was held back: nobody else knows of this process yet
+        except BaseException:  # an interrupt that was held back: nothing else knows of this process yet
             self.stop()
             raise
         finally:
-            theirs.close()  # else we would not see it close when the worker dies
+            theirs.close()  # otherwise we would not see it close when the worker dies
 
     @property
     def signs(self) -> "list[Connection | int]":
@@ -86,7 +86,7 @@ class _Worker:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process runs."""
+        """Whether the process is running."""
         return self._process.is_alive()
 
     @property
@@ -101,21 +101,21 @@ class _Worker:
         return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
 
     def give(self, task: RunTask) -> None:
-        """Lets the worker do a run."""
+        """Gives the worker a run to do."""
         self.lm = task.lm
-        with contextlib.suppress(ConnectionError):  # it has just died, which is seen when its answer is taken
+        with contextlib.suppress(ConnectionError):  # it has just died, as `take` will notice
             self._ours.send(task)
 
     def take(self) -> RunOutcome | None:
-        """What came out of the run; None if the worker died."""
-        with contextlib.suppress(EOFError, ConnectionError):  # so ends the pipe of a dead worker
-            if self._ours.poll():  # there can be an answer from before it died
+        """The outcome of the run; None if the worker died."""
+        with contextlib.suppress(EOFError, ConnectionError):  # how the pipe of a dead worker ends
+            if self._ours.poll():  # it may have answered before it died
                 return self._ours.recv()
         self._process.join()
         return None
 
     def stop(self) -> None:
-        """Ends the process at once; what it works on can be gone on with."""
+        """Ends the process at once; the run it was working on can be continued."""
         if self._process.pid is not None:
             self._process.kill()
             self._process.join()
@@ -123,7 +123,7 @@ class _Worker:
 
 
 def _next_for(worker: _Worker, waiting: "deque[RunTask]", busy: dict[_Worker, RunTask]) -> RunTask:
-    """The next run of the worker's LM; else of an LM that no other worker has, or has the most runs left."""
+    """The next run of the worker's LM; otherwise of an LM that no other worker has, or that has the most runs left."""
     left = Counter(task.lm for task in waiting)
     others = {task.lm for task in busy.values()}
     fewest_loads = max(left, key=lambda lm: (lm not in others, left[lm]))
@@ -135,19 +135,19 @@ def _next_for(worker: _Worker, waiting: "deque[RunTask]", busy: dict[_Worker, Ru
 
 @contextlib.contextmanager
 def _interrupts_held_back() -> Generator[None]:
-    """Signals that would interrupt us come after the block, and a process started in it is born with SIGINT blocked.
+    """Holds interrupts back until the block ends; a process started in it begins with SIGINT blocked.
 
-    A worker that is half started when we stop would tell of its broken pipe.
+    Otherwise, a worker that is half started when we stop would complain about its broken pipe.
     """
     came: list[int] = []
     handlers: dict[int, Any] = {}
     blocked = None
     if os.name == "posix":
-        resource_tracker.ensure_running()  # else the first worker's start would start it, which lifts the block
+        resource_tracker.ensure_running()  # otherwise starting the first worker starts it, which lifts the block
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        # The block is this thread's alone: another can take the signal, and Python then runs the handler in the main
-        # thread, which alone can change handlers.
+        # Only this thread is blocked: another can receive the signal, and Python then runs the handler in the main
+        # thread, the only one that can change handlers.
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 if callable(signal.getsignal(number)):
@@ -164,7 +164,7 @@ def _interrupts_held_back() -> Generator[None]:
 
 def _serve(tasks: Connection, do: Do) -> None:
     """The life of a worker."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # first, so that a signal that waits is dropped
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # first, so that a pending signal is dropped
     if os.name == "posix":
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

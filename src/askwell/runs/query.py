@@ -1,4 +1,4 @@
-"""Questions to runs, answered by DuckDB: conditions and sorting over a table with a row for each run."""
+"""Filters and sorts runs with DuckDB, over a table with one row per run."""
 
 import difflib
 import re
@@ -66,7 +66,7 @@ _BARE_SCORE = re.compile(rf"""(?<!["'\w])({"|".join(map(re.escape, _WITH_AT))})(
 
 @dataclass(frozen=True)
 class RunTable:
-    """Some runs, a row each."""
+    """Some runs, one row each."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -89,7 +89,7 @@ def query_runs(runs: Sequence[Run], *, where: str | None = None, sort: str | Non
         database.execute(f"CREATE TABLE runs (number BIGINT, {typed})")
         if values:
             database.executemany(f"INSERT INTO runs VALUES ({', '.join('?' * len(values[0]))})", values)
-        database.execute("SET enable_external_access = false")  # a condition is to look at runs, not at files
+        database.execute("SET enable_external_access = false")  # a condition may look at runs, not at files
         first = [] if sort is None else [f"{_quoted(sort)} {'DESC' if sort in _BEST_FIRST else 'ASC'} NULLS LAST"]
         order = ", ".join([*first, *_ORDER])
         condition = "WHERE (" + _BARE_SCORE.sub(r'"\1"', where) + ")" if where else ""
@@ -108,14 +108,14 @@ def select_runs(path: Path | str, where: str | None = None, *, option: str = "--
     """
     chosen = query_runs(read_runs(path), where=where).runs
     if not chosen:
-        raise BadOption(f"{option} {where}: no run in {path} is so")
+        raise BadOption(f"{option} {where}: matches no run in {path}")
     return list(chosen)
 
 
 def choose_run(path: Path | str, where: str | None = None) -> Run:
     """The one run at a path that can be asked: of several for the same relation and LM, the best on dev.
 
-    Controls, and runs in which nothing was tuned and so nothing was saved, are passed over.
+    Controls are skipped, and so are runs in which nothing was tuned, since those saved nothing.
     """
     runs = [run for run in select_runs(path, where) if run.mixture is not None and run.record.spec.control is None]
     if not runs:
@@ -134,4 +134,4 @@ def _quoted(name: str) -> str:
 
 def _meant(typed: str) -> str:
     close = difflib.get_close_matches(typed, _COLUMNS, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(_COLUMNS)}"
+    return f"; did you mean {close[0]}?" if close else f"; choose from {', '.join(_COLUMNS)}"

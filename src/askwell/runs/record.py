@@ -1,11 +1,11 @@
-"""The record of a run: what was run, on what, and what came of it, as one typed and versioned document.
+"""The record of a run: what was run, on what, and with what result, as one typed and versioned document.
 
-A run lies in a folder of its own, the same wherever it was made (`askwell train`, a baseline, a sweep, the demo):
+Each run has its own folder, with the same layout however it was made (`askwell train`, a baseline, a sweep, the demo):
 
-    run.json           the record, written last: a folder that has one is whole
-    environment.json   versions and seconds; the only file that differs between two equal runs
+    run.json           the record, written last: a folder that has one is complete
+    environment.json   versions and seconds; the only file that differs between two runs of the same spec
     facts.parquet      the outcome of each test fact; dev.parquet: of each dev fact
-    controls.parquet   where answers that need no knowledge of the LM rank the same facts
+    controls.parquet   where answers that need no knowledge rank the same facts
     history.jsonl      dev scores during tuning
     mixture/           the saved mixture, if anything was tuned
     checkpoint.safetensors   only while the run is under way
@@ -46,7 +46,7 @@ class RelationRecord(_Part):
     split_by: str | None = None
     """How a single file was split; None for splits that were given."""
     counts: dict[str, int]
-    """Lines read, repeated, leaked: see `Counts`."""
+    """Lines read, repeated and leaked: see `Counts`."""
 
 
 class PromptRecord(_Part):
@@ -65,7 +65,7 @@ class LeftOutTemplate(_Part):
 
 
 class HistoryRecord(BaseModel):
-    """Dev scores at some point of tuning. A search or fine-tuning has fields of its own beside these."""
+    """Dev scores at some point of tuning. A search or fine-tuning adds fields of its own."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -83,10 +83,10 @@ class TrainingRecord(_Part):
     left_out: dict[str, dict[str, int]] = {}
     """Facts of train and dev that could not be used, by split and reason."""
     pairs: int | None = None
-    """(fact, prompt) pairs that were trained on."""
+    """(fact, prompt) pairs trained on."""
     planned_pairs: int | None = None
     best_pairs: int | None = None
-    """Pairs after which the state that was kept was reached."""
+    """Pairs trained on when the state that was kept was reached."""
     step_sizes: dict[str, Any] | None = None
     found: dict[str, Any] = {}
     """What a baseline found, such as AutoPrompt's prompt."""
@@ -111,7 +111,7 @@ class Environment(BaseModel):
 
 
 class RunRecord(_Part):
-    """All that is known of a finished run, except the outcomes of its single facts, which lie beside it."""
+    """All that is known about a complete run, except the outcomes of individual facts, which are stored beside it."""
 
     format: Literal["askwell-run"] = "askwell-run"
     version: Literal[1] = 1
@@ -125,7 +125,7 @@ class RunRecord(_Part):
     effective_prompts: float
     temperature: float | None = None
     mean_entropy_over_x: float | None = None
-    """Of weights that depend on x: the mean entropy of p(t | r, x) over test facts, in bits."""
+    """For weights that depend on x: the mean entropy of p(t | r, x) over test facts, in bits."""
     untuned: EvaluationFigures | None = None
     """Test scores before tuning."""
     test: EvaluationFigures
@@ -136,18 +136,18 @@ class RunRecord(_Part):
     """The gain over the best control."""
     trust: Trust | None = None
     partitions: dict[str, dict[str, dict[str, int | float]]] = {}
-    """Scores of parts of the test facts, each with its number of facts."""
+    """Scores on parts of the test facts, each with its number of facts."""
     audit: RelationAudit | None = None
     training: TrainingRecord | None = None
     history: tuple[HistoryRecord, ...] = Field(default=(), exclude=True)
-    """Stands in history.jsonl."""
+    """Stored in history.jsonl."""
     environment: Environment = Field(default=Environment(), exclude=True)
-    """Stands in environment.json."""
+    """Stored in environment.json."""
 
 
 @cache
 def environment() -> Environment:
-    """Versions, platform, and the git commit of askwell where it runs from a work tree."""
+    """Versions, platform, and the git commit of askwell if it runs from a work tree."""
     return Environment(
         git=_git_commit(Path(__file__).parent.parent),
         python=platform.python_version(),
@@ -158,14 +158,14 @@ def environment() -> Environment:
 
 
 def _git_commit(folder: Path) -> str | None:
-    if not _git(folder, "ls-files", "version.py"):  # askwell is installed, perhaps below somebody else's work tree
+    if not _git(folder, "ls-files", "version.py"):  # askwell is installed, perhaps inside someone else's work tree
         return None
     commit, changes = _git(folder, "rev-parse", "HEAD"), _git(folder, "status", "--porcelain", "--", ".")
     return f"{commit}{'+' if changes else ''}" if commit else None
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """What git prints; None if there is no git, or it refuses."""
+    """What git prints; None if there is no git, or it fails."""
     command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)

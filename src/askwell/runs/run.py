@@ -1,4 +1,4 @@
-"""A run, from its spec to its folder: build the mixture, tune it, evaluate it, hold it against controls, save it.
+"""A run, from its spec to its folder: build the mixture, tune it, evaluate it, compare it with controls, save it.
 
 Everything that makes a run comes through here: `askwell train`, baselines, sweeps and the demo.
 """
@@ -51,7 +51,7 @@ from askwell.training.result import Interrupted, TrainingResult
 
 @dataclass(frozen=True)
 class Built:
-    """A run's mixture is there, untuned."""
+    """A run's mixture has been built, still untuned."""
 
     mixture: Mixture
 
@@ -82,11 +82,11 @@ def run(
     split_by: str | None = None,
     progress: Callable[[RunProgress], None] | None = None,
 ) -> RunRecord:
-    """Does a run and writes it into a folder; gives its record.
+    """Does a run, writes it to a folder, and returns its record.
 
-    `lm`, `relation` and `candidates` are what the spec names by their hashes. Checkpoints lie in `checkpoints`, or in
-    the folder itself, and `resume` goes on from there. With `untuned`, test facts are also scored before tuning;
-    without `controls`, neither controls nor measures of trust are computed. Interrupted, the best state so far is
+    `lm`, `relation` and `candidates` are what the spec names by their hashes. Checkpoints are kept in `checkpoints`, or
+    in the folder itself, and `resume` continues from there. With `untuned`, test facts are also scored before tuning;
+    without `controls`, neither controls nor measures of trust are computed. If interrupted, the best state so far is
     saved as the folder's mixture.
     """
     began = time.monotonic()
@@ -186,7 +186,7 @@ class _Work:
         return _Made(found.mixture, facts, learned_from, _lines(found.history))
 
     def asking(self, what: str) -> Callable[[int, int], None]:
-        """Tells how many facts have been asked."""
+        """Reports how many facts have been asked."""
         return lambda done, total: self.tell(Asking(what, done, total))
 
     @property
@@ -197,7 +197,7 @@ class _Work:
         return {**result.learned_from(self.relation), "split_by": self.split_by}
 
     def _keep_history(self, state: BaselineProgress) -> None:
-        """Writes the history whenever dev was scored, so that it can be looked at while the run goes on."""
+        """Writes the history whenever dev was scored, so that it can be read while the run is under way."""
         if state.record is not None:
             write_history(self.folder, _lines(state.history))
         self.tell(state)
@@ -251,7 +251,7 @@ def _training(learned_from: dict[str, Any]) -> TrainingRecord:
 def _partitions(
     relation: Relation, test: Evaluation, controls: Controls
 ) -> dict[str, dict[str, dict[str, int | float]]]:
-    """The scores of parts of the test facts, each with its number of facts; easy is what a control gets right."""
+    """Scores on parts of the test facts, each with its number of facts; easy facts are those a control gets right."""
     partitions = partitions_of(
         test.outcomes, {relation.name: relation}, [by_split["test"] for by_split in controls.controls.values()]
     )
@@ -262,7 +262,7 @@ def _partitions(
 
 
 def _about(record: RunRecord, made: _Made, examination: Examination, candidates: Candidates | None) -> About:
-    """What a saved mixture says of itself, so that it can be used without its run."""
+    """What a saved mixture says about itself, so that it can be used without its run."""
     evaluations = examination.evaluations
     scores = {"test": evaluations["test"].for_card()}
     if made.untuned is not None:

@@ -1,4 +1,4 @@
-"""The spec of a run on an LM, facts and prompts that are loaded already."""
+"""The spec of a run on an LM, facts and prompts that are already loaded."""
 
 from collections.abc import Sequence
 
@@ -29,9 +29,9 @@ def run_spec(
     setting: str | None = None,
     threads: int | None = None,
 ) -> RunSpec:
-    """The spec of a run on things that are loaded already; `prompts` and `setting` name it in tables.
+    """The spec of a run on things that are already loaded; `prompts` and `setting` name it in tables.
 
-    Without `training` (and without a baseline that learns), the prompts are asked as they are.
+    Without `training` (and without a baseline that learns), the prompts are used as they are.
     """
     mixture = mixture or MixtureSpec()
     return RunSpec(
@@ -56,7 +56,7 @@ def run_spec(
 
 
 def setting_name(mixture: MixtureSpec, training: TrainingSpec | None) -> str:
-    """A name for a setting that was given none: what sets it apart from the defaults."""
+    """A name for an unnamed setting: what sets it apart from the defaults."""
     if training is None:
         parts = ["hard"]
     else:

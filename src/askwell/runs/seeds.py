@@ -16,13 +16,13 @@ from askwell.training.checkpoint import CHECKPOINT
 
 @dataclass(frozen=True)
 class SeveralRuns:
-    """What several runs made of the same facts; scores are in per cent, as means over facts."""
+    """Several runs on the same facts; scores are in per cent, as means over facts."""
 
     relation: str
     vocabulary: str
     runs: int
     facts: tuple[int, ...]
-    """The different numbers of facts that were asked."""
+    """The different numbers of facts asked."""
     left_out: tuple[int, ...]
     scores: dict[str, Spread]
     consistency: RunConsistency
@@ -60,12 +60,12 @@ def seeds_of(text: str) -> list[int]:
     """The seeds that --seeds names: a list such as 0,1,2, or how many, counted from 0."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
-        raise BadOption(f"--seeds {text}: give seeds such as 0,1,2, or how many there are to be")
+        raise BadOption(f"--seeds {text}: give seeds such as 0,1,2, or how many of them")
     seeds = [int(part) for part in parts]
     if len(seeds) == 1:
         seeds = list(range(seeds[0]))
     if len(seeds) < 2 or len({*seeds}) < len(seeds):
-        raise BadOption(f"--seeds {text}: a spread needs two different seeds or more")
+        raise BadOption(f"--seeds {text}: a spread needs at least two different seeds")
     return seeds
 
 
@@ -86,10 +86,10 @@ def run_seeds(
     resume: bool,
     note: Callable[[str], None] | None = None,
 ) -> list[Run]:
-    """Runs that differ in their seeds, into the folders seed-0 and so on.
+    """Does runs that differ in their seeds, in the folders seed-0 and so on.
 
-    `do` is given the spec, the folder, and whether to continue a run that was begun there. With `resume`, whole runs
-    are not done again.
+    `do` is given the spec, the folder, and whether to continue a run that was begun there. With `resume`, complete
+    runs are not done again.
     """
     tell = note or (lambda _text: None)
     runs = []
@@ -98,10 +98,10 @@ def run_seeds(
         if resume and folder.is_dir() and is_run(folder) and not (folder / CHECKPOINT).exists():
             run = read_run(folder)
             if run.record.id != spec.id:
-                raise BadOption(f"--resume: the run in {folder} is of other facts or options; name another --out")
-            tell(f"seed {spec.seed} is done already, in {folder}")
+                raise BadOption(f"--resume: the run in {folder} has other facts or options; name another --out")
+            tell(f"seed {spec.seed} is already done, in {folder}")
         else:
-            tell(f"seed {spec.seed}, into {folder}")
+            tell(f"seed {spec.seed}, in {folder}")
             begun = folder.is_dir() and any(folder.iterdir())
             do(spec, folder, resume and begun)
             run = read_run(folder)

@@ -1,6 +1,6 @@
 """From names to mixtures: saved ones at a path or on the hub, and untuned prompts on an LM, with their relations.
 
-What a user should know on the way (prompts that the LM cannot use, facts that were trained on) goes to `note`.
+What a user should know (prompts that the LM cannot use, facts that were trained on) goes to `note`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +30,7 @@ Note = Callable[[str], None]
 def find_mixture(path: str, where: str | None, note: Note) -> str:
     """The saved mixture that a path names: itself, that of a run, or of the best run on dev among several.
 
-    What is no folder is taken for a name on the hub.
+    A path that is not a folder is taken for a name on the hub.
     """
     folder = Path(path)
     if not folder.is_dir():
@@ -44,7 +44,7 @@ def find_mixture(path: str, where: str | None, note: Note) -> str:
 
 
 def _saved_without_a_run(folder: Path) -> str | None:
-    """The folder itself if it is a saved mixture, or the best state so far of a run that was interrupted."""
+    """The folder itself if it is a saved mixture, or the best state so far of an interrupted run."""
     if (folder / CONFIG).is_file():
         return str(folder)
     if not is_run(folder) and (folder / MIXTURE / CONFIG).is_file():
@@ -72,7 +72,7 @@ def find_mixtures(paths: Sequence[str], where: str | None = None) -> list[str]:
 def saved_mixture(
     folder: str, lm: str | FrozenLM | None, *, revision: str | None, device: str | None, dtype: Precision
 ) -> Mixture:
-    """A saved mixture on its LM; `lm` says where the LM is to be had, if not where it was."""
+    """A saved mixture on its LM; `lm` says where the LM is, if it is no longer where it was."""
     if isinstance(lm, FrozenLM):
         return load_mixture(folder, lm)
     description = read_description(folder)
@@ -86,7 +86,7 @@ def saved_mixture(
 def untuned_mixture(
     lm: FrozenLM, prompts: list[str], spec: MixtureSpec, relation: Relation | str | None, data: Path | None, note: Note
 ) -> Mixture:
-    """Prompts as they stand, with a note of those that the LM cannot use."""
+    """Prompts as they are, with a note of those that the LM cannot use."""
     mixture = Mixture(lm, read_prompts(prompts, relation=relation, data=data), spec)
     for line in left_out_prompt_lines(mixture):
         note(line)
@@ -94,7 +94,7 @@ def untuned_mixture(
 
 
 def left_out_prompt_lines(mixture: Mixture) -> list[str]:
-    """Names the prompts that the LM cannot use; empty if it can use all."""
+    """Lines that name the prompts that the LM cannot use; empty if it can use all."""
     if not mixture.left_out_prompts:
         return []
     total = len(mixture.left_out_prompts) + len(mixture.prompts) // mixture.spec.copies
@@ -164,7 +164,7 @@ def untuned_jobs(
     loading: dict[str, Any],
     note: Note,
 ) -> Iterator[EvaluationJob]:
-    """Untuned prompts of one relation, or of each relation of a folder of them."""
+    """Untuned prompts of one relation, or of each relation in a folder."""
     if lm is None or not facts:
         raise BadOption("untuned prompts need --lm and --facts")
     pairs = [pair for source in facts for pair in _relations_of(source, prompts, data, note)]

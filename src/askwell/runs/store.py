@@ -1,14 +1,14 @@
-"""A store: a folder of runs, each whole or not there. No server, and nothing that a reader has to wait for.
+"""A store: a folder of runs, each either complete or absent. There is no server, and readers never have to wait.
 
 STORE/
   store.json           the store's own id, by which a worker elsewhere knows that it sees the same folder
-  runs/<id>/           a whole run (see `record`); <id> is the hash of its spec
+  runs/<id>/           a complete run (see `record`); <id> is the hash of its spec
   failed/<id>.json     why a run failed; it is tried again next time
   unfinished/          runs under way, or left behind by a killed process
 
-A run under way has a folder of its own, held by the process that works on it. The lock dies with its process, so what
-nobody holds was left behind by a killed one: it can be taken over, with the checkpoint in it, or removed. Nobody ever
-waits for a lock.
+A run under way has its own folder, locked by the process that works on it. The lock dies with its process, so a folder
+that is not locked was left behind by a killed one: it can be taken over, with the checkpoint in it, or removed. No
+process ever waits for a lock.
 """
 
 import json
@@ -46,39 +46,39 @@ class FailedRun(BaseModel):
 
 @dataclass(frozen=True)
 class Store:
-    """A store that is there."""
+    """A store of runs."""
 
     folder: Path
     id: str
 
     @property
     def unfinished(self) -> Path:
-        """Where runs under way lie."""
+        """Where runs under way are kept."""
         return self.folder / UNFINISHED
 
     def run_folder(self, run: str) -> Path:
-        """The folder of a run, whether it is there or not."""
+        """The folder of a run, whether or not it exists."""
         return self.folder / RUNS / run
 
     def done(self) -> frozenset[str]:
-        """The ids of all whole runs."""
+        """The ids of all complete runs."""
         runs = self.folder / RUNS
         return frozenset(path.name for path in runs.iterdir()) if runs.is_dir() else frozenset()
 
     def is_done(self, run: str) -> bool:
-        """Whether a run is whole."""
+        """Whether a run is complete."""
         return self.run_folder(run).is_dir()
 
     def read(self, run: str) -> Run:
-        """A whole run."""
+        """A complete run."""
         return read_run(self.run_folder(run))
 
     def runs(self) -> list[Run]:
-        """All whole runs, sorted by id."""
+        """All complete runs, sorted by id."""
         return [self.read(run) for run in sorted(self.done())]
 
     def make(self) -> None:
-        """Makes the store, if it is not there."""
+        """Makes the store if it does not exist."""
         path = self.folder / STORE
         if not path.exists():
             write_whole(path, json.dumps({"format": _FORMAT, "version": _VERSION, "id": self.id}) + "\n")
@@ -110,12 +110,12 @@ class Store:
             raise DamagedFile(f"{folder} is damaged ({str(error).splitlines()[0]}); remove it") from error
 
     def clean(self, but: frozenset[str] = frozenset()) -> int:
-        """Removes what killed processes left behind, but not of runs that are to go on; says how many there were."""
+        """Removes what killed processes left behind, except for the runs in `but`, and returns how many there were."""
         return remove_left_behind(self.unfinished, but)
 
 
 def new_or_open_store(folder: Path) -> Store:
-    """The store in a folder; if there is none, one that is not on the disk until `make` is called."""
+    """The store in a folder; if there is none, one that is not on disk until `make` is called."""
     return open_store(folder) if (folder / STORE).exists() else Store(folder, uuid.uuid4().hex)
 
 
@@ -123,18 +123,18 @@ def open_store(folder: Path) -> Store:
     """The store in a folder."""
     path = folder / STORE
     if not path.is_file():
-        raise BadFile(folder, f"holds no {STORE}, so it is no store of runs; `askwell sweep` makes one")
+        raise BadFile(folder, f"holds no {STORE}, so it is not a store of runs; `askwell sweep` makes one")
     try:
         about = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise DamagedFile(f"{path} is damaged ({error})") from error
     if not isinstance(about, dict) or about.get("format") != _FORMAT or about.get("version") != _VERSION:
-        raise DamagedFile(f"{path} is not of a store that this askwell reads (version {_VERSION})")
+        raise DamagedFile(f"{path} does not describe a store that this askwell can read (version {_VERSION})")
     return Store(folder, about["id"])
 
 
 def is_store(folder: Path, id_: str) -> bool:
-    """Whether a folder, as it is seen here, is the store of that id."""
+    """Whether a folder, as seen from here, is the store with that id."""
     try:
         return open_store(folder).id == id_
     except (BadFile, DamagedFile):
@@ -146,7 +146,7 @@ _RESULT = "result"
 
 
 class Unfinished:
-    """The folder of a run under way, as a context. Left with an error it is removed; `finish` makes it whole."""
+    """The folder of a run under way, as a context. After an error it is removed; `finish` makes the run complete."""
 
     def __init__(self, run: str, folder: Path) -> None:
         self._run, self._parent = run, folder
@@ -163,12 +163,12 @@ class Unfinished:
         return self
 
     folder: Path
-    """For checkpoints; what an earlier, killed process left is still there."""
+    """For checkpoints; what an earlier, killed process left behind is still there."""
     result: Path
     """For the files of the run; empty at the start."""
 
     def finish(self, target: Path) -> None:
-        """Moves the result to its place, in one step. If another process was faster, its result stands."""
+        """Moves the result to its place, in one step. If another process was faster, its result is kept."""
         try:
             _to_disk(self.result)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -180,7 +180,7 @@ class Unfinished:
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        # Interrupted is not wrong: the checkpoint is kept, and the next process goes on with it.
+        # An interrupt is not an error: the checkpoint is kept, and the next process continues from it.
         if kind is None or issubclass(kind, Exception):
             _remove(self.folder)
         self._lock.release()
@@ -195,12 +195,12 @@ class Unfinished:
         while True:
             folder = Path(tempfile.mkdtemp(dir=self._parent, prefix=f"{self._run}-"))
             lock = _hold(folder)
-            if lock is not None:  # else somebody who cleans up was faster
+            if lock is not None:  # otherwise a process that cleans up was faster
                 return folder, lock
 
 
 def remove_left_behind(parent: Path, but: frozenset[str]) -> int:
-    """Removes what killed processes left, except of the runs in `but`, which are to go on; says how many there were."""
+    """Removes what killed processes left behind, except for runs in `but`, which are to continue; returns how many."""
     removed = 0
     for folder in sorted(parent.glob("*-*")) if parent.is_dir() else ():
         if not folder.is_dir() or folder.name.rpartition("-")[0] in but:
@@ -240,7 +240,7 @@ def _remove(folder: Path) -> None:
 
 
 def _to_disk(folder: Path) -> None:
-    """Makes sure that the names in a folder are on the disk; the files themselves are already."""
+    """Makes sure that the names in a folder are on disk; the files themselves already are."""
     if os.name != "posix":
         return
     for inner in (folder, *(path for path in folder.rglob("*") if path.is_dir())):

@@ -1,4 +1,4 @@
-"""Does what a plan leaves to do, and keeps what comes of it."""
+"""Does the remaining runs of a plan, and keeps their results."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ from askwell.training.loop import available_threads
 
 
 def go(plan: Plan, engine: Engine, store: Store, tell: Callable[[Event], None]) -> list[RunFailed]:
-    """Does all runs that are not done; gives those that could not be, which are noted in the store, too."""
+    """Does all runs that are not yet done; returns those that failed, which are also noted in the store."""
     failed: list[RunFailed] = []
     store.make()
     store.clean(but=frozenset(task.spec.id for task in plan.to_do))
@@ -36,15 +36,15 @@ def go(plan: Plan, engine: Engine, store: Store, tell: Callable[[Event], None]) 
 
 
 def check_engine(sweep: SweepSpec, file: Path) -> None:
-    """Refuses an engine that cannot be, before any work; nothing is started."""
+    """Refuses an unsuitable engine before any work; nothing is started."""
     if sweep.engine == "ray" and not is_installed():
         raise BadFile(file, "engine: Ray is not installed here; get it with: pip install 'askwell[cluster]'")
     if sweep.engine != "pool" and sweep.workers is not None:
-        raise BadFile(file, f"workers: they are the pool's; the engine is {sweep.engine}")
+        raise BadFile(file, f"workers: only the engine pool has workers; the engine is {sweep.engine}")
     if sweep.engine != "ray":
         for key in ("address", "cpus_per_run", "gpus_per_run"):
             if getattr(sweep, key) is not None:
-                raise BadFile(file, f"{key}: it is for the engine ray; the engine is {sweep.engine}")
+                raise BadFile(file, f"{key}: only the engine ray uses it; the engine is {sweep.engine}")
 
 
 def choose_engine(sweep: SweepSpec) -> Engine:

@@ -1,4 +1,4 @@
-"""What a sweep's worker is given, what it does with it, and what it gives back."""
+"""What a sweep's worker is given, what it does with it, and what it returns."""
 
 import tempfile
 import time
@@ -34,7 +34,7 @@ class LMKey:
 
 @dataclass(frozen=True)
 class RunTask:
-    """A run with all that a worker needs except the LM, so that it can be done where none of our files are."""
+    """A run with all that a worker needs except the LM, so that it can be done where our files are not available."""
 
     spec: RunSpec
     lm_source: str
@@ -53,13 +53,13 @@ class RunTask:
 
 @dataclass(frozen=True)
 class RunDone:
-    """A run that is whole."""
+    """A run that is complete."""
 
     id: str
     p_at_1: float
     seconds: float
     files: Mapping[str, bytes] | None = None
-    """The files of the run, where the worker does not see the store; None where it has put them there."""
+    """The files of the run, if the worker does not see the store; None if it has put them there."""
 
 
 @dataclass(frozen=True)
@@ -69,29 +69,29 @@ class RunFailed:
     id: str
     message: str
     traceback: str | None = None
-    """Of an error that nobody foresaw."""
+    """Of an unexpected error."""
 
 
 RunOutcome = RunDone | RunFailed
 
 _loaded: dict[LMKey, FrozenLM] = {}
-"""The LM of the last run: a worker loads it once and keeps it while its runs are on the same one."""
+"""The LM of the last run: a worker loads it once and keeps it while its runs use the same one."""
 _controls: dict[tuple[LMKey, ControlKind, int], FrozenLM] = {}
-"""The control LM of the last run that was on one, beside the LM that it is made from."""
+"""The control LM of the last run that used one, beside the LM that it is made from."""
 
 
 def do_run(task: RunTask) -> RunOutcome:
-    """Does a run. Where the worker sees the store, the run lies there in the end; else its files are given back."""
+    """Does a run. If the worker sees the store, the run is put there; otherwise its files are returned."""
     try:
         return _do(task)
     except AskwellError as error:
         return RunFailed(task.spec.id, str(error))
-    except Exception as error:  # one run that breaks must not take hours of others with it; nothing of it is lost
+    except Exception as error:  # one run that breaks must not cost hours of others; the traceback is kept
         return RunFailed(task.spec.id, f"{type(error).__name__}: {error}", traceback.format_exc())
 
 
 def lm_of(task: RunTask) -> FrozenLM:
-    """The LM of a run, as it was planned; for a control, the one that knows nothing."""
+    """The LM of a run, checked against the plan; for a control, the LM that knows nothing."""
     key = task.lm
     if key not in _loaded:
         _loaded.clear()  # before the next is loaded: two may not fit
@@ -101,7 +101,7 @@ def lm_of(task: RunTask) -> FrozenLM:
         )
     lm = _loaded[key]
     if lm.identity.digest != task.spec.lm_sha256:
-        raise WrongLM(f"{task.lm_source} is another LM here than where the sweep was planned")
+        raise WrongLM(f"{task.lm_source} is a different LM here than where the sweep was planned")
     return lm if task.spec.control is None else _control_of(lm, key, task.spec.control, task.spec.seed)
 
 

@@ -1,4 +1,4 @@
-"""Specs: frozen, validated choices of a run. They hold no behaviour and import nothing heavy."""
+"""Specs: the frozen, validated choices of a run. They hold no behaviour and import nothing heavy."""
 
 from askwell.specs.baselines import AutoPromptSpec, FineTuningSpec
 from askwell.specs.mixture import Initial, MixtureSpec, WeightingName

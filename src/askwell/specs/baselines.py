@@ -18,32 +18,32 @@ BaselineName = Literal[
 
 
 class AutoPromptSpec(BaseModel):
-    """How trigger tokens are searched for. The defaults are those that AutoPrompt took for facts."""
+    """How trigger tokens are searched for. The defaults are those AutoPrompt used for facts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     triggers: int = Field(default=5, ge=1, le=100)
-    """Trigger tokens of the prompt, where no prompt is given to start from."""
+    """Number of trigger tokens, if no prompt is given to start from."""
     candidates: int = Field(default=10, ge=1)
-    """Tokens that are tried at one trigger's place in an iteration."""
+    """Tokens tried in place of one trigger in each iteration."""
     iterations: int = Field(default=1000, ge=1)
-    """Triggers that are looked at, one an iteration."""
+    """Number of iterations; each tries to replace one trigger."""
     sampled_facts: int = Field(default=56, ge=1)
-    """Train facts that are drawn for the gradient of an iteration, and again for trying its candidates."""
+    """Train facts drawn for the gradient of each iteration, and again for trying its candidates."""
     start: Literal["mask", "random"] = "mask"
-    """Start from mask tokens, each of which is then swapped for a word, or from words drawn at random."""
+    """Start from mask tokens, each of which is later replaced by a word, or from words drawn at random."""
     allow_ys: bool = False
-    """Let tokens that spell a right answer of the relation, of any split, into the prompt."""
+    """Allow tokens that spell a right answer of the relation, in any split."""
     allow_proper_nouns: bool = False
-    """Let tokens that begin a word with a capital letter into the prompt."""
+    """Allow tokens that begin a word with a capital letter."""
     whole_words: bool = False
-    """Take only tokens that are whole words, so that the prompt is text that anyone can type."""
+    """Use only tokens that are whole words, so that the prompt can be typed as text."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> "AutoPromptSpec":
         if self.start == "mask" and self.iterations < self.triggers:
             raise ValueError(
-                f"{self.iterations} iterations cannot swap all {self.triggers} masks for words; take at least "
+                f"{self.iterations} iterations cannot replace all {self.triggers} masks with words; use at least "
                 f"{self.triggers} iterations, or start from random words"
             )
         return self
@@ -57,12 +57,12 @@ class FineTuningSpec(BaseModel):
     epochs: int = Field(default=10, ge=0)
     """Passes over the train facts; dev is scored after each."""
     batch_facts: int = Field(default=16, ge=1)
-    """Facts in a step."""
+    """Facts per step."""
     learning_rate: float = Field(default=2e-5, gt=0)
-    """AdamW's step size at its peak."""
+    """AdamW's peak step size."""
     weight_decay: float = Field(default=0.01, ge=0)
-    """AdamW's decay of all weights but biases and normalisations."""
+    """AdamW's weight decay, on all weights except biases and normalisation layers."""
     warm_up: float = Field(default=0.1, ge=0, lt=1)
-    """The fraction of the steps in which the step size grows."""
+    """The fraction of the steps over which the step size grows."""
     dropout: bool = True
     """Train with the dropout of the LM's own config."""

@@ -1,4 +1,4 @@
-"""One run: an LM, a relation, prompts and a setting, with all that decides what comes out."""
+"""One run: an LM, a relation, prompts and a setting, with everything that determines the result."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from askwell.specs.training import TrainingSpec
 DeviceKind = Literal["cpu", "cuda", "mps"]
 Digits = Literal["float32", "bfloat16", "float16", "float64"]
 ControlKind = Literal["random-weights", "random-embeddings"]
-"""LMs that know nothing: all weights drawn at random, or the word embeddings alone."""
+"""LMs that know nothing: all weights drawn at random, or only the word embeddings."""
 
 
 class PromptText(BaseModel):
@@ -28,11 +28,11 @@ class PromptText(BaseModel):
 class RunSpec(BaseModel):
     """A run. Two runs with the same spec give the same numbers, and the hash of the spec is the run's id.
 
-    LM, facts and candidates stand here by name and by the hash of their content, prompts by their texts: a file that
-    changes makes another run, a file that moves does not. The number of threads, the kind of device and the precision
-    change last digits, so they are part of it; the engine and where things lie are not. The names of the prompts and
-    of the setting are part of it, since tables are made by them. The version of askwell is not: what a run was made
-    with stands beside it, in its environment.
+    The LM, facts and candidates are identified by name and by the hash of their content, prompts by their texts: a
+    file that changes makes a different run, a file that moves does not. The number of threads, the kind of device and
+    the precision affect the last digits, so they are part of the spec; the engine and the places of files are not. The
+    names of the prompts and of the setting are part of it, because tables are grouped by them. The version of askwell
+    is not: it is recorded beside the run, in its environment.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -43,7 +43,7 @@ class RunSpec(BaseModel):
     """Hash of its tokenizer, config and tensors."""
     relation: str
     facts_sha256: str
-    """Hash of the facts that are used, after a sample was drawn."""
+    """Hash of the facts used, after sampling."""
     prompts: str
     """The name of the prompts, by which tables group runs."""
     templates: tuple[PromptText, ...] = ()
@@ -52,7 +52,7 @@ class RunSpec(BaseModel):
     """The name of the setting, by which tables group runs."""
     mixture: MixtureSpec
     training: TrainingSpec | None
-    """How it is tuned; None: the prompts are asked as they are."""
+    """How it is tuned; None: the prompts are used as they are."""
     candidates: str | None = None
     """The name of the candidate vocabulary; None: all answers of the LM."""
     candidates_sha256: str | None = None
@@ -64,7 +64,7 @@ class RunSpec(BaseModel):
     control: ControlKind | None = None
     """The same tuning on an LM that knows nothing: the LM with weights drawn at random, by the run's own seed."""
     baseline: BaselineName | None = None
-    """A baseline in place of a mixture of ours."""
+    """A baseline, run instead of one of our mixtures."""
     search: AutoPromptSpec | None = None
     """How AutoPrompt searches."""
     fine_tuning: FineTuningSpec | None = None
@@ -73,24 +73,24 @@ class RunSpec(BaseModel):
     @model_validator(mode="after")
     def _fits_together(self) -> "RunSpec":
         if self.training is not None and self.training.threads is not None:
-            raise ValueError("threads stand in the run, not in its training")
+            raise ValueError("threads belong to the run, not to its training")
         if (self.candidates is None) != (self.candidates_sha256 is None):
             raise ValueError("candidates have a name and a hash, or neither")
         if self.control is not None and self.training is None:
-            raise ValueError("a control shows what tuning brings by itself, so it is tuned")
+            raise ValueError("a control shows what tuning achieves by itself, so it must be tuned")
         if not self.templates and self.baseline is None:
             raise ValueError("a run needs at least one template")
         return self
 
     @property
     def seed(self) -> int:
-        """The seed of everything that is drawn at random."""
+        """The seed of everything drawn at random."""
         return self.mixture.seed
 
     @property
     def canonical(self) -> str:
-        """The spec as JSON in one way of writing."""
-        # What came later is left out where it is not used, so that runs keep the ids that they had before.
+        """The spec as canonical JSON."""
+        # Fields that were added later are left out where they are unused, so that earlier runs keep their ids.
         unused = {name for name in ("control", "baseline", "search", "fine_tuning") if getattr(self, name) is None}
         return json.dumps(self.model_dump(mode="json", exclude=unused), sort_keys=True, separators=(",", ":"))
 
@@ -106,5 +106,5 @@ class RunSpec(BaseModel):
 
     @property
     def asked_lm(self) -> str:
-        """The name of the LM; of a control, with what was done to it."""
+        """The name of the LM; for a control, with what was done to it."""
         return self.lm if self.control is None else f"{self.lm} ({self.control.replace('-', ' ')})"

@@ -11,9 +11,9 @@ from askwell.specs.run import ControlKind, DeviceKind, Digits
 from askwell.specs.training import TrainingSpec
 
 EngineName = Literal["in-process", "pool", "ray"]
-# They are chosen for the whole sweep.
+# Chosen for the whole sweep, not for each setting.
 _OF_THE_SWEEP = {"seed": "seeds", "threads": "threads"}
-# data_dependent is how version 0.1.0 named a weighting.
+# data_dependent is what version 0.1.0 called the weighting.
 _MIXTURE_KEYS = (*(name for name in MixtureSpec.model_fields if name not in _OF_THE_SWEEP), "data_dependent")
 _TRAINING_KEYS = tuple(name for name in TrainingSpec.model_fields if name not in _OF_THE_SWEEP)
 
@@ -30,7 +30,7 @@ class LMChoice(BaseModel):
 
 
 class Setting(BaseModel):
-    """A named way to put prompts together and to tune them.
+    """A named way to combine prompts and to tune them.
 
     In the file it is one flat table with the keys of a mixture and of its training.
     """
@@ -38,9 +38,9 @@ class Setting(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     tuned: bool = True
-    """Tune the mixture; false asks the prompts as they are."""
+    """Tune the mixture; false uses the prompts as they are."""
     prompts: tuple[str, ...] | None = None
-    """The names of the prompts that it is for; all, if not given."""
+    """The names of the prompts that it applies to; default: all."""
     seeds: tuple[int, ...] | None = None
     """Its own seeds, instead of the sweep's."""
     controls: tuple[ControlKind, ...] | None = None
@@ -56,7 +56,7 @@ class Setting(BaseModel):
         own = [name for name in cls.model_fields if name not in ("mixture", "training")]
         for key in table:
             if key in _OF_THE_SWEEP:
-                raise ValueError(f"{key} is chosen for all settings together: write {_OF_THE_SWEEP[key]} at the top")
+                raise ValueError(f"{key} is chosen for all settings together: set {_OF_THE_SWEEP[key]} at the top")
             if key not in (*own, *_MIXTURE_KEYS, *_TRAINING_KEYS):
                 raise ValueError(unknown_key(key, (*own, *_MIXTURE_KEYS, *_TRAINING_KEYS)))
         training = {key: value for key, value in table.items() if key in _TRAINING_KEYS}
@@ -86,7 +86,7 @@ class Setting(BaseModel):
 
 
 class SweepSpec(BaseModel):
-    """All choices of a sweep. Paths are those of the command line: they start at the current folder."""
+    """All choices of a sweep. Paths are relative to the current folder, as on the command line."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -102,19 +102,19 @@ class SweepSpec(BaseModel):
     settings: dict[str, Setting] = Field(min_length=1)
     seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
     controls: tuple[ControlKind, ...] = ()
-    """Do every tuned setting on these LMs that know nothing, too: what it scores there is no knowledge."""
+    """Also run every tuned setting on these LMs that know nothing: what it scores there is not knowledge."""
     split_by: Literal["random", "distinct-y"] | None = None
     """How single files of facts are split."""
     train_facts: int | None = Field(default=None, ge=1)
-    """Draw so many train facts of each relation, at most."""
+    """Draw at most this many train facts of each relation."""
     dev_facts: int | None = Field(default=None, ge=1)
-    """Draw so many dev facts of each relation, at most."""
+    """Draw at most this many dev facts of each relation."""
     test_facts: int | None = Field(default=None, ge=1)
-    """Draw so many test facts of each relation, at most."""
+    """Draw at most this many test facts of each relation."""
     facts_seed: int = Field(default=0, ge=0, lt=2**63)
-    """Seed of splits and samples. It is not a run's seed, so that all runs are asked the same facts."""
+    """Seed of splits and samples. It is not the seed of the runs, so that all runs are asked the same facts."""
     candidates: str | None = None
-    """A file of words, one a line: rank answers among these."""
+    """A file of words, one per line: rank answers among these."""
     data: str | None = None
     """The data folder, with facts/ and prompts/ in it."""
     threads: int = Field(default=1, ge=1)
@@ -123,16 +123,16 @@ class SweepSpec(BaseModel):
     dtype: Digits = "float32"
     """Precision in which the LMs run."""
     compiled: bool = False
-    """Compile parts of the LMs' layers with torch.compile: slow to begin with, for long work on a GPU."""
+    """Compile parts of the LMs' layers with torch.compile: slow to start, but pays off for long work on a GPU."""
     engine: EngineName = "pool"
     workers: int | None = Field(default=None, ge=1)
-    """Worker processes of the pool; as many as there are cores for, if not given."""
+    """Worker processes of the pool; default: as many as there are cores for."""
     address: str | None = None
-    """Where the Ray cluster is; one is started here, if not given."""
+    """Address of the Ray cluster; default: one is started on this machine."""
     cpus_per_run: float | None = Field(default=None, gt=0)
-    """CPUs that Ray reserves for a run; as many as its threads, if not given."""
+    """CPUs that Ray reserves for a run; default: as many as its threads."""
     gpus_per_run: float | None = Field(default=None, ge=0)
-    """GPUs that Ray reserves for a run; one on the device cuda, if not given."""
+    """GPUs that Ray reserves for a run; default: one if the device is cuda, otherwise none."""
 
     @field_validator("lms", mode="before")
     @classmethod
@@ -162,19 +162,19 @@ class SweepSpec(BaseModel):
         for name, setting in self.settings.items():
             for prompts in setting.prompts or ():
                 if prompts not in self.prompts:
-                    raise ValueError(f"settings.{name}.prompts: there are no prompts {prompts!r}"
+                    raise ValueError(f"settings.{name}.prompts: there are no prompts named {prompts!r}"
                                      f"{_meant(prompts, tuple(self.prompts))}")  # fmt: skip
         return self
 
 
 def unknown_key(key: str, known: Sequence[str]) -> str:
-    """What to say of a key that no table has."""
+    """The message about a key that the table does not have."""
     return f"there is no key {key!r}{_meant(key, known)}"
 
 
 def _meant(typed: str, known: Sequence[str]) -> str:
     close = difflib.get_close_matches(typed, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"
+    return f"; did you mean {close[0]!r}?" if close else f"; choose from {', '.join(known)}"
 
 
 def _checked_seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:
@@ -182,14 +182,14 @@ def _checked_seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:
         raise ValueError("at least one seed is needed")
     for seed in seeds:
         if not 0 <= seed < 2**63:
-            raise ValueError(f"{seed} is no seed: a seed is 0 or more")
+            raise ValueError(f"{seed} is not a seed: a seed is 0 or more")
         if seeds.count(seed) > 1:
-            raise ValueError(f"the seed {seed} stands twice; two runs with one seed are the same run")
+            raise ValueError(f"the seed {seed} is given twice; two runs with the same seed are the same run")
     return seeds
 
 
 def _checked_controls(controls: tuple[ControlKind, ...]) -> tuple[ControlKind, ...]:
     for control in controls:
         if controls.count(control) > 1:
-            raise ValueError(f"{control} stands twice")
+            raise ValueError(f"{control} is given twice")
     return controls
