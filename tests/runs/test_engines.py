@@ -168,7 +168,7 @@ def test_a_worker_with_another_lm_refuses(undisturbed, world):
     other = RunTask(task.spec, str(world.folder / "llama"), None, task.relation, None, task.store, task.store_id)
     failed = do_run(other)
     assert isinstance(failed, RunFailed)
-    assert "another LM" in failed.message
+    assert "different LM" in failed.message
 
 
 def test_a_run_that_cannot_be_done_stops_no_other_and_is_tried_again(world, tmp_path):
