@@ -31,6 +31,18 @@ def words_of(texts: Sequence[str], wording: Wording, device: torch.device) -> Wo
 
 
 @dataclass(frozen=True)
+class AnswerTokens:
+    """What stands at y for each pair of a batch, and which positions from there on are read."""
+
+    ids: Int[Tensor, "pairs longest"]
+    lengths: Int[Tensor, " pairs"]
+    first_read: Int[Tensor, " pairs"]
+    """How many positions behind the question's own the first read is."""
+    reads: Int[Tensor, " pairs"]
+    """How many positions are read in a row."""
+
+
+@dataclass(frozen=True)
 class StreamBatch:
     """What one stack reads for a batch of pairs; padding stands at the right."""
 
@@ -61,6 +73,9 @@ class _StreamTable:
         self.left_ids, self.left_rows, self.left_lengths = _table([s.left for s in streams], first_rows, device)
         self.right_ids, self.right_rows, self.right_lengths = _table([s.right for s in streams], first_rows, device)
         self.has_x = torch.tensor([stream.x is not X.ABSENT for stream in streams], device=device)
+        self.has_y = streams[0].y_at is not None
+        self.y_at = torch.tensor([stream.y_at or 0 for stream in streams], device=device)
+        self.y_after_x = torch.tensor([stream.y_after_x for stream in streams], device=device)
         self.mask = mask if any(stream.x is X.MASKED for stream in streams) else None
 
     def lengths(self, prompts: Int[Tensor, " pairs"], x_lengths: Int[Tensor, " pairs"]) -> Int[Tensor, " pairs"]:
@@ -83,6 +98,22 @@ class _StreamTable:
         ids = torch.where(in_right, _at(self.right_ids[prompts], at - x_until), ids)
         rows = torch.where(in_left, _at(self.left_rows[prompts], at), -1)
         rows = torch.where(in_right, _at(self.right_rows[prompts], at - x_until), rows)
+        return StreamBatch(ids, rows, lengths)
+
+    def with_answers(
+        self, batch: StreamBatch, prompts: Int[Tensor, " pairs"], x_lengths: Int[Tensor, " pairs"], ys: AnswerTokens
+    ) -> StreamBatch:
+        """The batch with y's tokens put in at their places."""
+        if not self.has_y:
+            return batch
+        lengths = batch.lengths + ys.lengths
+        y_from = (self.y_at[prompts] + x_lengths * self.y_after_x[prompts])[:, None]
+        y_until = y_from + ys.lengths[:, None]
+        at = torch.arange(int(lengths.max()), device=prompts.device).expand(len(prompts), -1)
+        source = torch.where(at < y_from, at, at - ys.lengths[:, None])
+        in_y, outside = (at >= y_from) & (at < y_until), at >= lengths[:, None]
+        ids = torch.where(in_y, _at(ys.ids, at - y_from), _at(batch.ids, source)).masked_fill(outside, 0)
+        rows = _at(batch.prompt_tokens, source).masked_fill(in_y | outside, -1)
         return StreamBatch(ids, rows, lengths)
 
 
@@ -124,6 +155,23 @@ class QuestionTable:
         first_read = (x_lengths.cumsum(0) - x_lengths)[read_pairs]
         nth = torch.arange(len(read_pairs), device=prompts.device) - first_read
         return Batch(streams, read_pairs, read_from[read_pairs] + nth)
+
+    def answer_batch(
+        self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"], ys: AnswerTokens
+    ) -> Batch:
+        """The batch of pairs with these tokens at y, read where `ys` says."""
+        places = self._x_places[prompts]
+        x_lengths = xs.lengths[places, facts]
+        plain = self.batch(xs, facts, prompts)
+        streams = {
+            stack: table.with_answers(plain.streams[stack], prompts, x_lengths, ys)
+            for stack, table in self._streams.items()
+        }
+        pairs = torch.arange(len(prompts), device=prompts.device)
+        read_pairs = pairs.repeat_interleave(ys.reads)
+        first = (ys.reads.cumsum(0) - ys.reads)[read_pairs]
+        nth = torch.arange(len(read_pairs), device=prompts.device) - first
+        return Batch(streams, read_pairs, plain.read_positions[read_pairs] + ys.first_read[read_pairs] + nth)
 
     def x_targets(
         self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]

@@ -5,6 +5,7 @@ BART and its like; causal LMs GPT-2, Llama, Qwen, SmolLM2 and their like.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
@@ -56,6 +57,10 @@ class Family(Protocol):
         """The question for y; raises Unusable for a prompt that the family cannot use."""
         ...
 
+    def ask_answer(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
+        """The question for answers of any length; raises Unusable for a prompt that the family cannot use."""
+        ...
+
     def ask_x(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
         """The question for x's own tokens, with y blank: p(x | t)."""
         ...
@@ -87,6 +92,12 @@ class Masked:
         """The whole sentence with a mask at y."""
         sentence = lay_out(prompt, wording.prefix, wording.suffix, special.mask)
         return Question({"layers": Stream(sentence.left, sentence.right)}, sentence.y_at, sentence.y_after_x)
+
+    def ask_answer(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
+        """The whole sentence with as many masks at y as it has tokens; they are filled in from left to right."""
+        sentence = lay_out(prompt, wording.prefix, wording.suffix, special.mask)
+        streams = {"layers": sentence.around_y()}
+        return Question(streams, sentence.y_at, sentence.y_after_x, fills_masks=True)
 
     def ask_x(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
         """The whole sentence with masks at y and at all of x's tokens."""
@@ -129,6 +140,19 @@ class Seq2Seq:
         streams = {"encoder": Stream(sentence.left, sentence.right), "decoder": copy.until_y()}
         return Question(streams, copy.y_at - 1, copy.y_after_x)
 
+    def ask_answer(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
+        """The decoder goes on with y's tokens after its copy of all that stands before y, and then with what follows.
+
+        The encoder sees one mask at y, whatever the length of the answer.
+        """
+        question = self.ask_y(prompt, wording, special)
+        copy = lay_out(prompt, [special.decoder_start, *wording.prefix], (), special.mask)
+        streams = {**question.streams, "decoder": copy.through_y()}
+        follows = prompt.after if prompt.x_first else prompt.between
+        if not follows and not prompt.x_first:
+            return replace(question, streams=streams, ends_with_x=True)
+        return replace(question, streams=streams, end=(*follows, *wording.suffix, special.text_end)[0])
+
     def ask_x(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
         """The decoder's tokens at x, where the encoder sees masks at x and at y."""
         sentence = lay_out(prompt, wording.prefix, wording.suffix, special.mask)
@@ -163,6 +187,13 @@ class Causal:
         if not sentence.y_after_x:
             raise Unusable("y stands before x, and a causal LM reads only what stands before y")
         return Question({"layers": sentence.until_y()}, sentence.y_at - 1, read_after_x=True)
+
+    def ask_answer(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
+        """The sentence up to y, then y's tokens, then what follows y in the template, or the end of the text."""
+        question = self.ask_y(prompt, wording, special)
+        sentence = lay_out(prompt, wording.prefix, (), y=-1)
+        end = prompt.after[0] if prompt.after else special.text_end_or(wording.line_break)
+        return replace(question, streams={"layers": sentence.through_y()}, end=end)
 
     def ask_x(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
         """The sentence up to x's end, from a start token on, so that x's first token has something before it."""

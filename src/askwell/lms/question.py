@@ -5,7 +5,7 @@ decoder.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -30,11 +30,15 @@ class X(StrEnum):
 
 @dataclass(frozen=True)
 class Stream:
-    """What one stack reads: fixed tokens on both sides of x."""
+    """What one stack reads: fixed tokens on both sides of x, and y's own tokens where an answer of any length is read."""
 
     left: tuple[Token, ...]
     right: tuple[Token, ...]
     x: X = X.SHOWN
+    y_at: int | None = None
+    """How many of the fixed tokens stand before y's tokens; None where y has none here."""
+    y_after_x: bool = False
+    """Whether x's tokens stand before y's."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,12 @@ class Question:
     """Whether x's tokens stand before that position."""
     reads_x: bool = False
     """Whether x's tokens are read, one position each, rather than y's blank."""
+    end: int | None = None
+    """The token that follows an answer of any length and tells that it is over; None where nothing does, because the
+    number of y's tokens is given (masked LMs), or where x's first token follows it (`ends_with_x`)."""
+    ends_with_x: bool = False
+    fills_masks: bool = False
+    """Whether y's tokens stand there as masks of which the first are filled in, rather than as themselves."""
 
 
 class Unusable(Exception):
@@ -68,6 +78,19 @@ class Sentence:
         if self.y_after_x:
             return Stream(self.left, self.right[: self.y_at - len(self.left)])
         return Stream(self.left[: self.y_at], (), X.ABSENT)
+
+    def around_y(self) -> Stream:
+        """The whole sentence with room for any number of tokens at y."""
+        if self.y_after_x:
+            at = self.y_at - len(self.left)
+            right = self.right[:at] + self.right[at + 1 :]
+            return Stream(self.left, right, y_at=self.y_at, y_after_x=True)
+        left = self.left[: self.y_at] + self.left[self.y_at + 1 :]
+        return Stream(left, self.right, y_at=self.y_at)
+
+    def through_y(self) -> Stream:
+        """All that stands before y, and then any number of tokens of y."""
+        return replace(self.until_y(), y_at=self.y_at, y_after_x=self.y_after_x)
 
     def until_after_x(self) -> Stream:
         """All up to the last of x's tokens."""

@@ -51,6 +51,11 @@ class Wording:
         """The special tokens that the tokenizer puts before and after a sentence."""
 
     @property
+    def line_break(self) -> int | None:
+        """The token of a line break, if it is one token."""
+        return self.single_token("\n", Place.GLUED)
+
+    @property
     def convention(self) -> str:
         """The way spaces are written, in words."""
         if self.marks is Place.GLUED:
@@ -193,6 +198,16 @@ class SpecialTokens:
         """BOS, or EOS where there is no BOS."""
         start = self._tokenizer.bos_token_id
         return self._need(start if start is not None else self._tokenizer.eos_token_id, "BOS or EOS token")
+
+    @property
+    def text_end(self) -> int:
+        """The token that ends a text."""
+        return self._need(self._tokenizer.eos_token_id, "EOS token")
+
+    def text_end_or(self, line_break: int | None) -> int:
+        """The token that ends a text, or a line break where the LM has none."""
+        end = self._tokenizer.eos_token_id
+        return self._need(end if end is not None else line_break, "EOS token or line break")
 
     @property
     def decoder_start(self) -> int:
