@@ -237,6 +237,59 @@ def _total(terms: Iterator[Tensor]) -> Tensor:
     return first
 
 
+# Answers of any length
+
+
+def log_p_answer(
+    model: Any,
+    tokenizer: Any,
+    family: Family,
+    pieces: Sequence[Piece],
+    x_ids: Sequence[int],
+    y_ids: Sequence[int],
+    end: int | None,
+    vectors: Tensor,
+    deltas: Deltas | None = None,
+    log_p_length: float = 0.0,
+) -> Tensor:
+    """log p(y | t, x) of an answer of several tokens, a scalar in the model's dtype.
+
+    A masked LM fills as many masks from left to right, after log p(m | r); the others go on token by token, and then
+    with the token that ends the answer.
+    """
+    if family == "masked":
+        mask = tokenizer.mask_token_id
+        terms = []
+        for step, token in enumerate(y_ids):
+            filled = [*y_ids[:step], *[mask] * (len(y_ids) - step)]
+            sentence, y_at = fill_answer(model, pieces, vectors, x_ids, filled)
+            terms.append(log_probabilities(model, sentence, deltas)[y_at[step], token])
+        return _total(iter(terms)) + log_p_length
+    assert end is not None, "an answer that is written out has an end"
+    left = before(pieces, "y")
+    if family == "causal":
+        sentence, y_at = fill_answer(model, [*left, Piece("y")], vectors, x_ids, y_ids)
+        log_p = log_probabilities(model, sentence, deltas)
+    else:
+        start = Piece("special", [model.config.decoder_start_token_id])
+        encoder = fill(model, pieces, vectors, x_ids, tokenizer.mask_token_id)
+        sentence, y_at = fill_answer(model, [start, *left, Piece("y")], vectors, x_ids, y_ids)
+        log_p = seq2seq_log_probabilities(model, encoder, sentence, deltas)
+    written = [*y_ids, end]
+    return _total(log_p[y_at[0] - 1 + step, token] for step, token in enumerate(written))
+
+
+def fill_answer(
+    model: Any, pieces: Sequence[Piece], vectors: Tensor, x: Sequence[int], y: Sequence[int]
+) -> tuple[Sentence, list[int]]:
+    """The sentence with the ids y at y's blank, and where they stand."""
+    at = [piece.kind for piece in pieces].index("y")
+    expanded = [*pieces[:at], Piece("special", list(y)), *pieces[at + 1 :]]
+    sentence = fill(model, expanded, vectors, x, None)
+    lengths = [len(x) if piece.kind == "x" else len(piece.ids) for piece in expanded[:at]]
+    return sentence, list(range(sum(lengths), sum(lengths) + len(y)))
+
+
 # Several prompts, in float64
 
 

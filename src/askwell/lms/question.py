@@ -30,7 +30,7 @@ class X(StrEnum):
 
 @dataclass(frozen=True)
 class Stream:
-    """What one stack reads: fixed tokens on both sides of x, and y's own tokens where an answer of any length is read."""
+    """What one stack reads: fixed tokens on both sides of x, and room for y's own tokens where they are read."""
 
     left: tuple[Token, ...]
     right: tuple[Token, ...]
