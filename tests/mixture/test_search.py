@@ -1,0 +1,98 @@
+"""Best-first search finds what enumeration finds, on random distributions over a vocabulary of five tokens."""
+
+import itertools
+import math
+import zlib
+
+import pytest
+import torch
+
+from askwell.mixture.search import Continuations, Prefix, SearchLimits, search_answers
+
+VOCABULARY, PROMPTS, LONGEST = 5, 3, 3
+
+
+def distribution(seed: int, prompt: int, tokens: tuple[int, ...], length: int | None) -> torch.Tensor:
+    """Log-probabilities of the next token (the last entry: that the answer is over), far from uniform."""
+    key = zlib.crc32(repr((seed, prompt, tokens, length)).encode())
+    draw = torch.randn(VOCABULARY + 1, generator=torch.Generator().manual_seed(key), dtype=torch.float64)
+    size = VOCABULARY + 1 if length is None else VOCABULARY
+    return (2.5 * draw[:size]).log_softmax(0)
+
+
+def text_of(tokens: tuple[int, ...]) -> str | None:
+    """Two tokens 3 in a row are another spelling of something else."""
+    return None if (3, 3) in itertools.pairwise(tokens) else "".join("abcde"[token] for token in tokens)
+
+
+def opener(seed: int):
+    def open_(prefixes):
+        each = [[distribution(seed, t, p.tokens, p.length) for t in range(PROMPTS)] for p in prefixes]
+        stacked = torch.stack([torch.stack(of_prefix) for of_prefix in each])
+        if prefixes[0].length is None:
+            return Continuations(stacked[..., :VOCABULARY], stacked[..., VOCABULARY])
+        return Continuations(stacked, None)
+
+    return open_
+
+
+def enumerated(seed: int, weights: torch.Tensor, log_lengths: dict[int | None, float]) -> list[tuple[str, float]]:
+    """All answers with their log-probabilities, by brute force."""
+    found = []
+    for size in range(1, LONGEST + 1):
+        for tokens in itertools.product(range(VOCABULARY), repeat=size):
+            if text_of(tokens) is None:
+                continue
+            for length, log_length in log_lengths.items():
+                if length not in (None, size):
+                    continue
+                total = 0.0
+                for t in range(PROMPTS):
+                    log_p = log_length
+                    for step, token in enumerate(tokens):
+                        log_p += float(distribution(seed, t, tokens[:step], length)[token])
+                    if length is None:
+                        log_p += float(distribution(seed, t, tokens, None)[VOCABULARY])
+                    total += float(weights[t]) * math.exp(log_p)
+                found.append((text_of(tokens) or "", math.log(total)))
+    return sorted(found, key=lambda answer: -answer[1])
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("lengths", [{None: 0.0}, {1: math.log(0.5), 2: math.log(0.3), 3: math.log(0.2)}])
+def test_the_best_answers_and_all_that_are_better_than_one(seed, lengths):
+    weights = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
+    roots = [[Prefix(0, (), weights.log() + log_p, length) for length, log_p in lengths.items()]]
+    expected = enumerated(seed, weights, lengths)
+    limits = SearchLimits(answers=7, tokens=LONGEST, opened=10_000)
+    (result,) = search_answers(roots, opener(seed), text_of, limits)
+    assert result.is_exact
+    assert [(a.text, pytest.approx(a.log_probability)) for a in result.answers] == expected[:7]
+    for place in (0, 4, 20):
+        gold = expected[place]
+        many = SearchLimits(answers=100, tokens=LONGEST, opened=10_000)
+        (better,) = search_answers(roots, opener(seed), text_of, many, least=[gold[1] - 1e-12])
+        assert better.is_exact
+        assert [answer.text for answer in better.answers] == [text for text, _ in expected[: place + 1]]
+
+
+def test_a_search_that_is_cut_off_says_so():
+    roots = [[Prefix(0, (), torch.full((PROMPTS,), -math.log(PROMPTS), dtype=torch.float64))]]
+    (result,) = search_answers(roots, opener(1), text_of, SearchLimits(answers=40, tokens=LONGEST, opened=3))
+    assert not result.is_exact
+    (narrow,) = search_answers(
+        roots, opener(1), text_of, SearchLimits(answers=40, tokens=LONGEST, opened=10_000, branches=1)
+    )
+    assert not narrow.is_exact
+
+
+def test_answers_that_do_not_count_do_not_end_the_search():
+    roots = [[Prefix(0, (), torch.full((PROMPTS,), -math.log(PROMPTS), dtype=torch.float64))]]
+    limits = SearchLimits(answers=3, tokens=LONGEST, opened=10_000, at_once=1)
+    (plain,) = search_answers(roots, opener(2), text_of, limits, least=[-20.0])
+    first = plain.answers[0].text
+    (result,) = search_answers(
+        roots, opener(2), text_of, limits, least=[-20.0], counts=lambda _question, text: text != first
+    )
+    assert first in [answer.text for answer in result.answers]
+    assert sum(answer.text != first for answer in result.answers) >= 3
