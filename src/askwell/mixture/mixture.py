@@ -16,6 +16,7 @@ from askwell.mixture.answers import AnswerSpace, Candidates
 from askwell.mixture.ask import Reply, ask
 from askwell.mixture.encode import EncodedFacts
 from askwell.mixture.hub import OnTheHub
+from askwell.mixture.long_answers import LongAnswers
 from askwell.mixture.pairs import PairReader, Tuned
 from askwell.mixture.prompts import LeftOutPrompt, initial_vectors, usable_prompts
 from askwell.mixture.weights import WEIGHTINGS
@@ -64,6 +65,11 @@ class Mixture(nn.Module, OnTheHub, library_name="askwell", license="apache-2.0")
 
     left_out_prompts: list[LeftOutPrompt]
     initial_vectors: Tensor
+
+    @cached_property
+    def long_answers(self) -> LongAnswers:
+        """The prompts' questions for answers of any length."""
+        return LongAnswers(self.lm, self.prompts, self.pairs)
 
     @property
     def lm(self) -> FrozenLM:

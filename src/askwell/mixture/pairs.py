@@ -48,18 +48,23 @@ class PairReader:
     @cached_property
     def y_table(self) -> QuestionTable:
         """The questions after y."""
-        return self._table([prompt.question for prompt in self._prompts])
+        return self.table_of([prompt.question for prompt in self._prompts])
 
     @cached_property
     def x_table(self) -> QuestionTable:
         """The questions after x itself."""
         lm = self._lm
-        return self._table([lm.family.ask_x(prompt.tokens, lm.wording, lm.special) for prompt in self._prompts])
+        return self.table_of([lm.family.ask_x(prompt.tokens, lm.wording, lm.special) for prompt in self._prompts])
 
     @cached_property
     def y_places(self) -> Int[Tensor, " prompts"]:
         """The place of y in each prompt, as a number among PLACES."""
         return torch.tensor([PLACES.index(p.tokens.y_place) for p in self._prompts], device=self._lm.device)
+
+    @cached_property
+    def x_places(self) -> Int[Tensor, " prompts"]:
+        """The place of x in each prompt, as a number among PLACES."""
+        return torch.tensor([PLACES.index(p.tokens.x_place) for p in self._prompts], device=self._lm.device)
 
     # ── log-probabilities ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -155,12 +160,12 @@ class PairReader:
     def _reading(self, tuned: Tuned, xs: Words, facts: int) -> Callable[..., Float[Tensor, " reads"]]:
         """How a batch is read: where all of these facts are too many to keep, each batch is read once more when its
         gradients are taken, so that a fact with any number of prompts fits."""
-        read = partial(self._log_probs_of, tuned)
+        read = partial(self.log_probs_of, tuned)
         if not torch.is_grad_enabled() or facts * self._bytes_of_fact(xs) <= 2 * _TRAINING_BYTES:
             return read
         return partial(checkpoint, read, use_reentrant=False, preserve_rng_state=False)
 
-    def _log_probs_of(
+    def log_probs_of(
         self, tuned: Tuned, batch: Batch, prompts: Int[Tensor, " pairs"], tokens: Int[Tensor, " reads"]
     ) -> Float[Tensor, " reads"]:
         """The log-probability of one token at each place that is read, with its gradient."""
@@ -168,7 +173,8 @@ class PairReader:
         self._refuse_not_finite(batch.read_pairs, prompts, log_total)
         return log_probs
 
-    def _table(self, questions: Sequence[Question]) -> QuestionTable:
+    def table_of(self, questions: Sequence[Question]) -> QuestionTable:
+        """The questions of all prompts, ready to be put together with any x's."""
         places = [prompt.tokens.x_place for prompt in self._prompts]
         mask = self._lm.tokenizer.mask_token_id
         return QuestionTable(questions, places, self.first_rows, mask, self._lm.device)
@@ -195,10 +201,13 @@ class PairReader:
         self, table: QuestionTable, xs: Words, texts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]
     ) -> Iterator[Int[Tensor, " chosen"]]:
         """Batches of pairs of about the same length, so that little is padding."""
-        lengths = table.lengths(xs, texts, prompts)
+        reads = int(xs.lengths.max()) if table.reads_x else 1
+        return self.batches(table.lengths(xs, texts, prompts), reads)
+
+    def batches(self, lengths: Int[Tensor, " sentences"], reads: int) -> Iterator[Int[Tensor, " chosen"]]:
+        """Batches of sentences of about the same length that are read at so many places each, at most."""
         order = lengths.argsort(stable=True)
         start, sorted_lengths = 0, lengths[order].tolist()
-        reads = int(xs.lengths.max()) if table.reads_x else 1
         most_pairs = max(1, _LOGITS_AT_ONCE // (reads * self._lm.vocabulary_size))
         for end in range(1, len(sorted_lengths) + 1):
             is_last = end == len(sorted_lengths)

@@ -1,0 +1,73 @@
+"""Answers of any length agree with the plain reference: every tiny LM, all prompts, gradients of all that is tuned."""
+
+import agreement
+import pytest
+import reference
+import torch
+from agreement import ALL, CAUSAL, GLUED_Y, SEQ2SEQ, Twin, exact, moved, pieces, usable, words, x_ids
+from builders import tiny
+
+from askwell.mixture.long_answers import length_log_probs
+from askwell.specs.mixture import MixtureSpec
+
+XS = ["Reykjavik", "Paris", "Mary Cassatt"]
+YS = ["Iceland", "Peru", "Mary Cassatt"]
+
+
+@pytest.fixture(autouse=True)
+def _exact_modernbert(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = "transformers.models.modernbert.modeling_modernbert.apply_rotary_pos_emb"
+    monkeypatch.setattr(target, agreement.exact_rotary)
+
+
+def end_of(name: str, template: str, x: str) -> int | None:
+    """What follows y in the tokenised sentence: the next prompt or special token, x's first, or the end of the text."""
+    if name not in CAUSAL and name not in SEQ2SEQ:
+        return None
+    written = pieces(name, template)
+    after = written[[piece.kind for piece in written].index("y") + 1 :]
+    if name in CAUSAL:
+        after = [piece for piece in after if piece.kind == "prompt"]
+    if not after:
+        return exact(name).tokenizer.eos_token_id
+    return x_ids(name, template, x)[0] if after[0].kind == "x" else after[0].ids[0]
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("name", ALL)
+def test_probabilities_and_gradients_of_whole_answers_in_float64(name: str, deep: bool) -> None:
+    lm, templates = exact(name), usable(name)
+    mixture = moved(lm, templates, MixtureSpec(deep=deep))
+    twin = Twin.of(name, templates, mixture)
+    xs, facts = words(lm, XS)
+    ys, _ = words(lm, YS)
+    log_lengths = length_log_probs([1, 2, 2, 3, 4, 5]) if tiny.FAMILY[name] == "masked" else None
+    ours = mixture.long_answers.log_probs(mixture.tuned, xs, ys, facts, log_lengths)
+    (ours + mixture.log_weights(len(XS))).logsumexp(1).sum().backward()
+    total = torch.zeros((), dtype=torch.float64)
+    for number, x in enumerate(XS):
+        each = []
+        for t, template in enumerate(templates):
+            place = 1 if template == GLUED_Y else 0
+            y_ids = ys.ids[place, number, : int(ys.lengths[place, number])].tolist()
+            log_length = 0.0 if log_lengths is None else float(log_lengths[len(y_ids) - 1])
+            expected = reference.log_p_answer(
+                lm.model, lm.tokenizer, tiny.FAMILY[name], pieces(name, template), x_ids(name, template, x), y_ids,
+                end_of(name, template, x), twin.vectors[t], twin.deltas[t] or None, log_length,
+            )  # fmt: skip
+            torch.testing.assert_close(ours[number, t].detach(), expected.detach(), rtol=0, atol=1e-9)
+            each.append(expected)
+        total = total + (torch.stack(each) + twin.log_weights(None)).logsumexp(0)
+    total.backward()
+    theirs, ours_by_name = twin.gradients(), agreement.gradients(mixture)
+    assert ours_by_name.keys() <= theirs.keys()
+    assert any(bool(gradient.any()) for gradient in ours_by_name.values())
+    for parameter, gradient in ours_by_name.items():
+        torch.testing.assert_close(gradient, theirs[parameter], rtol=0, atol=1e-7)
+
+
+def test_lengths_are_those_of_train_with_one_half_each():
+    expected = torch.tensor([2.5, 0.5, 1.5], dtype=torch.float64) / 4.5
+    torch.testing.assert_close(length_log_probs([1, 1, 3]).exp(), expected)
+    assert length_log_probs([1, 1]).exp().tolist() == [1.0]
+    assert len(length_log_probs([1, 40])) == 10
