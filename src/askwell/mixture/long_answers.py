@@ -16,6 +16,7 @@ from askwell.lms.batches import AnswerTokens, QuestionTable, Words
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.pairs import PairReader, Tuned
 from askwell.mixture.prompts import Prompt
+from askwell.mixture.search import Continuations, Prefix
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,53 @@ class LongAnswers:
             return table
         return table.new_full((len(facts), len(self._prompts)), -torch.inf).index_copy(1, kept, table)
 
+    @torch.no_grad()
+    def continuations(
+        self,
+        tuned: Tuned,
+        prompts: Int[Tensor, " prompts"],
+        xs: Words,
+        questions: Int[Tensor, " questions"],
+        prefixes: Sequence[Prefix],
+    ) -> Continuations:
+        """How prefixes of answers go on under some prompts, which need y in one form.
+
+        A question is the number of its x; special tokens are never part of an answer.
+        """
+        lm, count = self._lm, len(prompts)
+        texts = questions[torch.tensor([prefix.question for prefix in prefixes], device=lm.device)]
+        texts, asked = texts.repeat_interleave(count), prompts.repeat(len(prefixes))
+        done = torch.tensor([len(prefix.tokens) for prefix in prefixes], device=lm.device).repeat_interleave(count)
+        whole = [len(prefix.tokens) if prefix.length is None else prefix.length for prefix in prefixes]
+        lengths = torch.tensor(whole, device=lm.device).repeat_interleave(count)
+        longest, filler = max(whole), lm.special.mask if self.fills_masks else 0
+        padded = [[*prefix.tokens, *[filler] * (longest - len(prefix.tokens))] for prefix in prefixes]
+        ids = torch.tensor(padded, dtype=torch.long, device=lm.device).view(len(prefixes), longest)
+        ys = AnswerTokens(ids.repeat_interleave(count, 0), lengths, done, torch.ones_like(done))
+        sizes = self.table.lengths(xs, texts, asked) + lengths
+        log_probs = torch.empty(len(texts), lm.vocabulary_size, dtype=lm.parameter_dtype, device=lm.device)
+        for chosen in self._reader.batches(sizes, 1):
+            batch = self.table.answer_batch(xs, texts[chosen], asked[chosen], _chosen(ys, chosen))
+            log_probs[chosen] = lm.logits(batch, tuned.vectors, tuned.deltas).log_softmax(1)
+        by_prefix = log_probs.view(len(prefixes), count, -1).double()
+        log_end = None
+        if not self.fills_masks:
+            ends = self._ends_of(xs, texts, asked).view(len(prefixes), count, 1)
+            log_end = by_prefix.gather(2, ends)[..., 0]
+        by_prefix = by_prefix.index_fill(2, torch.tensor(self._never, device=lm.device), -torch.inf)
+        return Continuations(by_prefix, log_end)
+
+    @cached_property
+    def _never(self) -> list[int]:
+        """Tokens that are never part of an answer, as far as the LM's distribution has them."""
+        tokenizer = self._lm.tokenizer
+        special = {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
+        return sorted(token for token in special | {*tokenizer.all_special_ids} if token < self._lm.vocabulary_size)
+
+    def _ends_of(self, xs: Words, texts: Tensor, prompts: Tensor) -> Int[Tensor, " pairs"]:
+        ends = self._ends[prompts]
+        return torch.where(ends < 0, xs.ids[self._reader.x_places[prompts], texts, 0], ends)
+
     def _spelt(self, ys: Words, texts: Tensor, prompts: Tensor) -> tuple[Tensor, Tensor]:
         """y's tokens in the form that each prompt needs, and how many they are."""
         places = self._reader.y_places[prompts]
@@ -89,9 +137,7 @@ class LongAnswers:
     def _reads(self, xs: Words, ys: Words, texts: Tensor, prompts: Tensor) -> _Reads:
         """One sentence for each pair, read at all of y's tokens and at its end."""
         ids, lengths = self._spelt(ys, texts, prompts)
-        ends = self._ends[prompts]
-        first_of_x = xs.ids[self._reader.x_places[prompts], texts, 0]
-        ends = torch.where(ends < 0, first_of_x, ends)
+        ends = self._ends_of(xs, texts, prompts)
         targets = torch.cat([ids, ids.new_zeros(len(ids), 1)], dim=1)
         targets = targets.scatter(1, lengths[:, None], ends[:, None])
         return _Reads(

@@ -1,0 +1,83 @@
+"""Searching answers under a mixture finds what scoring every string finds, on tiny LMs of each family."""
+
+import itertools
+
+import pytest
+import torch
+from agreement import GLUED_Y, exact, moved, usable, words
+
+from askwell.lms.batches import PLACES, Words
+from askwell.mixture.answer_search import AnswerSearch, text_of
+from askwell.mixture.long_answers import length_log_probs
+from askwell.mixture.search import SearchLimits
+
+LIMITS = SearchLimits(answers=8, opened=100_000, tokens=3, branches=10_000)
+
+
+def only(mixture, count: int = 12) -> list[int]:
+    """Lets answers be spelled with so many tokens alone, spread over the vocabulary, and gives them."""
+    lm = mixture.lm
+    whole = {t for p in PLACES for t in range(lm.vocabulary_size) if text_of(lm, p)((t,)) is not None}
+    kept = sorted(whole)[:: max(1, len(whole) // count)][:count]
+    mixture.long_answers.__dict__["_never"] = [t for t in range(lm.vocabulary_size) if t not in kept]
+    return kept
+
+
+def every_answer(mixture, tokens: list[int], x: str, log_lengths) -> dict[str, float]:
+    """log p(y | x, r) of every string of up to three of these tokens, at any place that the prompts need."""
+    lm, texts = mixture.lm, {}
+    for place in {prompt.tokens.y_place for prompt in mixture.prompts}:
+        spelt = text_of(lm, place)
+        for size in (1, 2, 3):
+            for spelling in itertools.product(tokens, repeat=size):
+                if (text := spelt(spelling)) is not None:
+                    texts[text] = None
+    strings = list(texts)
+    xs, _ = words(lm, [x])
+    ys, every = words(lm, strings)
+    same_x = Words(xs.ids.expand(-1, len(strings), -1), xs.lengths.expand(-1, len(strings)))
+    with torch.no_grad():
+        by_prompt = mixture.long_answers.log_probs(mixture.tuned, same_x, ys, every, log_lengths)
+        total = (by_prompt + mixture.log_weights(1)).logsumexp(1)
+    return dict(zip(strings, total.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "bart"])
+def test_the_search_finds_what_enumeration_finds(name):
+    lm = exact(name)
+    templates = [template for template in usable(name) if template != GLUED_Y][:2]
+    mixture = moved(lm, templates)
+    log_lengths = length_log_probs([1, 1, 2, 3]) if name == "bert" else None
+    expected = every_answer(mixture, only(mixture), "Paris", log_lengths)
+    within = {
+        text: p for text, p in expected.items() if len(lm.wording.encode(text, mixture.prompts[0].tokens.y_place)) <= 2
+    }
+    best = sorted(within.items(), key=lambda item: -item[1])
+    xs, questions = words(lm, ["Paris"])
+    search = AnswerSearch(mixture, LIMITS, log_lengths)
+    (found,) = search.best(xs, questions)
+    assert found.is_exact
+    assert [answer.text for answer in found.answers] == [text for text, _ in best[:8]]
+    for answer, (_, log_p) in zip(found.answers, best, strict=False):
+        assert answer.log_probability == pytest.approx(log_p, abs=1e-9)
+    gold = best[5]
+    (better,) = search.at_least(xs, questions, [gold[1] - 1e-10])
+    assert [answer.text for answer in better.answers] == [text for text, _ in best[:6]]
+
+
+def test_prompts_that_need_two_forms_count_for_the_same_answer():
+    lm = exact("gpt2")
+    mixture = moved(lm, [usable("gpt2")[0], GLUED_Y])
+    assert len({prompt.tokens.y_place for prompt in mixture.prompts}) == 2
+    tokens = only(mixture)
+    xs, questions = words(lm, ["Rome"])
+    (found,) = AnswerSearch(mixture, SearchLimits(answers=4, opened=100_000, tokens=1), None).best(xs, questions)
+    expected = every_answer(mixture, tokens, "Rome", None)
+    one_token = {
+        text: p
+        for text, p in expected.items()
+        if any(lm.wording.encode(text, place) == [t] for place in PLACES for t in tokens)
+    }
+    assert [answer.text for answer in found.answers] == sorted(one_token, key=lambda text: -one_token[text])[:4]
+    for answer in found.answers:
+        assert answer.log_probability == pytest.approx(expected[answer.text], abs=1e-9)
