@@ -12,6 +12,7 @@ from typing import Any
 import reference
 import torch
 from builders import tiny
+from builders.specs import paper_spec
 from reference import Piece
 from torch import Tensor, nn
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
@@ -172,7 +173,7 @@ def usable(name: str, templates: Sequence[str] = (*X_FIRST, *Y_FIRST)) -> list[s
 
 def moved(lm: FrozenLM, templates: Sequence[str], spec: MixtureSpec | None = None, seed: int = 11) -> Mixture:
     """A mixture with all of its parameters away from where they start."""
-    mixture = Mixture(lm, templates, spec)
+    mixture = Mixture(lm, templates, spec or paper_spec())
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in mixture.parameters():

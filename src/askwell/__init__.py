@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from askwell.lms.frozen import FrozenLM
     from askwell.lms.identity import LMIdentity
     from askwell.lms.load import load_lm
-    from askwell.mixture.answers import Candidates, read_candidates
     from askwell.mixture.ask import Reply, ask
+    from askwell.mixture.candidates import Candidates, read_candidates
     from askwell.mixture.mixture import Mixture
     from askwell.report.words import look_at
     from askwell.runs.folder import Run, read_runs
@@ -53,7 +53,7 @@ _HOMES = {
     "askwell.lms.load": ["load_lm"],
     "askwell.report.words": ["look_at"],
     "askwell.mixture.ask": ["Reply", "ask"],
-    "askwell.mixture.answers": ["Candidates", "read_candidates"],
+    "askwell.mixture.candidates": ["Candidates", "read_candidates"],
     "askwell.mixture.mixture": ["Mixture"],
     "askwell.runs.folder": ["Run", "read_runs"],
     "askwell.runs.record": ["RunRecord"],

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from builders import tiny
+from builders.specs import paper_spec
 from builders.worlds import FACTS, REPEATED, TEMPLATES, frozen
 
 from askwell.baselines.run import run_baseline
@@ -19,7 +20,7 @@ PROMPTS = [parse_template(text, weight) for text, weight in zip(TEMPLATES, (0.5,
 
 def distributions(lm, template) -> torch.Tensor:
     """log p(y | t, x) of all facts and tokens with one prompt alone, by a mixture of it alone."""
-    mixture = Mixture(lm, [template])
+    mixture = Mixture(lm, [template], paper_spec())
     facts, _ = encode_facts(mixture, FACTS)
     return mixture.log_probs(facts.xs, torch.arange(len(facts)))
 
@@ -53,7 +54,7 @@ def test_top_1_is_the_prompt_that_answers_most_train_facts():
     right, losses = [], []
     for prompt in PROMPTS:
         log_probs = distributions(lm, prompt)
-        gold = golds(Mixture(lm, [prompt]))
+        gold = golds(Mixture(lm, [prompt], paper_spec()))
         right.append(int((log_probs.argmax(1) == gold).sum()))
         losses.append(-float(log_probs.gather(1, gold[:, None]).mean()))
     best = min(range(3), key=lambda number: (-right[number], losses[number]))
@@ -69,7 +70,7 @@ def test_top_1_counts_facts_that_a_prompt_cannot_ask_as_wrong():
     """Glued to a bracket, Italy is not one token of RoBERTa."""
     lm = frozen("roberta")
     prompts = [parse_template("[X] lies in ([Y]"), parse_template("[X] lies in [Y] .")]
-    glued = Mixture(lm, prompts[:1])
+    glued = Mixture(lm, prompts[:1], paper_spec())
     answered = [Fact(x, glued.ask(x, top=1)[0].y) for x in tiny.BOTH + tiny.SPACED_NAMES]
     right = [fact for fact in answered if len(encode_facts(glued, [fact])[0]) and is_answered(glued, fact)]
     facts = [right[0], Fact("Rome", "Italy"), Fact("Oslo", "Italy"), Fact("Lima", "Italy")]

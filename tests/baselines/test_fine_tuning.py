@@ -5,6 +5,7 @@ import hashlib
 import by_hand
 import pytest
 import torch
+from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS, REPEATED, frozen
 
 from askwell.baselines.fine_tuning import fine_tune
@@ -27,7 +28,7 @@ def hash_of(lm) -> str:
 @pytest.mark.parametrize("name", ["bert", "roberta", "bart", "llama"])
 def test_the_given_lm_stays_and_the_tuned_one_gets_better(name):
     lm = frozen(name)
-    before, untuned = hash_of(lm), evaluate(Mixture(lm, [TEMPLATE]), REPEATED).log_loss
+    before, untuned = hash_of(lm), evaluate(Mixture(lm, [TEMPLATE], paper_spec()), REPEATED).log_loss
     result = fine_tune(lm, REPEATED, TEMPLATE, SPEC)
     assert hash_of(lm) == before
     assert not any(parameter.requires_grad for parameter in lm.model.parameters())

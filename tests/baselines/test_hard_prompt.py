@@ -1,12 +1,12 @@
 """Prompts of given tokens."""
 
 import pytest
+from builders.specs import paper_spec
 from builders.worlds import frozen
 from by_hand import ids_of
 
 from askwell.baselines.hard_prompt import as_text, blank_template, hard_mixture, prompt_of, spelt
 from askwell.data.templates import parse_template
-from askwell.specs.mixture import MixtureSpec
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "albert", "gpt2", "llama", "llama-metaspace", "bart"])
@@ -37,7 +37,7 @@ def test_text_that_reads_back_as_the_same_tokens_is_the_template(name, tokens, t
     assert spelt(lm, shape, ids) == text
     found = as_text(lm, shape, ids)
     assert (found is not None) == reads_back
-    mixture = hard_mixture(lm, shape, ids, MixtureSpec())
+    mixture = hard_mixture(lm, shape, ids, paper_spec())
     assert mixture.prompts[0].template == (found or shape.template)
     words = lm.model.get_input_embeddings().weight[ids]
     assert mixture.vectors.tolist() == words.tolist()

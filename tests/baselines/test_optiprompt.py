@@ -1,6 +1,7 @@
 """OptiPrompt: dense vectors at layer 0."""
 
 import torch
+from builders.specs import paper_spec
 from builders.worlds import REPEATED, frozen
 from by_hand import ids_of
 
@@ -37,7 +38,7 @@ def test_both_starts_are_tuned_and_keep_the_lm():
     before = {name: tensor.clone() for name, tensor in lm.model.state_dict().items()}
     manual = parse_template("[X] lies in [Y] .")
     starts: dict[BaselineName, Mixture] = {
-        "optiprompt-manual": Mixture(lm, [manual]),
+        "optiprompt-manual": Mixture(lm, [manual], paper_spec()),
         "optiprompt-random": random_dense_prompt(lm, seed=1),
     }
     for name, start in starts.items():

@@ -11,7 +11,7 @@ from askwell.data.importers import READERS, Format, import_data
 from askwell.data.read_facts import read_relation
 from askwell.data.templates import read_prompts
 from askwell.errors import BadFile, BadOption, NothingLeft, UserMistake
-from askwell.mixture.answers import read_candidates
+from askwell.mixture.candidates import read_candidates
 
 
 def bring(form: Format, source: Path, out: Path, name: str | None = None) -> dict:

@@ -7,29 +7,28 @@ import reference
 import torch
 from agreement import Twin, exact, ids, moved, pieces, script, usable
 from builders import tiny
+from builders.specs import paper_spec
 from builders.worlds import CAPITALS, TEMPLATES, frozen
 
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NothingLeft
-from askwell.evaluation import ranking
+from askwell.evaluation import answer_lists
+from askwell.evaluation.answer_lists import OneTokenAnswers
 from askwell.evaluation.controls import (
     MAJORITY,
     PRIOR,
     PRIOR_CORRECTED,
     PRIOR_MASKED_X,
     Prior,
-    corrected_outcomes,
     majority,
     masked_prior,
-    prior_outcomes,
     prompt_prior,
 )
 from askwell.evaluation.evaluate import evaluate
 from askwell.evaluation.examine import examine
 from askwell.evaluation.ranking import asked_facts
-from askwell.mixture.answers import Candidates
+from askwell.mixture.candidates import Candidates
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
 
 # Paris stands twice in train as an x, and Reykjavik has golds in all splits.
 RELATION = Relation.of(
@@ -39,7 +38,7 @@ RELATION = Relation.of(
     test=[Fact("Reykjavik", "Italy"), Fact("Reykjavik", "Massachusetts"), Fact("Mary Cassatt", "Paris")],
 )
 ASKED = [("Mary Cassatt", "Paris", []), ("Reykjavik", "Italy", ["Rome", "Oslo"])]
-SPECS = {"static": MixtureSpec(deep=True), "data-dependent": MixtureSpec(weighting="data-dependent")}
+SPECS = {"static": paper_spec(deep=True), "data-dependent": paper_spec(weighting="data-dependent")}
 
 
 def token(name, word):
@@ -54,13 +53,7 @@ def mixture_and_twin(name, kind):
 def corrected(prior, mixture, relation, split="test", candidates=None, top=10):
     """The corrected outcomes of all facts of a split."""
     asked = asked_facts(mixture, relation, split, candidates)
-    return [
-        outcome
-        for some in asked.chunks()
-        for outcome in corrected_outcomes(
-            prior, asked, some, mixture.log_probs(asked.facts.xs, some, asked.allowed), top
-        )
-    ]
+    return [outcome for some in asked.chunks() for outcome in asked.ask(some, top, prior=prior)[1]]
 
 
 def mean_answer(twin, kind, xs=("Paris", "Reykjavik")):
@@ -72,13 +65,13 @@ def mean_answer(twin, kind, xs=("Paris", "Reykjavik")):
 @pytest.mark.parametrize("kind", SPECS)
 @pytest.mark.parametrize("name", ["bert", "albert", "bart", "llama"])
 def test_the_prior_is_the_mean_answer_to_the_xs_of_train(name, kind, at_once, monkeypatch):
-    monkeypatch.setattr(ranking, "_NUMBERS_AT_ONCE", at_once)
+    monkeypatch.setattr(answer_lists, "_NUMBERS_AT_ONCE", at_once)
     mixture, twin = mixture_and_twin(name, kind)
-    prior = prompt_prior(mixture, RELATION)
+    prior = prompt_prior(OneTokenAnswers(mixture), RELATION)
     expected = mean_answer(twin, kind)
     torch.testing.assert_close(prior.log_probs, expected.log().double(), rtol=0, atol=1e-9)
     assert prior.description == "the mean of the answers to all 2 x's of train"
-    outcomes = prior_outcomes(prior, asked_facts(mixture, RELATION, "test"), top=3)
+    outcomes = asked_facts(mixture, RELATION, "test").prior_outcomes(prior, top=3)
     assert [(outcome.x, outcome.y) for outcome in outcomes] == [(x, y) for x, y, _ in ASKED]
     for outcome, (_, y, others) in zip(outcomes, ASKED, strict=True):
         assert outcome.rank == reference.rank(expected.log(), token(name, y), [token(name, other) for other in others])
@@ -92,7 +85,7 @@ def test_the_prior_is_the_mean_answer_to_the_xs_of_train(name, kind, at_once, mo
 @pytest.mark.parametrize("name", ["bert", "albert", "bart", "llama"])
 def test_x_masked_is_one_mask_token_at_x(name, kind):
     mixture, twin = mixture_and_twin(name, kind)
-    prior = masked_prior(mixture)
+    prior = masked_prior(OneTokenAnswers(mixture))
     if name == "llama":
         assert prior is None
         return
@@ -112,7 +105,7 @@ def test_x_masked_is_one_mask_token_at_x(name, kind):
 @pytest.mark.parametrize("name", ["bert", "bart", "llama"])
 def test_corrected_by_the_prior(name):
     mixture, twin = mixture_and_twin(name, "static")
-    outcomes = corrected(prompt_prior(mixture, RELATION), mixture, RELATION, top=3)
+    outcomes = corrected(prompt_prior(OneTokenAnswers(mixture), RELATION), mixture, RELATION, top=3)
     log_prior = mean_answer(twin, "static").log()
     for outcome, (x, y, others) in zip(outcomes, ASKED, strict=True):
         scores = twin.log_mixture(x, data_dependent=False).detach() - log_prior
@@ -123,8 +116,8 @@ def test_corrected_by_the_prior(name):
 
 
 def test_what_the_prior_rules_out_is_no_answer():
-    mixture = Mixture(frozen("bert"), TEMPLATES)
-    log_probs = prompt_prior(mixture, CAPITALS).log_probs.clone()
+    mixture = Mixture(frozen("bert"), TEMPLATES, paper_spec())
+    log_probs = prompt_prior(OneTokenAnswers(mixture), CAPITALS).log_probs.clone()
     (peru,) = mixture.answer_space.numbers_of(["Peru"])
     log_probs[peru] = -torch.inf
     (outcome,) = corrected(Prior(log_probs, "made up"), mixture, CAPITALS)
@@ -139,9 +132,9 @@ def test_the_majority_by_hand():
     test = [Fact("Lima", "Peru"), Fact("Oslo", "Norway"), Fact("Oslo", "Peru"), Fact("Paris", "Spain")]
     test += [Fact("Rome", "Italy"), Fact("Boston", "Massachusetts")]
     relation = Relation.of("r", train, test[:1], test)
-    mixture = Mixture(frozen("bert"), TEMPLATES)
-    prior = majority(mixture, relation)
-    outcomes = {(o.x, o.y): o for o in prior_outcomes(prior, asked_facts(mixture, relation, "test"))}
+    mixture = Mixture(frozen("bert"), TEMPLATES, paper_spec())
+    prior = majority(OneTokenAnswers(mixture), relation)
+    outcomes = {(o.x, o.y): o for o in asked_facts(mixture, relation, "test").prior_outcomes(prior)}
     unseen = mixture.answer_space.count - 4
     assert {fact: outcome.rank for fact, outcome in outcomes.items()} == {
         ("Lima", "Peru"): 1,
@@ -159,19 +152,20 @@ def test_the_majority_by_hand():
 
 
 def test_candidates():
-    mixture = Mixture(frozen("roberta"), TEMPLATES)
+    mixture = Mixture(frozen("roberta"), TEMPLATES, paper_spec())
     words = Candidates("five", ("Peru", "Italy", "Norway", "Spain", "Egypt"))
     relation = Relation.of("r", CAPITALS.train, CAPITALS.dev, [Fact("Lima", "Peru"), Fact("Berlin", "Germany")])
-    (outcome,) = prior_outcomes(majority(mixture, relation), asked_facts(mixture, relation, "test", words))
+    listed = OneTokenAnswers(mixture, words)
+    (outcome,) = asked_facts(mixture, relation, "test", words).prior_outcomes(majority(listed, relation))
     # Norway stands twice in train; Peru, Italy, Spain and Egypt once.
     assert (outcome.y, outcome.rank, outcome.answers[0]) == ("Peru", 2 + 3 / 2, "Norway")
-    (outcome,) = corrected(prompt_prior(mixture, relation), mixture, relation, candidates=words)
+    (outcome,) = corrected(prompt_prior(listed, relation), mixture, relation, candidates=words)
     assert set(outcome.answers) == set(words.words)
     assert sum(outcome.probabilities) == pytest.approx(1)
 
 
 def test_a_flat_prior_corrects_nothing():
-    mixture = Mixture(frozen("bert"), TEMPLATES)
+    mixture = Mixture(frozen("bert"), TEMPLATES, paper_spec())
     flat = Prior(torch.full((mixture.answer_space.count,), -3.0, dtype=torch.float64), "flat")
     found = corrected(flat, mixture, CAPITALS, split="train")
     plain = evaluate(mixture, CAPITALS, split="train").outcomes
@@ -181,17 +175,17 @@ def test_a_flat_prior_corrects_nothing():
 
 
 def test_of_many_xs_some_are_drawn():
-    mixture = Mixture(frozen("bert"), TEMPLATES)
-    three = prompt_prior(mixture, CAPITALS, most=3, seed=1)
+    mixture = Mixture(frozen("bert"), TEMPLATES, paper_spec())
+    three = prompt_prior(OneTokenAnswers(mixture), CAPITALS, most=3, seed=1)
     assert three.description == "the mean of the answers to 3 of the 10 x's of train, drawn with the seed 1"
-    assert torch.equal(prompt_prior(mixture, CAPITALS, most=3, seed=1).log_probs, three.log_probs)
-    assert not torch.equal(prompt_prior(mixture, CAPITALS, most=3, seed=2).log_probs, three.log_probs)
+    assert torch.equal(prompt_prior(OneTokenAnswers(mixture), CAPITALS, most=3, seed=1).log_probs, three.log_probs)
+    assert not torch.equal(prompt_prior(OneTokenAnswers(mixture), CAPITALS, most=3, seed=2).log_probs, three.log_probs)
     assert torch.allclose(three.log_probs.exp().sum(), torch.tensor(1.0, dtype=torch.float64), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["bert", "llama"])
 def test_all_controls(name):
-    mixture = Mixture(frozen(name), TEMPLATES)
+    mixture = Mixture(frozen(name), TEMPLATES, paper_spec())
     found = examine(mixture, CAPITALS).controls
     masked = [PRIOR_MASKED_X] if name == "bert" else []
     assert list(found.outcomes) == list(found.descriptions) == [MAJORITY, PRIOR, *masked, PRIOR_CORRECTED]
@@ -204,7 +198,7 @@ def test_all_controls(name):
 
 
 def test_without_train_facts_it_is_said_what_is_missing():
-    mixture = Mixture(frozen("bert"), TEMPLATES)
+    mixture = Mixture(frozen("bert"), TEMPLATES, paper_spec())
     relation = Relation.of("bare", [], CAPITALS.dev, CAPITALS.test)
     found = examine(mixture, relation).controls
     assert list(found.outcomes) == [PRIOR_MASKED_X]

@@ -17,7 +17,7 @@ from askwell.evaluation.cautious import (
 )
 from askwell.evaluation.evaluate import Evaluation, evaluate
 from askwell.files import to_json
-from askwell.mixture.answers import Candidates
+from askwell.mixture.candidates import Candidates
 from askwell.mixture.save import About, read_dev_answers
 
 

@@ -7,18 +7,18 @@ import reference
 import torch
 from agreement import X_FIRST, Twin, exact, ids, moved, plain, script, usable
 from builders import tiny
+from builders.specs import paper_spec
 
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NotFinite, NothingLeft
-from askwell.evaluation import ranking
+from askwell.evaluation import answer_lists
 from askwell.evaluation.evaluate import Evaluation, evaluate, score_facts, together
 from askwell.evaluation.ranking import NOT_A_CANDIDATE, best_answers
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.answers import Candidates
+from askwell.mixture.candidates import Candidates
 from askwell.mixture.encode import NOT_ONE_TOKEN, encode_facts
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
 
 # Reykjavik has golds in all three splits, one of them of several tokens.
 RELATION = Relation.of(
@@ -46,7 +46,7 @@ def token(name: str, word: str) -> int:
 def test_against_a_plain_loop(name: str, data_dependent: bool) -> None:
     templates = usable(name)
     mixture = moved(
-        exact(name), templates, MixtureSpec(deep=True, weighting="data-dependent" if data_dependent else "static")
+        exact(name), templates, paper_spec(deep=True, weighting="data-dependent" if data_dependent else "static")
     )
     evaluation = evaluate(mixture, RELATION, top=3)
     twin = Twin.of(name, templates, mixture)
@@ -89,17 +89,17 @@ def test_the_most_probable_answers_are_named() -> None:
 
 @pytest.mark.parametrize("split", ["train", "dev"])
 def test_other_splits(split: str) -> None:
-    mixture = Mixture(plain("bert"), X_FIRST)
+    mixture = Mixture(plain("bert"), X_FIRST, paper_spec())
     evaluation = evaluate(mixture, RELATION, split=split)  # ty: ignore[invalid-argument-type]
     assert evaluation.split == split
     assert [(o.x, o.y) for o in evaluation.outcomes] == [(fact.x, fact.y) for fact in RELATION.split(split)]
 
 
 def test_in_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    mixture = moved(exact("bert"), X_FIRST, MixtureSpec(weighting="data-dependent"))
+    mixture = moved(exact("bert"), X_FIRST, paper_spec(weighting="data-dependent"))
     whole = evaluate(mixture, RELATION)
     told = []
-    monkeypatch.setattr(ranking, "_NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr(answer_lists, "_NUMBERS_AT_ONCE", 1)
     chunked = evaluate(mixture, RELATION, progress=lambda done, total: told.append((done, total)))
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
     for one, other in zip(whole.outcomes, chunked.outcomes, strict=True):
@@ -142,18 +142,19 @@ def test_among_candidates(name: str) -> None:
         assert outcome.raw_rank == reference.rank(of_words, words.index(outcome.y))
         best = sorted(words, key=lambda word: -of_words[words.index(word)])[:2]
         assert list(outcome.answers) == best
-        assert math.exp(outcome.log_probability) == pytest.approx(math.exp(of_words[words.index(outcome.y)]), abs=1e-9)
+        share = math.exp(of_words[words.index(outcome.y)]) / sum(map(math.exp, of_words))
+        assert math.exp(outcome.log_probability) == pytest.approx(share, abs=1e-9)
 
 
 def test_no_gold_among_the_candidates() -> None:
     with pytest.raises(NothingLeft, match=r"no test facts of P36 left: 4 × y is not among .*; 1 × y is not one token"):
-        evaluate(Mixture(plain("bert"), X_FIRST), RELATION, candidates=Candidates("few", ("Berlin",)))
+        evaluate(Mixture(plain("bert"), X_FIRST, paper_spec()), RELATION, candidates=Candidates("few", ("Berlin",)))
 
 
 def test_no_facts_in_the_split() -> None:
     empty = Relation.of("P36", train=[Fact("Paris", "Lima")], dev=[], test=[])
     with pytest.raises(NothingLeft, match="no test facts of P36 left: none were given"):
-        evaluate(Mixture(plain("bert"), X_FIRST), empty)
+        evaluate(Mixture(plain("bert"), X_FIRST, paper_spec()), empty)
 
 
 # Several relations
@@ -182,13 +183,13 @@ def test_an_lm_that_gives_nan_is_an_error_not_a_rank() -> None:
     model, tokenizer = tiny.TINY["bert"]()
     with torch.no_grad():
         next(iter(model.base_model.parameters()))[:] = torch.nan
-    mixture = Mixture(FrozenLM(model, tokenizer, name="broken"), X_FIRST)
+    mixture = Mixture(FrozenLM(model, tokenizer, name="broken"), X_FIRST, paper_spec())
     with pytest.raises(NotFinite, match="broken"):
         evaluate(mixture, RELATION)
 
 
 def test_a_weight_that_is_nan_is_an_error_not_a_rank() -> None:
-    mixture = Mixture(plain("bert"), X_FIRST)
+    mixture = Mixture(plain("bert"), X_FIRST, paper_spec())
     with torch.no_grad():
         mixture.weight_logits[0] = torch.nan
     with pytest.raises(NotFinite, match="not finite"):

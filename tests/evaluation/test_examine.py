@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 import torch
 from agreement import exact, moved, usable
+from builders.specs import paper_spec
 from builders.worlds import CAPITALS, TEMPLATES, frozen
 
 from askwell.data.facts import Fact, Relation
@@ -16,9 +17,8 @@ from askwell.evaluation.metrics import RANK_METRICS, scores_of
 from askwell.evaluation.trust import trust_of
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture import encode
-from askwell.mixture.answers import Candidates
+from askwell.mixture.candidates import Candidates
 from askwell.mixture.encode import encode_facts, encode_relation
-from askwell.specs.mixture import MixtureSpec
 
 # No x stands twice, so that a question that is asked twice is one too many.
 DISTINCT = Relation.of(
@@ -28,9 +28,9 @@ DISTINCT = Relation.of(
     test=[Fact("Lima", "Peru"), Fact("Paris", "France"), Fact("Quito", "Italy")],
 )
 SPECS = {
-    "mixture": MixtureSpec(),
-    "data-dependent": MixtureSpec(weighting="data-dependent"),
-    "product": MixtureSpec(combine="product"),
+    "mixture": paper_spec(),
+    "data-dependent": paper_spec(weighting="data-dependent"),
+    "product": paper_spec(combine="product"),
 }
 WORDS = Candidates("some", ("Peru", "Italy", "Norway", "Spain", "Egypt", "France"))
 
@@ -112,7 +112,7 @@ def test_without_controls_only_the_facts_are_asked(questions):
 
 
 def test_the_entropy_of_weights_that_depend_on_x():
-    mixture = moved(exact("bert"), usable("bert"), MixtureSpec(weighting="data-dependent"))
+    mixture = moved(exact("bert"), usable("bert"), paper_spec(weighting="data-dependent"))
     relation = Relation.of("r", [], [], [Fact("Paris", "Rome"), Fact("Paris", "Lima"), Fact("Mary Cassatt", "Oslo")])
     facts, _ = encode_facts(mixture, relation.test)
     with torch.no_grad():
@@ -128,9 +128,9 @@ def test_each_split_is_encoded_once(monkeypatch):
     mixture = moved(frozen("bert"), TEMPLATES)
     shared, encoded, whole = encode_relation(mixture, CAPITALS), [], encode.encode_facts
 
-    def counting(of_mixture, facts):
+    def counting(of_mixture, facts, kind):
         encoded.append(tuple(facts))
-        return whole(of_mixture, facts)
+        return whole(of_mixture, facts, kind)
 
     monkeypatch.setattr(encode, "encode_facts", counting)
     alone = evaluate(mixture, CAPITALS, facts=shared)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from agreement import moved, plain
+from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS
 
 from askwell.data.facts import Relation
@@ -11,7 +12,6 @@ from askwell.evaluation.evaluate import evaluate
 from askwell.evaluation.nearest_words import project, projection_scores
 from askwell.mixture.mixture import Mixture
 from askwell.report.words import look_at
-from askwell.specs.mixture import MixtureSpec
 
 TEMPLATES = ["[X] lies in [Y] .", "the capital of [X] is [Y]"]
 
@@ -19,7 +19,7 @@ TEMPLATES = ["[X] lies in [Y] .", "the capital of [X] is [Y]"]
 @pytest.mark.parametrize("name", ["bert", "bart-scaled", "llama"])
 def test_each_vector_is_that_of_its_nearest_word(name):
     lm = plain(name)
-    mixture = moved(lm, TEMPLATES, MixtureSpec(deep=True, weighting="data-dependent"))
+    mixture = moved(lm, TEMPLATES, paper_spec(deep=True, weighting="data-dependent"))
     projected = project(mixture)
     every = lm.word_vectors(torch.arange(lm.word_count))
     for row, vector in enumerate(mixture.vectors.detach()):
@@ -35,7 +35,7 @@ def test_each_vector_is_that_of_its_nearest_word(name):
 
 
 def test_the_mixture_itself_stays():
-    mixture = moved(plain("bert"), TEMPLATES, MixtureSpec(copies=2, noise=0.2))
+    mixture = moved(plain("bert"), TEMPLATES, paper_spec(copies=2, noise=0.2))
     before = {name: tensor.clone() for name, tensor in mixture.state_dict().items()}
     assert len(project(mixture).prompts) == 4
     assert all(torch.equal(before[name], tensor) for name, tensor in mixture.state_dict().items())
@@ -44,8 +44,8 @@ def test_the_mixture_itself_stays():
 def test_the_score_is_that_of_the_words_as_a_typed_prompt():
     lm = plain("bert")
     relation = Relation.of("capitals", CAPITALS.train, CAPITALS.dev, FACTS)
-    typed = Mixture(lm, ["[X] of the [Y] city"])
-    mixture = Mixture(lm, ["[X] lies in [Y] ."])
+    typed = Mixture(lm, ["[X] of the [Y] city"], paper_spec())
+    mixture = Mixture(lm, ["[X] lies in [Y] ."], paper_spec())
     every = lm.word_vectors(torch.arange(lm.word_count))
     with torch.no_grad():
         for row, vector in enumerate(typed.vectors):
@@ -63,4 +63,4 @@ def test_the_score_is_that_of_the_words_as_a_typed_prompt():
 
 def test_a_product_is_not_projected():
     with pytest.raises(BadOption, match="nothing to project"):
-        project(Mixture(plain("bert"), TEMPLATES, MixtureSpec(combine="product")))
+        project(Mixture(plain("bert"), TEMPLATES, paper_spec(combine="product")))

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 import torch
 from agreement import Twin, exact, moved, plain, usable
+from builders.specs import paper_spec
 
 from askwell.data.facts import Fact, Relation
-from askwell.evaluation import ranking
+from askwell.evaluation import answer_lists
 from askwell.evaluation.agreement import PromptAnswers, compare_signals, disagreement, signals_of
 from askwell.evaluation.examine import examine
-from askwell.mixture.answers import Candidates
+from askwell.mixture.candidates import Candidates
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
 
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]
 RELATION = Relation.of("r", [], [], [Fact(x, y) for x in XS for y in ("Rome", "Lima")])
 ASKED = list(dict.fromkeys(fact.x for fact in RELATION.test))
-SPECS = {"static": MixtureSpec(deep=True), "data-dependent": MixtureSpec(weighting="data-dependent")}
+SPECS = {"static": paper_spec(deep=True), "data-dependent": paper_spec(weighting="data-dependent")}
 
 
 def prompt_answers(mixture, candidates=None):
@@ -35,7 +35,7 @@ def entropy(probabilities):
 @pytest.mark.parametrize("kind", SPECS)
 @pytest.mark.parametrize("name", ["bert", "llama"])
 def test_against_the_reference(name, kind, at_once, monkeypatch):
-    monkeypatch.setattr(ranking, "_NUMBERS_AT_ONCE", at_once)
+    monkeypatch.setattr(answer_lists, "_NUMBERS_AT_ONCE", at_once)
     mixture = moved(exact(name), usable(name), SPECS[kind])
     twin = Twin.of(name, usable(name), mixture)
     found = prompt_answers(mixture)
@@ -52,7 +52,7 @@ def test_against_the_reference(name, kind, at_once, monkeypatch):
 
 
 def test_prompts_that_say_the_same_do_not_diverge():
-    mixture = Mixture(plain("bert"), ["[X] lies in [Y] ."], MixtureSpec(copies=3, noise=1e-30))
+    mixture = Mixture(plain("bert"), ["[X] lies in [Y] ."], paper_spec(copies=3, noise=1e-30))
     found = prompt_answers(mixture)
     assert found.divergences == pytest.approx(0, abs=1e-6)
     assert (found.divergences >= 0).all()
@@ -79,7 +79,7 @@ def test_of_candidates_the_best_is_taken():
 
 
 def test_a_product_has_its_own_best_answer():
-    mixture = Mixture(plain("bert"), usable("bert"), MixtureSpec(combine="product"))
+    mixture = Mixture(plain("bert"), usable("bert"), paper_spec(combine="product"))
     found = prompt_answers(mixture)
     best = [mixture.ask(x, top=1)[0].y for x in ASKED]
     assert [mixture.answer_space.word(number) for number in found.of_mixture.tolist()] == best

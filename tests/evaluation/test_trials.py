@@ -15,6 +15,7 @@ import os
 import random
 
 import pytest
+from builders.specs import paper_spec
 from builders.testbed import load_testbed_lm
 from scipy import stats
 
@@ -26,9 +27,8 @@ from askwell.evaluation.examine import examine
 from askwell.evaluation.knowledge import Answered, Knowledge, knowledge
 from askwell.lms.controls import control_lm
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.answers import Candidates
+from askwell.mixture.candidates import Candidates
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
 from askwell.specs.training import TrainingSpec
 from askwell.training.loop import train
 
@@ -53,13 +53,13 @@ def templates(name: str) -> list:
 
 
 def tuned(lm: FrozenLM, relation: Relation, pairs: int, seed: int) -> Mixture:
-    mixture = Mixture(lm, templates(relation.name), MixtureSpec(seed=seed))
+    mixture = Mixture(lm, templates(relation.name), paper_spec(seed=seed))
     train(mixture, relation, TrainingSpec(pairs=pairs, threads=1))
     return mixture
 
 
 def tuned_deeply(lm: FrozenLM, relation: Relation, pairs: int, seed: int) -> Mixture:
-    mixture = Mixture(lm, templates(relation.name)[:1], MixtureSpec(seed=seed, deep=True))
+    mixture = Mixture(lm, templates(relation.name)[:1], paper_spec(seed=seed, deep=True))
     train(mixture, relation, TrainingSpec(pairs=pairs, threads=1))
     return mixture
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 
 import pytest
 import torch
+from builders.specs import paper_spec
 from builders.testbed import load_testbed_lm
 from pydantic import TypeAdapter
 
@@ -24,7 +25,7 @@ NAME = "testbed:capital"
 @pytest.fixture(scope="module")
 def asked():
     relation = read_relation(NAME)
-    mixture = Mixture(load_testbed_lm("bert"), read_prompts("testbed:paraphrased", relation=relation))
+    mixture = Mixture(load_testbed_lm("bert"), read_prompts("testbed:paraphrased", relation=relation), paper_spec())
     return mixture, relation, evaluate(mixture, relation), evaluate(mixture, relation, split="dev")
 
 
@@ -108,7 +109,7 @@ def test_answer_sets(asked, found):
 
 def test_consistency_of_paraphrases(asked, found):
     mixture, relation, test, _ = asked
-    single = [Mixture(mixture.lm, [prompt.template.text]) for prompt in mixture.prompts]
+    single = [Mixture(mixture.lm, [prompt.template.text], paper_spec()) for prompt in mixture.prompts]
     best = [[outcome.answers[0] for outcome in evaluate(one, relation).outcomes] for one in single]
     assert {len(answers) for answers in best} == {len(test.outcomes)}, "one form of y for all prompts"
     same = [
@@ -137,7 +138,7 @@ def test_what_the_figures_are_of(asked, found):
 
 def test_what_is_missing_is_said(asked):
     mixture, relation, *_ = asked
-    alone = Mixture(mixture.lm, [mixture.prompts[0].template.text])
+    alone = Mixture(mixture.lm, [mixture.prompts[0].template.text], paper_spec())
     with torch.no_grad():
         alone.vectors.add_(0.01)
     no_dev = Relation.of("few", relation.train[:5], [Fact("Haiti", "Port-au-Prince")], relation.test[:20])

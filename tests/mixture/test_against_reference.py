@@ -7,6 +7,7 @@ import pytest
 import reference
 import torch
 from agreement import ALL, GLUED_X, GLUED_Y, YS, Twin, exact, ids, moved, plain, usable, words
+from builders.specs import paper_spec
 from torch import Tensor
 
 from askwell.data.facts import Fact
@@ -14,14 +15,13 @@ from askwell.errors import NothingLeft
 from askwell.lms.batches import Words
 from askwell.mixture.encode import EncodedFacts, encode_facts
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
 
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]  # three tokens, one token, three tokens in two words
 SPECS = {
-    "layer 0, static": MixtureSpec(),
-    "layer 0, data-dependent": MixtureSpec(weighting="data-dependent"),
-    "deep, static": MixtureSpec(deep=True),
-    "deep, data-dependent": MixtureSpec(deep=True, weighting="data-dependent"),
+    "layer 0, static": paper_spec(),
+    "layer 0, data-dependent": paper_spec(weighting="data-dependent"),
+    "deep, static": paper_spec(deep=True),
+    "deep, data-dependent": paper_spec(deep=True, weighting="data-dependent"),
 }
 
 
@@ -66,7 +66,7 @@ def test_whole_distributions_in_float64(name: str, kind: str) -> None:
 
 def with_golds(xs: Words, golds: Tensor) -> EncodedFacts:
     """x's with gold tokens; where all prompts have y at one place, answers are tokens."""
-    return EncodedFacts((), xs, golds[0], golds)
+    return EncodedFacts((), xs, xs, golds[0], golds)
 
 
 def ours_of_gold(mixture: Mixture, xs: list[str], golds: Tensor) -> tuple[Tensor, Tensor]:
@@ -104,7 +104,7 @@ def test_gold_log_probs_and_gradients_in_float64(name: str, kind: str) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_gradient_of_p_x_in_float64(name: str) -> None:
     templates = usable(name)
-    mixture = moved(exact(name), templates, MixtureSpec(deep=True, weighting="data-dependent"))
+    mixture = moved(exact(name), templates, paper_spec(deep=True, weighting="data-dependent"))
     twin = Twin.of(name, templates, mixture)
     cotangent = torch.randn(len(XS), len(templates), generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     (mixture.log_p_x(*words(exact(name), XS)) * cotangent).sum().backward()
@@ -121,7 +121,7 @@ def test_gradient_of_p_x_in_float64(name: str) -> None:
 def test_in_float32(name: str) -> None:
     """Against the reference in float64, so that errors of the reference do not hide ours."""
     templates = usable(name)
-    mixture = moved(plain(name), templates, MixtureSpec(deep=True, weighting="data-dependent"))
+    mixture = moved(plain(name), templates, paper_spec(deep=True, weighting="data-dependent"))
     xs, facts = words(plain(name), XS)
     with torch.no_grad():
         twin = Twin.of(name, templates, mixture)
@@ -143,11 +143,11 @@ def test_one_prompt_is_every_mixture(name: str, template: str) -> None:
     if template not in usable(name):  # a causal LM reads nothing after y
         assert template.index("[Y]") < template.index("[X]")
         with pytest.raises(NothingLeft):
-            Mixture(lm, [template])
+            Mixture(lm, [template], paper_spec())
         return
     xs, facts = words(lm, XS)
     answers = []
-    for spec in (MixtureSpec(), MixtureSpec(weighting="data-dependent"), MixtureSpec(combine="product")):
+    for spec in (paper_spec(), paper_spec(weighting="data-dependent"), paper_spec(combine="product")):
         mixture = moved(lm, [template], spec)
         answers.append(mixture.log_probs(xs, facts))
         twin = Twin.of(name, [template], mixture)
@@ -162,7 +162,7 @@ def test_a_high_temperature_gives_the_static_mixture(name: str) -> None:
     templates, lm = usable(name), exact(name)
     xs, facts = words(lm, XS)
     static = moved(lm, templates)
-    dependent = moved(lm, templates, MixtureSpec(weighting="data-dependent"))
+    dependent = moved(lm, templates, paper_spec(weighting="data-dependent"))
     assert torch.equal(static.weight_logits, dependent.weight_logits)
     expected = static.log_probs(xs, facts)
     distances = []
@@ -177,7 +177,7 @@ def test_a_high_temperature_gives_the_static_mixture(name: str) -> None:
 
 def test_p_x_is_constant_where_all_prompts_of_a_causal_lm_begin_with_x() -> None:
     lm = exact("llama")
-    mixture = moved(lm, ["[X] is [Y]", "[X] , its capital [Y]"], MixtureSpec(weighting="data-dependent"))
+    mixture = moved(lm, ["[X] is [Y]", "[X] , its capital [Y]"], paper_spec(weighting="data-dependent"))
     xs, facts = words(lm, XS)
     of_x = mixture.log_p_x(xs, facts)
     assert_near(of_x[:, 0], of_x[:, 1], 1e-12)
@@ -190,7 +190,7 @@ def test_p_x_is_constant_where_all_prompts_of_a_causal_lm_begin_with_x() -> None
 @pytest.mark.parametrize("name", ALL)
 def test_product_of_experts(name: str) -> None:
     templates = usable(name)
-    mixture = moved(exact(name), templates, MixtureSpec(combine="product"))
+    mixture = moved(exact(name), templates, paper_spec(combine="product"))
     twin = Twin.of(name, templates, mixture)
     xs, facts = words(exact(name), XS)
     golds = [*ids(name, YS[agreement.script(name)]), 30, 77]
@@ -230,7 +230,7 @@ WORDS: dict[str, dict[str, tuple[str | None, str | None]]] = {
 @pytest.mark.parametrize("name", [name for name in ALL if name not in agreement.WORDPIECE])
 def test_each_prompt_reads_its_own_form(name: str, data_dependent: bool) -> None:
     mixture = moved(
-        exact(name), FORMS, MixtureSpec(weighting="data-dependent" if data_dependent else "static", deep=True)
+        exact(name), FORMS, paper_spec(weighting="data-dependent" if data_dependent else "static", deep=True)
     )
     forms = WORDS[agreement.script(name)]
     facts = [Fact("Reykjavik", y) for y in forms] + [Fact("Paris", "Massachusetts")]
@@ -258,14 +258,14 @@ def test_each_prompt_reads_its_own_form(name: str, data_dependent: bool) -> None
 
 
 def test_wordpiece_has_one_form_after_space_and_bracket() -> None:
-    mixture = Mixture(exact("bert"), FORMS)
+    mixture = Mixture(exact("bert"), FORMS, paper_spec())
     assert mixture.answer_space.count == len(exact("bert").tokenizer)
 
 
 @pytest.mark.parametrize("name", ["roberta", "bart", "llama", "albert"])
 def test_a_product_needs_a_form_for_every_prompt(name: str) -> None:
     """An answer that one prompt cannot give has probability 0 in a product, and the others sum to 1."""
-    mixture = moved(exact(name), FORMS, MixtureSpec(combine="product"))
+    mixture = moved(exact(name), FORMS, paper_spec(combine="product"))
     facts = [Fact("Reykjavik", y) for y in ("Rome", "Italy", "Cuba")]
     encoded, left_out = encode_facts(mixture, facts)
     assert [fact.y for fact in encoded.facts] == ["Rome"]

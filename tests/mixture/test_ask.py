@@ -8,11 +8,12 @@ import pytest
 import torch
 from agreement import ALL, X_FIRST, exact, ids, moved, plain, words
 from builders import tiny
+from builders.specs import paper_spec
 
 from askwell.data.facts import Fact
 from askwell.errors import BadFile, NotFinite, NothingLeft, UserMistake
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.answers import Candidates, read_candidates
+from askwell.mixture.candidates import Candidates, read_candidates
 from askwell.mixture.encode import NO_TOKENS, NOT_ONE_TOKEN, TOO_LONG, count_reasons, encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture import MixtureSpec
@@ -21,7 +22,7 @@ BRACKETED = ["[X] is in [Y] .", "[X] ([Y])"]
 
 
 def with_weights(weights: list[float]) -> Mixture:
-    mixture = Mixture(plain("bert"), [f"[X] {'is ' * (n + 1)}[Y]" for n in range(len(weights))])
+    mixture = Mixture(plain("bert"), [f"[X] {'is ' * (n + 1)}[Y]" for n in range(len(weights))], paper_spec())
     with torch.no_grad():
         mixture.weight_logits.copy_(torch.tensor(weights).log())
     return mixture
@@ -45,9 +46,7 @@ def test_effective_prompts(weights: list[float], effective: float) -> None:
 # ask
 
 
-@pytest.mark.parametrize(
-    "spec", [MixtureSpec(), MixtureSpec(weighting="data-dependent"), MixtureSpec(combine="product")]
-)
+@pytest.mark.parametrize("spec", [paper_spec(), paper_spec(weighting="data-dependent"), paper_spec(combine="product")])
 @pytest.mark.parametrize("name", ["bert", "roberta", "bart", "llama"])
 def test_answers_are_those_of_the_distribution(name: str, spec: MixtureSpec) -> None:
     mixture = moved(exact(name), X_FIRST, spec)
@@ -62,7 +61,7 @@ def test_answers_are_those_of_the_distribution(name: str, spec: MixtureSpec) -> 
         assert reply.y == tokenizer.decode([token]).strip() or reply.y in tokenizer.convert_ids_to_tokens(token)
         each = [float(mixture.prompt_log_probs(xs, facts, t)[0, token].exp()) for t in range(len(X_FIRST))]
         assert list(reply.by_prompt) == pytest.approx(each, abs=1e-12)
-        if spec == MixtureSpec():
+        if spec == paper_spec():
             together = sum(w * p for w, p in zip(mixture.weights.tolist(), reply.by_prompt, strict=True))
             assert reply.probability == pytest.approx(together, abs=1e-12)
 
@@ -85,7 +84,7 @@ def test_one_answer_stands_for_both_forms(name: str) -> None:
     assert len(given) == 1, "each prompt gives Rome in its own form"
     mark = "▁" if name == "albert" else "Ġ"
     spaced, glued = ids(name, f"{mark}{rome} {rome}")
-    alone = [Mixture(exact(name), [template]) for template in BRACKETED]
+    alone = [Mixture(exact(name), [template], paper_spec()) for template in BRACKETED]
     counts = [len(prompt.token_ids) for prompt in mixture.prompts]
     for single, vectors in zip(alone, mixture.vectors.split(counts), strict=True):
         single.vectors.data.copy_(vectors)
@@ -99,7 +98,7 @@ def test_one_answer_stands_for_both_forms(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["roberta", "llama", "albert"])
 def test_prompts_that_all_need_the_glued_form(name: str) -> None:
-    mixture = Mixture(exact(name), ["[X] ([Y])", "[X], a city ([Y])."])
+    mixture = Mixture(exact(name), ["[X] ([Y])", "[X], a city ([Y])."], paper_spec())
     encoded, left_out = encode_facts(mixture, [Fact("Paris", y) for y in ("Rome", "Italy", "Cuba")])
     assert [fact.y for fact in encoded.facts] == ["Rome", "Cuba"]
     assert [fact.fact.y for fact in left_out] == ["Italy"]
@@ -118,14 +117,14 @@ def test_equally_probable_answers_keep_their_order() -> None:
     with torch.no_grad():
         for parameter in model.cls.parameters():
             parameter.zero_()
-    mixture = Mixture(FrozenLM(model, tokenizer), ["[X] is [Y]"])
+    mixture = Mixture(FrozenLM(model, tokenizer), ["[X] is [Y]"], paper_spec())
     first = mixture.ask("Paris", top=5)
     assert len({reply.probability for reply in first}) == 1
     assert [reply.y for reply in first] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def test_an_x_that_is_too_long_is_refused() -> None:
-    mixture = Mixture(plain("bert"), ["[X] is [Y]"])
+    mixture = Mixture(plain("bert"), ["[X] is [Y]"], paper_spec())
     # [CLS] x is [MASK] [SEP] are 4 tokens beside x.
     assert mixture.ask(" ".join(["Rome"] * 60))
     with pytest.raises(UserMistake, match="cannot be asked: x is longer"):
@@ -134,11 +133,11 @@ def test_an_x_that_is_too_long_is_refused() -> None:
 
 def test_an_empty_x_is_refused() -> None:
     with pytest.raises(UserMistake, match="cannot be asked: x has no token"):
-        Mixture(plain("bert"), ["[X] is [Y]"]).ask(" ")
+        Mixture(plain("bert"), ["[X] is [Y]"], paper_spec()).ask(" ")
 
 
 def test_a_prompt_that_gives_nan_is_named() -> None:
-    mixture = Mixture(FrozenLM(*tiny.TINY["bert"](), name="tiny-bert"), ["[X] is [Y]", "[X] was [Y]"])
+    mixture = Mixture(FrozenLM(*tiny.TINY["bert"](), name="tiny-bert"), ["[X] is [Y]", "[X] was [Y]"], paper_spec())
     with torch.no_grad():
         mixture.vectors[1] = torch.nan
     with pytest.raises(NotFinite, match=r"tiny-bert.*'\[X\] was \[Y\]'"):
@@ -150,7 +149,7 @@ def test_a_prompt_that_gives_nan_is_named() -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_facts_that_are_left_out_and_why(name: str) -> None:
-    mixture = Mixture(plain(name), ["[X] is in [Y] ."])
+    mixture = Mixture(plain(name), ["[X] is in [Y] ."], paper_spec())
     facts = [
         Fact("Paris", "Rome"),
         Fact("Paris", "Massachusetts"),
@@ -172,7 +171,7 @@ def test_facts_that_are_left_out_and_why(name: str) -> None:
 def test_the_longest_x_that_fits(name: str) -> None:
     """What stands beside x: special tokens, and the prompt up to where the LM reads."""
     beside = {"bert": 2 + 2 + 1 + 1, "roberta": 2 + 2 + 1 + 1, "bart": 2 + 2 + 1 + 1, "gpt2": 2}[name]
-    mixture = Mixture(plain(name), ["[X] is in [Y] ."])
+    mixture = Mixture(plain(name), ["[X] is in [Y] ."], paper_spec())
     most = tiny.POSITIONS - beside
     facts = [Fact(" ".join(["Paris"] * length), "Rome") for length in (most, most + 1)]
     encoded, left_out = encode_facts(mixture, facts)
@@ -183,7 +182,7 @@ def test_the_longest_x_that_fits(name: str) -> None:
 
 def test_a_data_dependent_causal_mixture_counts_its_start_token() -> None:
     """GPT-2 puts no token before a text, but p(x | t) needs one."""
-    spec = MixtureSpec(weighting="data-dependent")
+    spec = paper_spec(weighting="data-dependent")
     mixture = Mixture(plain("gpt2"), ["[X] [Y]"], spec)
     facts = [Fact(" ".join(["Paris"] * length), "Rome") for length in (63, 64)]
     encoded, left_out = encode_facts(mixture, facts)
@@ -193,20 +192,20 @@ def test_a_data_dependent_causal_mixture_counts_its_start_token() -> None:
 
 
 def test_an_x_without_tokens_is_left_out() -> None:
-    mixture = Mixture(plain("bert"), ["[X] is [Y]"])
+    mixture = Mixture(plain("bert"), ["[X] is [Y]"], paper_spec())
     encoded, left_out = encode_facts(mixture, [Fact("\u200b", "Rome"), Fact("Paris", "Rome")])
     assert [fact.x for fact in encoded.facts] == ["Paris"]
     assert [fact.reason for fact in left_out] == [NO_TOKENS]
 
 
 def test_no_facts_at_all() -> None:
-    encoded, left_out = encode_facts(Mixture(plain("bert"), ["[X] is [Y]"]), [])
+    encoded, left_out = encode_facts(Mixture(plain("bert"), ["[X] is [Y]"], paper_spec()), [])
     assert len(encoded) == 0
     assert left_out == []
 
 
 def test_a_subset_keeps_what_belongs_together() -> None:
-    mixture = Mixture(plain("roberta"), ["[X] is [Y]"])
+    mixture = Mixture(plain("roberta"), ["[X] is [Y]"], paper_spec())
     facts = [Fact("Paris", "Rome"), Fact("Reykjavik", "Italy"), Fact("Oslo", "Peru")]
     encoded, _ = encode_facts(mixture, facts)
     kept = encoded.subset(torch.tensor([False, True, True]))
@@ -227,7 +226,7 @@ def test_candidates_are_read_once_each(tmp_path: Path) -> None:
     assert (candidates.name, candidates.words) == ("cities", ("Rome", "Lima", "Reykjavik"))
     assert candidates.digest == Candidates("other", ("Lima", "Reykjavik", "Rome")).digest
     assert candidates.digest != Candidates("cities", ("Rome", "Lima")).digest
-    mixture = Mixture(plain("bert"), ["[X] is [Y]"])
+    mixture = Mixture(plain("bert"), ["[X] is [Y]"], paper_spec())
     answers, lacking = candidates.answers(mixture)
     assert answers.tolist() == sorted(ids("bert", "Rome Lima"))
     assert lacking == 1
@@ -245,7 +244,7 @@ def test_candidate_files_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="cannot be read"):
         read_candidates(tmp_path)
     with pytest.raises(NothingLeft, match="no candidates left: 2 × word is not one token"):
-        Candidates("none", ("Reykjavik", "Boston")).answers(Mixture(plain("bert"), ["[X] is [Y]"]))
+        Candidates("none", ("Reykjavik", "Boston")).answers(Mixture(plain("bert"), ["[X] is [Y]"], paper_spec()))
 
 
 def test_asking_among_candidates() -> None:

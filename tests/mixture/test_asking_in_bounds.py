@@ -4,12 +4,12 @@ import agreement
 import pytest
 import torch
 from agreement import ALL, GLUED_X, GLUED_Y, exact, moved, usable, words
+from builders.specs import paper_spec
 from builders.worlds import TEMPLATES, frozen
 
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture import pairs as module
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
 
 XS = ["Paris", "Reykjavik", "Mary Cassatt", "Cuba"]
 
@@ -25,7 +25,7 @@ def gold_and_gradients(mixture: Mixture) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("name", ["bert", "bart", "llama", "modernbert"])
 def test_a_fact_that_is_too_large_to_keep_has_the_same_gradients(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    mixture = moved(exact(name), usable(name), MixtureSpec(deep=True, weighting="data-dependent"))
+    mixture = moved(exact(name), usable(name), paper_spec(deep=True, weighting="data-dependent"))
     expected = gold_and_gradients(mixture)
     monkeypatch.setattr(module, "_TRAINING_BYTES", 1)
     monkeypatch.setattr(module, "_TOKENS_AT_ONCE", 24)
@@ -39,7 +39,7 @@ def test_a_fact_that_is_too_large_to_keep_has_the_same_gradients(name: str, monk
         torch.testing.assert_close(ours, theirs, atol=1e-11, rtol=0)
     batches = len(passes) // 2
     assert len(passes) == 2 * batches > 4, "each batch is asked again when its gradients are taken"
-    assert mixture.pairs.facts_at_once(words(mixture.lm, XS)[0]) == 1
+    assert mixture.pairs.facts_at_once(mixture.pairs.bytes_of_fact(words(mixture.lm, XS)[0])) == 1
 
 
 @pytest.mark.parametrize("limit", ["_TOKENS_AT_ONCE", "_LOGITS_AT_ONCE"])
@@ -64,7 +64,7 @@ def test_batches_are_bounded_by_tokens_and_by_logits(limit: str, monkeypatch: py
 @pytest.mark.parametrize("templates", [[GLUED_X, "[X] [Y]"], [GLUED_Y, GLUED_X]])
 @pytest.mark.parametrize("name", ALL)
 def test_some_answers_are_columns_of_all(name: str, templates: list[str], kind: str) -> None:
-    spec = MixtureSpec(
+    spec = paper_spec(
         weighting="data-dependent" if kind == "dependent" else "static",
         combine="product" if kind == "product" else "mixture",
     )
@@ -82,7 +82,7 @@ def test_probabilities_too_small_for_a_float_keep_their_logarithms() -> None:
     lm = frozen("bert")
     with torch.no_grad():
         lm.model.cls.predictions.decoder.bias[50:60] = -300.0
-    mixture = Mixture(lm, TEMPLATES)
+    mixture = Mixture(lm, TEMPLATES, paper_spec())
     xs, facts = words(lm, XS)
     log_probs = mixture.log_probs(xs, facts)
     assert log_probs.isfinite().all()

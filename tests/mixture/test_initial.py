@@ -7,6 +7,7 @@ import reference
 import torch
 from agreement import ALL, exact, pieces, plain, usable
 from builders import tiny
+from builders.specs import paper_spec
 from pydantic import ValidationError
 
 from askwell.lms.frozen import FrozenLM
@@ -21,7 +22,7 @@ def test_words_start_as_the_lms_own_embeddings(name: str) -> None:
     templates = [template for template in usable(name) if not template.startswith("[X], its")]
     if name in ("gpt2", "llama", "llama-metaspace"):  # the reference's pieces go on after y
         templates = ["Boston born [X] was in [Y]"]
-    mixture = Mixture(plain(name), templates)
+    mixture = Mixture(plain(name), templates, paper_spec())
     hard = [reference.hard_vectors(plain(name).model, pieces(name, template)) for template in templates]
     assert torch.equal(mixture.vectors, torch.cat(hard))
     assert torch.equal(mixture.initial_vectors, mixture.vectors)
@@ -30,7 +31,7 @@ def test_words_start_as_the_lms_own_embeddings(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_deltas_start_at_zero(name: str) -> None:
-    mixture = Mixture(plain(name), usable(name), MixtureSpec(deep=True))
+    mixture = Mixture(plain(name), usable(name), paper_spec(deep=True))
     tokens = mixture.vectors.shape[0]
     stacks = reference.stacks(plain(name).model)
     assert set(mixture.deltas) == set(stacks)
@@ -71,7 +72,7 @@ def test_a_full_covariance_keeps_correlations() -> None:
 
 def test_random_prompts_keep_their_length_and_their_blanks() -> None:
     lm = plain("bert")
-    words, random = Mixture(lm, LONG), Mixture(lm, LONG, MixtureSpec(initial="random"))
+    words, random = Mixture(lm, LONG, paper_spec()), Mixture(lm, LONG, paper_spec(initial="random"))
     assert words.vectors.shape == random.vectors.shape
     assert [prompt.question for prompt in words.prompts] == [prompt.question for prompt in random.prompts]
     assert not (words.vectors == random.vectors).any()
@@ -88,10 +89,10 @@ def test_the_seed_decides(settings: dict[str, object]) -> None:
 
 def test_copies_start_near_their_prompt_and_apart() -> None:
     lm = exact("roberta")
-    mixture = Mixture(lm, LONG[:2], MixtureSpec(copies=3, noise=0.2))
+    mixture = Mixture(lm, LONG[:2], paper_spec(copies=3, noise=0.2))
     assert [prompt.template.text for prompt in mixture.prompts] == [LONG[0]] * 3 + [LONG[1]] * 3
     assert mixture.weights.tolist() == pytest.approx([1 / 6] * 6)
-    original = Mixture(lm, LONG[:2]).vectors.detach().view(2, 1, 11, -1)
+    original = Mixture(lm, LONG[:2], paper_spec()).vectors.detach().view(2, 1, 11, -1)
     moves = mixture.vectors.detach().view(2, 3, 11, -1) - original
     assert len(torch.unique(moves.view(6, -1), dim=0)) == 6
     deviation = lm.model.get_input_embeddings().weight.std(0)
@@ -123,10 +124,10 @@ def test_specs_that_are_refused(case: str) -> None:
 
 def test_a_spec_is_frozen() -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        MixtureSpec().deep = True  # ty: ignore[invalid-assignment]
+        paper_spec().deep = True  # ty: ignore[invalid-assignment]
 
 
 def test_random_copies_need_no_noise() -> None:
-    mixture = Mixture(plain("bert"), LONG[:1], MixtureSpec(copies=2, initial="random"))
+    mixture = Mixture(plain("bert"), LONG[:1], paper_spec(copies=2, initial="random"))
     first, second = mixture.vectors.detach().chunk(2)
     assert not (first == second).any()

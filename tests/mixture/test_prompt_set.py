@@ -3,16 +3,17 @@
 import pytest
 import torch
 from agreement import CAUSAL, exact, plain, words
+from builders.specs import paper_spec
 
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption, BadTemplate, NothingLeft
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec, WeightingName
+from askwell.specs.mixture import WeightingName
 
 
 @pytest.mark.parametrize("name", CAUSAL)
 def test_causal_lms_reject_y_before_x_and_say_so(name: str) -> None:
-    mixture = Mixture(plain(name), ["[X] is in [Y] .", "[Y] is the city of [X] ."])
+    mixture = Mixture(plain(name), ["[X] is in [Y] .", "[Y] is the city of [X] ."], paper_spec())
     assert [prompt.template.text for prompt in mixture.prompts] == ["[X] is in [Y] ."]
     (left_out,) = mixture.left_out_prompts
     assert left_out.template.text == "[Y] is the city of [X] ."
@@ -21,16 +22,16 @@ def test_causal_lms_reject_y_before_x_and_say_so(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["bert", "bart"])
 def test_other_lms_use_both_orders(name: str) -> None:
-    mixture = Mixture(plain(name), ["[X] is in [Y] .", "[Y] is the city of [X] ."])
+    mixture = Mixture(plain(name), ["[X] is in [Y] .", "[Y] is the city of [X] ."], paper_spec())
     assert len(mixture.prompts) == 2
     assert mixture.left_out_prompts == []
 
 
 def test_nothing_left_names_the_reasons() -> None:
     with pytest.raises(NothingLeft, match="no prompts left: 2 × y stands before x"):
-        Mixture(plain("gpt2"), ["[Y] is [X]", "[Y] : [X]"])
+        Mixture(plain("gpt2"), ["[Y] is [X]", "[Y] : [X]"], paper_spec())
     with pytest.raises(NothingLeft, match="no prompts left: none were given"):
-        Mixture(plain("gpt2"), [])
+        Mixture(plain("gpt2"), [], paper_spec())
 
 
 def test_prompts_that_the_cut_makes_the_same_are_merged() -> None:
@@ -40,7 +41,7 @@ def test_prompts_that_the_cut_makes_the_same_are_merged() -> None:
         parse_template("[X] is in [Y] , the city", 0.1),
         parse_template("[X] is in [Y]", 0.2),
     ]
-    mixture = Mixture(exact("gpt2"), templates, MixtureSpec(weights="file"))
+    mixture = Mixture(exact("gpt2"), templates, paper_spec(weights="file"))
     assert [prompt.template.text for prompt in mixture.prompts] == ["[X] is in [Y] .", "[X] was in [Y] ."]
     assert mixture.weights.tolist() == pytest.approx([0.5, 0.5])
     named = [(prompt.template.text, prompt.reason) for prompt in mixture.left_out_prompts]
@@ -48,27 +49,27 @@ def test_prompts_that_the_cut_makes_the_same_are_merged() -> None:
     assert named == [("[X] is in [Y] , the city", reason), ("[X] is in [Y]", reason)]
     assert mixture.vectors.shape[0] == 4, "what stands after y has no vectors"
 
-    masked = Mixture(exact("bert"), templates, MixtureSpec(weights="file"))
+    masked = Mixture(exact("bert"), templates, paper_spec(weights="file"))
     assert len(masked.prompts) == 4
     assert masked.weights.tolist() == pytest.approx([0.2, 0.5, 0.1, 0.2])
 
 
 def test_another_form_of_y_is_another_prompt() -> None:
     """Up to y both have the same tokens, but after the bracket y has another form than after a space."""
-    mixture = Mixture(plain("gpt2"), ["[X] ([Y])", "[X] ( [Y] )"])
+    mixture = Mixture(plain("gpt2"), ["[X] ([Y])", "[X] ( [Y] )"], paper_spec())
     assert len(mixture.prompts) == 2
     assert mixture.prompts[0].token_ids == mixture.prompts[1].token_ids
 
 
 def test_merged_prompts_without_weights() -> None:
-    mixture = Mixture(plain("gpt2"), ["[X] is in [Y] .", "[X] is in [Y] !"])
+    mixture = Mixture(plain("gpt2"), ["[X] is in [Y] .", "[X] is in [Y] !"], paper_spec())
     assert len(mixture.prompts) == 1
     assert mixture.prompts[0].template.weight is None
 
 
 def test_a_prompt_without_prompt_tokens() -> None:
     for name in ("bert", "roberta", "bart", "gpt2", "llama"):
-        mixture = Mixture(exact(name), ["[X] [Y]"], MixtureSpec(deep=True))
+        mixture = Mixture(exact(name), ["[X] [Y]"], paper_spec(deep=True))
         assert mixture.vectors.shape == (0, exact(name).embedding_size)
         log_probs = mixture.log_probs(*words(exact(name), ["Paris", "Reykjavik"]))
         assert log_probs.exp().sum(1).tolist() == pytest.approx([1, 1])
@@ -76,24 +77,22 @@ def test_a_prompt_without_prompt_tokens() -> None:
 
 def test_weights_of_the_file() -> None:
     templates = [parse_template("[X] is [Y]", 3.0), parse_template("[X] was [Y]", 1.0)]
-    assert Mixture(plain("bert"), templates).weights.tolist() == [0.5, 0.5]
-    assert Mixture(plain("bert"), templates, MixtureSpec(weights="file")).weights.tolist() == pytest.approx(
-        [0.75, 0.25]
-    )
-    copied = Mixture(plain("bert"), templates, MixtureSpec(weights="file", copies=2, noise=0.1))
+    assert Mixture(plain("bert"), templates, paper_spec()).weights.tolist() == [0.5, 0.5]
+    assert Mixture(plain("bert"), templates, paper_spec(weights="file")).weights.tolist() == pytest.approx([0.75, 0.25])
+    copied = Mixture(plain("bert"), templates, paper_spec(weights="file", copies=2, noise=0.1))
     assert copied.weights.tolist() == pytest.approx([0.375, 0.375, 0.125, 0.125])
 
 
 def test_weights_that_are_not_in_the_file() -> None:
     with pytest.raises(BadOption, match=r"'\[X\] was \[Y\]' has no weight"):
-        Mixture(plain("bert"), [parse_template("[X] is [Y]", 1.0), "[X] was [Y]"], MixtureSpec(weights="file"))
+        Mixture(plain("bert"), [parse_template("[X] is [Y]", 1.0), "[X] was [Y]"], paper_spec(weights="file"))
     with pytest.raises(BadOption, match="all of them are 0"):
-        Mixture(plain("bert"), [parse_template("[X] is [Y]", 0.0)], MixtureSpec(weights="file"))
+        Mixture(plain("bert"), [parse_template("[X] is [Y]", 0.0)], paper_spec(weights="file"))
 
 
 def test_a_bad_template_is_refused() -> None:
     with pytest.raises(BadTemplate):
-        Mixture(plain("bert"), ["[X] is in"])
+        Mixture(plain("bert"), ["[X] is in"], paper_spec())
 
 
 def test_a_weight_of_zero_is_no_prompt_but_no_harm() -> None:
@@ -102,9 +101,9 @@ def test_a_weight_of_zero_is_no_prompt_but_no_harm() -> None:
     templates = [parse_template("[X] is [Y]", 1.0), parse_template("[X] was in [Y]", 0.0)]
     weightings: tuple[WeightingName, ...] = ("static", "data-dependent")
     for weighting in weightings:
-        mixture = Mixture(lm, templates, MixtureSpec(weights="file", weighting=weighting))
+        mixture = Mixture(lm, templates, paper_spec(weights="file", weighting=weighting))
         xs, facts = words(lm, ["Paris", "Reykjavik"])
-        alone = Mixture(lm, ["[X] is [Y]"]).log_probs(xs, facts)
+        alone = Mixture(lm, ["[X] is [Y]"], paper_spec()).log_probs(xs, facts)
         torch.testing.assert_close(mixture.log_probs(xs, facts), alone, rtol=0, atol=1e-12)
         golds = torch.full((2, 2), 30)
         weights = mixture.log_weights(2, mixture.log_p_x(xs, facts) if weighting == "data-dependent" else None)

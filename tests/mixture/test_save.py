@@ -10,6 +10,7 @@ import pytest
 import torch
 from agreement import ALL, moved, plain, usable, words
 from builders import tiny
+from builders.specs import paper_spec
 from safetensors.torch import load_file
 
 from askwell.data.templates import parse_template
@@ -23,11 +24,11 @@ from askwell.specs.mixture import MixtureSpec
 XS = ["Reykjavik", "Paris"]
 FILES = {"config.json", "mixture.safetensors", "README.md"}
 SPECS = {
-    "layer 0": MixtureSpec(),
-    "deep and data-dependent": MixtureSpec(deep=True, weighting="data-dependent"),
-    "product": MixtureSpec(combine="product"),
-    "copies": MixtureSpec(copies=2, noise=0.3, seed=5),
-    "random": MixtureSpec(initial="random", seed=3),
+    "layer 0": paper_spec(),
+    "deep and data-dependent": paper_spec(deep=True, weighting="data-dependent"),
+    "product": paper_spec(combine="product"),
+    "copies": paper_spec(copies=2, noise=0.3, seed=5),
+    "random": paper_spec(initial="random", seed=3),
 }
 TEMPLATES = ["The capital of [X] is [Y] .", "[X] ([Y])", "[X]'s city is | `[Y]` ."]
 
@@ -62,7 +63,7 @@ def test_what_is_saved_comes_back(name: str, kind: str, tmp_path: Path) -> None:
 
 def test_what_else_comes_back(tmp_path: Path) -> None:
     templates = [parse_template("[X] is [Y] .", 0.5), parse_template("[X] is [Y] !", 0.25), "[Y] is [X]"]
-    mixture = Mixture(plain("gpt2"), [*templates, parse_template("[X] was [Y]", 0.25)], MixtureSpec(weights="file"))
+    mixture = Mixture(plain("gpt2"), [*templates, parse_template("[X] was [Y]", 0.25)], paper_spec(weights="file"))
     about = About(
         learned_from={"relation": {"name": "P19", "sha256": "f00"}, "seed": 4},
         scores={"test": {"facts": 3, "P@1": 66.7, "vocabulary": "all"}},
@@ -99,7 +100,7 @@ def test_the_folder_of_a_run_is_as_good_as_its_mixtures(tmp_path: Path) -> None:
 
 
 def test_the_description_can_be_read_without_the_lm(tmp_path: Path) -> None:
-    mixture = saved(tmp_path, MixtureSpec(weighting="data-dependent"))
+    mixture = saved(tmp_path, paper_spec(weighting="data-dependent"))
     description = read_description(tmp_path)
     assert [prompt.template for prompt in description.prompts] == TEMPLATES
     assert description.mixture_weights == pytest.approx(mixture.weights.tolist())
@@ -118,13 +119,13 @@ def test_saving_twice_gives_the_same_bytes(tmp_path: Path) -> None:
 
 def test_saving_again_replaces(tmp_path: Path) -> None:
     saved(tmp_path, seed=1)
-    second = saved(tmp_path, MixtureSpec(deep=True), seed=2)
+    second = saved(tmp_path, paper_spec(deep=True), seed=2)
     assert_same(second, Mixture.from_pretrained(tmp_path, lm=plain("roberta")))
     assert {path.name for path in tmp_path.iterdir()} == FILES
 
 
 def test_tensors_are_plain_safetensors(tmp_path: Path) -> None:
-    mixture = saved(tmp_path, MixtureSpec(deep=True))
+    mixture = saved(tmp_path, paper_spec(deep=True))
     tensors = load_file(tmp_path / "mixture.safetensors")
     assert set(tensors) == {"vectors", "initial_vectors", "weighting.logits", *(f"deltas.layers.{n}" for n in range(2))}
     assert torch.equal(tensors["vectors"], mixture.vectors)
@@ -270,7 +271,7 @@ def save_until(monkeypatch: pytest.MonkeyPatch, mixture: Mixture, folder: Path, 
 
 def test_a_crash_leaves_the_old_mixture_or_the_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lm = plain("roberta")
-    old, new = moved(lm, TEMPLATES, seed=1), moved(lm, TEMPLATES, MixtureSpec(deep=True), seed=2)
+    old, new = moved(lm, TEMPLATES, seed=1), moved(lm, TEMPLATES, paper_spec(deep=True), seed=2)
     about_old, about_new = (About(dev_answers={"right": [right]}) for right in (0, 1))
     crashed = 0
     for step in range(1, 10):

@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import pytest
 import torch
+from builders.specs import paper_spec
 from builders.worlds import TEMPLATES, frozen
 
 from askwell.mixture.mixture import Mixture
@@ -19,7 +20,7 @@ STORE = Path(__file__).parents[1] / "fixtures" / "v0.1.0" / "store" / "runs"
 def test_every_name_has_its_class() -> None:
     assert set(WEIGHTINGS) == set(get_args(WeightingName))
     for name in get_args(WeightingName):
-        mixture = Mixture(frozen("bert"), TEMPLATES, MixtureSpec(weighting=name))
+        mixture = Mixture(frozen("bert"), TEMPLATES, paper_spec(weighting=name))
         assert type(mixture.weighting) is WEIGHTINGS[name]
 
 
@@ -44,14 +45,14 @@ def test_data_dependent_weights_by_hand() -> None:
 @pytest.mark.parametrize("given", [{"data_dependent": True}, {"weighting": "data-dependent"}])
 def test_a_weighting_is_read_by_its_old_name_and_its_new_one(given: dict[str, Any]) -> None:
     spec = MixtureSpec.model_validate({"deep": True, **given})
-    assert spec == MixtureSpec(deep=True, weighting="data-dependent")
+    assert spec == paper_spec(deep=True, weighting="data-dependent")
     assert spec.weighting == "data-dependent"
     assert spec.model_dump(exclude_unset=True) == {"deep": True, "data_dependent": True}
     assert MixtureSpec.model_validate_json(spec.model_dump_json()) == spec
 
 
 def test_a_spec_is_written_as_in_version_0_1_0() -> None:
-    assert list(MixtureSpec().model_dump().items()) == [
+    assert list(paper_spec().model_dump().items()) == [
         ("combine", "mixture"), ("deep", False), ("data_dependent", False), ("initial", "words"), ("copies", 1),
         ("noise", 0.0), ("weights", "uniform"), ("seed", 0),
     ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS, TEMPLATES, frozen
 from pydantic import ValidationError
 
@@ -9,7 +10,6 @@ from askwell.errors import BadOption
 from askwell.evaluation.evaluate import evaluate
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
 from askwell.specs.training import TrainingSpec
 from askwell.training.loop import train
 from askwell.training.objective import Objective
@@ -17,7 +17,7 @@ from askwell.training.optimiser import choose_tuned
 
 
 def uneven(templates, weights, **spec):
-    mixture = Mixture(frozen("bert", "float64"), templates, MixtureSpec(**spec))
+    mixture = Mixture(frozen("bert", "float64"), templates, paper_spec(**spec))
     mixture.weight_logits.data.copy_(torch.tensor(weights, dtype=torch.float64).log())
     return mixture
 
@@ -67,7 +67,7 @@ def test_the_heaviest_prompt_stays():
 @pytest.mark.parametrize("method", ["gradient", "em"])
 def test_training_drops_after_a_third_and_goes_on_when_interrupted(tmp_path, method):
     spec = TrainingSpec(method=method, pairs=240, drop_below=0.33, threads=1)
-    whole = Mixture(frozen("bert"), TEMPLATES)
+    whole = Mixture(frozen("bert"), TEMPLATES, paper_spec())
     effective = []
     result = train(whole, CAPITALS, spec, progress=lambda p: effective.append(p.record and p.record.effective_prompts))
     dropped = int((whole.weight_logits == -torch.inf).sum())
@@ -82,8 +82,8 @@ def test_training_drops_after_a_third_and_goes_on_when_interrupted(tmp_path, met
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(Mixture(frozen("bert"), TEMPLATES), CAPITALS, spec, folder=tmp_path, progress=interrupt)
-    second = Mixture(frozen("bert"), TEMPLATES)
+        train(Mixture(frozen("bert"), TEMPLATES, paper_spec()), CAPITALS, spec, folder=tmp_path, progress=interrupt)
+    second = Mixture(frozen("bert"), TEMPLATES, paper_spec())
     assert train(second, CAPITALS, spec, folder=tmp_path, resume=True).history == result.history
     assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), second.parameters(), strict=True))
 
@@ -91,7 +91,7 @@ def test_training_drops_after_a_third_and_goes_on_when_interrupted(tmp_path, met
 def test_where_it_makes_no_sense_it_is_refused():
     with pytest.raises(BadOption, match="--drop-below"):
         train(
-            Mixture(frozen("bert"), TEMPLATES, MixtureSpec(weighting="data-dependent")),
+            Mixture(frozen("bert"), TEMPLATES, paper_spec(weighting="data-dependent")),
             CAPITALS,
             TrainingSpec(drop_below=0.1),
         )

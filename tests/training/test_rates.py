@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS, TEMPLATES, frozen
 
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
 from askwell.specs.training import TrainingSpec
 from askwell.training.loop import train
 from askwell.training.optimiser import (
@@ -24,7 +24,7 @@ from askwell.training.optimiser import (
 
 
 def deep_mixture(name):
-    mixture = Mixture(frozen(name), TEMPLATES, MixtureSpec(deep=True))
+    mixture = Mixture(frozen(name), TEMPLATES, paper_spec(deep=True))
     return mixture, encode_facts(mixture, FACTS)[0]
 
 
@@ -106,7 +106,7 @@ def test_what_was_used_is_told_by_the_result():
 
 def test_minutes_become_pairs_once_and_are_kept(tmp_path):
     def run(**options):
-        mixture = Mixture(frozen("bert"), TEMPLATES)
+        mixture = Mixture(frozen("bert"), TEMPLATES, paper_spec())
         return train(mixture, CAPITALS, TrainingSpec(minutes=0.002, threads=1), folder=tmp_path, **options)
 
     planned = []

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 import torch
+from builders.specs import paper_spec
 from builders.worlds import CAPITALS, TEMPLATES, frozen
 
 from askwell.errors import BadOption, DamagedFile
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
 from askwell.specs.training import TrainingSpec
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.loop import train
@@ -24,7 +24,7 @@ SETTINGS = {
 
 
 def new_mixture(**spec):
-    return Mixture(frozen("bert"), TEMPLATES, MixtureSpec(deep=True, copies=2, noise=0.3, seed=5, **spec))
+    return Mixture(frozen("bert"), TEMPLATES, paper_spec(deep=True, copies=2, noise=0.3, seed=5, **spec))
 
 
 def same(one, other):
@@ -41,7 +41,7 @@ def test_the_same_seed_gives_the_same_numbers(method):
 
 
 def test_another_seed_gives_other_numbers():
-    mixtures = [new_mixture(), Mixture(frozen("bert"), TEMPLATES, MixtureSpec(deep=True, copies=2, noise=0.3, seed=6))]
+    mixtures = [new_mixture(), Mixture(frozen("bert"), TEMPLATES, paper_spec(deep=True, copies=2, noise=0.3, seed=6))]
     assert not same(*mixtures)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS, REPEATED, TEMPLATES, frozen
 from scipy.optimize import minimize
 
@@ -15,7 +16,6 @@ from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NotFinite, NothingLeft
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
 from askwell.specs.training import TrainingSpec
 from askwell.training.checkpoint import State
 from askwell.training.loop import is_over, train
@@ -69,7 +69,7 @@ def mean_log_likelihood(mixture, probabilities):
 @pytest.mark.parametrize("method", ["gradient", "em"])
 @pytest.mark.parametrize("name", ["bert", "bart", "gpt2"])
 def test_both_methods_find_the_optimal_weights_of_frozen_prompts(name, method):
-    mixture = Mixture(frozen(name, "float64"), TEMPLATES)
+    mixture = Mixture(frozen(name, "float64"), TEMPLATES, paper_spec())
     probabilities = gold_matrix(mixture)
     everything = REPEATED
     settings = {"method": method, "tune_vectors": False, "epochs": 150, "learning_rate": 0.3}
@@ -80,7 +80,7 @@ def test_both_methods_find_the_optimal_weights_of_frozen_prompts(name, method):
 
 
 def test_em_never_lowers_the_likelihood_of_frozen_prompts():
-    mixture = Mixture(frozen("roberta", "float64"), TEMPLATES)
+    mixture = Mixture(frozen("roberta", "float64"), TEMPLATES, paper_spec())
     result = train(mixture, CAPITALS, no_early_stop(method="em", tune_vectors=False, epochs=30))
     losses = [line.train_loss or math.inf for line in result.history[1:]]
     assert all(later <= earlier + 1e-12 for earlier, later in pairwise(losses))
@@ -88,7 +88,7 @@ def test_em_never_lowers_the_likelihood_of_frozen_prompts():
 
 
 def test_em_weights_are_the_mean_posterior_computed_by_hand():
-    mixture = Mixture(frozen("bert", "float64"), TEMPLATES)
+    mixture = Mixture(frozen("bert", "float64"), TEMPLATES, paper_spec())
     probabilities = gold_matrix(mixture)
     posterior = probabilities / probabilities.sum(1, keepdims=True)  # from uniform weights
     settings = TrainingSpec(recipe="paper", method="em", tune_vectors=False, epochs=1, **ONE_THREAD)
@@ -102,7 +102,7 @@ def test_em_and_gradient_take_the_same_step_on_the_prompts(deep, weighting):
     """The gradient of the expected log-likelihood under the posteriors is that of the log-likelihood itself."""
     gradients = []
     for method in ("gradient", "em"):
-        mixture = Mixture(frozen("bart", "float64"), TEMPLATES, MixtureSpec(deep=deep, weighting=weighting))
+        mixture = Mixture(frozen("bart", "float64"), TEMPLATES, paper_spec(deep=deep, weighting=weighting))
         encoded, _ = encode_facts(mixture, FACTS)
         choose_tuned(mixture, TrainingSpec(method=method))
         Objective(mixture, encoded, method).loss(torch.arange(len(encoded))).to_minimise.backward()
@@ -115,7 +115,7 @@ def test_em_and_gradient_take_the_same_step_on_the_prompts(deep, weighting):
 
 @pytest.mark.parametrize("name", ["bert", "bart", "llama"])
 def test_facts_may_be_cut_into_chunks_without_changing_the_gradient(name):
-    mixture = Mixture(frozen(name, "float64"), TEMPLATES, MixtureSpec(deep=True))
+    mixture = Mixture(frozen(name, "float64"), TEMPLATES, paper_spec(deep=True))
     encoded, _ = encode_facts(mixture, FACTS)
     choose_tuned(mixture, TrainingSpec())
     objective = Objective(mixture, encoded, "gradient")
@@ -131,7 +131,7 @@ def test_facts_may_be_cut_into_chunks_without_changing_the_gradient(name):
 
 
 def test_training_makes_the_loss_smaller_and_keeps_the_state_that_was_best_on_dev():
-    mixture = Mixture(frozen("bert"), TEMPLATES, MixtureSpec(deep=True))
+    mixture = Mixture(frozen("bert"), TEMPLATES, paper_spec(deep=True))
     seen = []
     result = train(mixture, CAPITALS, no_early_stop(learning_rate=0.02, epochs=12), progress=seen.append)
     losses = [line.train_loss or math.inf for line in result.history[1:]]
@@ -146,7 +146,7 @@ def test_training_makes_the_loss_smaller_and_keeps_the_state_that_was_best_on_de
 
 
 def test_the_untuned_state_is_a_candidate():
-    mixture = Mixture(frozen("bert"), TEMPLATES, MixtureSpec(deep=True))
+    mixture = Mixture(frozen("bert"), TEMPLATES, paper_spec(deep=True))
     start = {name: tensor.clone() for name, tensor in mixture.state_dict().items()}
     # On dev the untuned mixture is right by construction, and train teaches something else.
     dev = [Fact(x, mixture.ask(x, top=1)[0].y) for x in ("Quito", "Oslo", "Havana")]
@@ -188,7 +188,7 @@ FREEZABLE = {
 @pytest.mark.parametrize("method", ["gradient", "em"])
 @pytest.mark.parametrize("tuned", list(FREEZABLE))
 def test_each_part_can_be_tuned_alone(tuned, method):
-    mixture = Mixture(frozen("bart"), TEMPLATES, MixtureSpec(deep=True, weighting="data-dependent"))
+    mixture = Mixture(frozen("bart"), TEMPLATES, paper_spec(deep=True, weighting="data-dependent"))
     start = {name: parameter.detach().clone() for name, parameter in mixture.named_parameters()}
     flags: dict[str, Any] = {name: name == tuned for name in FREEZABLE}
     spec = TrainingSpec(method=method, learning_rate=0.01, **flags)
@@ -203,9 +203,9 @@ def test_each_part_can_be_tuned_alone(tuned, method):
 
 
 def test_the_last_layers_perturbation_moves_only_where_it_reaches_y():
-    masked = Mixture(frozen("bert"), ["[X] lies in [Y] ."], MixtureSpec(deep=True))
-    causal = Mixture(frozen("gpt2"), ["the [X] lies in [Y] ."], MixtureSpec(deep=True))
-    seq2seq = Mixture(frozen("bart"), ["the [X] lies in [Y] ."], MixtureSpec(deep=True))
+    masked = Mixture(frozen("bert"), ["[X] lies in [Y] ."], paper_spec(deep=True))
+    causal = Mixture(frozen("gpt2"), ["the [X] lies in [Y] ."], paper_spec(deep=True))
+    seq2seq = Mixture(frozen("bart"), ["the [X] lies in [Y] ."], paper_spec(deep=True))
     for mixture in (masked, causal, seq2seq):
         train(mixture, CAPITALS, no_early_stop(epochs=3, learning_rate=0.01))
         choose_tuned(mixture, TrainingSpec())
@@ -226,7 +226,7 @@ def test_the_last_layers_perturbation_moves_only_where_it_reaches_y():
 def test_the_l2_penalty_pulls_back_to_the_start():
     lengths = []
     for l2 in (0.0, 1.0, 1000.0):
-        mixture = Mixture(frozen("bert"), TEMPLATES, MixtureSpec(deep=True))
+        mixture = Mixture(frozen("bert"), TEMPLATES, paper_spec(deep=True))
         choose_tuned(mixture, TrainingSpec())
         train(mixture, REPEATED, no_early_stop(epochs=40, learning_rate=0.01, l2=l2))
         tuned = [mixture.vectors - mixture.initial_vectors, *mixture.deltas.parameters()]
@@ -236,7 +236,7 @@ def test_the_l2_penalty_pulls_back_to_the_start():
 
 
 def test_a_product_learns_its_weights_and_keeps_its_prompts():
-    mixture = Mixture(frozen("bert", "float64"), TEMPLATES, MixtureSpec(combine="product"))
+    mixture = Mixture(frozen("bert", "float64"), TEMPLATES, paper_spec(combine="product"))
     start = mixture.vectors.detach().clone()
     everything = REPEATED
     encoded, _ = encode_facts(mixture, FACTS)
@@ -260,8 +260,8 @@ def test_a_product_learns_its_weights_and_keeps_its_prompts():
 
 def test_weights_cannot_depend_on_x_where_no_causal_prompt_has_a_word_before_it():
     lm = frozen("gpt2", "float64")
-    blind = Mixture(lm, ["[X] lies in [Y]", "[X] and [Y] ."], MixtureSpec(weighting="data-dependent"))
-    seeing = Mixture(lm, ["[X] lies in [Y]", "the [X] and [Y] ."], MixtureSpec(weighting="data-dependent"))
+    blind = Mixture(lm, ["[X] lies in [Y]", "[X] and [Y] ."], paper_spec(weighting="data-dependent"))
+    seeing = Mixture(lm, ["[X] lies in [Y]", "the [X] and [Y] ."], paper_spec(weighting="data-dependent"))
     encoded, _ = encode_facts(blind, FACTS)
     every = torch.arange(len(encoded))
     for mixture, alike in ((blind, True), (seeing, False)):
@@ -269,15 +269,15 @@ def test_weights_cannot_depend_on_x_where_no_causal_prompt_has_a_word_before_it(
         assert mixture.finds_every_x_alike is alike
         weights = mixture.log_weights(len(encoded), mixture.log_p_x(encoded.xs, every))
         assert bool(torch.allclose(weights, weights[:1].expand_as(weights), atol=1e-9)) is alike
-    assert not Mixture(frozen("bert"), ["[X] lies in [Y]", "[X] and [Y] ."]).finds_every_x_alike
+    assert not Mixture(frozen("bert"), ["[X] lies in [Y]", "[X] and [Y] ."], paper_spec()).finds_every_x_alike
 
 
 def test_what_cannot_be_is_refused():
-    mixture = Mixture(frozen("bert"), TEMPLATES)
+    mixture = Mixture(frozen("bert"), TEMPLATES, paper_spec())
     nothing: dict[str, Any] = dict.fromkeys(FREEZABLE, False)
     with pytest.raises(BadOption, match="nothing is tuned"):
         train(mixture, CAPITALS, TrainingSpec(**nothing))
-    product_of_experts = Mixture(frozen("bert"), TEMPLATES, MixtureSpec(combine="product"))
+    product_of_experts = Mixture(frozen("bert"), TEMPLATES, paper_spec(combine="product"))
     with pytest.raises(BadOption, match="EM is for mixtures"):
         train(product_of_experts, CAPITALS, TrainingSpec(method="em"))
     strange = Relation.of("strange", [Fact("Paris", "Reykjavik")], [Fact("Rome", "Italy")], [])
@@ -290,11 +290,11 @@ def test_an_lm_that_gives_nan_is_an_error_not_a_score():
     with torch.no_grad():
         lm.model.bert.encoder.layer[1].output.dense.weight[0, 0] = torch.nan
     with pytest.raises(NotFinite, match="bert gives probabilities that are not finite"):
-        train(Mixture(lm, TEMPLATES), CAPITALS)
+        train(Mixture(lm, TEMPLATES, paper_spec()), CAPITALS)
 
 
 def test_the_history_is_plain_data():
-    mixture = Mixture(frozen("gpt2"), TEMPLATES, MixtureSpec(weighting="data-dependent"))
+    mixture = Mixture(frozen("gpt2"), TEMPLATES, paper_spec(weighting="data-dependent"))
     result = train(mixture, CAPITALS, TrainingSpec(recipe="paper", epochs=1, **ONE_THREAD))
     first, second = json.loads(json.dumps([line.as_json() for line in result.history], allow_nan=False))
     assert first["train_loss"] is None

@@ -89,8 +89,8 @@ def ask(
     from askwell.cli.terminal import note, print_json
     from askwell.data.questions import read_xs
     from askwell.lms.load import load_lm
-    from askwell.mixture.answers import read_candidates
     from askwell.mixture.ask import ask as ask_mixture
+    from askwell.mixture.candidates import read_candidates
     from askwell.mixture.encode import why_unaskable
     from askwell.runs.sources import find_mixture, saved_mixture, untuned_mixture
 

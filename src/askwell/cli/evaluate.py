@@ -92,7 +92,7 @@ def evaluate(
     from askwell.evaluation.outcomes import write_outcomes
     from askwell.evaluation.trust import trust_of
     from askwell.files import to_json
-    from askwell.mixture.answers import read_candidates
+    from askwell.mixture.candidates import read_candidates
     from askwell.runs.seeds import several_runs
     from askwell.runs.sources import find_mixtures, saved_jobs, untuned_jobs
 

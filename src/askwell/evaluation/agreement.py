@@ -39,9 +39,9 @@ class PromptObserver:
     Best answers are the best among the candidates; divergences are those of the whole distributions.
     """
 
-    def __init__(self, mixture: Mixture, allowed: Int[Tensor, " candidates"] | None) -> None:
+    def __init__(self, mixture: Mixture, answers: int, allowed: Int[Tensor, " candidates"] | None) -> None:
         self.prompts = tuple((mixture.weight_logits > -torch.inf).nonzero()[:, 0].tolist())
-        self._allowed, self._answers = allowed, mixture.answer_space.count
+        self._allowed, self._answers = allowed, answers
         self._column = torch.full((len(mixture.prompts),), -1, device=mixture.lm.device)
         self._column[list(self.prompts)] = torch.arange(len(self.prompts), device=mixture.lm.device)
         self._nothing = torch.zeros(0, dtype=sum_dtype(mixture), device=mixture.lm.device)

@@ -15,8 +15,8 @@ from askwell.errors import BadOption, DamagedFile, UserMistake
 from askwell.evaluation.abstention import Threshold, learn_threshold
 from askwell.evaluation.calibration import questions_of
 from askwell.evaluation.evaluate import Evaluation
-from askwell.mixture.answers import Candidates
 from askwell.mixture.ask import Reply, ask
+from askwell.mixture.candidates import Candidates
 from askwell.mixture.encode import count_reasons
 from askwell.mixture.mixture import Mixture
 

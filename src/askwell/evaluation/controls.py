@@ -15,18 +15,17 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import repeat
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from askwell.data.facts import Relation, SplitName
 from askwell.errors import NothingLeft
 from askwell.evaluation.agreement import sum_dtype
+from askwell.evaluation.answer_lists import AnswerList
 from askwell.evaluation.metrics import RANK_METRICS, Scores, scores_of
 from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.ranking import AskedFacts, facts_at_once
 from askwell.lms.batches import PLACES, Words, words_of
 from askwell.mixture.encode import why_unaskable
 from askwell.mixture.mixture import Mixture
@@ -45,28 +44,32 @@ class Prior:
     """What it is made from, in words."""
 
 
-def majority(mixture: Mixture, relation: Relation) -> Prior:
-    """The shares of the ys of train among its facts whose y is an answer of the mixture."""
+def majority(answers: AnswerList, relation: Relation) -> Prior:
+    """The shares of the ys of train among its facts whose y is one of the answers."""
     counts = Counter(fact.y for fact in relation.train)
-    shares = torch.zeros(mixture.answer_space.count, dtype=torch.float64)
-    for number, count in zip(mixture.answer_space.numbers_of(list(counts)), counts.values(), strict=True):
+    shares = torch.zeros(answers.count, dtype=torch.float64)
+    for number, count in zip(answers.numbers_of(list(counts)), counts.values(), strict=True):
         if number is not None:
             shares[number] += count
     total = int(shares.sum())
     if not total:
-        raise NothingLeft(f"train facts of {relation.name}", {"y is not one token of the LM": len(relation.train)})
+        raise NothingLeft(
+            f"train facts of {relation.name}", {f"y is none of {answers.vocabulary}": len(relation.train)}
+        )
+    mixture = answers.mixture
     log_shares = (shares / total).log().to(device=mixture.lm.device, dtype=sum_dtype(mixture))
     return Prior(log_shares, f"how often each y stands in {total} train facts")
 
 
 @torch.no_grad()
-def prompt_prior(mixture: Mixture, relation: Relation, *, most: int = MOST_XS, seed: int = 0) -> Prior:
+def prompt_prior(answers: AnswerList, relation: Relation, *, most: int = MOST_XS, seed: int = 0) -> Prior:
     """The mean of p(y | x, r) over the distinct x's of train; of more than `most`, so many are drawn by the seed.
 
     It takes as much time as asking about so many facts, and the memory of a few of them.
     """
+    mixture = answers.mixture
     distinct = sorted({fact.x for fact in relation.train})
-    reasons = why_unaskable(mixture, distinct)
+    reasons = why_unaskable(mixture, distinct, answers.kind)
     xs = [x for x, reason in zip(distinct, reasons, strict=True) if reason is None]
     if not xs:
         raise NothingLeft(f"train x's of {relation.name}", Counter(reason for reason in reasons if reason))
@@ -75,85 +78,53 @@ def prompt_prior(mixture: Mixture, relation: Relation, *, most: int = MOST_XS, s
         description = f"the mean of the answers to {most} of the {len(xs)} x's of train, drawn with the seed {seed}"
         xs = sorted(random.Random(seed).sample(xs, most))
     words = words_of(xs, mixture.lm.wording, mixture.lm.device)
-    total = torch.full((mixture.answer_space.count,), -torch.inf, dtype=sum_dtype(mixture), device=mixture.lm.device)
-    for some in torch.arange(len(xs), device=mixture.lm.device).split(facts_at_once(mixture)):
+    total = torch.full((answers.count,), -torch.inf, dtype=sum_dtype(mixture), device=mixture.lm.device)
+    for some in torch.arange(len(xs), device=mixture.lm.device).split(answers.facts_at_once):
         # Summed as logarithms: a probability that is too small for a number of its own would be a prior of 0.
-        total = torch.logaddexp(total, mixture.log_probs(words, some).to(total.dtype).logsumexp(0))
+        total = torch.logaddexp(total, answers.log_probs(words, some).to(total.dtype).logsumexp(0))
     return Prior(total - torch.log(torch.tensor(len(xs), dtype=total.dtype)), description)
 
 
 @torch.no_grad()
-def masked_prior(mixture: Mixture) -> Prior | None:
+def masked_prior(answers: AnswerList) -> Prior | None:
     """p(y | r) with one mask token in the place of x; None where the LM is not asked with masks.
 
     Weights that depend on x are left at p(t | r): there is no x whose probability they could follow.
     """
-    mask = mixture.lm.tokenizer.mask_token_id
-    if mask is None or not mixture.lm.family.masks_x:
+    mixture = answers.mixture
+    words = masked_x(mixture)
+    if words is None:
         return None
-    device = mixture.lm.device
-    words = Words(
-        torch.full((len(PLACES), 1, 1), mask, device=device),
-        torch.ones(len(PLACES), 1, dtype=torch.long, device=device),
-    )
-    only = torch.zeros(1, dtype=torch.long, device=device)
-    if mixture.weighting.reads_x:
-        log_probs = torch.full((1, mixture.answer_space.count), -torch.inf, device=device)
-        for prompt, log_weight in enumerate(mixture.weight_logits.log_softmax(0)):
-            log_probs = torch.logaddexp(log_probs, log_weight + mixture.prompt_log_probs(words, only, prompt))
-    else:
-        log_probs = mixture.log_probs(words, only)
+    only = torch.zeros(1, dtype=torch.long, device=mixture.lm.device)
+    log_weights = mixture.weight_logits.detach().log_softmax(0) if mixture.weighting.reads_x else None
+    log_probs = answers.log_probs(words, only, log_weights=log_weights)
     return Prior(log_probs[0].to(sum_dtype(mixture)), "the answer to one mask token in the place of x")
 
 
-def priors_of(mixture: Mixture, relation: Relation, *, seed: int = 0) -> tuple[dict[str, Prior], dict[str, str]]:
+def masked_x(mixture: Mixture) -> Words | None:
+    """One mask token as an x; None where the LM is not asked with masks."""
+    mask, device = mixture.lm.tokenizer.mask_token_id, mixture.lm.device
+    if mask is None or not mixture.lm.family.masks_x:
+        return None
+    ids = torch.full((len(PLACES), 1, 1), mask, device=device)
+    return Words(ids, torch.ones(len(PLACES), 1, dtype=torch.long, device=device))
+
+
+def priors_of(answers: AnswerList, relation: Relation, *, seed: int = 0) -> tuple[dict[str, Prior], dict[str, str]]:
     """Majority, prior and prior with x masked by name, as far as they can be had, and why others cannot."""
     priors: dict[str, Prior] = {}
     missing: dict[str, str] = {}
     try:
-        priors[MAJORITY] = majority(mixture, relation)
+        priors[MAJORITY] = majority(answers, relation)
     except NothingLeft as nothing:
         missing[MAJORITY] = str(nothing)
     try:
-        priors[PRIOR] = prompt_prior(mixture, relation, seed=seed)
+        priors[PRIOR] = prompt_prior(answers, relation, seed=seed)
     except NothingLeft as nothing:
         missing |= {PRIOR: str(nothing), PRIOR_CORRECTED: str(nothing)}
-    if (masked := masked_prior(mixture)) is not None:
+    if (masked := masked_prior(answers)) is not None:
         priors[PRIOR_MASKED_X] = masked
     return priors, missing
-
-
-def prior_outcomes(prior: Prior, asked: AskedFacts, top: int = 10) -> list[Outcome]:
-    """What comes of giving the prior as the answer to every x: ranks, probabilities and its best answers."""
-    log_probs = _ranked_answers(prior, asked)[None]
-    (best,) = asked.best(log_probs, top)
-    outcomes: list[Outcome] = []
-    for some in asked.chunks():
-        ranked = asked.rank(some, log_probs.expand(len(some), -1))
-        outcomes += asked.outcomes(some, ranked, repeat(best, len(some)))
-    return outcomes
-
-
-def corrected_outcomes(
-    prior: Prior,
-    asked: AskedFacts,
-    some: Int[Tensor, " facts"],
-    log_probs: Float[Tensor, "facts answers"],
-    top: int = 10,
-) -> list[Outcome]:
-    """What comes of ranking the answers to some facts by log p(y | x, r) - log prior(y).
-
-    Probabilities are those of these scores, normalised over all answers that are ranked. An answer to which the prior
-    gives no probability at all gets none.
-    """
-    log_prior = _ranked_answers(prior, asked)
-    scores = (log_probs.to(log_prior.dtype) - log_prior).masked_fill(log_prior == -torch.inf, -torch.inf)
-    corrected = scores.log_softmax(1)
-    return asked.outcomes(some, asked.rank(some, corrected), asked.best(corrected, top))
-
-
-def _ranked_answers(prior: Prior, asked: AskedFacts) -> Float[Tensor, " answers"]:
-    return prior.log_probs if asked.allowed is None else prior.log_probs[asked.allowed]
 
 
 @dataclass(frozen=True)

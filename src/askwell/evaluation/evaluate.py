@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from askwell.data.facts import Relation, SplitName
+from askwell.evaluation.answer_lists import CandidateAnswers, OneTokenAnswers
 from askwell.evaluation.metrics import (
     LOG_LOSS,
     RANK_METRICS,
@@ -20,11 +21,13 @@ from askwell.evaluation.metrics import (
     scores_of,
     with_raw_ranks,
 )
+from askwell.evaluation.open_answers import OpenFacts
 from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.ranking import AskedFacts, BestAnswers, asked_facts
-from askwell.mixture.answers import Candidates
+from askwell.evaluation.ranking import AskedFacts, BestAnswers, ListedFacts, asked_facts
+from askwell.mixture.candidates import Candidates, CandidateScorer
 from askwell.mixture.encode import EncodedFacts, EncodedRelation, LeftOutFact, count_reasons
 from askwell.mixture.mixture import Mixture
+from askwell.specs.mixture import AnswersName
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,10 @@ class EvaluationFigures:
     """None where it is infinite."""
     relations: dict[str, dict[str, int | float]]
     """For each relation its number of facts and its scores."""
+    answers: AnswersName = "one-token"
+    """Whether answers are one token of the LM, or of any length."""
+    unsettled: int = 0
+    """Facts whose search came to its limit before the rank of y was known; they count as not found."""
 
     def score(self, metric: str) -> float | None:
         """The mean over facts of a metric; None for a log-loss that is infinite, and for a metric that is newer."""
@@ -86,6 +93,9 @@ class Evaluation:
     outcomes: tuple[Outcome, ...]
     left_out: tuple[LeftOutFact, ...]
     candidates_left_out: int = 0
+    answers: AnswersName = "one-token"
+    unsettled: int = 0
+    """Facts whose search came to its limit before the rank of y was known; they count as not found."""
 
     @property
     def micro(self) -> Scores:
@@ -122,6 +132,8 @@ class Evaluation:
             macro=self.macro,
             raw=RawScores(micro(raw, RANK_METRICS), macro(raw, RANK_METRICS)),
             log_loss=log_loss_of(self.outcomes),
+            answers=self.answers,
+            unsettled=self.unsettled,
             relations={
                 name: {"facts": len(outcomes), **scores_of(outcomes)}
                 for name, outcomes in by_relation(self.outcomes).items()
@@ -143,8 +155,7 @@ def evaluate(
     asked = asked_facts(mixture, relation, split, candidates, facts)
     outcomes: list[Outcome] = []
     for some in asked.chunks():
-        log_probs = mixture.log_probs(asked.facts.xs, some, asked.allowed)
-        outcomes += asked.outcomes(some, asked.rank(some, log_probs), asked.best(log_probs, top))
+        outcomes += asked.ask(some, top)[0]
         if progress is not None:
             progress(len(outcomes), len(asked.facts))
     return evaluation_of(asked, split, outcomes)
@@ -152,24 +163,49 @@ def evaluate(
 
 def evaluation_of(asked: AskedFacts, split: SplitName, outcomes: Iterable[Outcome]) -> Evaluation:
     """The evaluation that the outcomes of all facts asked make up."""
-    return Evaluation(split, asked.vocabulary, tuple(outcomes), asked.left_out, asked.candidates_left_out)
+    return Evaluation(
+        split,
+        asked.vocabulary,
+        tuple(outcomes),
+        asked.left_out,
+        asked.candidates_left_out,
+        asked.facts.kind.name,
+        asked.unsettled,
+    )
 
 
 @torch.no_grad()
-def score_facts(mixture: Mixture, facts: EncodedFacts, relation: Relation) -> dict[str, Any]:
+def score_facts(
+    mixture: Mixture, facts: EncodedFacts, relation: Relation, scorer: CandidateScorer | None = None
+) -> dict[str, Any]:
     """The scores of facts among all answers, their log-loss (None if it is infinite) and their number.
 
-    It finds no best answers: it is for choosing among the states of a mixture, again and again.
+    It finds no best answers: it is for choosing among the states of a mixture, again and again. Of answers of any
+    length it gives P@1 alone, and the log-loss of those that are not too long to be possible at all.
     """
-    asked = AskedFacts(mixture, relation, facts)
+    if facts.kind.any_length and scorer is None:
+        return _score_open(OpenFacts(mixture, relation, facts))
+    answers = OneTokenAnswers(mixture) if scorer is None else CandidateAnswers(scorer)
+    asked = ListedFacts(answers, relation, facts)
     outcomes, log_probabilities = [], []
     for some in asked.chunks():
-        ranked = asked.rank(some, mixture.log_probs(facts.xs, some))
+        log_probs = answers.log_probs(facts.xs, some)
+        ranked = asked.rank(some, log_probs if scorer is None else log_probs.log_softmax(1))
         outcomes += asked.outcomes(some, ranked, repeat(BestAnswers(), len(some)))
         log_probabilities.append(ranked.log_probabilities)
     log_loss = -float(torch.cat(log_probabilities).mean())
     beside = {"log_loss": log_loss if math.isfinite(log_loss) else None, "facts": len(facts)}
     return {**scores_of(outcomes, RANK_METRICS), **beside}
+
+
+def _score_open(asked: OpenFacts) -> dict[str, Any]:
+    right, log_probabilities = 0, []
+    for some in asked.chunks():
+        best, golds = asked.is_best(some)
+        right += sum(best)
+        log_probabilities += [gold for gold in golds if gold > -math.inf]
+    log_loss = -sum(log_probabilities) / len(log_probabilities) if log_probabilities else None
+    return {"P@1": 100 * right / len(asked.facts), "log_loss": log_loss, "facts": len(asked.facts)}
 
 
 def together(evaluations: Sequence[Evaluation]) -> Evaluation:
@@ -181,4 +217,6 @@ def together(evaluations: Sequence[Evaluation]) -> Evaluation:
         tuple(outcome for evaluation in evaluations for outcome in evaluation.outcomes),
         tuple(fact for evaluation in evaluations for fact in evaluation.left_out),
         first.candidates_left_out,
+        "any-length" if any(evaluation.answers == "any-length" for evaluation in evaluations) else "one-token",
+        sum(evaluation.unsettled for evaluation in evaluations),
     )

@@ -12,20 +12,12 @@ import numpy as np
 
 from askwell.data.facts import Relation, SplitName
 from askwell.errors import NothingLeft
-from askwell.evaluation.agreement import PromptAnswers, PromptObserver
-from askwell.evaluation.controls import (
-    PRIOR,
-    PRIOR_CORRECTED,
-    Controls,
-    Prior,
-    corrected_outcomes,
-    prior_outcomes,
-    priors_of,
-)
+from askwell.evaluation.agreement import PromptAnswers
+from askwell.evaluation.controls import PRIOR, PRIOR_CORRECTED, Controls
 from askwell.evaluation.evaluate import Evaluation, evaluation_of
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.ranking import AskedFacts, asked_facts
-from askwell.mixture.answers import Candidates
+from askwell.mixture.candidates import Candidates
 from askwell.mixture.encode import EncodedRelation
 from askwell.mixture.mixture import Mixture
 
@@ -74,27 +66,28 @@ def examine(
             if split == splits[0]:
                 raise
             missing[split] = str(nothing)
-    priors, lacking = priors_of(mixture, relation, seed=seed) if controls else ({}, {})
+    priors, lacking = asked[splits[0]].priors(seed) if controls else ({}, {})
     outcomes: dict[str, dict[SplitName, list[Outcome]]] = {
-        name: {split: prior_outcomes(prior, of_split, top) for split, of_split in asked.items()}
+        name: {split: of_split.prior_outcomes(prior, top) for split, of_split in asked.items()}
         for name, prior in priors.items()
     }
     total, done = sum(len(asked[split].facts) for split in splits if split in asked), 0
     evaluations: dict[SplitName, Evaluation] = {}
-    observer = PromptObserver(mixture, asked["test"].allowed) if prompts and "test" in splits else None
-    for split in splits:
-        if split not in asked:
-            continue
-        watching = _Pass(asked[split], observer if split == "test" else None, priors.get(PRIOR), top)
-
-        def told(of_split: int, before: int = done) -> None:
+    observer = asked["test"].observer() if prompts and "test" in splits else None
+    for split in (split for split in splits if split in asked):
+        own: list[Outcome] = []
+        corrected: list[Outcome] = []
+        for some in asked[split].chunks():
+            of_facts, of_corrected = asked[split].ask(
+                some, top, observer if split == "test" else None, priors.get(PRIOR)
+            )
+            own += of_facts
+            corrected += of_corrected
             if progress is not None:
-                progress(before + of_split, total)
-
-        own, corrected = watching.outcomes(told)
+                progress(done + len(own), total)
         done += len(own)
         evaluations[split] = evaluation_of(asked[split], split, own)
-        if PRIOR in priors:
+        if corrected:
             outcomes.setdefault(PRIOR_CORRECTED, {})[split] = corrected
     descriptions = {name: prior.description for name, prior in priors.items()}
     if PRIOR_CORRECTED in outcomes:
@@ -107,31 +100,6 @@ def examine(
         mean_entropy_over_x=_mean_entropy(observer.weights) if observer and mixture.weighting.reads_x else None,
         missing={split: why for split, why in missing.items() if split in splits},
     )
-
-
-@dataclass(frozen=True)
-class _Pass:
-    """The pass over the facts of one split."""
-
-    asked: AskedFacts
-    observer: PromptObserver | None
-    prior: Prior | None
-    top: int
-
-    def outcomes(self, told: Callable[[int], None]) -> tuple[list[Outcome], list[Outcome]]:
-        """The mixture's own outcomes, and those corrected by the prior, if there is one."""
-        asked, own, corrected = self.asked, [], []
-        for some in asked.chunks():
-            if self.observer is not None:
-                self.observer.begin(len(some))
-            log_probs = asked.mixture.log_probs(asked.facts.xs, some, asked.allowed, self.observer)
-            if self.observer is not None:
-                self.observer.end(log_probs)
-            own += asked.outcomes(some, asked.rank(some, log_probs), asked.best(log_probs, self.top))
-            if self.prior is not None:
-                corrected += corrected_outcomes(self.prior, asked, some, log_probs, self.top)
-            told(len(own))
-        return own, corrected
 
 
 def _first_rows(asked: AskedFacts) -> list[int]:

@@ -15,7 +15,7 @@ from askwell.errors import BadOption
 from askwell.evaluation.evaluate import Evaluation, evaluate
 from askwell.evaluation.metrics import Scores
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.answers import Candidates
+from askwell.mixture.candidates import Candidates
 from askwell.mixture.encode import EncodedRelation
 from askwell.mixture.mixture import Mixture
 

@@ -25,7 +25,7 @@ class Outcome:
     golds: tuple[str, ...]
     """All right answers for x, of all splits."""
     rank: float
-    """Rank of y with the other golds left out."""
+    """Rank of y with the other golds left out; infinite where it is only known that ten others are more probable."""
     raw_rank: float
     log_probability: float
     answers: tuple[str, ...]
@@ -46,10 +46,13 @@ _COLUMNS = {
 }
 
 
+_INFINITE = {"rank": math.inf, "raw_rank": math.inf, "log_probability": -math.inf}
+
+
 def write_outcomes(outcomes: Sequence[Outcome], path: Path) -> None:
-    """Writes a row a fact, in the order given; a probability of 0 has no log_probability."""
+    """Writes a row a fact, in the order given; a probability of 0 has no log_probability, an infinite rank is none."""
     rows = (asdict(outcome) for outcome in outcomes)
-    finite = (row if math.isfinite(row["log_probability"]) else row | {"log_probability": None} for row in rows)
+    finite = (row | {name: None for name in _INFINITE if not math.isfinite(row[name])} for row in rows)
     _write_rows(finite, _COLUMNS, path)
 
 
@@ -66,8 +69,7 @@ def read_outcomes(path: Path) -> list[Outcome]:
     outcomes = []
     for row in rows:
         fields: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
-        if fields["log_probability"] is None:
-            fields["log_probability"] = -math.inf
+        fields |= {name: infinite for name, infinite in _INFINITE.items() if fields[name] is None}
         fields |= {name: tuple(fields[name]) for name in ("golds", "answers", "probabilities")}
         outcomes.append(Outcome(**fields))
     return outcomes
@@ -80,12 +82,16 @@ _CONTROL_COLUMNS |= {"rank": "DOUBLE"}
 def write_controls(controls: Mapping[str, Mapping[SplitName, Sequence[Outcome]]], path: Path) -> None:
     """Writes a row for each control, split and fact, in the order given."""
     rows = (
-        dict(zip(_CONTROL_COLUMNS, (split, name, one.relation, one.x, one.y, one.rank), strict=True))
+        dict(zip(_CONTROL_COLUMNS, (split, name, one.relation, one.x, one.y, _finite(one.rank)), strict=True))
         for name, by_split in controls.items()
         for split, outcomes in by_split.items()
         for one in outcomes
     )
     _write_rows(rows, _CONTROL_COLUMNS, path)
+
+
+def _finite(rank: float) -> float | None:
+    return rank if math.isfinite(rank) else None
 
 
 def read_controls(path: Path) -> dict[str, dict[str, list[Outcome]]]:
@@ -105,7 +111,7 @@ def read_controls(path: Path) -> dict[str, dict[str, list[Outcome]]]:
             x=x,
             y=y,
             golds=(y,),
-            rank=rank,
+            rank=math.inf if rank is None else rank,
             raw_rank=math.nan,
             log_probability=math.nan,
             answers=(),

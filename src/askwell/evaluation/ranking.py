@@ -1,8 +1,10 @@
 """Ranks the right answer of each fact among all answers, or among candidates."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import repeat
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -10,14 +12,17 @@ from torch import Tensor
 
 from askwell.data.facts import Relation, SplitName
 from askwell.errors import NotFinite, NothingLeft
+from askwell.evaluation.agreement import PromptObserver
+from askwell.evaluation.answer_lists import AnswerList, answers_among
+from askwell.evaluation.controls import Prior, priors_of
+from askwell.evaluation.open_answers import OpenFacts
 from askwell.evaluation.outcomes import Outcome
-from askwell.mixture.answers import Candidates
+from askwell.mixture.answers import AnswerKind
+from askwell.mixture.candidates import Candidates
 from askwell.mixture.encode import EncodedFacts, EncodedRelation, LeftOutFact, encode_relation
 from askwell.mixture.mixture import Mixture
 
 NOT_A_CANDIDATE = "y is not among the candidates"
-# Facts × answers numbers that are held at once.
-_NUMBERS_AT_ONCE = 2**23
 
 
 @dataclass(frozen=True)
@@ -50,21 +55,6 @@ def rank_golds(
     return Ranked(raw - others_before, raw, gold[:, 0])
 
 
-def other_golds(
-    mixture: Mixture, facts: EncodedFacts, golds: Mapping[str, Sequence[str]]
-) -> Int[Tensor, "facts most_others"]:
-    """For each fact the numbers of the other right answers for its x, padded with -1."""
-    ys = {y: None for fact in facts.facts for y in golds.get(fact.x, ())}
-    number_of = dict(zip(ys, mixture.answer_space.numbers_of(list(ys)), strict=True))
-    rows = []
-    for fact, answer in zip(facts.facts, facts.answers.tolist(), strict=True):
-        numbers = {number_of[y] for y in golds.get(fact.x, ())} - {None, answer}
-        rows.append(sorted(number for number in numbers if number is not None))
-    most = max(map(len, rows), default=0)
-    padded = [row + [-1] * (most - len(row)) for row in rows]
-    return torch.tensor(padded, dtype=torch.long, device=mixture.lm.device).view(len(rows), most)
-
-
 def best_answers(log_probs: Float[Tensor, " answers"], least: Float[Tensor, " 1"], top: int) -> Int[Tensor, " best"]:
     """The best answers, where `least` is the log-probability of the last of them; equal ones stand in their order."""
     reached = (log_probs >= least).nonzero()[:, 0]
@@ -79,44 +69,95 @@ class BestAnswers:
     probabilities: tuple[float, ...] = ()
 
 
-class AskedFacts:
-    """The facts of a split that a mixture can be asked, and what ranking their golds needs."""
+class ListedFacts:
+    """The facts of a split that a mixture can be asked, where the probabilities of all answers are computed."""
 
     def __init__(
-        self,
-        mixture: Mixture,
-        relation: Relation,
-        facts: EncodedFacts,
-        candidates: Candidates | None = None,
-        left_out: Sequence[LeftOutFact] = (),
+        self, answers: AnswerList, relation: Relation, facts: EncodedFacts, left_out: Sequence[LeftOutFact] = ()
     ) -> None:
-        self.mixture, self.relation, self.candidates = mixture, relation, candidates
-        self.allowed, self.candidates_left_out = (None, 0) if candidates is None else candidates.answers(mixture)
-        self.facts, self.left_out = facts, tuple(left_out)
-        if self.allowed is not None:
-            is_candidate = torch.isin(facts.answers, self.allowed)
-            self.facts = facts.subset(is_candidate)
-            self.left_out += tuple(
-                LeftOutFact(fact, NOT_A_CANDIDATE)
-                for fact, kept in zip(facts.facts, is_candidate.tolist(), strict=True)
-                if not kept
-            )
-        self._golds, self._others = self.facts.answers, other_golds(mixture, self.facts, relation.golds)
-        if self.allowed is not None:
-            place = torch.full((mixture.answer_space.count + 1,), -1, device=self.allowed.device)  # the last: padding
-            place[self.allowed] = torch.arange(len(self.allowed), device=self.allowed.device)
-            self._golds, self._others = place[self._golds], place[self._others]
+        self.mixture, self.relation, self.answers = answers.mixture, relation, answers
+        golds = answers.numbers_of([fact.y for fact in facts.facts])
+        self.left_out = tuple(left_out) + tuple(
+            LeftOutFact(fact, NOT_A_CANDIDATE) for fact, gold in zip(facts.facts, golds, strict=True) if gold is None
+        )
+        device = self.mixture.lm.device
+        is_asked = torch.tensor([gold is not None for gold in golds], dtype=torch.bool, device=device)
+        self.facts = facts.subset(is_asked)
+        self._golds = torch.tensor([gold for gold in golds if gold is not None], dtype=torch.long, device=device)
+        self._others = self._other_golds().to(device)
+        self.unsettled = 0
+        """No rank is ever unknown here."""
+
+    @property
+    def kind(self) -> AnswerKind:
+        """What counts as an answer."""
+        return self.answers.kind
 
     @property
     def vocabulary(self) -> str:
         """Among which answers golds are ranked, in words."""
-        if self.allowed is None or self.candidates is None:
-            return self.mixture.answer_space.description
-        return f"{len(self.allowed)} candidates of {self.candidates.name}"
+        return self.answers.vocabulary
+
+    @property
+    def candidates_left_out(self) -> int:
+        """How many candidates cannot be asked for."""
+        return len(self.answers.left_out)
 
     def chunks(self) -> Iterable[Int[Tensor, " facts"]]:
         """The numbers of the facts, as many at once as memory allows."""
-        return torch.arange(len(self.facts), device=self.mixture.lm.device).split(facts_at_once(self.mixture))
+        return torch.arange(len(self.facts), device=self.mixture.lm.device).split(self.answers.facts_at_once)
+
+    def observer(self) -> PromptObserver:
+        """What notes each prompt's own answers while facts are asked."""
+        return self.answers.observer()
+
+    def priors(self, seed: int) -> tuple[dict[str, Prior], dict[str, str]]:
+        """Controls that need no x, and why others cannot be had."""
+        return priors_of(self.answers, self.relation, seed=seed)
+
+    def ask(
+        self,
+        some: Int[Tensor, " facts"],
+        top: int = 10,
+        observer: PromptObserver | None = None,
+        prior: Prior | None = None,
+    ) -> tuple[list[Outcome], list[Outcome]]:
+        """The outcomes of some facts, and those corrected by a prior if there is one."""
+        if observer is not None:
+            observer.begin(len(some))
+        log_probs = self.answers.log_probs(self.facts.xs, some, observer)
+        if observer is not None:
+            observer.end(log_probs)
+        corrected = [] if prior is None else self.corrected_outcomes(prior, some, log_probs, top)
+        ranked = self.rank(some, log_probs)
+        if self.answers.is_closed:  # nothing else can be answered, so probabilities sum to one
+            log_probs = log_probs.log_softmax(1)
+            golds = log_probs.gather(1, self._golds[some, None])[:, 0]
+            ranked = replace(ranked, log_probabilities=golds)
+        return self.outcomes(some, ranked, self.best(log_probs, top)), corrected
+
+    def prior_outcomes(self, prior: Prior, top: int = 10) -> list[Outcome]:
+        """What comes of giving the prior as the answer to every x: ranks, probabilities and its best answers."""
+        log_probs = prior.log_probs[None]
+        (best,) = self.best(log_probs, top)
+        outcomes: list[Outcome] = []
+        for some in self.chunks():
+            ranked = self.rank(some, log_probs.expand(len(some), -1))
+            outcomes += self.outcomes(some, ranked, repeat(best, len(some)))
+        return outcomes
+
+    def corrected_outcomes(
+        self, prior: Prior, some: Int[Tensor, " facts"], log_probs: Float[Tensor, "facts answers"], top: int = 10
+    ) -> list[Outcome]:
+        """What comes of ranking the answers to some facts by log p(y | x, r) - log prior(y).
+
+        Probabilities are those of these scores, normalised over all answers that are ranked. An answer to which the
+        prior gives no probability at all gets none.
+        """
+        log_prior = prior.log_probs
+        scores = (log_probs.to(log_prior.dtype) - log_prior).masked_fill(log_prior == -torch.inf, -torch.inf)
+        corrected = scores.log_softmax(1)
+        return self.outcomes(some, self.rank(some, corrected), self.best(corrected, top))
 
     def rank(self, some: Int[Tensor, " facts"], log_probs: Float[Tensor, "facts answers"]) -> Ranked:
         """The ranks of some facts, given the log-probabilities of all answers that are ranked."""
@@ -128,10 +169,8 @@ class AskedFacts:
         found = []
         for row in range(len(log_probs)):
             answers = best_answers(log_probs[row], least[row], top)
-            probabilities = log_probs[row, answers].exp().tolist()
-            numbers = answers if self.allowed is None else self.allowed[answers]
-            words = tuple(self.mixture.answer_space.word(number) for number in numbers.tolist())
-            found.append(BestAnswers(words, tuple(probabilities)))
+            words = tuple(self.answers.word(number) for number in answers.tolist())
+            found.append(BestAnswers(words, tuple(log_probs[row, answers].exp().tolist())))
         return found
 
     def outcomes(self, some: Int[Tensor, " facts"], ranked: Ranked, best: Iterable[BestAnswers]) -> list[Outcome]:
@@ -155,6 +194,63 @@ class AskedFacts:
             )
         return outcomes
 
+    def _other_golds(self) -> Int[Tensor, "facts most_others"]:
+        """For each fact the numbers of the other right answers for its x, padded with -1."""
+        golds = self.relation.golds
+        ys = list({y: None for fact in self.facts.facts for y in golds.get(fact.x, ())})
+        number_of = dict(zip(ys, self.answers.numbers_of(ys), strict=True))
+        rows = []
+        for fact, answer in zip(self.facts.facts, self._golds.tolist(), strict=True):
+            numbers = {number_of[y] for y in golds.get(fact.x, ())} - {None, answer}
+            rows.append(sorted(number for number in numbers if number is not None))
+        most = max(map(len, rows), default=0)
+        padded = [row + [-1] * (most - len(row)) for row in rows]
+        return torch.tensor(padded, dtype=torch.long).view(len(rows), most)
+
+
+@runtime_checkable
+class AskedFacts(Protocol):
+    """The facts of a split that a mixture can be asked, ranked among a list of answers or among all strings.
+
+    Observers and priors are each of its own kind.
+    """
+
+    facts: EncodedFacts
+    left_out: tuple[LeftOutFact, ...]
+    unsettled: int
+
+    @property
+    def vocabulary(self) -> str:
+        """Among which answers golds are ranked, in words."""
+        ...
+
+    @property
+    def candidates_left_out(self) -> int:
+        """How many candidates cannot be asked for."""
+        ...
+
+    def chunks(self) -> Iterable[Int[Tensor, " facts"]]:
+        """The numbers of the facts, as many at once as are asked together."""
+        ...
+
+    def observer(self) -> Any:
+        """What notes each prompt's own answers while facts are asked."""
+        ...
+
+    def priors(self, seed: int) -> tuple[dict[str, Any], dict[str, str]]:
+        """Controls that need no x, and why others cannot be had."""
+        ...
+
+    def ask(
+        self, some: Int[Tensor, " facts"], top: int = 10, observer: Any = None, prior: Any = None
+    ) -> tuple[list[Outcome], list[Outcome]]:
+        """The outcomes of some facts, and those corrected by a prior where that can be."""
+        ...
+
+    def prior_outcomes(self, prior: Any, top: int = 10) -> list[Outcome]:
+        """What comes of giving the prior as the answer to every x."""
+        ...
+
 
 def asked_facts(
     mixture: Mixture,
@@ -163,14 +259,16 @@ def asked_facts(
     candidates: Candidates | None = None,
     facts: EncodedRelation | None = None,
 ) -> AskedFacts:
-    """The facts of a split that can be asked; it is an error if there are none."""
+    """The facts of a split that can be asked; it is an error if there are none.
+
+    Answers of any length are searched, unless there are candidates.
+    """
     facts = facts or encode_relation(mixture, relation)
-    asked = AskedFacts(mixture, relation, facts.split(split), candidates, facts.left_out(split))
+    encoded, left_out = facts.split(split), facts.left_out(split)
+    if facts.kind.any_length and candidates is None:
+        asked: AskedFacts = OpenFacts(mixture, relation, encoded, left_out)
+    else:
+        asked = ListedFacts(answers_among(mixture, candidates, facts.kind), relation, encoded, left_out)
     if not len(asked.facts):
         raise NothingLeft(f"{split} facts of {relation.name}", Counter(fact.reason for fact in asked.left_out))
     return asked
-
-
-def facts_at_once(mixture: Mixture) -> int:
-    """How many facts can be asked at once while the log-probabilities of all answers are held."""
-    return max(1, _NUMBERS_AT_ONCE // mixture.answer_space.count)

@@ -17,7 +17,7 @@ from askwell.evaluation.evaluate import Evaluation
 from askwell.evaluation.examine import Examination
 from askwell.evaluation.metrics import Scores
 from askwell.evaluation.nearest_words import Projection, projection_scores
-from askwell.mixture.answers import Candidates
+from askwell.mixture.candidates import Candidates
 from askwell.mixture.encode import EncodedRelation, count_reasons
 from askwell.mixture.mixture import Mixture
 

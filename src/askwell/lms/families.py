@@ -37,6 +37,11 @@ class Family(Protocol):
         ...
 
     @property
+    def fills_masks(self) -> bool:
+        """Whether an answer of several tokens fills in several masks, so that its length is given beforehand."""
+        ...
+
+    @property
     def auto_class(self) -> Any:
         """The class of transformers that loads LMs of this family."""
         ...
@@ -71,6 +76,7 @@ class Masked:
 
     name = "masked"
     masks_x = True
+    fills_masks = True
     auto_class = AutoModelForMaskedLM
 
     def fits(self, config: PretrainedConfig) -> bool:
@@ -111,6 +117,7 @@ class Seq2Seq:
 
     name = "seq2seq"
     masks_x = True
+    fills_masks = False
     auto_class = AutoModelForSeq2SeqLM
 
     def fits(self, config: PretrainedConfig) -> bool:
@@ -166,6 +173,7 @@ class Causal:
 
     name = "causal"
     masks_x = False
+    fills_masks = False
     auto_class = AutoModelForCausalLM
 
     def fits(self, config: PretrainedConfig) -> bool:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float, Int
@@ -18,8 +19,10 @@ from torch import Tensor
 from askwell.lms.batches import PLACES, Words, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
-from askwell.mixture.mixture import Mixture
 from askwell.mixture.search import Continuations, Prefix, SearchLimits, SearchResult, search_answers
+
+if TYPE_CHECKING:
+    from askwell.mixture.mixture import Mixture
 
 
 @dataclass(frozen=True)
@@ -39,12 +42,14 @@ class LikelyAnswers:
     answers: tuple[LikelyAnswer, ...]
     is_exact: bool
     """Whether no other answer can be more probable than the last of them, or than the one that was looked for."""
+    unseen: float = -math.inf
+    """The log-probability of anything that was not found is at most this."""
 
 
 class AnswerSearch:
     """Searches the answers of one mixture, as it is now."""
 
-    def __init__(self, mixture: Mixture, limits: SearchLimits, log_lengths: Float[Tensor, " lengths"] | None) -> None:
+    def __init__(self, mixture: "Mixture", limits: SearchLimits, log_lengths: Float[Tensor, " lengths"] | None) -> None:
         self._mixture, self._limits, self._tuned = mixture, limits, mixture.tuned
         self._log_lengths = log_lengths if mixture.long_answers.fills_masks else None
         places = mixture.pairs.y_places[self._tuned.kept]
@@ -53,22 +58,34 @@ class AnswerSearch:
         }  # fmt: skip
 
     @torch.no_grad()
-    def best(self, xs: Words, questions: Int[Tensor, " questions"]) -> list[LikelyAnswers]:
-        """For each question (the number of its x) its most probable answers."""
-        found = self._found(xs, questions, None, None)
+    def best(
+        self,
+        xs: Words,
+        questions: Int[Tensor, " questions"],
+        counts: Callable[[int, str], bool] | None = None,
+        log_weights: Float[Tensor, "questions prompts"] | None = None,
+    ) -> list[LikelyAnswers]:
+        """For each question (the number of its x) its most probable answers; those for which `counts` is false come
+        on top of the number that is looked for. The prompts' weights are the mixture's own unless they are given."""
+        found = self._found(xs, questions, None, counts, log_weights)
         if len(self._forms) == 1:
             return found
         # What the forms find best each by itself bounds from below what the mixture finds best.
-        least = [
-            of.answers[self._limits.answers - 1].log_probability
-            if len(of.answers) >= self._limits.answers
-            else -math.inf
-            for of in found
-        ]
-        return [
-            LikelyAnswers(of.answers[: self._limits.answers], of.is_exact)
-            for of in self._found(xs, questions, least, lambda _question, _text: False)
-        ]
+        wanted = [self._until_enough(number, of, counts) for number, of in enumerate(found)]
+        least = [-math.inf if of is None else of.answers[-1].log_probability for of in wanted]
+        again = self._found(xs, questions, least, lambda _question, _text: False, log_weights)
+        return [self._until_enough(number, of, counts) or of for number, of in enumerate(again)]
+
+    def _until_enough(
+        self, number: int, found: LikelyAnswers, counts: Callable[[int, str], bool] | None
+    ) -> LikelyAnswers | None:
+        """The answers up to the last of as many as are looked for; None where fewer were found."""
+        counted = [place for place, answer in enumerate(found.answers) if counts is None or counts(number, answer.text)]
+        if len(counted) < self._limits.answers:
+            return None
+        kept = found.answers[: counted[self._limits.answers - 1] + 1]
+        dropped = (answer.log_probability for answer in found.answers[len(kept) :])
+        return LikelyAnswers(kept, found.is_exact, max([found.unseen, *dropped]))
 
     @torch.no_grad()
     def at_least(
@@ -81,7 +98,7 @@ class AnswerSearch:
         """For each question all answers whose log-probability is at least that given, up to the limit of those that
         `counts` says count."""
         return [
-            LikelyAnswers(tuple(a for a in of.answers if a.log_probability >= least[number]), of.is_exact)
+            LikelyAnswers(tuple(a for a in of.answers if a.log_probability >= least[number]), of.is_exact, of.unseen)
             for number, of in enumerate(self._found(xs, questions, least, counts))
         ]
 
@@ -91,10 +108,13 @@ class AnswerSearch:
         questions: Tensor,
         least: Sequence[float] | None,
         counts: Callable[[int, str], bool] | None,
+        log_weights: Tensor | None = None,
     ) -> list[LikelyAnswers]:
         mixture, forms = self._mixture, len(self._forms)
-        log_p_x = mixture.log_p_x(xs, questions) if mixture.weighting.reads_x else None
-        log_weights = mixture.log_weights(len(questions), log_p_x).double()
+        if log_weights is None:
+            log_p_x = mixture.log_p_x(xs, questions) if mixture.weighting.reads_x else None
+            log_weights = mixture.log_weights(len(questions), log_p_x)
+        log_weights = log_weights.double()
         results: list[list[SearchResult]] = [[] for _ in questions]
         for place, prompts in self._forms.items():
             roots = [
@@ -125,8 +145,10 @@ class AnswerSearch:
     ) -> LikelyAnswers:
         """The answers of all forms, scored under all prompts."""
         texts = list(dict.fromkeys(answer.text for result in results for answer in result.answers))
+        # What no form has found has at most what each of them may have missed.
+        unseen = float(torch.tensor([result.unseen for result in results]).logsumexp(0))
         if not texts:
-            return LikelyAnswers((), all(result.is_exact for result in results))
+            return LikelyAnswers((), all(result.is_exact for result in results), unseen)
         mixture = self._mixture
         ys = words_of(texts, mixture.lm.wording, mixture.lm.device)
         x = questions[number]
@@ -139,7 +161,7 @@ class AnswerSearch:
         of_mixture = (by_prompt + log_weights[number]).logsumexp(1)
         order = of_mixture.argsort(descending=True, stable=True).tolist()
         answers = tuple(LikelyAnswer(texts[n], float(of_mixture[n]), tuple(by_prompt[n].tolist())) for n in order)
-        return LikelyAnswers(answers, all(result.is_exact for result in results))
+        return LikelyAnswers(answers, all(result.is_exact for result in results), unseen)
 
 
 def text_of(lm: FrozenLM, place: Place) -> Callable[[tuple[int, ...]], str | None]:

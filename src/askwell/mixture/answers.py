@@ -5,25 +5,56 @@ Where all prompts need one form, the answers are the LM's tokens. Where some nee
 tokens are the one answer Paris, and a token that has no partner in the other form is an answer of its own.
 """
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from askwell.errors import BadFile, NothingLeft
-from askwell.files import read_text
 from askwell.lms.batches import PLACES
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
+from askwell.specs.mixture import AnswersName
 
 if TYPE_CHECKING:
-    from askwell.mixture.mixture import Mixture
+    pass
+
+
+@dataclass(frozen=True)
+class AnswerKind:
+    """What counts as an answer: one token of the LM, or a string of any length up to a limit."""
+
+    any_length: bool = False
+    longest: int = 1
+    """The most tokens of an answer."""
+    log_lengths: tuple[float, ...] = ()
+    """log p(m | r) of a masked LM's answers, from one token on; empty for LMs that tell where an answer ends."""
+
+    @property
+    def name(self) -> AnswersName:
+        """The kind's name in specs and tables."""
+        return "any-length" if self.any_length else "one-token"
+
+    @property
+    def is_one_token_to_masks(self) -> bool:
+        """Whether a masked LM has one mask to fill in for every answer that is possible at all."""
+        return len(self.log_lengths) == 1
+
+    def describe(self, lm_name: str) -> str:
+        """Among which answers the right one is ranked, in words."""
+        return f"all answers of up to {self.longest} tokens of {lm_name}"
+
+    def lengths_on(self, lm: FrozenLM) -> Float[Tensor, " lengths"] | None:
+        """log p(m | r) as a tensor; None where there is none."""
+        if not self.log_lengths:
+            return None
+        return torch.tensor(self.log_lengths, dtype=lm.parameter_dtype, device=lm.device)
+
+
+ONE_TOKEN = AnswerKind()
 
 
 @dataclass(frozen=True)
@@ -118,37 +149,3 @@ def _join_forms(lm: FrozenLM, size: int) -> tuple[dict[Place, Tensor], int]:
             answers.append(numbers.setdefault(key, len(numbers)))
         answer_of[place] = torch.tensor(answers)
     return answer_of, len(numbers)
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """Words among which answers are ranked, in place of the LM's whole vocabulary."""
-
-    name: str
-    words: tuple[str, ...]
-
-    @property
-    def digest(self) -> str:
-        """A hash of the words as a set."""
-        return hashlib.sha256("\n".join(sorted(self.words)).encode()).hexdigest()
-
-    def answers(self, mixture: "Mixture") -> tuple[Int[Tensor, " candidates"], int]:
-        """The answers of a mixture that are candidates, in rising order, and how many words are no answer of it."""
-        numbers = mixture.answer_space.numbers_of(self.words)
-        found = sorted({number for number in numbers if number is not None})
-        if not found:
-            raise NothingLeft("candidates", {"word is not one token of the LM": len(self.words)})
-        return torch.tensor(found, device=mixture.lm.device), numbers.count(None)
-
-
-def read_candidates(path: Path | str) -> Candidates:
-    """The words of a file, one a line; a word that stands twice counts once."""
-    path = Path(path)
-    words = _distinct(line.strip() for line in read_text(path).split("\n"))
-    if not words:
-        raise BadFile(path, "holds no words; it should have one candidate a line")
-    return Candidates(path.stem, words)
-
-
-def _distinct(words: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(word for word in words if word))

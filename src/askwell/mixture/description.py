@@ -5,6 +5,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from askwell.lms.identity import LMIdentity
+from askwell.mixture.answers import AnswerKind
+from askwell.mixture.candidates import Candidates
 from askwell.specs.mixture import MixtureSpec
 
 
@@ -80,6 +82,10 @@ class Description(BaseModel):
     prompts: tuple[SavedPrompt, ...]
     left_out_prompts: tuple[SavedPrompt, ...]
     mixture_weights: tuple[float, ...]
+    answers: AnswerKind | None = None
+    """What counts as an answer; None for an untuned mixture."""
+    candidates: Candidates | None = None
+    """What it was tuned to choose from; None where it can answer anything."""
     effective_prompts: float
     temperature: float | None
     """T; None where the weights have none. Version 1 gave one to static weights, too."""
@@ -90,6 +96,13 @@ class Description(BaseModel):
     """The hash of all the rest."""
     dev_answers: dict[str, Any] | None = None
     """What abstention.json holds, if it is there."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_older(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or not isinstance(given.get("mixture_spec"), dict) or "answers" in given:
+            return given
+        return {**given, "mixture_spec": {"answers": "one-token", **given["mixture_spec"]}}
 
     @property
     def about(self) -> About:

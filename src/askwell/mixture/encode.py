@@ -1,7 +1,7 @@
 """Facts in the tokens of a mixture's LM, and what is left out on the way."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,14 +10,17 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from askwell.data.facts import Fact, Relation, SplitName
-from askwell.errors import NothingLeft
+from askwell.errors import BadOption, NothingLeft
 from askwell.lms.batches import PLACES, Words, words_of
-from askwell.mixture.answers import spell
+from askwell.mixture.answers import ONE_TOKEN, AnswerKind, spell
+from askwell.mixture.long_answers import length_log_probs
 
 if TYPE_CHECKING:
     from askwell.mixture.mixture import Mixture
 
 NOT_ONE_TOKEN = "y is not one token of the LM"
+TOO_MANY_TOKENS = "y has more tokens than --longest-answer allows"
+NOT_SPELT = "y has a character that the LM's tokenizer does not know"
 TOO_LONG = "x is longer than the LM's context allows"
 NO_TOKENS = "x has no token of the LM"
 
@@ -36,10 +39,12 @@ class EncodedFacts:
 
     facts: tuple[Fact, ...]
     xs: Words
+    ys: Words
     answers: Int[Tensor, " facts"]
-    """The number of y among the mixture's answers."""
+    """The number of y among the mixture's one-token answers; -1 where y is none of them."""
     gold_tokens: Int[Tensor, "places facts"]
     """The token that spells y at each place, -1 where it is not one token."""
+    kind: AnswerKind = ONE_TOKEN
 
     def __len__(self) -> int:
         return len(self.facts)
@@ -49,36 +54,92 @@ class EncodedFacts:
         return EncodedFacts(
             tuple(fact for fact, is_kept in zip(self.facts, kept.tolist(), strict=True) if is_kept),
             Words(self.xs.ids[:, kept], self.xs.lengths[:, kept]),
+            Words(self.ys.ids[:, kept], self.ys.lengths[:, kept]),
             self.answers[kept],
             self.gold_tokens[:, kept],
+            self.kind,
         )
 
 
-def encode_facts(mixture: "Mixture", facts: Iterable[Fact]) -> tuple[EncodedFacts, list[LeftOutFact]]:
-    """The facts that the mixture can be asked, and those that are left out."""
+def encode_facts(
+    mixture: "Mixture", facts: Iterable[Fact], kind: AnswerKind | None = None
+) -> tuple[EncodedFacts, list[LeftOutFact]]:
+    """The facts that the mixture can be asked, and those that are left out.
+
+    What counts as an answer follows from the mixture, or else from the facts themselves, unless it is given.
+    """
     facts = list(facts)
+    kind = kind or answer_kind(mixture, [fact.y for fact in facts])
     left_out: list[LeftOutFact] = []
     ys = list(dict.fromkeys(fact.y for fact in facts))
-    answers = dict(zip(ys, _gold_answers(mixture, ys), strict=True))
-    unaskable = why_unaskable(mixture, [fact.x for fact in facts])
+    numbers = dict(zip(ys, _gold_answers(mixture, ys), strict=True))
+    unanswerable = dict(zip(ys, _why_no_answer(mixture, ys, numbers, kind), strict=True))
+    unaskable = why_unaskable(mixture, [fact.x for fact in facts], kind)
     kept: list[Fact] = []
     for fact, reason in zip(facts, unaskable, strict=True):
-        if answers[fact.y] is None:
-            left_out.append(LeftOutFact(fact, NOT_ONE_TOKEN))
-        elif reason is not None:
-            left_out.append(LeftOutFact(fact, reason))
-        else:
+        reason = unanswerable[fact.y] or reason
+        if reason is None:
             kept.append(fact)
-    numbers = torch.tensor([answers[fact.y] for fact in kept], dtype=torch.long, device=mixture.lm.device)
-    xs = words_of([fact.x for fact in kept], mixture.lm.wording, mixture.lm.device)
-    return EncodedFacts(tuple(kept), xs, numbers, mixture.answer_space.tokens[:, numbers]), left_out
+        else:
+            left_out.append(LeftOutFact(fact, reason))
+    lm, device = mixture.lm, mixture.lm.device
+    answers = torch.tensor([-1 if (n := numbers[fact.y]) is None else n for fact in kept], dtype=torch.long).to(device)
+    tokens = mixture.answer_space.tokens[:, answers.clamp(min=0)].masked_fill(answers < 0, -1)
+    xs, spelt = (words_of(texts, lm.wording, device) for texts in ([f.x for f in kept], [f.y for f in kept]))
+    return EncodedFacts(tuple(kept), xs, spelt, answers, tokens, kind), left_out
+
+
+def answer_kind(
+    mixture: "Mixture", train_ys: Sequence[str], other_ys: Iterable[str] = (), *, whole: bool = False
+) -> AnswerKind:
+    """What counts as an answer to a mixture: what it was tuned for, what its spec says, or what the ys need; answers of
+    any length where `whole` ones are wanted.
+
+    How long a masked LM's answers are is learned from the ys of train.
+    """
+    if mixture.answer_kind is not None:
+        return mixture.answer_kind
+    choice, longest, lm = mixture.spec.answers, mixture.spec.longest_answer, mixture.lm
+    if whole and choice == "one-token":
+        raise BadOption("--answers one-token: a mixture that is tuned to choose among candidates takes whole answers")
+    if choice == "auto" and whole:
+        choice = "any-length"
+    if choice == "auto":
+        needs_more = None in _gold_answers(mixture, dict.fromkeys([*train_ys, *other_ys]))
+        choice = "any-length" if needs_more else "one-token"
+    if choice == "one-token":
+        return ONE_TOKEN
+    if not lm.family.fills_masks:
+        return AnswerKind(any_length=True, longest=longest)
+    place = mixture.answer_space.places[0]
+    spelt = {y: len(lm.wording.encode(y, place)) for y in dict.fromkeys(train_ys)}
+    lengths = [spelt[y] for y in train_ys if 1 <= spelt[y] <= longest]
+    return AnswerKind(any_length=True, longest=longest, log_lengths=tuple(length_log_probs(lengths, longest).tolist()))
+
+
+def default_kind(mixture: "Mixture") -> AnswerKind:
+    """What counts as an answer where there are no facts to tell: what the mixture was tuned for or its spec says; else
+    one token to masked LMs, which learn from facts how long answers are, and any length to the others."""
+    if mixture.answer_kind is not None:
+        return mixture.answer_kind
+    choice, masks = mixture.spec.answers, mixture.lm.family.fills_masks
+    if choice == "any-length" and masks:
+        raise BadOption(
+            "--answers any-length: a masked LM learns from train facts how long answers are; name the relation "
+            "with --facts"
+        )
+    if choice == "one-token" or masks:
+        return ONE_TOKEN
+    return AnswerKind(any_length=True, longest=mixture.spec.longest_answer)
 
 
 class EncodedRelation:
     """The facts of a relation as a mixture takes them. Each split is encoded once, when it is first needed."""
 
-    def __init__(self, mixture: "Mixture", relation: Relation) -> None:
+    def __init__(self, mixture: "Mixture", relation: Relation, *, whole_answers: bool = False) -> None:
         self.relation = relation
+        others = (fact.y for fact in (*relation.dev, *relation.test))
+        self.kind = answer_kind(mixture, [fact.y for fact in relation.train], others, whole=whole_answers)
         self._mixture = mixture
         self._encoded: dict[SplitName, tuple[EncodedFacts, tuple[LeftOutFact, ...]]] = {}
 
@@ -98,24 +159,29 @@ class EncodedRelation:
 
     def _of(self, name: SplitName) -> tuple[EncodedFacts, tuple[LeftOutFact, ...]]:
         if name not in self._encoded:
-            facts, left_out = encode_facts(self._mixture, self.relation.split(name))
+            facts, left_out = encode_facts(self._mixture, self.relation.split(name), self.kind)
             self._encoded[name] = facts, tuple(left_out)
         return self._encoded[name]
 
 
-def encode_relation(mixture: "Mixture", relation: Relation) -> EncodedRelation:
-    """The relation's facts in the tokens of the mixture's LM."""
-    return EncodedRelation(mixture, relation)
+def encode_relation(mixture: "Mixture", relation: Relation, *, whole_answers: bool = False) -> EncodedRelation:
+    """The relation's facts in the tokens of the mixture's LM; with `whole_answers`, of any length in any case."""
+    return EncodedRelation(mixture, relation, whole_answers=whole_answers)
 
 
-def why_unaskable(mixture: "Mixture", xs: Sequence[str]) -> list[str | None]:
-    """For each x the reason why the LM cannot be asked about it, None where it can."""
+def why_unaskable(mixture: "Mixture", xs: Sequence[str], kind: AnswerKind = ONE_TOKEN) -> list[str | None]:
+    """For each x the reason why the LM cannot be asked about it, None where it can.
+
+    Answers of any length need room for their longest, too.
+    """
     if not xs:
         return []
     words = words_of(xs, mixture.lm.wording, mixture.lm.device)
     empty = (words.lengths == 0).any(0).tolist()
     longest = mixture.pairs.longest_question(words).tolist()
     limit = mixture.lm.context
+    if limit is not None and kind.any_length:
+        limit -= max(0, (len(kind.log_lengths) or kind.longest) - 1)
     return [
         NO_TOKENS if is_empty else TOO_LONG if limit is not None and length > limit else None
         for is_empty, length in zip(empty, longest, strict=True)
@@ -125,6 +191,22 @@ def why_unaskable(mixture: "Mixture", xs: Sequence[str]) -> list[str | None]:
 def count_reasons(left_out: Iterable[LeftOutFact]) -> dict[str, int]:
     """How many facts were left out for each reason."""
     return dict(Counter(fact.reason for fact in left_out))
+
+
+def _why_no_answer(
+    mixture: "Mixture", ys: Sequence[str], numbers: Mapping[str, int | None], kind: AnswerKind
+) -> list[str | None]:
+    """For each y the reason why it cannot be an answer, None where it can."""
+    if not kind.any_length:
+        return [NOT_ONE_TOKEN if numbers[y] is None else None for y in ys]
+    reasons: list[str | None] = []
+    for y in ys:
+        forms = [mixture.lm.wording.encode(y, place) for place in mixture.answer_space.places]
+        if any(not tokens or mixture.lm.wording.unknown_id in tokens for tokens in forms):
+            reasons.append(NOT_SPELT)
+        else:
+            reasons.append(TOO_MANY_TOKENS if max(map(len, forms)) > kind.longest else None)
+    return reasons
 
 
 def _gold_answers(mixture: "Mixture", ys: Iterable[str]) -> list[int | None]:

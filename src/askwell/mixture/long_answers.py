@@ -67,20 +67,30 @@ class LongAnswers:
         texts, prompts = facts.repeat_interleave(len(kept)), kept.repeat(len(facts))
         reads = self._masked_reads(xs, ys, texts, prompts) if self.fills_masks else self._reads(xs, ys, texts, prompts)
         lengths = self.table.lengths(xs, reads.texts, reads.prompts) + reads.ys.lengths
+        read = self._reader.reading(tuned, len(facts) * self.bytes_of_fact(xs, ys))
         total = torch.zeros(len(texts), dtype=self._lm.parameter_dtype, device=self._lm.device)
         for chosen in self._reader.batches(lengths, int(reads.ys.reads.max())):
             some = _chosen(reads.ys, chosen)
             batch = self.table.answer_batch(xs, reads.texts[chosen], reads.prompts[chosen], some)
             columns = torch.arange(reads.targets.shape[1], device=self._lm.device)
             targets = reads.targets[chosen][columns < some.reads[:, None]]
-            of_token = self._reader.log_probs_of(tuned, batch, reads.prompts[chosen], targets)
+            of_token = read(batch, reads.prompts[chosen], targets)
             total = total.index_add(0, reads.pairs[chosen][batch.read_pairs], of_token)
         if log_lengths is not None:
-            total = total + log_lengths[ys.lengths[self._reader.y_places[prompts], texts] - 1]
+            length = ys.lengths[self._reader.y_places[prompts], texts]
+            of_length = log_lengths[(length - 1).clamp(max=len(log_lengths) - 1)]
+            total = total + of_length.masked_fill(length > len(log_lengths), -torch.inf)
         table = total.view(len(facts), len(kept))
         if len(kept) == len(self._prompts):
             return table
         return table.new_full((len(facts), len(self._prompts)), -torch.inf).index_copy(1, kept, table)
+
+    def bytes_of_fact(self, xs: Words, ys: Words) -> int:
+        """About what is kept of a fact and all its prompts until gradients are taken."""
+        longest = int(ys.lengths.max())
+        if self.fills_masks:
+            return self._reader.bytes_of_fact(xs, answer=longest, sentences=longest)
+        return self._reader.bytes_of_fact(xs, answer=longest + 1)
 
     @torch.no_grad()
     def continuations(

@@ -12,8 +12,9 @@ from askwell.data.templates import Template, parse_template
 from askwell.errors import BadOption
 from askwell.lms.batches import Words
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.answers import AnswerSpace, Candidates
+from askwell.mixture.answers import AnswerKind, AnswerSpace
 from askwell.mixture.ask import Reply, ask
+from askwell.mixture.candidates import Candidates
 from askwell.mixture.encode import EncodedFacts
 from askwell.mixture.hub import OnTheHub
 from askwell.mixture.long_answers import LongAnswers
@@ -62,6 +63,11 @@ class Mixture(nn.Module, OnTheHub, library_name="askwell", license="apache-2.0")
         # What follows from the prompts alone: their questions, put to the LM in batches.
         self.pairs = PairReader(lm, self.prompts, reads_x=WEIGHTINGS[spec.weighting].reads_x)
         self.weighting = WEIGHTINGS[spec.weighting](_initial_weights(prompts, spec).log().to(**like))
+
+        self.answer_kind: AnswerKind | None = None
+        """What counts as an answer: settled when the mixture is tuned, and kept with it; None until then."""
+        self.candidates: Candidates | None = None
+        """What it was tuned to choose from; None where it can answer anything."""
 
     left_out_prompts: list[LeftOutPrompt]
     initial_vectors: Tensor
@@ -120,9 +126,11 @@ class Mixture(nn.Module, OnTheHub, library_name="askwell", license="apache-2.0")
         alike = all(question == questions[0] for question in questions) and len(places) == 1
         return alike and all(token.prompt_token < 0 for token in read)
 
-    def ask(self, x: str, *, top: int = 10, candidates: Candidates | None = None) -> list[Reply]:
+    def ask(
+        self, x: str, *, top: int = 10, candidates: Candidates | None = None, beams: int | None = None
+    ) -> list[Reply]:
         """The most probable answers for x, best first."""
-        return next(ask(self, [x], top=top, candidates=candidates))
+        return next(ask(self, [x], top=top, candidates=candidates, beams=beams))
 
     def drop_prompts(self, below: float) -> int:
         """Drops prompts that weigh less: they weigh 0 from now on and are not asked again. Gives their number.
@@ -140,8 +148,20 @@ class Mixture(nn.Module, OnTheHub, library_name="askwell", license="apache-2.0")
         alone."""
         if self.spec.combine == "product":
             return self._product_log_likelihood(facts.xs, facts.answers[chosen], chosen)
-        gold = self.gold_log_probs(facts.xs, facts.gold_tokens, chosen)
-        return (self._log_weights(facts.xs, chosen) + gold).logsumexp(1)
+        return (self._log_weights(facts.xs, chosen) + self.fact_log_probs(facts, chosen)).logsumexp(1)
+
+    def fact_log_probs(self, facts: EncodedFacts, chosen: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"]:
+        """log p(y | t, x) of the chosen facts' y under every prompt, whether y is one token or longer."""
+        kind = facts.kind
+        if not kind.any_length or kind.is_one_token_to_masks:
+            return self.gold_log_probs(facts.xs, facts.gold_tokens, chosen)
+        return self.long_answers.log_probs(self.tuned, facts.xs, facts.ys, chosen, kind.lengths_on(self.lm))
+
+    def facts_at_once(self, facts: EncodedFacts) -> int:
+        """How many of these facts can be trained on in one forward and backward pass within bounded memory."""
+        if not facts.kind.any_length or facts.kind.is_one_token_to_masks:
+            return self.pairs.facts_at_once(self.pairs.bytes_of_fact(facts.xs))
+        return self.pairs.facts_at_once(self.long_answers.bytes_of_fact(facts.xs, facts.ys))
 
     def gold_log_probs(
         self, xs: Words, gold_tokens: Int[Tensor, "places texts"], facts: Int[Tensor, " facts"]

@@ -73,7 +73,7 @@ class PairReader:
     ) -> Float[Tensor, "facts prompts"]:
         """log p(y | t, x) of each fact's y, with gradients; -inf where y has no token, and for dropped prompts."""
         rows, columns = _all_pairs(facts, tuned)
-        read = self._reading(tuned, xs, len(facts))
+        read = self.reading(tuned, len(facts) * self.bytes_of_fact(xs))
         parts, order = [], []
         for chosen in self._short_to_long(self.y_table, xs, rows, columns):
             texts, prompts = rows[chosen], columns[chosen]
@@ -86,7 +86,7 @@ class PairReader:
     def log_p_x(self, tuned: Tuned, xs: Words, facts: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"]:
         """log p(x | t), with gradients; 0 for dropped prompts."""
         rows, columns = _all_pairs(facts, tuned)
-        read = self._reading(tuned, xs, len(facts))
+        read = self.reading(tuned, len(facts) * self.bytes_of_fact(xs))
         parts, order = [], []
         for chosen in self._short_to_long(self.x_table, xs, rows, columns):
             texts, prompts = rows[chosen], columns[chosen]
@@ -142,14 +142,18 @@ class PairReader:
                 longest = torch.maximum(longest, table.lengths(xs, texts, torch.full_like(texts, prompt)))
         return longest
 
-    def facts_at_once(self, xs: Words) -> int:
+    def facts_at_once(self, bytes_of_fact: int) -> int:
         """How many facts can be trained on in one forward and backward pass within bounded memory."""
-        return max(1, _TRAINING_BYTES // self._bytes_of_fact(xs))
+        return max(1, _TRAINING_BYTES // bytes_of_fact)
 
-    def _bytes_of_fact(self, xs: Words) -> int:
-        """About what is kept of a fact and all its prompts until gradients are taken."""
-        tokens = int(self.longest_question(xs).max()) * (2 if self._reads_x else 1)
-        reads = 1 + (int(xs.lengths.max()) if self._reads_x else 0)
+    def bytes_of_fact(self, xs: Words, *, answer: int = 1, sentences: int = 1) -> int:
+        """About what is kept of a fact and all its prompts until gradients are taken.
+
+        An answer of several tokens is read in one sentence, or in so many with one read each.
+        """
+        longest = int(self.longest_question(xs).max())
+        tokens = (longest + answer - 1) * sentences + (longest if self._reads_x else 0)
+        reads = max(answer, sentences) + (int(xs.lengths.max()) if self._reads_x else 0)
         number = torch.finfo(self._lm.dtype).bits // 8
         # Of a token and layer: what norms, projections and activations were given; in Llama twice as much as in BERT.
         of_layers = sum(20 * number * stack.layers * stack.width for stack in self._lm.stacks.values())
@@ -157,11 +161,11 @@ class PairReader:
 
     # ── inner parts ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _reading(self, tuned: Tuned, xs: Words, facts: int) -> Callable[..., Float[Tensor, " reads"]]:
-        """How a batch is read: where all of these facts are too many to keep, each batch is read once more when its
-        gradients are taken, so that a fact with any number of prompts fits."""
+    def reading(self, tuned: Tuned, size: int) -> Callable[..., Float[Tensor, " reads"]]:
+        """How a batch is read: where there are too many bytes to keep, each batch is read once more when its gradients
+        are taken, so that a fact with any number of prompts fits."""
         read = partial(self.log_probs_of, tuned)
-        if not torch.is_grad_enabled() or facts * self._bytes_of_fact(xs) <= 2 * _TRAINING_BYTES:
+        if not torch.is_grad_enabled() or size <= 2 * _TRAINING_BYTES:
             return read
         return partial(checkpoint, read, use_reentrant=False, preserve_rng_state=False)
 

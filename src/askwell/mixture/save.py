@@ -8,6 +8,7 @@ new one.
 
 import hashlib
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,8 @@ def save_mixture(mixture: Mixture, folder: Path, *, about: About | None = None) 
             _template_json(prompt.template) | {"reason": prompt.reason} for prompt in mixture.left_out_prompts
         ],
         "mixture_weights": mixture.weights.tolist(),
+        "answers": None if mixture.answer_kind is None else asdict(mixture.answer_kind),
+        "candidates": None if mixture.candidates is None else asdict(mixture.candidates),
         "effective_prompts": mixture.effective_prompts,
         "temperature": mixture.temperature,
         "learned_from": about.learned_from,
@@ -102,6 +105,7 @@ def load_mixture(source: str | Path, lm: FrozenLM | None = None, **hub_options: 
         LeftOutPrompt(parse_template(prompt.template, prompt.weight), prompt.reason or "")
         for prompt in description.left_out_prompts
     ]
+    mixture.answer_kind, mixture.candidates = description.answers, description.candidates
     tensors = _read_checked(source, TENSORS, description.files[TENSORS], hub_options)
     _load_state(mixture, tensors, description.version, Path(str(source)) / TENSORS)
     return mixture

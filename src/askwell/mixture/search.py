@@ -101,6 +101,8 @@ class SearchResult:
     answers: tuple[FoundAnswer, ...]
     is_exact: bool
     """Whether no answer that is not among these can be as probable as the last of them, or as what was looked for."""
+    unseen: float = -math.inf
+    """The log-probability of anything that was not found is at most this."""
 
 
 def search_answers(
@@ -200,6 +202,10 @@ def _result(
     if least is not None:
         # Ten better ones are as many as were looked for, however many more there are.
         is_exact = len(enough) >= limits.answers or unseen < search.least
-        return SearchResult(tuple(answers), is_exact)
-    last = enough[-1].log_probability if len(enough) == limits.answers else -math.inf
-    return SearchResult(tuple(answers[: limits.answers]), unseen < last or unseen == -math.inf)
+        return SearchResult(tuple(answers), is_exact, max(unseen, search.least))
+    if len(enough) < limits.answers:
+        return SearchResult(tuple(answers), unseen == -math.inf, unseen)
+    last = enough[-1]
+    kept = answers[: answers.index(last) + 1]
+    unseen = max([unseen, *(answer.log_probability for answer in answers[len(kept) :])])
+    return SearchResult(tuple(kept), unseen <= last.log_probability, unseen)

@@ -46,7 +46,8 @@ def read_legacy_record(folder: Path) -> RunRecord:
 
 
 def _of_sweep(folder: Path) -> RunRecord:
-    spec = RunSpec.model_validate_json((folder / _SPEC).read_bytes())
+    written = _json(folder / _SPEC)
+    spec = RunSpec.model_validate({**written, "mixture": MixtureSpec.of_0_1_0(written["mixture"])})
     metrics, relation = _json(folder / _METRICS), _json(folder / _METRICS)["relation"]
     training = metrics["training"]
     weights = metrics["weights"]
@@ -86,7 +87,7 @@ def _of_train(folder: Path) -> RunRecord:
     learned_from, scores = config["learned_from"], config["scores"]
     relation, training = learned_from["relation"], learned_from.get("training")
     metrics = _json(folder / _METRICS) if (folder / _METRICS).is_file() else {}
-    mixture = MixtureSpec.model_validate(config["mixture_spec"])
+    mixture = MixtureSpec.of_0_1_0(config["mixture_spec"])
     templates = tuple(PromptText.model_validate(prompt) for prompt in config["prompts"])
     baseline = learned_from.get("baseline")
     threads = (training or {}).get("threads") or 1
@@ -134,7 +135,7 @@ def _of_demo(folder: Path) -> RunRecord:
     run = kept["run"]
     lm = LMIdentity.model_validate({name: value for name, value in run["lm"].items() if name != "runs"})
     templates = tuple(PromptText(template=text, weight=weight) for text, weight in run["prompts"])
-    mixture = MixtureSpec.model_validate(run["mixture"])
+    mixture = MixtureSpec.of_0_1_0(run["mixture"])
     training = run["training"]
     relation = f"testbed:{run['relation']}"
     spec = RunSpec(

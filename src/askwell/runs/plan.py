@@ -12,7 +12,7 @@ from askwell.errors import AskwellError, BadFile, NothingLeft
 from askwell.evaluation.controls import MOST_XS
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
-from askwell.mixture.answers import Candidates, read_candidates
+from askwell.mixture.candidates import Candidates, read_candidates
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.prompts import usable_prompts

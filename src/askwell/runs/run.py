@@ -26,7 +26,7 @@ from askwell.evaluation.partitions import partitions_of, scores_of_parts
 from askwell.evaluation.trust import Trust, trust_of
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.answers import Candidates
+from askwell.mixture.candidates import Candidates
 from askwell.mixture.description import About
 from askwell.mixture.encode import EncodedRelation, count_reasons, encode_relation
 from askwell.mixture.mixture import Mixture
@@ -95,6 +95,7 @@ def run(
     work = _Work(spec, lm, relation, folder, checkpoints or folder, candidates, resume, split_by, tell)
     with _threads(spec.threads):
         made = work.mixture(untuned=untuned) if spec.baseline is None else work.baseline(spec.baseline)
+        made.mixture.answer_kind = made.facts.kind
         shared: Any = {"candidates": candidates, "facts": made.facts}
         asking = work.asking("test and dev facts")
         examination = examine(made.mixture, relation, **shared, controls=controls, seed=spec.seed, progress=asking)
@@ -141,7 +142,8 @@ class _Work:
         """A mixture of ours, tuned if the spec says so; with `untuned`, its test scores before that."""
         spec, relation = self.spec, self.relation
         mixture = Mixture(self.lm, self._templates, spec.mixture)
-        facts = encode_relation(mixture, relation)
+        chosen = self.candidates if spec.training is not None and spec.training.among == "candidates" else None
+        facts = encode_relation(mixture, relation, whole_answers=chosen is not None)
         self.tell(Built(mixture))
         if spec.training is None:
             return _Made(mixture, facts)
@@ -154,6 +156,7 @@ class _Work:
                 mixture,
                 relation,
                 spec.training,
+                candidates=chosen,
                 facts=facts,
                 folder=self.checkpoints,
                 resume=self.resume,

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.answers import Candidates
+from askwell.mixture.candidates import Candidates
 from askwell.specs import AutoPromptSpec, FineTuningSpec, MixtureSpec, PromptText, RunSpec, TrainingSpec
 from askwell.specs.baselines import BaselineName
 from askwell.specs.run import DeviceKind, Digits

@@ -13,7 +13,7 @@ from askwell.files import write_whole
 from askwell.lms.controls import control_lm
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
-from askwell.mixture.answers import Candidates
+from askwell.mixture.candidates import Candidates
 from askwell.runs.record import ENVIRONMENT
 from askwell.runs.run import run
 from askwell.runs.store import Store, Unfinished, is_store

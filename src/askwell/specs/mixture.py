@@ -7,6 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_valid
 
 Initial = Literal["words", "random", "random-full"]
 WeightingName = Literal["static", "data-dependent"]
+AnswersName = Literal["one-token", "any-length"]
+AnswersChoice = Literal["auto", "one-token", "any-length"]
 # In version 0.1.0 the weighting was a yes or no. Written so, old and new files are the same, and so are ids of runs.
 _BY_DATA_DEPENDENT: dict[bool, WeightingName] = {False: "static", True: "data-dependent"}
 
@@ -32,6 +34,11 @@ class MixtureSpec(BaseModel):
     """Start from equal prompt weights, or from those that stand in the prompt file."""
     seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of everything that is drawn at random."""
+    answers: AnswersChoice = "auto"
+    """Take answers of one token of the LM alone (the paper's setting), of any length, or of any length where a fact
+    needs it."""
+    longest_answer: int = Field(default=10, ge=1, le=100)
+    """Leave out facts whose y has more tokens than this, where answers may be of any length."""
 
     @model_validator(mode="before")
     @classmethod
@@ -53,6 +60,20 @@ class MixtureSpec(BaseModel):
             return written
         old = ("data_dependent", self.weighting == "data-dependent")
         return dict(old if name == "weighting" else (name, value) for name, value in written.items())
+
+    @property
+    def canonical(self) -> dict[str, Any]:
+        """The choices as they are hashed: those of version 0.1.0, which knew one-token answers alone, are left as
+        they were."""
+        document = self.model_dump(mode="json")
+        if self.answers == "one-token":
+            del document["answers"], document["longest_answer"]
+        return document
+
+    @classmethod
+    def of_0_1_0(cls, document: dict[str, Any]) -> "MixtureSpec":
+        """The choices that version 0.1.0 wrote down; a newer document is read as it is."""
+        return cls.model_validate({"answers": "one-token", **document})
 
     @model_validator(mode="after")
     def _fits_together(self) -> "MixtureSpec":

@@ -76,6 +76,8 @@ class RunSpec(BaseModel):
             raise ValueError("threads belong to the run, not to its training")
         if (self.candidates is None) != (self.candidates_sha256 is None):
             raise ValueError("candidates have a name and a hash, or neither")
+        if self.training is not None and self.training.among == "candidates" and self.candidates is None:
+            raise ValueError("training among candidates needs candidates")
         if self.control is not None and self.training is None:
             raise ValueError("a control shows what tuning achieves by itself, so it must be tuned")
         if not self.templates and self.baseline is None:
@@ -92,7 +94,10 @@ class RunSpec(BaseModel):
         """The spec as canonical JSON."""
         # Fields that were added later are left out where they are unused, so that earlier runs keep their ids.
         unused = {name for name in ("control", "baseline", "search", "fine_tuning") if getattr(self, name) is None}
-        return json.dumps(self.model_dump(mode="json", exclude=unused), sort_keys=True, separators=(",", ":"))
+        document = self.model_dump(mode="json", exclude=unused)
+        document["mixture"] = self.mixture.canonical
+        document["training"] = None if self.training is None else self.training.canonical
+        return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
     @property
     def id(self) -> str:

@@ -1,6 +1,6 @@
 """The choices of a training run."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -15,6 +15,8 @@ class TrainingSpec(BaseModel):
     per step, at most 16 epochs, stopping when dev has not improved for 4."""
     method: Literal["gradient", "em"] = "gradient"
     """Follow the gradient of everything at once, or alternate posteriors over prompts with steps on the prompts."""
+    among: Literal["all", "candidates"] = "all"
+    """Tune for the right answer among all that the LM could give, or among the candidates alone."""
     pairs: int | None = Field(default=None, ge=1)
     """Budget of the cycle: (fact, prompt) pairs to train on. Without a budget: 4000 for one prompt, down to 2000 for
     many."""
@@ -55,6 +57,12 @@ class TrainingSpec(BaseModel):
     threads: int | None = Field(default=None, ge=1)
     """CPU threads; default: all. A different number of threads can change the last digits."""
 
+    @property
+    def canonical(self) -> dict[str, Any]:
+        """The choices as they are hashed: one that is newer than version 0.1.0 is left out where it is not used."""
+        unused = {"among"} if self.among == "all" else set()
+        return self.model_dump(mode="json", exclude=unused)
+
     @model_validator(mode="after")
     def _fits_together(self) -> "TrainingSpec":
         budgets = [name for name in ("pairs", "minutes", "epochs") if getattr(self, name) is not None]
@@ -66,4 +74,6 @@ class TrainingSpec(BaseModel):
             raise ValueError("drop_below goes with the cycle; the paper's recipe keeps all prompts")
         if self.recipe == "cycle" and self.patience is not None:
             raise ValueError("patience goes with the paper's recipe; the cycle runs to the end of its budget")
+        if self.among == "candidates" and self.method == "em":
+            raise ValueError("EM has no closed form among candidates: leave out the method, which is then gradient")
         return self

@@ -11,6 +11,7 @@ from torch import Tensor
 from askwell.data.facts import Relation
 from askwell.errors import BadOption
 from askwell.files import hash_of, read_tensors, write_tensors
+from askwell.mixture.candidates import Candidates
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training import TrainingSpec
 from askwell.training.result import HistoryLine
@@ -38,7 +39,7 @@ class State:
     """The budget in pairs, where it was measured from minutes."""
 
 
-def run_id(mixture: Mixture, relation: Relation, spec: TrainingSpec) -> str:
+def run_id(mixture: Mixture, relation: Relation, spec: TrainingSpec, candidates: Candidates | None = None) -> str:
     """The hash of all that decides how a run goes: LM, prompts, facts, settings, first state, precision, device."""
     description = {
         "lm": mixture.lm.identity.model_dump(exclude={"name", "revision"}),
@@ -47,6 +48,7 @@ def run_id(mixture: Mixture, relation: Relation, spec: TrainingSpec) -> str:
         "facts": relation.digest,
         "mixture": mixture.spec.model_dump(),
         "training": spec.model_dump(),
+        "candidates": None if candidates is None else candidates.digest,
         "start": hash_of(mixture.state_dict()),
     }
     return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()

@@ -9,7 +9,11 @@ import torch
 from torch import Tensor
 
 from askwell.data.facts import Relation
+from askwell.errors import NothingLeft
 from askwell.evaluation.evaluate import score_facts
+from askwell.evaluation.ranking import NOT_A_CANDIDATE
+from askwell.mixture.answers import AnswerKind
+from askwell.mixture.candidates import Candidates, CandidateScorer
 from askwell.mixture.encode import EncodedFacts, EncodedRelation, encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training import TrainingSpec
@@ -25,6 +29,7 @@ def train(
     relation: Relation,
     spec: TrainingSpec | None = None,
     *,
+    candidates: Candidates | None = None,
     facts: EncodedRelation | None = None,
     folder: Path | None = None,
     resume: bool = False,
@@ -32,16 +37,18 @@ def train(
 ) -> TrainingResult:
     """Tunes the mixture on a relation's train facts and leaves it in the state that was best on its dev facts.
 
-    `facts` are the relation's, where they were encoded before. With a `folder`, a checkpoint is kept there after each
-    stretch of the schedule, from which `resume` goes on: an interrupted run that is resumed equals one that was not.
-    Ctrl-C leaves the mixture in its best state so far and is raised as `Interrupted`, which holds the result.
+    With `candidates`, it is tuned to choose among them. `facts` are the relation's, where they were encoded before.
+    With a `folder`, a checkpoint is kept there after each stretch of the schedule, from which `resume` goes on: an
+    interrupted run that is resumed equals one that was not. Ctrl-C leaves the mixture in its best state so far and is
+    raised as `Interrupted`, which holds the result.
     """
     threads_before = torch.get_num_threads()
     spec = spec or TrainingSpec()
     spec = spec.model_copy(update={"threads": spec.threads or threads_before})
     torch.set_num_threads(spec.threads or threads_before)
     try:
-        return _train(mixture, facts or encode_relation(mixture, relation), spec, folder, resume, progress)
+        facts = facts or encode_relation(mixture, relation, whole_answers=candidates is not None)
+        return _train(mixture, facts, spec, candidates, folder, resume, progress)
     finally:
         torch.set_num_threads(threads_before)
 
@@ -50,21 +57,28 @@ def _train(
     mixture: Mixture,
     facts: EncodedRelation,
     spec: TrainingSpec,
+    candidates: Candidates | None,
     folder: Path | None,
     resume: bool,
     progress: Callable[[TrainingProgress], None] | None,
 ) -> TrainingResult:
+    mixture.answer_kind, mixture.candidates = facts.kind, candidates
     choose_tuned(mixture, spec)
+    scorer = None if candidates is None else CandidateScorer(mixture, candidates, facts.kind)
     relation, train_facts, dev = facts.relation, facts.need("train"), facts.need("dev")
-    run = run_id(mixture, relation, spec)
+    if scorer is not None:
+        train_facts, dev = (_with_labels(of_split, scorer, relation) for of_split in (train_facts, dev))
+    run = run_id(mixture, relation, spec, candidates)
     rates = rates_of(mixture, train_facts, spec)
     state = load_checkpoint(folder, run, mixture.lm.device) if folder is not None and resume else None
     if state is not None:
         mixture.load_state_dict(state.parameters)
     else:
         untuned = _copy(mixture)
-        state = State([_score(mixture, dev, relation, round_=0, pairs=0, train_loss=None)], untuned, untuned, {})
-    objective = Objective(mixture, train_facts, spec.method)
+        state = State(
+            [_score(mixture, dev, relation, scorer, round_=0, pairs=0, train_loss=None)], untuned, untuned, {}
+        )
+    objective = Objective(mixture, train_facts, spec.method, scorer)
     if spec.minutes is not None and state.pairs is None:
         state.pairs = _pairs_within(spec.minutes, mixture, objective, len(train_facts))
     sizes = {"facts": len(train_facts), "dev_facts": len(dev), "prompts": len(mixture.prompts)}
@@ -92,7 +106,7 @@ def _train(
             planned_pairs=schedule.pairs,
             step_sizes=rates.as_json(),
             finished=is_over(state, schedule),
-            vocabulary=mixture.answer_space.description,
+            vocabulary=_vocabulary(mixture, facts.kind, candidates),
         )
 
     try:
@@ -104,7 +118,7 @@ def _train(
             line = None
             if schedule.scores_dev(state.stretches):
                 round_, pairs = len(state.history), schedule.pairs_after(state.stretches)
-                line = _score(mixture, dev, relation, round_, pairs, state.loss / state.facts)
+                line = _score(mixture, dev, relation, scorer, round_, pairs, state.loss / state.facts)
                 state.history.append(line)
                 state.loss, state.facts = 0.0, 0
             state.parameters, state.moments = _copy(mixture), moments_of(optimizer)
@@ -118,6 +132,21 @@ def _train(
     finally:
         mixture.load_state_dict(state.best)
     return result()
+
+
+def _with_labels(facts: EncodedFacts, scorer: CandidateScorer, relation: Relation) -> EncodedFacts:
+    """The facts whose y is a candidate; it is an error if there are none."""
+    is_candidate = [scorer.number_of(fact.y) is not None for fact in facts.facts]
+    if not any(is_candidate):
+        raise NothingLeft(f"facts of {relation.name}", {NOT_A_CANDIDATE: len(facts)})
+    return facts.subset(torch.tensor(is_candidate, device=scorer.mixture.lm.device))
+
+
+def _vocabulary(mixture: Mixture, kind: AnswerKind, candidates: Candidates | None) -> str:
+    """Among which answers dev is scored, in words."""
+    if candidates is not None:
+        return f"{len(candidates.names)} candidates of {candidates.name}"
+    return kind.describe(mixture.lm.identity.name) if kind.any_length else mixture.answer_space.description
 
 
 def is_over(state: State, schedule: Schedule) -> bool:
@@ -183,10 +212,16 @@ def _pairs_within(minutes: float, mixture: Mixture, objective: Objective, facts:
 
 
 def _score(
-    mixture: Mixture, dev: EncodedFacts, relation: Relation, round_: int, pairs: int, train_loss: float | None
+    mixture: Mixture,
+    dev: EncodedFacts,
+    relation: Relation,
+    scorer: CandidateScorer | None,
+    round_: int,
+    pairs: int,
+    train_loss: float | None,
 ) -> HistoryLine:
     """The history's line: what the mixture scores on dev after so many pairs."""
-    scores = score_facts(mixture, dev, relation)
+    scores = score_facts(mixture, dev, relation, scorer)
     return HistoryLine(round_, pairs, train_loss, scores, mixture.effective_prompts, mixture.temperature)
 
 

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from askwell.mixture.candidates import CandidateScorer
 from askwell.mixture.encode import EncodedFacts
 from askwell.mixture.mixture import Mixture
 
@@ -24,11 +25,22 @@ class Loss(NamedTuple):
 class Objective:
     """The loss of training facts, where what does not change while training is computed once."""
 
-    def __init__(self, mixture: Mixture, facts: EncodedFacts, method: Literal["gradient", "em"]) -> None:
-        self._mixture, self._facts, self._method = mixture, facts, method
-        self.facts_at_once = mixture.pairs.facts_at_once(facts.xs)
-        tunes_prompts = any(part.requires_grad for part in (mixture.vectors, *mixture.deltas.parameters()))
+    def __init__(
+        self,
+        mixture: Mixture,
+        facts: EncodedFacts,
+        method: Literal["gradient", "em"],
+        scorer: CandidateScorer | None = None,
+    ) -> None:
+        self._mixture, self._facts, self._method, self._scorer = mixture, facts, method, scorer
+        self.facts_at_once = mixture.facts_at_once(facts)
         self._asked_once = None
+        if scorer is not None:
+            golds = [scorer.number_of(fact.y) for fact in facts.facts]
+            self._golds = torch.tensor(golds, device=mixture.lm.device)
+            self.facts_at_once = max(1, self.facts_at_once // len(scorer.labels))
+            return
+        tunes_prompts = any(part.requires_grad for part in (mixture.vectors, *mixture.deltas.parameters()))
         if not tunes_prompts and mixture.spec.combine == "mixture":
             with torch.no_grad():
                 chunks = torch.arange(len(facts), device=mixture.lm.device).split(self.facts_at_once)
@@ -37,6 +49,8 @@ class Objective:
 
     def loss(self, facts: Int[Tensor, " facts"]) -> Loss:
         """The loss of the facts of these numbers."""
+        if self._scorer is not None:
+            return self._loss_among_candidates(self._scorer, facts)
         if self._mixture.spec.combine == "product":
             return self._product_loss(facts)
         gold, log_p_x = self._ask(facts) if self._asked_once is None else [part[facts] for part in self._asked_once]
@@ -55,8 +69,19 @@ class Objective:
     def _ask(self, facts: Int[Tensor, " facts"]) -> tuple[Tensor, Tensor]:
         """log p(y | t, x) and, where it is needed, log p(x | t)."""
         mixture = self._mixture
-        gold = mixture.gold_log_probs(self._facts.xs, self._facts.gold_tokens, facts)
+        gold = mixture.fact_log_probs(self._facts, facts)
         return gold, mixture.log_p_x(self._facts.xs, facts) if mixture.weighting.reads_x else gold.detach()
+
+    def _loss_among_candidates(self, scorer: CandidateScorer, facts: Int[Tensor, " facts"]) -> Loss:
+        """Classification: the log-probability of the right label, normalised over all labels."""
+        mixture, xs = self._mixture, self._facts.xs
+        log_weights = mixture.log_weights(len(facts), mixture.log_p_x(xs, facts) if mixture.weighting.reads_x else None)
+        by_prompt = scorer.by_prompt(xs, facts)
+        golds = self._golds[facts, None]
+        log_likelihood = scorer.combine(by_prompt, log_weights).log_softmax(1).gather(1, golds)[:, 0]
+        of_gold = by_prompt.gather(2, golds[:, None].expand(-1, by_prompt.shape[1], -1))[..., 0]
+        posteriors = (log_weights + of_gold).detach().softmax(1)
+        return Loss(-log_likelihood.sum(), -float(log_likelihood.detach().sum()), posteriors.sum(0))
 
     def _product_loss(self, facts: Int[Tensor, " facts"]) -> Loss:
         log_likelihood = self._mixture(self._facts, facts)

@@ -1,0 +1,159 @@
+"""Candidates: the words among which answers are chosen, each by itself or several that stand for one label."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from askwell.data.facts import Relation
+from askwell.errors import BadFile, NothingLeft
+from askwell.files import read_text
+from askwell.lms.batches import Words, words_of
+from askwell.mixture.answers import AnswerKind
+
+if TYPE_CHECKING:
+    from askwell.mixture.mixture import Mixture
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Words among which answers are ranked, in place of everything that the LM could say."""
+
+    name: str
+    words: tuple[str, ...]
+    labels: tuple[str, ...] | None = None
+    """The label that each word stands for; None where each stands for itself."""
+
+    @property
+    def digest(self) -> str:
+        """A hash of the words, as a set, with their labels."""
+        lines = self.words if self.labels is None else map(": ".join, zip(self.labels, self.words, strict=True))
+        return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The labels, or the words where they stand for themselves, each once."""
+        return tuple(dict.fromkeys(self.labels or self.words))
+
+    def answers(self, mixture: "Mixture") -> tuple[Int[Tensor, " candidates"], tuple[str, ...]]:
+        """The one-token answers of a mixture that are candidates, in rising order, and the words that are none."""
+        numbers = mixture.answer_space.numbers_of(self.words)
+        found = sorted({number for number in numbers if number is not None})
+        if not found:
+            raise NothingLeft("candidates", {"word is not one token of the LM": len(self.words)})
+        left_out = tuple(word for word, number in zip(self.words, numbers, strict=True) if number is None)
+        return torch.tensor(found, device=mixture.lm.device), left_out
+
+
+def read_candidates(path: Path | str) -> Candidates:
+    """The words of a file, one a line; where every line is of the form "label: word, word", the words of its labels.
+
+    A word that stands twice counts once.
+    """
+    path = Path(path)
+    lines = _distinct(line.strip() for line in read_text(path).split("\n"))
+    if not lines:
+        raise BadFile(path, "holds no words; it should have one candidate a line")
+    split = [line.partition(":") for line in lines]
+    if not all(label.strip() and words.strip() for label, _, words in split):
+        return Candidates(path.stem, lines)
+    label_of: dict[str, str] = {}
+    for number, (label, _, words) in enumerate(split, start=1):
+        for word in _distinct(word.strip() for word in words.split(",")):
+            if label_of.setdefault(word, label.strip()) != label.strip():
+                problem = f"{word!r} stands for {label_of[word]!r} already and cannot stand for {label.strip()!r}, too"
+                raise BadFile(path, f"line {number}: {problem}")
+    return Candidates(path.stem, tuple(label_of), tuple(label_of.values()))
+
+
+def train_candidates(relation: Relation) -> Candidates:
+    """The ys of a relation's train facts."""
+    return Candidates(f"the ys of {relation.name}'s train facts", _distinct(fact.y for fact in relation.train))
+
+
+def _distinct(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(word for word in words if word))
+
+
+class CandidateScorer:
+    """The probabilities of candidates under a mixture, with gradients into all that is tuned."""
+
+    def __init__(self, mixture: "Mixture", candidates: Candidates, kind: AnswerKind) -> None:
+        self.mixture, self.candidates, self.kind = mixture, candidates, kind
+        labels = candidates.labels or candidates.words
+        askable = [word for word in candidates.words if self._can_be_asked(word)]
+        self.left_out = tuple(word for word in candidates.words if word not in set(askable))
+        if not askable:
+            raise NothingLeft("candidates", {"it cannot be spelled in the LM's tokens, or is too long": len(labels)})
+        label_of = dict(zip(candidates.words, labels, strict=True))
+        self.labels = tuple(dict.fromkeys(label_of[word] for word in askable))
+        """Labels with at least one word that can be asked for."""
+        numbers = {label: number for number, label in enumerate(self.labels)}
+        self._words, device = askable, mixture.lm.device
+        self._ys = words_of(askable, mixture.lm.wording, device)
+        of_label: list[list[int]] = [[] for _ in self.labels]
+        for number, word in enumerate(askable):
+            of_label[numbers[label_of[word]]].append(number)
+        most = max(map(len, of_label))
+        # The words of each label, the last of them again where there are fewer than of another.
+        self._of_label = torch.tensor([row + row[-1:] * (most - len(row)) for row in of_label], device=device)
+        self._is_padding = torch.tensor([[n >= len(row) for n in range(most)] for row in of_label], device=device)
+        self._number_of = {**{word: numbers[label_of[word]] for word in askable}, **numbers}
+        self._by_tokens = {self._spelt(word): numbers[label_of[word]] for word in askable}
+
+    def number_of(self, y: str) -> int | None:
+        """The number of the label that y is, or is a word of; None if there is none."""
+        return self._number_of.get(y, self._by_tokens.get(self._spelt(y)))
+
+    def by_prompt(self, xs: Words, facts: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts labels"]:
+        """log p(label | t, x): the sum over its words, not normalised over labels."""
+        of_words = self._of_words(xs, facts)
+        if self.candidates.labels is None:
+            return of_words
+        return of_words[..., self._of_label].masked_fill(self._is_padding, -torch.inf).logsumexp(-1)
+
+    def log_probs(
+        self, xs: Words, facts: Int[Tensor, " facts"], log_weights: Float[Tensor, "facts prompts"]
+    ) -> Float[Tensor, "facts labels"]:
+        """log p(label | x, r), not normalised over labels; the weights are the exponents of a product."""
+        return self.combine(self.by_prompt(xs, facts), log_weights)
+
+    def combine(
+        self, by_prompt: Float[Tensor, "facts prompts labels"], log_weights: Float[Tensor, "facts prompts"]
+    ) -> Float[Tensor, "facts labels"]:
+        """The prompts' log-probabilities as the mixture's, or the product's."""
+        if self.mixture.spec.combine == "product":
+            everywhere = by_prompt.isfinite().all(1)
+            scores = torch.einsum("ft,ftl->fl", log_weights.exp(), by_prompt.nan_to_num(neginf=0.0))
+            return scores.masked_fill(~everywhere, -torch.inf)
+        return (by_prompt + log_weights[..., None]).logsumexp(1)
+
+    def _of_words(self, xs: Words, facts: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts words"]:
+        mixture = self.mixture
+        if self.kind.any_length:
+            lengths = self.kind.lengths_on(mixture.lm)
+            return mixture.long_answers.candidate_log_probs(mixture.tuned, xs, facts, self._ys, lengths)
+        each = [mixture.prompt_log_probs(xs, facts, prompt) for prompt in range(len(mixture.prompts))]
+        return torch.stack([log_probs[:, self._one_token] for log_probs in each], dim=1)
+
+    @cached_property
+    def _one_token(self) -> Int[Tensor, " words"]:
+        numbers = self.mixture.answer_space.numbers_of(self._words)
+        return torch.tensor(numbers, device=self.mixture.lm.device)
+
+    def _spelt(self, word: str) -> tuple[int, ...]:
+        return tuple(self.mixture.lm.wording.encode(word, self.mixture.answer_space.places[0]))
+
+    def _can_be_asked(self, word: str) -> bool:
+        lm = self.mixture.lm
+        if not self.kind.any_length:
+            return self.mixture.answer_space.numbers_of([word])[0] is not None
+        forms = [lm.wording.encode(word, place) for place in self.mixture.answer_space.places]
+        longest = len(self.kind.log_lengths) or self.kind.longest
+        return all(0 < len(tokens) <= longest and lm.wording.unknown_id not in tokens for tokens in forms)

@@ -1,0 +1,10 @@
+"""Mixtures as the paper has them."""
+
+from typing import Any
+
+from askwell.specs.mixture import MixtureSpec
+
+
+def paper_spec(**options: Any) -> MixtureSpec:
+    """One-token answers, whatever the facts need."""
+    return MixtureSpec(**{"answers": "one-token", **options})
