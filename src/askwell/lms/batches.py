@@ -9,6 +9,7 @@ from torch import Tensor
 
 from askwell.lms.question import Question, Stream, Token, X
 from askwell.lms.tokenisation import Place, Wording
+from askwell.lms.walks.past import Past
 
 PLACES = (Place.SPACED, Place.GLUED)
 
@@ -64,6 +65,9 @@ class Batch:
     streams: Mapping[str, StreamBatch]
     read_pairs: Int[Tensor, " reads"]
     read_positions: Int[Tensor, " reads"]
+    past: Past | None = None
+    """What the pairs see before the tokens of the last stream; None where these are whole sentences. The other streams
+    are then left out."""
 
 
 class _StreamTable:

@@ -16,7 +16,8 @@ from askwell.lms.hooks import adding_to_layers, probe, reading_at
 from askwell.lms.identity import LMIdentity, identify
 from askwell.lms.tokenisation import SpecialTokens, Wording
 from askwell.lms.walks.choose import agrees, walk_of
-from askwell.lms.walks.output import distributions_of, log_probs_of, logits_of
+from askwell.lms.walks.output import distributions_of, log_probs_of, logits_of, several_log_probs_of
+from askwell.lms.walks.past import Kept
 from askwell.lms.walks.rows import pack
 from askwell.lms.walks.walk import FeedForward, Walk, insert_prompt_vectors, rows_at
 
@@ -169,13 +170,57 @@ class FrozenLM:
         hidden = self._walked(self.walk, batch, vectors, deltas)
         return log_probs_of(hidden, self.walk.output, self.walk.bias, tokens, self.parameter_dtype)
 
+    def several_log_probs_of(
+        self,
+        batch: Batch,
+        vectors: Float[Tensor, "prompt_tokens embedding"],
+        deltas: Deltas,
+        reads: Int[Tensor, " targets"],
+        tokens: Int[Tensor, " targets"],
+        *,
+        keeps: bool = False,
+    ) -> tuple[Float[Tensor, " targets"], Float[Tensor, " reads"], Kept | None]:
+        """The log-probability of tokens[i] at the batch's read reads[i], in any number for each read, with gradients;
+        the log of the total of all tokens at each read; and what was kept of the batch, if that was asked for."""
+        if self.walk is None:
+            logits = self._hooked_logits(batch, vectors, deltas)
+            log_totals = logits.logsumexp(1)
+            return logits[reads, tokens] - log_totals[reads], log_totals.detach(), None
+        hidden, kept = self._walked_and_kept(self.walk, batch, vectors, deltas, keeps=keeps)
+        output, bias = self.walk.output, self.walk.bias
+        return *several_log_probs_of(hidden, output, bias, reads, tokens, self.parameter_dtype), kept
+
+    @torch.no_grad()
+    def logits_and_kept(
+        self,
+        batch: Batch,
+        vectors: Float[Tensor, "prompt_tokens embedding"],
+        deltas: Deltas = None,
+        at_once: int = 1,
+    ) -> tuple[Iterator[Float[Tensor, "some vocabulary"]], Kept]:
+        """The LM's logits at the places that the batch reads, so many places after the other, and what was kept of
+        the batch; for LMs with a walk."""
+        walk = self.walk
+        if walk is None:
+            raise ValueError(f"{type(self.model).__name__} is read as a whole, so nothing can be kept")
+        hidden, kept = self._walked_and_kept(walk, batch, vectors, deltas, keeps=True)
+        assert kept is not None
+        parts = hidden.split(at_once)
+        return (logits_of(part, walk.output, walk.bias).to(self.parameter_dtype) for part in parts), kept
+
     def _walked(self, walk: Walk, batch: Batch, vectors: Tensor, deltas: Deltas) -> Float[Tensor, "reads width"]:
-        packed = pack(batch)
+        return self._walked_and_kept(walk, batch, vectors, deltas, keeps=False)[0]
+
+    def _walked_and_kept(
+        self, walk: Walk, batch: Batch, vectors: Tensor, deltas: Deltas, *, keeps: bool
+    ) -> tuple[Float[Tensor, "reads width"], Kept | None]:
+        packed = pack(batch, keeps=keeps)
         embedded = {
             name: insert_prompt_vectors(self.word_vectors(rows.ids), rows, vectors)
             for name, rows in packed.streams.items()
         }
-        return rows_at(walk.hidden(packed, embedded, deltas), packed.unsort)
+        hidden = rows_at(walk.hidden(packed, embedded, deltas), packed.unsort)
+        return hidden, packed.kept() if keeps else None
 
     def _hooked_logits(self, batch: Batch, vectors: Tensor, deltas: Deltas) -> Float[Tensor, "reads vocabulary"]:
         embedded: dict[str, tuple[Tensor, Tensor]] = {}
