@@ -6,7 +6,7 @@ import torch
 from agreement import CAUSAL, SEQ2SEQ, exact, moved, plain, usable, words
 
 from askwell.lms.batches import AnswerTokens, Batch, StreamBatch
-from askwell.lms.walks.past import KeptRows, Past, Paths
+from askwell.lms.walks.past import Paths
 from askwell.specs.mixture import MixtureSpec
 
 XS = ["Paris", "Reykjavik", "Mary Cassatt"]
@@ -20,17 +20,6 @@ def answers(ids: list[list[int]], first_read: int = 0) -> AnswerTokens:
     longest = max(map(len, ids))
     padded = torch.tensor([row + [0] * (longest - len(row)) for row in ids], dtype=torch.long).view(len(ids), longest)
     return AnswerTokens(padded, lengths, torch.full_like(lengths, first_read), lengths + 1 - first_read)
-
-
-def beginnings(lm, kept, batch: Batch) -> Past:
-    """The kept beginnings of all pairs of a batch."""
-    lengths = [stream.lengths for stream in batch.streams.values()]
-    source = Paths.consecutive(kept.source_first, lengths[0]) if kept.source_first is not None else None
-    return Past(kept.rows, Paths.consecutive(kept.first, lengths[-1]), source)
-
-
-def going_on(past: Past, chosen: torch.Tensor) -> Past:
-    return Past(past.kept, past.paths.of(chosen), None if past.source is None else past.source.of(chosen))
 
 
 @pytest.mark.parametrize("precision", ["float64", "float32"])
@@ -55,22 +44,18 @@ def test_going_on_from_a_kept_beginning(name: str, deep: bool, precision: str) -
 
     mixture.zero_grad()
     held = table.answer_batch(xs, facts, prompts, answers([[], [], []]))
-    none = torch.zeros(0, dtype=torch.long)
-    _, first_totals, kept = lm.several_log_probs_of(held, mixture.vectors, deltas, none, none, keeps=True)
-    assert kept is not None
-    past = beginnings(lm, kept, held)
+    hidden, past = lm.hidden_and_kept(held, mixture.vectors, deltas)
+    assert past is not None
     lengths = torch.tensor(list(map(len, YS)))
     own = StreamBatch(answers(YS).ids, torch.full((len(YS), 3), -1), lengths)
     read_pairs = torch.arange(len(YS)).repeat_interleave(lengths)
     nth = torch.cat([torch.arange(length) for length in lengths.tolist()])
-    later = Batch({last: own}, read_pairs, nth, going_on(past, contexts))
+    later = Batch({last: own}, read_pairs, nth, past.of(contexts))
     # The first token of a y is read from the beginning itself, the others from the y's own rows.
     is_first = torch.cat([torch.arange(length + 1) == 0 for length in lengths.tolist()])
-    of_first, _, _ = lm.several_log_probs_of(held, mixture.vectors, deltas, contexts, tokens[reads][is_first])
+    of_first, first_totals = lm.log_probs_of_hidden(hidden, contexts, tokens[reads][is_first])
     every = torch.arange(len(read_pairs))
-    of_later, later_totals, kept_later = lm.several_log_probs_of(
-        later, mixture.vectors, deltas, every, tokens[reads][~is_first], keeps=True
-    )
+    of_later, later_totals = lm.several_log_probs_of(later, mixture.vectors, deltas, every, tokens[reads][~is_first])
     joined = torch.zeros(len(reads), dtype=lm.dtype).masked_scatter(is_first, of_first)
     joined = joined.masked_scatter(~is_first, of_later)
     (joined * weights[reads]).sum().backward()
@@ -85,13 +70,11 @@ def test_going_on_from_a_kept_beginning(name: str, deep: bool, precision: str) -
             else 5e-5 * max(1.0, float(other.detach().abs().max()))
         )
         torch.testing.assert_close(one, other, atol=near, rtol=0)
-    assert kept_later is not None
-    assert kept_later.rows.count == int(lengths.sum())
 
 
 @pytest.mark.parametrize("name", [*CAUSAL, *SEQ2SEQ])
 def test_token_by_token(name: str) -> None:
-    """Each step keeps one row more; what is kept without gradients is a constant."""
+    """Each step keeps one row more."""
     lm = exact(name)
     mixture = moved(lm, usable(name), MixtureSpec(deep=True))
     table, deltas, last = mixture.long_answers.table, mixture.layer_deltas, list(lm.stacks)[-1]
@@ -100,24 +83,23 @@ def test_token_by_token(name: str) -> None:
     whole = table.answer_batch(xs, facts, prompts, answers(ys.tolist(), first_read=3))
     expected = lm.logits(whole, mixture.vectors, deltas)
     held = table.answer_batch(xs, facts, prompts, answers([[], [], []]))
-    logits, kept = lm.logits_and_kept(held, mixture.vectors, deltas)
-    assert [len(part) for part in logits] == [1, 1, 1]
-    past = beginnings(lm, kept, held)
-    rows: KeptRows = past.kept
-    for step in range(3):
-        stream = StreamBatch(ys[:, step, None], torch.full((3, 1), -1), torch.ones(3, dtype=torch.long))
-        batch = Batch({last: stream}, facts, torch.zeros_like(facts), past)
-        logits, kept = lm.logits_and_kept(batch, mixture.vectors, deltas, at_once=2)
-        found = torch.cat(list(logits))
-        assert not kept.rows.layers[0][0].requires_grad
-        rows, first = rows.followed_by(kept.rows), rows.count
-        past = Past(rows, past.paths.then(first + kept.first), past.source)
+    with torch.no_grad():
+        _, past = lm.hidden_and_kept(held, mixture.vectors, deltas)
+        for step in range(3):
+            assert past is not None
+            stream = StreamBatch(ys[:, step, None], torch.full((3, 1), -1), torch.ones(3, dtype=torch.long))
+            batch = Batch({last: stream}, facts, torch.zeros_like(facts), past)
+            hidden, own = lm.hidden_and_kept(batch, mixture.vectors, deltas)
+            assert own is not None
+            past = past.with_own(own)
+    found = lm.logits_of_hidden(hidden)
     torch.testing.assert_close(found, expected, atol=1e-9, rtol=0)
 
 
 def test_paths_by_hand() -> None:
     paths = Paths.consecutive(torch.tensor([4, 0]), torch.tensor([2, 3]))
     assert paths.in_a_row().tolist() == [4, 5, 0, 1, 2]
-    longer = paths.of(torch.tensor([1, 0, 0])).then(torch.tensor([9, 8, 7]))
+    own = Paths.consecutive(torch.tensor([2, 1, 0]), torch.tensor([1, 1, 1]))
+    longer = paths.of(torch.tensor([1, 0, 0])).followed_by(own, rows_before=7)
     assert longer.lengths.tolist() == [4, 3, 3]
     assert longer.in_a_row().tolist() == [0, 1, 2, 9, 4, 5, 8, 4, 5, 7]

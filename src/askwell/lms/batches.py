@@ -42,6 +42,12 @@ class AnswerTokens:
     reads: Int[Tensor, " pairs"]
     """How many positions are read in a row."""
 
+    def of(self, chosen: Int[Tensor, " chosen"]) -> "AnswerTokens":
+        """Those of some of the pairs."""
+        lengths = self.lengths[chosen]
+        ids = self.ids[chosen][:, : int(lengths.max()) if len(lengths) else 0]
+        return AnswerTokens(ids, lengths, self.first_read[chosen], self.reads[chosen])
+
 
 @dataclass(frozen=True)
 class StreamBatch:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from jaxtyping import Int
 from torch import Tensor
+from torch.nn import functional
 
 KeysAndValues = tuple[Tensor, Tensor]
 """Of one layer, [rows, key width] each, as attention takes them: rotary embeddings are already applied."""
@@ -25,18 +26,21 @@ class KeptRows:
     source: tuple[KeysAndValues, ...] = ()
     """Of a seq2seq LM those of the encoder's rows, as each layer's cross-attention takes them."""
 
-    def followed_by(self, others: "KeptRows") -> "KeptRows":
-        """These rows and then others; the encoder's rows stay."""
-        joined = (
-            (torch.cat([keys, more_keys]), torch.cat([values, more_values]))
-            for (keys, values), (more_keys, more_values) in zip(self.layers, others.layers, strict=True)
-        )
-        return KeptRows(tuple(joined), self.source)
-
     @property
     def count(self) -> int:
         """How many rows there are, without the encoder's."""
         return len(self.layers[0][0])
+
+    @property
+    def source_count(self) -> int:
+        """How many of the encoder's rows there are."""
+        return len(self.source[0][0]) if self.source else 0
+
+    @classmethod
+    def joined(cls, parts: "Sequence[KeptRows]") -> "KeptRows":
+        """The rows of all parts, one part after the other."""
+        sources = [part.source for part in parts if part.source]
+        return cls(_joined([part.layers for part in parts]), _joined(sources) if sources else ())
 
 
 @dataclass(frozen=True)
@@ -57,10 +61,23 @@ class Paths:
         lengths = self.lengths[chosen]
         return Paths(self.rows[chosen][:, : int(lengths.max()) if len(lengths) else 0], lengths)
 
-    def then(self, rows: Int[Tensor, " sentences"]) -> "Paths":
-        """Each path with one more row."""
-        longer = torch.cat([self.rows, self.rows.new_zeros(len(self.rows), 1)], dim=1)
-        return Paths(longer.scatter(1, self.lengths[:, None], rows[:, None]), self.lengths + 1)
+    @classmethod
+    def stacked(cls, parts: "Sequence[Paths]") -> "Paths":
+        """The paths of all parts, one part after the other."""
+        longest = max(part.rows.shape[1] for part in parts)
+        rows = [functional.pad(part.rows, (0, longest - part.rows.shape[1])) for part in parts]
+        return cls(torch.cat(rows), torch.cat([part.lengths for part in parts]))
+
+    def followed_by(self, others: "Paths", rows_before: int) -> "Paths":
+        """Each path and then another, whose rows come after so many in the table."""
+        lengths = self.lengths + others.lengths
+        longest = int(lengths.max()) if len(lengths) else 0
+        at = torch.arange(longest, device=self.rows.device).expand(len(lengths), -1)
+        own = functional.pad(self.rows, (0, longest - self.rows.shape[1]))
+        if not others.rows.shape[1]:
+            return Paths(own, lengths)
+        later = (at - self.lengths[:, None]).clamp(0, others.rows.shape[1] - 1)
+        return Paths(torch.where(at < self.lengths[:, None], own, others.rows.gather(1, later) + rows_before), lengths)
 
     def in_a_row(self) -> Int[Tensor, " all_rows"]:
         """All rows of all sentences, one sentence after the other."""
@@ -77,14 +94,26 @@ class Past:
     source: Paths | None = None
     """The encoder's rows that each pair sees, in a seq2seq LM."""
 
+    def of(self, chosen: Int[Tensor, " chosen"]) -> "Past":
+        """The past of some of the pairs, which may be named several times."""
+        return Past(self.kept, self.paths.of(chosen), None if self.source is None else self.source.of(chosen))
 
-@dataclass(frozen=True)
-class Kept:
-    """What was kept of a batch: the rows, and where those of each pair begin, in the batch's own order."""
+    def with_own(self, own: "Past") -> "Past":
+        """What the pairs have seen and then read themselves; `own` is what was kept of that."""
+        rows = KeptRows(_joined([self.kept.layers, own.kept.layers]), self.kept.source)
+        return Past(rows, self.paths.followed_by(own.paths, self.kept.count), self.source)
 
-    rows: KeptRows
-    first: Int[Tensor, " pairs"]
-    source_first: Int[Tensor, " pairs"] | None = None
+    @classmethod
+    def joined(cls, parts: "Sequence[Past]") -> "Past":
+        """The pasts of all parts' pairs, one part after the other."""
+        paths, sources, rows, source_rows = [], [], 0, 0
+        for part in parts:
+            paths.append(Paths(part.paths.rows + rows, part.paths.lengths))
+            if part.source is not None:
+                sources.append(Paths(part.source.rows + source_rows, part.source.lengths))
+            rows, source_rows = rows + part.kept.count, source_rows + part.kept.source_count
+        kept = KeptRows.joined([part.kept for part in parts])
+        return cls(kept, Paths.stacked(paths), Paths.stacked(sources) if sources else None)
 
 
 @dataclass
@@ -108,8 +137,8 @@ class Memory:
         lengths = past.paths.lengths + own
         first = lengths.cumsum(0) - lengths
         seen = torch.zeros(int(lengths.sum()), dtype=torch.long, device=device)
-        seen[_ranges(first, past.paths.lengths)] = past.paths.in_a_row()
-        return cls(past, keeps, seen, _ranges(first + past.paths.lengths, own))
+        seen[ranges(first, past.paths.lengths)] = past.paths.in_a_row()
+        return cls(past, keeps, seen, ranges(first + past.paths.lengths, own))
 
     def join(self, number: int, keys: Tensor, values: Tensor) -> KeysAndValues:
         """The keys and values that a layer's rows see, given its own."""
@@ -142,7 +171,17 @@ class Memory:
         return KeptRows(tuple(self.layers), tuple(self.source))
 
 
-def _ranges(first: Int[Tensor, " ranges"], lengths: Int[Tensor, " ranges"]) -> Int[Tensor, " numbers"]:
+def _joined(parts: Sequence[tuple[KeysAndValues, ...]]) -> tuple[KeysAndValues, ...]:
+    """Layer by layer the rows of all parts."""
+    if len(parts) == 1:
+        return parts[0]
+    return tuple(
+        (torch.cat([keys for keys, _ in of_layer]), torch.cat([values for _, values in of_layer]))
+        for of_layer in zip(*parts, strict=True)
+    )
+
+
+def ranges(first: Int[Tensor, " ranges"], lengths: Int[Tensor, " ranges"]) -> Int[Tensor, " numbers"]:
     """The numbers first[i], first[i] + 1, … of each range, one range after the other."""
     starts = (first - (lengths.cumsum(0) - lengths)).repeat_interleave(lengths)
     return starts + torch.arange(len(starts), device=first.device)

@@ -12,7 +12,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from askwell.lms.batches import Batch
-from askwell.lms.walks.past import Kept, Memory, Past
+from askwell.lms.walks.past import Memory, Past, Paths
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,14 @@ class PackedBatch:
     """The rows of the first stack that each pair sees."""
     memory: Memory
 
-    def kept(self) -> Kept:
-        """The keys and values that a walk has kept of this batch's own rows."""
-        first = {
-            name: (lengths.cumsum(0) - lengths)[self.place]
-            for name, rows in self.streams.items()
-            for lengths in [torch.tensor(rows.lengths, device=self.place.device)]
-        }
-        *source, last = first.values()
-        return Kept(self.memory.kept(), last, source[0] if source else None)
+    def kept(self) -> Past:
+        """What a walk has kept of the batch's own rows, for its pairs in their own order."""
+        paths = []
+        for rows in self.streams.values():
+            lengths = torch.tensor(rows.lengths, device=self.place.device)
+            paths.append(Paths.consecutive(lengths.cumsum(0) - lengths, lengths).of(self.place))
+        *source, own = paths
+        return Past(self.memory.kept(), own, source[0] if source else None)
 
 
 def pack(batch: Batch, *, keeps: bool = False) -> PackedBatch:
