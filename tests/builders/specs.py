@@ -7,4 +7,4 @@ from askwell.specs.mixture import MixtureSpec
 
 def paper_spec(**options: Any) -> MixtureSpec:
     """One-token answers, whatever the facts need."""
-    return MixtureSpec(**{"answers": "one-token", **options})
+    return MixtureSpec.model_validate({"answers": "one-token", **options})

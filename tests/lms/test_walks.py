@@ -198,11 +198,13 @@ def test_packing_by_hand() -> None:
     assert packed.read_at.tolist() == [0, 2, 6]
     assert packed.reads.prompt_tokens.tolist() == [2, 4, 1]
     assert packed.unsort.tolist() == [1, 0, 2]
-    assert [(segment.pairs, segment.queries, segment.keys) for segment in segments_of(rows, rows, causal=False)] == [
+    assert [
+        (segment.pairs, segment.queries, segment.keys) for segment in segments_of(rows, rows.lengths, causal=False)
+    ] == [
         (1, 1, 1),
         (2, 3, 3),
     ]
-    read = segments_of(packed.reads, rows, causal=True)
+    read = segments_of(packed.reads, packed.key_lengths, causal=True)
     assert [(segment.pairs, segment.queries, segment.keys) for segment in read] == [(1, 1, 1), (2, 1, 3)]
     assert read[1].visible is not None
     assert read[1].visible[:, 0, 0].tolist() == [[True, True, False], [True, True, True]]

@@ -1,6 +1,7 @@
 """Searching answers under a mixture finds what scoring every string finds, on tiny LMs of each family."""
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -11,8 +12,10 @@ from askwell.lms.batches import PLACES, Words
 from askwell.mixture.answer_search import AnswerSearch, text_of
 from askwell.mixture.long_answers import length_log_probs
 from askwell.mixture.search import SearchLimits
+from askwell.specs.mixture import MixtureSpec
 
 LIMITS = SearchLimits(answers=8, opened=100_000, tokens=3, branches=10_000)
+SHORT = SearchLimits(answers=5, opened=100_000, tokens=2, branches=10_000)
 
 
 def only(mixture, count: int = 12) -> list[int]:
@@ -20,7 +23,15 @@ def only(mixture, count: int = 12) -> list[int]:
     lm = mixture.lm
     whole = {t for p in PLACES for t in range(lm.vocabulary_size) if text_of(lm, p)((t,)) is not None}
     kept = sorted(whole)[:: max(1, len(whole) // count)][:count]
-    mixture.long_answers.__dict__["_never"] = [t for t in range(lm.vocabulary_size) if t not in kept]
+    mixture.long_answers.__dict__["never"] = [t for t in range(lm.vocabulary_size) if t not in kept]
+    return kept
+
+
+def only_both(mixture) -> list[int]:
+    """The same with the words that are one token in both forms, so that no form of an answer is missing."""
+    lm = mixture.lm
+    kept = sorted({lm.wording.encode(word, place)[0] for word in tiny.BOTH for place in PLACES})
+    mixture.long_answers.__dict__["never"] = [t for t in range(lm.vocabulary_size) if t not in kept]
     return kept
 
 
@@ -67,12 +78,10 @@ def test_the_search_finds_what_enumeration_finds(name):
 
 
 def test_prompts_that_need_two_forms_count_for_the_same_answer():
-    """Among words that are one token in both forms, so that no form of an answer is missing."""
     lm = exact("gpt2")
     mixture = moved(lm, [usable("gpt2")[0], GLUED_Y])
     assert len({prompt.tokens.y_place for prompt in mixture.prompts}) == 2
-    tokens = [lm.wording.encode(word, place)[0] for word in tiny.BOTH for place in PLACES]
-    mixture.long_answers.__dict__["_never"] = [t for t in range(lm.vocabulary_size) if t not in tokens]
+    tokens = only_both(mixture)
     xs, questions = words(lm, ["Rome"])
     (found,) = AnswerSearch(mixture, SearchLimits(answers=4, opened=100_000, tokens=1), None).best(xs, questions)
     expected = every_answer(mixture, tokens, "Rome", None)
@@ -80,3 +89,71 @@ def test_prompts_that_need_two_forms_count_for_the_same_answer():
     assert [answer.text for answer in found.answers] == best
     for answer in found.answers:
         assert answer.log_probability == pytest.approx(expected[answer.text], abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bart"])
+def test_kept_beginnings_and_whole_sentences_find_the_same(name, monkeypatch):
+    lm = exact(name)
+    mixture = moved(lm, usable(name)[:2], MixtureSpec(deep=True))
+    only(mixture)
+    xs, questions = words(lm, ["Paris", "Mary Cassatt"])
+    kept = AnswerSearch(mixture, SHORT, None).best(xs, questions)
+    monkeypatch.setattr("askwell.mixture.answer_search._KEPT_BYTES", 1)
+    one_by_one = AnswerSearch(mixture, SHORT, None).best(xs, questions)
+    monkeypatch.setattr(lm, "walk", None)
+    whole = AnswerSearch(mixture, SHORT, None).best(xs, questions)
+    for others in (one_by_one, whole):
+        for of_question, expected in zip(kept, others, strict=True):
+            assert [answer.text for answer in of_question.answers] == [answer.text for answer in expected.answers]
+            for answer, other in zip(of_question.answers, expected.answers, strict=True):
+                assert answer.log_probability == pytest.approx(other.log_probability, abs=1e-9)
+                assert answer.by_prompt == pytest.approx(other.by_prompt, abs=1e-9)
+
+
+@pytest.mark.parametrize("forms", [1, 2])
+def test_answers_that_do_not_count_do_not_fill_the_limit(forms):
+    lm = exact("gpt2")
+    mixture = moved(lm, [usable("gpt2")[0], GLUED_Y][:forms])
+    only_both(mixture)
+    xs, questions = words(lm, ["Paris", "Rome"])
+    search = AnswerSearch(mixture, SHORT, None)
+    plain = search.best(xs, questions)
+    first = [of.answers[0].text for of in plain]
+    counted = search.best(xs, questions, lambda number, text: text != first[number])
+    for number, (of, of_plain) in enumerate(zip(counted, plain, strict=True)):
+        assert of.answers[0].text == first[number]
+        assert len(of.answers) == SHORT.answers + 1
+        assert [answer.text for answer in of.answers[:-1]] == [answer.text for answer in of_plain.answers]
+
+
+@pytest.mark.parametrize("forms", [1, 2])
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_the_best_answers_of_bags_are_those_of_the_mean(name, forms):
+    lm = exact(name)
+    templates = [usable(name)[0], GLUED_Y if forms == 2 else usable(name)[1]]
+    mixture = moved(lm, templates, MixtureSpec(weighting="data-dependent"))
+    log_lengths = length_log_probs([1, 1, 2]) if name == "bert" else None
+    tokens = only_both(mixture)
+    names = ["Paris", "Mary Cassatt", "Rome", "Lima"]
+    xs, _ = words(lm, names)
+    bags = torch.tensor([[0, 1], [2, 3]])
+    found = AnswerSearch(mixture, SHORT, log_lengths).best_of_bags(xs, bags)
+    strings = set()
+    for place in {prompt.tokens.y_place for prompt in mixture.prompts}:
+        spelt = text_of(lm, place)
+        spellings = itertools.chain(itertools.product(tokens, repeat=1), itertools.product(tokens, repeat=2))
+        strings |= {text for spelling in spellings if (text := spelt(spelling)) is not None}
+    ys, _ = words(lm, sorted(strings))
+    with torch.no_grad():
+        weights = mixture.log_weights(len(names), mixture.log_p_x(xs, torch.arange(len(names))))
+        every = mixture.long_answers.candidate_log_probs(mixture.tuned, xs, torch.arange(len(names)), ys, log_lengths)
+    by_x = (every + weights[:, :, None]).logsumexp(1).exp()
+    for bag, of in zip(bags, found, strict=True):
+        mean = dict(zip(sorted(strings), by_x[bag].mean(0).tolist(), strict=True))
+        best = sorted(mean, key=lambda text: -mean[text])[: SHORT.answers]
+        assert of.is_exact
+        assert [answer.text for answer in of.answers] == best
+        for answer in of.answers:
+            assert answer.log_probability == pytest.approx(math.log(mean[answer.text]), abs=1e-9)
+            of_texts = every[bag][:, :, sorted(strings).index(answer.text)]
+            assert answer.by_prompt == pytest.approx(of_texts.exp().mean(0).log().tolist(), abs=1e-9)

@@ -26,12 +26,13 @@ def text_of(tokens: tuple[int, ...]) -> str | None:
 
 
 def opener(seed: int):
-    def open_(prefixes):
+    def open_(prefixes, branches):
         each = [[distribution(seed, t, p.tokens, p.length) for t in range(PROMPTS)] for p in prefixes]
         stacked = torch.stack([torch.stack(of_prefix) for of_prefix in each])
-        if prefixes[0].length is None:
-            return Continuations(stacked[..., :VOCABULARY], stacked[..., VOCABULARY])
-        return Continuations(stacked, None)
+        log_end = stacked[..., VOCABULARY] if prefixes[0].length is None else None
+        joint = torch.stack([p.log_joint for p in prefixes])
+        totals = torch.zeros_like(joint)
+        return Continuations.best_of(joint, stacked[..., :VOCABULARY], totals, log_end, branches)
 
     return open_
 

@@ -14,8 +14,8 @@ from askwell.specs.mixture import MixtureSpec
 
 if TYPE_CHECKING:
     from askwell.evaluation.cautious import CautiousReply, DevAnswers
-    from askwell.mixture import answers as candidate_words
     from askwell.mixture.ask import Reply
+    from askwell.mixture.candidates import Candidates as CandidateWords
     from askwell.mixture.mixture import Mixture
 
 
@@ -164,7 +164,7 @@ def _ask_cautiously(
     risk: float,
     confidence: float | None,
     top: int,
-    allowed: "candidate_words.Candidates | None",
+    allowed: "CandidateWords | None",
     *,
     json: bool,
     several: bool,

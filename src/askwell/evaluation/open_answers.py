@@ -139,7 +139,8 @@ class OpenFacts:
         raw = _rank(gold, [answer.log_probability for answer in wrong])
         rank = _rank(gold, [answer.log_probability for answer in wrong if answer.text not in others])
         # What was not found may be better.
-        is_settled = rank > RANKED or found.unseen < gold
+        is_found = found.is_exact and any(answer.text == y for answer in found.answers)
+        is_settled = rank > RANKED or is_found or found.unseen < gold
         if not is_settled:
             rank = raw = math.inf
         answers = [(self._spelling.get(answer.text, answer.text), answer.log_probability) for answer in found.answers]
@@ -279,7 +280,7 @@ def open_prior(mixture: Mixture, relation: Relation, kind: AnswerKind, *, seed: 
     distinct = sorted({fact.x for fact in relation.train})
     reasons = why_unaskable(mixture, distinct, kind)
     xs = [x for x, reason in zip(distinct, reasons, strict=True) if reason is None]
-    if not xs or not hasattr(AnswerSearch, "best_of_bags"):
+    if not xs:
         return None
     description = f"the mean of the answers to all {len(xs)} x's of train"
     if len(xs) > _MOST_XS:
@@ -297,7 +298,7 @@ def open_masked_prior(mixture: Mixture, kind: AnswerKind) -> OpenPrior | None:
         return None
     only = torch.zeros(1, dtype=torch.long, device=mixture.lm.device)
     # Weights that depend on x are left at p(t | r): there is no x whose probability they could follow.
-    static = mixture.weight_logits.detach().log_softmax(0)[None]
+    static = mixture.weight_logits.detach().log_softmax(0)
     found = _prior_search(mixture, kind).best(words, only, log_weights=static)[0]
     return OpenPrior(found, "the answer to one mask token in the place of x")
 

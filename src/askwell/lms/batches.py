@@ -9,6 +9,7 @@ from torch import Tensor
 
 from askwell.lms.question import Question, Stream, Token, X
 from askwell.lms.tokenisation import Place, Wording
+from askwell.lms.walks.past import Past
 
 PLACES = (Place.SPACED, Place.GLUED)
 
@@ -41,6 +42,12 @@ class AnswerTokens:
     reads: Int[Tensor, " pairs"]
     """How many positions are read in a row."""
 
+    def of(self, chosen: Int[Tensor, " chosen"]) -> "AnswerTokens":
+        """Those of some of the pairs."""
+        lengths = self.lengths[chosen]
+        ids = self.ids[chosen][:, : int(lengths.max()) if len(lengths) else 0]
+        return AnswerTokens(ids, lengths, self.first_read[chosen], self.reads[chosen])
+
 
 @dataclass(frozen=True)
 class StreamBatch:
@@ -64,6 +71,9 @@ class Batch:
     streams: Mapping[str, StreamBatch]
     read_pairs: Int[Tensor, " reads"]
     read_positions: Int[Tensor, " reads"]
+    past: Past | None = None
+    """What the pairs see before the tokens of the last stream; None where these are whole sentences. The other streams
+    are then left out."""
 
 
 class _StreamTable:

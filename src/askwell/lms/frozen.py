@@ -16,7 +16,8 @@ from askwell.lms.hooks import adding_to_layers, probe, reading_at
 from askwell.lms.identity import LMIdentity, identify
 from askwell.lms.tokenisation import SpecialTokens, Wording
 from askwell.lms.walks.choose import agrees, walk_of
-from askwell.lms.walks.output import distributions_of, log_probs_of, logits_of
+from askwell.lms.walks.output import distributions_of, log_probs_of, logits_of, several_log_probs_of
+from askwell.lms.walks.past import Past
 from askwell.lms.walks.rows import pack
 from askwell.lms.walks.walk import FeedForward, Walk, insert_prompt_vectors, rows_at
 
@@ -169,13 +170,64 @@ class FrozenLM:
         hidden = self._walked(self.walk, batch, vectors, deltas)
         return log_probs_of(hidden, self.walk.output, self.walk.bias, tokens, self.parameter_dtype)
 
+    def several_log_probs_of(
+        self,
+        batch: Batch,
+        vectors: Float[Tensor, "prompt_tokens embedding"],
+        deltas: Deltas,
+        reads: Int[Tensor, " targets"],
+        tokens: Int[Tensor, " targets"],
+    ) -> tuple[Float[Tensor, " targets"], Float[Tensor, " reads"]]:
+        """The log-probability of tokens[i] at the batch's read reads[i], in any number for each read, with gradients,
+        and the log of the total of all tokens at each read."""
+        if self.walk is None:
+            logits = self._hooked_logits(batch, vectors, deltas)
+            log_totals = logits.logsumexp(1)
+            return logits[reads, tokens] - log_totals[reads], log_totals.detach()
+        return self.log_probs_of_hidden(self._walked(self.walk, batch, vectors, deltas), reads, tokens)
+
+    def hidden_and_kept(
+        self,
+        batch: Batch,
+        vectors: Float[Tensor, "prompt_tokens embedding"],
+        deltas: Deltas = None,
+        *,
+        keeps: bool = True,
+    ) -> tuple[Float[Tensor, "reads width"], Past | None]:
+        """What the output embedding reads at the places that the batch reads, and what was kept of the batch's own
+        tokens, if that is asked for; both with gradients. For LMs with a walk."""
+        return self._walked_and_kept(self._need_walk(), batch, vectors, deltas, keeps=keeps)
+
+    def logits_of_hidden(self, hidden: Float[Tensor, "reads width"]) -> Float[Tensor, "reads vocabulary"]:
+        """The LM's logits, in the precision of probabilities, without a gradient."""
+        walk = self._need_walk()
+        return logits_of(hidden, walk.output, walk.bias).to(self.parameter_dtype)
+
+    def log_probs_of_hidden(
+        self, hidden: Float[Tensor, "reads width"], reads: Int[Tensor, " targets"], tokens: Int[Tensor, " targets"]
+    ) -> tuple[Float[Tensor, " targets"], Float[Tensor, " reads"]]:
+        """The log-probability of tokens[i] at reads[i], with gradients, and the log of each read's total."""
+        walk = self._need_walk()
+        return several_log_probs_of(hidden, walk.output, walk.bias, reads, tokens, self.parameter_dtype)
+
+    def _need_walk(self) -> Walk:
+        if self.walk is None:
+            raise ValueError(f"{type(self.model).__name__} is read as a whole, so nothing of it can be kept")
+        return self.walk
+
     def _walked(self, walk: Walk, batch: Batch, vectors: Tensor, deltas: Deltas) -> Float[Tensor, "reads width"]:
-        packed = pack(batch)
+        return self._walked_and_kept(walk, batch, vectors, deltas, keeps=False)[0]
+
+    def _walked_and_kept(
+        self, walk: Walk, batch: Batch, vectors: Tensor, deltas: Deltas, *, keeps: bool
+    ) -> tuple[Float[Tensor, "reads width"], Past | None]:
+        packed = pack(batch, keeps=keeps)
         embedded = {
             name: insert_prompt_vectors(self.word_vectors(rows.ids), rows, vectors)
             for name, rows in packed.streams.items()
         }
-        return rows_at(walk.hidden(packed, embedded, deltas), packed.unsort)
+        hidden = rows_at(walk.hidden(packed, embedded, deltas), packed.unsort)
+        return hidden, packed.kept() if keeps else None
 
     def _hooked_logits(self, batch: Batch, vectors: Tensor, deltas: Deltas) -> Float[Tensor, "reads vocabulary"]:
         embedded: dict[str, tuple[Tensor, Tensor]] = {}

@@ -19,7 +19,11 @@ from torch import Tensor
 from askwell.lms.batches import PLACES, Words, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
-from askwell.mixture.search import Continuations, Prefix, SearchLimits, SearchResult, search_answers
+from askwell.mixture.prefixes import PrefixReader
+from askwell.mixture.search import Counts, Prefix, SearchLimits, SearchResult, search_answers
+
+# What is kept of the sentences of the questions that are searched at once.
+_KEPT_BYTES = 2**29
 
 if TYPE_CHECKING:
     from askwell.mixture.mixture import Mixture
@@ -32,7 +36,7 @@ class LikelyAnswer:
     text: str
     log_probability: float
     by_prompt: tuple[float, ...]
-    """log p(y | t, x) of each prompt; -inf for prompts that were dropped."""
+    """log p(y | t, x) of each prompt, for several x's of its mean; -inf for prompts that were dropped."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class LikelyAnswers:
     is_exact: bool
     """Whether no other answer can be more probable than the last of them, or than the one that was looked for."""
     unseen: float = -math.inf
-    """The log-probability of anything that was not found is at most this."""
+    """Anything that was not found is at most as probable as this, or as the last that was found."""
 
 
 class AnswerSearch:
@@ -57,82 +61,111 @@ class AnswerSearch:
             PLACES[number]: self._tuned.kept[places == number] for number in sorted({*places.tolist()})
         }  # fmt: skip
 
-    @torch.no_grad()
     def best(
         self,
         xs: Words,
         questions: Int[Tensor, " questions"],
-        counts: Callable[[int, str], bool] | None = None,
-        log_weights: Float[Tensor, "questions prompts"] | None = None,
+        counts: Counts | None = None,
+        log_weights: Float[Tensor, " prompts"] | None = None,
     ) -> list[LikelyAnswers]:
-        """For each question (the number of its x) its most probable answers; those for which `counts` is false come
-        on top of the number that is looked for. The prompts' weights are the mixture's own unless they are given."""
-        found = self._found(xs, questions, None, counts, log_weights)
-        if len(self._forms) == 1:
-            return found
-        # What the forms find best each by itself bounds from below what the mixture finds best.
-        wanted = [self._until_enough(number, of, counts) for number, of in enumerate(found)]
-        least = [-math.inf if of is None else of.answers[-1].log_probability for of in wanted]
-        again = self._found(xs, questions, least, lambda _question, _text: False, log_weights)
-        return [self._until_enough(number, of, counts) or of for number, of in enumerate(again)]
+        """For each question (the number of its x) its most probable answers, up to the limit of those that `counts`
+        says count. Weights that do not depend on x can be given in place of the mixture's own."""
+        return self._best(xs, questions[:, None], counts, log_weights)
 
-    def _until_enough(
-        self, number: int, found: LikelyAnswers, counts: Callable[[int, str], bool] | None
-    ) -> LikelyAnswers | None:
-        """The answers up to the last of as many as are looked for; None where fewer were found."""
-        counted = [place for place, answer in enumerate(found.answers) if counts is None or counts(number, answer.text)]
-        if len(counted) < self._limits.answers:
-            return None
-        kept = found.answers[: counted[self._limits.answers - 1] + 1]
-        dropped = (answer.log_probability for answer in found.answers[len(kept) :])
-        return LikelyAnswers(kept, found.is_exact, max([found.unseen, *dropped]))
+    def best_of_bags(self, xs: Words, bags: Int[Tensor, "bags xs"]) -> list[LikelyAnswers]:
+        """For each bag of x's the most probable answers under the mean of p(y | x, r) over its x's."""
+        return self._best(xs, bags, None, None)
 
-    @torch.no_grad()
     def at_least(
         self,
         xs: Words,
         questions: Int[Tensor, " questions"],
         least: Sequence[float],
-        counts: Callable[[int, str], bool] | None = None,
+        counts: Counts | None = None,
     ) -> list[LikelyAnswers]:
         """For each question all answers whose log-probability is at least that given, up to the limit of those that
         `counts` says count."""
         return [
             LikelyAnswers(tuple(a for a in of.answers if a.log_probability >= least[number]), of.is_exact, of.unseen)
-            for number, of in enumerate(self._found(xs, questions, least, counts))
+            for number, of in enumerate(self._found(xs, questions[:, None], least, counts, None))
         ]
 
+    def _best(
+        self, xs: Words, bags: Int[Tensor, "bags xs"], counts: Counts | None, log_weights: Tensor | None
+    ) -> list[LikelyAnswers]:
+        found = self._found(xs, bags, None, counts, log_weights)
+        if len(self._forms) == 1:
+            return found
+        # What the forms find best each by itself bounds from below what the mixture finds best.
+        least = [self._last_that_counts(number, of.answers, counts) for number, of in enumerate(found)]
+        whole = self._found(xs, bags, least, lambda _question, _text: False, log_weights)
+        results = []
+        for number, of in enumerate(whole):
+            last = self._last_that_counts(number, of.answers, counts)
+            answers = [answer for answer in of.answers if answer.log_probability >= last]
+            kept = tuple(answers if counts else answers[: self._limits.answers])
+            results.append(LikelyAnswers(kept, of.is_exact, of.unseen))
+        return results
+
+    def _last_that_counts(self, number: int, answers: Sequence[LikelyAnswer], counts: Counts | None) -> float:
+        """The probability of the last answer within the limit, -inf if there are fewer."""
+        counted = [answer for answer in answers if counts is None or counts(number, answer.text)]
+        within = len(counted) >= self._limits.answers
+        return counted[self._limits.answers - 1].log_probability if within else -math.inf
+
+    @torch.no_grad()
     def _found(
         self,
         xs: Words,
-        questions: Tensor,
+        bags: Int[Tensor, "bags xs"],
         least: Sequence[float] | None,
-        counts: Callable[[int, str], bool] | None,
-        log_weights: Tensor | None = None,
+        counts: Counts | None,
+        log_weights: Tensor | None,
     ) -> list[LikelyAnswers]:
-        mixture, forms = self._mixture, len(self._forms)
-        if log_weights is None:
-            log_p_x = mixture.log_p_x(xs, questions) if mixture.weighting.reads_x else None
-            log_weights = mixture.log_weights(len(questions), log_p_x)
-        log_weights = log_weights.double()
-        results: list[list[SearchResult]] = [[] for _ in questions]
+        """Some bags after the other, so that what is kept of their sentences fits into memory."""
+        found: list[LikelyAnswers] = []
+        at_once = self._bags_at_once(xs, bags)
+        for start in range(0, len(bags), at_once):
+            some = bags[start : start + at_once]
+            sought = None if least is None else [one - math.log(len(self._forms)) for one in least[start:][:at_once]]
+            counted = None if counts is None else _shifted(counts, start)
+            found += self._found_at_once(xs, some, sought, counted, log_weights)
+        return found
+
+    def _bags_at_once(self, xs: Words, bags: Int[Tensor, "bags xs"]) -> int:
+        lm, experts = self._mixture.lm, bags.shape[1] * len(self._tuned.kept)
+        tokens = int(self._mixture.pairs.longest_question(xs).max()) + self._limits.opened
+        number = torch.finfo(lm.dtype).bits // 8
+        of_token = sum(2 * number * stack.layers * stack.width for stack in lm.stacks.values())
+        return max(1, _KEPT_BYTES // (experts * tokens * of_token))
+
+    def _found_at_once(
+        self,
+        xs: Words,
+        bags: Int[Tensor, "bags xs"],
+        sought: Sequence[float] | None,
+        counts: Counts | None,
+        given_weights: Tensor | None,
+    ) -> list[LikelyAnswers]:
+        mixture, size = self._mixture, bags.shape[1]
+        everyone = bags.flatten()
+        if given_weights is None:
+            log_p_x = mixture.log_p_x(xs, everyone) if mixture.weighting.reads_x else None
+            given_weights = mixture.log_weights(len(everyone), log_p_x)
+        log_weights = given_weights.double().expand(len(everyone), -1).view(*bags.shape, -1) - math.log(size)
+        results: list[list[SearchResult]] = [[] for _ in bags]
         for place, prompts in self._forms.items():
+            texts, experts = bags.repeat_interleave(len(prompts), 1), prompts.repeat(size)
+            open_ = PrefixReader(mixture.long_answers, self._tuned, xs, texts, experts)
             roots = [
-                [
-                    Prefix(number, (), log_weights[number, prompts] + log_length, length)
-                    for length, log_length in self._lengths()
-                ]
-                for number in range(len(questions))
+                [Prefix(number, (), of_bag + log_length, length) for length, log_length in self._lengths()]
+                for number, of_bag in enumerate(log_weights[..., prompts].flatten(1))
             ]
-
-            def open_(prefixes: Sequence[Prefix], prompts: Tensor = prompts) -> Continuations:
-                return mixture.long_answers.continuations(self._tuned, prompts, xs, questions, prefixes)
-
-            sought = None if least is None else [one - math.log(forms) for one in least]
-            found = search_answers(roots, open_, text_of(mixture.lm, place), self._limits, least=sought, counts=counts)
+            spelt = text_of(mixture.lm, place)
+            found = search_answers(roots, open_, spelt, self._limits, least=sought, counts=counts)
             for number, result in enumerate(found):
                 results[number].append(result)
-        return [self._together(xs, questions, number, log_weights, of) for number, of in enumerate(results)]
+        return [self._together(xs, bag, log_weights[n], results[n]) for n, bag in enumerate(bags)]
 
     def _lengths(self) -> list[tuple[int | None, float]]:
         if not self._mixture.long_answers.fills_masks:
@@ -141,27 +174,40 @@ class AnswerSearch:
         return [(number + 1, log_p) for number, log_p in enumerate(known[: self._limits.tokens])]
 
     def _together(
-        self, xs: Words, questions: Tensor, number: int, log_weights: Tensor, results: Sequence[SearchResult]
+        self,
+        xs: Words,
+        bag: Int[Tensor, " xs"],
+        log_weights: Float[Tensor, "xs prompts"],
+        results: Sequence[SearchResult],
     ) -> LikelyAnswers:
-        """The answers of all forms, scored under all prompts."""
-        texts = list(dict.fromkeys(answer.text for result in results for answer in result.answers))
-        # What no form has found has at most what each of them may have missed.
+        """The answers of all forms under all prompts."""
+        is_exact = all(result.is_exact for result in results)
         unseen = float(torch.tensor([result.unseen for result in results]).logsumexp(0))
-        if not texts:
-            return LikelyAnswers((), all(result.is_exact for result in results), unseen)
-        mixture = self._mixture
-        ys = words_of(texts, mixture.lm.wording, mixture.lm.device)
-        x = questions[number]
-        same_x = Words(
-            xs.ids[:, x].unsqueeze(1).expand(-1, len(texts), -1), xs.lengths[:, x, None].expand(-1, len(texts))
-        )
-        every = torch.arange(len(texts), device=mixture.lm.device)
-        log_lengths = self._log_lengths if mixture.long_answers.fills_masks else None
-        by_prompt = mixture.long_answers.log_probs(self._tuned, same_x, ys, every, log_lengths).double()
-        of_mixture = (by_prompt + log_weights[number]).logsumexp(1)
+        found = {answer.text: answer for result in results for answer in result.answers}
+        if not found:
+            return LikelyAnswers((), is_exact, unseen)
+        kept = self._tuned.kept
+        if len(results) == 1:
+            joint = torch.stack([answer.log_joint for answer in found.values()]).view(len(found), len(bag), len(kept))
+            of_mixture = torch.tensor([answer.log_probability for answer in found.values()], dtype=torch.float64)
+            of_kept = (joint - log_weights[:, kept]).nan_to_num(nan=-torch.inf, neginf=-torch.inf)
+            by_x = of_kept.new_full((*of_kept.shape[:2], log_weights.shape[1]), -torch.inf)
+            by_x[..., kept] = of_kept
+        else:
+            ys = words_of(list(found), self._mixture.lm.wording, self._mixture.lm.device)
+            by_x = self._mixture.long_answers.candidate_log_probs(self._tuned, xs, bag, ys, self._log_lengths)
+            by_x = by_x.double().movedim(2, 0)
+            of_mixture = (by_x + log_weights).flatten(1).logsumexp(1)
+        by_prompt = by_x.logsumexp(1) - math.log(len(bag))
+        texts = list(found)
         order = of_mixture.argsort(descending=True, stable=True).tolist()
         answers = tuple(LikelyAnswer(texts[n], float(of_mixture[n]), tuple(by_prompt[n].tolist())) for n in order)
-        return LikelyAnswers(answers, all(result.is_exact for result in results), unseen)
+        return LikelyAnswers(answers, is_exact, unseen)
+
+
+def _shifted(counts: Counts, start: int) -> Counts:
+    """For questions that are counted from a first one on."""
+    return lambda number, text: counts(start + number, text)
 
 
 def text_of(lm: FrozenLM, place: Place) -> Callable[[tuple[int, ...]], str | None]:

@@ -1,22 +1,25 @@
-"""Answers of any length, read by the LM: log p(y | t, x) of whole answers, and how prefixes of answers go on.
+"""Answers of any length, read by the LM: log p(y | t, x) of whole answers.
 
 A causal LM and a decoder are read token by token, and then at the token that ends the answer. A masked LM has as many
 masks at y as the answer has tokens, and fills them in from left to right, one forward pass each.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
-from askwell.lms.batches import AnswerTokens, QuestionTable, Words
+from askwell.lms.batches import AnswerTokens, Batch, QuestionTable, StreamBatch, Words
 from askwell.lms.frozen import FrozenLM
+from askwell.lms.walks.past import Past
+from askwell.mixture.answer_tree import CandidateReader
 from askwell.mixture.pairs import PairReader, Tuned
 from askwell.mixture.prompts import Prompt
-from askwell.mixture.search import Continuations, Prefix
 
 
 @dataclass(frozen=True)
@@ -36,20 +39,20 @@ class LongAnswers:
     """The questions of a mixture's prompts for answers of any length."""
 
     def __init__(self, lm: FrozenLM, prompts: Sequence[Prompt], reader: PairReader) -> None:
-        self._lm, self._prompts, self._reader = lm, prompts, reader
+        self.lm, self._prompts, self.reader = lm, prompts, reader
         self._questions = [lm.family.ask_answer(prompt.tokens, lm.wording, lm.special) for prompt in prompts]
         self.fills_masks = self._questions[0].fills_masks
 
     @cached_property
     def table(self) -> QuestionTable:
         """The questions, with room for y's tokens."""
-        return self._reader.table_of(self._questions)
+        return self.reader.table_of(self._questions)
 
     @cached_property
     def _ends(self) -> Int[Tensor, " prompts"]:
         """The token that ends an answer; -1 where that is x's first token, or where nothing does."""
         ends = [-1 if question.end is None else question.end for question in self._questions]
-        return torch.tensor(ends, device=self._lm.device)
+        return torch.tensor(ends, device=self.lm.device)
 
     def log_probs(
         self,
@@ -65,21 +68,15 @@ class LongAnswers:
         """
         kept = tuned.kept
         texts, prompts = facts.repeat_interleave(len(kept)), kept.repeat(len(facts))
-        reads = self._masked_reads(xs, ys, texts, prompts) if self.fills_masks else self._reads(xs, ys, texts, prompts)
-        lengths = self.table.lengths(xs, reads.texts, reads.prompts) + reads.ys.lengths
-        read = self._reader.reading(tuned, len(facts) * self.bytes_of_fact(xs, ys))
-        total = torch.zeros(len(texts), dtype=self._lm.parameter_dtype, device=self._lm.device)
-        for chosen in self._reader.batches(lengths, int(reads.ys.reads.max())):
-            some = _chosen(reads.ys, chosen)
-            batch = self.table.answer_batch(xs, reads.texts[chosen], reads.prompts[chosen], some)
-            columns = torch.arange(reads.targets.shape[1], device=self._lm.device)
-            targets = reads.targets[chosen][columns < some.reads[:, None]]
-            of_token = read(batch, reads.prompts[chosen], targets)
-            total = total.index_add(0, reads.pairs[chosen][batch.read_pairs], of_token)
+        spelt = self._spelt(ys, texts, prompts)
+        reads = (
+            self._masked_reads(*spelt, texts, prompts) if self.fills_masks else self._reads(xs, *spelt, texts, prompts)
+        )
+        read = self.reader.reading(tuned, len(facts) * self.bytes_of_fact(xs, ys))
+        total = self._summed(read, xs, reads, len(texts))
         if log_lengths is not None:
-            length = ys.lengths[self._reader.y_places[prompts], texts]
-            of_length = log_lengths[(length - 1).clamp(max=len(log_lengths) - 1)]
-            total = total + of_length.masked_fill(length > len(log_lengths), -torch.inf)
+            of_length = log_lengths[(spelt[1] - 1).clamp(max=len(log_lengths) - 1)]
+            total = total + of_length.masked_fill(spelt[1] > len(log_lengths), -torch.inf)
         table = total.view(len(facts), len(kept))
         if len(kept) == len(self._prompts):
             return table
@@ -89,65 +86,130 @@ class LongAnswers:
         """About what is kept of a fact and all its prompts until gradients are taken."""
         longest = int(ys.lengths.max())
         if self.fills_masks:
-            return self._reader.bytes_of_fact(xs, answer=longest, sentences=longest)
-        return self._reader.bytes_of_fact(xs, answer=longest + 1)
+            return self.reader.bytes_of_fact(xs, answer=longest, sentences=longest)
+        return self.reader.bytes_of_fact(xs, answer=longest + 1)
 
-    @torch.no_grad()
-    def continuations(
+    def _summed(
+        self, read: Callable[..., Float[Tensor, " reads"]], xs: Words, reads: _Reads, pairs: int
+    ) -> Float[Tensor, " pairs"]:
+        """The sum of what is read for each of so many pairs."""
+        lengths = self.table.lengths(xs, reads.texts, reads.prompts) + reads.ys.lengths
+        total = torch.zeros(pairs, dtype=self.lm.parameter_dtype, device=self.lm.device)
+        for chosen in self.reader.batches(lengths, int(reads.ys.reads.max())):
+            some = reads.ys.of(chosen)
+            batch = self.table.answer_batch(xs, reads.texts[chosen], reads.prompts[chosen], some)
+            columns = torch.arange(reads.targets.shape[1], device=self.lm.device)
+            targets = reads.targets[chosen][columns < some.reads[:, None]]
+            of_token = read(batch, reads.prompts[chosen], targets)
+            total = total.index_add(0, reads.pairs[chosen][batch.read_pairs], of_token)
+        return total
+
+    def candidate_log_probs(
         self,
         tuned: Tuned,
-        prompts: Int[Tensor, " prompts"],
         xs: Words,
-        questions: Int[Tensor, " questions"],
-        prefixes: Sequence[Prefix],
-    ) -> Continuations:
-        """How prefixes of answers go on under some prompts, which need y in one form.
+        facts: Int[Tensor, " facts"],
+        candidates: Words,
+        log_lengths: Float[Tensor, " lengths"] | None = None,
+    ) -> Float[Tensor, "facts prompts candidates"]:
+        """log p(c | t, x) of every candidate c for each fact's x under every prompt, with gradients.
 
-        A question is the number of its x; special tokens are never part of an answer.
+        It is -inf for prompts that were dropped, and for candidates of a length that has no probability.
         """
-        lm, count = self._lm, len(prompts)
-        texts = questions[torch.tensor([prefix.question for prefix in prefixes], device=lm.device)]
-        texts, asked = texts.repeat_interleave(count), prompts.repeat(len(prefixes))
-        done = torch.tensor([len(prefix.tokens) for prefix in prefixes], device=lm.device).repeat_interleave(count)
-        whole = [len(prefix.tokens) if prefix.length is None else prefix.length for prefix in prefixes]
-        lengths = torch.tensor(whole, device=lm.device).repeat_interleave(count)
-        longest, filler = max(whole), lm.special.mask if self.fills_masks else 0
-        padded = [[*prefix.tokens, *[filler] * (longest - len(prefix.tokens))] for prefix in prefixes]
-        ids = torch.tensor(padded, dtype=torch.long, device=lm.device).view(len(prefixes), longest)
-        ys = AnswerTokens(ids.repeat_interleave(count, 0), lengths, done, torch.ones_like(done))
-        sizes = self.table.lengths(xs, texts, asked) + lengths
-        log_probs = torch.empty(len(texts), lm.vocabulary_size, dtype=lm.parameter_dtype, device=lm.device)
-        for chosen in self._reader.batches(sizes, 1):
-            batch = self.table.answer_batch(xs, texts[chosen], asked[chosen], _chosen(ys, chosen))
-            log_probs[chosen] = lm.logits(batch, tuned.vectors, tuned.deltas).log_softmax(1)
-        by_prefix = log_probs.view(len(prefixes), count, -1).double()
-        log_end = None
-        if not self.fills_masks:
-            ends = self._ends_of(xs, texts, asked).view(len(prefixes), count, 1)
-            log_end = by_prefix.gather(2, ends)[..., 0]
-        by_prefix = by_prefix.index_fill(2, torch.tensor(self._never, device=lm.device), -torch.inf)
-        return Continuations(by_prefix, log_end)
+        kept, count = tuned.kept, candidates.lengths.shape[1]
+        texts, prompts = facts.repeat_interleave(len(kept)), kept.repeat(len(facts))
+        places = self.reader.y_places[prompts]
+        found = torch.full(
+            (len(texts), count), -torch.inf, dtype=self.lm.parameter_dtype, device=self.lm.device
+        )  # fmt: skip
+        for place in places.unique().tolist():
+            chosen = (places == place).nonzero()[:, 0]
+            lengths = candidates.lengths[place]
+            spelt = [ids[:length] for ids, length in zip(candidates.ids[place].tolist(), lengths.tolist(), strict=True)]
+            asked = torch.arange(count, device=self.lm.device)
+            if log_lengths is not None:
+                asked = (lengths <= len(log_lengths)).nonzero()[:, 0]
+            by_pair = self._of_candidates(tuned, xs, [spelt[n] for n in asked.tolist()], texts[chosen], prompts[chosen])
+            if log_lengths is not None:
+                by_pair = by_pair + log_lengths.to(by_pair.dtype)[lengths[asked] - 1]
+            whole = by_pair.new_full((len(chosen), count), -torch.inf).index_copy(1, asked, by_pair)
+            found = found.index_copy(0, chosen, whole)
+        table = found.view(len(facts), len(kept), count)
+        if len(kept) == len(self._prompts):
+            return table
+        return table.new_full((len(facts), len(self._prompts), count), -torch.inf).index_copy(1, kept, table)
+
+    def _of_candidates(
+        self, tuned: Tuned, xs: Words, candidates: Sequence[Sequence[int]], texts: Tensor, prompts: Tensor
+    ) -> Float[Tensor, "pairs candidates"]:
+        """log p(c | t, x) for pairs whose prompts take y in one form."""
+        if not candidates:
+            return torch.zeros(len(texts), 0, dtype=self.lm.parameter_dtype, device=self.lm.device)
+        if self.fills_masks or self.lm.walk is not None:
+            return CandidateReader(self, tuned, xs).log_probs(candidates, texts, prompts)
+        # An LM without a walk keeps nothing: a whole sentence for each candidate.
+        longest = max(map(len, candidates))
+        padded = [[*candidate, *[0] * (longest - len(candidate))] for candidate in candidates]
+        ids = torch.tensor(padded, dtype=torch.long, device=self.lm.device).view(len(candidates), longest)
+        lengths = torch.tensor([len(candidate) for candidate in candidates], device=self.lm.device)
+        asked, asked_with = (each.repeat_interleave(len(candidates)) for each in (texts, prompts))
+        reads = self._reads(xs, ids.repeat(len(texts), 1), lengths.repeat(len(texts)), asked, asked_with)
+        read = partial(self.reader.log_probs_of, tuned)
+        return self._summed(read, xs, reads, len(asked)).view(len(texts), len(candidates))
+
+    def beginnings(
+        self,
+        tuned: Tuned,
+        xs: Words,
+        texts: Int[Tensor, " pairs"],
+        prompts: Int[Tensor, " pairs"],
+        *,
+        recompute: bool = False,
+    ) -> tuple[Float[Tensor, "pairs width"], Past]:
+        """All that stands before y, read once for each pair: what the output embedding reads at its last token, and
+        what is kept of it; with gradients, for LMs with a walk."""
+        read: Any = self.lm.hidden_and_kept
+        if recompute:
+            read = partial(checkpoint, read, use_reentrant=False, preserve_rng_state=False)
+        lengths = self.table.lengths(xs, texts, prompts)
+        hidden, kept, order = [], [], []
+        for chosen in self.reader.batches(lengths, 1):
+            none = torch.zeros_like(chosen)
+            ys = AnswerTokens(none.new_empty(len(chosen), 0), none, none, torch.ones_like(none))
+            batch = self.table.answer_batch(xs, texts[chosen], prompts[chosen], ys)
+            of_batch, past = read(batch, tuned.vectors, tuned.deltas)
+            hidden.append(of_batch)
+            kept.append(past)
+            order.append(chosen)
+        unsort = torch.cat(order).argsort()
+        return torch.cat(hidden)[unsort], Past.joined(kept).of(unsort)
+
+    def next_tokens(self, tokens: Int[Tensor, " pairs"], past: Past) -> Batch:
+        """The batch of sentences that go on from their past with one token of y each, and are read there."""
+        nothing, one = torch.full_like(tokens, -1), torch.ones_like(tokens)
+        stream = StreamBatch(tokens[:, None], nothing[:, None], one)
+        return Batch({list(self.lm.stacks)[-1]: stream}, one.cumsum(0) - 1, torch.zeros_like(tokens), past)
 
     @cached_property
-    def _never(self) -> list[int]:
+    def never(self) -> list[int]:
         """Tokens that are never part of an answer, as far as the LM's distribution has them."""
-        tokenizer = self._lm.tokenizer
+        tokenizer = self.lm.tokenizer
         special = {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
-        return sorted(token for token in special | {*tokenizer.all_special_ids} if token < self._lm.vocabulary_size)
+        return sorted(token for token in special | {*tokenizer.all_special_ids} if token < self.lm.vocabulary_size)
 
-    def _ends_of(self, xs: Words, texts: Tensor, prompts: Tensor) -> Int[Tensor, " pairs"]:
+    def ends_of(self, xs: Words, texts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]) -> Int[Tensor, " pairs"]:
+        """The token that ends an answer of each pair."""
         ends = self._ends[prompts]
-        return torch.where(ends < 0, xs.ids[self._reader.x_places[prompts], texts, 0], ends)
+        return torch.where(ends < 0, xs.ids[self.reader.x_places[prompts], texts, 0], ends)
 
     def _spelt(self, ys: Words, texts: Tensor, prompts: Tensor) -> tuple[Tensor, Tensor]:
         """y's tokens in the form that each prompt needs, and how many they are."""
-        places = self._reader.y_places[prompts]
+        places = self.reader.y_places[prompts]
         return ys.ids[places, texts], ys.lengths[places, texts]
 
-    def _reads(self, xs: Words, ys: Words, texts: Tensor, prompts: Tensor) -> _Reads:
+    def _reads(self, xs: Words, ids: Tensor, lengths: Tensor, texts: Tensor, prompts: Tensor) -> _Reads:
         """One sentence for each pair, read at all of y's tokens and at its end."""
-        ids, lengths = self._spelt(ys, texts, prompts)
-        ends = self._ends_of(xs, texts, prompts)
+        ends = self.ends_of(xs, texts, prompts)
         targets = torch.cat([ids, ids.new_zeros(len(ids), 1)], dim=1)
         targets = targets.scatter(1, lengths[:, None], ends[:, None])
         return _Reads(
@@ -155,14 +217,13 @@ class LongAnswers:
             torch.arange(len(texts), device=texts.device),
         )  # fmt: skip
 
-    def _masked_reads(self, xs: Words, ys: Words, texts: Tensor, prompts: Tensor) -> _Reads:  # noqa: ARG002
+    def _masked_reads(self, ids: Tensor, lengths: Tensor, texts: Tensor, prompts: Tensor) -> _Reads:
         """A sentence for each token of each pair's y: the tokens before it are filled in, the others are masks."""
-        ids, lengths = self._spelt(ys, texts, prompts)
         pairs = torch.arange(len(texts), device=texts.device).repeat_interleave(lengths)
         first = (lengths.cumsum(0) - lengths)[pairs]
         steps = torch.arange(len(pairs), device=texts.device) - first
         columns = torch.arange(ids.shape[1], device=texts.device)
-        filled = torch.where(columns < steps[:, None], ids[pairs], self._lm.special.mask)
+        filled = torch.where(columns < steps[:, None], ids[pairs], self.lm.special.mask)
         ones = torch.ones_like(steps)
         targets = ids[pairs].gather(1, steps[:, None])
         return _Reads(texts[pairs], prompts[pairs], AnswerTokens(filled, lengths[pairs], steps, ones), targets, pairs)
@@ -179,8 +240,3 @@ def length_log_probs(lengths: Sequence[int], most: int = 10) -> Float[Tensor, " 
         if length <= longest:
             counts[length - 1] += 1
     return (counts / counts.sum()).log()
-
-
-def _chosen(ys: AnswerTokens, chosen: Tensor) -> AnswerTokens:
-    lengths = ys.lengths[chosen]
-    return AnswerTokens(ys.ids[chosen][:, : int(lengths.max())], lengths, ys.first_read[chosen], ys.reads[chosen])

@@ -107,7 +107,7 @@ class PairReader:
             batch = self.y_table.batch(xs, facts[chosen], prompts[chosen])
             logits = self._lm.logits(batch, tuned.vectors, tuned.deltas)
             log_total = logits.logsumexp(1)
-            self._refuse_not_finite(batch.read_pairs, prompts[chosen], log_total)
+            self.refuse_not_finite(batch.read_pairs, prompts[chosen], log_total)
             parts.append(logits.sub_(log_total[:, None]))
             order.append(chosen)
         return _unsort(parts, order)
@@ -122,7 +122,7 @@ class PairReader:
             places, prompts = rows[chosen], columns[chosen]
             batch = self.y_table.batch(xs, facts[places], prompts)
             for some, probabilities, log_total in self._lm.distributions(batch, tuned.vectors, tuned.deltas):
-                self._refuse_not_finite(batch.read_pairs[some], prompts, log_total)
+                self.refuse_not_finite(batch.read_pairs[some], prompts, log_total)
                 yield places[some], prompts[some], probabilities
 
     def sample(self, tuned: Tuned, xs: Words, pairs: int) -> Batch:
@@ -155,9 +155,18 @@ class PairReader:
         tokens = (longest + answer - 1) * sentences + (longest if self._reads_x else 0)
         reads = max(answer, sentences) + (int(xs.lengths.max()) if self._reads_x else 0)
         number = torch.finfo(self._lm.dtype).bits // 8
+        return len(self._prompts) * (tokens * self._bytes_of_token + reads * number * self._lm.vocabulary_size)
+
+    @property
+    def _bytes_of_token(self) -> int:
+        number = torch.finfo(self._lm.dtype).bits // 8
         # Of a token and layer: what norms, projections and activations were given; in Llama twice as much as in BERT.
-        of_layers = sum(20 * number * stack.layers * stack.width for stack in self._lm.stacks.values())
-        return len(self._prompts) * (tokens * of_layers + reads * number * self._lm.vocabulary_size)
+        return sum(20 * number * stack.layers * stack.width for stack in self._lm.stacks.values())
+
+    def must_recompute(self, tokens: int) -> bool:
+        """Whether so many tokens are too many to keep all that gradients need, so that each batch is read once more
+        when they are taken."""
+        return torch.is_grad_enabled() and tokens * self._bytes_of_token > 2 * _TRAINING_BYTES
 
     # ── inner parts ───────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -174,7 +183,7 @@ class PairReader:
     ) -> Float[Tensor, " reads"]:
         """The log-probability of one token at each place that is read, with its gradient."""
         log_probs, log_total = self._lm.log_probs_of(batch, tuned.vectors, tuned.deltas, tokens)
-        self._refuse_not_finite(batch.read_pairs, prompts, log_total)
+        self.refuse_not_finite(batch.read_pairs, prompts, log_total)
         return log_probs
 
     def table_of(self, questions: Sequence[Question]) -> QuestionTable:
@@ -183,9 +192,10 @@ class PairReader:
         mask = self._lm.tokenizer.mask_token_id
         return QuestionTable(questions, places, self.first_rows, mask, self._lm.device)
 
-    def _refuse_not_finite(
+    def refuse_not_finite(
         self, pairs: Int[Tensor, " reads"], prompts: Int[Tensor, " pairs"], log_total: Float[Tensor, " reads"]
     ) -> None:
+        """Raises NotFinite, with the prompt's name, where the total of a distribution is not finite."""
         is_finite = torch.isfinite(log_total)
         if not is_finite.all():
             worst = int(prompts[pairs[~is_finite][0]])

@@ -1,8 +1,9 @@
 """The most probable answers of any length, by best-first search.
 
 The probability of a prefix bounds that of every answer that begins with it. So a search that always opens the most
-probable prefix, and stops when none is more probable than what it looks for, finds exactly the answers that are. It
-knows nothing of LMs: `Open` tells how prefixes go on.
+probable prefixes, and stops when none is more probable than what it looks for, finds exactly the answers that are. It
+knows nothing of LMs: `Open` tells how prefixes go on. Their probability is a sum over experts: the prompts of a
+mixture, or prompts with several x's.
 """
 
 import heapq
@@ -10,7 +11,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 
@@ -20,28 +22,63 @@ class Prefix:
 
     question: int
     tokens: tuple[int, ...]
-    log_joint: Float[Tensor, " prompts"]
-    """log p(t | x, r) + log p(these tokens | t, x) of each prompt: up to a constant the posterior over prompts."""
+    log_joint: Float[Tensor, " experts"]
+    """log p(expert) + log p(these tokens | expert): up to a constant the posterior over experts."""
     length: int | None = None
     """How many tokens the answers have; None where a token tells that an answer is over."""
-
-    @property
-    def log_probability(self) -> float:
-        """Under the mixture."""
-        return float(self.log_joint.logsumexp(0))
 
 
 @dataclass(frozen=True)
 class Continuations:
     """How some prefixes go on."""
 
-    log_probs: Float[Tensor, "prefixes prompts vocabulary"]
-    """Of each next token, under each prompt; -inf for tokens that are never part of an answer."""
-    log_end: Float[Tensor, "prefixes prompts"] | None
+    tokens: Int[Tensor, "prefixes kept"]
+    """The most probable next tokens of each prefix."""
+    log_probs: Float[Tensor, "prefixes experts kept"]
+    """Of these tokens, under each expert."""
+    log_cut: Float[Tensor, " prefixes"]
+    """The probability of the prefix with the best of all other next tokens."""
+    log_end: Float[Tensor, "prefixes experts"] | None
     """That the answer is over; None where the length is given."""
 
+    @classmethod
+    def best_of(
+        cls,
+        log_joint: Float[Tensor, "prefixes experts"],
+        logits: Float[Tensor, "prefixes experts vocabulary"],
+        log_totals: Float[Tensor, "prefixes experts"],
+        log_end: Float[Tensor, "prefixes experts"] | None,
+        branches: int,
+    ) -> "Continuations":
+        """The best continuations, chosen in the precision of the logits and then computed in float64."""
+        if logits.shape[1] == 1:
+            scores, shift = logits[:, 0], log_joint[:, :1] - log_totals.double()
+        else:
+            scores = (logits + (log_joint - log_totals).to(logits.dtype).unsqueeze(2)).logsumexp(1)
+            shift = log_joint.new_zeros(len(logits), 1)
+        best = scores.topk(min(branches + 1, scores.shape[1]))
+        tokens = best.indices[:, :branches]
+        of_tokens = logits.gather(2, tokens.unsqueeze(1).expand(-1, logits.shape[1], -1)).double()
+        cut = best.values[:, branches:].double() + shift
+        nothing = cut.new_full((len(cut), 1), -torch.inf)
+        return cls(
+            tokens, of_tokens - log_totals.double().unsqueeze(2), torch.cat([cut, nothing], 1).amax(1), log_end
+        )  # fmt: skip
 
-Open = Callable[[Sequence[Prefix]], Continuations]
+    @classmethod
+    def joined(cls, parts: "Sequence[Continuations]") -> "Continuations":
+        """Those of some prefixes after those of others."""
+        ends = [part.log_end for part in parts if part.log_end is not None]
+        return cls(
+            torch.cat([part.tokens for part in parts]),
+            torch.cat([part.log_probs for part in parts]),
+            torch.cat([part.log_cut for part in parts]),
+            torch.cat(ends) if ends else None,
+        )
+
+
+Open = Callable[[Sequence[Prefix], int], Continuations]
+"""How prefixes go on; the number is that of the continuations of one prefix that are kept, at most."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +87,9 @@ class FoundAnswer:
 
     text: str
     tokens: tuple[int, ...]
-    log_joint: Float[Tensor, " prompts"]
-
-    @property
-    def log_probability(self) -> float:
-        """Under the mixture."""
-        return float(self.log_joint.logsumexp(0))
+    log_probability: float
+    log_joint: Float[Tensor, " experts"]
+    """log p(expert) + log p(the answer | expert)."""
 
 
 @dataclass(frozen=True)
@@ -68,30 +102,102 @@ class SearchLimits:
     """Prefixes that are opened for one question, at most."""
     tokens: int = 10
     """Tokens of an answer, at most."""
-    at_once: int = 4
-    """Prefixes of one question that are opened together."""
+    at_once: int = 8
+    """Prefixes of one question that are opened together, at most."""
     branches: int = 64
     """Continuations of one prefix that are kept, at most."""
+
+
+@dataclass(frozen=True)
+class _Branch:
+    """A prefix that may be opened: one of the continuations of another."""
+
+    question: int
+    tokens: tuple[int, ...]
+    length: int | None
+    joint: Float[Tensor, "experts kept"]
+    column: int
+
+    def as_prefix(self) -> Prefix:
+        return Prefix(self.question, self.tokens, self.joint[:, self.column], self.length)
+
+
+Counts = Callable[[int, str], bool]
+"""Whether an answer to a question counts towards the limit."""
 
 
 @dataclass
 class _Search:
     """The search for one question."""
 
-    least: float
-    """Only answers that are at least as probable are looked for."""
-    heap: list[tuple[float, int, Prefix]] = field(default_factory=list)
+    number: int
+    limits: SearchLimits
+    least: float | None
+    """All answers that are at least as probable are looked for; None where the most probable are."""
+    counts: Counts | None
+    heap: list[tuple[float, int, _Branch]] = field(default_factory=list)
     found: list[FoundAnswer] = field(default_factory=list)
+    best: list[float] = field(default_factory=list)
+    """The most probable of the answers that count, as many as are enough: a heap."""
     opened: int = 0
     cut: float = -math.inf
     """The probability of the most probable continuation that was not kept."""
     pushed: int = 0
 
-    def push(self, prefix: Prefix) -> None:
-        log_probability = prefix.log_probability
-        if log_probability >= self.least:
-            heapq.heappush(self.heap, (-log_probability, self.pushed, prefix))
-            self.pushed += 1
+    @property
+    def has_enough(self) -> bool:
+        """Whether as many answers were found as are enough."""
+        return len(self.best) >= self.limits.answers
+
+    @property
+    def bound(self) -> float:
+        """What is less probable is not looked for."""
+        if self.least is not None:
+            return self.least
+        return self.best[0] if self.has_enough else -math.inf
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is to be opened."""
+        if not self.heap or self.opened >= self.limits.opened:
+            return True
+        if self.least is not None and self.has_enough:
+            return True
+        return -self.heap[0][0] < self.bound
+
+    def push(self, branch: _Branch, log_probability: float) -> None:
+        heapq.heappush(self.heap, (-log_probability, self.pushed, branch))
+        self.pushed += 1
+
+    def pop(self) -> list[Prefix]:
+        """The prefixes that are opened next."""
+        prefixes = []
+        while len(prefixes) < self.limits.at_once and not self.is_over:
+            prefixes.append(heapq.heappop(self.heap)[2].as_prefix())
+            self.opened += 1
+        return prefixes
+
+    def keep(self, text: str | None, tokens: tuple[int, ...], log_probability: float, log_joint: Tensor) -> None:
+        """Takes a whole answer."""
+        if text is None or log_probability < self.bound:
+            return
+        self.found.append(FoundAnswer(text, tokens, log_probability, log_joint))
+        if self.counts is None or self.counts(self.number, text):
+            heapq.heappush(self.best, log_probability)
+            if len(self.best) > self.limits.answers:
+                heapq.heappop(self.best)
+
+    def result(self) -> "SearchResult":
+        """What was found."""
+        answers = sorted(self.found, key=lambda answer: (-answer.log_probability, answer.tokens))
+        unseen = max(-self.heap[0][0] if self.heap else -math.inf, self.cut)
+        if self.least is not None:
+            # Ten better ones are as many as were looked for, however many more there are.
+            return SearchResult(tuple(answers), self.has_enough or unseen < self.least, max(unseen, self.least))
+        kept = tuple(answer for answer in answers if answer.log_probability >= self.bound)
+        if self.counts is None:
+            kept = kept[: self.limits.answers]  # of several that are as probable as the last
+        return SearchResult(kept, unseen < self.bound or unseen == -math.inf, unseen)
 
 
 @dataclass(frozen=True)
@@ -102,7 +208,7 @@ class SearchResult:
     is_exact: bool
     """Whether no answer that is not among these can be as probable as the last of them, or as what was looked for."""
     unseen: float = -math.inf
-    """The log-probability of anything that was not found is at most this."""
+    """Anything that was not found is at most as probable as this, or as the last that was found."""
 
 
 def search_answers(
@@ -112,7 +218,7 @@ def search_answers(
     limits: SearchLimits,
     *,
     least: Sequence[float] | None = None,
-    counts: Callable[[int, str], bool] | None = None,
+    counts: Counts | None = None,
 ) -> list[SearchResult]:
     """For each question its most probable answers, from its first prefixes (no token yet, of every length).
 
@@ -120,92 +226,47 @@ def search_answers(
     special token). With `least`, the log-probability of an answer for each question, all answers that are at least as
     probable are found, up to the limit; answers for which `counts` is false do not count towards it.
     """
-    searches = [_Search(-math.inf if least is None else least[number]) for number in range(len(roots))]
+    searches = [
+        _Search(number, limits, None if least is None else least[number], counts) for number in range(len(roots))
+    ]
     for search, prefixes in zip(searches, roots, strict=True):
         for prefix in prefixes:
-            search.push(prefix)
-
-    def is_over(number: int) -> bool:
-        search = searches[number]
-        if not search.heap or search.opened >= limits.opened:
-            return True
-        enough = [a for a in search.found if counts is None or counts(number, a.text)]
-        if len(enough) < limits.answers:
-            return False
-        if least is not None:
-            return True
-        kth = sorted((a.log_probability for a in enough), reverse=True)[limits.answers - 1]
-        return -search.heap[0][0] < kth
-
-    active = list(range(len(roots)))
-    while active := [number for number in active if not is_over(number)]:
-        chosen: list[Prefix] = []
-        for number in active:
-            search = searches[number]
-            some = min(limits.at_once, limits.opened - search.opened, len(search.heap))
-            chosen += [heapq.heappop(search.heap)[2] for _ in range(some)]
-            search.opened += some
-        continuations = open_(chosen)
-        for row, prefix in enumerate(chosen):
-            _go_on(searches[prefix.question], prefix, continuations, row, text_of, limits)
-    return [_result(search, limits, number, least, counts) for number, search in enumerate(searches)]
+            root = _Branch(search.number, prefix.tokens, prefix.length, prefix.log_joint.unsqueeze(1), 0)
+            search.push(root, float(prefix.log_joint.logsumexp(0)))
+    while chosen := [prefix for search in searches for prefix in search.pop()]:
+        _go_on(searches, chosen, open_(chosen, limits.branches), text_of, limits)
+    return [search.result() for search in searches]
 
 
 def _go_on(
-    search: _Search,
-    prefix: Prefix,
+    searches: Sequence[_Search],
+    opened: Sequence[Prefix],
     continuations: Continuations,
-    row: int,
     text_of: Callable[[tuple[int, ...]], str | None],
     limits: SearchLimits,
 ) -> None:
-    """Keeps what an opened prefix leads to: whole answers, and longer prefixes."""
-    if continuations.log_end is not None and prefix.tokens:
-        _keep(search, prefix.tokens, prefix.log_joint + continuations.log_end[row], text_of)
-    depth = len(prefix.tokens) + 1
-    if depth > (prefix.length or limits.tokens):
-        return
-    joint = prefix.log_joint[:, None] + continuations.log_probs[row]
-    of_mixture = joint.logsumexp(0)
-    kept = min(limits.branches, len(of_mixture))
-    best = of_mixture.topk(min(kept + 1, len(of_mixture)))
-    if len(best.values) > kept:
-        search.cut = max(search.cut, float(best.values[kept]))
-    for token, log_probability in zip(best.indices[:kept].tolist(), best.values[:kept].tolist(), strict=True):
-        if log_probability == -math.inf or log_probability < search.least:
-            break
-        tokens = (*prefix.tokens, token)
-        if prefix.length == depth:
-            _keep(search, tokens, joint[:, token], text_of)
-        else:
-            search.push(Prefix(prefix.question, tokens, joint[:, token].clone(), prefix.length))
-
-
-def _keep(
-    search: _Search, tokens: tuple[int, ...], log_joint: Tensor, text_of: Callable[[tuple[int, ...]], str | None]
-) -> None:
-    answer = FoundAnswer("", tokens, log_joint.clone())
-    if answer.log_probability >= search.least and (text := text_of(tokens)) is not None:
-        search.found.append(FoundAnswer(text, tokens, answer.log_joint))
-
-
-def _result(
-    search: _Search,
-    limits: SearchLimits,
-    number: int,
-    least: Sequence[float] | None,
-    counts: Callable[[int, str], bool] | None,
-) -> SearchResult:
-    answers = sorted(search.found, key=lambda answer: (-answer.log_probability, answer.tokens))
-    enough = [a for a in answers if counts is None or counts(number, a.text)][: limits.answers]
-    unseen = max(-search.heap[0][0] if search.heap else -math.inf, search.cut)
-    if least is not None:
-        # Ten better ones are as many as were looked for, however many more there are.
-        is_exact = len(enough) >= limits.answers or unseen < search.least
-        return SearchResult(tuple(answers), is_exact, max(unseen, search.least))
-    if len(enough) < limits.answers:
-        return SearchResult(tuple(answers), unseen == -math.inf, unseen)
-    last = enough[-1]
-    kept = answers[: answers.index(last) + 1]
-    unseen = max([unseen, *(answer.log_probability for answer in answers[len(kept) :])])
-    return SearchResult(tuple(kept), unseen <= last.log_probability, unseen)
+    """Keeps what opened prefixes lead to: whole answers, and longer prefixes."""
+    log_joint = torch.stack([prefix.log_joint for prefix in opened])
+    joint = log_joint.unsqueeze(2) + continuations.log_probs
+    of_tokens, tokens = joint.logsumexp(1).tolist(), continuations.tokens.tolist()
+    if continuations.log_end is not None:
+        ended = log_joint + continuations.log_end
+        of_ended = ended.logsumexp(1).tolist()
+        for row, prefix in enumerate(opened):
+            search = searches[prefix.question]
+            if prefix.tokens and of_ended[row] >= search.bound:
+                search.keep(text_of(prefix.tokens), prefix.tokens, of_ended[row], ended[row])
+    cuts = continuations.log_cut.tolist()
+    for row, prefix in enumerate(opened):
+        search, depth = searches[prefix.question], len(prefix.tokens) + 1
+        if depth > (prefix.length or limits.tokens):
+            continue
+        search.cut = max(search.cut, cuts[row])
+        for column, (token, log_probability) in enumerate(zip(tokens[row], of_tokens[row], strict=True)):
+            if log_probability == -math.inf or log_probability < search.bound:
+                continue
+            longer = (*prefix.tokens, token)
+            if prefix.length == depth:
+                search.keep(text_of(longer), longer, log_probability, joint[row, :, column])
+            else:
+                search.push(_Branch(prefix.question, longer, prefix.length, joint[row], column), log_probability)

@@ -8,6 +8,8 @@ from torch import Tensor
 
 # Rows of logits that begin at multiples of so many numbers are written at twice the speed by a CPU's matrix product.
 _ALIGNED = 16
+# Where several tokens are read from a distribution, so many logits are held at once.
+_LOGITS_AT_ONCE = 2**22
 
 
 def logits_of(
@@ -61,6 +63,62 @@ class _LogProbsOf(torch.autograd.Function):
         probabilities, output, tokens = ctx.saved_tensors
         of_hidden = (output[tokens] - torch.mm(probabilities[:, : output.shape[0]], output)) * gradients[0][:, None]
         return of_hidden.to(output.dtype), None, None, None, None
+
+
+def several_log_probs_of(
+    hidden: Float[Tensor, "reads width"],
+    output: Float[Tensor, "vocabulary width"],
+    bias: Tensor | None,
+    reads: Int[Tensor, " targets"],
+    tokens: Int[Tensor, " targets"],
+    dtype: torch.dtype,
+) -> tuple[Float[Tensor, " targets"], Float[Tensor, " reads"]]:
+    """The log-probability of tokens[i] at the row reads[i], in any number for each row, and the log of each row's
+    total, which carries no gradient."""
+    return _SeveralLogProbsOf.apply(hidden, output, bias, reads, tokens, dtype)
+
+
+class _SeveralLogProbsOf(torch.autograd.Function):
+    """Of each distribution the mean output embedding is kept, which is all that the backward pass needs of it: no more
+    logits are ever held than go through at once."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        output: Tensor,
+        bias: Tensor | None,
+        reads: Tensor,
+        tokens: Tensor,
+        dtype: torch.dtype,
+    ) -> tuple[Tensor, Tensor]:
+        vocabulary, order = output.shape[0], reads.argsort(stable=True)
+        log_probs = torch.empty(len(reads), dtype=dtype, device=hidden.device)
+        log_totals = torch.empty(len(hidden), dtype=dtype, device=hidden.device)
+        mean_output = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
+        at_once = max(1, _LOGITS_AT_ONCE // vocabulary)
+        ends = torch.searchsorted(
+            reads[order], torch.arange(0, len(hidden) + at_once, at_once, device=reads.device)
+        ).tolist()
+        for number, start in enumerate(range(0, len(hidden), at_once)):
+            some, targets = slice(start, start + at_once), order[ends[number] : ends[number + 1]]
+            logits = _aligned_logits(hidden[some], output, bias).to(dtype)
+            of_targets = logits[reads[targets] - start, tokens[targets]]
+            if mean_output is None:
+                log_totals[some] = logits.logsumexp(1)
+            else:
+                probabilities, log_totals[some] = _probabilities(logits)
+                torch.mm(probabilities[:, :vocabulary].to(hidden.dtype), output, out=mean_output[some])
+            log_probs[targets] = of_targets - log_totals[reads[targets]]
+        ctx.save_for_backward(mean_output, output, reads, tokens)
+        ctx.mark_non_differentiable(log_totals)
+        return log_probs, log_totals
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None, None]:
+        mean_output, output, reads, tokens = ctx.saved_tensors
+        of_targets = (gradients[0].to(output.dtype))[:, None] * (output[tokens] - mean_output[reads])
+        return torch.zeros_like(mean_output).index_add_(0, reads, of_targets), None, None, None, None, None
 
 
 def _probabilities(logits: Tensor) -> tuple[Tensor, Tensor]:

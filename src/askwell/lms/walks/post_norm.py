@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import Tensor
 from torch.nn import functional
 
+from askwell.lms.walks.past import KeysAndValues
 from askwell.lms.walks.rows import PackedBatch, Rows, Segment, segments_of
 from askwell.lms.walks.walk import Attention, Deltas, FeedForward, Walk, as_sequence, perturb, rows_at
 
@@ -23,9 +25,15 @@ class _PostNormLayer:
     output_norm: Callable[[Tensor], Tensor]
     block: FeedForward
 
-    def attend(self, from_rows: Tensor, to_rows: Tensor, segments: Sequence[Segment]) -> Tensor:
+    def attend(
+        self,
+        from_rows: Tensor,
+        to_rows: Tensor,
+        segments: Sequence[Segment],
+        seen: Callable[[Tensor, Tensor], KeysAndValues] | None = None,
+    ) -> Tensor:
         """The rows that attend as they leave the layer's self-attention."""
-        return self.attention_norm(self.attention(from_rows, to_rows, segments) + from_rows)
+        return self.attention_norm(self.attention(from_rows, to_rows, segments, seen) + from_rows)
 
     def feed_forward(self, hidden: Tensor) -> Tensor:
         """The rows as they leave the layer's feed-forward block."""
@@ -36,7 +44,7 @@ def _through_encoder(
     layers: Sequence[_PostNormLayer], hidden: Tensor, rows: Rows, deltas: Deltas, stack: str
 ) -> Tensor:
     """All rows as they leave the last of these layers."""
-    segments = segments_of(rows, rows, causal=False)
+    segments = segments_of(rows, rows.lengths, causal=False)
     for number, layer in enumerate(layers):
         hidden = perturb(layer.feed_forward(layer.attend(hidden, hidden, segments)), rows, deltas, stack, number)
     return hidden
@@ -53,7 +61,7 @@ def _masked_walk(
     def hidden(batch: PackedBatch, embedded: Any, deltas: Deltas) -> Tensor:
         rows, last = batch.streams["layers"], layers[-1]
         states = _through_encoder(layers[:-1], embed(embedded["layers"], rows.positions), rows, deltas, "layers")
-        segments = segments_of(batch.reads, rows, causal=False)
+        segments = segments_of(batch.reads, rows.lengths, causal=False)
         read = last.feed_forward(last.attend(rows_at(states, batch.read_at), states, segments))
         return before_output(perturb(read, batch.reads, deltas, "layers", len(layers) - 1))
 
@@ -191,19 +199,24 @@ def walk_bart(model: Any, block: FeedForward) -> Walk:
     ]
 
     def hidden(batch: PackedBatch, embedded: Mapping[str, Tensor], deltas: Deltas) -> Tensor:
-        source_rows, target_rows = batch.streams["encoder"], batch.streams["decoder"]
-        source = _bart_embed(encoder, embedded["encoder"], source_rows)
-        source = _through_encoder(encoder_layers, source, source_rows, deltas, "encoder")
+        target_rows, memory, source = batch.streams["decoder"], batch.memory, None
+        if batch.memory.past is None:
+            source = _bart_embed(encoder, embedded["encoder"], batch.streams["encoder"])
+            source = _through_encoder(encoder_layers, source, batch.streams["encoder"], deltas, "encoder")
         states = _bart_embed(decoder, embedded["decoder"], target_rows)
         queries, query_rows = states, target_rows
         for number, parts in enumerate(decoder_layers):
             if number == len(decoder_layers) - 1:
                 queries, query_rows = rows_at(states, batch.read_at), batch.reads
             if number in (0, len(decoder_layers) - 1):
-                self_segments = segments_of(query_rows, target_rows, causal=True)
-                cross_segments = segments_of(query_rows, source_rows, causal=False)
-            queries = parts.layer.attend(queries, states, self_segments)
-            queries = parts.cross_norm(parts.cross(queries, source, cross_segments) + queries)
+                self_segments = segments_of(query_rows, batch.key_lengths, causal=True)
+                cross_segments = segments_of(query_rows, batch.source_lengths, causal=False)
+            queries = parts.layer.attend(queries, states, self_segments, partial(memory.join, number))
+            if source is None:
+                crossed = parts.cross.to_kept(queries, memory.of_source(number), cross_segments)
+            else:
+                crossed = parts.cross(queries, source, cross_segments, memory.keep_source)
+            queries = parts.cross_norm(crossed + queries)
             queries = states = perturb(parts.layer.feed_forward(queries), query_rows, deltas, "decoder", number)
         return queries
 

@@ -1,6 +1,7 @@
 """Walks of models with pre-norm layers: GPT-2, and Llama and its like, with rotary embeddings and grouped key heads."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,14 +20,15 @@ def walk_gpt2(model: Any, block: FeedForward) -> Walk:
     def hidden(batch: PackedBatch, embedded: Mapping[str, Tensor], deltas: Deltas) -> Tensor:
         rows = query_rows = batch.streams["layers"]
         states = embedded["layers"] + base.wpe(rows.positions)
-        segments = segments_of(rows, rows, causal=True)
+        segments = segments_of(rows, batch.key_lengths, causal=True)
         for number, layer in enumerate(base.h):
             queries, normed = states, layer.ln_1(states)
             normed_queries = normed
             if number == len(base.h) - 1:
                 queries, normed_queries = rows_at(states, batch.read_at), rows_at(normed, batch.read_at)
-                query_rows, segments = batch.reads, segments_of(batch.reads, rows, causal=True)
-            queries = queries + attentions[number](normed_queries, normed, segments)
+                query_rows, segments = batch.reads, segments_of(batch.reads, batch.key_lengths, causal=True)
+            seen = partial(batch.memory.join, number)
+            queries = queries + attentions[number](normed_queries, normed, segments, seen)
             queries = block.pre_norm(layer.ln_2, layer.mlp, queries)
             states = perturb(queries, query_rows, deltas, "layers", number)
         return base.ln_f(states)
@@ -53,18 +55,19 @@ def walk_llama(model: Any, block: FeedForward) -> Walk:
         states = embedded["layers"]
         key_rotary = _rotary_embedding(base, states, rows)
         query_rotary, query_rows = key_rotary, rows
-        segments = segments_of(rows, rows, causal=True)
+        segments = segments_of(rows, batch.key_lengths, causal=True)
         for number, layer in enumerate(base.layers):
             queries, normed = states, layer.input_layernorm(states)
             normed_queries = normed
             if number == len(base.layers) - 1:
                 queries, normed_queries = rows_at(states, batch.read_at), rows_at(normed, batch.read_at)
-                query_rows, segments = batch.reads, segments_of(batch.reads, rows, causal=True)
+                query_rows, segments = batch.reads, segments_of(batch.reads, batch.key_lengths, causal=True)
                 query_rotary = _rotary_embedding(base, states, batch.reads)
             attention = layer.self_attn
             query = _rotate(attention.q_proj(normed_queries), query_rotary)
             key = _rotate(attention.k_proj(normed), key_rotary)
-            attended = attend(query, key, attention.v_proj(normed), segments, attention.head_dim, attention.scaling)
+            key, value = batch.memory.join(number, key, attention.v_proj(normed))
+            attended = attend(query, key, value, segments, attention.head_dim, attention.scaling)
             queries = queries + attention.o_proj(attended)
             queries = block.pre_norm(layer.post_attention_layernorm, layer.mlp, queries)
             states = perturb(queries, query_rows, deltas, "layers", number)

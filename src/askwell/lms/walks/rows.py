@@ -4,7 +4,7 @@ Pairs are sorted by their lengths, so that pairs of equal lengths stand together
 which tokens meet, then works on each such segment as it lies, without a padding mask.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +12,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from askwell.lms.batches import Batch
+from askwell.lms.walks.past import Memory, Past, Paths
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Rows:
 
     ids: Int[Tensor, " rows"]
     positions: Int[Tensor, " rows"]
-    """The position of each token in its own sequence."""
+    """The position of each token in its own sequence, its past included."""
     tuned: Int[Tensor, " tuned"]
     """The rows at which prompt tokens stand."""
     prompt_tokens: Int[Tensor, " tuned"]
@@ -51,15 +52,32 @@ class PackedBatch:
     """These rows by themselves."""
     unsort: Int[Tensor, " reads"]
     """What brings reads back into the batch's own order."""
+    place: Int[Tensor, " pairs"]
+    """The place of each of the batch's pairs among the sorted ones."""
+    key_lengths: tuple[int, ...]
+    """The keys of the last stack that each pair sees: its past's and its own."""
+    source_lengths: tuple[int, ...]
+    """The rows of the first stack that each pair sees."""
+    memory: Memory
+
+    def kept(self) -> Past:
+        """What a walk has kept of the batch's own rows, for its pairs in their own order."""
+        paths = []
+        for rows in self.streams.values():
+            lengths = torch.tensor(rows.lengths, device=self.place.device)
+            paths.append(Paths.consecutive(lengths.cumsum(0) - lengths, lengths).of(self.place))
+        *source, own = paths
+        return Past(self.memory.kept(), own, source[0] if source else None)
 
 
-def pack(batch: Batch) -> PackedBatch:
-    """The batch without its padding."""
-    device = batch.read_pairs.device
+def pack(batch: Batch, *, keeps: bool = False) -> PackedBatch:
+    """The batch without its padding; a walk through it keeps its keys and values if that is asked for."""
+    device, past = batch.read_pairs.device, batch.past
     last = list(batch.streams)[-1]
     read_counts = torch.bincount(batch.read_pairs, minlength=len(batch.streams[last].lengths))
     key = torch.zeros_like(read_counts)
-    for counts in (*(stream.lengths for stream in batch.streams.values()), read_counts):
+    of_past = () if past is None else tuple(paths.lengths for paths in (past.source, past.paths) if paths is not None)
+    for counts in (*of_past, *(stream.lengths for stream in batch.streams.values()), read_counts):
         key = key * (int(counts.max()) + 1) + counts
     order = key.argsort(stable=True)
     place = torch.empty_like(order)
@@ -70,7 +88,7 @@ def pack(batch: Batch) -> PackedBatch:
         pairs = order[pairs]
         streams[name] = _rows(
             stream.ids[pairs, positions],
-            positions,
+            positions if past is None else positions + past.paths.lengths[pairs],
             stream.prompt_tokens[pairs, positions],
             tuple(stream.lengths[order].tolist()),
         )
@@ -81,14 +99,25 @@ def pack(batch: Batch) -> PackedBatch:
     read_positions = batch.read_positions[read_order]
     read_at = first_rows[sorted_pairs[read_order]] + read_positions
     prompt_tokens = batch.streams[last].prompt_tokens[batch.read_pairs[read_order], read_positions]
+    own_lengths = streams[last].lengths
+    memory, key_lengths, source_lengths = Memory(keeps=keeps), own_lengths, streams[next(iter(streams))].lengths
+    if past is not None:
+        read_positions = read_positions + past.paths.lengths[batch.read_pairs[read_order]]
+        source = None if past.source is None else past.source.of(order)
+        memory = Memory.of(Past(past.kept, past.paths.of(order), source), own_lengths, keeps=keeps)
+        key_lengths = tuple((past.paths.lengths[order] + lengths).tolist())
+        source_lengths = () if source is None else tuple(source.lengths.tolist())
     reads = _rows(streams[last].ids[read_at], read_positions, prompt_tokens, tuple(read_counts[order].tolist()))
-    return PackedBatch(streams, read_at, reads, read_order.argsort())
+    return PackedBatch(
+        streams, read_at, reads, read_order.argsort(), place, key_lengths, source_lengths, memory
+    )  # fmt: skip
 
 
-def segments_of(queries: Rows, keys: Rows, *, causal: bool) -> list[Segment]:
-    """The segments in which `queries` attend to `keys`; a causal query sees no key after its own position."""
+def segments_of(queries: Rows, key_lengths: Sequence[int], *, causal: bool) -> list[Segment]:
+    """The segments in which `queries` attend to the keys of their pairs; a causal query sees no key after its own
+    position."""
     segments, start, query_row = [], 0, 0
-    lengths = list(zip(queries.lengths, keys.lengths, strict=True))
+    lengths = list(zip(queries.lengths, key_lengths, strict=True))
     for end in range(1, len(lengths) + 1):
         if end < len(lengths) and lengths[end] == lengths[start]:
             continue

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from askwell.lms.walks.attention import attend
+from askwell.lms.walks.past import KeysAndValues
 from askwell.lms.walks.rows import PackedBatch, Rows, Segment
 
 Deltas = Mapping[str, Sequence[Tensor]] | None
@@ -44,10 +45,20 @@ class Attention:
         from_rows: Float[Tensor, "queries width"],
         to_rows: Float[Tensor, "keys width"],
         segments: Sequence[Segment],
+        seen: Callable[[Tensor, Tensor], KeysAndValues] | None = None,
     ) -> Float[Tensor, "queries width"]:
-        """The output of attention from some rows to others."""
+        """The output of attention from some rows to others; `seen` makes of their keys and values those that are
+        attended to."""
         query, key, value = self.query(from_rows), self.key(to_rows), self.value(to_rows)
+        if seen is not None:
+            key, value = seen(key, value)
         return self.out(attend(query, key, value, segments, self.head_size, self.scale))
+
+    def to_kept(
+        self, from_rows: Float[Tensor, "queries width"], kept: KeysAndValues, segments: Sequence[Segment]
+    ) -> Float[Tensor, "queries width"]:
+        """The output of attention from some rows to keys and values that were kept."""
+        return self.out(attend(self.query(from_rows), *kept, segments, self.head_size, self.scale))
 
 
 def insert_prompt_vectors(

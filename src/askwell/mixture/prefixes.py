@@ -1,0 +1,137 @@
+"""How prefixes of answers go on under the experts of a search: an expert is a prompt with an x.
+
+A causal LM or a decoder reads what stands before y once for each expert and keeps its keys and values; opening a prefix
+then reads one token, the prefix's last, after those of all prefixes that it goes on from. Masked LMs, and LMs without
+a walk, read the whole sentence for each prefix.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from askwell.lms.batches import AnswerTokens, Words
+from askwell.lms.walks.past import KeptRows, Past, Paths
+from askwell.mixture.long_answers import LongAnswers
+from askwell.mixture.pairs import Tuned
+from askwell.mixture.search import Continuations, Prefix
+
+# Logits that are held at once; all experts of one prefix are, however many they are.
+_LOGITS_AT_ONCE = 2**23
+
+
+class PrefixReader:
+    """Opens prefixes of answers to some questions, with the same prompts for all of them. Made for one search."""
+
+    def __init__(
+        self,
+        answers: LongAnswers,
+        tuned: Tuned,
+        xs: Words,
+        texts: Int[Tensor, "questions experts"],
+        prompts: Int[Tensor, " experts"],
+    ) -> None:
+        self._answers, self._tuned, self._xs, self._texts, self._prompts = answers, tuned, xs, texts, prompts
+        self._lm = answers.lm
+        self._never = torch.tensor(answers.never, dtype=torch.long, device=self._lm.device)
+        self._kept: KeptRows | None = None
+        self._opened: dict[tuple[int, tuple[int, ...]], tuple[Paths, Paths | None]] = {}
+        """The kept rows of each prefix that was opened, under each expert, and the encoder's."""
+
+    @torch.no_grad()
+    def __call__(self, prefixes: Sequence[Prefix], branches: int) -> Continuations:
+        """How the prefixes go on, in their order."""
+        texts = self._texts[[prefix.question for prefix in prefixes]]
+        log_joint = torch.stack([prefix.log_joint for prefix in prefixes])
+        parts = []
+        start = 0
+        for logits in self._logits(prefixes, texts):
+            some = slice(start, start + len(logits))
+            parts.append(self._best(logits, texts[some], log_joint[some], branches))
+            start = some.stop
+        return Continuations.joined(parts)
+
+    def _best(
+        self, logits: Float[Tensor, "prefixes experts vocabulary"], texts: Tensor, log_joint: Tensor, branches: int
+    ) -> Continuations:
+        prompts = self._prompts.expand(len(texts), -1)
+        log_totals = logits.logsumexp(2)
+        every = torch.arange(prompts.numel(), device=prompts.device)
+        self._answers.reader.refuse_not_finite(every, prompts.flatten(), log_totals.flatten())
+        log_end = None
+        if not self._answers.fills_masks:
+            ends = self._answers.ends_of(self._xs, texts.flatten(), prompts.flatten()).view(*texts.shape, 1)
+            log_end = logits.gather(2, ends)[..., 0].double() - log_totals.double()
+        logits.index_fill_(2, self._never, -torch.inf)
+        return Continuations.best_of(log_joint, logits, log_totals, log_end, branches)
+
+    def _logits(self, prefixes: Sequence[Prefix], texts: Tensor) -> Iterator[Float[Tensor, "some experts vocabulary"]]:
+        """The logits after some of the prefixes, then after the next ones."""
+        experts = len(self._prompts)
+        together = max(1, _LOGITS_AT_ONCE // (experts * self._lm.vocabulary_size))
+        if self._lm.walk is None or self._answers.fills_masks:
+            for start in range(0, len(prefixes), together):
+                some = slice(start, start + together)
+                yield self._of_sentences(prefixes[some], texts[some]).view(-1, experts, self._lm.vocabulary_size)
+            return
+        for hidden in self._hidden(prefixes, texts).split(together * experts):
+            yield self._lm.logits_of_hidden(hidden).view(-1, experts, self._lm.vocabulary_size)
+
+    # ── whole sentences ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _of_sentences(self, prefixes: Sequence[Prefix], texts: Tensor) -> Float[Tensor, "pairs vocabulary"]:
+        lm, experts = self._lm, len(self._prompts)
+        texts, prompts = texts.flatten(), self._prompts.repeat(len(prefixes))
+        done = torch.tensor([len(prefix.tokens) for prefix in prefixes], device=lm.device).repeat_interleave(experts)
+        whole = [len(prefix.tokens) if prefix.length is None else prefix.length for prefix in prefixes]
+        lengths = torch.tensor(whole, device=lm.device).repeat_interleave(experts)
+        longest, filler = max(whole), lm.special.mask if self._answers.fills_masks else 0
+        padded = [[*prefix.tokens, *[filler] * (longest - len(prefix.tokens))] for prefix in prefixes]
+        ids = torch.tensor(padded, dtype=torch.long, device=lm.device).view(len(prefixes), longest)
+        ys = AnswerTokens(ids.repeat_interleave(experts, 0), lengths, done, torch.ones_like(done))
+        sizes = self._answers.table.lengths(self._xs, texts, prompts) + lengths
+        logits = torch.empty(len(texts), lm.vocabulary_size, dtype=lm.parameter_dtype, device=lm.device)
+        for chosen in self._answers.reader.batches(sizes, 1):
+            batch = self._answers.table.answer_batch(self._xs, texts[chosen], prompts[chosen], ys.of(chosen))
+            logits[chosen] = lm.logits(batch, self._tuned.vectors, self._tuned.deltas)
+        return logits
+
+    # ── kept beginnings ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _hidden(self, prefixes: Sequence[Prefix], texts: Tensor) -> Float[Tensor, "pairs width"]:
+        """What the output embedding reads after each prefix under each expert."""
+        at_start = [not prefix.tokens for prefix in prefixes]
+        if all(at_start):
+            return self._read_questions([prefix.question for prefix in prefixes], texts)
+        if any(at_start):
+            raise ValueError("questions are opened before any prefix of their answers")
+        return self._read_tokens(prefixes)
+
+    def _read_questions(self, questions: Sequence[int], texts: Tensor) -> Float[Tensor, "pairs width"]:
+        hidden, past = self._answers.beginnings(
+            self._tuned, self._xs, texts.flatten(), self._prompts.repeat(len(texts))
+        )
+        self._opened.clear()
+        self._note([(question, ()) for question in questions], past)
+        return hidden
+
+    def _read_tokens(self, prefixes: Sequence[Prefix]) -> Float[Tensor, "pairs width"]:
+        paths, source = zip(*(self._opened[prefix.question, prefix.tokens[:-1]] for prefix in prefixes), strict=True)
+        sources = [each for each in source if each is not None]
+        assert self._kept is not None
+        past = Past(self._kept, Paths.stacked(paths), Paths.stacked(sources) if sources else None)
+        last = torch.tensor([prefix.tokens[-1] for prefix in prefixes], device=self._lm.device)
+        batch = self._answers.next_tokens(last.repeat_interleave(len(self._prompts)), past)
+        hidden, own = self._lm.hidden_and_kept(batch, self._tuned.vectors, self._tuned.deltas)
+        assert own is not None
+        self._note([(prefix.question, prefix.tokens) for prefix in prefixes], past.with_own(own))
+        return hidden
+
+    def _note(self, opened: Sequence[tuple[int, tuple[int, ...]]], past: Past) -> None:
+        """Keeps the rows of prefixes that were opened, of which all experts follow each other."""
+        self._kept = past.kept
+        for number, prefix in enumerate(opened):
+            start = number * len(self._prompts)
+            of_prefix = past.of(torch.arange(start, start + len(self._prompts), device=self._lm.device))
+            self._opened[prefix] = (of_prefix.paths, of_prefix.source)
