@@ -20,6 +20,7 @@ from askwell.lms.batches import PLACES, Words, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.mixture.prefixes import PrefixReader
+from askwell.mixture.product import check_one_form
 from askwell.mixture.search import Counts, Prefix, SearchLimits, SearchResult, search_answers
 
 # What is kept of the sentences of the questions that are searched at once.
@@ -57,6 +58,9 @@ class AnswerSearch:
         self._mixture, self._limits, self._tuned = mixture, limits, mixture.tuned
         self._log_lengths = log_lengths if mixture.long_answers.fills_masks else None
         places = mixture.pairs.y_places[self._tuned.kept]
+        self._exponents = mixture.weights.detach()[self._tuned.kept] if mixture.spec.combine == "product" else None
+        if self._exponents is not None:
+            check_one_form(mixture)
         self._forms = {
             PLACES[number]: self._tuned.kept[places == number] for number in sorted({*places.tolist()})
         }  # fmt: skip
@@ -156,10 +160,13 @@ class AnswerSearch:
         results: list[list[SearchResult]] = [[] for _ in bags]
         for place, prompts in self._forms.items():
             texts, experts = bags.repeat_interleave(len(prompts), 1), prompts.repeat(size)
-            open_ = PrefixReader(mixture.long_answers, self._tuned, xs, texts, experts)
+            open_ = PrefixReader(mixture.long_answers, self._tuned, xs, texts, experts, self._exponents)
+            of_experts = log_weights[..., prompts].flatten(1)
+            if self._exponents is not None:  # the prompts of an x are one expert
+                of_experts = torch.full_like(of_experts[:, :size], -math.log(size))
             roots = [
                 [Prefix(number, (), of_bag + log_length, length) for length, log_length in self._lengths()]
-                for number, of_bag in enumerate(log_weights[..., prompts].flatten(1))
+                for number, of_bag in enumerate(of_experts)
             ]
             spelt = text_of(mixture.lm, place)
             found = search_answers(roots, open_, spelt, self._limits, least=sought, counts=counts)
@@ -187,7 +194,7 @@ class AnswerSearch:
         if not found:
             return LikelyAnswers((), is_exact, unseen)
         kept = self._tuned.kept
-        if len(results) == 1:
+        if len(results) == 1 and self._exponents is None:
             joint = torch.stack([answer.log_joint for answer in found.values()]).view(len(found), len(bag), len(kept))
             of_mixture = torch.tensor([answer.log_probability for answer in found.values()], dtype=torch.float64)
             of_kept = (joint - log_weights[:, kept]).nan_to_num(nan=-torch.inf, neginf=-torch.inf)
@@ -198,6 +205,8 @@ class AnswerSearch:
             by_x = self._mixture.long_answers.candidate_log_probs(self._tuned, xs, bag, ys, self._log_lengths)
             by_x = by_x.double().movedim(2, 0)
             of_mixture = (by_x + log_weights).flatten(1).logsumexp(1)
+            if self._exponents is not None:
+                of_mixture = torch.tensor([answer.log_probability for answer in found.values()], dtype=torch.float64)
         by_prompt = by_x.logsumexp(1) - math.log(len(bag))
         texts = list(found)
         order = of_mixture.argsort(descending=True, stable=True).tolist()

@@ -39,9 +39,9 @@ class AnswerKind:
         return "any-length" if self.any_length else "one-token"
 
     @property
-    def is_one_token_to_masks(self) -> bool:
-        """Whether a masked LM has one mask to fill in for every answer that is possible at all."""
-        return len(self.log_lengths) == 1
+    def is_long(self) -> bool:
+        """Whether an answer can have more than one token: a masked LM may know of one mask to fill in alone."""
+        return self.any_length and len(self.log_lengths) != 1
 
     def describe(self, lm_name: str) -> str:
         """Among which answers the right one is ranked, in words."""

@@ -35,6 +35,18 @@ class _Reads:
     """The pair that each sentence belongs to."""
 
 
+@dataclass(frozen=True)
+class Steps:
+    """The distributions of all steps in which some answers are read under one prompt, answer after answer."""
+
+    log_probs: Float[Tensor, "steps vocabulary"]
+    targets: Int[Tensor, " steps"]
+    ends: Int[Tensor, " steps"]
+    """The token that would end the answer at each step."""
+    pairs: Int[Tensor, " steps"]
+    """The answer that each step belongs to."""
+
+
 class LongAnswers:
     """The questions of a mixture's prompts for answers of any length."""
 
@@ -75,12 +87,46 @@ class LongAnswers:
         read = self.reader.reading(tuned, len(facts) * self.bytes_of_fact(xs, ys))
         total = self._summed(read, xs, reads, len(texts))
         if log_lengths is not None:
-            of_length = log_lengths[(spelt[1] - 1).clamp(max=len(log_lengths) - 1)]
-            total = total + of_length.masked_fill(spelt[1] > len(log_lengths), -torch.inf)
+            total = total + _of_lengths(spelt[1], log_lengths)
         table = total.view(len(facts), len(kept))
         if len(kept) == len(self._prompts):
             return table
         return table.new_full((len(facts), len(self._prompts)), -torch.inf).index_copy(1, kept, table)
+
+    @cached_property
+    def has_one_end(self) -> bool:
+        """Whether answers end with the same token after all prompts."""
+        return len({(question.end, question.ends_with_x) for question in self._questions}) == 1
+
+    def log_length(
+        self, ys: Words, facts: Int[Tensor, " facts"], log_lengths: Float[Tensor, " lengths"]
+    ) -> Float[Tensor, " facts"]:
+        """log p(m | r) of each fact's y in the form that the prompts need, which must be one."""
+        return _of_lengths(ys.lengths[self.reader.y_places[0], facts], log_lengths)
+
+    @torch.no_grad()
+    def steps(self, tuned: Tuned, xs: Words, ys: Words, facts: Int[Tensor, " facts"], prompt: int) -> Steps:
+        """The distributions at y's tokens, and at its end where there is one, under one prompt."""
+        prompts = torch.full_like(facts, prompt)
+        spelt = self._spelt(ys, facts, prompts)
+        reads = (
+            self._masked_reads(*spelt, facts, prompts) if self.fills_masks else self._reads(xs, *spelt, facts, prompts)
+        )
+        columns = torch.arange(reads.targets.shape[1], device=self.lm.device)
+        is_read = columns < reads.ys.reads[:, None]
+        pairs = reads.pairs.repeat_interleave(reads.ys.reads)
+        first = reads.ys.reads.cumsum(0) - reads.ys.reads
+        shape = (len(pairs), self.lm.vocabulary_size)
+        log_probs = torch.empty(shape, dtype=self.lm.parameter_dtype, device=self.lm.device)
+        lengths = self.table.lengths(xs, reads.texts, reads.prompts) + reads.ys.lengths
+        for chosen in self.reader.batches(lengths, int(reads.ys.reads.max())):
+            some = reads.ys.of(chosen)
+            batch = self.table.answer_batch(xs, reads.texts[chosen], reads.prompts[chosen], some)
+            nth = torch.cat([torch.arange(count, device=self.lm.device) for count in some.reads.tolist()])
+            at = first[chosen][batch.read_pairs] + nth
+            log_probs[at] = self.lm.logits(batch, tuned.vectors, tuned.deltas).log_softmax(1)
+        ends = pairs.new_zeros(len(pairs)) if self.fills_masks else self.ends_of(xs, facts, prompts)[pairs]
+        return Steps(log_probs, reads.targets[is_read], ends, pairs)
 
     def bytes_of_fact(self, xs: Words, ys: Words) -> int:
         """About what is kept of a fact and all its prompts until gradients are taken."""
@@ -227,6 +273,12 @@ class LongAnswers:
         ones = torch.ones_like(steps)
         targets = ids[pairs].gather(1, steps[:, None])
         return _Reads(texts[pairs], prompts[pairs], AnswerTokens(filled, lengths[pairs], steps, ones), targets, pairs)
+
+
+def _of_lengths(lengths: Int[Tensor, " ys"], log_lengths: Float[Tensor, " lengths"]) -> Float[Tensor, " ys"]:
+    """log p(m | r) of ys of these lengths, -inf for those that are longer than any that is known."""
+    known = log_lengths[(lengths - 1).clamp(max=len(log_lengths) - 1)]
+    return known.masked_fill(lengths > len(log_lengths), -torch.inf)
 
 
 def length_log_probs(lengths: Sequence[int], most: int = 10) -> Float[Tensor, " lengths"]:

@@ -12,6 +12,7 @@ from askwell.data.templates import Template, parse_template
 from askwell.errors import BadOption
 from askwell.lms.batches import Words
 from askwell.lms.frozen import FrozenLM
+from askwell.mixture import product
 from askwell.mixture.answers import AnswerKind, AnswerSpace
 from askwell.mixture.ask import Reply, ask
 from askwell.mixture.candidates import Candidates
@@ -147,20 +148,23 @@ class Mixture(nn.Module, OnTheHub, library_name="askwell", license="apache-2.0")
         """log p(y | x, r) of the chosen facts' y, with gradients into all that is tuned; in a product into the weights
         alone."""
         if self.spec.combine == "product":
+            if facts.kind.is_long:
+                return product.product_log_likelihood(self, facts, chosen)
             return self._product_log_likelihood(facts.xs, facts.answers[chosen], chosen)
         return (self._log_weights(facts.xs, chosen) + self.fact_log_probs(facts, chosen)).logsumexp(1)
 
     def fact_log_probs(self, facts: EncodedFacts, chosen: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"]:
         """log p(y | t, x) of the chosen facts' y under every prompt, whether y is one token or longer."""
-        kind = facts.kind
-        if not kind.any_length or kind.is_one_token_to_masks:
+        if not facts.kind.is_long:
             return self.gold_log_probs(facts.xs, facts.gold_tokens, chosen)
-        return self.long_answers.log_probs(self.tuned, facts.xs, facts.ys, chosen, kind.lengths_on(self.lm))
+        return self.long_answers.log_probs(self.tuned, facts.xs, facts.ys, chosen, facts.kind.lengths_on(self.lm))
 
     def facts_at_once(self, facts: EncodedFacts) -> int:
         """How many of these facts can be trained on in one forward and backward pass within bounded memory."""
-        if not facts.kind.any_length or facts.kind.is_one_token_to_masks:
+        if not facts.kind.is_long:
             return self.pairs.facts_at_once(self.pairs.bytes_of_fact(facts.xs))
+        if self.spec.combine == "product":
+            return product.facts_at_once(self, facts)
         return self.pairs.facts_at_once(self.long_answers.bytes_of_fact(facts.xs, facts.ys))
 
     def gold_log_probs(

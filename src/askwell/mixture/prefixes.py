@@ -15,6 +15,7 @@ from askwell.lms.batches import AnswerTokens, Words
 from askwell.lms.walks.past import KeptRows, Past, Paths
 from askwell.mixture.long_answers import LongAnswers
 from askwell.mixture.pairs import Tuned
+from askwell.mixture.product import multiply
 from askwell.mixture.search import Continuations, Prefix
 
 # Logits that are held at once; all experts of one prefix are, however many they are.
@@ -31,9 +32,11 @@ class PrefixReader:
         xs: Words,
         texts: Int[Tensor, "questions experts"],
         prompts: Int[Tensor, " experts"],
+        exponents: Float[Tensor, " prompts"] | None = None,
     ) -> None:
+        """In a product, the prompts of each x are multiplied with these exponents, and are one expert."""
         self._answers, self._tuned, self._xs, self._texts, self._prompts = answers, tuned, xs, texts, prompts
-        self._lm = answers.lm
+        self._lm, self._exponents = answers.lm, exponents
         self._never = torch.tensor(answers.never, dtype=torch.long, device=self._lm.device)
         self._kept: KeptRows | None = None
         self._opened: dict[tuple[int, tuple[int, ...]], tuple[Paths, Paths | None]] = {}
@@ -63,6 +66,13 @@ class PrefixReader:
         if not self._answers.fills_masks:
             ends = self._answers.ends_of(self._xs, texts.flatten(), prompts.flatten()).view(*texts.shape, 1)
             log_end = logits.gather(2, ends)[..., 0].double() - log_totals.double()
+        if self._exponents is not None:
+            shape = (len(logits), -1, len(self._exponents))
+            log_probs = (logits - log_totals.unsqueeze(2)).unflatten(1, shape[1:])
+            of_ends = None if log_end is None else log_end.view(shape).to(logits.dtype)
+            one_end = self._answers.has_one_end
+            logits, log_end, log_totals = multiply(log_probs, of_ends, self._exponents, one_end=one_end)
+            log_end = None if log_end is None else (log_end - log_totals).double()
         logits.index_fill_(2, self._never, -torch.inf)
         return Continuations.best_of(log_joint, logits, log_totals, log_end, branches)
 
