@@ -4,8 +4,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+from rich.markup import escape
+from rich.table import Table
 
 from askwell.cli.options import Data, Json, SplitBy
+from askwell.cli.terminal import counted, note, print_json, stdout
+from askwell.data.audit import SetAudit, audit_sentences, audit_set
+from askwell.data.clean import need_new_folder, write_clean
+from askwell.data.names import read_fact_set
 from askwell.errors import BadOption
 
 if TYPE_CHECKING:
@@ -42,11 +48,6 @@ def audit(
     regardless of case; an x has several golds if test has several ys for it; trivial answers are derived from train
     lines (of equally common ys, the first in the file).
     """
-    from askwell.cli.terminal import counted, note, print_json
-    from askwell.cli.terminal import out as terminal
-    from askwell.data.audit import audit_sentences, audit_set
-    from askwell.data.clean import need_new_folder, write_clean
-    from askwell.data.names import read_fact_set
 
     if clean != (out is not None):
         raise BadOption("--clean and --out FOLDER belong together")
@@ -59,7 +60,7 @@ def audit(
         print_json(found.as_json() | ({} if cleaned is None else {"clean": cleaned.as_json()}))
     else:
         _print_audit(found)
-        terminal.print("\n".join(audit_sentences(found)), soft_wrap=True, markup=False)
+        stdout.print("\n".join(audit_sentences(found)), soft_wrap=True, markup=False)
     if cleaned is not None:
         removed, repeated = cleaned.leaks_removed, cleaned.repeated_removed
         note(
@@ -70,11 +71,6 @@ def audit(
 
 
 def _print_audit(audit: "SetAudit") -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    from askwell.cli.terminal import out
-    from askwell.data.audit import SetAudit
 
     columns = {
         "unseen y": "unseen_y",
@@ -97,4 +93,4 @@ def _print_audit(audit: "SetAudit") -> None:
         add(relation.name, SetAudit(audit.name, (relation,)))
     if len(audit.relations) > 1:
         add("all", audit)
-    out.print(table)
+    stdout.print(table)

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from askwell.baselines.named import BASELINES, need_prompts
 from askwell.cli.options import LM, Data, Device, Dtype, Facts, Json, Prompts, Revision, SplitBy, WithControls
+from askwell.data.names import read_prompts, read_relation
 from askwell.errors import BadOption
 from askwell.specs import AutoPromptSpec, FineTuningSpec, TrainingSpec
 from askwell.specs.baselines import BaselineName
@@ -46,16 +47,9 @@ def baseline(
     if seed < 0:
         raise BadOption(f"--seed {seed}: a seed cannot be negative")
     chosen = _chosen_training(name, training, search, fine_tuning)
-    from askwell.cli.running import RunBars, note_counts, print_record, set_threads
-    from askwell.cli.terminal import counted, note, print_json
-    from askwell.cli.train import prompts_name
-    from askwell.data.names import read_prompts, read_relation
-    from askwell.files import to_json
-    from askwell.lms.load import load_lm
-    from askwell.runs.folder import check_folder, clear_folder
-    from askwell.runs.run import run
+    from askwell.cli.running import do_run, load_for_run, print_run, prompts_name
+    from askwell.runs.folder import check_folder
     from askwell.runs.run_spec import run_spec
-    from askwell.specs import MixtureSpec
 
     how = BASELINES[name].how
     relation = read_relation(facts, data=data, split=split_by, seed=seed)
@@ -64,35 +58,22 @@ def baseline(
     if resume and how not in ("trained", "searched"):
         raise BadOption(f"--resume: {name} cannot be continued; start over, with --overwrite if need be")
     check_folder(out, resume=resume, overwrite=overwrite)
-    note_counts(relation)
-    loaded = load_lm(lm, revision=revision, device=device, dtype=dtype)
-    threads = set_threads(training.threads)
-    note(
-        f"{name} on {relation.name}: {len(relation.train)} train, {len(relation.dev)} dev and {len(relation.test)} "
-        f"test facts, {counted(len(templates), 'prompt')}, on {loaded.identity.name} "
-        f"({loaded.family.name}, {loaded.device})"
-    )
-    own = BASELINES[name].mixture.model_dump(exclude_unset=True)
+    loaded = load_for_run(lm, relation, templates, training.threads, revision=revision, device=device, dtype=dtype)
     spec = run_spec(
         loaded,
         relation,
         templates,
-        mixture=MixtureSpec.model_validate({**own, "seed": seed}),
+        mixture=BASELINES[name].mixture.model_copy(update={"seed": seed}),
         training=chosen if how == "trained" else None,
         baseline=name,
         search=search if how == "searched" else None,
         fine_tuning=fine_tuning if how == "fine-tuned" else None,
         prompts=prompts_name(prompts or ["none"]),
-        threads=threads,
     )
-    if overwrite:
-        clear_folder(out)
-    with RunBars(out) as bars:
-        record = run(spec, loaded, relation, out, resume=resume, controls=controls, split_by=split_by, progress=bars)
-    if json:
-        print_json({"baseline": name, "out": str(out), **to_json(record), "history": to_json(record.history)})
-    else:
-        print_record(record, out)
+    record = do_run(
+        spec, loaded, relation, out, overwrite=overwrite, resume=resume, controls=controls, split_by=split_by
+    )
+    print_run(record, out, json=json)
 
 
 def _chosen_training(

@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
+from rich.markup import escape
+from rich.table import Table
 
 from askwell.cli.options import Json
+from askwell.cli.terminal import counted, print_json, stdout
 from askwell.errors import BadOption
 from askwell.evaluation.metrics import METRICS
 from askwell.files import to_json
@@ -49,7 +52,6 @@ def compare(
 
     askwell compare STORE STORE --where-a "setting = 'soft'" --where-b "setting = 'init'"
     """
-    from askwell.cli.terminal import print_json
     from askwell.evaluation.compare import compare_outcomes
 
     if changed < 0:
@@ -88,10 +90,6 @@ def _named(path: Path, where: str | None) -> str:
 
 
 def _print(comparison: "Comparison", a: str, b: str, changed: int) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    from askwell.cli.terminal import counted, out
 
     digits = METRICS[comparison.metric].decimals
     table = Table(
@@ -106,7 +104,7 @@ def _print(comparison: "Comparison", a: str, b: str, changed: int) -> None:
         for name, of in averages.items():
             scores = (f"{of.a:.{digits}f}", f"{of.b:.{digits}f}", f"{of.difference:+.{digits}f}")
             table.add_row(name, str(comparison.facts), *scores, str(comparison.wins), str(comparison.losses))
-    out.print(table)
+    stdout.print(table)
     seeds = f", each with seeds {', '.join(map(str, comparison.seeds))}" if comparison.seeds else ""
     lines = [
         f"{counted(comparison.facts, 'fact')} answered by both{seeds}; {comparison.only_a} only by A, "
@@ -123,7 +121,7 @@ def _print(comparison: "Comparison", a: str, b: str, changed: int) -> None:
         f"A is better on {comparison.wins}, B on {comparison.losses} {comparison.unit}s: sign test "
         f"p = {_p(comparison.sign_p)}."
     )
-    out.print("\n".join(lines), soft_wrap=True, markup=False)
+    stdout.print("\n".join(lines), soft_wrap=True, markup=False)
     if changed and comparison.changed:
         shown = comparison.changed[:changed]
         # The relation is named only if there are several.
@@ -141,7 +139,7 @@ def _print(comparison: "Comparison", a: str, b: str, changed: int) -> None:
                 fact.b_answer or "–",
             )
             table.add_row(*map(escape, cells))
-        out.print(table)
+        stdout.print(table)
 
 
 def _p(p: float) -> str:

@@ -1,13 +1,24 @@
 """`askwell data list`, `pull`, `verify`, `import` and `templates`, and `askwell stats`."""
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from askwell.cli.options import Data, Json
+from askwell.cli.terminal import counted, note, print_json, stderr, stdout
+from askwell.data.catalogue import SETS, chosen_sets
+from askwell.data.download import PullProgress, mirror, pull, take_from
 from askwell.data.importers import Format
+from askwell.data.importers import import_data as bring_in
+from askwell.data.sentence_templates import frequent_templates, write_templates
+from askwell.data.sources import VARIABLE, data_folder, need_data_folder, pulled_data_folder
+from askwell.data.statistics import statistics_of
+from askwell.data.verify import take_inventory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,16 +35,11 @@ Sets = Annotated[
 
 def list_data(*, data: Data = None, json: Json = False) -> None:
     """List the published sets: what they hold, where they come from, and which are here."""
-    from askwell.cli.terminal import counted, out, print_json
-    from askwell.data.catalogue import SETS
-    from askwell.data.sources import data_folder, pulled_data_folder
-    from askwell.data.verify import take_inventory
 
     inventory = take_inventory(data_folder(data) or pulled_data_folder(), SETS)
     if json:
         print_json(inventory.as_json())
         return
-    from rich.table import Table
 
     table = Table(box=None, header_style="dim", pad_edge=False)
     table.add_column("set", no_wrap=True, style="bold")
@@ -45,10 +51,10 @@ def list_data(*, data: Data = None, json: Json = False) -> None:
         data_set = found.data_set
         relations = "" if data_set.relations is None else str(data_set.relations)
         table.add_row(data_set.name, relations, f"{data_set.lines} {data_set.unit}", found.summary, data_set.about)
-    out.print(table)
+    stdout.print(table)
     lacking = [found for found in inventory.conditions if not found.is_whole]
     publishers = dict.fromkeys(f"{data_set.origin.repository} ({data_set.licence})" for data_set in SETS)
-    out.print(
+    stdout.print(
         f"{len(SETS) - len(lacking)} of {counted(len(SETS), 'set')} here, in {inventory.folder}."
         + (" Get the rest with: askwell data pull" if lacking else "")
         + f"\nFrom GitHub: {', '.join(publishers)}.",
@@ -72,12 +78,6 @@ def pull_data(
     json: Json = False,
 ) -> None:
     """Fetch published sets into the cache. Names such as trex_original/P19 then work without --data."""
-    import os
-
-    from askwell.cli.terminal import counted, note, print_json
-    from askwell.data.catalogue import chosen_sets
-    from askwell.data.download import take_from
-    from askwell.data.sources import VARIABLE
 
     chosen = chosen_sets(sets or [])
     pulled = take_from(copy, chosen) if copy is not None else _pull_with_a_bar(chosen)
@@ -99,10 +99,6 @@ def pull_data(
 
 def verify_data(sets: Sets = None, /, *, data: Data = None, json: Json = False) -> None:
     """Check every file of the sets that are here against its SHA-256; sets that are named must be here."""
-    from askwell.cli.terminal import out, print_json
-    from askwell.data.catalogue import chosen_sets
-    from askwell.data.sources import need_data_folder
-    from askwell.data.verify import take_inventory
 
     chosen = chosen_sets(sets or [])
     inventory = take_inventory(need_data_folder(data), chosen)
@@ -110,7 +106,7 @@ def verify_data(sets: Sets = None, /, *, data: Data = None, json: Json = False) 
         print_json(inventory.as_json())
     else:
         for found in inventory.conditions:
-            out.print(f"{found.data_set.name}: {found.summary}", soft_wrap=True, markup=False)
+            stdout.print(f"{found.data_set.name}: {found.summary}", soft_wrap=True, markup=False)
     inventory.need_right(all_here=bool(sets))
 
 
@@ -137,8 +133,6 @@ def import_data(
     json: Json = False,
 ) -> None:
     """Convert facts and templates of another project to our layout, and report what was left out and why."""
-    from askwell.cli.terminal import note, print_json
-    from askwell.data.importers import import_data as bring_in
 
     report = bring_in(format, source, out, name)
     for line in report.sentences():
@@ -174,8 +168,6 @@ def find_templates(
 
     A sentence in which x or y is not found, or is found more than once, is left out and counted.
     """
-    from askwell.cli.terminal import counted, note, print_json
-    from askwell.data.sentence_templates import frequent_templates, write_templates
 
     found = frequent_templates(sentences, min_count, relation)
     write_templates(found, out, one_file=relation is not None)
@@ -188,10 +180,6 @@ def find_templates(
 
 
 def _pull_with_a_bar(chosen: "Sequence[DataSet]") -> "Pulled":
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from askwell.cli.terminal import log, note
-    from askwell.data.download import PullProgress, mirror, pull
 
     note(f"pulling from {mirror()}")
     with Progress(
@@ -199,9 +187,9 @@ def _pull_with_a_bar(chosen: "Sequence[DataSet]") -> "Pulled":
         BarColumn(),
         DownloadColumn(),
         TimeRemainingColumn(),
-        console=log,
+        console=stderr,
         transient=True,
-        disable=not log.is_terminal,
+        disable=not stderr.is_terminal,
     ) as bar:
         task = bar.add_task("", total=None, files=0)
 
@@ -232,9 +220,6 @@ def stats(*, data: Data = None, json: Json = False) -> None:
     Pairs are lines of all splits, including repeated ones; distinct x and y are means over relations. Tokens are
     separated by white space, both blanks included, and averaged over prompts.
     """
-    from askwell.cli.terminal import note, print_json
-    from askwell.data.sources import need_data_folder
-    from askwell.data.statistics import statistics_of
 
     statistics = statistics_of(need_data_folder(data))
     if json:
@@ -251,9 +236,6 @@ def stats(*, data: Data = None, json: Json = False) -> None:
 def _print_statistics(
     title: str, rows: "Mapping[str, RelationStatistics | None] | Mapping[str, PromptStatistics | None]"
 ) -> None:
-    from rich.table import Table
-
-    from askwell.cli.terminal import out
 
     keys = list(dict.fromkeys(key for row in rows.values() if row is not None for key in asdict(row)))
     table = Table(title=title, title_justify="left", box=None, header_style="dim", pad_edge=False)
@@ -262,4 +244,4 @@ def _print_statistics(
         table.add_column(_HEADINGS.get(key, key), justify="right", no_wrap=True)
     for name, row in rows.items():
         table.add_row(name, *(["missing"] if row is None else map(str, asdict(row).values())))
-    out.print(table)
+    stdout.print(table)

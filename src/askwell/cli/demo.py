@@ -1,12 +1,17 @@
 """`askwell demo`."""
 
+import shlex
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich.table import Table
+from rich.text import Text
 
 from askwell.cli.options import Json
+from askwell.cli.terminal import counted, note, print_json, stdout
 from askwell.errors import Failure
 from askwell.files import need_writable_folder, write_whole
 
@@ -37,7 +42,6 @@ def demo(
     """
     need_writable_folder(out, "--out")
     from askwell.cli.progress import SweepBar
-    from askwell.cli.terminal import counted, note, print_json
     from askwell.report.demo import demo_page, demo_runs, demo_sweep, draw_questions
     from askwell.report.page import render_page
     from askwell.report.told import MIXTURE, findings_of
@@ -105,7 +109,6 @@ def _document(
     questions: "list[Question]",
     report: Path,
 ) -> dict[str, Any]:
-    from dataclasses import asdict
 
     from askwell.report.told import FACT_KINDS
 
@@ -143,26 +146,21 @@ def _document(
 
 
 def _print_summary(findings: "Findings", steps: list[tuple[str, str]], report: Path, seconds: float) -> None:
-    from rich.table import Table
-    from rich.text import Text
 
-    from askwell.cli.terminal import out as terminal
-
-    terminal.print("\nWhat was found", style="bold")
+    stdout.print("\nWhat was found", style="bold")
     table = Table.grid(padding=(0, 1))
     for sentence in (*findings.main, *findings.learning):
         table.add_row(" •", Text(sentence))
-    terminal.print(table)
-    terminal.print("\nThe report", style="bold")
-    terminal.print(f" {report}", soft_wrap=True, markup=False)
-    terminal.print("\nWhat to try next", style="bold")
+    stdout.print(table)
+    stdout.print("\nThe report", style="bold")
+    stdout.print(f" {report}", soft_wrap=True, markup=False)
+    stdout.print("\nWhat to try next", style="bold")
     for command, purpose in steps:
-        terminal.print(f" {command}", soft_wrap=True, markup=False)  # unbroken, so that it can be copied
-        terminal.print(f"     {purpose}", style="dim", markup=False)
-    terminal.print(f"\n{seconds:.0f} s in all.", style="dim")
+        stdout.print(f" {command}", soft_wrap=True, markup=False)  # unbroken, so that it can be copied
+        stdout.print(f"     {purpose}", style="dim", markup=False)
+    stdout.print(f"\n{seconds:.0f} s in all.", style="dim")
 
 
 def _quoted(argument: object) -> str:
-    import shlex
 
     return shlex.quote(str(argument))

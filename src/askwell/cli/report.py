@@ -4,8 +4,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
+from rich.markup import escape
+from rich.table import Table
 
 from askwell.cli.options import Json
+from askwell.cli.terminal import counted, note, print_json, stdout
 from askwell.errors import BadOption
 from askwell.files import need_writable_folder
 
@@ -44,7 +47,6 @@ def report(
     """Make the paper's tables and figures from runs, as Markdown, LaTeX, CSV and HTML."""
     if drawn < 0:
         raise BadOption(f"--drawn {drawn}: a number of mixtures cannot be negative")
-    from askwell.cli.terminal import counted, note, print_json
     from askwell.report.paper import read_paper
     from askwell.report.study import FORMATS, report_page, study_of, write_report
     from askwell.runs.query import select_runs
@@ -69,10 +71,7 @@ def report(
 
 def _print(study: "Study") -> None:
     """Prints the main tables, P@1 only."""
-    from rich.markup import escape
-    from rich.table import Table
 
-    from askwell.cli.terminal import out
     from askwell.report.page import MISSING
 
     for part in study.sets:
@@ -88,4 +87,4 @@ def _print(study: "Study") -> None:
                 by_group = [{column.heading: next(cells) for column in group.columns} for group in groups]
                 scores = [next((cell for name, cell in of.items() if name == "P@1"), MISSING) for of in by_group]
                 table.add_row(f"  {escape(row.heading)}", *(escape(cell.text) for cell in scores))
-            out.print(table)
+            stdout.print(table)

@@ -1,13 +1,19 @@
 """`askwell runs`."""
 
+import csv
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+from rich.markup import escape
+from rich.table import Table
 
 from askwell.cli.options import Json
+from askwell.cli.terminal import counted, note, print_json, stdout
 from askwell.errors import BadOption
 from askwell.evaluation.metrics import METRICS
+from askwell.files import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +38,6 @@ def runs(
 
     --json and --csv print all columns; one is the id of the run, whose folder is STORE/runs/ID.
     """
-    from askwell.cli.terminal import note, print_json
-    from askwell.files import to_json
     from askwell.runs.folder import read_runs
     from askwell.runs.query import query_runs
     from askwell.runs.store import STORE, open_store
@@ -61,15 +65,12 @@ def runs(
 
 
 def _print_failures(failures: "Sequence[FailedRun]") -> None:
-    from askwell.cli.terminal import out
 
     for failure in failures:
-        out.print(f"{failure.spec.label}: {failure.message}", markup=False, soft_wrap=True)
+        stdout.print(f"{failure.spec.label}: {failure.message}", markup=False, soft_wrap=True)
 
 
 def _print_csv(found: "RunTable") -> None:
-    import csv
-    import sys
 
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(found.columns)
@@ -77,10 +78,7 @@ def _print_csv(found: "RunTable") -> None:
 
 
 def _print_table(found: "RunTable", store: Path, sort: str | None) -> None:
-    from rich.markup import escape
-    from rich.table import Table
 
-    from askwell.cli.terminal import counted, out
     from askwell.runs.query import SHOWN
 
     table = Table(title=escape(f"{counted(len(found.rows), 'run')} of {store}"), box=None)
@@ -92,7 +90,7 @@ def _print_table(found: "RunTable", store: Path, sort: str | None) -> None:
         table.add_column(name, overflow="fold", no_wrap=name not in labels)  # ids and scores must not be broken up
     for run in rows:
         table.add_row(*(escape(_cell(name, run[name])) for name in shown))
-    out.print(table)
+    stdout.print(table)
 
 
 def _cell(name: str, value: object) -> str:

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from askwell.cli.options import LM, Data, Device, Json, Revision, Threads, Where
+from askwell.cli.terminal import note, print_json, stdout
+from askwell.cli.trust import projection_line
+from askwell.data.names import read_relation
 from askwell.errors import BadOption
 from askwell.files import need_writable_folder, to_json, write_whole
 
@@ -49,8 +52,6 @@ def show(
     for option, path in (("--svg", svg), ("--figure", figure), ("--html", html)):
         if path is not None:
             need_writable_folder(path.parent, option)
-    from askwell.cli.terminal import note, out, print_json
-    from askwell.cli.trust import projection_line
     from askwell.mixture.save import read_description
     from askwell.report.words import look_at
     from askwell.report.words_figure import words_chart, words_html
@@ -78,21 +79,20 @@ def show(
         listed = [prompt.as_json() for prompt in prompts]
         print_json(listed if projection is None else {"prompts": listed, "projection": to_json(projection)})
         return
-    print_words(prompts, out)
+    print_words(prompts, stdout)
     if score is not None:
-        out.print(score, markup=False, soft_wrap=True)
+        stdout.print(score, markup=False, soft_wrap=True)
 
 
 def _projection(
     mixture: "Mixture", facts: str, split_by: str | None, data: Path | None, threads: int | None
 ) -> "Projection":
     """How well the nearest words score, beside the tuned vectors."""
-    from askwell.cli.progress import EvaluationBar
+    from askwell.cli.progress import Bar
     from askwell.cli.running import set_threads
-    from askwell.data.names import read_relation
     from askwell.evaluation.nearest_words import projection_scores
 
     relation = read_relation(facts, data=data, split=split_by, seed=mixture.spec.seed)
     set_threads(threads)
-    with EvaluationBar(f"test facts of {relation.name}") as progress:
+    with Bar(f"test facts of {relation.name}") as progress:
         return projection_scores(mixture, relation, progress=progress)

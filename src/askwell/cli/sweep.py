@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich.markup import escape
+from rich.table import Table
 
 from askwell.cli.options import Data, Json
+from askwell.cli.terminal import counted, note, print_json, stdout
 from askwell.errors import BadFile, Failure
 from askwell.files import need_writable_folder
 from askwell.specs.sweep import EngineName
@@ -35,7 +38,6 @@ def sweep(
     again next time.
     """
     from askwell.cli.progress import SweepBar
-    from askwell.cli.terminal import note, print_json
     from askwell.runs.grid import read_sweep
     from askwell.runs.plan import plan_sweep
     from askwell.runs.store import new_or_open_store
@@ -80,7 +82,6 @@ def sweep(
 
 
 def _in_short(plan: "Plan", workers: int) -> str:
-    from askwell.cli.terminal import counted
 
     if not plan.to_do:
         return f"{counted(len(plan.runs), 'run')}, all done"
@@ -98,10 +99,6 @@ def _in_words(seconds: float) -> str:
 
 
 def _print_plan(plan: "Plan", workers: int) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    from askwell.cli.terminal import out
 
     table = Table("LM", "setting", "prompts", "relations", "runs", "done", "time left", title="The plan")
     groups: dict[tuple[str, str], list[Any]] = {}
@@ -119,18 +116,17 @@ def _print_plan(plan: "Plan", workers: int) -> None:
             str(len(specs) - len(left)),
             _in_words(sum(plan.seconds[spec.id] for spec in left)) if known and left else "–",
         )
-    out.print(table)
-    out.print(_in_short(plan, workers), markup=False, soft_wrap=True)
+    stdout.print(table)
+    stdout.print(_in_short(plan, workers), markup=False, soft_wrap=True)
 
 
 def _print_summary(plan: "Plan", store: Path, failed: "list[RunFailed]", started: float) -> None:
-    from askwell.cli.terminal import out
 
     labels = {task.spec.id: task.spec.label for task in plan.runs}
     for failure in failed:
-        out.print(f"failed: {labels[failure.id]}: {failure.message}", markup=False, soft_wrap=True)
+        stdout.print(f"failed: {labels[failure.id]}: {failure.message}", markup=False, soft_wrap=True)
     done = len(plan.runs) - len(failed)
-    out.print(
+    stdout.print(
         f"{done} of {len(plan.runs)} runs are in {store}; {time.monotonic() - started:.0f} s. "
         f"Next: askwell runs {store} --sort P@1",
         markup=False,

@@ -5,21 +5,22 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from askwell.cli.options import Json, Threads
-from askwell.data.testbed import LMName
+from askwell.cli.terminal import note, print_json, stderr, stdout
+from askwell.data.testbed import PREFIX, LMName, lms_folder, testbed_overview
+from askwell.files import need_writable_folder
 
 
 def list_testbed(*, json: Json = False) -> None:
     """List the testbed: its relations with counts of told and withheld facts, its prompts and its LMs."""
-    from askwell.cli.terminal import out, print_json
-    from askwell.data.testbed import PREFIX, testbed_overview
 
     overview = testbed_overview()
     if json:
         print_json(asdict(overview))
         return
-    from rich.table import Table
 
     table = Table(box=None, header_style="dim", pad_edge=False)
     table.add_column("--facts", no_wrap=True, style="bold")
@@ -30,10 +31,10 @@ def list_testbed(*, json: Json = False) -> None:
     for relation in overview.relations:
         told, withheld = str(relation.told), str(relation.withheld)
         table.add_row(relation.name, relation.label, relation.cardinality, told, withheld)
-    out.print(table)
+    stdout.print(table)
     told = sum(relation.told for relation in overview.relations)
     withheld = sum(relation.withheld for relation in overview.relations)
-    out.print(
+    stdout.print(
         f"{told + withheld} facts: {told} are told in the text that the LMs were trained on, {withheld} are withheld.\n"
         f"--lm: {', '.join(overview.lms)}.\n"
         f"--prompts: {PREFIX}single (manual), {PREFIX}paraphrased, {PREFIX}mined, {PREFIX}random (random words in "
@@ -52,19 +53,15 @@ def train_testbed(
     threads: Threads = None,
 ) -> None:
     """Train an LM of the testbed from scratch, on the testbed's text. If interrupted, it continues when rerun."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from askwell.cli.terminal import log, note
-    from askwell.data.testbed import lms_folder
-    from askwell.files import need_writable_folder
     from askwell.testbed.train_lm import LMTrainingProgress, train_lm
     from askwell.training.loop import available_threads
 
     folder = out or lms_folder() / lm
     need_writable_folder(folder, "--out")
     bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=log, transient=True,
-        disable=not log.is_terminal,
+        TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=stderr, transient=True,
+        disable=not stderr.is_terminal,
     )  # fmt: skip
     task = bar.add_task(f"testbed:{lm}", total=None)
 

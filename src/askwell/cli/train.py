@@ -1,12 +1,15 @@
 """`askwell train`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from askwell.cli.options import LM, Compiled, Data, Device, Dtype, Facts, Json, Prompts, Revision, SplitBy, WithControls
+from askwell.cli.terminal import note, print_json
+from askwell.data.names import read_prompts, read_relation
 from askwell.errors import BadOption
+from askwell.files import to_json
 from askwell.specs import MixtureSpec, TrainingSpec
 
 
@@ -43,44 +46,22 @@ def train(
     """
     if lm is None or not prompts:
         raise BadOption("train needs --lm and --prompts")
-    from askwell.cli.running import RunBars, note_counts, print_record, print_several, set_threads
-    from askwell.cli.terminal import counted, note, print_json
-    from askwell.data.names import read_prompts, read_relation
-    from askwell.files import to_json
-    from askwell.lms.load import load_lm
-    from askwell.runs.folder import check_folder, clear_folder
-    from askwell.runs.record import RunRecord
-    from askwell.runs.run import run
+    from askwell.cli.running import do_run, load_for_run, print_run, print_several, prompts_name
+    from askwell.runs.folder import check_folder
     from askwell.runs.run_spec import run_spec
     from askwell.runs.seeds import check_seeds, run_seeds, seeds_of, together_over_seeds
-    from askwell.specs import RunSpec
 
     several = [mixture.seed] if seeds is None else seeds_of(seeds)
     relations = [read_relation(facts, data=data, split=split_by, seed=seed) for seed in several]
     check_seeds(relations)
     relation = relations[0]
     templates = read_prompts(prompts, relation=relation, data=data)
-    folders = [out] if seeds is None else [out / f"seed-{seed}" for seed in several]
     if seeds is None or not resume:
-        for folder in folders:
+        for folder in [out] if seeds is None else [out / f"seed-{seed}" for seed in several]:
             check_folder(folder, resume=resume, overwrite=overwrite)
-    note_counts(relation)
-    loaded = load_lm(lm, revision=revision, device=device, dtype=dtype, compiled=compiled)
-    threads = set_threads(training.threads)
-    note(
-        f"{relation.name}: {len(relation.train)} train, {len(relation.dev)} dev and {len(relation.test)} test facts, "
-        f"{counted(len(templates), 'prompt')} on {loaded.identity.name} ({loaded.family.name}, {loaded.device})"
+    loaded = load_for_run(
+        lm, relation, templates, training.threads, revision=revision, device=device, dtype=dtype, compiled=compiled
     )
-
-    def do(spec: RunSpec, folder: Path, begun: bool) -> RunRecord:
-        if overwrite:
-            clear_folder(folder)
-        with RunBars(folder) as bars:
-            return run(
-                spec, loaded, relation, folder, resume=begun, untuned=True, controls=controls, split_by=split_by,
-                progress=bars,
-            )  # fmt: skip
-
     specs = [
         run_spec(
             loaded,
@@ -89,26 +70,23 @@ def train(
             mixture=mixture.model_copy(update={"seed": seed}),
             training=training,
             prompts=prompts_name(prompts),
-            threads=threads,
         )
         for seed in several
     ]
-    if seeds is not None:
-        runs = run_seeds(specs, out, do, resume=resume, note=note)
-        together = together_over_seeds(runs)
-        if json:
-            by_seed = {str(one.record.spec.seed): one.record.test.micro for one in runs}
-            print_json({"out": str(out), "seeds": several, **to_json(together), "by_seed": by_seed})
-        else:
-            print_several(together)
+    options: dict[str, Any] = {"overwrite": overwrite, "untuned": True, "controls": controls, "split_by": split_by}
+    if seeds is None:
+        print_run(do_run(specs[0], loaded, relation, out, resume=resume, **options), out, json=json)
         return
-    record = do(specs[0], out, resume)
+    runs = run_seeds(
+        specs,
+        out,
+        lambda spec, folder, begun: do_run(spec, loaded, relation, folder, resume=begun, **options),
+        resume=resume,
+        note=note,
+    )
+    together = together_over_seeds(runs)
     if json:
-        print_json({"out": str(out), **to_json(record), "history": to_json(record.history)})
+        by_seed = {str(one.record.spec.seed): one.record.test.micro for one in runs}
+        print_json({"out": str(out), "seeds": several, **to_json(together), "by_seed": by_seed})
     else:
-        print_record(record, out)
-
-
-def prompts_name(sources: list[str]) -> str:
-    """What tables call these prompts: the names of their sources, or "given" for templates that were typed."""
-    return " + ".join(dict.fromkeys("given" if "[X]" in source else Path(source).stem for source in sources))
+        print_several(together)

@@ -32,14 +32,6 @@ def check_risk(risk: float, confidence: float | None) -> None:
         raise BadOption(f"--confidence {confidence}: it is between 0 and 1, such as 0.95")
 
 
-def print_trust(trust: "Trust") -> None:
-    """Prints all measures, in lines that say what each is."""
-    from askwell.cli.terminal import out
-
-    for line in trust_lines(trust):
-        out.print(line, markup=False, soft_wrap=True)
-
-
 def trust_lines(trust: "Trust") -> list[str]:
     """All measures as text, one paragraph after the other."""
     return [
