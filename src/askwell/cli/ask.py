@@ -1,12 +1,13 @@
 """`askwell ask`."""
 
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from askwell.cli.options import LM, Candidates, Data, Device, Dtype, Json, Prompts, Revision, Threads, Where
+from askwell.cli.options import LM, Candidates, Data, Json, Loading, Prompts, Threads, Where
 from askwell.cli.terminal import note
 from askwell.cli.trust import check_risk
 from askwell.data.questions import read_xs
@@ -52,9 +53,7 @@ def ask(
     where: Where = None,
     candidates: Candidates = None,
     data: Data = None,
-    revision: Revision = None,
-    device: Device = None,
-    dtype: Dtype = "auto",
+    loading: Loading = Loading(),  # noqa: B008 - frozen
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -94,12 +93,11 @@ def ask(
 
     allowed = read_candidates(candidates) if candidates else None
     set_threads(threads)
-    loading: dict[str, Any] = {"revision": revision, "device": device, "dtype": dtype}
     if folder is not None:
         folder = find_mixture(folder, where, note)
-        asked = saved_mixture(folder, lm, **loading)
+        asked = saved_mixture(folder, lm, **asdict(loading))
     else:
-        asked = untuned_mixture(load_lm(lm or "", **loading), prompts or [], mixture, facts, data, note)
+        asked = untuned_mixture(load_lm(lm or "", **asdict(loading)), prompts or [], mixture, facts, data, note)
     several = file is not None or len(xs) > 1
     if several:
         reasons = {x: reason for x, reason in zip(xs, why_unaskable(asked, xs), strict=True) if reason is not None}

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from rich.markup import escape
-from rich.table import Table
 
-from askwell.cli.options import Data, Json, SplitBy
-from askwell.cli.terminal import counted, note, print_json, stdout
+from askwell.cli.options import Data, Flag, Json, NotNegative, SplitBy
+from askwell.cli.terminal import counted, note, plain_table, print_json, say, stdout
 from askwell.data.audit import SetAudit, audit_sentences, audit_set
 from askwell.data.clean import need_new_folder, write_clean
 from askwell.data.names import read_fact_set
@@ -29,16 +28,15 @@ def audit(
     /,
     *,
     clean: Annotated[
-        bool,
+        Flag,
         Parameter(
             help="Make a split without leaks: train loses what appears in dev or test, dev what appears in test, and "
-            "repeated lines are dropped; every test fact stays.",
-            negative="",
+            "repeated lines are dropped; every test fact stays."
         ),
     ] = False,
     out: Annotated[Path | None, Parameter(help="With --clean: the new folder to write it to.")] = None,
     split_by: SplitBy = None,
-    seed: Annotated[int, Parameter(help="Seed of the split of a single file.")] = 0,
+    seed: Annotated[NotNegative, Parameter(help="Seed of the split of a single file.")] = 0,
     data: Data = None,
     json: Json = False,
 ) -> None:
@@ -60,7 +58,7 @@ def audit(
         print_json(found.as_json() | ({} if cleaned is None else {"clean": cleaned.as_json()}))
     else:
         _print_audit(found)
-        stdout.print("\n".join(audit_sentences(found)), soft_wrap=True, markup=False)
+        say(*audit_sentences(found))
     if cleaned is not None:
         removed, repeated = cleaned.leaks_removed, cleaned.repeated_removed
         note(
@@ -70,7 +68,7 @@ def audit(
         )
 
 
-def _print_audit(audit: "SetAudit") -> None:
+def _print_audit(audit: SetAudit) -> None:
 
     columns = {
         "unseen y": "unseen_y",
@@ -80,10 +78,8 @@ def _print_audit(audit: "SetAudit") -> None:
         "train's y": "copy_train_y",
         "x's y": "copy_x",
     }
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("", no_wrap=True)
-    for column in ("test", "leaked", *columns):
-        table.add_column(column, justify="right", no_wrap=True)
+    headings = ("test", "leaked", *columns)
+    table = plain_table("", *headings, numbers=headings)
 
     def add(name: str, of: SetAudit) -> None:
         counts = (str(of.test), str(of.total("leaked_pairs")))

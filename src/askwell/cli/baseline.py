@@ -1,13 +1,26 @@
 """`askwell baseline`."""
 
-from pathlib import Path
+from dataclasses import asdict
 from typing import Annotated
 
 from cyclopts import Parameter
 from pydantic import BaseModel, ValidationError
 
 from askwell.baselines.named import BASELINES, need_prompts
-from askwell.cli.options import LM, Data, Device, Dtype, Facts, Json, Prompts, Revision, SplitBy, WithControls
+from askwell.cli.options import (
+    LM,
+    Data,
+    Facts,
+    Json,
+    Loading,
+    Overwrite,
+    Prompts,
+    Resume,
+    RunFolder,
+    Seed,
+    SplitBy,
+    WithControls,
+)  # fmt: skip
 from askwell.data.names import read_prompts, read_relation
 from askwell.errors import BadOption
 from askwell.specs import AutoPromptSpec, FineTuningSpec, TrainingSpec
@@ -23,19 +36,17 @@ def baseline(
     lm: LM = None,
     facts: Facts,
     prompts: Prompts = None,
-    out: Annotated[Path, Parameter(help="The folder of the run.")],
-    seed: Annotated[int, Parameter(help="Seed of everything drawn at random.")] = 0,
+    out: RunFolder,
+    seed: Seed = 0,
     search: Annotated[AutoPromptSpec, Parameter(name="*", group="AutoPrompt")] = AutoPromptSpec(),  # noqa: B008 - frozen
     fine_tuning: Annotated[FineTuningSpec, Parameter(group="Fine-tuning")] = FineTuningSpec(),  # noqa: B008 - frozen
     training: Annotated[TrainingSpec, Parameter(name="*", group="Training")] = TrainingSpec(),  # noqa: B008 - frozen
-    resume: Annotated[bool, Parameter(help="Continue the interrupted run in the folder.", negative="")] = False,
-    overwrite: Annotated[bool, Parameter(help="Replace the run in the folder.", negative="")] = False,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
     controls: WithControls = True,
     split_by: SplitBy = None,
     data: Data = None,
-    revision: Revision = None,
-    device: Device = None,
-    dtype: Dtype = "auto",
+    loading: Loading = Loading(),  # noqa: B008 - frozen
     json: Json = False,
 ) -> None:
     """Run a baseline, and score it as mixtures are scored.
@@ -44,8 +55,6 @@ def baseline(
     """
     if lm is None:
         raise BadOption("baseline needs --lm")
-    if seed < 0:
-        raise BadOption(f"--seed {seed}: a seed cannot be negative")
     chosen = _chosen_training(name, training, search, fine_tuning)
     from askwell.cli.running import do_run, load_for_run, print_run, prompts_name
     from askwell.runs.folder import check_folder
@@ -58,7 +67,7 @@ def baseline(
     if resume and how not in ("trained", "searched"):
         raise BadOption(f"--resume: {name} cannot be continued; start over, with --overwrite if need be")
     check_folder(out, resume=resume, overwrite=overwrite)
-    loaded = load_for_run(lm, relation, templates, training.threads, revision=revision, device=device, dtype=dtype)
+    loaded = load_for_run(lm, relation, templates, training.threads, **asdict(loading))
     spec = run_spec(
         loaded,
         relation,

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn
 
 from askwell.cli.options import Data, Json
-from askwell.cli.terminal import counted, note, print_json, stderr, stdout
-from askwell.data.catalogue import SETS, chosen_sets
+from askwell.cli.terminal import counted, note, plain_table, print_json, progress_bar, say, stdout
+from askwell.data.catalogue import chosen_sets
 from askwell.data.download import PullProgress, mirror, pull, take_from
 from askwell.data.importers import Format
 from askwell.data.importers import import_data as bring_in
@@ -19,6 +18,7 @@ from askwell.data.sentence_templates import frequent_templates, write_templates
 from askwell.data.sources import VARIABLE, data_folder, need_data_folder, pulled_data_folder
 from askwell.data.statistics import statistics_of
 from askwell.data.verify import take_inventory
+from askwell.files import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,30 +36,24 @@ Sets = Annotated[
 def list_data(*, data: Data = None, json: Json = False) -> None:
     """List the published sets: what they hold, where they come from, and which are here."""
 
-    inventory = take_inventory(data_folder(data) or pulled_data_folder(), SETS)
+    sets = chosen_sets([])
+    inventory = take_inventory(data_folder(data) or pulled_data_folder(), sets)
     if json:
         print_json(inventory.as_json())
         return
 
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    table.add_column("set", no_wrap=True, style="bold")
-    table.add_column("relations", no_wrap=True, justify="right")
-    table.add_column("holds", no_wrap=True, justify="right")
-    table.add_column("", overflow="fold")
-    table.add_column("what it is", overflow="fold")
+    table = plain_table("set", "relations", "holds", "", "what it is", numbers=("relations", "holds"))
     for found in inventory.conditions:
         data_set = found.data_set
         relations = "" if data_set.relations is None else str(data_set.relations)
         table.add_row(data_set.name, relations, f"{data_set.lines} {data_set.unit}", found.summary, data_set.about)
     stdout.print(table)
     lacking = [found for found in inventory.conditions if not found.is_whole]
-    publishers = dict.fromkeys(f"{data_set.origin.repository} ({data_set.licence})" for data_set in SETS)
-    stdout.print(
-        f"{len(SETS) - len(lacking)} of {counted(len(SETS), 'set')} here, in {inventory.folder}."
-        + (" Get the rest with: askwell data pull" if lacking else "")
-        + f"\nFrom GitHub: {', '.join(publishers)}.",
-        soft_wrap=True,
-        markup=False,
+    publishers = dict.fromkeys(f"{data_set.origin.repository} ({data_set.licence})" for data_set in sets)
+    rest = " Get the rest with: askwell data pull" if lacking else ""
+    say(
+        f"{len(sets) - len(lacking)} of {counted(len(sets), 'set')} here, in {inventory.folder}.{rest}",
+        f"From GitHub: {', '.join(publishers)}.",
     )
 
 
@@ -86,15 +80,7 @@ def pull_data(
     if other := os.environ.get(VARIABLE):
         note(f"{VARIABLE} is set to {other}: names are looked up there, not in the pulled data, until it is unset")
     if json:
-        print_json(
-            {
-                "folder": str(pulled.folder),
-                "sets": [data_set.name for data_set in chosen],
-                "fetched": pulled.fetched,
-                "replaced": pulled.replaced,
-                "already_here": pulled.already_here,
-            }
-        )
+        print_json({"sets": [data_set.name for data_set in chosen], **to_json(pulled)})
 
 
 def verify_data(sets: Sets = None, /, *, data: Data = None, json: Json = False) -> None:
@@ -105,8 +91,7 @@ def verify_data(sets: Sets = None, /, *, data: Data = None, json: Json = False) 
     if json:
         print_json(inventory.as_json())
     else:
-        for found in inventory.conditions:
-            stdout.print(f"{found.data_set.name}: {found.summary}", soft_wrap=True, markup=False)
+        say(*(f"{found.data_set.name}: {found.summary}" for found in inventory.conditions))
     inventory.need_right(all_here=bool(sets))
 
 
@@ -182,15 +167,7 @@ def find_templates(
 def _pull_with_a_bar(chosen: "Sequence[DataSet]") -> "Pulled":
 
     note(f"pulling from {mirror()}")
-    with Progress(
-        TextColumn("{task.fields[files]} files"),
-        BarColumn(),
-        DownloadColumn(),
-        TimeRemainingColumn(),
-        console=stderr,
-        transient=True,
-        disable=not stderr.is_terminal,
-    ) as bar:
+    with progress_bar("{task.fields[files]} files", BarColumn(), DownloadColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task("", total=None, files=0)
 
         def show(progress: PullProgress) -> None:
@@ -238,10 +215,8 @@ def _print_statistics(
 ) -> None:
 
     keys = list(dict.fromkeys(key for row in rows.values() if row is not None for key in asdict(row)))
-    table = Table(title=title, title_justify="left", box=None, header_style="dim", pad_edge=False)
-    table.add_column("", no_wrap=True, style="bold")
-    for key in keys:
-        table.add_column(_HEADINGS.get(key, key), justify="right", no_wrap=True)
+    headings = [_HEADINGS.get(key, key) for key in keys]
+    table = plain_table("", *headings, numbers=headings, title=title, title_justify="left")
     for name, row in rows.items():
         table.add_row(name, *(["missing"] if row is None else map(str, asdict(row).values())))
     stdout.print(table)

@@ -1,7 +1,8 @@
 """`askwell evaluate`."""
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -9,11 +10,10 @@ from askwell.cli.options import (
     LM,
     Candidates,
     Data,
-    Device,
-    Dtype,
+    Flag,
     Json,
+    Loading,
     Prompts,
-    Revision,
     SplitBy,
     Threads,
     Where,
@@ -43,17 +43,13 @@ def evaluate(
     candidates: Candidates = None,
     per_fact: Annotated[Path | None, Parameter(help="A Parquet file that gets one row per fact.")] = None,
     trust: Annotated[
-        bool,
+        Flag,
         Parameter(
             help="Also report how far the scores can be trusted: calibration, abstention, answer sets, whether the "
-            "prompts agree, and what their nearest words score.",
-            negative="",
+            "prompts agree, and what their nearest words score."
         ),
     ] = False,
-    risk: Annotated[
-        float,
-        Parameter(help="With --trust: the fraction of the given answers that may be wrong."),
-    ] = 0.1,
+    risk: Annotated[float, Parameter(help="With --trust: the fraction of the given answers that may be wrong.")] = 0.1,
     confidence: Annotated[
         float | None,
         Parameter(
@@ -64,9 +60,7 @@ def evaluate(
     controls: WithControls = True,
     split_by: SplitBy = None,
     data: Data = None,
-    revision: Revision = None,
-    device: Device = None,
-    dtype: Dtype = "auto",
+    loading: Loading = Loading(),  # noqa: B008 - frozen
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -91,11 +85,10 @@ def evaluate(
 
     set_threads(threads)
     words = read_candidates(candidates) if candidates else None
-    loading: dict[str, Any] = {"revision": revision, "device": device, "dtype": dtype}
     if mixtures:
-        jobs = saved_jobs(find_mixtures(mixtures, where), facts, lm, data, split_by, loading, note)
+        jobs = saved_jobs(find_mixtures(mixtures, where), facts, lm, data, split_by, asdict(loading), note)
     else:
-        jobs = untuned_jobs(prompts or [], facts, lm, mixture, data, split_by, loading, note)
+        jobs = untuned_jobs(prompts or [], facts, lm, mixture, data, split_by, asdict(loading), note)
     scored = score_jobs(
         jobs, split, words, controls=controls and split == "test", trust=trust, risk=risk, confidence=confidence
     )

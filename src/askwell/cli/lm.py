@@ -4,11 +4,11 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 from cyclopts import Parameter
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+from rich.progress import BarColumn, DownloadColumn
 from rich.table import Table
 
 from askwell.cli.options import Device, Json, Revision
-from askwell.cli.terminal import note, print_json, stderr, stdout
+from askwell.cli.terminal import note, print_json, progress_bar, stderr, stdout
 
 
 def list_lms(*, json: Json = False) -> None:
@@ -32,14 +32,7 @@ def pull_lm(name: Annotated[str, Parameter(help="smollm2")], /, *, json: Json = 
 
     from askwell.lms.pull import LMPullProgress, pull
 
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        console=stderr,
-        transient=True,
-        disable=not stderr.is_terminal,
-    )
+    bar = progress_bar("{task.description}", BarColumn(), DownloadColumn())
     steps: dict[str, Any] = {}
 
     def show(progress: LMPullProgress) -> None:

@@ -7,9 +7,8 @@ from cyclopts import Parameter
 from rich.markup import escape
 from rich.table import Table
 
-from askwell.cli.options import Json
+from askwell.cli.options import Json, NotNegative, Store, Where
 from askwell.cli.terminal import counted, note, print_json, stdout
-from askwell.errors import BadOption
 from askwell.files import need_writable_folder
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def report(
-    store: Annotated[Path, Parameter(help="A sweep's store, a folder of runs, or one run.")],
+    store: Store,
     /,
     *,
     out: Annotated[Path | None, Parameter(help="Where to write; default: the folder report in the store.")] = None,
@@ -36,17 +35,13 @@ def report(
             help="The paper's figures as JSON, to show beside ours; default: the data folder's paper_tables.json."
         ),
     ] = None,
-    where: Annotated[
-        str | None, Parameter(help="Only runs that meet this SQL condition, as for `askwell runs`.")
-    ] = None,
+    where: Where = None,
     drawn: Annotated[
-        int, Parameter(help="How many tuned mixtures to draw in words; 0 draws none, and then no LM is loaded.")
+        NotNegative, Parameter(help="How many tuned mixtures to draw in words; 0 draws none, and then no LM is loaded.")
     ] = 4,
     json: Json = False,
 ) -> None:
     """Make the paper's tables and figures from runs, as Markdown, LaTeX, CSV and HTML."""
-    if drawn < 0:
-        raise BadOption(f"--drawn {drawn}: a number of mixtures cannot be negative")
     from askwell.report.paper import read_paper
     from askwell.report.study import FORMATS, report_page, study_of, write_report
     from askwell.runs.query import select_runs
@@ -70,21 +65,18 @@ def report(
 
 
 def _print(study: "Study") -> None:
-    """Prints the main tables, P@1 only."""
-
+    """Prints the first table of each set, P@1 only."""
     from askwell.report.page import MISSING
 
-    for part in study.sets:
-        for shown in part.tables[:1]:
-            groups = shown.table.groups
-            table = Table(
-                "", *(escape(group.heading) for group in groups), title=escape(f"{shown.title}, P@1"), box=None
-            )
-            for row in shown.table.rows:
-                if row.begins:
-                    table.add_row(f"[bold]{escape(row.begins)}[/bold]")
-                cells = iter(row.cells)
-                by_group = [{column.heading: next(cells) for column in group.columns} for group in groups]
-                scores = [next((cell for name, cell in of.items() if name == "P@1"), MISSING) for of in by_group]
-                table.add_row(f"  {escape(row.heading)}", *(escape(cell.text) for cell in scores))
-            stdout.print(table)
+    for shown in (table for part in study.sets for table in part.tables[:1]):
+        groups = shown.table.groups
+        title = escape(f"{shown.title}, P@1")
+        table = Table("", *(escape(group.heading) for group in groups), title=title, box=None)
+        for row in shown.table.rows:
+            if row.begins:
+                table.add_row(f"[bold]{escape(row.begins)}[/bold]")
+            cells = iter(row.cells)
+            by_group = [{column.heading: next(cells) for column in group.columns} for group in groups]
+            scores = (of.get("P@1", MISSING).text for of in by_group)
+            table.add_row(f"  {escape(row.heading)}", *map(escape, scores))
+        stdout.print(table)

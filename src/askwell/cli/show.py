@@ -1,20 +1,15 @@
 """`askwell show`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from askwell.cli.options import LM, Data, Device, Json, Revision, Threads, Where
-from askwell.cli.terminal import note, print_json, stdout
+from askwell.cli.terminal import note, print_json, say, stdout
 from askwell.cli.trust import projection_line
-from askwell.data.names import read_relation
 from askwell.errors import BadOption
 from askwell.files import need_writable_folder, to_json, write_whole
-
-if TYPE_CHECKING:
-    from askwell.evaluation.nearest_words import Projection
-    from askwell.mixture.mixture import Mixture
 
 
 def show(
@@ -52,17 +47,20 @@ def show(
     for option, path in (("--svg", svg), ("--figure", figure), ("--html", html)):
         if path is not None:
             need_writable_folder(path.parent, option)
+    from askwell.cli.progress import Bar
+    from askwell.cli.running import set_threads
+    from askwell.evaluation.nearest_words import projection_scores
     from askwell.mixture.save import read_description
     from askwell.report.words import look_at
     from askwell.report.words_figure import words_chart, words_html
     from askwell.report.words_terminal import print_words
-    from askwell.runs.sources import find_mixture, saved_mixture
+    from askwell.runs.sources import find_mixture, own_relation, saved_mixture
 
     folder = find_mixture(mixture, where, note)
-    about = read_description(folder).about
+    description = read_description(folder)
     shown = saved_mixture(folder, lm, revision=revision, device=device, dtype="auto")
     prompts = look_at(shown, nearest=nearest)
-    relation = about.relation or Path(mixture).name
+    relation = description.about.relation or Path(mixture).name
     title = f"{relation} on {shown.lm.identity.name}"
     for path in (svg, figure):
         if path is not None:
@@ -70,7 +68,12 @@ def show(
             is_svg = path == svg or path.suffix == ".svg"
             write_whole(path, chart.svg("words") if is_svg else chart.pdf() if path.suffix == ".pdf" else chart.png())
             note(f"drawn into {path}")
-    projection = None if facts is None else _projection(shown, facts, about.split_by, data, threads)
+    projection = None
+    if facts is not None:
+        asked = own_relation(description, facts, data)
+        set_threads(threads)
+        with Bar(f"test facts of {asked.name}") as progress:
+            projection = projection_scores(shown, asked, progress=progress)
     score = None if projection is None else projection_line(projection)
     if html is not None:
         write_whole(html, words_html(prompts, title, lm=shown.lm.identity.name, relation=relation, score=score))
@@ -81,18 +84,4 @@ def show(
         return
     print_words(prompts, stdout)
     if score is not None:
-        stdout.print(score, markup=False, soft_wrap=True)
-
-
-def _projection(
-    mixture: "Mixture", facts: str, split_by: str | None, data: Path | None, threads: int | None
-) -> "Projection":
-    """How well the nearest words score, beside the tuned vectors."""
-    from askwell.cli.progress import Bar
-    from askwell.cli.running import set_threads
-    from askwell.evaluation.nearest_words import projection_scores
-
-    relation = read_relation(facts, data=data, split=split_by, seed=mixture.spec.seed)
-    set_threads(threads)
-    with Bar(f"test facts of {relation.name}") as progress:
-        return projection_scores(mixture, relation, progress=progress)
+        say(score)

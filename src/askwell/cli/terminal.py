@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -46,13 +46,13 @@ def counted(count: int, word: str) -> str:
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
-def plain_table(words: Sequence[str], numbers: Sequence[str] = (), **options: Any) -> Table:
-    """A table without lines: columns of words, then columns of numbers."""
+def plain_table(name: str, *headings: str, numbers: Collection[str] = (), **options: Any) -> Table:
+    """A table without lines, with names in the first column and, under some headings, numbers."""
     table = Table(box=None, header_style="dim", pad_edge=False, **options)
-    for heading in words:
-        table.add_column(heading, overflow="fold")
-    for heading in numbers:
-        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column(name, no_wrap=True, style="bold")
+    for heading in headings:
+        is_number = heading in numbers
+        table.add_column(heading, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
     return table
 
 

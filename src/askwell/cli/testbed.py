@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.progress import BarColumn, TimeRemainingColumn
 
 from askwell.cli.options import Json, Threads
-from askwell.cli.terminal import note, print_json, stderr, stdout
+from askwell.cli.terminal import note, plain_table, print_json, progress_bar, say, stdout
 from askwell.data.testbed import PREFIX, LMName, lms_folder, testbed_overview
 from askwell.files import need_writable_folder
 
@@ -22,26 +21,18 @@ def list_testbed(*, json: Json = False) -> None:
         print_json(asdict(overview))
         return
 
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    table.add_column("--facts", no_wrap=True, style="bold")
-    table.add_column("what it says", overflow="fold")
-    table.add_column("kind", no_wrap=True)
-    for column in ("told", "withheld"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for relation in overview.relations:
-        told, withheld = str(relation.told), str(relation.withheld)
-        table.add_row(relation.name, relation.label, relation.cardinality, told, withheld)
+    relations = overview.relations
+    table = plain_table("--facts", "what it says", "kind", "told", "withheld", numbers=("told", "withheld"))
+    for one in relations:
+        table.add_row(one.name, one.label, one.cardinality, str(one.told), str(one.withheld))
     stdout.print(table)
-    told = sum(relation.told for relation in overview.relations)
-    withheld = sum(relation.withheld for relation in overview.relations)
-    stdout.print(
-        f"{told + withheld} facts: {told} are told in the text that the LMs were trained on, {withheld} are withheld.\n"
-        f"--lm: {', '.join(overview.lms)}.\n"
+    told, withheld = sum(one.told for one in relations), sum(one.withheld for one in relations)
+    say(
+        f"{told + withheld} facts: {told} are told in the text that the LMs were trained on, {withheld} are withheld.",
+        f"--lm: {', '.join(overview.lms)}.",
         f"--prompts: {PREFIX}single (manual), {PREFIX}paraphrased, {PREFIX}mined, {PREFIX}random (random words in "
-        "place of the mined ones); --initial random takes random vectors.\n"
+        "place of the mined ones); --initial random takes random vectors.",
         f"Try: askwell ask --lm {PREFIX}bert --facts {PREFIX}capital --prompts {PREFIX}single France",
-        soft_wrap=True,
-        markup=False,
     )
 
 
@@ -59,10 +50,7 @@ def train_testbed(
 
     folder = out or lms_folder() / lm
     need_writable_folder(folder, "--out")
-    bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=stderr, transient=True,
-        disable=not stderr.is_terminal,
-    )  # fmt: skip
+    bar = progress_bar("{task.description}", BarColumn(), TimeRemainingColumn())
     task = bar.add_task(f"testbed:{lm}", total=None)
 
     def show(state: LMTrainingProgress) -> None:

@@ -1,11 +1,24 @@
 """`askwell train`."""
 
-from pathlib import Path
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from askwell.cli.options import LM, Compiled, Data, Device, Dtype, Facts, Json, Prompts, Revision, SplitBy, WithControls
+from askwell.cli.options import (
+    LM,
+    Data,
+    Facts,
+    Flag,
+    Json,
+    Loading,
+    Overwrite,
+    Prompts,
+    Resume,
+    RunFolder,
+    SplitBy,
+    WithControls,
+)  # fmt: skip
 from askwell.cli.terminal import note, print_json
 from askwell.data.names import read_prompts, read_relation
 from askwell.errors import BadOption
@@ -18,11 +31,11 @@ def train(
     lm: LM = None,
     facts: Facts,
     prompts: Prompts = None,
-    out: Annotated[Path, Parameter(help="The folder of the run.")],
+    out: RunFolder,
     mixture: Annotated[MixtureSpec, Parameter(name="*", group="Mixture")] = MixtureSpec(),  # noqa: B008 - frozen
     training: Annotated[TrainingSpec, Parameter(name="*", group="Training")] = TrainingSpec(),  # noqa: B008 - frozen
-    resume: Annotated[bool, Parameter(help="Continue the interrupted run in the folder.", negative="")] = False,
-    overwrite: Annotated[bool, Parameter(help="Replace the run in the folder.", negative="")] = False,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
     seeds: Annotated[
         str | None,
         Parameter(
@@ -33,10 +46,14 @@ def train(
     controls: WithControls = True,
     split_by: SplitBy = None,
     data: Data = None,
-    revision: Revision = None,
-    device: Device = None,
-    dtype: Dtype = "auto",
-    compiled: Compiled = False,
+    loading: Loading = Loading(),  # noqa: B008 - frozen
+    compiled: Annotated[
+        Flag,
+        Parameter(
+            help="Compile parts of the LM's layers with torch.compile: slow to start, but pays off for long work on a "
+            "GPU."
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Learn a mixture of soft prompts for a relation.
@@ -59,9 +76,7 @@ def train(
     if seeds is None or not resume:
         for folder in [out] if seeds is None else [out / f"seed-{seed}" for seed in several]:
             check_folder(folder, resume=resume, overwrite=overwrite)
-    loaded = load_for_run(
-        lm, relation, templates, training.threads, revision=revision, device=device, dtype=dtype, compiled=compiled
-    )
+    loaded = load_for_run(lm, relation, templates, training.threads, **asdict(loading), compiled=compiled)
     specs = [
         run_spec(
             loaded,
