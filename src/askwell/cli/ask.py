@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
 from askwell.cli.options import LM, Candidates, Data, Json, Loading, Prompts, Threads, Where
 from askwell.cli.terminal import note
@@ -16,40 +16,16 @@ from askwell.specs.mixture import MixtureSpec
 
 
 def ask(
-    *words: Annotated[
-        str, Parameter(help="A run, a folder of runs, a store or a saved mixture, then x's; with --prompts, only x's.")
-    ],
+    *words: str,
     lm: LM = None,
     prompts: Prompts = None,
-    facts: Annotated[
-        str | None,
-        Parameter(
-            help="The relation, if the name of the prompts needs it: testbed:capital for testbed:single. With --risk, "
-            "the relation whose dev facts the threshold is learned from; a saved mixture has its own."
-        ),
-    ] = None,
-    mixture: Annotated[MixtureSpec, Parameter(name="*", group="Untuned prompts")] = MixtureSpec(),  # noqa: B008
-    file: Annotated[
-        Path | None, Parameter(help="A file of x's: lines of text, or a column of a .csv, .tsv or .jsonl file.")
-    ] = None,
-    column: Annotated[
-        str | None, Parameter(help="The column of the file that holds the x's; default: x, sub_label or sub.")
-    ] = None,
-    top: Annotated[int, Parameter(help="How many answers to give.")] = 5,
-    risk: Annotated[
-        float | None,
-        Parameter(
-            help="Report an answer as not known if its probability is below a threshold, which is learned on dev so "
-            "that at most this fraction of the answers given is wrong: 0.1 for one in ten."
-        ),
-    ] = None,
-    confidence: Annotated[
-        float | None,
-        Parameter(
-            name=["--confidence", "--sureness"],
-            help="The confidence with which to keep the risk, e.g. 0.95; with few dev facts, less is answered.",
-        ),
-    ] = None,
+    facts: str | None = None,
+    mixture: Annotated[MixtureSpec, Parameter(name="*", group="Untuned prompts")] = MixtureSpec(),  # noqa: B008 - frozen
+    file: Path | None = None,
+    column: str | None = None,
+    top: Annotated[int, Parameter(validator=validators.Number(gte=1))] = 5,
+    risk: float | None = None,
+    confidence: Annotated[float | None, Parameter(name=["--confidence", "--sureness"])] = None,
     where: Where = None,
     candidates: Candidates = None,
     data: Data = None,
@@ -57,15 +33,24 @@ def ask(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Ask a saved mixture, or untuned prompts, about one x or a file of them.
+    """Ask a saved mixture, or untuned prompts, about one x or many.
 
-    askwell ask my-mixture "Mary Cassatt" asks a saved mixture; askwell ask --lm bert-base-cased --prompts "[X] was born
-    in [Y] ." "Mary Cassatt" asks with untuned prompts. For one x, --json prints a list of answers, best first, each
-    with its probability and that of every prompt; for several x's, a list of {x, answers}. With --risk, each x is an
-    object that also gives the threshold and whether the x is answered.
+    `askwell ask my-mixture "Mary Cassatt"` asks a saved mixture; `askwell ask --lm bert-base-cased --prompts "[X] was
+    born in [Y] ." "Mary Cassatt"` asks with untuned prompts. For one x, --json prints a list of answers, best first,
+    each with its probability and that of every prompt; for several x's, a list of {x, answers}. With --risk, each x is
+    an object that also gives the threshold and whether the x is answered.
+
+    Args:
+        words: A run, a folder of runs, a store or a saved mixture, then x's; with --prompts, only x's.
+        facts: The relation, if the name of the prompts needs it: testbed:capital for testbed:single. With --risk, the
+            relation whose dev facts the threshold is learned from; a saved mixture has its own.
+        file: A file of x's: lines of text, or a column of a .csv, .tsv or .jsonl file.
+        column: The column of the file that holds the x's; default: x, sub_label or sub.
+        top: How many answers to give.
+        risk: Report an answer as not known if its probability is below a threshold, which is learned on dev so that at
+            most this fraction of the answers given is wrong: 0.1 for one in ten.
+        confidence: The confidence with which to keep the risk, e.g. 0.95; with few dev facts, less is answered.
     """
-    if top < 1:
-        raise BadOption(f"--top {top}: ask for at least one answer")
     if not prompts and not words:
         raise BadOption("name the folder of a saved mixture, or give --lm and --prompts")
     if prompts and lm is None:

@@ -1,9 +1,8 @@
 """`askwell audit`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
 from rich.markup import escape
 
 from askwell.cli.options import Data, Flag, Json, NotNegative, SplitBy
@@ -18,25 +17,13 @@ if TYPE_CHECKING:
 
 
 def audit(
-    facts: Annotated[
-        str,
-        Parameter(
-            help="One relation, or a folder or name of many, such as trex_original in the data folder; testbed:capital "
-            "is a relation of the testbed, testbed: all of them."
-        ),
-    ],
+    facts: str,
     /,
     *,
-    clean: Annotated[
-        Flag,
-        Parameter(
-            help="Make a split without leaks: train loses what appears in dev or test, dev what appears in test, and "
-            "repeated lines are dropped; every test fact stays."
-        ),
-    ] = False,
-    out: Annotated[Path | None, Parameter(help="With --clean: the new folder to write it to.")] = None,
+    clean: Flag = False,
+    out: Path | None = None,
     split_by: SplitBy = None,
-    seed: Annotated[NotNegative, Parameter(help="Seed of the split of a single file.")] = 0,
+    seed: NotNegative = 0,
     data: Data = None,
     json: Json = False,
 ) -> None:
@@ -45,6 +32,14 @@ def audit(
     Figures are in per cent of test lines. A fact leaks if the same x and y appear in train; y is looked for inside x
     regardless of case; an x has several golds if test has several ys for it; trivial answers are derived from train
     lines (of equally common ys, the first in the file).
+
+    Args:
+        facts: One relation, or a folder or name of many, such as trex_original in the data folder; testbed:capital is a
+            relation of the testbed, testbed: all of them.
+        clean: Make a split without leaks: train loses what appears in dev or test, dev what appears in test, and
+            repeated lines are dropped; every test fact stays.
+        out: With --clean: the new folder to write it to.
+        seed: Seed of the split of a single file.
     """
 
     if clean != (out is not None):

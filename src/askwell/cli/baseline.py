@@ -7,20 +7,7 @@ from cyclopts import Parameter
 from pydantic import BaseModel, ValidationError
 
 from askwell.baselines.named import BASELINES, need_prompts
-from askwell.cli.options import (
-    LM,
-    Data,
-    Facts,
-    Json,
-    Loading,
-    Overwrite,
-    Prompts,
-    Resume,
-    RunFolder,
-    Seed,
-    SplitBy,
-    WithControls,
-)  # fmt: skip
+from askwell.cli import options
 from askwell.data.names import read_prompts, read_relation
 from askwell.errors import BadOption
 from askwell.specs import AutoPromptSpec, FineTuningSpec, TrainingSpec
@@ -33,25 +20,26 @@ def baseline(
     name: Annotated[BaselineName, Parameter(help=f"{_NAMES}.", show_choices=False)],
     /,
     *,
-    lm: LM = None,
-    facts: Facts,
-    prompts: Prompts = None,
-    out: RunFolder,
-    seed: Seed = 0,
+    lm: options.LM = None,
+    facts: options.Facts,
+    prompts: options.Prompts = None,
+    out: options.RunFolder,
+    seed: options.Seed = 0,
     search: Annotated[AutoPromptSpec, Parameter(name="*", group="AutoPrompt")] = AutoPromptSpec(),  # noqa: B008 - frozen
     fine_tuning: Annotated[FineTuningSpec, Parameter(group="Fine-tuning")] = FineTuningSpec(),  # noqa: B008 - frozen
     training: Annotated[TrainingSpec, Parameter(name="*", group="Training")] = TrainingSpec(),  # noqa: B008 - frozen
-    resume: Resume = False,
-    overwrite: Overwrite = False,
-    controls: WithControls = True,
-    split_by: SplitBy = None,
-    data: Data = None,
-    loading: Loading = Loading(),  # noqa: B008 - frozen
-    json: Json = False,
+    resume: options.Resume = False,
+    overwrite: options.Overwrite = False,
+    controls: options.WithControls = True,
+    split_by: options.SplitBy = None,
+    data: options.Data = None,
+    loading: options.Loading = options.Loading(),  # noqa: B008 - frozen
+    json: options.Json = False,
 ) -> None:
-    """Run a baseline, and score it as mixtures are scored.
+    """Run a baseline: LAMA, LPAQA, OptiPrompt, AutoPrompt or fine-tuning.
 
-    The folder gets the same files as with `askwell train`, so that askwell compare and askwell report accept both.
+    It is scored as mixtures are, and the folder gets the same files as with `askwell train`, so that `askwell compare`
+    and `askwell report` accept both.
     """
     if lm is None:
         raise BadOption("baseline needs --lm")

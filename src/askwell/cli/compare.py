@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from cyclopts import Parameter
 from rich.markup import escape
 from rich.table import Table
 
@@ -26,29 +25,32 @@ LINE = 0.02
 
 
 def compare(
-    a: Annotated[
-        Path, Parameter(help="A run's folder, a folder of runs, a sweep's store, or a Parquet file of facts.")
-    ],
-    b: Annotated[Path, Parameter(help="The same for the run to compare it with.")],
+    a: Path,
+    b: Path,
     /,
     *,
-    metric: Annotated[MetricName, Parameter(help="The score to compare.")] = "P@1",
-    unit: Annotated[
-        Literal["fact", "x", "y"],
-        Parameter(help="What counts as one independent unit: a fact, all facts of an x, or all facts of a y."),
-    ] = "fact",
+    metric: MetricName = "P@1",
+    unit: Literal["fact", "x", "y"] = "fact",
     where_a: Where = None,
-    where_b: Annotated[str | None, Parameter(help="The same for the other side.")] = None,
-    seed: Annotated[NotNegative, Parameter(help="Seed of the random sign flips and of the bootstrap.")] = 0,
-    changed: Annotated[NotNegative, Parameter(help="How many of the changed facts to show.")] = 10,
+    where_b: str | None = None,
+    seed: NotNegative = 0,
+    changed: NotNegative = 10,
     json: Json = False,
 ) -> None:
     """Compare two runs on the facts that both answered: difference, interval, significance, what changed.
 
     A folder of runs counts as one run: its relations are taken together, its seeds paired with the same seeds of the
     other. Both runs must have ranked the same answers. To compare two settings of one sweep:
+    `askwell compare STORE STORE --where-a "setting = 'soft'" --where-b "setting = 'init'"`.
 
-    askwell compare STORE STORE --where-a "setting = 'soft'" --where-b "setting = 'init'"
+    Args:
+        a: A run's folder, a folder of runs, a sweep's store, or a Parquet file of facts.
+        b: The same for the run to compare it with.
+        metric: The score to compare.
+        unit: What counts as one independent unit: a fact, all facts of an x, or all facts of a y.
+        where_b: The same for the other side.
+        seed: Seed of the random sign flips and of the bootstrap.
+        changed: How many of the changed facts to show.
     """
     from askwell.evaluation.compare import compare_outcomes
 

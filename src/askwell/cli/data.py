@@ -61,17 +61,15 @@ def pull_data(
     sets: Sets = None,
     /,
     *,
-    copy: Annotated[
-        Path | None,
-        Parameter(
-            name="--from",
-            help="Take the sets from a folder on this machine: a data folder, or a checkout of a repository that "
-            "publishes them. They are checked in the same way.",
-        ),
-    ] = None,
+    copy: Annotated[Path | None, Parameter(name="--from")] = None,
     json: Json = False,
 ) -> None:
-    """Fetch published sets into the cache. Names such as trex_original/P19 then work without --data."""
+    """Fetch published sets into the cache. Names such as trex_original/P19 then work without --data.
+
+    Args:
+        copy: Take the sets from a folder on this machine: a data folder, or a checkout of a repository that publishes
+            them. They are checked in the same way.
+    """
 
     chosen = chosen_sets(sets or [])
     pulled = take_from(copy, chosen) if copy is not None else _pull_with_a_bar(chosen)
@@ -96,28 +94,25 @@ def verify_data(sets: Sets = None, /, *, data: Data = None, json: Json = False) 
 
 
 def import_data(
-    format: Annotated[  # noqa: A002
-        Format,
-        Parameter(help="Whose format: lama, lpaqa, autoprompt, optiprompt, or bear (all sets of lm-pub-quiz)."),
-    ],
-    source: Annotated[
-        Path,
-        Parameter(
-            help="Their folder, unpacked. lama: TREx, Google_RE, ConceptNet and relations.jsonl. lpaqa: folders of "
-            "<relation>.jsonl or .txt. autoprompt: folders of <relation>/{train,dev,test}.jsonl, files of prompts. "
-            "optiprompt: data, relation_metainfo and common_vocabs. bear: metadata_relations.json with "
-            "<relation>.jsonl beside it; its answer spaces become files for --candidates."
-        ),
-    ],
+    format: Format,  # noqa: A002
+    source: Path,
     /,
     *,
-    out: Annotated[Path, Parameter(help="The data folder to write to: facts/, prompts/ and vocab/ in it.")],
-    name: Annotated[
-        str | None, Parameter(help="What the sets' names begin with; default: the name of the format.")
-    ] = None,
+    out: Path,
+    name: str | None = None,
     json: Json = False,
 ) -> None:
-    """Convert facts and templates of another project to our layout, and report what was left out and why."""
+    """Convert facts and templates of another project to our layout, and report what was left out and why.
+
+    Args:
+        format: Whose format: lama, lpaqa, autoprompt, optiprompt, or bear (all sets of lm-pub-quiz).
+        source: Their folder, unpacked. lama: TREx, Google_RE, ConceptNet and relations.jsonl. lpaqa: folders of
+            RELATION.jsonl or .txt. autoprompt: folders of RELATION/{train,dev,test}.jsonl, files of prompts.
+            optiprompt: data, relation_metainfo and common_vocabs. bear: metadata_relations.json with RELATION.jsonl
+            beside it; its answer spaces become files for --candidates.
+        out: The data folder to write to: facts/, prompts/ and vocab/ in it.
+        name: What the sets' names begin with; default: the name of the format.
+    """
 
     report = bring_in(format, source, out, name)
     for line in report.sentences():
@@ -127,31 +122,25 @@ def import_data(
 
 
 def find_templates(
-    sentences: Annotated[
-        Path,
-        Parameter(
-            help='A file of JSON lines such as {"sentence": "You are likely to find a book in a library.", "x": "book",'
-            ' "y": "library", "relation": "AtLocation"}. x and y are words as written in the sentence, or positions'
-            " [start, end] in it, counted in characters from 0."
-        ),
-    ],
+    sentences: Path,
     /,
     *,
-    out: Annotated[
-        Path,
-        Parameter(help="The prompt file to write; without --relation a folder, which gets one file per relation."),
-    ],
-    relation: Annotated[
-        str | None, Parameter(help="Take only sentences of this relation, and those that name none.")
-    ] = None,
-    min_count: Annotated[
-        int, Parameter(help="How many sentences a template must appear in; 11 is ConceptNet's 'more than 10'.")
-    ] = 11,
+    out: Path,
+    relation: str | None = None,
+    min_count: int = 11,
     json: Json = False,
 ) -> None:
     """Find frequent templates in sentences with marked x and y, as ConceptNet's prompts were found.
 
     A sentence in which x or y is not found, or is found more than once, is left out and counted.
+
+    Args:
+        sentences: A file of JSON lines such as {"sentence": "You are likely to find a book in a library.", "x": "book",
+            "y": "library", "relation": "AtLocation"}. x and y are words as written in the sentence, or positions
+            [start, end] in it, counted in characters from 0.
+        out: The prompt file to write; without --relation a folder, which gets one file per relation.
+        relation: Take only sentences of this relation, and those that name none.
+        min_count: How many sentences a template must appear in; 11 is ConceptNet's "more than 10".
     """
 
     found = frequent_templates(sentences, min_count, relation)

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
-from askwell.cli.options import Json
+from askwell.cli.options import Flag, Json, Seed, Several
 from askwell.cli.terminal import counted, note, print_json, stdout
 from askwell.errors import Failure
 from askwell.files import need_writable_folder, write_whole
@@ -25,20 +25,23 @@ REPORT = "report.html"
 
 def demo(
     *,
-    out: Annotated[Path, Parameter(help="The folder for the report and the runs behind it.")] = Path("askwell-demo"),
-    lm: Annotated[str, Parameter(help="An LM of the testbed.")] = "testbed:bert",
-    relations: Annotated[
-        list[str] | None,
-        Parameter(help="Relations of the testbed; default: four of them.", consume_multiple=True, negative=""),
-    ] = None,
-    seed: Annotated[int, Parameter(help="Seed of everything drawn at random.")] = 0,
-    quick: Annotated[bool, Parameter(help="One relation only, in under a minute.", negative="")] = False,
+    out: Path = Path("askwell-demo"),
+    lm: str = "testbed:bert",
+    relations: Annotated[Several, Parameter(consume_multiple=True)] = None,
+    seed: Seed = 0,
+    quick: Flag = False,
     json: Json = False,
 ) -> None:
     """See it work: tune soft prompts on the testbed, compare them with hard ones, and write a report.
 
     The testbed's LMs were trained on a text that tells most facts of a small world and withholds the rest, so the
     report can say what was elicited and what was guessed. If interrupted, it continues when started again.
+
+    Args:
+        out: The folder for the report and the runs behind it.
+        lm: An LM of the testbed.
+        relations: Relations of the testbed; default: four of them.
+        quick: One relation only, in under a minute.
     """
     need_writable_folder(out, "--out")
     from askwell.cli.progress import SweepBar

@@ -6,19 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from askwell.cli.options import (
-    LM,
-    Candidates,
-    Data,
-    Flag,
-    Json,
-    Loading,
-    Prompts,
-    SplitBy,
-    Threads,
-    Where,
-    WithControls,
-)  # fmt: skip
+from askwell.cli import options
 from askwell.cli.terminal import note, print_json
 from askwell.cli.trust import check_options
 from askwell.errors import BadOption
@@ -27,47 +15,41 @@ from askwell.specs.mixture import MixtureSpec
 
 
 def evaluate(
-    *mixtures: Annotated[str, Parameter(help="Runs, folders of runs, stores, or saved mixtures.")],
-    facts: Annotated[
-        list[str] | None,
-        Parameter(
-            help="The relation to ask about, one for each saved mixture. With --prompts it can also be a folder or "
-            "name of many relations, such as trex_original; --prompts is then the folder or name of their prompts.",
-            negative="",
-        ),
-    ] = None,
-    lm: LM = None,
-    prompts: Prompts = None,
-    mixture: Annotated[MixtureSpec, Parameter(name="*", group="Untuned prompts")] = MixtureSpec(),  # noqa: B008
-    split: Annotated[Literal["train", "dev", "test"], Parameter(help="The facts to ask about.")] = "test",
-    candidates: Candidates = None,
-    per_fact: Annotated[Path | None, Parameter(help="A Parquet file that gets one row per fact.")] = None,
-    trust: Annotated[
-        Flag,
-        Parameter(
-            help="Also report how far the scores can be trusted: calibration, abstention, answer sets, whether the "
-            "prompts agree, and what their nearest words score."
-        ),
-    ] = False,
-    risk: Annotated[float, Parameter(help="With --trust: the fraction of the given answers that may be wrong.")] = 0.1,
-    confidence: Annotated[
-        float | None,
-        Parameter(
-            name=["--confidence", "--sureness"], help="With --trust: keep the risk with this confidence, e.g. 0.95."
-        ),
-    ] = None,
-    where: Where = None,
-    controls: WithControls = True,
-    split_by: SplitBy = None,
-    data: Data = None,
-    loading: Loading = Loading(),  # noqa: B008 - frozen
-    threads: Threads = None,
-    json: Json = False,
+    *mixtures: str,
+    facts: options.Several = None,
+    lm: options.LM = None,
+    prompts: options.Prompts = None,
+    mixture: Annotated[MixtureSpec, Parameter(name="*", group="Untuned prompts")] = MixtureSpec(),  # noqa: B008 - frozen
+    split: Literal["train", "dev", "test"] = "test",
+    candidates: options.Candidates = None,
+    per_fact: Path | None = None,
+    trust: options.Flag = False,
+    risk: float = 0.1,
+    confidence: Annotated[float | None, Parameter(name=["--confidence", "--sureness"])] = None,
+    where: options.Where = None,
+    controls: options.WithControls = True,
+    split_by: options.SplitBy = None,
+    data: options.Data = None,
+    loading: options.Loading = options.Loading(),  # noqa: B008 - frozen
+    threads: options.Threads = None,
+    json: options.Json = False,
 ) -> None:
-    """Score a saved mixture, or untuned prompts as a uniform mixture, on held-out facts.
+    """Score a saved mixture, or untuned prompts, on held-out facts.
 
-    Either name the folders of saved mixtures, or give --lm and --prompts. Scores are in per cent: micro is the mean
-    over facts, macro the mean of the relations' means; ranks leave out the other right answers of the same x.
+    Either name the folders of saved mixtures, or give --lm and --prompts, which make a uniform mixture. Scores are in
+    per cent: micro is the mean over facts, macro the mean of the relations' means; ranks leave out the other right
+    answers of the same x.
+
+    Args:
+        mixtures: Runs, folders of runs, stores, or saved mixtures.
+        facts: The relation to ask about, one for each saved mixture. With --prompts it can also be a folder or name of
+            many relations, such as trex_original; --prompts is then the folder or name of their prompts.
+        split: The facts to ask about.
+        per_fact: A Parquet file that gets one row per fact.
+        trust: Also report how far the scores can be trusted: calibration, abstention, answer sets, whether the prompts
+            agree, and what their nearest words score.
+        risk: With --trust: the fraction of the given answers that may be wrong.
+        confidence: With --trust: keep the risk with this confidence, e.g. 0.95.
     """
     if bool(mixtures) == bool(prompts):
         raise BadOption("evaluate takes either runs or saved mixtures, or --lm with --prompts")

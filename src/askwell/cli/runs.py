@@ -3,9 +3,8 @@
 import csv
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
 from rich.markup import escape
 from rich.table import Table
 
@@ -23,17 +22,21 @@ def runs(
     store: Store,
     /,
     *,
-    where: Annotated[
-        str | None, Parameter(help="An SQL condition, e.g. \"lm = 'testbed:bert' and setting = 'soft' and P@1 > 40\".")
-    ] = None,
-    sort: Annotated[str | None, Parameter(help="The column to sort by; scores are sorted best first.")] = None,
-    failed: Annotated[Flag, Parameter(help="Show the runs that failed, and why.")] = False,
-    csv: Annotated[Flag, Parameter(help="Print all columns as CSV on stdout.")] = False,
+    where: str | None = None,
+    sort: str | None = None,
+    failed: Flag = False,
+    csv: Flag = False,
     json: Json = False,
 ) -> None:
     """List runs, filtered and sorted.
 
     --json and --csv print all columns; one is the id of the run, whose folder is STORE/runs/ID.
+
+    Args:
+        where: An SQL condition, e.g. "lm = 'testbed:bert' and setting = 'soft' and P@1 > 40".
+        sort: The column to sort by; scores are sorted best first.
+        failed: Show the runs that failed, and why.
+        csv: Print all columns as CSV on stdout.
     """
     if csv and json:
         raise BadOption("--csv and --json exclude each other")

@@ -1,9 +1,6 @@
 """`askwell show`."""
 
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from askwell.cli.options import LM, Data, Device, Json, Revision, Threads, Where
 from askwell.cli.terminal import note, print_json, say, stdout
@@ -13,21 +10,14 @@ from askwell.files import need_writable_folder, to_json, write_whole
 
 
 def show(
-    mixture: Annotated[str, Parameter(help="A run, a folder of runs, a store, or a saved mixture.")],
+    mixture: str,
     /,
     *,
-    svg: Annotated[Path | None, Parameter(help="Draw the prompts into this SVG file.")] = None,
-    figure: Annotated[
-        Path | None, Parameter(help="Draw the prompts into this file, in the format of its name: .svg, .png or .pdf.")
-    ] = None,
-    html: Annotated[Path | None, Parameter(help="Write a page about the prompts into this HTML file.")] = None,
-    nearest: Annotated[int, Parameter(help="How many nearest words to list for each token.")] = 3,
-    facts: Annotated[
-        str | None,
-        Parameter(
-            help="The mixture's relation: also score the nearest words alone, as hard prompts, on its test facts."
-        ),
-    ] = None,
+    svg: Path | None = None,
+    figure: Path | None = None,
+    html: Path | None = None,
+    nearest: int = 3,
+    facts: str | None = None,
     where: Where = None,
     data: Data = None,
     threads: Threads = None,
@@ -36,11 +26,19 @@ def show(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Show what the tuned prompts look like, beside the words they began as.
+    """Show the tuned prompts beside the words they started from.
 
     Prompts are ordered by weight; the word nearest to each tuned vector is shown in blue above the original word in
     red, the brighter the more probable, and its size shows whether the vector grew or shrank. With --facts, the
     nearest words are scored in place of the vectors, and --json prints {prompts, projection} instead of the prompts.
+
+    Args:
+        mixture: A run, a folder of runs, a store, or a saved mixture.
+        svg: Draw the prompts into this SVG file.
+        figure: Draw the prompts into this file, in the format of its name: .svg, .png or .pdf.
+        html: Write a page about the prompts into this HTML file.
+        nearest: How many nearest words to list for each token.
+        facts: The mixture's relation: also score the nearest words alone, as hard prompts, on its test facts.
     """
     if figure is not None and figure.suffix not in (".svg", ".png", ".pdf"):
         raise BadOption(f"--figure {figure}: name a file that ends in .svg, .png or .pdf")

@@ -2,13 +2,12 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import Parameter
 from rich.markup import escape
 from rich.table import Table
 
-from askwell.cli.options import Data, Json
+from askwell.cli.options import Data, Flag, Json
 from askwell.cli.terminal import counted, note, print_json, stdout
 from askwell.errors import BadFile, Failure
 from askwell.files import need_writable_folder
@@ -20,22 +19,30 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    file: Annotated[Path, Parameter(help="The TOML file that describes the sweep.")],
+    file: Path,
     /,
     *,
-    store: Annotated[Path | None, Parameter(help="The folder that keeps the runs, instead of the file's.")] = None,
-    engine: Annotated[EngineName | None, Parameter(help="The engine for the runs, instead of the file's.")] = None,
-    workers: Annotated[int | None, Parameter(help="Worker processes of the pool.")] = None,
-    address: Annotated[str | None, Parameter(help="Address of the Ray cluster, e.g. auto or HOST:6379.")] = None,
-    dry_run: Annotated[bool, Parameter(help="Show the plan without running it.", negative="")] = False,
+    store: Path | None = None,
+    engine: EngineName | None = None,
+    workers: int | None = None,
+    address: str | None = None,
+    dry_run: Flag = False,
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Do a grid of runs: LMs × relations × prompts × settings × seeds.
+    """Do the runs of a grid: LMs × relations × prompts × settings × seeds.
 
     Each run is kept in a folder named by the hash of its spec, and runs that are there are not done again: if a sweep
     is interrupted or killed, the same command continues it. The exit code is 1 if some runs failed; they are tried
     again next time.
+
+    Args:
+        file: The TOML file that describes the sweep.
+        store: The folder that keeps the runs, instead of the file's.
+        engine: The engine for the runs, instead of the file's.
+        workers: Worker processes of the pool.
+        address: Address of the Ray cluster, e.g. auto or HOST:6379.
+        dry_run: Show the plan without running it.
     """
     from askwell.cli.progress import SweepBar
     from askwell.runs.grid import read_sweep

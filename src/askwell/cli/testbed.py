@@ -2,9 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
 from rich.progress import BarColumn, TimeRemainingColumn
 
 from askwell.cli.options import Json, Threads
@@ -36,14 +34,13 @@ def list_testbed(*, json: Json = False) -> None:
     )
 
 
-def train_testbed(
-    lm: Annotated[LMName, Parameter(help="The LM to make.")],
-    /,
-    *,
-    out: Annotated[Path | None, Parameter(help="The folder to write it to; default: its place in the package.")] = None,
-    threads: Threads = None,
-) -> None:
-    """Train an LM of the testbed from scratch, on the testbed's text. If interrupted, it continues when rerun."""
+def train_testbed(lm: LMName, /, *, out: Path | None = None, threads: Threads = None) -> None:
+    """Train an LM of the testbed from scratch, on the testbed's text. If interrupted, it continues when rerun.
+
+    Args:
+        lm: The LM to make.
+        out: The folder to write it to; default: its place in the package.
+    """
 
     from askwell.testbed.train_lm import LMTrainingProgress, train_lm
     from askwell.training.loop import available_threads

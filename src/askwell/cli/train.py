@@ -5,20 +5,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from askwell.cli.options import (
-    LM,
-    Data,
-    Facts,
-    Flag,
-    Json,
-    Loading,
-    Overwrite,
-    Prompts,
-    Resume,
-    RunFolder,
-    SplitBy,
-    WithControls,
-)  # fmt: skip
+from askwell.cli import options
 from askwell.cli.terminal import note, print_json
 from askwell.data.names import read_prompts, read_relation
 from askwell.errors import BadOption
@@ -28,38 +15,32 @@ from askwell.specs import MixtureSpec, TrainingSpec
 
 def train(
     *,
-    lm: LM = None,
-    facts: Facts,
-    prompts: Prompts = None,
-    out: RunFolder,
+    lm: options.LM = None,
+    facts: options.Facts,
+    prompts: options.Prompts = None,
+    out: options.RunFolder,
     mixture: Annotated[MixtureSpec, Parameter(name="*", group="Mixture")] = MixtureSpec(),  # noqa: B008 - frozen
     training: Annotated[TrainingSpec, Parameter(name="*", group="Training")] = TrainingSpec(),  # noqa: B008 - frozen
-    resume: Resume = False,
-    overwrite: Overwrite = False,
-    seeds: Annotated[
-        str | None,
-        Parameter(
-            help="Train once per seed (0,1,2, or 3 for three of them), into the folders seed-0 and so on in --out, "
-            "and report the mean and spread of the scores; --resume continues after an interruption."
-        ),
-    ] = None,
-    controls: WithControls = True,
-    split_by: SplitBy = None,
-    data: Data = None,
-    loading: Loading = Loading(),  # noqa: B008 - frozen
-    compiled: Annotated[
-        Flag,
-        Parameter(
-            help="Compile parts of the LM's layers with torch.compile: slow to start, but pays off for long work on a "
-            "GPU."
-        ),
-    ] = False,
-    json: Json = False,
+    resume: options.Resume = False,
+    overwrite: options.Overwrite = False,
+    seeds: str | None = None,
+    controls: options.WithControls = True,
+    split_by: options.SplitBy = None,
+    data: options.Data = None,
+    loading: options.Loading = options.Loading(),  # noqa: B008 - frozen
+    compiled: options.Flag = False,
+    json: options.Json = False,
 ) -> None:
     """Learn a mixture of soft prompts for a relation.
 
     The folder gets the record of the run (run.json), the saved mixture (mixture/), the outcome of each test fact
     (facts.parquet) and the history of tuning. Ctrl-C keeps the best state so far, and --resume continues from there.
+
+    Args:
+        seeds: Train once per seed (0,1,2, or 3 for three of them), into the folders seed-0 and so on in --out, and
+            report the mean and spread of the scores; --resume continues after an interruption.
+        compiled: Compile parts of the LM's layers with torch.compile: slow to start, but pays off for long work on a
+            GPU.
     """
     if lm is None or not prompts:
         raise BadOption("train needs --lm and --prompts")
@@ -88,14 +69,14 @@ def train(
         )
         for seed in several
     ]
-    options: dict[str, Any] = {"overwrite": overwrite, "untuned": True, "controls": controls, "split_by": split_by}
+    how: dict[str, Any] = {"overwrite": overwrite, "untuned": True, "controls": controls, "split_by": split_by}
     if seeds is None:
-        print_run(do_run(specs[0], loaded, relation, out, resume=resume, **options), out, json=json)
+        print_run(do_run(specs[0], loaded, relation, out, resume=resume, **how), out, json=json)
         return
     runs = run_seeds(
         specs,
         out,
-        lambda spec, folder, begun: do_run(spec, loaded, relation, folder, resume=begun, **options),
+        lambda spec, folder, begun: do_run(spec, loaded, relation, folder, resume=begun, **how),
         resume=resume,
         note=note,
     )
