@@ -64,7 +64,6 @@ def audit(
 
 
 def _print_audit(audit: SetAudit) -> None:
-
     columns = {
         "unseen y": "unseen_y",
         "y in x": "y_in_x",

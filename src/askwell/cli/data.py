@@ -154,7 +154,6 @@ def find_templates(
 
 
 def _pull_with_a_bar(chosen: "Sequence[DataSet]") -> "Pulled":
-
     note(f"pulling from {mirror()}")
     with progress_bar("{task.fields[files]} files", BarColumn(), DownloadColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task("", total=None, files=0)
@@ -202,7 +201,6 @@ def stats(*, data: Data = None, json: Json = False) -> None:
 def _print_statistics(
     title: str, rows: "Mapping[str, RelationStatistics | None] | Mapping[str, PromptStatistics | None]"
 ) -> None:
-
     keys = list(dict.fromkeys(key for row in rows.values() if row is not None for key in asdict(row)))
     headings = [_HEADINGS.get(key, key) for key in keys]
     table = plain_table("", *headings, numbers=headings, title=title, title_justify="left")

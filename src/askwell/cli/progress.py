@@ -142,10 +142,10 @@ _RUNNING_SHOWN = 8
 
 
 class SweepBar:
-    """Call it with each event of the sweep."""
+    """Call it with each event of the sweep. If interrupted, it says how to continue."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan, self._began = plan, time.monotonic()
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self._plan, self._folder, self._began = plan, folder, time.monotonic()
         self._running: dict[str, RunSpec] = {}
         self._done, self._failed, self._lost = len(plan.done), 0, 0
         self._best: dict[tuple[str, str], tuple[float, RunSpec]] = {}
@@ -156,9 +156,13 @@ class SweepBar:
             self._live.start()
         return self
 
-    def __exit__(self, *_error: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
         if self._live.is_started:
             self._live.stop()
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            note(f"interrupted: what was done is kept in {self._folder}; the same command continues from there")
 
     def __call__(self, event: Event) -> None:
         """Follows the event."""

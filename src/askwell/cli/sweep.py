@@ -8,10 +8,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from askwell.cli.options import Data, Flag, Json
-from askwell.cli.terminal import counted, note, print_json, stdout
+from askwell.cli.terminal import counted, note, print_json, say, stdout
 from askwell.errors import BadFile, Failure
 from askwell.files import need_writable_folder
-from askwell.specs.sweep import EngineName
+from askwell.specs import EngineName, RunSpec
 
 if TYPE_CHECKING:
     from askwell.runs.plan import Plan
@@ -63,24 +63,25 @@ def sweep(
         note(f"left out: {line}")
     if dry_run:
         at_once = 1 if spec.engine == "ray" else choose_engine(spec).workers
-        if json:
-            print_json(_document(plan, kept.folder, at_once, [], started))
-        else:
-            _print_plan(plan, at_once)
-        return
-    chosen = choose_engine(spec)
-    at_once = chosen.workers
-    note(_in_short(plan, at_once))
-    try:
-        with SweepBar(plan) as live:
-            failed = go(plan, chosen, kept, live)
-    except KeyboardInterrupt:
-        note(f"interrupted: what was done is kept in {kept.folder}; the same command continues from there")
-        raise
-    if json:
-        print_json(_document(plan, kept.folder, at_once, failed, started))
+        failed: list[RunFailed] = []
     else:
-        _print_summary(plan, kept.folder, failed, started)
+        chosen = choose_engine(spec)
+        at_once = chosen.workers
+        note(_in_short(plan, at_once))
+        with SweepBar(plan, kept.folder) as live:
+            failed = go(plan, chosen, kept, live)
+    seconds = time.monotonic() - started
+    if json:
+        print_json(_document(plan, kept.folder, at_once, failed, seconds))
+    elif dry_run:
+        _print_plan(plan, at_once)
+    else:
+        labels = {task.spec.id: task.spec.label for task in plan.runs}
+        say(
+            *(f"failed: {labels[failure.id]}: {failure.message}" for failure in failed),
+            f"{len(plan.runs) - len(failed)} of {len(plan.runs)} runs are in {kept.folder}; {seconds:.0f} s. "
+            f"Next: askwell runs {kept.folder} --sort P@1",
+        )
     if failed:
         raise Failure(
             f"{len(failed)} of {len(plan.runs)} runs failed ({failed[0].message}); {kept.folder / 'failed'} says why, "
@@ -89,7 +90,6 @@ def sweep(
 
 
 def _in_short(plan: "Plan", workers: int) -> str:
-
     if not plan.to_do:
         return f"{counted(len(plan.runs), 'run')}, all done"
     seconds = plan.estimate(workers)
@@ -106,54 +106,29 @@ def _in_words(seconds: float) -> str:
 
 
 def _print_plan(plan: "Plan", workers: int) -> None:
-
     table = Table("LM", "setting", "prompts", "relations", "runs", "done", "time left", title="The plan")
-    groups: dict[tuple[str, str], list[Any]] = {}
+    groups: dict[tuple[str, str], list[RunSpec]] = {}
     for task in plan.runs:
         groups.setdefault((task.spec.asked_lm, task.spec.setting), []).append(task.spec)
-    for (lm, setting), specs in groups.items():
+    for names, specs in groups.items():
         left = [spec for spec in specs if spec.id not in plan.done]
-        known = all(spec.id in plan.seconds for spec in left)
-        table.add_row(
-            escape(lm),
-            escape(setting),
-            str(len({spec.prompts for spec in specs})),
-            str(len({spec.relation for spec in specs})),
-            str(len(specs)),
-            str(len(specs) - len(left)),
-            _in_words(sum(plan.seconds[spec.id] for spec in left)) if known and left else "–",
-        )
+        known = left and all(spec.id in plan.seconds for spec in left)
+        time_left = _in_words(sum(plan.seconds[spec.id] for spec in left)) if known else "–"
+        prompts, relations = {spec.prompts for spec in specs}, {spec.relation for spec in specs}
+        counts = (len(prompts), len(relations), len(specs), len(specs) - len(left))
+        table.add_row(*map(escape, names), *map(str, counts), time_left)
     stdout.print(table)
-    stdout.print(_in_short(plan, workers), markup=False, soft_wrap=True)
+    say(_in_short(plan, workers))
 
 
-def _print_summary(plan: "Plan", store: Path, failed: "list[RunFailed]", started: float) -> None:
-
-    labels = {task.spec.id: task.spec.label for task in plan.runs}
-    for failure in failed:
-        stdout.print(f"failed: {labels[failure.id]}: {failure.message}", markup=False, soft_wrap=True)
-    done = len(plan.runs) - len(failed)
-    stdout.print(
-        f"{done} of {len(plan.runs)} runs are in {store}; {time.monotonic() - started:.0f} s. "
-        f"Next: askwell runs {store} --sort P@1",
-        markup=False,
-        soft_wrap=True,
-    )
-
-
-def _document(plan: "Plan", store: Path, workers: int, failed: "list[RunFailed]", started: float) -> dict[str, Any]:
+def _document(plan: "Plan", store: Path, workers: int, failed: "list[RunFailed]", seconds: float) -> dict[str, Any]:
     why = {failure.id: failure.message for failure in failed}
+    shown = ("id", "lm", "relation", "prompts", "setting", "seed", "control")
     return {
         "store": str(store),
         "runs": [
             {
-                "id": task.spec.id,
-                "lm": task.spec.lm,
-                "relation": task.spec.relation,
-                "prompts": task.spec.prompts,
-                "setting": task.spec.setting,
-                "seed": task.spec.seed,
-                "control": task.spec.control,
+                **{name: getattr(task.spec, name) for name in shown},
                 "was_done": task.spec.id in plan.done,
                 "estimated_seconds": plan.seconds.get(task.spec.id),
                 "failure": why.get(task.spec.id),
@@ -162,5 +137,5 @@ def _document(plan: "Plan", store: Path, workers: int, failed: "list[RunFailed]"
         ],
         "left_out": list(plan.without),
         "estimated_seconds": plan.estimate(workers),
-        "seconds": round(time.monotonic() - started, 1),
+        "seconds": round(seconds, 1),
     }
