@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from askwell.baselines.autoprompt import SearchProgress
+from askwell.baselines.result import SearchProgress
 from askwell.cli.terminal import note, progress_bar, stderr
 from askwell.mixture.mixture import Mixture
 from askwell.runs.engines import Ended, Event, Lost, Started
