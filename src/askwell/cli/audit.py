@@ -41,7 +41,6 @@ def audit(
         out: With --clean: the new folder to write it to.
         seed: Seed of the split of a single file.
     """
-
     if clean != (out is not None):
         raise BadOption("--clean and --out FOLDER belong together")
     if out is not None:

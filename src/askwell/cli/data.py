@@ -35,7 +35,6 @@ Sets = Annotated[
 
 def list_data(*, data: Data = None, json: Json = False) -> None:
     """List the published sets: what they hold, where they come from, and which are here."""
-
     sets = chosen_sets([])
     inventory = take_inventory(data_folder(data) or pulled_data_folder(), sets)
     if json:
@@ -58,11 +57,7 @@ def list_data(*, data: Data = None, json: Json = False) -> None:
 
 
 def pull_data(
-    sets: Sets = None,
-    /,
-    *,
-    copy: Annotated[Path | None, Parameter(name="--from")] = None,
-    json: Json = False,
+    sets: Sets = None, /, *, copy: Annotated[Path | None, Parameter(name="--from")] = None, json: Json = False
 ) -> None:
     """Fetch published sets into the cache. Names such as trex_original/P19 then work without --data.
 
@@ -70,7 +65,6 @@ def pull_data(
         copy: Take the sets from a folder on this machine: a data folder, or a checkout of a repository that publishes
             them. They are checked in the same way.
     """
-
     chosen = chosen_sets(sets or [])
     pulled = take_from(copy, chosen) if copy is not None else _pull_with_a_bar(chosen)
     replaced = f" ({pulled.replaced} in place of altered ones)" if pulled.replaced else ""
@@ -83,7 +77,6 @@ def pull_data(
 
 def verify_data(sets: Sets = None, /, *, data: Data = None, json: Json = False) -> None:
     """Check every file of the sets that are here against its SHA-256; sets that are named must be here."""
-
     chosen = chosen_sets(sets or [])
     inventory = take_inventory(need_data_folder(data), chosen)
     if json:
@@ -93,15 +86,7 @@ def verify_data(sets: Sets = None, /, *, data: Data = None, json: Json = False) 
     inventory.need_right(all_here=bool(sets))
 
 
-def import_data(
-    format: Format,  # noqa: A002
-    source: Path,
-    /,
-    *,
-    out: Path,
-    name: str | None = None,
-    json: Json = False,
-) -> None:
+def import_data(format: Format, source: Path, /, *, out: Path, name: str | None = None, json: Json = False) -> None:  # noqa: A002
     """Convert facts and templates of another project to our layout, and report what was left out and why.
 
     Args:
@@ -113,7 +98,6 @@ def import_data(
         out: The data folder to write to: facts/, prompts/ and vocab/ in it.
         name: What the sets' names begin with; default: the name of the format.
     """
-
     report = bring_in(format, source, out, name)
     for line in report.sentences():
         note(line)
@@ -122,13 +106,7 @@ def import_data(
 
 
 def find_templates(
-    sentences: Path,
-    /,
-    *,
-    out: Path,
-    relation: str | None = None,
-    min_count: int = 11,
-    json: Json = False,
+    sentences: Path, /, *, out: Path, relation: str | None = None, min_count: int = 11, json: Json = False
 ) -> None:
     """Find frequent templates in sentences with marked x and y, as ConceptNet's prompts were found.
 
@@ -142,7 +120,6 @@ def find_templates(
         relation: Take only sentences of this relation, and those that name none.
         min_count: How many sentences a template must appear in; 11 is ConceptNet's "more than 10".
     """
-
     found = frequent_templates(sentences, min_count, relation)
     write_templates(found, out, one_file=relation is not None)
     kept = sum(map(len, found.templates.values()))
@@ -185,7 +162,6 @@ def stats(*, data: Data = None, json: Json = False) -> None:
     Pairs are lines of all splits, including repeated ones; distinct x and y are means over relations. Tokens are
     separated by white space, both blanks included, and averaged over prompts.
     """
-
     statistics = statistics_of(need_data_folder(data))
     if json:
         print_json(statistics.as_json())

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from askwell.cli import options
 from askwell.cli.terminal import note, print_json
-from askwell.cli.trust import check_options
+from askwell.cli.trust import check_risk
 from askwell.errors import BadOption
 from askwell.files import need_writable_folder
 from askwell.specs.mixture import MixtureSpec
@@ -56,7 +56,9 @@ def evaluate(
     if mixtures and mixture != MixtureSpec():
         raise BadOption("a saved mixture stays as it is: leave out the options for untuned prompts")
     if trust:
-        check_options(split, risk, confidence)
+        check_risk(risk, confidence)
+    if trust and split != "test":
+        raise BadOption(f"--trust learns thresholds on dev and measures on test: leave out --split {split}")
     if per_fact is not None:
         need_writable_folder(per_fact.parent, "--per-fact")
     from askwell.cli.running import set_threads
@@ -75,7 +77,7 @@ def evaluate(
         jobs, split, words, controls=controls and split == "test", trust=trust, risk=risk, confidence=confidence
     )
     if per_fact is not None:
-        write_outcomes(scored.together.outcomes, per_fact)
+        write_outcomes(scored.evaluation.outcomes, per_fact)
         note(f"one row per fact is in {per_fact}")
     if json:
         print_json(scored_as_json(scored))

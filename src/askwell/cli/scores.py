@@ -1,7 +1,7 @@
 """What `askwell evaluate` does with each relation, and what it prints of all of them."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from rich.table import Table
@@ -26,38 +26,19 @@ from askwell.runs.sources import EvaluationJob
 
 @dataclass
 class Scored:
-    """What was found for each relation, and for all of them together."""
+    """What was found for all relations together; `controls` and `trust` are None if they were not asked for."""
 
-    with_controls: bool
-    with_trust: bool
-    evaluations: list[Evaluation] = field(default_factory=list)
-    controls: list[Controls] = field(default_factory=list)
-    trust: list[Trust] = field(default_factory=list)
-    counts: dict[str, Any] = field(default_factory=dict)
+    evaluation: Evaluation
+    several_runs: list[SeveralRuns]
+    """The relations that were evaluated more than once."""
+    counts: dict[str, Any]
     """What is worth knowing about the facts, by relation."""
-    relations_left_out: dict[str, str] = field(default_factory=dict)
-    controls_missing: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def together(self) -> Evaluation:
-        """All relations as one."""
-        return together(self.evaluations)
-
-    @property
-    def all_controls(self) -> Controls:
-        """The controls of all relations as one."""
-        return controls_together(self.controls)
-
-    @property
-    def knowledge(self) -> KnowledgeFigures | None:
-        """The gain over the best control."""
-        found = knowledge_over(self.together.outcomes, self.all_controls)
-        return None if found is None else found.figures()
-
-    @property
-    def several_runs(self) -> list[SeveralRuns]:
-        """The relations that were evaluated more than once."""
-        return several_runs(self.evaluations)
+    relations_left_out: dict[str, str]
+    controls: Controls | None
+    controls_missing: dict[str, str]
+    knowledge: KnowledgeFigures | None
+    """The gain over the best control."""
+    trust: list[Trust] | None
 
 
 def score_jobs(
@@ -71,66 +52,79 @@ def score_jobs(
     confidence: float | None,
 ) -> Scored:
     """Scores mixtures on their relations; a relation of which no fact can be asked is left out."""
-    scored = Scored(controls, trust)
+    evaluations: list[Evaluation] = []
+    found: list[Controls] = []
+    trusts: list[Trust] = []
+    counts: dict[str, Any] = {}
+    left_out: dict[str, str] = {}
+    missing: dict[str, str] = {}
     for job in jobs:
         name = job.relation.name
-        scored.counts[name] = job.relation.counts.as_json()
+        counts[name] = job.relation.counts.as_json()
         for line in job.relation.counts.lines():
             note(f"{name}: {line}")
         lacks = [other for other in ("train", "dev") if not job.relation.split(other)]
         if controls and lacks:
-            scored.controls_missing[name] = f"it has no {' and no '.join(lacks)} facts to make and choose them with"
+            missing[name] = f"it has no {' and no '.join(lacks)} facts to make and choose them with"
         try:
             with Bar(f"{split} facts of {name}") as shown:
                 examination = examine(
                     job.mixture, job.relation, splits=(split, "dev") if trust else (split,), candidates=candidates,
                     controls=controls and not lacks, prompts=trust, seed=job.mixture.spec.seed, progress=shown,
                 )  # fmt: skip
-                scored.evaluations.append(examination.evaluations[split])
+                evaluations.append(examination.evaluations[split])
                 if trust:
-                    found = trust_of(
-                        job.mixture, job.relation, examination, candidates=candidates, risk=risk,
-                        confidence=confidence, progress=shown,
-                    )  # fmt: skip
-                    scored.trust.append(found)
+                    options: Any = {"candidates": candidates, "risk": risk, "confidence": confidence, "progress": shown}
+                    trusts.append(trust_of(job.mixture, job.relation, examination, **options))
         except NothingLeft as nothing:
-            scored.relations_left_out[name] = str(nothing)
+            left_out[name] = str(nothing)
             note(f"{name} is left out: {nothing}")
             continue
         if examination.controls.missing:
-            scored.controls_missing[name] = "; ".join(dict.fromkeys(examination.controls.missing.values()))
+            missing[name] = "; ".join(dict.fromkeys(examination.controls.missing.values()))
         elif controls and not lacks:
-            scored.controls.append(examination.controls)
-    if not scored.evaluations:
-        raise BadOption("; ".join(scored.relations_left_out.values()))
-    return scored
+            found.append(examination.controls)
+    if not evaluations:
+        raise BadOption("; ".join(left_out.values()))
+    evaluation, all_controls = together(evaluations), controls_together(found)
+    gain = knowledge_over(evaluation.outcomes, all_controls)
+    return Scored(
+        evaluation,
+        several_runs(evaluations),
+        counts,
+        left_out,
+        all_controls if controls else None,
+        missing,
+        None if gain is None else gain.figures(),
+        trusts if trust else None,
+    )
 
 
 def scored_as_json(scored: Scored) -> dict[str, Any]:
     """The document that --json prints."""
-    document = to_json(scored.together.figures())
+    document = to_json(scored.evaluation.figures())
     document |= {"counts": scored.counts, "relations_left_out": scored.relations_left_out}
-    if scored.with_controls:
+    if scored.controls is not None:
         document |= {
-            "controls": to_json(scored.all_controls.figures()),
+            "controls": to_json(scored.controls.figures()),
             "controls_missing": scored.controls_missing,
             "knowledge": to_json(scored.knowledge),
         }
     document |= {"several_runs": to_json(scored.several_runs)} if scored.several_runs else {}
-    document |= {"trust": to_json(scored.trust)} if scored.with_trust else {}
-    return document
+    return document | ({} if scored.trust is None else {"trust": to_json(scored.trust)})
 
 
 def print_scored(scored: Scored) -> None:
     """Prints the scores, then the controls, the spread of several runs, and the measures of trust."""
-    _print_table(scored.together)
+    _print_table(scored.evaluation)
     for name, lack in scored.controls_missing.items():
         note(f"no controls for {name}: {lack}")
-    corrected = scored.all_controls.outcomes.get(PRIOR_CORRECTED, {}).get("test")
+    outcomes = {} if scored.controls is None else scored.controls.outcomes
+    corrected = outcomes.get(PRIOR_CORRECTED, {}).get("test")
     say(*control_lines(scored.knowledge, scores_of(corrected)["P@1"] if corrected else None))
     for runs in scored.several_runs:
         print_several(runs)
-    for trust in scored.trust:
+    for trust in scored.trust or ():
         say(*trust_lines(trust))
 
 

@@ -13,7 +13,6 @@ from askwell.files import need_writable_folder
 
 def list_testbed(*, json: Json = False) -> None:
     """List the testbed: its relations with counts of told and withheld facts, its prompts and its LMs."""
-
     overview = testbed_overview()
     if json:
         print_json(asdict(overview))
@@ -41,7 +40,6 @@ def train_testbed(lm: LMName, /, *, out: Path | None = None, threads: Threads = 
         lm: The LM to make.
         out: The folder to write it to; default: its place in the package.
     """
-
     from askwell.testbed.train_lm import LMTrainingProgress, train_lm
     from askwell.training.loop import available_threads
 

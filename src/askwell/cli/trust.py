@@ -17,13 +17,6 @@ _SIGNALS = {
 }
 
 
-def check_options(split: str, risk: float, confidence: float | None) -> None:
-    """Refuses options that do not fit together, before any work is done."""
-    if split != "test":
-        raise BadOption(f"--trust learns thresholds on dev and measures on test: leave out --split {split}")
-    check_risk(risk, confidence)
-
-
 def check_risk(risk: float, confidence: float | None) -> None:
     """Refuses a risk or a confidence that is not between 0 and 1."""
     if not 0 <= risk < 1:
@@ -49,7 +42,9 @@ def trust_lines(trust: "Trust") -> list[str]:
         "",
         *_consistency_lines(trust),
         "",
-        *_projection_lines(trust),
+        projection_line(trust.projection)
+        if trust.projection
+        else f"Nearest words: not scored; {trust.missing['projection']}.",
     ]
 
 
@@ -120,13 +115,6 @@ def _consistency_lines(trust: "Trust") -> list[str]:
                 f"{100 * agreement.with_mixture:.1f} % of the weight agrees with the mixture."
             )
     return lines
-
-
-def _projection_lines(trust: "Trust") -> list[str]:
-    found = trust.projection
-    if found is None:
-        return [f"Nearest words: not scored; {trust.missing['projection']}."]
-    return [projection_line(found)]
 
 
 def projection_line(found: "Projection") -> str:
