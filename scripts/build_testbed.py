@@ -25,10 +25,8 @@ from typing import Any, NamedTuple
 
 from askwell.data.facts import Fact
 from askwell.data.testbed import Cardinality, TestbedRelation, World
-from askwell.testbed.asides import ADJECTIVES, ASIDES, NOUNS
 from askwell.testbed.miner import mine
-from askwell.testbed.text import generate_text, text_hash
-from askwell.testbed.wordings import NEUTRAL, WORDINGS
+from askwell.testbed.text import ADJECTIVES, ASIDES, NEUTRAL, NOUNS, WORDINGS, generate_text, text_hash
 
 SOURCES = tuple(Path(__file__).with_name("testbed-sources.txt").read_text(encoding="utf-8").split())
 """mendeleev is only read as a data file, so `pip install --no-deps` is enough for it."""

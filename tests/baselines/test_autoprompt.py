@@ -25,6 +25,10 @@ EVERYTHING: dict[str, Any] = {"allow_ys": True, "allow_proper_nouns": True, "sam
 EVERY_FACT = torch.arange(len(FACTS))
 
 
+def found_tokens(result) -> tuple[int, ...]:
+    return tuple(result.about.learned_from["prompt_token_ids"])
+
+
 def new_search(lm, **settings) -> TriggerSearch:
     return TriggerSearch(lm, REPEATED, AutoPromptSpec(**(EVERYTHING | settings)), None, 0)
 
@@ -92,7 +96,7 @@ def test_with_one_trigger_and_all_tokens_as_candidates_it_finds_the_best_of_all(
     result = search_triggers(lm, REPEATED, AutoPromptSpec(**EVERYTHING, triggers=1, candidates=10_000, iterations=1))
     losses = by_hand.losses_of_swaps(lm, FACTS, [0], 0, allowed_by_hand(lm))
     best = min(losses, key=losses.__getitem__)
-    assert result.tokens[0] == best
+    assert found_tokens(result)[0] == best
     assert result.history[-1]["loss"] == pytest.approx(losses[best], abs=1e-5)
 
 
@@ -114,14 +118,14 @@ def test_masks_are_all_swapped_first_and_never_the_result():
     ).history
     assert [record["unwanted"] for record in history] == [4, 3, 2, 1, 0]
     result = search_triggers(lm, REPEATED, AutoPromptSpec(triggers=4, candidates=2, iterations=12, sampled_facts=4))
-    assert lm.tokenizer.mask_token_id not in result.tokens
+    assert lm.tokenizer.mask_token_id not in found_tokens(result)
 
 
 def test_the_result_is_the_best_on_dev_by_p_at_1_then_log_loss():
     result = search_triggers(frozen("bert"), CAPITALS, AutoPromptSpec(triggers=3, iterations=10, sampled_facts=6))
     whole = [record for record in result.history if not record["unwanted"]]
     best = max(whole, key=lambda record: (record["dev"]["P@1"], -record["dev"]["log_loss"]))
-    assert list(result.tokens) == best["tokens"]
+    assert list(found_tokens(result)) == best["tokens"]
     assert result.about.scores["dev"]["log_loss"] == best["dev"]["log_loss"]
 
 
@@ -133,11 +137,11 @@ def test_it_is_asked_with_exactly_the_tokens_that_were_found(tmp_path, whole_wor
     for mixture in (result.mixture, Mixture.from_pretrained(tmp_path, lm=lm)):
         facts, _ = encode_facts(mixture, FACTS)
         found = mixture.log_probs(facts.xs, EVERY_FACT).gather(1, facts.answers[:, None])[:, 0]
-        expected = [float(by_hand.log_prob(lm, fact, result.tokens[:4])) for fact in facts.facts]
+        expected = [float(by_hand.log_prob(lm, fact, found_tokens(result)[:4])) for fact in facts.facts]
         assert found.tolist() == pytest.approx(expected, abs=1e-5)
     if whole_words:
         assert result.about.learned_from["reads_back_from_text"]
-        assert result.mixture.prompts[0].token_ids == result.tokens
+        assert result.mixture.prompts[0].token_ids == found_tokens(result)
 
 
 def test_a_given_prompt_is_where_it_starts_and_words_that_may_not_stay_are_swapped():
@@ -147,7 +151,7 @@ def test_a_given_prompt_is_where_it_starts_and_words_that_may_not_stay_are_swapp
     result = search_triggers(lm, REPEATED, spec, start_from=start)
     assert result.history[0]["tokens"] == ids_of(lm, "The", "city", "of", "is", "Rome", "in")
     assert [record["unwanted"] for record in result.history[:3]] == [2, 1, 0]  # The and Rome
-    names = lm.tokenizer.convert_ids_to_tokens(list(result.tokens))
+    names = lm.tokenizer.convert_ids_to_tokens(list(found_tokens(result)))
     assert not any(name[0].isupper() for name in names)
 
 
@@ -159,7 +163,7 @@ def test_other_lms_are_searched_too(name):
     losses = [record["loss"] for record in result.history]
     assert len(losses) > 1
     assert losses == sorted(losses, reverse=True)
-    assert len(result.mixture.vectors) == len(result.tokens)
+    assert len(result.mixture.vectors) == len(found_tokens(result))
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2"])

@@ -5,18 +5,12 @@ from typing import get_args
 import pytest
 
 from askwell.baselines.named import BASELINES, need_prompts
-from askwell.baselines.run import named_baseline
 from askwell.errors import BadOption
 from askwell.specs.baselines import BaselineName
 
 
 def test_every_name_is_in_the_table():
     assert tuple(BASELINES) == get_args(BaselineName)
-
-
-def test_an_unknown_name():
-    with pytest.raises(BadOption, match="no baseline 'lpaqa-top'; did you mean lpaqa-top1"):
-        named_baseline("lpaqa-top")
 
 
 @pytest.mark.parametrize(

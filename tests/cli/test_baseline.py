@@ -109,7 +109,7 @@ def test_names_and_options_that_do_not_fit(run, askwell, facts, tmp_path):
     bad(run("optiprompt-random", "--fine-tuning.epochs", "3"), "--fine-tuning.epochs is not a setting", "--epochs")
     bad(run("autoprompt", "--iterations", "2"), "cannot replace all 5 masks")
     bad(run("optiprompt-random", "--patience", "2"), "patience")
-    bad(run("lama", "--seed", "-1", prompts=TEMPLATES[:1]), "--seed -1")
+    bad(run("lama", "--seed", "-1", prompts=TEMPLATES[:1]), "for --seed. Must be >= 0")
 
 
 def test_autoprompt_on_an_lm_without_a_mask(run):

@@ -73,7 +73,7 @@ def test_mistakes_are_one_clear_error(askwell, store, tmp_path):
         ((store, "--paper", tmp_path / "none.json"), "none.json"),
         ((store, "--where", "colour = 3"), "--where colour = 3"),
         ((store, "--where", "P@1 > 200"), "no run in"),
-        ((store, "--drawn", "-1"), "--drawn -1"),
+        ((store, "--drawn", "-1"), "for --drawn. Must be >= 0"),
         ((store, "--out", tmp_path / "no.json"), "--out"),
     ]:
         refused = askwell("report", *arguments)

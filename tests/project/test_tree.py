@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from builders.commands import exit_code
+
 import askwell
 
 SOURCE = Path(askwell.__file__).parent
@@ -104,6 +106,18 @@ def test_help_needs_no_heavy_import():
         "heavy = {'torch', 'transformers', 'duckdb', 'numpy', 'huggingface_hub'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
-    commands = [[command, "--help"] for command in ("train", "evaluate", "ask", "baseline")]
+    commands = [[command, "--help"] for command in ("train", "evaluate", "ask", "baseline", "show", "sweep", "report")]
     for arguments in (["--help"], ["--version"], *commands):
         subprocess.run([sys.executable, "-c", check, *arguments], check=True, capture_output=True, timeout=600)
+
+
+def test_a_command_has_a_line_in_the_list_and_all_of_its_docstring_in_its_own_help(capsys):
+    line = "Compare two runs on the facts that both answered."
+    for arguments, shown in (
+        (["--help"], [line]),
+        (["compare", "--help"], ["significance, what changed", "--where-b"]),
+    ):
+        assert exit_code(*arguments) == 0
+        told = " ".join(capsys.readouterr().out.split())
+        for words in shown:
+            assert words in told

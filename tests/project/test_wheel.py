@@ -25,6 +25,7 @@ def test_the_wheel_holds_the_testbed_and_no_tests(wheel):
     data = "askwell/testbed/data"
     for lm in lm_names():
         assert {f"{data}/lms/{lm}/{file}" for file in ("config.json", "model.safetensors", "tokenizer.json")} <= names
+    assert "askwell/testbed/sentences.toml" in names
     for relation in relation_names():
         assert {f"{data}/facts/{relation}/{split}.jsonl" for split in ("train", "dev", "test")} <= names
     assert not [name for name in names if name.startswith(("tests/", "benchmarks/"))]

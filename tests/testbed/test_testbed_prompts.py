@@ -8,7 +8,7 @@ import pytest
 
 from askwell.data import testbed as world
 from askwell.testbed.miner import mine
-from askwell.testbed.wordings import WORDINGS
+from askwell.testbed.text import WORDINGS
 
 NAMES = world.relation_names()
 BY_HAND = ("single", "paraphrased")

@@ -7,9 +7,7 @@ import pytest
 from askwell.data import testbed as world
 from askwell.data.facts import Fact
 from askwell.testbed import text
-from askwell.testbed.asides import ADJECTIVES, ASIDES, NOUNS
-from askwell.testbed.text import entailed
-from askwell.testbed.wordings import NEUTRAL, WORDINGS
+from askwell.testbed.text import ADJECTIVES, ASIDES, NEUTRAL, NOUNS, WORDINGS, entailed
 
 NAMES = world.relation_names()
 

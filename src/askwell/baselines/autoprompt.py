@@ -28,6 +28,7 @@ from askwell.baselines.hard_prompt import (
     spelt,
     word_of,
 )
+from askwell.baselines.result import BaselineRun, SearchProgress, about_learning, left_out_of
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.errors import BadOption, NothingLeft
@@ -37,8 +38,7 @@ from askwell.lms.batches import PLACES
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.mixture.answers import token_text
-from askwell.mixture.description import About
-from askwell.mixture.encode import LeftOutFact, count_reasons, encode_relation
+from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import IN_A_RUN, save_mixture
 from askwell.specs.baselines import AutoPromptSpec
@@ -90,32 +90,6 @@ def _tokens_of_ys(lm: FrozenLM, relation: Relation) -> set[int]:
 _START, _ITERATION = 0, 1  # what random numbers are drawn for
 
 
-@dataclass(frozen=True)
-class SearchProgress:
-    """Where a search stands."""
-
-    iteration: int
-    iterations: int
-    loss: float
-    """Mean -log p(y | x) of the facts on which the last candidates were tried, with the trigger that was kept."""
-    record: dict[str, Any] | None
-    """The line of the history, when a trigger was swapped and dev has been scored."""
-    history: tuple[dict[str, Any], ...]
-
-
-@dataclass(frozen=True)
-class SearchResult:
-    """What a search has found."""
-
-    mixture: Mixture
-    """The best prompt on dev, with exactly the tokens that were found."""
-    about: About
-    tokens: tuple[int, ...]
-    """All prompt tokens of it that the LM reads."""
-    history: tuple[dict[str, Any], ...]
-    left_out: dict[str, tuple[LeftOutFact, ...]]
-
-
 @dataclass
 class _State:
     """All that a search needs to go on after an iteration."""
@@ -135,8 +109,8 @@ def search_triggers(
     folder: Path | None = None,
     resume: bool = False,
     progress: Callable[[SearchProgress], None] | None = None,
-) -> SearchResult:
-    """Searches a prompt "[X] trigger … trigger [Y] .", or one that starts as the words of a given template.
+) -> BaselineRun:
+    """Searches for a prompt "[X] trigger … trigger [Y] .", or one that starts as the words of a given template.
 
     With a `folder`, the best prompt so far is always saved there as a mixture, and a checkpoint after each iteration,
     from which `resume` goes on: an interrupted search that is resumed equals one that was not.
@@ -146,14 +120,14 @@ def search_triggers(
     if state is None:
         state = search.first_state()
         search.keep(folder, state, is_better=True)
-    if progress is not None:
-        progress(search.told(state, state.history[-1]["loss"], state.history[-1]))
-    while state.iteration < search.spec.iterations:
+    loss, record, iterations = state.history[-1]["loss"], state.history[-1], search.spec.iterations
+    while True:
+        if progress is not None:
+            progress(SearchProgress(state.iteration, iterations, loss, record, tuple(state.history)))
+        if state.iteration >= iterations:
+            return search.result(state)
         loss, record = search.iterate(state)
         search.keep(folder, state, is_better=record is not None and record is best_of(state.history))
-        if progress is not None:
-            progress(search.told(state, loss, record))
-    return search.result(state)
 
 
 def best_of(history: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -201,9 +175,8 @@ class TriggerSearch:
         self._mixture = Mixture(lm, [self.shape.template], MixtureSpec(seed=seed))
         self._mixture.requires_grad_(False)
         self._mixture.vectors.requires_grad_(True)
-        facts = encode_relation(self._mixture, relation)
-        self._train, self._dev = facts.need("train"), facts.need("dev")
-        self.left_out: dict[str, tuple[LeftOutFact, ...]] = {split: facts.left_out(split) for split in ("train", "dev")}
+        self._facts = encode_relation(self._mixture, relation)
+        self._train, self._dev = self._facts.need("train"), self._facts.need("dev")
         self._objective = Objective(self._mixture, self._train, "gradient")
         self._run = self._run_id()
 
@@ -286,33 +259,24 @@ class TriggerSearch:
             "dev": score_facts(self._mixture, self._dev, self.relation),
         }
 
-    def told(self, state: _State, loss: float, record: dict[str, Any] | None) -> SearchProgress:
-        """Where the search stands, as it is told."""
-        return SearchProgress(state.iteration, self.spec.iterations, loss, record, tuple(state.history))
-
-    def result(self, state: _State) -> SearchResult:
-        """The best prompt so far."""
+    def result(self, state: _State) -> BaselineRun:
+        """The best prompt so far on dev, with exactly the tokens that were found."""
         best = best_of(state.history)
         mixture = hard_mixture(self.lm, self.shape, best["tokens"], self._mixture.spec)
-        learned_from = {
-            "relation": self.relation.description,
-            "train_facts": len(self._train),
-            "dev_facts": len(self._dev),
-            "left_out": {split: count_reasons(without) for split, without in self.left_out.items()},
-            "search": self.spec.model_dump(),
-            "prompt": best["template"],
-            "prompt_tokens": self.lm.tokenizer.convert_ids_to_tokens(best["tokens"]),
-            "prompt_token_ids": best["tokens"],
-            "reads_back_from_text": as_text(self.lm, self.shape, best["tokens"]) is not None,
-            "iterations": state.iteration,
-            "best_iteration": best["iteration"],
-            "finished": state.iteration >= self.spec.iterations,
-        }
-        scores = {"dev": {**best["dev"], "vocabulary": mixture.answer_space.description}}
-        about = About(learned_from=learned_from, scores=scores)
-        return SearchResult(mixture, about, tuple(best["tokens"]), tuple(state.history), self.left_out)
-
-    # ── on disk ───────────────────────────────────────────────────────────────────────────────────────────────────
+        about = about_learning(
+            mixture,
+            self._facts,
+            best["dev"],
+            search=self.spec.model_dump(),
+            prompt=best["template"],
+            prompt_tokens=self.lm.tokenizer.convert_ids_to_tokens(best["tokens"]),
+            prompt_token_ids=best["tokens"],
+            reads_back_from_text=as_text(self.lm, self.shape, best["tokens"]) is not None,
+            iterations=state.iteration,
+            best_iteration=best["iteration"],
+            finished=state.iteration >= self.spec.iterations,
+        )
+        return BaselineRun(mixture, about, tuple(state.history), left_out_of(self._facts))
 
     def keep(self, folder: Path | None, state: _State, *, is_better: bool) -> None:
         """Saves the best prompt, if it is a new one, and then the state from which the search can go on."""

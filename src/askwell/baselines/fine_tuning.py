@@ -4,7 +4,6 @@ import copy
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from askwell.baselines.hard_prompt import set_tokens
+from askwell.baselines.result import BaselineRun, FineTuningProgress, about_learning, left_out_of
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.errors import BadOption, CannotWrite
@@ -23,8 +23,7 @@ from askwell.evaluation.evaluate import score_facts
 from askwell.lms.batches import PLACES, QuestionTable
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm, quiet
-from askwell.mixture.description import About
-from askwell.mixture.encode import EncodedFacts, LeftOutFact, count_reasons, encode_relation
+from askwell.mixture.encode import EncodedFacts, encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.specs.baselines import FineTuningSpec
 from askwell.specs.mixture import MixtureSpec
@@ -38,27 +37,6 @@ TUNED_LM = "fine-tuned-lm"
 _GROUP = Path("/sys/fs/cgroup")
 
 
-@dataclass(frozen=True)
-class FineTuningProgress:
-    """Where fine-tuning stands."""
-
-    epoch: int
-    epochs: int
-    record: dict[str, Any]
-    history: tuple[dict[str, Any], ...]
-
-
-@dataclass(frozen=True)
-class FineTuningResult:
-    """What fine-tuning has made."""
-
-    mixture: Mixture
-    """The manual prompt on the tuned LM, which is another LM than the one that was given."""
-    about: About
-    history: tuple[dict[str, Any], ...]
-    left_out: dict[str, tuple[LeftOutFact, ...]]
-
-
 def fine_tune(
     lm: FrozenLM,
     relation: Relation,
@@ -68,7 +46,7 @@ def fine_tune(
     seed: int = 0,
     folder: Path | None = None,
     progress: Callable[[FineTuningProgress], None] | None = None,
-) -> FineTuningResult:
+) -> BaselineRun:
     """Tunes all weights of a copy of the LM on train facts, and gives the prompt on the copy that was best on dev.
 
     The given LM stays as it is. With a `folder`, the tuned LM is saved in it.
@@ -80,7 +58,6 @@ def fine_tune(
     mixture = Mixture(copied, [template], MixtureSpec(seed=seed))
     facts = encode_relation(mixture, relation)
     train, dev = facts.need("train"), facts.need("dev")
-    left_out: dict[str, tuple[LeftOutFact, ...]] = {split: facts.left_out(split) for split in ("train", "dev")}
     loss = _Loss(mixture, train)
     history = [_record(mixture, dev, relation, epoch=0, train_loss=None)]
     best = _weights(copied.model)
@@ -102,17 +79,15 @@ def fine_tune(
     tuned = _kept(copied, folder)
     result = Mixture(tuned, [template], MixtureSpec(seed=seed))
     chosen = _best_of(history)
-    learned_from = {
-        "relation": relation.description,
-        "train_facts": len(train),
-        "dev_facts": len(dev),
-        "left_out": {split: count_reasons(without) for split, without in left_out.items()},
-        "fine_tuning": spec.model_dump(),
-        "fine_tuned_from": lm.identity.model_dump(),
-        "best_epoch": chosen["epoch"],
-    }
-    scores = {"dev": {**chosen["dev"], "vocabulary": result.answer_space.description}}
-    return FineTuningResult(result, About(learned_from=learned_from, scores=scores), tuple(history), left_out)
+    about = about_learning(
+        result,
+        facts,
+        chosen["dev"],
+        fine_tuning=spec.model_dump(),
+        fine_tuned_from=lm.identity.model_dump(),
+        best_epoch=chosen["epoch"],
+    )
+    return BaselineRun(result, about, tuple(history), left_out_of(facts))
 
 
 def need_memory(lm: FrozenLM) -> None:
@@ -210,7 +185,6 @@ def _optimizer(model: PreTrainedModel, spec: FineTuningSpec, steps: int) -> tupl
     groups = [{"params": matrices, "weight_decay": spec.weight_decay}, {"params": others, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=spec.learning_rate)
     growing = max(1, round(spec.warm_up * steps))
-
     return optimizer, torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: warm_up_and_decay(step, steps, peak=growing)
     )

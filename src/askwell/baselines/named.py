@@ -1,9 +1,8 @@
 """The table of baselines: what each name means. It imports nothing heavy; `run` does what it says."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from askwell.errors import BadOption
 from askwell.specs import MixtureSpec, TrainingSpec
@@ -47,27 +46,17 @@ BASELINES: Mapping[BaselineName, Baseline] = {
 }
 
 
-def named_baseline(name: str) -> Baseline:
-    """The baseline of that name."""
-    for known, baseline in BASELINES.items():
-        if name == known:
-            return baseline
-    close = difflib.get_close_matches(name, get_args(BaselineName), n=1)
-    meant = f"; did you mean {close[0]}?" if close else "."
-    raise BadOption(f"there is no baseline {name!r}{meant} There are {', '.join(BASELINES)}")
-
-
-def need_prompts(name: str, count: int) -> None:
+def need_prompts(name: BaselineName, count: int) -> None:
     """Raises if so many prompts are not what the baseline takes."""
-    takes = named_baseline(name).prompts
-    if takes == "one" and count != 1:
-        raise BadOption(f"{name} takes one manual prompt, and {count} were given; name one with --prompts")
-    if takes == "several" and count < 2:
-        raise BadOption(
-            f"{name} chooses among several prompts or combines them, and {count or 'none'} can be used here; give more "
-            "with --prompts, or take the baseline lama for one manual prompt"
-        )
-    if takes == "none" and count:
-        raise BadOption(f"{name} makes its own prompt; leave --prompts out")
-    if takes == "one or none" and count > 1:
-        raise BadOption(f"{name} starts from one prompt or from none, and {count} were given")
+    match BASELINES[name].prompts:
+        case "one" if count != 1:
+            raise BadOption(f"{name} takes one manual prompt, and {count} were given; name one with --prompts")
+        case "several" if count < 2:
+            raise BadOption(
+                f"{name} chooses among several prompts or combines them, and {count or 'none'} can be used here; give "
+                "more with --prompts, or take the baseline lama for one manual prompt"
+            )
+        case "none" if count:
+            raise BadOption(f"{name} makes its own prompt; leave --prompts out")
+        case "one or none" if count > 1:
+            raise BadOption(f"{name} starts from one prompt or from none, and {count} were given")

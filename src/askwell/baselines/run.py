@@ -6,23 +6,24 @@ soft prompt at layer 0; the search of AutoPrompt and fine-tuning have files of t
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from askwell.baselines.autoprompt import SearchProgress, search_triggers
-from askwell.baselines.fine_tuning import FineTuningProgress, fine_tune
+from askwell.baselines.autoprompt import search_triggers
+from askwell.baselines.fine_tuning import fine_tune
 from askwell.baselines.hard_prompt import blank_template, prompt_of
-from askwell.baselines.named import named_baseline, need_prompts
+from askwell.baselines.named import BASELINES, need_prompts
+from askwell.baselines.result import BaselineProgress, BaselineRun
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.errors import BadOption, NothingLeft
 from askwell.evaluation.evaluate import score_facts
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import About
-from askwell.mixture.encode import LeftOutFact, encode_relation
+from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.prompts import LeftOutPrompt
 from askwell.mixture.save import IN_A_RUN, save_mixture
@@ -30,7 +31,7 @@ from askwell.specs.baselines import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.mixture import MixtureSpec
 from askwell.specs.training import TrainingSpec
 from askwell.training.loop import train
-from askwell.training.result import Interrupted, TrainingProgress, TrainingResult, best_by_dev
+from askwell.training.result import Interrupted, TrainingResult, best_by_dev
 
 
 def best_on_train(
@@ -60,11 +61,7 @@ def best_on_train(
     return mixture, [{**of, "template": of["template"].text} for of in scored]
 
 
-VECTORS = 5
-"""Dense vectors of a prompt that starts at random."""
-
-
-def random_dense_prompt(lm: FrozenLM, *, vectors: int = VECTORS, seed: int = 0) -> Mixture:
+def random_dense_prompt(lm: FrozenLM, *, vectors: int = 5, seed: int = 0) -> Mixture:
     """A mixture of one prompt "[X] v … v [Y] ." whose vectors are drawn from a Gaussian fitted to the word vectors.
 
     OptiPrompt leaves the full stop as it is; here it starts as it is, and is tuned, too.
@@ -76,21 +73,6 @@ def random_dense_prompt(lm: FrozenLM, *, vectors: int = VECTORS, seed: int = 0) 
         for vectors_of in (mixture.vectors, mixture.initial_vectors):
             vectors_of[vectors:] = lm.word_vectors(full_stop).to(vectors_of.dtype)
     return mixture
-
-
-BaselineProgress = TrainingProgress | SearchProgress | FineTuningProgress
-
-
-@dataclass(frozen=True)
-class BaselineRun:
-    """What a baseline has made, ready to be evaluated."""
-
-    mixture: Mixture
-    about: About
-    """What it was learned from, and what it scores on dev, if dev was used."""
-    history: tuple[dict[str, Any], ...] = ()
-    left_out: dict[str, tuple[LeftOutFact, ...]] = field(default_factory=dict)
-    """Facts of train and dev that could not be asked, where they were used."""
 
 
 def run_baseline(
@@ -107,56 +89,53 @@ def run_baseline(
     resume: bool = False,
     progress: Callable[[BaselineProgress], None] | None = None,
 ) -> BaselineRun:
-    """Runs the baseline of that name; each spec is for those baselines that it fits, and replaces their own settings.
+    """Runs the baseline of that name; a spec replaces the own settings of the baselines that it fits.
 
-    With a `folder`, what is trained or searched can be interrupted, keeps its best state there, and goes on with
-    `resume`. Fine-tuning cannot go on; it leaves its LM in the folder when it has ended.
+    With a `folder`, what is trained or searched can be interrupted: it keeps its best state there, and `resume`
+    continues from it. Fine-tuning cannot be continued; it leaves its LM in the folder when it has ended.
     """
-    baseline = named_baseline(name)
+    baseline = BASELINES[name]
     need_prompts(name, len(templates))
-    spec = MixtureSpec.model_validate({**baseline.mixture.model_dump(exclude_unset=True), "seed": seed})
     if baseline.how == "searched":
         start_from = templates[0] if templates else None
-        found = search_triggers(
+        run = search_triggers(
             lm, relation, search, start_from=start_from, seed=seed, folder=folder, resume=resume, progress=progress
         )
-        run = BaselineRun(found.mixture, found.about, found.history, found.left_out)
     elif baseline.how == "fine-tuned":
         if resume:
-            raise BadOption("fine-tuning cannot go on after an interruption; begin anew with --overwrite")
-        tuned = fine_tune(lm, relation, templates[0], fine_tuning, seed=seed, folder=folder, progress=progress)
-        run = BaselineRun(tuned.mixture, tuned.about, tuned.history, tuned.left_out)
-    elif baseline.how == "top-1":
-        mixture, of_prompts = best_on_train(lm, templates, relation, spec)
-        need_prompts(name, len(of_prompts))
-        run = BaselineRun(mixture, About(learned_from={"relation": relation.description, "train": of_prompts}))
+            raise BadOption("fine-tuning cannot be continued after an interruption; start over with --overwrite")
+        run = fine_tune(lm, relation, templates[0], fine_tuning, seed=seed, folder=folder, progress=progress)
     else:
-        mixture = random_dense_prompt(lm, seed=seed) if baseline.prompts == "none" else Mixture(lm, templates, spec)
-        need_prompts(name, 0 if baseline.prompts == "none" else len(mixture.prompts))
-        if baseline.how == "trained":
-            result = _train(mixture, relation, training or baseline.training, folder, resume, progress)
-            history = tuple(line.as_json() for line in result.history)
-            run = BaselineRun(mixture, _about(result, relation), history, result.left_out)
+        spec = baseline.mixture.model_copy(update={"seed": seed})
+        learned_from: dict[str, Any] = {"relation": relation.description}
+        if baseline.how == "top-1":
+            mixture, learned_from["train"] = best_on_train(lm, templates, relation, spec)
+            need_prompts(name, len(learned_from["train"]))
+        elif baseline.prompts == "none":
+            mixture = random_dense_prompt(lm, seed=seed)
         else:
-            run = BaselineRun(mixture, About(learned_from={"relation": relation.description}))
+            mixture = Mixture(lm, templates, spec)
+            need_prompts(name, len(mixture.prompts))
+        run = BaselineRun(mixture, About(learned_from=learned_from))
+        if baseline.how == "trained":
+            how = training or baseline.training
+            run = _trained(mixture, relation, how, folder=folder, resume=resume, progress=progress)
     named = {"baseline": name, **run.about.learned_from}
     return replace(run, about=run.about.model_copy(update={"learned_from": named}))
 
 
-def _train(
-    mixture: Mixture,
-    relation: Relation,
-    spec: TrainingSpec,
-    folder: Path | None,
-    resume: bool,
-    progress: Callable[[BaselineProgress], None] | None,
-) -> TrainingResult:
+def _trained(
+    mixture: Mixture, relation: Relation, spec: TrainingSpec, *, folder: Path | None, **options: Any
+) -> BaselineRun:
+    """The mixture, trained as our own are; if interrupted, its best state so far is saved."""
     try:
-        return train(mixture, relation, spec, folder=folder, resume=resume, progress=progress)
+        result = train(mixture, relation, spec, folder=folder, **options)
     except Interrupted as interrupted:
         if folder is not None:
             save_mixture(mixture, folder / IN_A_RUN, about=_about(interrupted.result, relation))
         raise
+    history = tuple(line.as_json() for line in result.history)
+    return BaselineRun(mixture, _about(result, relation), history, result.left_out)
 
 
 def _about(result: TrainingResult, relation: Relation) -> About:

@@ -1,11 +1,15 @@
 """`askwell audit`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
+from rich.markup import escape
 
-from askwell.cli.options import Data, Json, SplitBy
+from askwell.cli.options import Data, Flag, Json, NotNegative, SplitBy
+from askwell.cli.terminal import counted, note, plain_table, print_json, say, stdout
+from askwell.data.audit import SetAudit, audit_sentences, audit_set
+from askwell.data.clean import need_new_folder, write_clean
+from askwell.data.names import read_fact_set
 from askwell.errors import BadOption
 
 if TYPE_CHECKING:
@@ -13,26 +17,13 @@ if TYPE_CHECKING:
 
 
 def audit(
-    facts: Annotated[
-        str,
-        Parameter(
-            help="One relation, or a folder or name of many, such as trex_original in the data folder; testbed:capital "
-            "is a relation of the testbed, testbed: all of them."
-        ),
-    ],
+    facts: str,
     /,
     *,
-    clean: Annotated[
-        bool,
-        Parameter(
-            help="Make a split without leaks: train loses what appears in dev or test, dev what appears in test, and "
-            "repeated lines are dropped; every test fact stays.",
-            negative="",
-        ),
-    ] = False,
-    out: Annotated[Path | None, Parameter(help="With --clean: the new folder to write it to.")] = None,
+    clean: Flag = False,
+    out: Path | None = None,
     split_by: SplitBy = None,
-    seed: Annotated[int, Parameter(help="Seed of the split of a single file.")] = 0,
+    seed: NotNegative = 0,
     data: Data = None,
     json: Json = False,
 ) -> None:
@@ -41,13 +32,15 @@ def audit(
     Figures are in per cent of test lines. A fact leaks if the same x and y appear in train; y is looked for inside x
     regardless of case; an x has several golds if test has several ys for it; trivial answers are derived from train
     lines (of equally common ys, the first in the file).
-    """
-    from askwell.cli.terminal import counted, note, print_json
-    from askwell.cli.terminal import out as terminal
-    from askwell.data.audit import audit_sentences, audit_set
-    from askwell.data.clean import need_new_folder, write_clean
-    from askwell.data.names import read_fact_set
 
+    Args:
+        facts: One relation, or a folder or name of many, such as trex_original in the data folder; testbed:capital is a
+            relation of the testbed, testbed: all of them.
+        clean: Make a split without leaks: train loses what appears in dev or test, dev what appears in test, and
+            repeated lines are dropped; every test fact stays.
+        out: With --clean: the new folder to write it to.
+        seed: Seed of the split of a single file.
+    """
     if clean != (out is not None):
         raise BadOption("--clean and --out FOLDER belong together")
     if out is not None:
@@ -59,7 +52,7 @@ def audit(
         print_json(found.as_json() | ({} if cleaned is None else {"clean": cleaned.as_json()}))
     else:
         _print_audit(found)
-        terminal.print("\n".join(audit_sentences(found)), soft_wrap=True, markup=False)
+        say(*audit_sentences(found))
     if cleaned is not None:
         removed, repeated = cleaned.leaks_removed, cleaned.repeated_removed
         note(
@@ -69,13 +62,7 @@ def audit(
         )
 
 
-def _print_audit(audit: "SetAudit") -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    from askwell.cli.terminal import out
-    from askwell.data.audit import SetAudit
-
+def _print_audit(audit: SetAudit) -> None:
     columns = {
         "unseen y": "unseen_y",
         "y in x": "y_in_x",
@@ -84,10 +71,8 @@ def _print_audit(audit: "SetAudit") -> None:
         "train's y": "copy_train_y",
         "x's y": "copy_x",
     }
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("", no_wrap=True)
-    for column in ("test", "leaked", *columns):
-        table.add_column(column, justify="right", no_wrap=True)
+    headings = ("test", "leaked", *columns)
+    table = plain_table("", *headings, numbers=headings)
 
     def add(name: str, of: SetAudit) -> None:
         counts = (str(of.test), str(of.total("leaked_pairs")))
@@ -97,4 +82,4 @@ def _print_audit(audit: "SetAudit") -> None:
         add(relation.name, SetAudit(audit.name, (relation,)))
     if len(audit.relations) > 1:
         add("all", audit)
-    out.print(table)
+    stdout.print(table)

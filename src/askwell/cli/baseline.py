@@ -1,13 +1,14 @@
 """`askwell baseline`."""
 
-from pathlib import Path
+from dataclasses import asdict
 from typing import Annotated
 
 from cyclopts import Parameter
 from pydantic import BaseModel, ValidationError
 
 from askwell.baselines.named import BASELINES, need_prompts
-from askwell.cli.options import LM, Data, Device, Dtype, Facts, Json, Prompts, Revision, SplitBy, WithControls
+from askwell.cli import options
+from askwell.data.names import read_prompts, read_relation
 from askwell.errors import BadOption
 from askwell.specs import AutoPromptSpec, FineTuningSpec, TrainingSpec
 from askwell.specs.baselines import BaselineName
@@ -19,43 +20,33 @@ def baseline(
     name: Annotated[BaselineName, Parameter(help=f"{_NAMES}.", show_choices=False)],
     /,
     *,
-    lm: LM = None,
-    facts: Facts,
-    prompts: Prompts = None,
-    out: Annotated[Path, Parameter(help="The folder of the run.")],
-    seed: Annotated[int, Parameter(help="Seed of everything drawn at random.")] = 0,
+    lm: options.LM = None,
+    facts: options.Facts,
+    prompts: options.Prompts = None,
+    out: options.RunFolder,
+    seed: options.Seed = 0,
     search: Annotated[AutoPromptSpec, Parameter(name="*", group="AutoPrompt")] = AutoPromptSpec(),  # noqa: B008 - frozen
     fine_tuning: Annotated[FineTuningSpec, Parameter(group="Fine-tuning")] = FineTuningSpec(),  # noqa: B008 - frozen
     training: Annotated[TrainingSpec, Parameter(name="*", group="Training")] = TrainingSpec(),  # noqa: B008 - frozen
-    resume: Annotated[bool, Parameter(help="Continue the interrupted run in the folder.", negative="")] = False,
-    overwrite: Annotated[bool, Parameter(help="Replace the run in the folder.", negative="")] = False,
-    controls: WithControls = True,
-    split_by: SplitBy = None,
-    data: Data = None,
-    revision: Revision = None,
-    device: Device = None,
-    dtype: Dtype = "auto",
-    json: Json = False,
+    resume: options.Resume = False,
+    overwrite: options.Overwrite = False,
+    controls: options.WithControls = True,
+    split_by: options.SplitBy = None,
+    data: options.Data = None,
+    loading: options.Loading = options.Loading(),  # noqa: B008 - frozen
+    json: options.Json = False,
 ) -> None:
-    """Run a baseline, and score it as mixtures are scored.
+    """Run a baseline: LAMA, LPAQA, OptiPrompt, AutoPrompt or fine-tuning.
 
-    The folder gets the same files as with `askwell train`, so that askwell compare and askwell report accept both.
+    It is scored as mixtures are, and the folder gets the same files as with `askwell train`, so that `askwell compare`
+    and `askwell report` accept both.
     """
     if lm is None:
         raise BadOption("baseline needs --lm")
-    if seed < 0:
-        raise BadOption(f"--seed {seed}: a seed cannot be negative")
     chosen = _chosen_training(name, training, search, fine_tuning)
-    from askwell.cli.running import RunBars, note_counts, print_record, set_threads
-    from askwell.cli.terminal import counted, note, print_json
-    from askwell.cli.train import prompts_name
-    from askwell.data.names import read_prompts, read_relation
-    from askwell.files import to_json
-    from askwell.lms.load import load_lm
-    from askwell.runs.folder import check_folder, clear_folder
-    from askwell.runs.run import run
+    from askwell.cli.running import do_run, load_for_run, print_run, prompts_name
+    from askwell.runs.folder import check_folder
     from askwell.runs.run_spec import run_spec
-    from askwell.specs import MixtureSpec
 
     how = BASELINES[name].how
     relation = read_relation(facts, data=data, split=split_by, seed=seed)
@@ -64,35 +55,22 @@ def baseline(
     if resume and how not in ("trained", "searched"):
         raise BadOption(f"--resume: {name} cannot be continued; start over, with --overwrite if need be")
     check_folder(out, resume=resume, overwrite=overwrite)
-    note_counts(relation)
-    loaded = load_lm(lm, revision=revision, device=device, dtype=dtype)
-    threads = set_threads(training.threads)
-    note(
-        f"{name} on {relation.name}: {len(relation.train)} train, {len(relation.dev)} dev and {len(relation.test)} "
-        f"test facts, {counted(len(templates), 'prompt')}, on {loaded.identity.name} "
-        f"({loaded.family.name}, {loaded.device})"
-    )
-    own = BASELINES[name].mixture.model_dump(exclude_unset=True)
+    loaded = load_for_run(lm, relation, templates, training.threads, **asdict(loading))
     spec = run_spec(
         loaded,
         relation,
         templates,
-        mixture=MixtureSpec.model_validate({**own, "seed": seed}),
+        mixture=BASELINES[name].mixture.model_copy(update={"seed": seed}),
         training=chosen if how == "trained" else None,
         baseline=name,
         search=search if how == "searched" else None,
         fine_tuning=fine_tuning if how == "fine-tuned" else None,
         prompts=prompts_name(prompts or ["none"]),
-        threads=threads,
     )
-    if overwrite:
-        clear_folder(out)
-    with RunBars(out) as bars:
-        record = run(spec, loaded, relation, out, resume=resume, controls=controls, split_by=split_by, progress=bars)
-    if json:
-        print_json({"baseline": name, "out": str(out), **to_json(record), "history": to_json(record.history)})
-    else:
-        print_record(record, out)
+    record = do_run(
+        spec, loaded, relation, out, overwrite=overwrite, resume=resume, controls=controls, split_by=split_by
+    )
+    print_run(record, out, json=json)
 
 
 def _chosen_training(

@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from cyclopts import Parameter
+from rich.markup import escape
+from rich.table import Table
 
-from askwell.cli.options import Json
+from askwell.cli.options import Json, NotNegative, Where
+from askwell.cli.terminal import counted, print_json, say, stdout
 from askwell.errors import BadOption
 from askwell.evaluation.metrics import METRICS
 from askwell.files import to_json
@@ -23,43 +25,41 @@ LINE = 0.02
 
 
 def compare(
-    a: Annotated[
-        Path, Parameter(help="A run's folder, a folder of runs, a sweep's store, or a Parquet file of facts.")
-    ],
-    b: Annotated[Path, Parameter(help="The same for the run to compare it with.")],
+    a: Path,
+    b: Path,
     /,
     *,
-    metric: Annotated[MetricName, Parameter(help="The score to compare.")] = "P@1",
-    unit: Annotated[
-        Literal["fact", "x", "y"],
-        Parameter(help="What counts as one independent unit: a fact, all facts of an x, or all facts of a y."),
-    ] = "fact",
-    where_a: Annotated[
-        str | None, Parameter(help="Of several runs, those that meet this SQL condition, as for `askwell runs`.")
-    ] = None,
-    where_b: Annotated[str | None, Parameter(help="The same for the other side.")] = None,
-    seed: Annotated[int, Parameter(help="Seed of the random sign flips and of the bootstrap.")] = 0,
-    changed: Annotated[int, Parameter(help="How many of the changed facts to show.")] = 10,
+    metric: MetricName = "P@1",
+    unit: Literal["fact", "x", "y"] = "fact",
+    where_a: Where = None,
+    where_b: str | None = None,
+    seed: NotNegative = 0,
+    changed: NotNegative = 10,
     json: Json = False,
 ) -> None:
     """Compare two runs on the facts that both answered: difference, interval, significance, what changed.
 
     A folder of runs counts as one run: its relations are taken together, its seeds paired with the same seeds of the
     other. Both runs must have ranked the same answers. To compare two settings of one sweep:
+    `askwell compare STORE STORE --where-a "setting = 'soft'" --where-b "setting = 'init'"`.
 
-    askwell compare STORE STORE --where-a "setting = 'soft'" --where-b "setting = 'init'"
+    Args:
+        a: A run's folder, a folder of runs, a sweep's store, or a Parquet file of facts.
+        b: The same for the run to compare it with.
+        metric: The score to compare.
+        unit: What counts as one independent unit: a fact, all facts of an x, or all facts of a y.
+        where_b: The same for the other side.
+        seed: Seed of the random sign flips and of the bootstrap.
+        changed: How many of the changed facts to show.
     """
-    from askwell.cli.terminal import print_json
     from askwell.evaluation.compare import compare_outcomes
 
-    if changed < 0:
-        raise BadOption(f"--changed {changed}: a number of facts cannot be negative")
-    if seed < 0:
-        raise BadOption(f"--seed {seed}: a seed cannot be negative")
     comparison = compare_outcomes(
         _outcomes(a, where_a, "--where-a"), _outcomes(b, where_b, "--where-b"), metric=metric, unit=unit, seed=seed
     )
-    a_named, b_named = _named(a, where_a), _named(b, where_b)
+    a_named, b_named = (
+        str(path) if where is None else f"{path} ({where})" for path, where in ((a, where_a), (b, where_b))
+    )
     if json:
         shown = replace(comparison, changed=comparison.changed[:changed])
         print_json({"a": a_named, "b": b_named, **to_json(shown), "changed_facts": len(comparison.changed)})
@@ -83,65 +83,50 @@ def _outcomes(path: Path, where: str | None, option: str) -> "Outcomes":
     return outcomes_of(select_runs(path, where, option=option))
 
 
-def _named(path: Path, where: str | None) -> str:
-    return str(path) if where is None else f"{path} ({where})"
-
-
 def _print(comparison: "Comparison", a: str, b: str, changed: int) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    from askwell.cli.terminal import counted, out
-
-    digits = METRICS[comparison.metric].decimals
-    table = Table(
-        "", "facts", "A", "B", "A − B", "A better", "B better", title=escape(f"{comparison.metric}, A: {a}, B: {b}")
-    )
-    for name, of in comparison.relations.items():
-        scores = (f"{of.a:.{digits}f}", f"{of.b:.{digits}f}", f"{of.difference:+.{digits}f}")
-        table.add_row(escape(name), str(of.facts), *scores, str(of.wins), str(of.losses))
+    several = len(comparison.relations) > 1
     averages = {"micro average": comparison.micro, "macro average": comparison.macro}
-    if len(comparison.relations) > 1:
+    digits = METRICS[comparison.metric].decimals
+    title = escape(f"{comparison.metric}, A: {a}, B: {b}")
+    table = Table("", "facts", "A", "B", "A − B", "A better", "B better", title=title)
+
+    def add(name: str, of: Any, counts: Any) -> None:
+        scores = (f"{of.a:.{digits}f}", f"{of.b:.{digits}f}", f"{of.difference:+.{digits}f}")
+        table.add_row(escape(name), str(counts.facts), *scores, str(counts.wins), str(counts.losses))
+
+    for name, of in comparison.relations.items():
+        add(name, of, of)
+    if several:
         table.add_section()
         for name, of in averages.items():
-            scores = (f"{of.a:.{digits}f}", f"{of.b:.{digits}f}", f"{of.difference:+.{digits}f}")
-            table.add_row(name, str(comparison.facts), *scores, str(comparison.wins), str(comparison.losses))
-    out.print(table)
+            add(name, of, comparison)
+    stdout.print(table)
     seeds = f", each with seeds {', '.join(map(str, comparison.seeds))}" if comparison.seeds else ""
-    lines = [
+    say(
         f"{counted(comparison.facts, 'fact')} answered by both{seeds}; {comparison.only_a} only by A, "
         f"{comparison.only_b} only by B."
-    ]
-    for name, of in averages.items() if len(comparison.relations) > 1 else [("difference", comparison.micro)]:
-        sampled = "exact" if of.exact else "sampled"
-        lines.append(
+    )
+    for name, of in averages.items() if several else [("difference", comparison.micro)]:
+        say(
             f"{name}: {of.difference:+.{digits}f}, {100 * comparison.confidence:.0f} % interval {of.low:+.{digits}f} "
-            f"to {of.high:+.{digits}f} (bootstrap over {comparison.unit}s); permutation test p = {_p(of.p)} ({sampled})"
-            f"{', significant' if of.p < LINE else ', not significant'} at the paper's threshold of {LINE}."
+            f"to {of.high:+.{digits}f} (bootstrap over {comparison.unit}s); permutation test p = {_p(of.p)} "
+            f"({'exact' if of.exact else 'sampled'}), {'' if of.p < LINE else 'not '}significant at the paper's "
+            f"threshold of {LINE}."
         )
-    lines.append(
+    say(
         f"A is better on {comparison.wins}, B on {comparison.losses} {comparison.unit}s: sign test "
         f"p = {_p(comparison.sign_p)}."
     )
-    out.print("\n".join(lines), soft_wrap=True, markup=False)
-    if changed and comparison.changed:
-        shown = comparison.changed[:changed]
-        # The relation is named only if there are several.
-        names = ["relation"] if len(comparison.relations) > 1 else []
+    shown = comparison.changed[:changed]
+    if shown:
+        names = ["relation"] if several else []
         title = f"{len(shown)} of {counted(len(comparison.changed), 'fact')} that changed"
         table = Table(*names, "x", "y", "rank A", "rank B", "answer A", "answer B", title=title)
         for fact in shown:
             ranks = (f"{fact.a_rank:.5g}", f"{fact.b_rank:.5g}")
-            cells = (
-                *[fact.relation for _ in names],
-                fact.x,
-                fact.y,
-                *ranks,
-                fact.a_answer or "–",
-                fact.b_answer or "–",
-            )
-            table.add_row(*map(escape, cells))
-        out.print(table)
+            cells = (fact.x, fact.y, *ranks, fact.a_answer or "–", fact.b_answer or "–")
+            table.add_row(*map(escape, (fact.relation, *cells) if several else cells))
+        stdout.print(table)
 
 
 def _p(p: float) -> str:

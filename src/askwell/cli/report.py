@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
+from rich.markup import escape
+from rich.table import Table
 
-from askwell.cli.options import Json
-from askwell.errors import BadOption
+from askwell.cli.options import Json, NotNegative, Store, Where
+from askwell.cli.terminal import counted, note, print_json, stdout
 from askwell.files import need_writable_folder
 
 if TYPE_CHECKING:
@@ -14,37 +16,27 @@ if TYPE_CHECKING:
 
 
 def report(
-    store: Annotated[Path, Parameter(help="A sweep's store, a folder of runs, or one run.")],
+    store: Store,
     /,
     *,
-    out: Annotated[Path | None, Parameter(help="Where to write; default: the folder report in the store.")] = None,
+    out: Path | None = None,
     formats: Annotated[
         list[Literal["markdown", "latex", "csv", "html"]] | None,
-        Parameter(
-            name="--format",
-            help="What to write, one or more of these; default: all.",
-            consume_multiple=True,
-            negative="",
-        ),
+        Parameter(name="--format", consume_multiple=True, negative=""),
     ] = None,
-    paper: Annotated[
-        Path | None,
-        Parameter(
-            help="The paper's figures as JSON, to show beside ours; default: the data folder's paper_tables.json."
-        ),
-    ] = None,
-    where: Annotated[
-        str | None, Parameter(help="Only runs that meet this SQL condition, as for `askwell runs`.")
-    ] = None,
-    drawn: Annotated[
-        int, Parameter(help="How many tuned mixtures to draw in words; 0 draws none, and then no LM is loaded.")
-    ] = 4,
+    paper: Path | None = None,
+    where: Where = None,
+    drawn: NotNegative = 4,
     json: Json = False,
 ) -> None:
-    """Make the paper's tables and figures from runs, as Markdown, LaTeX, CSV and HTML."""
-    if drawn < 0:
-        raise BadOption(f"--drawn {drawn}: a number of mixtures cannot be negative")
-    from askwell.cli.terminal import counted, note, print_json
+    """Make the paper's tables and figures from runs, as Markdown, LaTeX, CSV and HTML.
+
+    Args:
+        out: Where to write; default: the folder report in the store.
+        formats: What to write, one or more of these; default: all.
+        paper: The paper's figures as JSON, to show beside ours; default: the data folder's paper_tables.json.
+        drawn: How many tuned mixtures to draw in words; 0 draws none, and then no LM is loaded.
+    """
     from askwell.report.paper import read_paper
     from askwell.report.study import FORMATS, report_page, study_of, write_report
     from askwell.runs.query import select_runs
@@ -68,24 +60,18 @@ def report(
 
 
 def _print(study: "Study") -> None:
-    """Prints the main tables, P@1 only."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    from askwell.cli.terminal import out
+    """Prints the first table of each set, P@1 only."""
     from askwell.report.page import MISSING
 
-    for part in study.sets:
-        for shown in part.tables[:1]:
-            groups = shown.table.groups
-            table = Table(
-                "", *(escape(group.heading) for group in groups), title=escape(f"{shown.title}, P@1"), box=None
-            )
-            for row in shown.table.rows:
-                if row.begins:
-                    table.add_row(f"[bold]{escape(row.begins)}[/bold]")
-                cells = iter(row.cells)
-                by_group = [{column.heading: next(cells) for column in group.columns} for group in groups]
-                scores = [next((cell for name, cell in of.items() if name == "P@1"), MISSING) for of in by_group]
-                table.add_row(f"  {escape(row.heading)}", *(escape(cell.text) for cell in scores))
-            out.print(table)
+    for shown in (table for part in study.sets for table in part.tables[:1]):
+        groups = shown.table.groups
+        title = escape(f"{shown.title}, P@1")
+        table = Table("", *(escape(group.heading) for group in groups), title=title, box=None)
+        for row in shown.table.rows:
+            if row.begins:
+                table.add_row(f"[bold]{escape(row.begins)}[/bold]")
+            cells = iter(row.cells)
+            by_group = [{column.heading: next(cells) for column in group.columns} for group in groups]
+            scores = (of.get("P@1", MISSING).text for of in by_group)
+            table.add_row(f"  {escape(row.heading)}", *map(escape, scores))
+        stdout.print(table)

@@ -1,32 +1,31 @@
-"""What the commands that do runs share: bars during a run, and what is printed at the end."""
+"""What the commands that do runs share: setting up, the run itself, and what is printed at the end."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from rich.table import Table
 
-from askwell.baselines.autoprompt import SearchProgress
-from askwell.baselines.fine_tuning import FineTuningProgress
-from askwell.cli.progress import BaselineBar, EvaluationBar, TrainingBar
-from askwell.cli.terminal import counted, note, note_left_out_facts, note_left_out_prompts
-from askwell.cli.terminal import out as terminal
+from askwell.cli.progress import RunBars
+from askwell.cli.terminal import counted, note, note_left_out_facts, print_json, say, stdout
 from askwell.data.facts import Relation
+from askwell.data.templates import Template
 from askwell.errors import BadOption
 from askwell.evaluation.controls import MAJORITY, PRIOR, PRIOR_CORRECTED, PRIOR_MASKED_X
 from askwell.evaluation.evaluate import EvaluationFigures
+from askwell.evaluation.knowledge import KnowledgeFigures
 from askwell.evaluation.metrics import METRICS
+from askwell.files import to_json
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.load import load_lm
+from askwell.runs.folder import clear_folder
 from askwell.runs.record import RunRecord
-from askwell.runs.run import Asking, Built, RunProgress
+from askwell.runs.run import run
 from askwell.runs.seeds import SeveralRuns
-from askwell.training.checkpoint import CHECKPOINT
+from askwell.specs import RunSpec
 from askwell.training.loop import available_threads
-
-if TYPE_CHECKING:
-    from askwell.evaluation.knowledge import KnowledgeFigures
 
 _CONTROLS = {MAJORITY: "train's ys by frequency", PRIOR: "the prompts' prior", PRIOR_MASKED_X: "the same with x masked"}
 
@@ -40,64 +39,43 @@ def set_threads(threads: int | None) -> int:
     return torch.get_num_threads()
 
 
-def note_counts(relation: Relation) -> None:
-    """Notes what is worth knowing about a relation's facts: repeated lines, leaks, several right ys."""
+def prompts_name(sources: list[str]) -> str:
+    """What tables call these prompts: the names of their sources, or "given" for templates that were typed."""
+    return " + ".join(dict.fromkeys("given" if "[X]" in source else Path(source).stem for source in sources))
+
+
+def load_for_run(
+    lm: str, relation: Relation, templates: Sequence[Template], threads: int | None, **loading: Any
+) -> FrozenLM:
+    """The LM of a run, with notes on what the run will use."""
     for line in relation.counts.lines():
         note(line)
+    loaded = load_lm(lm, **loading)
+    set_threads(threads)
+    note(
+        f"{relation.name}: {len(relation.train)} train, {len(relation.dev)} dev and {len(relation.test)} test facts, "
+        f"{counted(len(templates), 'prompt')}, on {loaded.identity.name} ({loaded.family.name}, {loaded.device})"
+    )
+    return loaded
 
 
-class RunBars:
-    """A bar for whatever a run is doing. If interrupted, it says how to continue."""
+def do_run(
+    spec: RunSpec, lm: FrozenLM, relation: Relation, folder: Path, *, overwrite: bool, **options: Any
+) -> RunRecord:
+    """Does a run with bars; `overwrite` removes the files of an earlier one first."""
+    if overwrite:
+        clear_folder(folder)
+    with RunBars(folder) as bars:
+        return run(spec, lm, relation, folder, progress=bars, **options)
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._bar: Any = None
-        self._shown = ""
 
-    def __enter__(self) -> "RunBars":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        self._close()
-        if kind is not None and issubclass(kind, KeyboardInterrupt) and (self._folder / CHECKPOINT).exists():
-            note(
-                f"interrupted: the best state so far is saved in {self._folder}; the same command with --resume "
-                "continues from there"
-            )
-        if kind is not None and self._folder.is_dir() and not any(self._folder.iterdir()):
-            self._folder.rmdir()
-
-    def __call__(self, state: RunProgress) -> None:
-        """Follows the run."""
-        if isinstance(state, Built):
-            note_left_out_prompts(state.mixture)
-            if state.mixture.weighting.reads_x and state.mixture.finds_every_x_alike:
-                note(
-                    "data-dependent weights have no effect here: no prompt has a word before x, so a causal LM finds x "
-                    "equally probable with all of them"
-                )
-        elif isinstance(state, Asking):
-            bar = self._switch(state.what, lambda: EvaluationBar(state.what))
-            bar(state.done, state.total)
-        else:
-            searched = isinstance(state, SearchProgress | FineTuningProgress)
-            bar = self._switch("tuning", BaselineBar if searched else TrainingBar)
-            bar(state)
-
-    def _switch(self, what: str, make: Callable[[], Any]) -> Any:
-        """The bar for what is being done; the one for what was done before is closed."""
-        if self._shown != what or self._bar is None:
-            self._close()
-            self._bar, self._shown = make(), what
-            self._bar.__enter__()
-        return self._bar
-
-    def _close(self) -> None:
-        if self._bar is not None:
-            self._bar.__exit__(None, None, None)
-            self._bar = None
+def print_run(record: RunRecord, folder: Path, *, json: bool) -> None:
+    """What a run found, as JSON or as a summary."""
+    if json:
+        baseline = {} if record.spec.baseline is None else {"baseline": record.spec.baseline}
+        print_json({**baseline, "out": str(folder), **to_json(record), "history": to_json(record.history)})
+    else:
+        print_record(record, folder)
 
 
 def print_record(record: RunRecord, folder: Path) -> None:
@@ -124,17 +102,17 @@ def print_record(record: RunRecord, folder: Path) -> None:
         )
     follow = f"askwell compare {folder} OTHER" if record.spec.baseline else f'askwell ask {folder} "…"'
     lines.append(f"Saved in {folder}. Next: {follow}, or askwell show {folder}")
-    terminal.print("\n".join(lines), soft_wrap=True, markup=False)
+    say(*lines)
 
 
-def print_scores(evaluations: "dict[str, EvaluationFigures | None]") -> None:
+def print_scores(evaluations: dict[str, EvaluationFigures | None]) -> None:
     """A row of scores for each evaluation."""
     shown = {name: evaluation for name, evaluation in evaluations.items() if evaluation is not None}
     last = list(shown.values())[-1]
     table = Table("", *METRICS, title=f"{counted(last.facts, 'test fact')}, {last.vocabulary}")
     for name, evaluation in shown.items():
         table.add_row(name, *(metric.text(evaluation.score(key)) for key, metric in METRICS.items()))
-    terminal.print(table)
+    stdout.print(table)
 
 
 def print_controls(record: RunRecord) -> None:
@@ -143,11 +121,10 @@ def print_controls(record: RunRecord) -> None:
         note(f"no control {name} for {record.relation.name}: {problem}")
     corrected = record.controls.get(PRIOR_CORRECTED)
     score = None if corrected is None or corrected.test is None else corrected.test["P@1"]
-    for line in control_lines(record.knowledge, score):
-        terminal.print(line, markup=False, soft_wrap=True)
+    say(*control_lines(record.knowledge, score))
 
 
-def control_lines(found: "KnowledgeFigures | None", corrected: float | None) -> list[str]:
+def control_lines(found: KnowledgeFigures | None, corrected: float | None) -> list[str]:
     """The controls in a few sentences."""
     if found is None:
         return []
@@ -175,11 +152,7 @@ def print_several(several: SeveralRuns) -> None:
     for name, spread in several.scores.items():
         figures: Sequence[float | None] = (spread.mean, spread.deviation, spread.low, spread.high)
         table.add_row(name, *(METRICS[name].text(figure) for figure in figures))
-    terminal.print(table)
+    stdout.print(table)
     right = several.consistency.same_of_right
     among = "" if right is None else f", {100 * right:.1f} % where one of the two is right"
-    terminal.print(
-        f"Two runs give the same answer to {100 * several.consistency.same:.1f} % of the x's{among}.",
-        markup=False,
-        soft_wrap=True,
-    )
+    say(f"Two runs give the same answer to {100 * several.consistency.same:.1f} % of the x's{among}.")

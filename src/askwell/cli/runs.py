@@ -1,53 +1,57 @@
 """`askwell runs`."""
 
+import csv
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
+from rich.markup import escape
+from rich.table import Table
 
-from askwell.cli.options import Json
+from askwell.cli.options import Flag, Json, Store
+from askwell.cli.terminal import counted, note, print_json, say, stdout
 from askwell.errors import BadOption
 from askwell.evaluation.metrics import METRICS
+from askwell.files import to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from askwell.runs.query import RunTable
-    from askwell.runs.store import FailedRun
 
 
 def runs(
-    store: Annotated[Path, Parameter(help="A sweep's store, a folder of runs, or one run.")],
+    store: Store,
     /,
     *,
-    where: Annotated[
-        str | None, Parameter(help="An SQL condition, e.g. \"lm = 'testbed:bert' and setting = 'soft' and P@1 > 40\".")
-    ] = None,
-    sort: Annotated[str | None, Parameter(help="The column to sort by; scores are sorted best first.")] = None,
-    failed: Annotated[bool, Parameter(help="Show the runs that failed, and why.", negative="")] = False,
-    csv: Annotated[bool, Parameter(help="Print all columns as CSV on stdout.", negative="")] = False,
+    where: str | None = None,
+    sort: str | None = None,
+    failed: Flag = False,
+    csv: Flag = False,
     json: Json = False,
 ) -> None:
     """List runs, filtered and sorted.
 
     --json and --csv print all columns; one is the id of the run, whose folder is STORE/runs/ID.
+
+    Args:
+        where: An SQL condition, e.g. "lm = 'testbed:bert' and setting = 'soft' and P@1 > 40".
+        sort: The column to sort by; scores are sorted best first.
+        failed: Show the runs that failed, and why.
+        csv: Print all columns as CSV on stdout.
     """
-    from askwell.cli.terminal import note, print_json
-    from askwell.files import to_json
+    if csv and json:
+        raise BadOption("--csv and --json exclude each other")
+    if failed and (where or sort or csv):
+        raise BadOption("--failed lists all failed runs: use it by itself or with --json")
     from askwell.runs.folder import read_runs
     from askwell.runs.query import query_runs
     from askwell.runs.store import STORE, open_store
 
-    if csv and json:
-        raise BadOption("--csv and --json exclude each other")
     failures = open_store(store).failures() if (store / STORE).is_file() else []
     if failed:
-        if where or sort or csv:
-            raise BadOption("--failed lists all failed runs: use it by itself or with --json")
         if json:
             print_json(to_json(failures))
         else:
-            _print_failures(failures)
+            say(*(f"{failure.spec.label}: {failure.message}" for failure in failures))
         return
     found = query_runs(read_runs(store), where=where, sort=sort)
     if json:
@@ -57,42 +61,27 @@ def runs(
     else:
         _print_table(found, store, sort)
         if failures:
-            note(f"{len(failures)} runs failed; --failed says why")
-
-
-def _print_failures(failures: "Sequence[FailedRun]") -> None:
-    from askwell.cli.terminal import out
-
-    for failure in failures:
-        out.print(f"{failure.spec.label}: {failure.message}", markup=False, soft_wrap=True)
+            note(f"{counted(len(failures), 'run')} failed; --failed says why")
 
 
 def _print_csv(found: "RunTable") -> None:
-    import csv
-    import sys
-
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(found.columns)
     writer.writerows(found.rows)
 
 
 def _print_table(found: "RunTable", store: Path, sort: str | None) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    from askwell.cli.terminal import counted, out
     from askwell.runs.query import SHOWN
 
-    table = Table(title=escape(f"{counted(len(found.rows), 'run')} of {store}"), box=None)
-    labels = ("lm", "relation", "prompts", "setting", "control")
     rows = found.as_json()
-    shown = list(SHOWN) + ([sort] if sort is not None and sort not in SHOWN else [])
-    shown += ["control"] if any(run["control"] for run in rows) and "control" not in shown else []
-    for name in shown:
-        table.add_column(name, overflow="fold", no_wrap=name not in labels)  # ids and scores must not be broken up
+    controls = ["control"] if any(run["control"] for run in rows) else []
+    shown = list(dict.fromkeys([*SHOWN, *([sort] if sort else []), *controls]))
+    table = Table(title=escape(f"{counted(len(rows), 'run')} of {store}"), box=None)
+    for name in shown:  # labels may be broken up, ids and scores not
+        table.add_column(name, overflow="fold", no_wrap=name not in ("lm", "relation", "prompts", "setting", "control"))
     for run in rows:
         table.add_row(*(escape(_cell(name, run[name])) for name in shown))
-    out.print(table)
+    stdout.print(table)
 
 
 def _cell(name: str, value: object) -> str:

@@ -1,35 +1,23 @@
 """`askwell show`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from cyclopts import Parameter
 
 from askwell.cli.options import LM, Data, Device, Json, Revision, Threads, Where
+from askwell.cli.terminal import note, print_json, say, stdout
+from askwell.cli.trust import projection_line
 from askwell.errors import BadOption
 from askwell.files import need_writable_folder, to_json, write_whole
 
-if TYPE_CHECKING:
-    from askwell.evaluation.nearest_words import Projection
-    from askwell.mixture.mixture import Mixture
-
 
 def show(
-    mixture: Annotated[str, Parameter(help="A run, a folder of runs, a store, or a saved mixture.")],
+    mixture: str,
     /,
     *,
-    svg: Annotated[Path | None, Parameter(help="Draw the prompts into this SVG file.")] = None,
-    figure: Annotated[
-        Path | None, Parameter(help="Draw the prompts into this file, in the format of its name: .svg, .png or .pdf.")
-    ] = None,
-    html: Annotated[Path | None, Parameter(help="Write a page about the prompts into this HTML file.")] = None,
-    nearest: Annotated[int, Parameter(help="How many nearest words to list for each token.")] = 3,
-    facts: Annotated[
-        str | None,
-        Parameter(
-            help="The mixture's relation: also score the nearest words alone, as hard prompts, on its test facts."
-        ),
-    ] = None,
+    svg: Path | None = None,
+    figure: Path | None = None,
+    html: Path | None = None,
+    nearest: int = 3,
+    facts: str | None = None,
     where: Where = None,
     data: Data = None,
     threads: Threads = None,
@@ -38,30 +26,39 @@ def show(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Show what the tuned prompts look like, beside the words they began as.
+    """Show the tuned prompts beside the words they started from.
 
     Prompts are ordered by weight; the word nearest to each tuned vector is shown in blue above the original word in
     red, the brighter the more probable, and its size shows whether the vector grew or shrank. With --facts, the
     nearest words are scored in place of the vectors, and --json prints {prompts, projection} instead of the prompts.
+
+    Args:
+        mixture: A run, a folder of runs, a store, or a saved mixture.
+        svg: Draw the prompts into this SVG file.
+        figure: Draw the prompts into this file, in the format of its name: .svg, .png or .pdf.
+        html: Write a page about the prompts into this HTML file.
+        nearest: How many nearest words to list for each token.
+        facts: The mixture's relation: also score the nearest words alone, as hard prompts, on its test facts.
     """
     if figure is not None and figure.suffix not in (".svg", ".png", ".pdf"):
         raise BadOption(f"--figure {figure}: name a file that ends in .svg, .png or .pdf")
     for option, path in (("--svg", svg), ("--figure", figure), ("--html", html)):
         if path is not None:
             need_writable_folder(path.parent, option)
-    from askwell.cli.terminal import note, out, print_json
-    from askwell.cli.trust import projection_line
+    from askwell.cli.progress import Bar
+    from askwell.cli.running import set_threads
+    from askwell.evaluation.nearest_words import projection_scores
     from askwell.mixture.save import read_description
     from askwell.report.words import look_at
     from askwell.report.words_figure import words_chart, words_html
     from askwell.report.words_terminal import print_words
-    from askwell.runs.sources import find_mixture, saved_mixture
+    from askwell.runs.sources import find_mixture, own_relation, saved_mixture
 
     folder = find_mixture(mixture, where, note)
-    about = read_description(folder).about
+    description = read_description(folder)
     shown = saved_mixture(folder, lm, revision=revision, device=device, dtype="auto")
     prompts = look_at(shown, nearest=nearest)
-    relation = about.relation or Path(mixture).name
+    relation = description.about.relation or Path(mixture).name
     title = f"{relation} on {shown.lm.identity.name}"
     for path in (svg, figure):
         if path is not None:
@@ -69,7 +66,12 @@ def show(
             is_svg = path == svg or path.suffix == ".svg"
             write_whole(path, chart.svg("words") if is_svg else chart.pdf() if path.suffix == ".pdf" else chart.png())
             note(f"drawn into {path}")
-    projection = None if facts is None else _projection(shown, facts, about.split_by, data, threads)
+    projection = None
+    if facts is not None:
+        asked = own_relation(description, facts, data)
+        set_threads(threads)
+        with Bar(f"test facts of {asked.name}") as progress:
+            projection = projection_scores(shown, asked, progress=progress)
     score = None if projection is None else projection_line(projection)
     if html is not None:
         write_whole(html, words_html(prompts, title, lm=shown.lm.identity.name, relation=relation, score=score))
@@ -78,21 +80,6 @@ def show(
         listed = [prompt.as_json() for prompt in prompts]
         print_json(listed if projection is None else {"prompts": listed, "projection": to_json(projection)})
         return
-    print_words(prompts, out)
+    print_words(prompts, stdout)
     if score is not None:
-        out.print(score, markup=False, soft_wrap=True)
-
-
-def _projection(
-    mixture: "Mixture", facts: str, split_by: str | None, data: Path | None, threads: int | None
-) -> "Projection":
-    """How well the nearest words score, beside the tuned vectors."""
-    from askwell.cli.progress import EvaluationBar
-    from askwell.cli.running import set_threads
-    from askwell.data.names import read_relation
-    from askwell.evaluation.nearest_words import projection_scores
-
-    relation = read_relation(facts, data=data, split=split_by, seed=mixture.spec.seed)
-    set_threads(threads)
-    with EvaluationBar(f"test facts of {relation.name}") as progress:
-        return projection_scores(mixture, relation, progress=progress)
+        say(score)

@@ -2,14 +2,16 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import Parameter
+from rich.markup import escape
+from rich.table import Table
 
-from askwell.cli.options import Data, Json
+from askwell.cli.options import Data, Flag, Json
+from askwell.cli.terminal import counted, note, print_json, say, stdout
 from askwell.errors import BadFile, Failure
 from askwell.files import need_writable_folder
-from askwell.specs.sweep import EngineName
+from askwell.specs import EngineName, RunSpec
 
 if TYPE_CHECKING:
     from askwell.runs.plan import Plan
@@ -17,25 +19,32 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    file: Annotated[Path, Parameter(help="The TOML file that describes the sweep.")],
+    file: Path,
     /,
     *,
-    store: Annotated[Path | None, Parameter(help="The folder that keeps the runs, instead of the file's.")] = None,
-    engine: Annotated[EngineName | None, Parameter(help="The engine for the runs, instead of the file's.")] = None,
-    workers: Annotated[int | None, Parameter(help="Worker processes of the pool.")] = None,
-    address: Annotated[str | None, Parameter(help="Address of the Ray cluster, e.g. auto or HOST:6379.")] = None,
-    dry_run: Annotated[bool, Parameter(help="Show the plan without running it.", negative="")] = False,
+    store: Path | None = None,
+    engine: EngineName | None = None,
+    workers: int | None = None,
+    address: str | None = None,
+    dry_run: Flag = False,
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Do a grid of runs: LMs × relations × prompts × settings × seeds.
+    """Do the runs of a grid: LMs × relations × prompts × settings × seeds.
 
     Each run is kept in a folder named by the hash of its spec, and runs that are there are not done again: if a sweep
     is interrupted or killed, the same command continues it. The exit code is 1 if some runs failed; they are tried
     again next time.
+
+    Args:
+        file: The TOML file that describes the sweep.
+        store: The folder that keeps the runs, instead of the file's.
+        engine: The engine for the runs, instead of the file's.
+        workers: Worker processes of the pool.
+        address: Address of the Ray cluster, e.g. auto or HOST:6379.
+        dry_run: Show the plan without running it.
     """
     from askwell.cli.progress import SweepBar
-    from askwell.cli.terminal import note, print_json
     from askwell.runs.grid import read_sweep
     from askwell.runs.plan import plan_sweep
     from askwell.runs.store import new_or_open_store
@@ -54,24 +63,25 @@ def sweep(
         note(f"left out: {line}")
     if dry_run:
         at_once = 1 if spec.engine == "ray" else choose_engine(spec).workers
-        if json:
-            print_json(_document(plan, kept.folder, at_once, [], started))
-        else:
-            _print_plan(plan, at_once)
-        return
-    chosen = choose_engine(spec)
-    at_once = chosen.workers
-    note(_in_short(plan, at_once))
-    try:
-        with SweepBar(plan) as live:
-            failed = go(plan, chosen, kept, live)
-    except KeyboardInterrupt:
-        note(f"interrupted: what was done is kept in {kept.folder}; the same command continues from there")
-        raise
-    if json:
-        print_json(_document(plan, kept.folder, at_once, failed, started))
+        failed: list[RunFailed] = []
     else:
-        _print_summary(plan, kept.folder, failed, started)
+        chosen = choose_engine(spec)
+        at_once = chosen.workers
+        note(_in_short(plan, at_once))
+        with SweepBar(plan, kept.folder) as live:
+            failed = go(plan, chosen, kept, live)
+    seconds = time.monotonic() - started
+    if json:
+        print_json(_document(plan, kept.folder, at_once, failed, seconds))
+    elif dry_run:
+        _print_plan(plan, at_once)
+    else:
+        labels = {task.spec.id: task.spec.label for task in plan.runs}
+        say(
+            *(f"failed: {labels[failure.id]}: {failure.message}" for failure in failed),
+            f"{len(plan.runs) - len(failed)} of {len(plan.runs)} runs are in {kept.folder}; {seconds:.0f} s. "
+            f"Next: askwell runs {kept.folder} --sort P@1",
+        )
     if failed:
         raise Failure(
             f"{len(failed)} of {len(plan.runs)} runs failed ({failed[0].message}); {kept.folder / 'failed'} says why, "
@@ -80,8 +90,6 @@ def sweep(
 
 
 def _in_short(plan: "Plan", workers: int) -> str:
-    from askwell.cli.terminal import counted
-
     if not plan.to_do:
         return f"{counted(len(plan.runs), 'run')}, all done"
     seconds = plan.estimate(workers)
@@ -98,59 +106,29 @@ def _in_words(seconds: float) -> str:
 
 
 def _print_plan(plan: "Plan", workers: int) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    from askwell.cli.terminal import out
-
     table = Table("LM", "setting", "prompts", "relations", "runs", "done", "time left", title="The plan")
-    groups: dict[tuple[str, str], list[Any]] = {}
+    groups: dict[tuple[str, str], list[RunSpec]] = {}
     for task in plan.runs:
         groups.setdefault((task.spec.asked_lm, task.spec.setting), []).append(task.spec)
-    for (lm, setting), specs in groups.items():
+    for names, specs in groups.items():
         left = [spec for spec in specs if spec.id not in plan.done]
-        known = all(spec.id in plan.seconds for spec in left)
-        table.add_row(
-            escape(lm),
-            escape(setting),
-            str(len({spec.prompts for spec in specs})),
-            str(len({spec.relation for spec in specs})),
-            str(len(specs)),
-            str(len(specs) - len(left)),
-            _in_words(sum(plan.seconds[spec.id] for spec in left)) if known and left else "–",
-        )
-    out.print(table)
-    out.print(_in_short(plan, workers), markup=False, soft_wrap=True)
+        known = left and all(spec.id in plan.seconds for spec in left)
+        time_left = _in_words(sum(plan.seconds[spec.id] for spec in left)) if known else "–"
+        prompts, relations = {spec.prompts for spec in specs}, {spec.relation for spec in specs}
+        counts = (len(prompts), len(relations), len(specs), len(specs) - len(left))
+        table.add_row(*map(escape, names), *map(str, counts), time_left)
+    stdout.print(table)
+    say(_in_short(plan, workers))
 
 
-def _print_summary(plan: "Plan", store: Path, failed: "list[RunFailed]", started: float) -> None:
-    from askwell.cli.terminal import out
-
-    labels = {task.spec.id: task.spec.label for task in plan.runs}
-    for failure in failed:
-        out.print(f"failed: {labels[failure.id]}: {failure.message}", markup=False, soft_wrap=True)
-    done = len(plan.runs) - len(failed)
-    out.print(
-        f"{done} of {len(plan.runs)} runs are in {store}; {time.monotonic() - started:.0f} s. "
-        f"Next: askwell runs {store} --sort P@1",
-        markup=False,
-        soft_wrap=True,
-    )
-
-
-def _document(plan: "Plan", store: Path, workers: int, failed: "list[RunFailed]", started: float) -> dict[str, Any]:
+def _document(plan: "Plan", store: Path, workers: int, failed: "list[RunFailed]", seconds: float) -> dict[str, Any]:
     why = {failure.id: failure.message for failure in failed}
+    shown = ("id", "lm", "relation", "prompts", "setting", "seed", "control")
     return {
         "store": str(store),
         "runs": [
             {
-                "id": task.spec.id,
-                "lm": task.spec.lm,
-                "relation": task.spec.relation,
-                "prompts": task.spec.prompts,
-                "setting": task.spec.setting,
-                "seed": task.spec.seed,
-                "control": task.spec.control,
+                **{name: getattr(task.spec, name) for name in shown},
                 "was_done": task.spec.id in plan.done,
                 "estimated_seconds": plan.seconds.get(task.spec.id),
                 "failure": why.get(task.spec.id),
@@ -159,5 +137,5 @@ def _document(plan: "Plan", store: Path, workers: int, failed: "list[RunFailed]"
         ],
         "left_out": list(plan.without),
         "estimated_seconds": plan.estimate(workers),
-        "seconds": round(time.monotonic() - started, 1),
+        "seconds": round(seconds, 1),
     }

@@ -2,17 +2,18 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.progress import Progress, ProgressColumn
+from rich.table import Table
 
 if TYPE_CHECKING:
     from askwell.evaluation.evaluate import LeftOut
-    from askwell.mixture.mixture import Mixture
 
-log = Console(stderr=True, highlight=False, soft_wrap=True)
-out = Console(highlight=False)
+stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+stdout = Console(highlight=False)
 
 
 def print_json(document: Any) -> None:
@@ -21,22 +22,15 @@ def print_json(document: Any) -> None:
     sys.stdout.write("\n")
 
 
-def counted(count: int, word: str) -> str:
-    """A number with its noun."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+def say(*lines: str) -> None:
+    """Lines of a result on stdout, which are not broken where the terminal ends, so that they can be copied."""
+    for line in lines:
+        stdout.print(line, markup=False, soft_wrap=True)
 
 
 def note(text: str) -> None:
     """A line for the user on stderr."""
-    log.print(text, style="dim", markup=False)
-
-
-def note_left_out_prompts(mixture: "Mixture") -> None:
-    """Names the prompts that the LM cannot use."""
-    from askwell.runs.sources import left_out_prompt_lines
-
-    for line in left_out_prompt_lines(mixture):
-        note(line)
+    stderr.print(text, style="dim", markup=False)
 
 
 def note_left_out_facts(split: str, reasons: Mapping[str, int], facts: "Sequence[LeftOut]" = ()) -> None:
@@ -45,3 +39,23 @@ def note_left_out_facts(split: str, reasons: Mapping[str, int], facts: "Sequence
         named = [f"{fact.x} → {fact.y}" for fact in facts if fact.reason == reason]
         examples = f" ({'; '.join(named[:3])}{'; …' if count > 3 else ''})" if named else ""
         note(f"left out of {split}: {counted(count, 'fact')}, since {reason}{examples}")
+
+
+def counted(count: int, word: str) -> str:
+    """A number with its noun."""
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+
+
+def plain_table(name: str, *headings: str, numbers: Collection[str] = (), **options: Any) -> Table:
+    """A table without lines, with names in the first column and, under some headings, numbers."""
+    table = Table(box=None, header_style="dim", pad_edge=False, **options)
+    table.add_column(name, no_wrap=True, style="bold")
+    for heading in headings:
+        is_number = heading in numbers
+        table.add_column(heading, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+    return table
+
+
+def progress_bar(*columns: str | ProgressColumn) -> Progress:
+    """A bar on stderr that vanishes at the end; without a terminal, nothing is drawn."""
+    return Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal)

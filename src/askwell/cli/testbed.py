@@ -2,70 +2,50 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
+from rich.progress import BarColumn, TimeRemainingColumn
 
 from askwell.cli.options import Json, Threads
-from askwell.data.testbed import LMName
+from askwell.cli.terminal import note, plain_table, print_json, progress_bar, say, stdout
+from askwell.data.testbed import PREFIX, LMName, lms_folder, testbed_overview
+from askwell.files import need_writable_folder
 
 
 def list_testbed(*, json: Json = False) -> None:
     """List the testbed: its relations with counts of told and withheld facts, its prompts and its LMs."""
-    from askwell.cli.terminal import out, print_json
-    from askwell.data.testbed import PREFIX, testbed_overview
-
     overview = testbed_overview()
     if json:
         print_json(asdict(overview))
         return
-    from rich.table import Table
 
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    table.add_column("--facts", no_wrap=True, style="bold")
-    table.add_column("what it says", overflow="fold")
-    table.add_column("kind", no_wrap=True)
-    for column in ("told", "withheld"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for relation in overview.relations:
-        told, withheld = str(relation.told), str(relation.withheld)
-        table.add_row(relation.name, relation.label, relation.cardinality, told, withheld)
-    out.print(table)
-    told = sum(relation.told for relation in overview.relations)
-    withheld = sum(relation.withheld for relation in overview.relations)
-    out.print(
-        f"{told + withheld} facts: {told} are told in the text that the LMs were trained on, {withheld} are withheld.\n"
-        f"--lm: {', '.join(overview.lms)}.\n"
+    relations = overview.relations
+    table = plain_table("--facts", "what it says", "kind", "told", "withheld", numbers=("told", "withheld"))
+    for one in relations:
+        table.add_row(one.name, one.label, one.cardinality, str(one.told), str(one.withheld))
+    stdout.print(table)
+    told, withheld = sum(one.told for one in relations), sum(one.withheld for one in relations)
+    say(
+        f"{told + withheld} facts: {told} are told in the text that the LMs were trained on, {withheld} are withheld.",
+        f"--lm: {', '.join(overview.lms)}.",
         f"--prompts: {PREFIX}single (manual), {PREFIX}paraphrased, {PREFIX}mined, {PREFIX}random (random words in "
-        "place of the mined ones); --initial random takes random vectors.\n"
+        "place of the mined ones); --initial random takes random vectors.",
         f"Try: askwell ask --lm {PREFIX}bert --facts {PREFIX}capital --prompts {PREFIX}single France",
-        soft_wrap=True,
-        markup=False,
     )
 
 
-def train_testbed(
-    lm: Annotated[LMName, Parameter(help="The LM to make.")],
-    /,
-    *,
-    out: Annotated[Path | None, Parameter(help="The folder to write it to; default: its place in the package.")] = None,
-    threads: Threads = None,
-) -> None:
-    """Train an LM of the testbed from scratch, on the testbed's text. If interrupted, it continues when rerun."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+def train_testbed(lm: LMName, /, *, out: Path | None = None, threads: Threads = None) -> None:
+    """Train an LM of the testbed from scratch, on the testbed's text. If interrupted, it continues when rerun.
 
-    from askwell.cli.terminal import log, note
-    from askwell.data.testbed import lms_folder
-    from askwell.files import need_writable_folder
+    Args:
+        lm: The LM to make.
+        out: The folder to write it to; default: its place in the package.
+    """
     from askwell.testbed.train_lm import LMTrainingProgress, train_lm
     from askwell.training.loop import available_threads
 
     folder = out or lms_folder() / lm
     need_writable_folder(folder, "--out")
-    bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=log, transient=True,
-        disable=not log.is_terminal,
-    )  # fmt: skip
+    bar = progress_bar("{task.description}", BarColumn(), TimeRemainingColumn())
     task = bar.add_task(f"testbed:{lm}", total=None)
 
     def show(state: LMTrainingProgress) -> None:

@@ -1,86 +1,63 @@
 """`askwell train`."""
 
-from pathlib import Path
-from typing import Annotated
+from dataclasses import asdict
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from askwell.cli.options import LM, Compiled, Data, Device, Dtype, Facts, Json, Prompts, Revision, SplitBy, WithControls
+from askwell.cli import options
+from askwell.cli.terminal import note, print_json
+from askwell.data.names import read_prompts, read_relation
 from askwell.errors import BadOption
+from askwell.files import to_json
 from askwell.specs import MixtureSpec, TrainingSpec
 
 
 def train(
     *,
-    lm: LM = None,
-    facts: Facts,
-    prompts: Prompts = None,
-    out: Annotated[Path, Parameter(help="The folder of the run.")],
+    lm: options.LM = None,
+    facts: options.Facts,
+    prompts: options.Prompts = None,
+    out: options.RunFolder,
     mixture: Annotated[MixtureSpec, Parameter(name="*", group="Mixture")] = MixtureSpec(),  # noqa: B008 - frozen
     training: Annotated[TrainingSpec, Parameter(name="*", group="Training")] = TrainingSpec(),  # noqa: B008 - frozen
-    resume: Annotated[bool, Parameter(help="Continue the interrupted run in the folder.", negative="")] = False,
-    overwrite: Annotated[bool, Parameter(help="Replace the run in the folder.", negative="")] = False,
-    seeds: Annotated[
-        str | None,
-        Parameter(
-            help="Train once per seed (0,1,2, or 3 for three of them), into the folders seed-0 and so on in --out, "
-            "and report the mean and spread of the scores; --resume continues after an interruption."
-        ),
-    ] = None,
-    controls: WithControls = True,
-    split_by: SplitBy = None,
-    data: Data = None,
-    revision: Revision = None,
-    device: Device = None,
-    dtype: Dtype = "auto",
-    compiled: Compiled = False,
-    json: Json = False,
+    resume: options.Resume = False,
+    overwrite: options.Overwrite = False,
+    seeds: str | None = None,
+    controls: options.WithControls = True,
+    split_by: options.SplitBy = None,
+    data: options.Data = None,
+    loading: options.Loading = options.Loading(),  # noqa: B008 - frozen
+    compiled: options.Flag = False,
+    json: options.Json = False,
 ) -> None:
     """Learn a mixture of soft prompts for a relation.
 
     The folder gets the record of the run (run.json), the saved mixture (mixture/), the outcome of each test fact
     (facts.parquet) and the history of tuning. Ctrl-C keeps the best state so far, and --resume continues from there.
+
+    Args:
+        seeds: Train once per seed (0,1,2, or 3 for three of them), into the folders seed-0 and so on in --out, and
+            report the mean and spread of the scores; --resume continues after an interruption.
+        compiled: Compile parts of the LM's layers with torch.compile: slow to start, but pays off for long work on a
+            GPU.
     """
     if lm is None or not prompts:
         raise BadOption("train needs --lm and --prompts")
-    from askwell.cli.running import RunBars, note_counts, print_record, print_several, set_threads
-    from askwell.cli.terminal import counted, note, print_json
-    from askwell.data.names import read_prompts, read_relation
-    from askwell.files import to_json
-    from askwell.lms.load import load_lm
-    from askwell.runs.folder import check_folder, clear_folder
-    from askwell.runs.record import RunRecord
-    from askwell.runs.run import run
+    from askwell.cli.running import do_run, load_for_run, print_run, print_several, prompts_name
+    from askwell.runs.folder import check_folder
     from askwell.runs.run_spec import run_spec
     from askwell.runs.seeds import check_seeds, run_seeds, seeds_of, together_over_seeds
-    from askwell.specs import RunSpec
 
     several = [mixture.seed] if seeds is None else seeds_of(seeds)
     relations = [read_relation(facts, data=data, split=split_by, seed=seed) for seed in several]
     check_seeds(relations)
     relation = relations[0]
     templates = read_prompts(prompts, relation=relation, data=data)
-    folders = [out] if seeds is None else [out / f"seed-{seed}" for seed in several]
     if seeds is None or not resume:
-        for folder in folders:
+        for folder in [out] if seeds is None else [out / f"seed-{seed}" for seed in several]:
             check_folder(folder, resume=resume, overwrite=overwrite)
-    note_counts(relation)
-    loaded = load_lm(lm, revision=revision, device=device, dtype=dtype, compiled=compiled)
-    threads = set_threads(training.threads)
-    note(
-        f"{relation.name}: {len(relation.train)} train, {len(relation.dev)} dev and {len(relation.test)} test facts, "
-        f"{counted(len(templates), 'prompt')} on {loaded.identity.name} ({loaded.family.name}, {loaded.device})"
-    )
-
-    def do(spec: RunSpec, folder: Path, begun: bool) -> RunRecord:
-        if overwrite:
-            clear_folder(folder)
-        with RunBars(folder) as bars:
-            return run(
-                spec, loaded, relation, folder, resume=begun, untuned=True, controls=controls, split_by=split_by,
-                progress=bars,
-            )  # fmt: skip
-
+    loaded = load_for_run(lm, relation, templates, training.threads, **asdict(loading), compiled=compiled)
     specs = [
         run_spec(
             loaded,
@@ -89,26 +66,23 @@ def train(
             mixture=mixture.model_copy(update={"seed": seed}),
             training=training,
             prompts=prompts_name(prompts),
-            threads=threads,
         )
         for seed in several
     ]
-    if seeds is not None:
-        runs = run_seeds(specs, out, do, resume=resume, note=note)
-        together = together_over_seeds(runs)
-        if json:
-            by_seed = {str(one.record.spec.seed): one.record.test.micro for one in runs}
-            print_json({"out": str(out), "seeds": several, **to_json(together), "by_seed": by_seed})
-        else:
-            print_several(together)
+    how: dict[str, Any] = {"overwrite": overwrite, "untuned": True, "controls": controls, "split_by": split_by}
+    if seeds is None:
+        print_run(do_run(specs[0], loaded, relation, out, resume=resume, **how), out, json=json)
         return
-    record = do(specs[0], out, resume)
+    runs = run_seeds(
+        specs,
+        out,
+        lambda spec, folder, begun: do_run(spec, loaded, relation, folder, resume=begun, **how),
+        resume=resume,
+        note=note,
+    )
+    together = together_over_seeds(runs)
     if json:
-        print_json({"out": str(out), **to_json(record), "history": to_json(record.history)})
+        by_seed = {str(one.record.spec.seed): one.record.test.micro for one in runs}
+        print_json({"out": str(out), "seeds": several, **to_json(together), "by_seed": by_seed})
     else:
-        print_record(record, out)
-
-
-def prompts_name(sources: list[str]) -> str:
-    """What tables call these prompts: the names of their sources, or "given" for templates that were typed."""
-    return " + ".join(dict.fromkeys("given" if "[X]" in source else Path(source).stem for source in sources))
+        print_several(together)

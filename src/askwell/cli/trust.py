@@ -17,27 +17,12 @@ _SIGNALS = {
 }
 
 
-def check_options(split: str, risk: float, confidence: float | None) -> None:
-    """Refuses options that do not fit together, before any work is done."""
-    if split != "test":
-        raise BadOption(f"--trust learns thresholds on dev and measures on test: leave out --split {split}")
-    check_risk(risk, confidence)
-
-
 def check_risk(risk: float, confidence: float | None) -> None:
     """Refuses a risk or a confidence that is not between 0 and 1."""
     if not 0 <= risk < 1:
         raise BadOption(f"--risk {risk}: it is a fraction of answers, such as 0.1 for one in ten")
     if confidence is not None and not 0 < confidence < 1:
         raise BadOption(f"--confidence {confidence}: it is between 0 and 1, such as 0.95")
-
-
-def print_trust(trust: "Trust") -> None:
-    """Prints all measures, in lines that say what each is."""
-    from askwell.cli.terminal import out
-
-    for line in trust_lines(trust):
-        out.print(line, markup=False, soft_wrap=True)
 
 
 def trust_lines(trust: "Trust") -> list[str]:
@@ -57,7 +42,9 @@ def trust_lines(trust: "Trust") -> list[str]:
         "",
         *_consistency_lines(trust),
         "",
-        *_projection_lines(trust),
+        projection_line(trust.projection)
+        if trust.projection
+        else f"Nearest words: not scored; {trust.missing['projection']}.",
     ]
 
 
@@ -128,13 +115,6 @@ def _consistency_lines(trust: "Trust") -> list[str]:
                 f"{100 * agreement.with_mixture:.1f} % of the weight agrees with the mixture."
             )
     return lines
-
-
-def _projection_lines(trust: "Trust") -> list[str]:
-    found = trust.projection
-    if found is None:
-        return [f"Nearest words: not scored; {trust.missing['projection']}."]
-    return [projection_line(found)]
 
 
 def projection_line(found: "Projection") -> str:

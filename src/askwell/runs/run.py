@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from askwell.baselines.run import BaselineProgress, run_baseline
+from askwell.baselines.result import BaselineProgress
+from askwell.baselines.run import run_baseline
 from askwell.data.audit import audit_relation
 from askwell.data.facts import Relation
 from askwell.data.read_facts import SplitLines

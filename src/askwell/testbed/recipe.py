@@ -3,6 +3,7 @@ shapes, and how they are trained."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import (
@@ -120,71 +121,38 @@ RECIPES: dict[LMName, Recipe] = {
 
 def new_model(name: LMName, recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
     """The untrained LM of that name; seed torch first."""
+    ends: dict[str, Any] = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
+    shared: dict[str, Any] = {
+        "vocab_size": len(tokenizer),
+        "max_position_embeddings": POSITIONS,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    one_stack: dict[str, Any] = {
+        "hidden_size": recipe.width,
+        "num_hidden_layers": recipe.layers,
+        "num_attention_heads": recipe.heads,
+        "intermediate_size": recipe.inner,
+    }
+    masked: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "type_vocab_size": 1}
     match name:
         case "bert":
-            return BertForMaskedLM(
-                BertConfig(
-                    vocab_size=len(tokenizer),
-                    hidden_size=recipe.width,
-                    num_hidden_layers=recipe.layers,
-                    num_attention_heads=recipe.heads,
-                    intermediate_size=recipe.inner,
-                    max_position_embeddings=POSITIONS,
-                    hidden_dropout_prob=0.0,
-                    attention_probs_dropout_prob=0.0,
-                    type_vocab_size=1,
-                    pad_token_id=tokenizer.pad_token_id,
-                )
-            )
+            return BertForMaskedLM(BertConfig(**shared, **one_stack, **masked))
         case "roberta":
-            return RobertaForMaskedLM(
-                RobertaConfig(
-                    vocab_size=len(tokenizer),
-                    hidden_size=recipe.width,
-                    num_hidden_layers=recipe.layers,
-                    num_attention_heads=recipe.heads,
-                    intermediate_size=recipe.inner,
-                    max_position_embeddings=POSITIONS + tokenizer.pad_token_id + 1,
-                    hidden_dropout_prob=0.0,
-                    attention_probs_dropout_prob=0.0,
-                    type_vocab_size=1,
-                    pad_token_id=tokenizer.pad_token_id,
-                    bos_token_id=tokenizer.bos_token_id,
-                    eos_token_id=tokenizer.eos_token_id,
-                )
-            )
+            shared["max_position_embeddings"] += tokenizer.pad_token_id + 1
+            return RobertaForMaskedLM(RobertaConfig(**shared, **one_stack, **masked, **ends))
         case "bart":
-            return BartForConditionalGeneration(
-                BartConfig(
-                    vocab_size=len(tokenizer),
-                    d_model=recipe.width,
-                    encoder_layers=recipe.layers,
-                    decoder_layers=recipe.layers,
-                    encoder_attention_heads=recipe.heads,
-                    decoder_attention_heads=recipe.heads,
-                    encoder_ffn_dim=recipe.inner,
-                    decoder_ffn_dim=recipe.inner,
-                    max_position_embeddings=POSITIONS,
-                    dropout=0.0,
-                    forced_eos_token_id=None,
-                    pad_token_id=tokenizer.pad_token_id,
-                    bos_token_id=tokenizer.bos_token_id,
-                    eos_token_id=tokenizer.eos_token_id,
-                    decoder_start_token_id=tokenizer.eos_token_id,
+            sizes: dict[str, Any] = {
+                f"{stack}_{size}": value
+                for stack in ("encoder", "decoder")
+                for size, value in (
+                    ("layers", recipe.layers),
+                    ("attention_heads", recipe.heads),
+                    ("ffn_dim", recipe.inner),
                 )
+            }
+            start: dict[str, Any] = {"decoder_start_token_id": tokenizer.eos_token_id, "forced_eos_token_id": None}
+            return BartForConditionalGeneration(
+                BartConfig(**shared, **sizes, **ends, **start, d_model=recipe.width, dropout=0.0)
             )
         case "causal":
-            return LlamaForCausalLM(
-                LlamaConfig(
-                    vocab_size=len(tokenizer),
-                    hidden_size=recipe.width,
-                    num_hidden_layers=recipe.layers,
-                    num_attention_heads=recipe.heads,
-                    intermediate_size=recipe.inner,
-                    max_position_embeddings=POSITIONS,
-                    tie_word_embeddings=True,
-                    pad_token_id=tokenizer.pad_token_id,
-                    bos_token_id=tokenizer.bos_token_id,
-                    eos_token_id=tokenizer.eos_token_id,
-                )
-            )
+            return LlamaForCausalLM(LlamaConfig(**shared, **one_stack, **ends, tie_word_embeddings=True))

@@ -1,8 +1,8 @@
-"""The text of the testbed: generated, always the same, never stored.
+"""The text of the testbed: generated from sentences.toml, always the same, never stored.
 
 It tells each told fact several times, in wordings drawn by their frequency, and speaks of every name in neutral
 sentences besides, so that the names of withheld facts are no strangers to an LM. Asides use the words of a relation
-without telling any fact of it. Words and punctuation marks are separated by single spaces.
+without telling any fact of it.
 
 That a withheld fact stays withheld can be checked. A withheld fact (x, y) leaks
 
@@ -15,14 +15,24 @@ What is merely likely is no leak: from a neighbour of an Asian country an LM may
 """
 
 import hashlib
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from importlib.resources import files
 from random import Random
 
 from askwell.data.facts import Fact
 from askwell.data.testbed import TestbedRelation, World, the_world
-from askwell.testbed.asides import ADJECTIVES, ASIDES, NOUNS
-from askwell.testbed.wordings import NEUTRAL, WORDINGS
+
+_SENTENCES = tomllib.loads(files("askwell.testbed").joinpath("sentences.toml").read_text(encoding="utf-8"))
+ADJECTIVES: list[str] = _SENTENCES["adjectives"]
+NOUNS: list[str] = _SENTENCES["nouns"]
+WORDINGS: dict[str, list[str]] = _SENTENCES["wordings"]
+ASIDES: dict[str, list[str]] = _SENTENCES["asides"]
+_ALL_PLACES: list[str] = _SENTENCES["neutral_places"].pop("all")
+NEUTRAL: dict[str, list[str]] = _SENTENCES["neutral"] | {
+    kind: _ALL_PLACES + own for kind, own in _SENTENCES["neutral_places"].items()
+}
 
 SYMMETRIC = "neighbour"
 INSIDE = ("country_of_city", "country_of_region", "country_of_airport", "state_of_county", "continent")
