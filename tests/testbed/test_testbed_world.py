@@ -8,7 +8,7 @@ import pytest
 
 from askwell.data import testbed as world
 from askwell.data.facts import Fact
-from askwell.data.read_facts import read_relation
+from askwell.data.names import read_relation
 from askwell.errors import BadOption
 
 NAMES = world.relation_names()

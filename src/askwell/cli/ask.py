@@ -87,7 +87,7 @@ def ask(
         raise BadOption("--risk learns from dev facts how probable an answer must be: name the relation with --facts")
     from askwell.cli.running import set_threads
     from askwell.cli.terminal import note, print_json
-    from askwell.data.questions import read_xs
+    from askwell.data.read_facts import read_xs
     from askwell.lms.load import load_lm
     from askwell.mixture.ask import ask as ask_mixture
     from askwell.mixture.candidates import read_candidates

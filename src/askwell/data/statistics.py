@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 
-from askwell.data.facts import SPLIT_FILES, Fact
+from askwell.data.facts import SPLIT_FILES
 from askwell.data.read_facts import SUFFIXES, parse_facts
-from askwell.data.templates import Template, read_prompts
+from askwell.data.templates import read_templates
 
-# The paper's names, and where the sets lie.
+# The paper's names, and the folders of the sets.
 RELATION_SETS = {
     "trex_original": "trex_original",
     "trex_extended": "trex_extend",
@@ -90,7 +90,7 @@ def _fact_files(folder: Path) -> list[list[Path]]:
 def _relations(relations: Sequence[Sequence[Path]]) -> RelationStatistics | None:
     if not relations:
         return None
-    facts: list[list[Fact]] = [[fact for path in paths for fact in parse_facts(path)] for paths in relations]
+    facts = [[fact for path in paths for fact in parse_facts(path)] for paths in relations]
     sizes = [len(those) for those in facts]
     return RelationStatistics(
         relations=len(facts),
@@ -105,7 +105,7 @@ def _relations(relations: Sequence[Sequence[Path]]) -> RelationStatistics | None
 def _prompts(paths: Sequence[Path]) -> PromptStatistics | None:
     if not paths:
         return None
-    templates: list[list[Template]] = [read_prompts(str(path)) for path in paths]
+    templates = [read_templates(path) for path in paths]
     sizes = [len(those) for those in templates]
     return PromptStatistics(
         relations=len(templates),

@@ -15,7 +15,6 @@ import torch
 from askwell.baselines.run import BaselineProgress, run_baseline
 from askwell.data.audit import audit_relation
 from askwell.data.facts import Relation
-from askwell.data.read_facts import SplitLines
 from askwell.data.templates import Template, parse_template
 from askwell.evaluation.cautious import dev_answers
 from askwell.evaluation.controls import Controls
@@ -239,7 +238,7 @@ def _record(work: _Work, made: _Made, examination: Examination, trust: Trust | N
         knowledge=None if gain is None else gain.figures(),
         trust=trust,
         partitions=_partitions(relation, evaluations["test"], found),
-        audit=audit_relation(SplitLines.of(relation)),
+        audit=audit_relation(relation),
         training=_training(made.learned_from) if made.learned_from else None,
         history=made.history,
     )
