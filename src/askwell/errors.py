@@ -82,7 +82,7 @@ class CannotWrite(Failure):
 
 
 def did_you_mean(typed: str, known: Iterable[str]) -> str:
-    """How a message about an unknown name ends: with the names most like it, or else with all of them."""
+    """How a message about an unknown name ends: with the name most like it, or else with all of them."""
     names = list(known)
-    close = difflib.get_close_matches(typed, names, n=3)
-    return f"; did you mean {' or '.join(close)}?" if close else f"; choose from {', '.join(names)}"
+    close = difflib.get_close_matches(typed, names, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; choose from {', '.join(names)}"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from askwell.errors import CannotWrite
-from askwell.runs.store import Unfinished, remove_left_behind
+from askwell.runs.store import Store, Unfinished
 
 RUN, OTHER = "a" * 64, "b" * 64
 
@@ -60,15 +60,18 @@ def test_what_a_killed_process_left_is_taken_over_with_its_checkpoint_but_withou
 
 
 def test_only_what_is_dead_and_not_to_go_on_is_removed(tmp_path):
-    going_on, dead = left_by_a_killed_process(tmp_path, RUN), left_by_a_killed_process(tmp_path, OTHER)
-    with Unfinished("c" * 64, tmp_path) as alive:
-        assert remove_left_behind(tmp_path, but=frozenset({RUN})) == 1
+    store = Store(tmp_path, "id")
+    store.unfinished.mkdir()
+    going_on = left_by_a_killed_process(store.unfinished, RUN)
+    dead = left_by_a_killed_process(store.unfinished, OTHER)
+    with Unfinished("c" * 64, store.unfinished) as alive:
+        assert store.clean(but={RUN}) == 1
         assert going_on.is_dir()
         assert not dead.exists()
         assert alive.folder.is_dir()
-        assert remove_left_behind(tmp_path, but=frozenset()) == 1
+        assert store.clean() == 1
         assert alive.result.is_dir()
-    assert list(tmp_path.iterdir()) == []
+    assert list(store.unfinished.iterdir()) == []
 
 
 @pytest.mark.parametrize(("error", "kept"), [(ValueError, False), (KeyboardInterrupt, True)])

@@ -87,6 +87,7 @@ def ask(
         raise BadOption("--risk learns from dev facts how probable an answer must be: name the relation with --facts")
     from askwell.cli.running import set_threads
     from askwell.cli.terminal import note, print_json
+    from askwell.data.names import read_prompts
     from askwell.data.read_facts import read_xs
     from askwell.lms.load import load_lm
     from askwell.mixture.ask import ask as ask_mixture
@@ -106,7 +107,8 @@ def ask(
         folder = find_mixture(folder, where, note)
         asked = saved_mixture(folder, lm, **loading)
     else:
-        asked = untuned_mixture(load_lm(lm or "", **loading), prompts or [], mixture, facts, data, note)
+        loaded = load_lm(lm or "", **loading)
+        asked = untuned_mixture(loaded, read_prompts(prompts or [], relation=facts, data=data), mixture, note)
     several = file is not None or len(xs) > 1
     if several:
         reasons = dict(zip(xs, why_unaskable(asked, xs), strict=True))

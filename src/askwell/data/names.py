@@ -149,6 +149,5 @@ def _testbed_prompts(source: str, relation: str) -> list[Template]:
     if own_relation or relation.startswith(PREFIX):
         return testbed_prompts(kind, own_relation or relation)
     raise NoPrompts(
-        f"{source} does not say for which relation: name one of the testbed's with --facts, or write e.g. "
-        f"{PREFIX}{kind}/capital"
+        f"{source} is for the testbed's relations: name one of them with --facts, or write e.g. {PREFIX}{kind}/capital"
     )

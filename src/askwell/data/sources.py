@@ -32,7 +32,7 @@ def data_folder(option: Path | None) -> Path | None:
         pulled = pulled_data_folder()
         return pulled if pulled.is_dir() else None
     if not folder.is_dir():
-        raise BadOption(f"{origin} is {folder}, which is no folder")
+        raise BadOption(f"{origin} is {folder}, which is not a folder")
     return folder
 
 

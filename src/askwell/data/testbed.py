@@ -178,8 +178,7 @@ def lm_folder(name: str) -> Path:
     """The checkpoint folder of an LM of the testbed."""
     bare = name.removeprefix(PREFIX)
     if bare not in lm_names():
-        meant = did_you_mean(PREFIX + bare, [PREFIX + known for known in lm_names()])
-        raise LMUnavailable(f"there is no LM {bare!r} in the testbed{meant}")
+        raise LMUnavailable(f"there is no LM {bare!r} in the testbed{did_you_mean(bare, lm_names())}")
     folder = lms_folder() / bare
     if not (folder / "config.json").exists():
         raise LMUnavailable(f"{PREFIX}{bare} is not in this installation; make it with: askwell testbed train {bare}")

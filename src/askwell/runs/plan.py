@@ -18,9 +18,10 @@ from askwell.mixture.mixture import Mixture
 from askwell.mixture.prompts import usable_prompts
 from askwell.mixture.weights import WEIGHTINGS
 from askwell.runs.grid import Cell, cells_of
+from askwell.runs.run_spec import run_spec
 from askwell.runs.store import Store
-from askwell.runs.worker import RunTask
-from askwell.specs.run import PromptText, RunSpec
+from askwell.runs.worker import LMKey, RunTask
+from askwell.specs.run import RunSpec
 from askwell.specs.sweep import LMChoice, SweepSpec
 from askwell.training.objective import Objective
 from askwell.training.schedule import schedule_of
@@ -128,9 +129,7 @@ def plan_sweep(
             raise BadFile(file, f"lms: {choice.source} can use none of the prompts ({reasons[0]})")
         without += reasons
         of_lm = [
-            (task, count)
-            for cell, count in usable
-            for task in _runs_of(sweep, cell, choice, lm, hash_, candidates, store)
+            (task, count) for cell, count in usable for task in _runs_of(sweep, cell, choice, lm, candidates, store)
         ]
         tasks = {task.spec.id: (task, count) for task, count in sorted(of_lm, key=lambda known: _asked_lm(known[0]))}
         new = {run: known for run, known in tasks.items() if run not in runs}
@@ -177,52 +176,34 @@ def _asked_lm(task: RunTask) -> tuple[str, int]:
 
 
 def _runs_of(
-    sweep: SweepSpec,
-    cell: Cell,
-    choice: LMChoice,
-    lm: FrozenLM,
-    hash_: str,
-    candidates: Candidates | None,
-    store: Store,
+    sweep: SweepSpec, cell: Cell, choice: LMChoice, lm: FrozenLM, candidates: Candidates | None, store: Store
 ) -> list[RunTask]:
     tasks = []
     place = Path(choice.source)  # a worker can have another current folder
     source = str(place.resolve()) if place.exists() else choice.source
+    key = LMKey(source, choice.revision, sweep.device, sweep.dtype, sweep.compiled)
+    seen_from_anywhere = Store(store.folder.resolve(), store.id)
     for name, setting in sweep.settings.items():
         if setting.prompts is not None and cell.prompts not in setting.prompts:
             continue
         of_setting = sweep.controls if setting.controls is None else setting.controls
         controls = (None, *of_setting) if setting.tuned else (None,)
         for seed, control in product(setting.seeds or sweep.seeds, controls):
-            spec = RunSpec(
-                lm=lm.identity.name,
-                lm_sha256=hash_,
-                relation=cell.relation.name,
-                facts_sha256=cell.relation.digest,
-                prompts=cell.prompts,
-                templates=tuple(PromptText(template=one.text, weight=one.weight) for one in cell.templates),
-                setting=name,
+            spec = run_spec(
+                lm,
+                cell.relation,
+                cell.templates,
                 mixture=setting.mixture.model_copy(update={"seed": seed}),
                 training=setting.training if setting.tuned else None,
-                candidates=None if candidates is None else candidates.name,
-                candidates_sha256=None if candidates is None else candidates.digest,
+                candidates=candidates,
+                control=control,
+                prompts=cell.prompts,
+                setting=name,
                 threads=sweep.threads,
                 device=sweep.device,
                 dtype=sweep.dtype,
-                control=control,
             )
-            tasks.append(
-                RunTask(
-                    spec,
-                    source,
-                    choice.revision,
-                    cell.relation,
-                    candidates,
-                    store.folder.resolve(),
-                    store.id,
-                    sweep.compiled,
-                )
-            )
+            tasks.append(RunTask(spec, key, cell.relation, candidates, seen_from_anywhere))
     return tasks
 
 

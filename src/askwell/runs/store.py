@@ -16,7 +16,7 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -25,12 +25,13 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from askwell.errors import BadFile, CannotWrite, DamagedFile
-from askwell.files import write_whole
+from askwell.files import write_whole, writing
 from askwell.runs.folder import Run, read_run
 from askwell.specs.run import RunSpec
 
 RUNS, FAILED, UNFINISHED, STORE = "runs", "failed", "unfinished", "store.json"
 _FORMAT, _VERSION = "askwell-store", 1
+_LOCK = ".lock"
 
 
 class FailedRun(BaseModel):
@@ -62,12 +63,7 @@ class Store:
 
     def done(self) -> frozenset[str]:
         """The ids of all complete runs."""
-        runs = self.folder / RUNS
-        return frozenset(path.name for path in runs.iterdir()) if runs.is_dir() else frozenset()
-
-    def is_done(self, run: str) -> bool:
-        """Whether a run is complete."""
-        return self.run_folder(run).is_dir()
+        return frozenset(path.name for path in (self.folder / RUNS).glob("*"))
 
     def read(self, run: str) -> Run:
         """A complete run."""
@@ -103,15 +99,33 @@ class Store:
     def failures(self) -> list[FailedRun]:
         """Which runs failed, and why."""
         folder = self.folder / FAILED
-        paths = sorted(folder.glob("*.json")) if folder.is_dir() else []
         try:
-            return [FailedRun.model_validate_json(path.read_bytes()) for path in paths]
+            return [FailedRun.model_validate_json(path.read_bytes()) for path in sorted(folder.glob("*.json"))]
         except (OSError, ValidationError) as error:
             raise DamagedFile(f"{folder} is damaged ({str(error).splitlines()[0]}); remove it") from error
 
-    def clean(self, but: frozenset[str] = frozenset()) -> int:
-        """Removes what killed processes left behind, except for the runs in `but`, and returns how many there were."""
-        return remove_left_behind(self.unfinished, but)
+    def clean(self, but: Collection[str] = ()) -> int:
+        """Removes what killed processes left behind, except for runs in `but`, which are to continue; says how many."""
+        removed = 0
+        for folder in sorted(self.unfinished.glob("*-*")):
+            if not folder.is_dir() or folder.name.rpartition("-")[0] in but:
+                continue
+            lock = _hold(folder)
+            if lock is not None:
+                _remove(folder)
+                lock.release()
+                removed += 1
+        for path in self.unfinished.glob(f"*{_LOCK}"):
+            if not path.with_suffix("").is_dir():
+                path.unlink(missing_ok=True)
+        return removed
+
+    def is_here(self) -> bool:
+        """Whether its folder, as seen from here, is this very store."""
+        try:
+            return open_store(self.folder).id == self.id
+        except (BadFile, DamagedFile):
+            return False
 
 
 def new_or_open_store(folder: Path) -> Store:
@@ -133,18 +147,6 @@ def open_store(folder: Path) -> Store:
     return Store(folder, about["id"])
 
 
-def is_store(folder: Path, id_: str) -> bool:
-    """Whether a folder, as seen from here, is the store with that id."""
-    try:
-        return open_store(folder).id == id_
-    except (BadFile, DamagedFile):
-        return False
-
-
-_LOCK = ".lock"
-_RESULT = "result"
-
-
 class Unfinished:
     """The folder of a run under way, as a context. After an error it is removed; `finish` makes the run complete."""
 
@@ -152,14 +154,12 @@ class Unfinished:
         self._run, self._parent = run, folder
 
     def __enter__(self) -> "Unfinished":
-        try:
+        with writing(self._parent):
             self._parent.mkdir(parents=True, exist_ok=True)
             self.folder, self._lock = self._take_over() or self._begin()
-            self.result = self.folder / _RESULT
+            self.result = self.folder / "result"
             shutil.rmtree(self.result, ignore_errors=True)
             self.result.mkdir()
-        except OSError as error:
-            raise CannotWrite(f"{self._parent} cannot be written: {error.strerror or error}") from error
         return self
 
     folder: Path
@@ -170,12 +170,13 @@ class Unfinished:
     def finish(self, target: Path) -> None:
         """Moves the result to its place, in one step. If another process was faster, its result is kept."""
         try:
-            _to_disk(self.result)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            self.result.rename(target)
-        except OSError as error:
+            with writing(target):
+                _to_disk(self.result)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                self.result.rename(target)
+        except CannotWrite:
             if not target.is_dir():
-                raise CannotWrite(f"{target} cannot be written: {error.strerror or error}") from error
+                raise
 
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
@@ -197,23 +198,6 @@ class Unfinished:
             lock = _hold(folder)
             if lock is not None:  # otherwise a process that cleans up was faster
                 return folder, lock
-
-
-def remove_left_behind(parent: Path, but: frozenset[str]) -> int:
-    """Removes what killed processes left behind, except for runs in `but`, which are to continue; returns how many."""
-    removed = 0
-    for folder in sorted(parent.glob("*-*")) if parent.is_dir() else ():
-        if not folder.is_dir() or folder.name.rpartition("-")[0] in but:
-            continue
-        lock = _hold(folder)
-        if lock is not None:
-            _remove(folder)
-            lock.release()
-            removed += 1
-    for path in parent.glob(f"*{_LOCK}") if parent.is_dir() else ():
-        if not path.with_suffix("").is_dir():
-            path.unlink(missing_ok=True)
-    return removed
 
 
 def _hold(folder: Path) -> FileLock | None:

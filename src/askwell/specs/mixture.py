@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
+from pydantic import Field, model_serializer, model_validator
+
+from askwell.specs.base import Spec
 
 Initial = Literal["words", "random", "random-full"]
 WeightingName = Literal["static", "data-dependent"]
@@ -13,10 +15,8 @@ AnswersChoice = Literal["auto", "one-token", "any-length"]
 _BY_DATA_DEPENDENT: dict[bool, WeightingName] = {False: "static", True: "data-dependent"}
 
 
-class MixtureSpec(BaseModel):
+class MixtureSpec(Spec):
     """How prompts are put together, and how they start."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     combine: Literal["mixture", "product"] = "mixture"
     """Sum the prompts' probabilities, or multiply them (a product of experts over hard prompts)."""
