@@ -1,7 +1,8 @@
 """Reads a sweep from TOML, reporting all mistakes in one message, and pairs its relations with their prompts."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,15 @@ class Cells:
     """Pairs that do not exist, each with the reason."""
 
 
+@contextmanager
+def naming(file: Path, key: str) -> Generator[None]:
+    """Makes errors of the block name the sweep's file and the key that caused them."""
+    try:
+        yield
+    except AskwellError as error:
+        raise BadFile(file, f"{key}: {str(error).removeprefix('--lm ')}") from error
+
+
 def cells_of(sweep: SweepSpec, file: Path, data: Path | None) -> Cells:
     """The cells of a sweep; errors name the file and its key."""
     data = data_folder(data or (Path(sweep.data) if sweep.data else None))
@@ -80,12 +90,11 @@ def cells_of(sweep: SweepSpec, file: Path, data: Path | None) -> Cells:
     for name, sources in sweep.prompts.items():
         found = len(cells)
         for relation in relations:
-            try:
-                cells.append(Cell(relation, name, tuple(read_prompts(sources, relation=relation, data=data))))
-            except NoPrompts as missing:
-                without.append(f"{relation.name} has no {name} prompts: {missing}")
-            except AskwellError as error:
-                raise BadFile(file, f"prompts.{name}: {error}") from error
+            with naming(file, f"prompts.{name}"):
+                try:
+                    cells.append(Cell(relation, name, tuple(read_prompts(sources, relation=relation, data=data))))
+                except NoPrompts as missing:
+                    without.append(f"{relation.name} has no {name} prompts: {missing}")
         if found == len(cells):
             raise BadFile(file, f"prompts.{name}: there are none for any relation of the sweep ({without[-1]})")
     for relation in relations:
@@ -97,11 +106,9 @@ def cells_of(sweep: SweepSpec, file: Path, data: Path | None) -> Cells:
 def _relations(sweep: SweepSpec, file: Path, data: Path | None) -> list[Relation]:
     relations: dict[str, Relation] = {}
     for source in sweep.facts:
-        try:
+        with naming(file, "facts"):
             names = relations_of(PREFIX if source == _TESTBED else source, data)
             read = [_sampled(name, sweep, data) for name in names]
-        except AskwellError as error:
-            raise BadFile(file, f"facts: {error}") from error
         for relation in read:
             same = relations.setdefault(relation.name, relation)
             if same.digest != relation.digest:

@@ -16,10 +16,10 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -81,7 +81,7 @@ class Store:
 
     def put(self, run: str, files: Mapping[str, bytes]) -> None:
         """Keeps a run whose files were made elsewhere."""
-        with Unfinished(run, self.unfinished) as unfinished:
+        with unfinished_run(run, self.unfinished) as unfinished:
             for name, content in files.items():
                 write_whole(unfinished.result / name, content)
             unfinished.finish(self.run_folder(run))
@@ -147,20 +147,9 @@ def open_store(folder: Path) -> Store:
     return Store(folder, about["id"])
 
 
+@dataclass(frozen=True)
 class Unfinished:
-    """The folder of a run under way, as a context. After an error it is removed; `finish` makes the run complete."""
-
-    def __init__(self, run: str, folder: Path) -> None:
-        self._run, self._parent = run, folder
-
-    def __enter__(self) -> "Unfinished":
-        with writing(self._parent):
-            self._parent.mkdir(parents=True, exist_ok=True)
-            self.folder, self._lock = self._take_over() or self._begin()
-            self.result = self.folder / "result"
-            shutil.rmtree(self.result, ignore_errors=True)
-            self.result.mkdir()
-        return self
+    """A run under way."""
 
     folder: Path
     """For checkpoints; what an earlier, killed process left behind is still there."""
@@ -178,33 +167,43 @@ class Unfinished:
             if not target.is_dir():
                 raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+
+@contextmanager
+def unfinished_run(run: str, parent: Path) -> Generator[Unfinished]:
+    """A locked folder for a run under way, which is removed in the end."""
+    with writing(parent):
+        parent.mkdir(parents=True, exist_ok=True)
+        folder, lock = _held_folder(run, parent)
+        result = folder / "result"
+        shutil.rmtree(result, ignore_errors=True)
+        result.mkdir()
+    is_interrupted = False
+    try:
+        yield Unfinished(folder, result)
+    except BaseException as error:
         # An interrupt is not an error: the checkpoint is kept, and the next process continues from it.
-        if kind is None or issubclass(kind, Exception):
-            _remove(self.folder)
-        self._lock.release()
+        is_interrupted = not isinstance(error, Exception)
+        raise
+    finally:
+        if not is_interrupted:
+            _remove(folder)
+        lock.release()
 
-    def _take_over(self) -> tuple[Path, FileLock] | None:
-        for folder in sorted(self._parent.glob(f"{self._run}-*")):
-            if folder.is_dir() and (lock := _hold(folder)) is not None:
-                return folder, lock
-        return None
 
-    def _begin(self) -> tuple[Path, FileLock]:
-        while True:
-            folder = Path(tempfile.mkdtemp(dir=self._parent, prefix=f"{self._run}-"))
-            lock = _hold(folder)
-            if lock is not None:  # otherwise a process that cleans up was faster
-                return folder, lock
+def _held_folder(run: str, parent: Path) -> tuple[Path, FileLock]:
+    """The folder that a killed process left of the run, or a new one, with its lock."""
+    left = iter(sorted(folder for folder in parent.glob(f"{run}-*") if folder.is_dir()))
+    while True:
+        folder = next(left, None) or Path(tempfile.mkdtemp(dir=parent, prefix=f"{run}-"))
+        if (lock := _hold(folder)) is not None:  # otherwise its process lives, or one that cleans up was faster
+            return folder, lock
 
 
 def _hold(folder: Path) -> FileLock | None:
     """The lock of a folder; None if another process has it, or the folder is gone."""
-    lock = FileLock(_lock_path(folder), timeout=0)
+    lock = FileLock(_lock_path(folder))
     try:
-        lock.acquire()
+        lock.acquire(timeout=0)
     except Timeout:
         return None
     if folder.is_dir():

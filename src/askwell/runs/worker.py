@@ -16,7 +16,7 @@ from askwell.lms.load import load_lm
 from askwell.mixture.candidates import Candidates
 from askwell.runs.record import ENVIRONMENT
 from askwell.runs.run import run
-from askwell.runs.store import Store, Unfinished
+from askwell.runs.store import Store, unfinished_run
 from askwell.specs import ControlKind, RunSpec
 from askwell.specs.run import DeviceKind, Digits
 
@@ -108,7 +108,7 @@ def _do(task: RunTask) -> RunDone:
     loading = round(time.monotonic() - began, 3)
     with tempfile.TemporaryDirectory(prefix="askwell-") as elsewhere:
         is_shared = task.store.is_here()
-        with Unfinished(spec.id, task.store.unfinished if is_shared else Path(elsewhere)) as unfinished:
+        with unfinished_run(spec.id, task.store.unfinished if is_shared else Path(elsewhere)) as unfinished:
             result, kept = unfinished.result, unfinished.folder
             record = run(spec, lm, task.relation, result, candidates=task.candidates, checkpoints=kept, resume=True)
             took = record.environment.model_copy(update={"seconds_to_load": loading})
