@@ -234,14 +234,16 @@ def stats(*, data: Data = None, json: Json = False) -> None:
     """
     from askwell.cli.terminal import note, print_json
     from askwell.data.sources import need_data_folder
-    from askwell.data.statistics import statistics_of
+    from askwell.data.statistics import prompt_statistics, relation_statistics
+    from askwell.files import to_json
 
-    statistics = statistics_of(need_data_folder(data))
+    folder = need_data_folder(data)
+    relations, prompts = relation_statistics(folder), prompt_statistics(folder)
     if json:
-        print_json(statistics.as_json())
+        print_json(to_json({"relation_statistics": relations, "prompt_statistics": prompts}))
         return
-    _print_statistics("Relations", statistics.relation_statistics)
-    _print_statistics("Prompts", statistics.prompt_statistics)
+    _print_statistics("Relations", relations)
+    _print_statistics("Prompts", prompts)
     note(
         "The paper prints 1580 for the distinct x of T-REx original and 507 for the distinct y of ConceptNet; counted"
         " on the published files, they are 1581 and 552."

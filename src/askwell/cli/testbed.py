@@ -1,6 +1,5 @@
 """`askwell testbed list` and `askwell testbed train`."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +16,7 @@ def list_testbed(*, json: Json = False) -> None:
 
     overview = testbed_overview()
     if json:
-        print_json(asdict(overview))
+        print_json(overview)
         return
     from rich.table import Table
 
@@ -27,15 +26,13 @@ def list_testbed(*, json: Json = False) -> None:
     table.add_column("kind", no_wrap=True)
     for column in ("told", "withheld"):
         table.add_column(column, justify="right", no_wrap=True)
-    for relation in overview.relations:
-        told, withheld = str(relation.told), str(relation.withheld)
-        table.add_row(relation.name, relation.label, relation.cardinality, told, withheld)
+    for relation in overview["relations"]:
+        table.add_row(*(str(relation[key]) for key in ("name", "label", "cardinality", "told", "withheld")))
     out.print(table)
-    told = sum(relation.told for relation in overview.relations)
-    withheld = sum(relation.withheld for relation in overview.relations)
+    told, withheld = (sum(relation[key] for relation in overview["relations"]) for key in ("told", "withheld"))
     out.print(
         f"{told + withheld} facts: {told} are told in the text that the LMs were trained on, {withheld} are withheld.\n"
-        f"--lm: {', '.join(overview.lms)}.\n"
+        f"--lm: {', '.join(overview['lms'])}.\n"
         f"--prompts: {PREFIX}single (manual), {PREFIX}paraphrased, {PREFIX}mined, {PREFIX}random (random words in "
         "place of the mined ones); --initial random takes random vectors.\n"
         f"Try: askwell ask --lm {PREFIX}bert --facts {PREFIX}capital --prompts {PREFIX}single France",

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from askwell.data.audit import SetAudit, audit_set
+from askwell.data.audit import audit_set
 from askwell.data.facts import SPLITS, Fact, SplitLines, facts_jsonl
 from askwell.data.names import FactSet
 from askwell.errors import BadOption, NothingLeft
@@ -53,16 +53,11 @@ class CleanReport:
     """Facts of each split."""
     repeated_removed: dict[str, int]
     """Lines of each split."""
-    audit: SetAudit
+    audit: dict[str, Any]
 
     def as_json(self) -> dict[str, Any]:
         """What audit.json says."""
-        return {
-            "made_from": self.made_from,
-            "leaks_removed": self.leaks_removed,
-            "repeated_removed": self.repeated_removed,
-            "audit": self.audit.as_json(),
-        }
+        return asdict(self)
 
 
 def write_clean(facts: FactSet, folder: Path) -> CleanReport:
@@ -76,7 +71,7 @@ def write_clean(facts: FactSet, folder: Path) -> CleanReport:
         made_from=facts.name,
         leaks_removed=_sums([clean.leaks for clean in cleaned]),
         repeated_removed=_sums([clean.repeated for clean in cleaned]),
-        audit=audit_set(replace(facts, relations=tuple(clean.splits for clean in cleaned))),
+        audit=audit_set(replace(facts, relations=tuple(clean.splits for clean in cleaned))).as_json(),
     )
     files = {"audit.json": json.dumps(report.as_json(), ensure_ascii=False, indent=2) + "\n"}
     for clean in cleaned:

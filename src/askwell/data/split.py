@@ -134,7 +134,7 @@ class SampledRelation(Relation):
 
 
 def sample(relation: Relation, *, train: int | None, dev: int | None, test: int | None, seed: int) -> Relation:
-    """The relation with at most so many facts of each split; larger samples hold the smaller ones of the same seed."""
+    """The relation with at most that many facts of each split; of one seed, larger samples contain the smaller ones."""
     sizes = {"train": train, "dev": dev, "test": test}
     if all(most is None or most >= len(relation.split(name)) for name, most in sizes.items()):
         return relation

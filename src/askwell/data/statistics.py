@@ -1,7 +1,7 @@
 """The paper's two tables about its data: how large the relations are, and how many prompts they have."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
@@ -50,23 +50,6 @@ class PromptStatistics:
     max_prompts: int
     avg_tokens: float
     """Pieces between white space, both blanks included, over all prompts of all relations."""
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """Both tables by the paper's names of sets; None for a set that is not there."""
-
-    relation_statistics: dict[str, RelationStatistics | None]
-    prompt_statistics: dict[str, PromptStatistics | None]
-
-    def as_json(self) -> dict[str, dict[str, dict[str, int | float] | None]]:
-        """Both tables, ready for JSON."""
-        return asdict(self)
-
-
-def statistics_of(data: Path) -> Statistics:
-    """The statistics of a data folder."""
-    return Statistics(relation_statistics(data), prompt_statistics(data))
 
 
 def relation_statistics(data: Path) -> dict[str, RelationStatistics | None]:

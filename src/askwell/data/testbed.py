@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -53,47 +53,13 @@ class World:
     withheld: Mapping[str, frozenset[Fact]]
 
 
-@dataclass(frozen=True)
-class RelationOverview:
-    """A relation of the testbed as it is listed."""
-
-    name: str
-    """As it is given to --facts."""
-    label: str
-    cardinality: Cardinality
-    told: int
-    withheld: int
-    prompts: dict[str, int]
-    """How many prompts of each kind there are."""
-
-
-@dataclass(frozen=True)
-class TestbedOverview:
-    """What the testbed holds."""
-
-    __test__ = False
-
-    lms: tuple[str, ...]
-    """As they are given to --lm."""
-    relations: tuple[RelationOverview, ...]
-
-
-def testbed_overview() -> TestbedOverview:
-    """The LMs and relations of the testbed."""
-    return TestbedOverview(
-        tuple(PREFIX + name for name in lm_names()),
-        tuple(
-            RelationOverview(
-                PREFIX + relation.name,
-                relation.label,
-                relation.cardinality,
-                relation.told,
-                relation.withheld,
-                {kind: len(testbed_prompts(kind, relation.name)) for kind in get_args(PromptKind)},
-            )
-            for relation in relations()
-        ),
-    )
+def testbed_overview() -> dict[str, list[Any]]:
+    """The LMs as they are given to --lm, and the relations with their names as given to --facts, ready for JSON."""
+    listed = [{**asdict(relation), "name": PREFIX + relation.name} for relation in relations()]
+    for relation in listed:
+        del relation["x_kind"], relation["y_kind"]
+        relation["prompts"] = {kind: len(testbed_prompts(kind, relation["name"])) for kind in get_args(PromptKind)}
+    return {"lms": [PREFIX + name for name in lm_names()], "relations": listed}
 
 
 @cache

@@ -76,7 +76,7 @@ class Inventory:
         return {"folder": str(self.folder), "sets": [found.as_json() for found in self.conditions]}
 
     def need_right(self, *, all_here: bool) -> None:
-        """Raises if a file of a set that is here is missing or altered; with `all_here`, if a set is missing, too."""
+        """Raises if a file of a set that is here is missing or altered; with `all_here`, also if a set is missing."""
         wrong = [found for found in self.conditions if not found.is_whole and (all_here or not found.is_absent)]
         if wrong:
             files = [file.path for found in wrong for file in found.wanted]

@@ -63,15 +63,6 @@ class Cell:
     templates: tuple[Template, ...]
 
 
-@dataclass(frozen=True)
-class Cells:
-    """All pairs of a relation and prompts."""
-
-    cells: tuple[Cell, ...]
-    without: tuple[str, ...]
-    """Pairs that do not exist, each with the reason."""
-
-
 @contextmanager
 def naming(file: Path, key: str) -> Generator[None]:
     """Makes errors of the block name the sweep's file and the key that caused them."""
@@ -81,8 +72,8 @@ def naming(file: Path, key: str) -> Generator[None]:
         raise BadFile(file, f"{key}: {str(error).removeprefix('--lm ')}") from error
 
 
-def cells_of(sweep: SweepSpec, file: Path, data: Path | None) -> Cells:
-    """The cells of a sweep; errors name the file and its key."""
+def cells_of(sweep: SweepSpec, file: Path, data: Path | None) -> tuple[list[Cell], list[str]]:
+    """The cells of a sweep, and the pairs that do not exist, each with the reason."""
     data = data_folder(data or (Path(sweep.data) if sweep.data else None))
     relations = _relations(sweep, file, data)
     cells: list[Cell] = []
@@ -100,7 +91,7 @@ def cells_of(sweep: SweepSpec, file: Path, data: Path | None) -> Cells:
     for relation in relations:
         if all(cell.relation is not relation for cell in cells):
             raise BadFile(file, f"facts: {relation.name} has no prompts under any name")
-    return Cells(tuple(cells), tuple(without))
+    return cells, without
 
 
 def _relations(sweep: SweepSpec, file: Path, data: Path | None) -> list[Relation]:

@@ -110,13 +110,12 @@ def plan_sweep(
     sweep: SweepSpec, file: Path, store: Store, *, data: Path | None = None, note: Callable[[str], None] | None = None
 ) -> Plan:
     """The plan of a sweep; whatever is wrong with it is reported before any run begins."""
-    cells = cells_of(sweep, file, data)
+    cells, without = cells_of(sweep, file, data)
     with naming(file, "candidates"):
         candidates = None if sweep.candidates is None else read_candidates(sweep.candidates)
     tell = note or (lambda _text: None)
     runs: dict[str, RunTask] = {}
     seconds: dict[str, float] = {}
-    without = list(cells.without)
     done = store.done()
     names: dict[str, str] = {}
     for choice in sweep.lms:
@@ -125,7 +124,7 @@ def plan_sweep(
             lm = load_lm(choice.source, revision=choice.revision, device="cpu", dtype=sweep.dtype)
         if names.setdefault(lm.identity.name, lm.identity.digest) != lm.identity.digest:
             raise BadFile(file, f"lms: two different LMs are called {lm.identity.name}; rename the folder of one")
-        usable, reasons = _usable(lm, cells.cells)
+        usable, reasons = _usable(lm, cells)
         if not usable:
             raise BadFile(file, f"lms: {choice.source} can use none of the prompts ({reasons[0]})")
         without += reasons
@@ -140,7 +139,7 @@ def plan_sweep(
     return Plan(tuple(runs.values()), frozenset(done & runs.keys()), seconds, tuple(without))
 
 
-def _usable(lm: FrozenLM, cells: tuple[Cell, ...]) -> tuple[list[tuple[Cell, int]], list[str]]:
+def _usable(lm: FrozenLM, cells: list[Cell]) -> tuple[list[tuple[Cell, int]], list[str]]:
     """The cells whose prompts the LM can use, with how many it can, and why it cannot use the others."""
     usable: list[tuple[Cell, int]] = []
     reasons: list[str] = []

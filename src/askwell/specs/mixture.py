@@ -29,9 +29,9 @@ class MixtureSpec(Spec):
     copies: int = Field(default=1, ge=1, le=1000)
     """How many copies of each prompt to take."""
     noise: float = Field(default=0.0, ge=0.0)
-    """Move each prompt vector at the start by so many standard deviations of the LM's word vectors."""
+    """Move each prompt vector at the start by this many standard deviations of the LM's word vectors."""
     weights: Literal["uniform", "file"] = "uniform"
-    """Start from equal prompt weights, or from those that stand in the prompt file."""
+    """Start from equal prompt weights, or from those in the prompt file."""
     seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of everything that is drawn at random."""
     answers: AnswersChoice = "auto"
