@@ -1,7 +1,6 @@
 """Small folders in the layouts that LAMA, LPAQA, AutoPrompt, OptiPrompt and BEAR publish."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from askwell.mixture.candidates import read_candidates
 
 
 def bring(form: Format, source: Path, out: Path, name: str | None = None) -> dict:
-    return asdict(import_data(form, source, out, name))
+    return import_data(form, source, out, name).as_json(out)
 
 
 def tree(folder: Path) -> list[str]:

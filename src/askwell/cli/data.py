@@ -140,11 +140,11 @@ def import_data(
     from askwell.cli.terminal import note, print_json
     from askwell.data.importers import import_data as bring_in
 
-    report = bring_in(format, source, out, name)
-    for line in report.sentences():
+    imported = bring_in(format, source, out, name)
+    for line in imported.sentences(out):
         note(line)
     if json:
-        print_json(asdict(report))
+        print_json(imported.as_json(out))
 
 
 def find_templates(

@@ -102,35 +102,22 @@ class Imported:
             if not files:
                 del self.sets["facts"][data_set]
 
-    def _add(self, kind: Kind, data_set: str, file: str, line: str) -> None:
-        self.sets[kind].setdefault(data_set, {}).setdefault(file, []).append(line)
-
-
-@dataclass(frozen=True)
-class ImportReport:
-    """What an import has read, taken and left out."""
-
-    out: str
-    """The data folder that it wrote to."""
-    files: int
-    lines: int
-    facts: dict[str, dict[str, int]]
-    """Relations and facts of each set."""
-    prompts: dict[str, dict[str, int]]
-    """Relations and prompts of each set."""
-    words: dict[str, dict[str, int]]
-    """Lists and words of each set."""
-    left_out: dict[str, int]
-    """Lines that were not taken, by reason."""
-    skipped: dict[str, str]
-    """Files and relations that were not taken, with the reason."""
-
-    def sentences(self) -> list[str]:
-        """The report for people, one sentence each."""
-        told = [f"{self.lines} lines of {self.files} files read"]
+    def as_json(self, out: Path) -> dict[str, Any]:
+        """What was read, taken into the data folder `out` and left out, ready for JSON."""
+        document: dict[str, Any] = {"out": str(out), "files": self.files, "lines": self.lines}
         for kind, (held, groups) in _HELD.items():
-            for name, counts in getattr(self, held).items():
-                told.append(f"{Path(self.out, kind, name)}: {counts[held]} {held} of {counts[groups]} {groups}")
+            document[held] = {
+                name: {groups: len({file.partition("/")[0] for file in files}), held: sum(map(len, files.values()))}
+                for name, files in self.sets[kind].items()
+            }
+        return document | {"left_out": dict(self.left_out), "skipped": self.skipped}
+
+    def sentences(self, out: Path) -> list[str]:
+        """The same for people, one sentence each."""
+        told, document = [f"{self.lines} lines of {self.files} files read"], self.as_json(out)
+        for kind, (held, groups) in _HELD.items():
+            for name, counts in document[held].items():
+                told.append(f"{out / kind / name}: {counts[held]} {held} of {counts[groups]} {groups}")
         told += [f"left out: {count} × {reason}" for reason, count in sorted(self.left_out.items())]
         by_reason: dict[str, list[str]] = {}
         for path, reason in self.skipped.items():
@@ -140,8 +127,11 @@ class ImportReport:
             told.append(f"skipped: {len(paths)} × {reason} ({named})")
         return told
 
+    def _add(self, kind: Kind, data_set: str, file: str, line: str) -> None:
+        self.sets[kind].setdefault(data_set, {}).setdefault(file, []).append(line)
 
-def write_imported(imported: Imported, out: Path) -> ImportReport:
+
+def write_imported(imported: Imported, out: Path) -> None:
     """Writes every set in our layout under `out`; each is written whole or not at all, and none is overwritten."""
     folders = {out / kind / name: files for kind, sets in imported.sets.items() for name, files in sets.items()}
     if not folders:
@@ -152,14 +142,3 @@ def write_imported(imported: Imported, out: Path) -> ImportReport:
             raise BadOption(f"--out already has {folder}; name another folder, or give the sets another --name")
     for folder, files in folders.items():
         write_folder(folder, {name: "".join(lines) for name, lines in files.items()})
-    counts = {held: _counts(imported.sets[kind], held, groups) for kind, (held, groups) in _HELD.items()}
-    return ImportReport(
-        str(out), imported.files, imported.lines, **counts, left_out={**imported.left_out}, skipped=imported.skipped
-    )
-
-
-def _counts(sets: dict[str, dict[str, list[str]]], held: str, groups: str) -> dict[str, dict[str, int]]:
-    return {
-        name: {groups: len({file.partition("/")[0] for file in files}), held: sum(map(len, files.values()))}
-        for name, files in sets.items()
-    }

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from askwell.data.facts import SPLIT_FILES
-from askwell.data.imported import LABELS, Imported, ImportReport, write_imported
+from askwell.data.imported import LABELS, Imported, write_imported
 from askwell.data.records import first_record, read_lines, read_object, text_of
 from askwell.data.templates import weight_of
 from askwell.errors import BadFile, BadOption
@@ -227,11 +227,13 @@ READERS: dict[Format, Callable[[Path, str], Imported]] = {
 }
 
 
-def import_data(data_format: Format, source: Path, out: Path, name: str | None = None) -> ImportReport:
-    """Writes another project's facts, prompts and word lists into the data folder `out`.
+def import_data(data_format: Format, source: Path, out: Path, name: str | None = None) -> Imported:
+    """Writes another project's facts, prompts and word lists into the data folder `out`, and returns them.
 
     The names of the sets begin with `name`, or else with that of the format.
     """
     if name is not None and (not name or name.startswith(".") or "/" in name or "\\" in name):
         raise BadOption(f"--name {name!r} cannot be the name of a folder")
-    return write_imported(READERS[data_format](source, name or data_format), out)
+    imported = READERS[data_format](source, name or data_format)
+    write_imported(imported, out)
+    return imported
