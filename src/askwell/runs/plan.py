@@ -18,6 +18,7 @@ from askwell.mixture.mixture import Mixture
 from askwell.mixture.prompts import usable_prompts
 from askwell.mixture.weights import WEIGHTINGS
 from askwell.runs.grid import Cell, cells_of, naming
+from askwell.runs.run import limited_threads
 from askwell.runs.run_spec import run_spec
 from askwell.runs.store import Store
 from askwell.runs.worker import LMKey, RunTask
@@ -53,9 +54,7 @@ def measured_pair(mixture: Mixture, task: RunTask) -> float | None:
     facts, _ = encode_facts(mixture, task.relation.train[:_PAIRS])
     if not len(facts):
         return None
-    threads = torch.get_num_threads()
-    torch.set_num_threads(task.spec.threads)
-    try:
+    with limited_threads(task.spec.threads):
         objective = Objective(mixture, facts, "gradient")
         few = torch.arange(min(len(facts), max(1, _PAIRS // len(mixture.prompts))), device=mixture.lm.device)
         seconds = []
@@ -64,8 +63,6 @@ def measured_pair(mixture: Mixture, task: RunTask) -> float | None:
             for chunk in few.split(objective.facts_at_once):
                 objective.loss(chunk).to_minimise.backward()
             seconds.append(time.perf_counter() - began)
-    finally:
-        torch.set_num_threads(threads)
     return min(seconds) / (len(few) * len(mixture.prompts)) / BACKWARD
 
 

@@ -92,7 +92,7 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     tell = progress or (lambda _event: None)
     work = _Work(spec, lm, relation, folder, checkpoints or folder, candidates, resume, split_by, tell)
-    with _threads(spec.threads):
+    with limited_threads(spec.threads):
         made = work.mixture(untuned=untuned) if spec.baseline is None else work.baseline(spec.baseline)
         made.mixture.answer_kind = made.facts.kind
         shared: Any = {"candidates": candidates, "facts": made.facts}
@@ -282,7 +282,8 @@ def _about(record: RunRecord, made: _Made, examination: Examination, candidates:
 
 
 @contextmanager
-def _threads(count: int) -> Generator[None]:
+def limited_threads(count: int) -> Generator[None]:
+    """Lets torch use that many CPU threads in the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
