@@ -5,6 +5,7 @@ AskwellError
 │   ├── BadFile            a file that is missing, empty, broken or in an unknown format; names file and line
 │   ├── BadTemplate        a template that is not a valid prompt
 │   ├── BadOption          an invalid option or combination of options
+│   │   └── NoPrompts      a set of prompts that has none for a relation
 │   ├── NothingLeft        facts, prompts or candidates were all left out; says why, with counts
 │   ├── LMUnavailable      an LM that is not available or cannot be used
 │   └── WrongLM            a mixture was learned on another LM
@@ -14,7 +15,8 @@ AskwellError
     └── CannotWrite        an output folder that cannot be written
 """
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 
@@ -41,6 +43,10 @@ class BadTemplate(UserMistake):
 
 class BadOption(UserMistake):
     """An invalid option or combination of options."""
+
+
+class NoPrompts(BadOption):
+    """A set of prompts that has none for a relation."""
 
 
 class NothingLeft(UserMistake):
@@ -73,3 +79,10 @@ class NotFinite(Failure):
 
 class CannotWrite(Failure):
     """An output folder that cannot be written."""
+
+
+def did_you_mean(typed: str, known: Iterable[str]) -> str:
+    """How a message about an unknown name ends: with the name most like it, or else with all of them."""
+    names = list(known)
+    close = difflib.get_close_matches(typed, names, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; choose from {', '.join(names)}"

@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,12 +71,21 @@ def write_aside(path: Path, write: Callable[[Path], object]) -> None:
                 aside.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def writing(path: Path) -> Generator[None]:
+    """Turns an error of the system, in the block that writes to a path, into CannotWrite."""
+    try:
+        yield
+    except OSError as error:
+        raise CannotWrite(f"{path} cannot be written: {error.strerror or error}") from error
+
+
 def write_folder(folder: Path, files: Mapping[str, str]) -> None:
     """Writes text files, by their paths inside the folder, aside and renames the folder into place when it is whole.
 
     An empty folder may be there already.
     """
-    try:
+    with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as aside:
             whole = Path(aside) / "whole"
@@ -86,8 +95,6 @@ def write_folder(folder: Path, files: Mapping[str, str]) -> None:
             if folder.exists():
                 folder.rmdir()
             whole.rename(folder)
-    except OSError as error:
-        raise CannotWrite(f"{folder} cannot be written: {error.strerror or error}") from error
 
 
 def need_writable_folder(folder: Path, option: str) -> None:

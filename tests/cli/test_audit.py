@@ -39,7 +39,7 @@ def test_one_relation(askwell, data):
 def test_for_people(askwell, data):
     done = askwell("audit", "small", "--data", data)
     assert done.code == 0
-    assert "1 of 3 test facts (33.3 %) stand in train too" in done.out
+    assert "1 of 3 test facts (33.3 %) are also in train" in done.out
     rows = [line.split() for line in done.out.splitlines()]
     assert ["P1", "2", "1", "50.0", "0.0", "0.0", "50.0", "50.0", "0.0"] in rows
     assert ["all", "3", "1", "33.3", "0.0", "0.0", "66.7", "33.3", "0.0"] in rows

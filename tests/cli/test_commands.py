@@ -199,7 +199,7 @@ def test_several_golds_and_leaks_are_reported(askwell, lms, facts, tmp_path):
     done = askwell("train", "--lm", lms["bert"], "--facts", facts, *PROMPTS, "--out", tmp_path / "m", *QUICK)
     assert done.code == 0, done.err
     assert "1 line repeats a fact" in done.err
-    assert "stands both in train and in test" in done.err
+    assert "is in both train and test" in done.err
 
 
 def test_the_rule_of_the_split_is_kept_with_the_mixture(askwell, lms, tmp_path):

@@ -120,9 +120,9 @@ def test_pull_says_when_another_folder_is_in_use(askwell, copy, tmp_path, monkey
     ("arguments", "said"),
     [
         (["pull", "trex_orginal"], "there is no data set 'trex_orginal'"),
-        (["pull", "--from", "/nowhere"], "--from /nowhere is no folder"),
+        (["pull", "--from", "/nowhere"], "--from /nowhere is not a folder"),
         (["verify", "nothing"], "there is no data set 'nothing'"),
-        (["list", "--data", "/nowhere"], "--data is /nowhere, which is no folder"),
+        (["list", "--data", "/nowhere"], "--data is /nowhere, which is not a folder"),
         (["import", "lama", "/nowhere", "--out", "out"], "/nowhere: there is no such file or folder"),
         (["import", "latin", ".", "--out", "out"], "latin"),
         (["import", "lama", ".", "--out", "out", "--name", "a/b"], "--name 'a/b'"),

@@ -23,7 +23,7 @@ def test_an_out_folder_that_cannot_be_written_is_refused_in_one_line(askwell, tm
 def test_mistakes_are_told_before_any_work(askwell, tmp_path):
     for arguments, told in (
         (["--lm", "gpt2"], "--lm gpt2"),
-        (["--lm", "testbed:brt"], "did you mean testbed:bert"),
+        (["--lm", "testbed:brt"], "did you mean bert"),
         (["--relations", "capitol"], "did you mean capital"),
         (["--quick", "--relations", "capital"], "--quick"),
     ):

@@ -198,7 +198,7 @@ def test_a_bug_is_not_hidden(monkeypatch, facts, tmp_path):
     def broken(_path):
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("askwell.data.read_facts.read_text", broken)
+    monkeypatch.setattr("askwell.data.records.read_text", broken)
     arguments = ["train", "--lm", "x", "--facts", str(facts), "--prompts", "[X] [Y]", "--out", str(tmp_path / "o")]
     with pytest.raises(ZeroDivisionError):
         main(arguments)

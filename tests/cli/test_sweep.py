@@ -77,7 +77,7 @@ def test_a_store_must_be_named(askwell, sweep_file, tmp_path):
         ({"facts": ["nowhere"]}, "facts: nowhere"),
         ({"lms": ["./nowhere"]}, "lms: ./nowhere"),
         ({"seeds": [1, 1]}, "seeds: the seed 1 is given twice"),
-        ({"setings": {}}, "did you mean 'settings'?"),
+        ({"setings": {}}, "did you mean settings?"),
     ],
 )
 def test_a_bad_sweep_is_one_message_and_nothing_is_written(askwell, sweep_file, tmp_path, changed, part):

@@ -6,9 +6,8 @@ import pytest
 
 from askwell.data.audit import audit_relation
 from askwell.data.clean import clean_splits, write_clean
-from askwell.data.facts import Fact
-from askwell.data.names import FactSet, read_fact_set
-from askwell.data.read_facts import SplitLines, read_relation
+from askwell.data.facts import Fact, SplitLines
+from askwell.data.names import FactSet, read_fact_set, read_relation
 from askwell.errors import BadFile, BadOption, NothingLeft
 
 
@@ -45,7 +44,7 @@ def test_a_clean_split_stays_as_it_is():
 
 
 def test_a_split_that_is_all_leaks():
-    with pytest.raises(NothingLeft, match="train facts of r left: 2 × the fact stands in a later split"):
+    with pytest.raises(NothingLeft, match="train facts of r left: 2 × the fact is also in a later split"):
         clean_splits(SplitLines("r", facts("a>1", "a>1"), facts("b>1"), facts("a>1")))
     with pytest.raises(NothingLeft, match="dev facts"):
         clean_splits(SplitLines("r", facts("a>1"), facts("b>1"), facts("b>1")))
@@ -98,5 +97,5 @@ def test_one_file_is_split(tmp_path):
     (splits,) = read_fact_set(str(tmp_path / "facts.csv")).relations
     assert (len(splits.train), len(splits.dev), len(splits.test)) == (16, 2, 2)
     (tmp_path / "r").mkdir()
-    with pytest.raises(BadOption, match="cannot be had"):
+    with pytest.raises(BadOption, match="cannot be applied"):
         read_fact_set(str(tmp_path / "r"), split="random")

@@ -48,7 +48,7 @@ def test_no_folder_is_an_error_that_says_where_it_was_set(write, monkeypatch):
     monkeypatch.setenv("ASKWELL_DATA", str(file.parent / "absent"))
     with pytest.raises(BadOption, match=r"variable ASKWELL_DATA is .*absent"):
         data_folder(None)
-    with pytest.raises(BadOption, match=r"--data is .*file, which is no folder") as caught:
+    with pytest.raises(BadOption, match=r"--data is .*file, which is not a folder") as caught:
         data_folder(file)
     assert "ASKWELL_DATA" not in str(caught.value)
 

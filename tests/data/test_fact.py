@@ -92,15 +92,15 @@ def test_report_is_empty_when_there_is_nothing_to_report():
 
 def test_report():
     assert MESSY.counts.lines() == [
-        "1 line repeats a fact that stands in train already",
-        "2 lines repeat a fact that stands in test already",
-        "1 fact stands both in train and in dev",
-        "2 facts stand both in train and in test, in 4 lines of test",
-        "1 fact stands both in dev and in test",
+        "1 line repeats a fact of train",
+        "2 lines repeat a fact of test",
+        "1 fact is in both train and dev",
+        "2 facts are in both train and test (4 lines of test)",
+        "1 fact is in both dev and test",
         "1 x has several right ys",
     ]
     assert replace(Counts.of([A1], [B1], [C1]), removed=2, duplicates_dev=1, several_golds=3).lines() == [
-        "1 line repeats a fact that stands in dev already",
+        "1 line repeats a fact of dev",
         "2 repeated lines removed before the split",
         "3 x have several right ys",
     ]

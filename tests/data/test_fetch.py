@@ -99,7 +99,7 @@ def test_a_server_that_redirects_for_ever_is_left(server, cache):
     server.files[f"/moved{URL}"] = b""
     server.plan[URL] = [Redirects()]
     server.plan[f"/moved{URL}"] = [Redirects()] * 50
-    with pytest.raises(Failure, match="cannot be had: the server answers 302"):
+    with pytest.raises(Failure, match="is not available: the server answers 302"):
         pull([FACTS])
 
 

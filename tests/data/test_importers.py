@@ -1,21 +1,19 @@
 """Small folders in the layouts that LAMA, LPAQA, AutoPrompt, OptiPrompt and BEAR publish."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from askwell.data.facts import Fact
 from askwell.data.importers import READERS, Format, import_data
-from askwell.data.read_facts import read_relation
-from askwell.data.templates import read_prompts
+from askwell.data.names import read_prompts, read_relation
 from askwell.errors import BadFile, BadOption, NothingLeft, UserMistake
 from askwell.mixture.candidates import read_candidates
 
 
 def bring(form: Format, source: Path, out: Path, name: str | None = None) -> dict:
-    return asdict(import_data(form, source, out, name))
+    return import_data(form, source, out, name).as_json(out)
 
 
 def tree(folder: Path) -> list[str]:
@@ -310,21 +308,21 @@ def test_bear_metadata_of_another_form(write, tmp_path):
     ("name", "content", "message"),
     [
         ("TREx/P19.jsonl", '{"sub_label": "a", "obj_label": "b"}\n{oops', r"P19\.jsonl, line 2: broken JSON"),
-        ("TREx/P19.jsonl", '{"sub_label": "a", "obj_label": "b"}\n\n[1]', r"P19\.jsonl, line 3: a line must be an obj"),
-        ("TREx/P19.jsonl", '{"sub": "a", "obj": "b"}', r"P19\.jsonl, line 1: expected 'sub_label' as text"),
-        ("TREx/P19.jsonl", '{"sub_label": "a", "obj_label": 3}', r"P19\.jsonl, line 1: expected 'obj_label' as text"),
+        ("TREx/P19.jsonl", '{"sub_label": "a", "obj_label": "b"}\n\n[1]', r"P19\.jsonl, line 3: expected an obj"),
+        ("TREx/P19.jsonl", '{"sub": "a", "obj": "b"}', r"P19\.jsonl, line 1: 'sub_label' must be text"),
+        ("TREx/P19.jsonl", '{"sub_label": "a", "obj_label": 3}', r"P19\.jsonl, line 1: 'obj_label' must be text"),
         ("TREx/P19.jsonl", '{"sub_label": "\\ud800", "obj_label": "b"}', r"P19\.jsonl, line 1: .*half a character"),
         ("TREx/P19.jsonl", b'{"sub_label": "\xff"}', r"P19\.jsonl, line 1: not UTF-8"),
-        ("relations.jsonl", '{"template": "[X] [Y]"}', r"relations\.jsonl, line 1: expected 'relation' and 'template'"),
+        ("relations.jsonl", '{"template": "[X] [Y]"}', r"relations\.jsonl, line 1: 'relation' must be text"),
         (
             "relations.jsonl",
             '{"relation": "../P1", "template": "[X] [Y]"}',
-            r"relations\.jsonl, line 1: '\.\./P1' is no",
+            r"relations\.jsonl, line 1: '\.\./P1' cannot",
         ),
         (
             "ConceptNet/test.jsonl",
             '{"sub": "a", "pred": "a/b", "obj_label": "b"}',
-            r"test\.jsonl, line 1: 'a/b' is no n",
+            r"test\.jsonl, line 1: 'a/b' cannot",
         ),
     ],
 )
@@ -353,7 +351,7 @@ def test_a_folder_with_nothing_in_it(tmp_path, form):
 def test_nothing_is_overwritten_and_nothing_half_written(lama, tmp_path):
     out = tmp_path / "out"
     (out / "prompts" / "lama_trex").mkdir(parents=True)
-    with pytest.raises(BadOption, match=r"--out has .*prompts/lama_trex already.*--name"):
+    with pytest.raises(BadOption, match=r"--out already has .*prompts/lama_trex; .*--name"):
         bring("lama", lama, out)
     assert tree(out) == []
     with pytest.raises(UserMistake, match="is a file"):

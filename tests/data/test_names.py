@@ -41,7 +41,7 @@ def test_files_are_still_found(tmp_path):
 
 
 def test_an_lm_that_the_testbed_lacks():
-    with pytest.raises(LMUnavailable, match="did you mean testbed:roberta"):
+    with pytest.raises(LMUnavailable, match="did you mean roberta"):
         load_lm("testbed:robert")
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from askwell.data.templates import parse_template, read_prompts
+from askwell.data.names import read_prompts
+from askwell.data.templates import parse_template
 from askwell.errors import BadFile, BadTemplate
 
 
@@ -64,17 +65,17 @@ def test_a_name_in_the_data_folder(tmp_path: Path) -> None:
 
 GOOD_LINE = '{"template": "[X] is [Y]"}\n'
 BROKEN = {
-    "no JSON": (GOOD_LINE + "\n{oops\n", 3, "is not JSON"),
-    "a list": ('["[X] is [Y]"]\n', 1, 'has no "template"'),
-    "no template": (GOOD_LINE * 2 + '{"text": "[X] is [Y]"}\n', 3, 'has no "template"'),
-    "a template that is no text": ('{"template": 7}', 1, 'has no "template"'),
+    "no JSON": (GOOD_LINE + "\n{oops\n", 3, "broken JSON"),
+    "a list": ('["[X] is [Y]"]\n', 1, "but this is a list"),
+    "no template": (GOOD_LINE * 2 + '{"text": "[X] is [Y]"}\n', 3, "'template' must be text"),
+    "a template that is no text": ('{"template": 7}', 1, "'template' must be text"),
     "a template without y": (GOOD_LINE + '{"template": "[X] is"}', 2, r"has no \[Y\]"),
-    "a negative weight": ('{"template": "[X] [Y]", "weight": -0.5}', 1, '"weight" is -0.5'),
-    "a weight in words": (GOOD_LINE + '{"template": "[X] [Y]", "weight": "0.5"}', 2, "\"weight\" is '0.5'"),
-    "a weight that is true": ('{"template": "[X] [Y]", "weight": true}', 1, '"weight" is True'),
-    "a weight that is NaN": ('{"template": "[X] [Y]", "weight": NaN}', 1, '"weight" is nan'),
-    "an infinite weight": ('{"template": "[X] [Y]", "weight": 1e999}', 1, '"weight" is inf'),
-    "a weight beyond floats": ('{"template": "[X] [Y]", "weight": 1' + "0" * 400 + "}", 1, '"weight" is'),
+    "a negative weight": ('{"template": "[X] [Y]", "weight": -0.5}', 1, "'weight' is -0.5"),
+    "a weight in words": (GOOD_LINE + '{"template": "[X] [Y]", "weight": "0.5"}', 2, "'weight' is '0.5'"),
+    "a weight that is true": ('{"template": "[X] [Y]", "weight": true}', 1, "'weight' is True"),
+    "a weight that is NaN": ('{"template": "[X] [Y]", "weight": NaN}', 1, "'weight' is nan"),
+    "an infinite weight": ('{"template": "[X] [Y]", "weight": 1e999}', 1, "'weight' is inf"),
+    "a weight beyond floats": ('{"template": "[X] [Y]", "weight": 1' + "0" * 400 + "}", 1, "'weight' is"),
 }
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from askwell.data.facts import Counts, Relation
-from askwell.data.read_facts import read_relation
+from askwell.data.names import read_relation
 from askwell.data.sources import find
 
 

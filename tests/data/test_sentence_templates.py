@@ -2,8 +2,8 @@
 
 import pytest
 
-from askwell.data.sentence_templates import Frequent, frequent_templates, templates_jsonl
-from askwell.data.templates import read_prompts
+from askwell.data.names import read_prompts
+from askwell.data.sentence_templates import frequent_templates, write_templates
 from askwell.errors import BadFile, NothingLeft
 
 
@@ -19,7 +19,7 @@ def test_more_than_ten_means_eleven(write):
     ten = [has(f"a{n}", f"b{n}") for n in range(10)]
     eleven = [find(f"a{n}", f"b{n}") for n in range(11)]
     found = frequent_templates(write("s.jsonl", eleven + ten))
-    assert found.templates == {"AtLocation": [Frequent("You are likely to find a [X] in a [Y].", 11)]}
+    assert found.templates == {"AtLocation": [{"template": "You are likely to find a [X] in a [Y].", "count": 11}]}
     assert (found.read, found.distinct, dict(found.left_out)) == (21, 2, {})
 
 
@@ -27,7 +27,7 @@ def test_templates_come_by_count_then_by_text(write):
     sentences = [find("cup", "den"), find("hat", "box")]
     sentences += [{"sentence": f"{word} a b", "x": "a", "y": "b", "relation": "AtLocation"} for word in ("Zoo", "Ant")]
     found = frequent_templates(write("s.jsonl", sentences), least=1)
-    assert [one.template for one in found.templates["AtLocation"]] == [
+    assert [one["template"] for one in found.templates["AtLocation"]] == [
         "You are likely to find a [X] in a [Y].",
         "Ant [X] [Y]",
         "Zoo [X] [Y]",
@@ -38,9 +38,9 @@ def test_one_relation(write):
     unnamed = {"sentence": "A cat has fur .", "x": "cat", "y": "fur"}
     path = write("s.jsonl", [find("cup", "den"), has("fur", "dog"), unnamed])
     found = frequent_templates(path, least=1, relation="HasA")
-    assert found.templates == {"HasA": [Frequent("A [X] has [Y] .", 2)]}
+    assert found.templates == {"HasA": [{"template": "A [X] has [Y] .", "count": 2}]}
     assert found.read == 2
-    with pytest.raises(BadFile, match=r's\.jsonl, line 3: has no "relation"'):
+    with pytest.raises(BadFile, match=r"s\.jsonl, line 3: 'relation' is missing"):
         frequent_templates(path, least=1)
 
 
@@ -58,18 +58,18 @@ def test_one_relation(write):
 )
 def test_where_the_blanks_go(write, sentence, x, y, template):
     path = write("s.jsonl", [{"sentence": sentence, "x": x, "y": y, "relation": "r"}])
-    assert frequent_templates(path, least=1).templates == {"r": [Frequent(template, 1)]}
+    assert frequent_templates(path, least=1).templates == {"r": [{"template": template, "count": 1}]}
 
 
 @pytest.mark.parametrize(
     ("sentence", "x", "y", "reason"),
     [
-        ("A library has books.", "book", "library", "x does not stand in the sentence"),
-        ("A book has pages.", "book", "library", "y does not stand in the sentence"),
-        ("a cat is a cat", "cat", "cat", "x or y stands there more than once; mark it by its place"),
-        ("a cat and a cat like milk", "cat", "milk", "x or y stands there more than once; mark it by its place"),
+        ("A library has books.", "book", "library", "x is not in the sentence"),
+        ("A book has pages.", "book", "library", "y is not in the sentence"),
+        ("a cat is a cat", "cat", "cat", "x or y is there more than once; give its position"),
+        ("a cat and a cat like milk", "cat", "milk", "x or y is there more than once; give its position"),
         ("a book shelf", "book shelf", "shelf", "x and y overlap"),
-        ("[X] is a cat of Tom", "cat", "Tom", "the sentence holds [X] or [Y] already"),
+        ("[X] is a cat of Tom", "cat", "Tom", "the sentence already holds [X] or [Y]"),
     ],
 )
 def test_what_is_left_out_is_counted(write, sentence, x, y, reason):
@@ -82,14 +82,14 @@ def test_what_is_left_out_is_counted(write, sentence, x, y, reason):
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({"x": "a", "y": "b", "relation": "r"}, 'has no "sentence"'),
-        ({"sentence": "a b", "y": "b", "relation": "r"}, 'has no "x"'),
-        ({"sentence": "a b", "x": "a", "y": " ", "relation": "r"}, 'has no "y"'),
-        ({"sentence": "a b", "x": [0, 9], "y": "b", "relation": "r"}, r'"x" is \[0, 9\], which is no place'),
-        ({"sentence": "a b", "x": [1, 1], "y": "b", "relation": "r"}, "which is no place"),
-        ({"sentence": "a b", "x": [True, 2], "y": "b", "relation": "r"}, "which is no place"),
-        ({"sentence": "a b", "x": "a", "y": "b", "relation": 3}, 'has no "relation"'),
-        ({"sentence": "a b", "x": "a", "y": "b", "relation": "../r"}, "must do as a file name"),
+        ({"x": "a", "y": "b", "relation": "r"}, "'sentence' must be text"),
+        ({"sentence": "a b", "y": "b", "relation": "r"}, "'x' must be text"),
+        ({"sentence": "a b", "x": "a", "y": " ", "relation": "r"}, "'y' is empty"),
+        ({"sentence": "a b", "x": [0, 9], "y": "b", "relation": "r"}, r"'x' is \[0, 9\], which is not a position"),
+        ({"sentence": "a b", "x": [1, 1], "y": "b", "relation": "r"}, "which is not a position"),
+        ({"sentence": "a b", "x": [True, 2], "y": "b", "relation": "r"}, "which is not a position"),
+        ({"sentence": "a b", "x": "a", "y": "b", "relation": 3}, "'relation' must be text"),
+        ({"sentence": "a b", "x": "a", "y": "b", "relation": "../r"}, "must be usable as a file name"),
     ],
 )
 def test_errors_name_the_line(write, record, message):
@@ -98,11 +98,17 @@ def test_errors_name_the_line(write, record, message):
 
 
 def test_nothing_frequent(write):
-    with pytest.raises(NothingLeft, match="no templates left: 1 × template stands in fewer than 11 sentences"):
+    with pytest.raises(NothingLeft, match="no templates left: 1 × template appears in fewer than 11 sentences"):
         frequent_templates(write("s.jsonl", [find("cup", "den")] * 10))
 
 
 def test_what_is_written_is_a_prompt_file(write):
-    text = templates_jsonl([Frequent("[X] ähnelt [Y].", 12), Frequent("[Y] [X]", 11)])
-    assert text == '{"template": "[X] ähnelt [Y].", "count": 12}\n{"template": "[Y] [X]", "count": 11}\n'
-    assert [one.text for one in read_prompts(str(write("p.jsonl", text)))] == ["[X] ähnelt [Y].", "[Y] [X]"]
+    alike = {"sentence": "Tee ähnelt Chai.", "x": "Tee", "y": "Chai", "relation": "r"}
+    reverse = {"sentence": "Chai Tee", "x": "Tee", "y": "Chai", "relation": "r"}
+    path = write("s.jsonl", [alike] * 12 + [reverse] * 11)
+    write_templates(frequent_templates(path), path.parent / "p.jsonl", one_file=True)
+    write_templates(frequent_templates(path), path.parent / "all", one_file=False)
+    for written in (path.parent / "p.jsonl", path.parent / "all" / "r.jsonl"):
+        text = written.read_text(encoding="utf-8")
+        assert text == '{"template": "[X] ähnelt [Y].", "count": 12}\n{"template": "[Y] [X]", "count": 11}\n'
+        assert [one.text for one in read_prompts(str(written))] == ["[X] ähnelt [Y].", "[Y] [X]"]

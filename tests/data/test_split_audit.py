@@ -5,17 +5,16 @@ import math
 import pytest
 
 from askwell.data.audit import (
-    CopyFromTrain,
-    CopyFromX,
     audit_relation,
     audit_sentences,
     audit_set,
+    copy_from_train,
+    copy_from_x,
+    is_inside,
     majority_y,
-    stands_in,
 )
-from askwell.data.facts import Fact
+from askwell.data.facts import Fact, SplitLines
 from askwell.data.names import FactSet
-from askwell.data.read_facts import SplitLines
 
 
 def facts(*pairs: str) -> tuple[Fact, ...]:
@@ -75,24 +74,24 @@ def test_several_golds_of_other_splits_are_told_apart():
 def test_the_first_in_the_file_wins_a_tie():
     assert majority_y(facts("a>P", "b>Q", "c>Q", "d>P")) == "P"
     assert majority_y(facts("b>Q", "a>P", "c>Q", "d>P")) == "Q"
-    copy = CopyFromTrain(facts("a>P", "a>Q", "b>P", "b>Q", "b>Q"))
-    assert (copy.answer("a"), copy.answer("b"), copy.answer("c")) == ("P", "Q", None)
+    copy = copy_from_train(facts("a>P", "a>Q", "b>P", "b>Q", "b>Q"))
+    assert (copy.get("a"), copy.get("b"), copy.get("c")) == ("P", "Q", None)
 
 
 def test_the_longest_y_inside_x():
-    copy = CopyFromX(facts("a>York", "b>New York", "c>new", "d>New", "e>New"))
-    assert copy.answer("the NEW YORK Times") == "New York"
-    assert copy.answer("Yorkshire") == "York"
-    assert copy.answer("New and old") == "New"  # as common in small letters; most common as New
-    assert copy.answer("Boston") is None
-    same_length = CopyFromX(facts("a>ab", "b>cd", "c>cd"))
-    assert same_length.answer("abcd") == "cd"
-    assert CopyFromX(facts("a>ab", "b>cd")).answer("cd ab") == "ab"
+    copy = copy_from_x(facts("a>York", "b>New York", "c>new", "d>New", "e>New"))
+    assert copy("the NEW YORK Times") == "New York"
+    assert copy("Yorkshire") == "York"
+    assert copy("New and old") == "New"  # as common in small letters; most common as New
+    assert copy("Boston") is None
+    same_length = copy_from_x(facts("a>ab", "b>cd", "c>cd"))
+    assert same_length("abcd") == "cd"
+    assert copy_from_x(facts("a>ab", "b>cd"))("cd ab") == "ab"
 
 
-def test_stands_in():
-    assert stands_in("paris", "City of Paris")
-    assert not stands_in("Paris", "Par is")
+def test_is_inside():
+    assert is_inside("paris", "City of Paris")
+    assert not is_inside("Paris", "Par is")
 
 
 def test_a_set_has_the_sums_and_both_averages():
@@ -116,12 +115,11 @@ def test_a_set_has_the_sums_and_both_averages():
 
 def test_sentences():
     told = " ".join(audit_sentences(audit_set(FactSet("small", (SMALL,), is_single=True))))
-    assert "2 of 8 test facts (25.0 %) stand in train too" in told
+    assert "2 of 8 test facts (25.0 %) are also in train" in told
     assert "answering with train's y for the same x scores 25.0 %" in told
-    assert "1 test facts stand in dev too" not in told
-    assert "1 test fact stands in dev too" in told
+    assert "Test facts that are also in dev: 1." in told
     lines = SplitLines("r", facts("a>P"), facts("b>P"), facts("c>P"))
     clean = " ".join(audit_sentences(audit_set(FactSet("clean", (lines,), is_single=True))))
-    assert "No test fact stands in train." in clean
-    assert "inside x" not in clean
+    assert "No test fact is in train." in clean
+    assert "part of x" not in clean
     assert "several" not in clean

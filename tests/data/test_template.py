@@ -33,7 +33,7 @@ BAD = {
     "[X] [Y] [Y] [Y]": r"has 3 times \[Y\]",
     "[x] was born in [Y]": r"has no \[X\]; write \[X\] instead of \[x\]",
     "[X] was born in [ y ]": r"has no \[Y\]; write \[Y\] instead of \[ y \]",
-    "[X] was born in [Z]": r"has no \[Y\]; each blank stands exactly once",
+    "[X] was born in [Z]": r"has no \[Y\]; each blank appears exactly once",
 }
 
 

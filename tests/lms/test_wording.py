@@ -13,7 +13,8 @@ from tokenizers import Tokenizer, decoders, models, normalizers
 from transformers import BertTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from askwell.data.facts import Fact
-from askwell.data.templates import Template, parse_template, read_prompts
+from askwell.data.names import read_prompts
+from askwell.data.templates import Template, parse_template
 from askwell.errors import LMUnavailable
 from askwell.lms.batches import QuestionTable, words_of
 from askwell.lms.frozen import FrozenLM

@@ -48,7 +48,7 @@ def test_the_relations_of_its_own_are_of_each_cardinality():
 
 def test_prompts_and_samples(tmp_path):
     sweep = demo_sweep("testbed:bert", ["country_of_city"])
-    cells = {cell.prompts: cell for cell in cells_of(sweep, tmp_path, None).cells}
+    cells = {cell.prompts: cell for cell in cells_of(sweep, tmp_path, None)[0]}
     mixture = next(method for method in METHODS if method.name == MIXTURE)
     assert [template.text for template in cells[mixture.prompts].templates] == [
         template.text

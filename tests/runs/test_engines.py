@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+from dataclasses import replace
 from itertools import pairwise
 from multiprocessing import resource_tracker, util
 from pathlib import Path
@@ -139,7 +140,7 @@ def test_the_pool_leaves_the_same_store(undisturbed, write_sweep, tmp_path):
 def test_files_made_where_the_store_is_not_seen_make_the_same_run(undisturbed, tmp_path):
     store, plan, _ = undisturbed
     task = plan.runs[1]
-    away = RunTask(task.spec, task.lm_source, None, task.relation, None, tmp_path / "not here", task.store_id)
+    away = replace(task, store=replace(task.store, folder=tmp_path / "not here"))
     done = do_run(away)
     assert isinstance(done, RunDone)
     assert done.files is not None
@@ -156,7 +157,7 @@ def test_a_folder_that_is_another_store_is_not_written(undisturbed, tmp_path):
     task = plan.runs[0]
     other = Store(tmp_path, "another")
     other.make()
-    done = do_run(RunTask(task.spec, task.lm_source, None, task.relation, None, tmp_path, task.store_id))
+    done = do_run(replace(task, store=replace(task.store, folder=tmp_path)))
     assert isinstance(done, RunDone)
     assert done.files is not None
     assert other.done() == frozenset()
@@ -165,7 +166,7 @@ def test_a_folder_that_is_another_store_is_not_written(undisturbed, tmp_path):
 def test_a_worker_with_another_lm_refuses(undisturbed, world):
     _, plan, _ = undisturbed
     task = plan.runs[0]
-    other = RunTask(task.spec, str(world.folder / "llama"), None, task.relation, None, task.store, task.store_id)
+    other = replace(task, lm=replace(task.lm, name=str(world.folder / "llama")))
     failed = do_run(other)
     assert isinstance(failed, RunFailed)
     assert "different LM" in failed.message
@@ -195,7 +196,7 @@ def die_always(_task: RunTask):
 
 
 def die_once(task: RunTask) -> RunDone:
-    mark = task.store / f"{task.spec.id}.died"
+    mark = task.store.folder / f"{task.spec.id}.died"
     if task.spec.setting == "soft" and not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
@@ -209,7 +210,7 @@ def tell_pid(task: RunTask) -> RunDone:
 @pytest.mark.slow
 def test_a_worker_that_dies_is_replaced_and_its_run_tried_again(undisturbed, tmp_path):
     _, plan, _ = undisturbed
-    tasks = [RunTask(t.spec, t.lm_source, None, t.relation, None, tmp_path, "") for t in plan.runs[:4]]
+    tasks = [replace(task, store=Store(tmp_path, "")) for task in plan.runs[:4]]
     events: list = []
     Pool(2).run(tasks, die_once, events.append)
     lost = [event.task.spec.id for event in events if isinstance(event, Lost)]

@@ -133,7 +133,7 @@ def test_the_whole_testbed_is_thirteen_relations(write_sweep):
     from askwell.runs.grid import cells_of
 
     path = write_sweep(facts=["testbed"], prompts={"single": ["testbed:single"]}, test_facts=5)
-    cells = cells_of(read_sweep(path), path, None).cells
+    cells, _ = cells_of(read_sweep(path), path, None)
     assert len(cells) == 13
     assert all(len(cell.relation.test) == 5 for cell in cells)
 

@@ -127,7 +127,7 @@ def test_a_failure_is_kept_until_the_run_is_done(store):
     assert store.failures()[0].spec == spec
     store.put(spec.id, {"some file": b""})
     assert store.failures() == []
-    assert store.is_done(spec.id)
+    assert spec.id in store.done()
 
 
 def test_where_a_run_was_made_names_no_path_machine_or_user():

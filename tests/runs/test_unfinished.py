@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from askwell.errors import CannotWrite
-from askwell.runs.store import Unfinished, remove_left_behind
+from askwell.runs.store import Store, unfinished_run
 
 RUN, OTHER = "a" * 64, "b" * 64
 
@@ -15,8 +15,9 @@ RUN, OTHER = "a" * 64, "b" * 64
 def left_by_a_killed_process(parent: Path, run: str = RUN) -> Path:
     """The folder of a process that held it, wrote some files and died."""
     code = (
-        "import os, sys\nfrom pathlib import Path\nfrom askwell.runs.store import Unfinished\n"
-        "unfinished = Unfinished(sys.argv[2], Path(sys.argv[1])).__enter__()\n"
+        "import os, sys\nfrom pathlib import Path\nfrom askwell.runs.store import unfinished_run\n"
+        "manager = unfinished_run(sys.argv[2], Path(sys.argv[1]))\n"
+        "unfinished = manager.__enter__()\n"
         "(unfinished.folder / 'checkpoint').write_text('half way')\n"
         "(unfinished.result / 'spec.json').write_text('half a fi')\n"
         "print(unfinished.folder, flush=True)\nos.kill(os.getpid(), 9)\n"
@@ -27,7 +28,7 @@ def left_by_a_killed_process(parent: Path, run: str = RUN) -> Path:
 
 
 def test_a_result_comes_into_place_whole_and_leaves_nothing_behind(tmp_path):
-    with Unfinished(RUN, tmp_path / "unfinished") as unfinished:
+    with unfinished_run(RUN, tmp_path / "unfinished") as unfinished:
         (unfinished.result / "spec.json").write_text("{}")
         (unfinished.folder / "checkpoint").write_text("…")
         assert not (tmp_path / "runs").exists()
@@ -37,9 +38,9 @@ def test_a_result_comes_into_place_whole_and_leaves_nothing_behind(tmp_path):
 
 
 def test_of_two_that_do_the_same_run_the_first_stands(tmp_path):
-    with Unfinished(RUN, tmp_path / "unfinished") as slow:
+    with unfinished_run(RUN, tmp_path / "unfinished") as slow:
         (slow.result / "spec.json").write_text("slow")
-        with Unfinished(RUN, tmp_path / "unfinished") as fast:
+        with unfinished_run(RUN, tmp_path / "unfinished") as fast:
             assert fast.folder != slow.folder
             (fast.result / "spec.json").write_text("fast")
             fast.finish(tmp_path / "runs" / RUN)
@@ -50,9 +51,9 @@ def test_of_two_that_do_the_same_run_the_first_stands(tmp_path):
 
 def test_what_a_killed_process_left_is_taken_over_with_its_checkpoint_but_without_its_result(tmp_path):
     folder = left_by_a_killed_process(tmp_path)
-    with Unfinished(OTHER, tmp_path) as other:
+    with unfinished_run(OTHER, tmp_path) as other:
         assert other.folder != folder
-    with Unfinished(RUN, tmp_path) as unfinished:
+    with unfinished_run(RUN, tmp_path) as unfinished:
         assert unfinished.folder == folder
         assert (folder / "checkpoint").read_text() == "half way"
         assert list(unfinished.result.iterdir()) == []
@@ -60,32 +61,35 @@ def test_what_a_killed_process_left_is_taken_over_with_its_checkpoint_but_withou
 
 
 def test_only_what_is_dead_and_not_to_go_on_is_removed(tmp_path):
-    going_on, dead = left_by_a_killed_process(tmp_path, RUN), left_by_a_killed_process(tmp_path, OTHER)
-    with Unfinished("c" * 64, tmp_path) as alive:
-        assert remove_left_behind(tmp_path, but=frozenset({RUN})) == 1
+    store = Store(tmp_path, "id")
+    store.unfinished.mkdir()
+    going_on = left_by_a_killed_process(store.unfinished, RUN)
+    dead = left_by_a_killed_process(store.unfinished, OTHER)
+    with unfinished_run("c" * 64, store.unfinished) as alive:
+        assert store.clean(but={RUN}) == 1
         assert going_on.is_dir()
         assert not dead.exists()
         assert alive.folder.is_dir()
-        assert remove_left_behind(tmp_path, but=frozenset()) == 1
+        assert store.clean() == 1
         assert alive.result.is_dir()
-    assert list(tmp_path.iterdir()) == []
+    assert list(store.unfinished.iterdir()) == []
 
 
 @pytest.mark.parametrize(("error", "kept"), [(ValueError, False), (KeyboardInterrupt, True)])
 def test_an_error_removes_the_folder_and_an_interruption_keeps_the_checkpoint(tmp_path, error, kept):
     def work() -> None:
-        with Unfinished(RUN, tmp_path) as unfinished:
+        with unfinished_run(RUN, tmp_path) as unfinished:
             (unfinished.folder / "checkpoint").write_text("half way")
             raise error
 
     with pytest.raises(error):
         work()
     assert [path.read_text() for path in tmp_path.glob("*/checkpoint")] == ["half way"] * kept
-    with Unfinished(RUN, tmp_path) as unfinished:
+    with unfinished_run(RUN, tmp_path) as unfinished:
         assert (unfinished.folder / "checkpoint").exists() == kept
 
 
 def test_a_place_that_cannot_be_written_is_a_clear_failure(tmp_path):
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(CannotWrite, match="cannot be written"), Unfinished(RUN, tmp_path / "file"):
+    with pytest.raises(CannotWrite, match="cannot be written"), unfinished_run(RUN, tmp_path / "file"):
         pass

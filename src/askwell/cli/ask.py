@@ -10,7 +10,8 @@ from cyclopts import Parameter, validators
 from askwell.cli.options import LM, Candidates, Data, Json, Loading, Prompts, Threads, Where
 from askwell.cli.terminal import note
 from askwell.cli.trust import check_risk
-from askwell.data.questions import read_xs
+from askwell.data.names import read_prompts
+from askwell.data.read_facts import read_xs
 from askwell.errors import BadOption, NothingLeft
 from askwell.specs.mixture import MixtureSpec
 
@@ -82,7 +83,8 @@ def ask(
         folder = find_mixture(folder, where, note)
         asked = saved_mixture(folder, lm, **asdict(loading))
     else:
-        asked = untuned_mixture(load_lm(lm or "", **asdict(loading)), prompts or [], mixture, facts, data, note)
+        templates = read_prompts(prompts or [], relation=facts, data=data)
+        asked = untuned_mixture(load_lm(lm or "", **asdict(loading)), templates, mixture, note)
     several = file is not None or len(xs) > 1
     if several:
         reasons = {x: reason for x, reason in zip(xs, why_unaskable(asked, xs), strict=True) if reason is not None}

@@ -16,7 +16,6 @@ from askwell.data.importers import Format
 from askwell.data.importers import import_data as bring_in
 from askwell.data.sentence_templates import frequent_templates, write_templates
 from askwell.data.sources import VARIABLE, data_folder, need_data_folder, pulled_data_folder
-from askwell.data.statistics import statistics_of
 from askwell.data.verify import take_inventory
 from askwell.files import to_json
 
@@ -98,11 +97,11 @@ def import_data(format: Format, source: Path, /, *, out: Path, name: str | None 
         out: The data folder to write to: facts/, prompts/ and vocab/ in it.
         name: What the sets' names begin with; default: the name of the format.
     """
-    report = bring_in(format, source, out, name)
-    for line in report.sentences():
+    imported = bring_in(format, source, out, name)
+    for line in imported.sentences(out):
         note(line)
     if json:
-        print_json(asdict(report))
+        print_json(imported.as_json(out))
 
 
 def find_templates(
@@ -162,12 +161,13 @@ def stats(*, data: Data = None, json: Json = False) -> None:
     Pairs are lines of all splits, including repeated ones; distinct x and y are means over relations. Tokens are
     separated by white space, both blanks included, and averaged over prompts.
     """
-    statistics = statistics_of(need_data_folder(data))
+    folder = need_data_folder(data)
+    relations, prompts = relation_statistics(folder), prompt_statistics(folder)
     if json:
-        print_json(statistics.as_json())
+        print_json(to_json({"relation_statistics": relations, "prompt_statistics": prompts}))
         return
-    _print_statistics("Relations", statistics.relation_statistics)
-    _print_statistics("Prompts", statistics.prompt_statistics)
+    _print_statistics("Relations", relations)
+    _print_statistics("Prompts", prompts)
     note(
         "The paper prints 1580 for the distinct x of T-REx original and 507 for the distinct y of ConceptNet; counted"
         " on the published files, they are 1581 and 552."

@@ -1,6 +1,5 @@
 """`askwell testbed list` and `askwell testbed train`."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 from rich.progress import BarColumn, TimeRemainingColumn
@@ -15,18 +14,17 @@ def list_testbed(*, json: Json = False) -> None:
     """List the testbed: its relations with counts of told and withheld facts, its prompts and its LMs."""
     overview = testbed_overview()
     if json:
-        print_json(asdict(overview))
+        print_json(overview)
         return
 
-    relations = overview.relations
     table = plain_table("--facts", "what it says", "kind", "told", "withheld", numbers=("told", "withheld"))
-    for one in relations:
-        table.add_row(one.name, one.label, one.cardinality, str(one.told), str(one.withheld))
+    for relation in overview["relations"]:
+        table.add_row(*(str(relation[key]) for key in ("name", "label", "cardinality", "told", "withheld")))
     stdout.print(table)
-    told, withheld = sum(one.told for one in relations), sum(one.withheld for one in relations)
+    told, withheld = (sum(relation[key] for relation in overview["relations"]) for key in ("told", "withheld"))
     say(
         f"{told + withheld} facts: {told} are told in the text that the LMs were trained on, {withheld} are withheld.",
-        f"--lm: {', '.join(overview.lms)}.",
+        f"--lm: {', '.join(overview['lms'])}.",
         f"--prompts: {PREFIX}single (manual), {PREFIX}paraphrased, {PREFIX}mined, {PREFIX}random (random words in "
         "place of the mined ones); --initial random takes random vectors.",
         f"Try: askwell ask --lm {PREFIX}bert --facts {PREFIX}capital --prompts {PREFIX}single France",

@@ -1,15 +1,13 @@
-"""Audits the splits of a relation or a set: repeated and leaked facts, class balance, and what answers that need no
-LM score."""
+"""Audits splits: repeated and leaked facts, class balance, and what answers that need no LM score."""
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from askwell.data.facts import Fact
+from askwell.data.facts import SPLITS, Fact, SplitLines
 from askwell.data.names import FactSet
-from askwell.data.read_facts import SplitLines
 
 
 @dataclass(frozen=True)
@@ -20,21 +18,21 @@ class RelationAudit:
     facts: dict[str, int]
     """Lines of each split."""
     duplicates: dict[str, int]
-    """Lines of each split whose fact stands in that split already."""
+    """Lines of each split that repeat an earlier one."""
     distinct: int
     """Distinct facts over all splits."""
     leaked_pairs: int
-    """The fact stands in train too."""
+    """The fact is also in train."""
     leaked_x: int
-    """The x stands in train too, with this y or another."""
+    """The x is also in train, with this y or another."""
     in_dev: int
-    """The fact stands in dev too."""
+    """The fact is also in dev."""
     dev_in_train: int
-    """Lines of dev whose fact stands in train too."""
+    """Lines of dev whose fact is also in train."""
     unseen_y: int
     """No fact of train has this y."""
     y_in_x: int
-    """y is a part of x, whatever the case of its letters."""
+    """y is part of x, regardless of case."""
     several_golds: int
     """x has several right ys among the facts of test."""
     several_golds_all: int
@@ -44,7 +42,7 @@ class RelationAudit:
     copy_train_y: int
     """y is train's most common y for the same x."""
     copy_x: int
-    """y is the longest of train's ys that stands inside x."""
+    """y is the longest of train's ys that is part of x."""
     ys: dict[str, int]
     """Distinct ys of each split."""
     largest: int
@@ -55,29 +53,30 @@ class RelationAudit:
 
 def audit_relation(splits: SplitLines) -> RelationAudit:
     """The audit of one relation."""
-    lines = {"train": splits.train, "dev": splits.dev, "test": splits.test}
+    lines = splits.splits
     facts = {name: frozenset(split) for name, split in lines.items()}
     ys = {name: {fact.y for fact in split} for name, split in lines.items()}
     xs_of_train = {fact.x for fact in splits.train}
-    golds_of_test, all_golds = _golds(facts["test"]), _golds(frozenset().union(*facts.values()))
-    common, from_train, from_x = majority_y(splits.train), CopyFromTrain(splits.train), CopyFromX(splits.train)
+    distinct = frozenset().union(*facts.values())
+    golds_of_test, all_golds = Counter(fact.x for fact in facts["test"]), Counter(fact.x for fact in distinct)
+    common, from_train, from_x = majority_y(splits.train), copy_from_train(splits.train), copy_from_x(splits.train)
     classes = Counter(fact.y for fact in splits.test)
     return RelationAudit(
         name=splits.name,
         facts={name: len(split) for name, split in lines.items()},
         duplicates={name: len(lines[name]) - len(facts[name]) for name in lines},
-        distinct=len(frozenset().union(*facts.values())),
+        distinct=len(distinct),
         leaked_pairs=sum(fact in facts["train"] for fact in splits.test),
         leaked_x=sum(fact.x in xs_of_train for fact in splits.test),
         in_dev=sum(fact in facts["dev"] for fact in splits.test),
         dev_in_train=sum(fact in facts["train"] for fact in splits.dev),
         unseen_y=sum(fact.y not in ys["train"] for fact in splits.test),
-        y_in_x=sum(stands_in(fact.y, fact.x) for fact in splits.test),
+        y_in_x=sum(is_inside(fact.y, fact.x) for fact in splits.test),
         several_golds=sum(golds_of_test[fact.x] > 1 for fact in splits.test),
         several_golds_all=sum(all_golds[fact.x] > 1 for fact in splits.test),
         majority=sum(fact.y == common for fact in splits.test),
-        copy_train_y=sum(fact.y == from_train.answer(fact.x) for fact in splits.test),
-        copy_x=sum(fact.y == from_x.answer(fact.x) for fact in splits.test),
+        copy_train_y=sum(fact.y == from_train.get(fact.x) for fact in splits.test),
+        copy_x=sum(fact.y == from_x(fact.x) for fact in splits.test),
         ys={name: len(of_split) for name, of_split in ys.items()},
         largest=max(classes.values()),
         effective_ys=2 ** -sum(n / len(splits.test) * math.log2(n / len(splits.test)) for n in classes.values()),
@@ -97,10 +96,7 @@ class SetAudit:
 
     def by_split(self, count: str) -> dict[str, int]:
         """The sums of a count that each split has, over the relations."""
-        return {
-            split: sum(getattr(relation, count)[split] for relation in self.relations)
-            for split in ("train", "dev", "test")
-        }
+        return {split: sum(getattr(relation, count)[split] for relation in self.relations) for split in SPLITS}
 
     @property
     def test(self) -> int:
@@ -152,108 +148,73 @@ def audit_set(facts: FactSet) -> SetAudit:
     return SetAudit(facts.name, tuple(map(audit_relation, facts.relations)))
 
 
-def _golds(facts: frozenset[Fact]) -> Counter[str]:
-    """How many right ys each x has among some distinct facts."""
-    return Counter(fact.x for fact in facts)
-
-
 def majority_y(train: Sequence[Fact]) -> str:
-    """Train's most common y, repeated lines counted; of several the one that comes first in the file."""
+    """Train's most common y, counting repeated lines; among several, the first in the file."""
     return Counter(fact.y for fact in train).most_common(1)[0][0]
 
 
-class CopyFromTrain:
-    """Answers with train's most common y for the same x; of several the one that comes first in the file."""
-
-    def __init__(self, train: Sequence[Fact]) -> None:
-        ys: dict[str, Counter[str]] = {}
-        for fact in train:
-            ys.setdefault(fact.x, Counter())[fact.y] += 1
-        self._y_of = {x: counted.most_common(1)[0][0] for x, counted in ys.items()}
-
-    def answer(self, x: str) -> str | None:
-        """The answer, None for an x that train does not have."""
-        return self._y_of.get(x)
+def copy_from_train(train: Sequence[Fact]) -> dict[str, str]:
+    """Train's most common y for each x; among several, the first in the file."""
+    ys: dict[str, Counter[str]] = {}
+    for fact in train:
+        ys.setdefault(fact.x, Counter())[fact.y] += 1
+    return {x: counted.most_common(1)[0][0] for x, counted in ys.items()}
 
 
-class CopyFromX:
-    """Answers with the longest of train's ys that stands inside x, whatever the case of its letters.
+def copy_from_x(train: Sequence[Fact]) -> Callable[[str], str | None]:
+    """Answers with the longest of train's ys that is part of x, regardless of case; None if there is none.
 
-    Of several of one length it is the most common in train, then the one that comes first in the file.
+    Among several of one length it is the most common in train, then the first in the file.
     """
+    most_common_first = [y for y, _ in Counter(fact.y for fact in train).most_common()]
+    y_of = {y.casefold(): y for y in reversed(most_common_first)}
+    order = {y: place for place, y in enumerate(most_common_first)}
+    longest = max(map(len, y_of))
 
-    def __init__(self, train: Sequence[Fact]) -> None:
-        self._y_of: dict[str, str] = {}
-        self._order: dict[str, int] = {}  # by how common it is
-        for place, (y, _) in enumerate(Counter(fact.y for fact in train).most_common()):
-            self._y_of.setdefault(y.casefold(), y)
-            self._order.setdefault(y.casefold(), place)
-        self._longest = max(map(len, self._y_of))
-
-    def answer(self, x: str) -> str | None:
-        """The answer, None if no y of train stands inside x."""
+    def answer(x: str) -> str | None:
         text = x.casefold()
-        for length in range(min(len(text), self._longest), 0, -1):
+        for length in range(min(len(text), longest), 0, -1):
             pieces = {text[begin : begin + length] for begin in range(len(text) - length + 1)}
-            if found := pieces & self._y_of.keys():
-                return self._y_of[min(found, key=self._order.__getitem__)]
+            if found := pieces & y_of.keys():
+                return min((y_of[piece] for piece in found), key=order.__getitem__)
         return None
 
+    return answer
 
-def stands_in(y: str, x: str) -> bool:
-    """Whether y is a part of x, whatever the case of its letters (LAMA-UHN leaves such facts out)."""
+
+def is_inside(y: str, x: str) -> bool:
+    """Whether y is part of x, regardless of case (LAMA-UHN leaves such facts out)."""
     return y.casefold() in x.casefold()
 
 
 def audit_sentences(audit: SetAudit) -> list[str]:
     """What a reader of a score on these facts should know, one sentence each; what is not the case is left out."""
-    facts, test = audit.by_split("facts"), audit.test
+    facts, test, total, micro = audit.by_split("facts"), audit.test, audit.total, audit.micro
     told = [
-        f"{facts['train']:,} train, {facts['dev']:,} dev and {test:,} test facts, "
-        f"{audit.total('distinct'):,} of them distinct."
+        f"{facts['train']:,} train, {facts['dev']:,} dev and {test:,} test facts, {total('distinct'):,} of them "
+        "distinct."
     ]
-    repeated = {split: count for split, count in audit.by_split("duplicates").items() if count}
+    repeated = [f"{count:,} of {split}" for split, count in audit.by_split("duplicates").items() if count]
     if repeated:
-        counts = ", ".join(f"{count:,} of {split}" for split, count in repeated.items())
-        told.append(f"Lines that repeat a fact of their own split: {counts}.")
-    if leaked := audit.total("leaked_pairs"):
-        told.append(
-            f"{leaked:,} of {test:,} test facts ({100 * leaked / test:.1f} %) stand in train too: "
-            "a score on them can be memory."
-        )
-    else:
-        told.append("No test fact stands in train.")
-    if audit.total("leaked_x"):
-        told.append(
-            f"{audit.micro('leaked_x'):.1f} % of test facts have an x that train has too; answering with train's y "
-            f"for the same x scores {audit.micro('copy_train_y'):.1f} %."
-        )
-    if in_dev := audit.total("in_dev"):
-        told.append(f"{_counted(in_dev, 'test fact stands', 'test facts stand')} in dev too.")
-    if dev_in_train := audit.total("dev_in_train"):
-        stand = _counted(dev_in_train, "dev fact stands", "dev facts stand")
-        told.append(f"{stand} in train too, so dev flatters what was learned by heart.")
+        told.append(f"Lines that repeat a fact of their own split: {', '.join(repeated)}.")
+    leaked, share = total("leaked_pairs"), micro("leaked_pairs")
+    memory = f"{leaked:,} of {test:,} test facts ({share:.1f} %) are also in train: a score on them can be memory."
+    told.append(memory if leaked else "No test fact is in train.")
     told.append(
-        f"Always answering train's most common y scores {audit.micro('majority'):.1f} % (mean over facts) or "
+        f"Always answering train's most common y scores {micro('majority'):.1f} % (mean over facts) or "
         f"{audit.macro('majority'):.1f} % (mean over relations)."
     )
-    if audit.total("y_in_x"):
-        told.append(
-            f"In {audit.micro('y_in_x'):.1f} % of test facts y stands inside x; answering with a y of train that "
-            f"stands inside x scores {audit.micro('copy_x'):.1f} %."
-        )
-    if audit.total("unseen_y"):
-        told.append(
-            f"{audit.micro('unseen_y'):.1f} % of test facts have a y that train never shows: they cannot be owed to "
-            "a preference for train's ys."
-        )
-    if audit.total("several_golds"):
-        told.append(
-            f"{audit.micro('several_golds'):.1f} % of test facts have an x with several right ys in test "
-            f"({audit.micro('several_golds_all'):.1f} % when train and dev are counted too)."
-        )
-    return told
-
-
-def _counted(count: int, one: str, many: str) -> str:
-    return f"{count:,} {one if count == 1 else many}"
+    others = {
+        "leaked_x": f"{micro('leaked_x'):.1f} % of test facts have an x that is also in train; answering with train's "
+        f"y for the same x scores {micro('copy_train_y'):.1f} %.",
+        "in_dev": f"Test facts that are also in dev: {total('in_dev'):,}.",
+        "dev_in_train": f"Dev facts that are also in train: {total('dev_in_train'):,}; dev flatters what was learned "
+        "by heart.",
+        "y_in_x": f"In {micro('y_in_x'):.1f} % of test facts y is part of x; answering with a y of train that is part "
+        f"of x scores {micro('copy_x'):.1f} %.",
+        "unseen_y": f"{micro('unseen_y'):.1f} % of test facts have a y that train never shows: they cannot be owed to "
+        "a preference for train's ys.",
+        "several_golds": f"{micro('several_golds'):.1f} % of test facts have an x with several right ys in test "
+        f"({micro('several_golds_all'):.1f} % when train and dev are counted too).",
+    }
+    return told + [sentence for count, sentence in others.items() if total(count)]

@@ -1,14 +1,16 @@
 """The published sets that askwell can pull: what they are, where they come from, and the hash of every file."""
 
-import difflib
 import json
+import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any, Literal
 
-from askwell.errors import BadOption
+from pydantic import TypeAdapter
+
+from askwell.errors import BadOption, did_you_mean
 
 Unit = Literal["facts", "prompts", "relations", "words"]
 
@@ -22,14 +24,10 @@ class Origin:
     commit: str
     path: str
 
-    def inside(self, name: str) -> "Origin":
-        """A file of this folder."""
-        return Origin(self.repository, self.commit, f"{self.path}/{name}")
-
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file as it must lie in the data folder."""
+    """A file of the data folder, as it must be."""
 
     path: str
     """From the data folder, with slashes."""
@@ -69,7 +67,7 @@ class DataSet:
 
     @property
     def relations(self) -> int | None:
-        """How many relations have a file or folder of their own in the set; None where that is not how it is laid."""
+        """How many relations have a file or folder of their own in the set; None if it is laid out otherwise."""
         if self.unit not in ("facts", "prompts") or self.elsewhere:
             return None
         inner = (file.path.removeprefix(f"{self.name}/") for file in self.files)
@@ -85,8 +83,13 @@ class DataSet:
         """Its size on disk."""
         return sum(file.bytes for file in self.files)
 
+    @property
+    def names(self) -> set[str]:
+        """What it can be called: facts/conceptnet, facts (with the other sets of facts), or conceptnet."""
+        return {self.name, *self.name.split("/")}
+
     def _origin_of(self, name: str) -> Origin:
-        return self.elsewhere.get(name) or self.origin.inside(name)
+        return self.elsewhere.get(name) or replace(self.origin, path=f"{self.origin.path}/{name}")
 
 
 @cache
@@ -94,87 +97,18 @@ def _manifest() -> Mapping[str, Mapping[str, Any]]:
     return json.loads(files("askwell.data").joinpath("manifest.json").read_text(encoding="utf-8"))
 
 
-_PAPER = Origin("hiaoxui/soft-prompts", "eb9047e134de25dd9442dc2a809652814a005b4d", "")
-_OPTIPROMPT = Origin("princeton-nlp/OptiPrompt", "4e15a9df613022052021f78e661ade5e3d42aba0", "")
+def _sets() -> tuple[DataSet, ...]:
+    table = tomllib.loads(files("askwell.data").joinpath("sets.toml").read_text(encoding="utf-8"))
+    return TypeAdapter(tuple[DataSet, ...]).validate_python(table["sets"])
 
 
-def _of(repository: Origin, path: str) -> Origin:
-    return Origin(repository.repository, repository.commit, path)
-
-
-def _facts(name: str, about: str) -> DataSet:
-    return DataSet(f"facts/{name}", about, "Apache-2.0", "facts", _of(_PAPER, f"db/{name}"))
-
-
-def _prompts(name: str, about: str) -> DataSet:
-    return DataSet(f"prompts/{name}", about, "Apache-2.0", "prompts", _of(_PAPER, f"prompts/{name}"))
-
-
-SETS: tuple[DataSet, ...] = (
-    _facts("trex_original", "T-REx, LAMA's test facts, AutoPrompt's train and dev facts"),
-    _facts("trex_extend", "T-REx, AutoPrompt's own facts, split"),
-    _facts("trex_distinct", "T-REx, LAMA's test facts, split so that no y stands in two splits"),
-    _facts("google_re", "Google-RE, LAMA's facts, split 80-10-10"),
-    _facts("conceptnet", "ConceptNet, LAMA's facts, split 80-10-10"),
-    _prompts("trex", "T-REx, LAMA's manual prompts"),
-    _prompts("trex_mine", "T-REx, LPAQA's mined prompts"),
-    _prompts("trex_paraphrase", "T-REx, LPAQA's paraphrased prompts"),
-    _prompts("google_re", "Google-RE, LAMA's manual prompts"),
-    _prompts("google_re_mine", "Google-RE, LPAQA's mined prompts"),
-    _prompts("google_re_paraphrase", "Google-RE, LPAQA's paraphrased prompts"),
-    _prompts("conceptnet", "ConceptNet, frequent templates of OMCS"),
-    DataSet(
-        "prompts/autoprompt",
-        "T-REx, AutoPrompt's prompts for BERT and RoBERTa, one a relation",
-        "Apache-2.0",
-        "prompts",
-        Origin("ucinlp/autoprompt", "00b81068a099a56d453c7349e1a6508b38a0de75", "prompts"),
-        {
-            "bert.jsonl": Origin(
-                "ucinlp/autoprompt",
-                "00b81068a099a56d453c7349e1a6508b38a0de75",
-                "prompts/fact_retrieval_bert_prompts.jsonl",
-            ),
-            "roberta.jsonl": Origin(
-                "ucinlp/autoprompt",
-                "ec3edf3cfc6392ad51a9ca6de4fafd1f270ef773",
-                "prompts/fact_retrieval_roberta_prompts.jsonl",
-            ),
-        },
-    ),
-    DataSet(
-        "meta",
-        "LAMA's T-REx relations: name, description, cardinality",
-        "MIT",
-        "relations",
-        _of(_OPTIPROMPT, "relation_metainfo"),
-        {"lama_relations.jsonl": _of(_OPTIPROMPT, "relation_metainfo/LAMA_relations.jsonl")},
-    ),
-    DataSet(
-        "vocab",
-        "words that several LMs share: LAMA's, and that of BERT, RoBERTa and ALBERT",
-        "MIT",
-        "words",
-        _of(_OPTIPROMPT, "common_vocabs"),
-    ),
-)
+SETS = _sets()
 
 
 def chosen_sets(names: Iterable[str]) -> tuple[DataSet, ...]:
     """The sets of these names, all if none is given; conceptnet means both facts/conceptnet and prompts/conceptnet."""
-    wanted = [name.strip("/") for name in names]
-    if not wanted:
-        return SETS
-    known = {part for data_set in SETS for part in (data_set.name, data_set.name.rpartition("/")[2])}
-    known |= {data_set.name.partition("/")[0] for data_set in SETS}
-    for name in wanted:
-        if name not in known:
-            close = difflib.get_close_matches(name, sorted(known), n=3)
-            meant = f" Did you mean {' or '.join(close)}?" if close else ""
-            raise BadOption(f"there is no data set {name!r}; `askwell data list` shows them.{meant}")
-    return tuple(data_set for data_set in SETS if _names(data_set) & set(wanted))
-
-
-def _names(data_set: DataSet) -> set[str]:
-    kind, _, last = data_set.name.partition("/")
-    return {data_set.name, kind, last}
+    wanted = {name.strip("/") for name in names}
+    known = {name for data_set in SETS for name in data_set.names}
+    if unknown := sorted(wanted - known):
+        raise BadOption(f"there is no data set {unknown[0]!r}{did_you_mean(unknown[0], sorted(known))}")
+    return tuple(data_set for data_set in SETS if not wanted or data_set.names & wanted)

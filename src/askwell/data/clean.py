@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from askwell.data.audit import SetAudit, audit_set
-from askwell.data.facts import Fact, facts_jsonl
+from askwell.data.audit import audit_set
+from askwell.data.facts import SPLITS, Fact, SplitLines, facts_jsonl
 from askwell.data.names import FactSet
-from askwell.data.read_facts import SplitLines
 from askwell.errors import BadOption, NothingLeft
 from askwell.files import need_writable_folder, write_folder
 
@@ -20,13 +19,13 @@ class CleanSplit:
 
     splits: SplitLines
     leaks: dict[str, int]
-    """Lines of train and dev whose fact stands in a later split."""
+    """Distinct facts that are also in a later split."""
     repeated: dict[str, int]
     """Lines that repeated a fact of their own split."""
 
 
 def clean_splits(splits: SplitLines) -> CleanSplit:
-    """The splits with every fact in one of them, once: train loses what stands in dev or test, dev what stands in test.
+    """The splits with every fact in one of them, once: train loses those of dev and test, dev those of test.
 
     Test keeps all its facts. If it lost those that leak, what is left would be the rare facts, and scores on it would
     not be comparable with others. Lines keep their order.
@@ -34,13 +33,15 @@ def clean_splits(splits: SplitLines) -> CleanSplit:
     test = tuple(dict.fromkeys(splits.test))
     dev = _without(dict.fromkeys(splits.dev), {*test})
     train = _without(dict.fromkeys(splits.train), {*dev, *test})
-    for name, kept in (("train", train), ("dev", dev)):
+    clean = SplitLines(splits.name, train, dev, test)
+    for name, kept in clean.splits.items():
         if not kept:
-            lines = len(getattr(splits, name))
-            raise NothingLeft(f"{name} facts of {splits.name}", {"the fact stands in a later split": lines})
-    leaks = {"train": len({*splits.train}) - len(train), "dev": len({*splits.dev}) - len(dev), "test": 0}
-    repeated = {name: len(getattr(splits, name)) - len({*getattr(splits, name)}) for name in ("train", "dev", "test")}
-    return CleanSplit(SplitLines(splits.name, train, dev, test), leaks, repeated)
+            reasons = {"the fact is also in a later split": len(splits.splits[name])}
+            raise NothingLeft(f"{name} facts of {splits.name}", reasons)
+    distinct = {name: len({*facts}) for name, facts in splits.splits.items()}
+    leaks = {name: distinct[name] - len(kept) for name, kept in clean.splits.items()}
+    repeated = {name: len(facts) - distinct[name] for name, facts in splits.splits.items()}
+    return CleanSplit(clean, leaks, repeated)
 
 
 @dataclass(frozen=True)
@@ -52,22 +53,17 @@ class CleanReport:
     """Facts of each split."""
     repeated_removed: dict[str, int]
     """Lines of each split."""
-    audit: SetAudit
+    audit: dict[str, Any]
 
     def as_json(self) -> dict[str, Any]:
         """What audit.json says."""
-        return {
-            "made_from": self.made_from,
-            "leaks_removed": self.leaks_removed,
-            "repeated_removed": self.repeated_removed,
-            "audit": self.audit.as_json(),
-        }
+        return asdict(self)
 
 
 def write_clean(facts: FactSet, folder: Path) -> CleanReport:
     """Writes clean splits and audit.json into a new folder.
 
-    A set gets a folder for each relation, a single relation lies in the folder itself; both can be named with --facts.
+    A set gets a folder for each relation, a single relation is written into the folder itself; --facts takes both.
     """
     need_new_folder(folder)
     cleaned = [clean_splits(relation) for relation in facts.relations]
@@ -75,19 +71,19 @@ def write_clean(facts: FactSet, folder: Path) -> CleanReport:
         made_from=facts.name,
         leaks_removed=_sums([clean.leaks for clean in cleaned]),
         repeated_removed=_sums([clean.repeated for clean in cleaned]),
-        audit=audit_set(replace(facts, relations=tuple(clean.splits for clean in cleaned))),
+        audit=audit_set(replace(facts, relations=tuple(clean.splits for clean in cleaned))).as_json(),
     )
     files = {"audit.json": json.dumps(report.as_json(), ensure_ascii=False, indent=2) + "\n"}
     for clean in cleaned:
         inside = "" if facts.is_single else f"{clean.splits.name}/"
-        for split in ("train", "dev", "test"):
-            files[f"{inside}{split}.jsonl"] = facts_jsonl(getattr(clean.splits, split))
+        for split, lines in clean.splits.splits.items():
+            files[f"{inside}{split}.jsonl"] = facts_jsonl(lines)
     write_folder(folder, files)
     return report
 
 
 def need_new_folder(folder: Path) -> None:
-    """Raises if the folder cannot be written, or holds something already."""
+    """Raises if the folder cannot be written, or is not empty."""
     need_writable_folder(folder, "--out")
     if folder.exists() and any(folder.iterdir()):
         raise BadOption(f"--out {folder} is not empty; name a new folder")
@@ -98,4 +94,4 @@ def _without(facts: dict[Fact, None], others: set[Fact]) -> tuple[Fact, ...]:
 
 
 def _sums(counts: Sequence[dict[str, int]]) -> dict[str, int]:
-    return {split: sum(count[split] for count in counts) for split in ("train", "dev", "test")}
+    return {split: sum(count[split] for count in counts) for split in SPLITS}

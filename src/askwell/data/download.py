@@ -19,7 +19,7 @@ from askwell.data.catalogue import DataFile, DataSet, Origin
 from askwell.data.sources import pulled_data_folder
 from askwell.data.verify import Condition, condition, is_right, sha256_of
 from askwell.errors import BadFile, BadOption, CannotWrite, DamagedFile, Failure
-from askwell.files import write_aside, write_whole
+from askwell.files import write_aside, write_whole, writing
 from askwell.version import VERSION
 
 MIRROR_VARIABLE = "ASKWELL_DATA_MIRROR"
@@ -72,12 +72,16 @@ def pull(
         conditions = [condition(data_set, folder) for data_set in sets]
         here = [file for found in conditions for file in found.right]
 
-        def tell_done(file: DataFile) -> None:
-            here.append(file)
+        def tell_progress() -> None:
             tell(PullProgress(sum(file.bytes for file in here), total, len(here)))
 
-        tell(PullProgress(sum(file.bytes for file in here), total, len(here)))
-        _fetch_all(_wanted(conditions), folder, base, attempts, timeout, tell_done)
+        def tell_done(file: DataFile) -> None:
+            here.append(file)
+            tell_progress()
+
+        tell_progress()
+        wanted = [file for found in conditions for file in found.wanted]
+        _fetch_all(wanted, folder, base, attempts, timeout, tell_done)
     return _pulled(folder, conditions)
 
 
@@ -87,17 +91,15 @@ def take_from(copy: Path, sets: Sequence[DataSet]) -> Pulled:
     `copy` is a data folder (facts/, prompts/ …) or a checkout of a repository that publishes the sets.
     """
     if not copy.is_dir():
-        raise BadOption(f"--from {copy} is no folder")
+        raise BadOption(f"--from {copy} is not a folder")
     folder = pulled_data_folder()
     with _lock(folder, lambda: None):
         conditions = [condition(data_set, folder) for data_set in sets]
-        wanted = _wanted(conditions)
-        sources = _checked(copy, wanted)
-        for file in wanted:
-            write_whole(folder / file.path, sources[file.path].read_bytes())
+        for file, source in _checked(copy, [file for found in conditions for file in found.wanted]):
+            write_whole(folder / file.path, source.read_bytes())
             if not is_right(folder / file.path, file):
                 (folder / file.path).unlink()
-                raise DamagedFile(f"{sources[file.path]} changed while it was copied; run the same command again")
+                raise DamagedFile(f"{source} changed while it was copied; run the same command again")
     return _pulled(folder, conditions)
 
 
@@ -119,14 +121,10 @@ def address(base: str, origin: Origin) -> str:
     return "/".join([base, origin.repository, origin.commit, quote(origin.path)])
 
 
-def _wanted(conditions: Sequence[Condition]) -> list[DataFile]:
-    return [file for found in conditions for file in (*found.missing, *found.altered)]
-
-
 def _pulled(folder: Path, conditions: Sequence[Condition]) -> Pulled:
     return Pulled(
         folder,
-        fetched=len(_wanted(conditions)),
+        fetched=sum(len(found.wanted) for found in conditions),
         replaced=sum(len(found.altered) for found in conditions),
         already_here=sum(len(found.right) for found in conditions),
     )
@@ -135,7 +133,7 @@ def _pulled(folder: Path, conditions: Sequence[Condition]) -> Pulled:
 @contextlib.contextmanager
 def _lock(folder: Path, tell_waiting: Callable[[], None]) -> Generator[None]:
     """Holds the folder of pulled data for one pull; the system releases the lock when a process dies."""
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / ".lock")
         try:
@@ -143,8 +141,6 @@ def _lock(folder: Path, tell_waiting: Callable[[], None]) -> Generator[None]:
         except Timeout:
             tell_waiting()
             lock.acquire()
-    except OSError as error:
-        raise CannotWrite(f"{folder} cannot be written: {error.strerror or error}") from error
     try:
         yield
     finally:
@@ -153,13 +149,11 @@ def _lock(folder: Path, tell_waiting: Callable[[], None]) -> Generator[None]:
 
 @contextlib.contextmanager
 def _staging(folder: Path) -> Generator[Path]:
-    """A folder for files that are not whole yet, on the same disk; what a killed pull left there goes, too."""
+    """A folder for incomplete files, on the same disk; what a killed pull left behind is removed."""
     for left_over in folder.glob(".pull.*"):
         shutil.rmtree(left_over, ignore_errors=True)
-    try:
+    with writing(folder):
         staging = tempfile.TemporaryDirectory(prefix=".pull.", dir=folder)
-    except OSError as error:
-        raise CannotWrite(f"{folder} cannot be written: {error.strerror or error}") from error
     with staging as name:
         yield Path(name)
 
@@ -203,7 +197,7 @@ def _fetch(source: pooch.Pooch, path: str, folder: Path, timeout: float) -> None
             if error.response is None or error.response.status_code in _WORTH_ANOTHER_TRY:
                 raise
             raise Failure(
-                f"{url} cannot be had: {_reason(error, timeout)}. If you have a copy, take it with"
+                f"{url} is not available: {_reason(error, timeout)}. If you have a copy, take it with"
                 " askwell data pull --from FOLDER"
             ) from error
 
@@ -237,22 +231,21 @@ def _reason(error: requests.RequestException, timeout: float) -> str:
     return f"the transfer failed ({error})"
 
 
-def _checked(copy: Path, wanted: Sequence[DataFile]) -> dict[str, Path]:
-    """Where each file lies in the copy, all of them right."""
-    places = {file.path: [copy / file.path, copy / file.origin.path] for file in wanted}
-    found = {path: next((place for place in those if place.is_file()), None) for path, those in places.items()}
-    missing = [path for path, place in found.items() if place is None]
+def _checked(copy: Path, wanted: Sequence[DataFile]) -> list[tuple[DataFile, Path]]:
+    """Each file with its place in the copy, all of them right."""
+    places = [(file, copy / path) for file in wanted for path in (file.path, file.origin.path)]
+    sources = {file.path: (file, place) for file, place in reversed(places) if place.is_file()}
+    missing = [file.path for file in wanted if file.path not in sources]
     if missing:
         raise BadFile(
             copy / missing[0],
             f"there is no such file; {len(missing)} of {len(wanted)} files are not in the copy. To take only some sets,"
             " name them; `askwell data list` shows the names",
         )
-    sources = {path: place for path, place in found.items() if place is not None}
-    for file in wanted:
-        if not is_right(sources[file.path], file):
+    for file, source in sources.values():
+        if not is_right(source, file):
             raise DamagedFile(
-                f"{sources[file.path]} is not what was published: its SHA-256 is {sha256_of(sources[file.path])}, not"
-                f" {file.sha256}; nothing was taken"
+                f"{source} is not what was published: its SHA-256 is {sha256_of(source)}, not {file.sha256};"
+                " nothing was taken"
             )
-    return sources
+    return [*sources.values()]

@@ -11,7 +11,8 @@ from typing import Any, Literal, get_args
 from askwell.errors import BadOption
 
 SplitName = Literal["train", "dev", "test"]
-SPLIT_FILES: dict[str, SplitName] = {f"{name}.jsonl": name for name in get_args(SplitName)}
+SPLITS: tuple[SplitName, ...] = get_args(SplitName)
+SPLIT_FILES: dict[str, SplitName] = {f"{name}.jsonl": name for name in SPLITS}
 """The files of a folder of facts, and the split that each holds."""
 
 
@@ -28,31 +29,31 @@ class Counts:
     """What a reader of a score should know about the facts behind it.
 
     "Lines" counts repeated facts each time, "facts" counts distinct pairs. The two differ: 45 distinct facts of T-REx
-    original stand in train and in test, but they fill 52 lines of test.
+    original are in both train and test, but they fill 52 lines of test.
     """
 
     read: int
     """Lines read, over all splits, before any was removed."""
     duplicates_train: int
-    """Lines of train whose fact stands in train already."""
+    """Lines of train that repeat an earlier line."""
     duplicates_dev: int
     duplicates_test: int
     removed: int
     """Repeated lines that were removed before we split a file ourselves."""
     train_dev: int
-    """Facts that stand in train and in dev."""
+    """Facts in both train and dev."""
     train_test: int
     dev_test: int
     in_two_splits: int
-    """Facts that stand in two splits or in all three."""
+    """Facts in two splits or in all three."""
     test_in_train: int
-    """Lines of test whose fact stands in train too: what a score on test can owe to memory."""
+    """Lines of test whose fact is also in train: what a score on test can owe to memory."""
     several_golds: int
     """How many x have several right ys, over all splits."""
 
     @classmethod
     def of(cls, train: Iterable[Fact], dev: Iterable[Fact], test: Iterable[Fact], removed: int = 0) -> "Counts":
-        """The counts of three splits, from which `removed` repeated lines were taken away before."""
+        """The counts of three splits; `removed` repeated lines were taken out of them before."""
         lines = {"train": tuple(train), "dev": tuple(dev), "test": tuple(test)}
         facts = {name: frozenset(split) for name, split in lines.items()}
         shared = {(one, other): facts[one] & facts[other] for one, other in combinations(facts, 2)}
@@ -73,30 +74,18 @@ class Counts:
 
     def lines(self) -> list[str]:
         """What is worth telling, one sentence each; empty if nothing is."""
-        repeated = {
-            "train": self.duplicates_train,
-            "dev": self.duplicates_dev,
-            "test": self.duplicates_test,
-        }
-        told = [
-            f"{_counted(count, 'line repeats', 'lines repeat')} a fact that stands in {split} already"
-            for split, count in repeated.items()
-            if count
-        ]
-        if self.removed:
-            told.append(f"{_counted(self.removed, 'repeated line', 'repeated lines')} removed before the split")
-        if self.train_dev:
-            told.append(f"{_counted(self.train_dev, 'fact stands', 'facts stand')} both in train and in dev")
-        if self.train_test:
-            told.append(
-                f"{_counted(self.train_test, 'fact stands', 'facts stand')} both in train and in test,"
-                f" in {_counted(self.test_in_train, 'line', 'lines')} of test"
-            )
-        if self.dev_test:
-            told.append(f"{_counted(self.dev_test, 'fact stands', 'facts stand')} both in dev and in test")
-        if self.several_golds:
-            told.append(f"{_counted(self.several_golds, 'x has', 'x have')} several right ys")
-        return told
+        of_test = f"{self.test_in_train} {'line' if self.test_in_train == 1 else 'lines'} of test"
+        told = (
+            (self.duplicates_train, "line repeats", "lines repeat", "a fact of train"),
+            (self.duplicates_dev, "line repeats", "lines repeat", "a fact of dev"),
+            (self.duplicates_test, "line repeats", "lines repeat", "a fact of test"),
+            (self.removed, "repeated line", "repeated lines", "removed before the split"),
+            (self.train_dev, "fact is", "facts are", "in both train and dev"),
+            (self.train_test, "fact is", "facts are", f"in both train and test ({of_test})"),
+            (self.dev_test, "fact is", "facts are", "in both dev and test"),
+            (self.several_golds, "x has", "x have", "several right ys"),
+        )
+        return [f"{count} {one if count == 1 else many} {rest}" for count, one, many, rest in told if count]
 
     def as_json(self) -> dict[str, int]:
         """All counts by name, ready for JSON."""
@@ -104,19 +93,30 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Relation:
-    """The facts of one relation in canonical order: sorted by x, then y, repeated ones kept."""
+class SplitLines:
+    """The facts of a relation in the order of their lines, repeated ones kept."""
 
     name: str
     train: tuple[Fact, ...]
     dev: tuple[Fact, ...]
     test: tuple[Fact, ...]
+
+    @property
+    def splits(self) -> dict[str, tuple[Fact, ...]]:
+        """The facts of each split."""
+        return {"train": self.train, "dev": self.dev, "test": self.test}
+
+
+@dataclass(frozen=True)
+class Relation(SplitLines):
+    """The facts of one relation in canonical order: sorted by x, then y, repeated ones kept."""
+
     counts: Counts
 
     def __post_init__(self) -> None:
         # Sorted here, not by the reader, so that no relation can carry the order of lines on disk into a result.
-        for name in get_args(SplitName):
-            object.__setattr__(self, name, canonical(getattr(self, name)))
+        for name, facts in self.splits.items():
+            object.__setattr__(self, name, canonical(facts))
 
     @property
     def description(self) -> dict[str, Any]:
@@ -138,15 +138,14 @@ class Relation:
 
     def split(self, name: str) -> tuple[Fact, ...]:
         """The facts of one split."""
-        splits = {"train": self.train, "dev": self.dev, "test": self.test}
-        if name not in splits:
-            raise BadOption(f"there is no split {name!r}: choose one of {', '.join(splits)}")
-        return splits[name]
+        if name not in self.splits:
+            raise BadOption(f"there is no split {name!r}: choose one of {', '.join(SPLITS)}")
+        return self.splits[name]
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the content of the splits: the same for the same facts, whatever name or file they came from."""
-        content = [[[fact.x, fact.y] for fact in split] for split in (self.train, self.dev, self.test)]
+        content = [[[fact.x, fact.y] for fact in split] for split in self.splits.values()]
         return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode("ascii")).hexdigest()
 
 
@@ -158,10 +157,6 @@ def canonical(facts: Iterable[Fact]) -> tuple[Fact, ...]:
 def facts_jsonl(facts: Iterable[Fact]) -> str:
     """The text of a file of facts, one a line."""
     return "".join(json.dumps({"sub": fact.x, "obj": fact.y}, ensure_ascii=False) + "\n" for fact in facts)
-
-
-def _counted(count: int, one: str, many: str) -> str:
-    return f"{count} {one if count == 1 else many}"
 
 
 def _golds(facts: Iterable[Fact]) -> dict[str, tuple[str, ...]]:

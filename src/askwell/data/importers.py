@@ -1,186 +1,172 @@
 """Readers of other projects' data: LAMA, LPAQA, AutoPrompt, OptiPrompt, and BEAR with all sets of lm-pub-quiz."""
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from askwell.data.imported import (
-    LABELS,
-    Imported,
-    ImportReport,
-    add_fact_file,
-    add_relation_folder,
-    add_template_file,
-    files_below,
-    holds,
-    need_folder,
-    relation_folders,
-    set_name,
-    whole_splits,
-    write_imported,
-)
-from askwell.data.records import read_lines, read_object, read_records
+from askwell.data.facts import SPLIT_FILES
+from askwell.data.imported import LABELS, Imported, write_imported
+from askwell.data.records import first_record, read_lines, read_object, text_of
+from askwell.data.templates import weight_of
 from askwell.errors import BadFile, BadOption
+
+# AutoPrompt's blanks in place of ours, and the special tokens, which are added later.
+_BLANKS = {"{sub_label}": "[X]", "[P]": "[Y]", "[MASK]": "[Y]", "<mask>": "[Y]"}
+_SPECIAL = dict.fromkeys(("[CLS]", "[SEP]", "<s>", "</s>"), "")
 
 
 def read_lama(source: Path, name: str) -> Imported:
     """The facts of each relation, in one file since LAMA has no splits, and one template a T-REx relation."""
-    need_folder(source, "TREx, Google_RE, ConceptNet or relations.jsonl")
-    root = source / "data" if (source / "data").is_dir() else source
+    _need_folder(source, "TREx, Google_RE, ConceptNet or relations.jsonl")
+    root = _inner(source, "data")
     imported = Imported()
     for folder in sorted(path for path in root.iterdir() if path.is_dir()):
         data_set, kind = f"{name}_{folder.name.lower()}", folder.name.lower()
         if kind.startswith(("trex", "google_re")):
             for path in sorted(folder.glob("*.jsonl")):
-                add_fact_file(imported, (data_set, path.stem.removesuffix("_test"), None), path)
+                imported.add_facts(data_set, path.stem.removesuffix("_test"), path)
         elif kind.startswith("conceptnet"):
             for path in sorted(folder.glob("*.jsonl")):
                 _add_conceptnet(imported, data_set, path)
         elif kind.startswith("squad"):
             imported.skip(folder, "its sentences have no x")
         else:
-            imported.skip(folder, "is no folder of LAMA")
+            imported.skip(folder, "is not a folder of LAMA")
     if (templates := root / "relations.jsonl").is_file():
-        add_template_file(imported, f"{name}_trex", templates)
+        _add_templates(imported, f"{name}_trex", templates)
     return imported
 
 
 def _add_conceptnet(imported: Imported, data_set: str, path: Path) -> None:
-    """All relations lie in one file, x under 'sub' and the relation under 'pred'."""
-    imported.files += 1
-    for number, record in read_records(path):
+    """Takes a file of all relations, with x under 'sub' and the relation under 'pred'."""
+    for number, record in imported.records(path):
         if not record.get("sub") or not record.get("pred"):
             imported.lines += 1
             imported.left_out["has no x ('sub') or no relation ('pred')"] += 1
         else:
-            imported.add_fact((data_set, str(record["pred"]), None), path, number, record, ("sub", "obj_label"))
+            imported.add_fact(data_set, str(record["pred"]), path, number, record, keys=("sub", "obj_label"))
 
 
 def read_lpaqa(source: Path, name: str) -> Imported:
     """The templates of <folder>/<relation>.jsonl (template and weight) and <folder>/<relation>.txt (one a line)."""
-    need_folder(source, "mine, paraphrase or other folders of <relation>.jsonl")
-    root = source / "prompt" if (source / "prompt").is_dir() else source
+    _need_folder(source, "mine, paraphrase or other folders of <relation>.jsonl")
+    root = _inner(source, "prompt")
     imported = Imported()
-    for path in files_below(root, ".jsonl"):
-        imported.files += 1
-        data_set = set_name(name, root, path.parent)
-        for number, record in read_records(path):
-            template = record.get("template")
-            if not isinstance(template, str):
-                raise BadFile(path, "expected 'template' as text", number)
-            imported.add_prompt(data_set, path.stem, path, number, template, _weight(path, number, record))
-    for path in files_below(root, ".txt"):
+    for path in _files_below(root, ".jsonl"):
+        for number, record in imported.records(path):
+            text, weight = text_of(path, number, record, "template"), weight_of(path, number, record)
+            imported.add_prompt(_set_name(name, root, path.parent), path.stem, path, number, text, weight)
+    for path in _files_below(root, ".txt"):
         imported.files += 1
         for number, line in read_lines(path):
-            imported.add_prompt(set_name(name, root, path.parent), path.stem, path, number, line)
+            imported.add_prompt(_set_name(name, root, path.parent), path.stem, path, number, line)
     return imported
-
-
-def _weight(path: Path, number: int, record: dict[str, Any]) -> float | None:
-    weight = record.get("weight")
-    if weight is None:
-        return None
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
-        raise BadFile(path, f"'weight' is {weight!r}; it must be a number that is not negative", number)
-    return float(weight)
-
-
-# The places of AutoPrompt's own templates, and the special tokens that we put in ourselves.
-_BLANKS = {"{sub_label}": "[X]", "[P]": "[Y]", "[MASK]": "[Y]", "<mask>": "[Y]"}
-_SPECIAL = ("[CLS]", "[SEP]", "<s>", "</s>")
 
 
 def read_autoprompt(source: Path, name: str) -> Imported:
     """The facts of <relation>/{train,dev,test}.jsonl and the prompts of files of relations with templates."""
     if source.suffix != ".jsonl":
-        need_folder(source, "<relation>/train.jsonl and so on, or files of prompts")
+        _need_folder(source, "<relation>/train.jsonl and so on, or files of prompts")
     imported = Imported()
-    folders = relation_folders(source) if source.is_dir() else []
-    for folder in folders:
-        data_set = name if folder == source else set_name(name, source, folder.parent)
-        add_relation_folder(imported, data_set, folder)
-    for path in files_below(source, ".jsonl") if source.is_dir() else [source]:
-        if path.parent in folders:
-            continue
-        if holds(path, "template"):
-            _add_prompts(imported, f"{name}_{path.stem.removesuffix('_prompts')}", path)
-        else:
-            imported.skip(path, "holds no templates, and is no train.jsonl, dev.jsonl or test.jsonl of a relation")
-    whole_splits(imported, source)
+    _add_facts_and_templates(imported, source, name, lambda folder: _set_name(name, source, folder))
     return imported
 
 
-def _add_prompts(imported: Imported, data_set: str, path: Path) -> None:
-    imported.files += 1
-    for number, record in read_records(path):
-        relation, text = record.get("relation"), record.get("template")
-        if not isinstance(relation, str) or not isinstance(text, str):
-            raise BadFile(path, "expected 'relation' and 'template' as text", number)
-        if "[T]" in text or "{context}" in text:
-            imported.lines += 1
-            imported.left_out["its trigger tokens or its context are not filled in"] += 1
-            continue
-        imported.add_prompt(data_set, relation, path, number, _in_our_blanks(text))
-
-
-def _in_our_blanks(text: str) -> str:
-    for special in _SPECIAL:
-        text = text.replace(special, "")
-    for theirs, ours in _BLANKS.items():
-        text = text.replace(theirs, ours)
-    return text
-
-
 def read_optiprompt(source: Path, name: str) -> Imported:
-    """What lies in data, relation_metainfo and common_vocabs, or in one of these.
+    """What is in data, relation_metainfo and common_vocabs, or in one of these.
 
     A folder of <relation>/{train,dev,test}.jsonl or of <relation>.jsonl is a set of facts; a file of relations with
     templates is a set of prompts.
     """
-    need_folder(source, "data, relation_metainfo or common_vocabs")
-    imported = Imported()
-    root = source / "data" if (source / "data").is_dir() else source
-    folders = relation_folders(source)
-    for folder in folders:
-        data_set = name if folder == source else _set_name(name, source, root, folder.parent)
-        add_relation_folder(imported, data_set, folder)
-    for path in files_below(source, ".jsonl"):
-        if path.parent in folders:
-            continue
-        if holds(path, "template"):
-            add_template_file(imported, f"{name}_{path.stem.removesuffix('_relations').lower()}", path)
-        elif holds(path, LABELS[1]):
-            add_fact_file(imported, (_set_name(name, source, root, path.parent), path.stem, None), path)
-        else:
-            imported.skip(path, "holds neither facts nor templates")
-    for path in files_below(source, ".txt"):
+    _need_folder(source, "data, relation_metainfo or common_vocabs")
+    imported, root = Imported(), _inner(source, "data")
+
+    def set_of(folder: Path) -> str:
+        return _set_name(name, root if folder.is_relative_to(root) else source, folder).lower()
+
+    _add_facts_and_templates(imported, source, name, set_of)
+    for path in _files_below(source, ".txt"):
         if "vocab" in path.stem:
-            imported.files += 1
             words = [line for _, line in read_lines(path)]
+            imported.files += 1
             imported.lines += len(words)
             imported.add_words(name, path.stem, path, words)
-    whole_splits(imported, source)
     return imported
 
 
-def _set_name(name: str, source: Path, root: Path, folder: Path) -> str:
-    return set_name(name, root if folder.is_relative_to(root) else source, folder).lower()
+def _add_facts_and_templates(imported: Imported, source: Path, name: str, set_of: Callable[[Path], str]) -> None:
+    """Takes folders with the splits of a relation, files of facts, and files of templates; `set_of` names sets."""
+    paths = [source] if source.is_file() else _files_below(source, ".jsonl")
+    relations = {path.parent for path in paths if path.name in SPLIT_FILES}
+    for path in paths:
+        folder = path.parent
+        if path.name in SPLIT_FILES:
+            data_set = name if folder == source else set_of(folder.parent)
+            imported.add_facts(data_set, folder.name, path, SPLIT_FILES[path.name])
+        elif folder in relations:
+            imported.skip(path, "is not train.jsonl, dev.jsonl or test.jsonl")
+        elif "template" in (first := first_record(path)):
+            stem = path.stem.removesuffix("_prompts").removesuffix("_relations")
+            _add_templates(imported, f"{name}_{stem.lower()}", path)
+        elif LABELS[1] in first:
+            imported.add_facts(set_of(folder), path.stem, path)
+        else:
+            imported.skip(path, "holds neither facts nor templates")
+    imported.drop_partly_split(source)
+
+
+def _add_templates(imported: Imported, data_set: str, path: Path) -> None:
+    """Takes a file that has one template a line, with its relation."""
+    for number, record in imported.records(path):
+        relation, text = (text_of(path, number, record, key) for key in ("relation", "template"))
+        if "[T]" in text or "{context}" in text:
+            imported.lines += 1
+            imported.left_out["its trigger tokens or its context are not filled in"] += 1
+            continue
+        for theirs, ours in (_BLANKS | _SPECIAL).items():
+            text = text.replace(theirs, ours)
+        imported.add_prompt(data_set, relation, path, number, text)
+
+
+def _need_folder(source: Path, holds: str) -> None:
+    """Raises if the source is not a folder, and says which one is meant."""
+    if source.is_dir():
+        return
+    if not source.exists():
+        raise BadFile(source, "there is no such file or folder")
+    advice = "; unpack it first" if source.suffix in (".zip", ".gz", ".tar", ".tgz") else ""
+    raise BadFile(source, f"is a file; name the folder that holds {holds}{advice}")
+
+
+def _inner(source: Path, name: str) -> Path:
+    """The folder of that name in the source, or else the source itself."""
+    return source / name if (source / name).is_dir() else source
+
+
+def _files_below(source: Path, suffix: str) -> list[Path]:
+    """All files with an ending, in the folder or deeper, in a fixed order; hidden ones are left alone."""
+    found = (path for path in source.rglob(f"*{suffix}") if path.is_file())
+    return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(source).parts))
+
+
+def _set_name(name: str, source: Path, folder: Path) -> str:
+    """The name of a set in `folder`: that of the import, and of the folders between."""
+    return "_".join([name, *folder.relative_to(source).parts])
 
 
 METADATA = "metadata_relations.json"
 
 
 def read_bear(source: Path, name: str) -> Imported:
-    """The facts, templates and answer spaces of a folder with metadata_relations.json, or of all that lie in it."""
-    need_folder(source, METADATA)
+    """The facts, templates and answer spaces of a folder with metadata_relations.json, or of its subfolders."""
+    _need_folder(source, METADATA)
     imported = Imported()
     if (source / METADATA).is_file():
         _add_set(imported, name, source)
         return imported
     folders = sorted(path.parent for path in source.glob(f"*/{METADATA}"))
     if not folders:
-        raise BadFile(source / METADATA, "there is no such file, and none in a folder beside it")
+        raise BadFile(source / METADATA, "there is no such file, neither here nor in a subfolder")
     for folder in folders:
         inner = folder.name.lower()
         _add_set(imported, inner if inner.startswith(name) else f"{name}_{inner}", folder)
@@ -196,11 +182,12 @@ def _add_set(imported: Imported, data_set: str, folder: Path) -> None:
             raise BadFile(metadata, f"what it says of {relation!r} must be an object, {{…}}")
         for template in _texts(metadata, relation, about, "templates"):
             imported.add_prompt(data_set, relation, metadata, None, template)
-        if answers := _answer_space(metadata, relation, about):
-            imported.add_words(data_set, relation, metadata, answers)
-        path = folder / f"{relation}.jsonl"
-        if path.is_file():
-            _add_facts(imported, data_set, relation, path, _answers_by_key(metadata, relation, about))
+        answers = _texts(metadata, relation, about, "answer_space_labels", "answer_space")
+        imported.add_words(data_set, relation, metadata, answers)
+        ids = _texts(metadata, relation, about, "answer_space_ids")
+        by_key = dict(enumerate(answers)) | dict(zip(ids, answers, strict=False))
+        if (path := folder / f"{relation}.jsonl").is_file():
+            _add_facts(imported, data_set, relation, path, by_key)
         else:
             imported.skip(path, f"{METADATA} names the relation, but there is no such file")
     for path in sorted(folder.glob("*.jsonl")):
@@ -209,33 +196,24 @@ def _add_set(imported: Imported, data_set: str, folder: Path) -> None:
 
 
 def _add_facts(imported: Imported, data_set: str, relation: str, path: Path, answers: dict[Any, str]) -> None:
-    imported.files += 1
-    for number, record in read_records(path):
+    for number, record in imported.records(path):
         if "obj_label" not in record:  # a line may point into the answer space instead
             for key in ("obj_id", "answer_idx"):
                 pointer = record.get(key)
                 if isinstance(pointer, str | int) and pointer in answers:
                     record["obj_label"] = answers[pointer]
                     break
-        imported.add_fact((data_set, relation, None), path, number, record, ("sub_label", "obj_label"))
+        imported.add_fact(data_set, relation, path, number, record)
 
 
-def _answer_space(path: Path, relation: str, about: dict[str, Any]) -> list[str]:
-    return _texts(path, relation, about, "answer_space_labels") or _texts(path, relation, about, "answer_space")
-
-
-def _answers_by_key(path: Path, relation: str, about: dict[str, Any]) -> dict[Any, str]:
-    """Answers by their id and by their place in the answer space."""
-    answers = _answer_space(path, relation, about)
-    ids = _texts(path, relation, about, "answer_space_ids")
-    return dict(enumerate(answers)) | dict(zip(ids, answers, strict=False))
-
-
-def _texts(path: Path, relation: str, about: dict[str, Any], key: str) -> list[str]:
-    texts = about.get(key) or []
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise BadFile(path, f"{key!r} of {relation!r} must be a list of texts")
-    return texts
+def _texts(path: Path, relation: str, about: dict[str, Any], *keys: str) -> list[str]:
+    """The list of texts under the first of the keys that is there and not empty."""
+    for key in keys:
+        if texts := about.get(key):
+            if not isinstance(texts, list):
+                raise BadFile(path, f"{key!r} of {relation!r} must be a list of texts")
+            return [text_of(path, None, {key: text}, key) for text in texts]
+    return []
 
 
 Format = Literal["lama", "lpaqa", "autoprompt", "optiprompt", "bear"]
@@ -249,13 +227,13 @@ READERS: dict[Format, Callable[[Path, str], Imported]] = {
 }
 
 
-def import_data(data_format: Format, source: Path, out: Path, name: str | None = None) -> ImportReport:
-    """Writes another project's facts, prompts and word lists into the data folder `out`.
+def import_data(data_format: Format, source: Path, out: Path, name: str | None = None) -> Imported:
+    """Writes another project's facts, prompts and word lists into the data folder `out`, and returns them.
 
     The names of the sets begin with `name`, or else with that of the format.
     """
     if name is not None and (not name or name.startswith(".") or "/" in name or "\\" in name):
-        raise BadOption(f"--name {name!r}: it must do as the name of a folder")
+        raise BadOption(f"--name {name!r} cannot be the name of a folder")
     imported = READERS[data_format](source, name or data_format)
     write_imported(imported, out)
-    return imported.report(out)
+    return imported

@@ -1,16 +1,22 @@
-"""Reads files of other projects: JSON lines, JSON documents and plain lines, with errors that name file and line."""
+"""Reads files line by line: plain text, JSON lines and tables. Errors name the file and the line."""
 
+import csv
+import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from askwell.errors import BadFile
 from askwell.files import read_text
 
+Choose = Callable[[Collection[str]], tuple[str, ...]]
+"""Picks columns from those that there are; raises ValueError if the right ones are missing."""
+
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines that are not blank, with their numbers."""
+    # Not splitlines(), which also breaks lines at characters that JSON allows inside of strings (U+2028 and others).
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip():
             yield number, line
@@ -19,29 +25,12 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 def read_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a file of JSON lines, with their line numbers."""
     for number, line in read_lines(path):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise BadFile(path, f"broken JSON: {error}", number) from error
-        if not isinstance(record, dict):
-            raise BadFile(path, "a line must be an object, {…}", number)
-        _need_whole_characters(path, number, line, record)
-        yield number, record
+        yield number, _object(path, number, line, _JSON)
 
 
 def read_object(path: Path) -> dict[str, Any]:
     """The object that a JSON file holds."""
-    text = read_text(path)
-    try:
-        content = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise BadFile(path, f"broken JSON: {error.msg}", error.lineno) from error
-    except (ValueError, RecursionError) as error:
-        raise BadFile(path, f"broken JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise BadFile(path, "the file must hold one object, {…}")
-    _need_whole_characters(path, None, text, content)
-    return content
+    return _object(path, None, read_text(path), _JSON)
 
 
 def first_record(path: Path) -> dict[str, Any]:
@@ -49,18 +38,120 @@ def first_record(path: Path) -> dict[str, Any]:
     return next((record for _, record in read_records(path)), {})
 
 
+def read_columns(path: Path, choose: Choose) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The texts of some columns of a .jsonl, .csv or .tsv file, none of them empty, with their line numbers.
+
+    JSON numbers are texts, just as they are written: 1.50 is not 1.5.
+    """
+    for number, keys, fields in COLUMN_FILES[path.suffix.lower()](path, choose):
+        texts = tuple(text_of(path, number, fields, key) for key in keys)
+        if "" in texts:
+            raise BadFile(path, f"{keys[texts.index('')]!r} is empty", number)
+        yield number, texts
+
+
+def text_of(path: Path, line: int | None, fields: Mapping[str, Any], key: str) -> str:
+    """The text of a field without spaces at its ends; it can be empty."""
+    value = fields.get(key)
+    if not isinstance(value, str):
+        problem = f"but is {_kind(value)}" if key in fields else f"but there are only {listed(fields)}"
+        raise BadFile(path, f"{key!r} must be text, {problem}", line)
+    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+        raise BadFile(path, f"{key!r} holds half a character (a lone surrogate such as \\ud800)", line)
+    return value.strip()
+
+
 def file_name(path: Path, line: int | None, name: str) -> str:
     """A relation's name, if it can be the name of a file."""
-    if not name or name.startswith(".") or any(character in name for character in "/\\:\0\n") or name != name.strip():
-        raise BadFile(path, f"{name!r} is no name for a relation: it must do as a file name", line)
+    is_plain = name.isprintable() and name == name.strip() and not {*name} & {*"/\\:"}
+    if not name or name.startswith(".") or not is_plain:
+        raise BadFile(path, f"{name!r} cannot name a relation: it must be usable as a file name", line)
     return name
 
 
-def _need_whole_characters(path: Path, line: int | None, text: str, content: object) -> None:
-    """Raises if JSON's \\u escapes spell half a character, which cannot be written again."""
-    if "\\u" not in text:
+def listed(names: Collection[str]) -> str:
+    """Names in quotes, or the word none."""
+    return ", ".join(map(repr, names)) or "none"
+
+
+_Fields = Iterator[tuple[int, tuple[str, ...], Mapping[str, Any]]]
+
+
+def _jsonl_fields(path: Path, choose: Choose) -> _Fields:
+    for number, line in read_lines(path):
+        fields = _object(path, number, line, _NUMBERS_AS_TEXT)
+        yield number, _chosen(path, number, choose, fields), fields
+
+
+def _table_fields(path: Path, choose: Choose, delimiter: str) -> _Fields:
+    rows = _rows(path, delimiter)
+    number, header = next(rows, (1, []))
+    if not header:
         return
+    names = [name.strip() for name in header]
+    keys = _chosen(path, number, choose, names)
+    for key in keys:
+        if names.count(key) > 1:
+            raise BadFile(path, f"the header has the column {key!r} more than once", number)
+    for number, row in rows:
+        if len(row) != len(names):
+            advice = "; put a field that holds the separator in quotes" if len(row) > len(names) else ""
+            raise BadFile(path, f"the header has {len(names)} fields, this row has {len(row)}{advice}", number)
+        yield number, keys, dict(zip(names, row, strict=True))
+
+
+def _rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """The rows that are not blank, each with the line that it begins on (a quoted field can hold line breaks)."""
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
+    while True:
+        begin = reader.line_num + 1
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            raise BadFile(path, f"broken row: {error}; check its quotes", begin) from error
+        if row is None:
+            return
+        if row:
+            yield begin, row
+
+
+def _chosen(path: Path, number: int, choose: Choose, names: Collection[str]) -> tuple[str, ...]:
     try:
-        json.dumps(content, ensure_ascii=False).encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise BadFile(path, "holds half a character (a lone surrogate such as \\ud800)", line) from error
+        return choose(names)
+    except ValueError as error:
+        raise BadFile(path, str(error), number) from None
+
+
+def _object(path: Path, number: int | None, text: str, decoder: json.JSONDecoder) -> dict[str, Any]:
+    try:
+        content = decoder.decode(text)
+    except json.JSONDecodeError as error:
+        problem = f"broken JSON: {error.msg} at column {error.colno}"
+        raise BadFile(path, problem, number or error.lineno) from error
+    except (ValueError, RecursionError) as error:
+        raise BadFile(path, f"broken JSON: {error}", number) from error
+    if not isinstance(content, dict):
+        raise BadFile(path, f'expected an object such as {{"x": …, "y": …}}, but this is {_kind(content)}', number)
+    return content
+
+
+def _kind(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    return {list: "a list", dict: "an object"}.get(type(value), "a single value")
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+# One decoder for all lines: json.loads with options would make one for each.
+_JSON = json.JSONDecoder()
+_NUMBERS_AS_TEXT = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_no_constant)
+
+COLUMN_FILES: dict[str, Callable[[Path, Choose], _Fields]] = {
+    ".jsonl": _jsonl_fields,
+    ".csv": lambda path, choose: _table_fields(path, choose, ","),
+    ".tsv": lambda path, choose: _table_fields(path, choose, "\t"),
+}
+"""The files with columns that can be read, by their endings."""

@@ -1,4 +1,4 @@
-"""The data folder: where it is, and which path a name in it stands for, such as trex_original/P19."""
+"""The data folder: where it is, and which path a name in it refers to, such as trex_original/P19."""
 
 import difflib
 import os
@@ -32,7 +32,7 @@ def data_folder(option: Path | None) -> Path | None:
         pulled = pulled_data_folder()
         return pulled if pulled.is_dir() else None
     if not folder.is_dir():
-        raise BadOption(f"{origin} is {folder}, which is no folder")
+        raise BadOption(f"{origin} is {folder}, which is not a folder")
     return folder
 
 
@@ -57,7 +57,7 @@ def find(source: str, kind: SourceKind, data: Path | None) -> Path:
             "there is no such file or folder. If this is a name in a data folder, say where that is:"
             f" --data FOLDER, or the environment variable {VARIABLE}; `askwell data pull` fetches the published sets",
         )
-    # An absolute path or one with '..' would lead out of the data folder, and is no name.
+    # An absolute path or one with '..' would lead out of the data folder, so it is not a name.
     if path.is_absolute() or ".." in path.parts:
         raise BadFile(source, "there is no such file or folder")
     base = data / kind

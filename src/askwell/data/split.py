@@ -1,7 +1,6 @@
-"""Splits facts into train, dev and test where no split is given, and samples of a relation's facts."""
+"""Splits facts into train, dev and test where no split is given, and samples a relation's facts."""
 
 import hashlib
-import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,9 +12,8 @@ from askwell.data.facts import Counts, Fact, Relation, canonical
 from askwell.errors import BadOption, UserMistake
 
 SplitRule = Literal["random", "distinct-y"]
-"""random: all ys of an x stay together. distinct-y: no y stands in two sets, but an x with several ys can."""
+"""random: all ys of an x stay together. distinct-y: no y is in two sets, but an x with several ys can be."""
 
-_TRAIN, _DEV, _TEST = range(3)
 _TENTHS = (8, 1, 1)
 
 
@@ -28,13 +26,13 @@ def split_facts(
     """
     if rule not in get_args(SplitRule):
         raise BadOption(f"there is no split rule {rule!r}: choose one of {', '.join(get_args(SplitRule))}")
+    kept_together = "x" if rule == "random" else "y"
     groups: dict[str, list[Fact]] = {}
     for fact in canonical(set(facts)):
-        groups.setdefault(fact.x if rule == "random" else fact.y, []).append(fact)
-    kept_together = "x" if rule == "random" else "y"
+        groups.setdefault(getattr(fact, kept_together), []).append(fact)
     if len(groups) < 3:
         raise UserMistake(
-            f"at least 3 distinct {kept_together} are needed to split facts into train, dev and test"
+            f"splitting facts into train, dev and test takes at least 3 distinct {kept_together}"
             f" (all facts of one {kept_together} stay together), but there are {len(groups)}"
         )
     order = list(groups)
@@ -43,7 +41,9 @@ def split_facts(
     for key in order:
         sets.add_where_it_fits(groups[key])
     sets.improve()
-    train, dev, test = (canonical(fact for group in groups for fact in group) for groups in sets.groups())
+    train, dev, test = (
+        canonical(fact for groups in by_size.values() for group in groups for fact in group) for by_size in sets.by_size
+    )
     return train, dev, test
 
 
@@ -66,10 +66,8 @@ class _Sets:
 
     def add_where_it_fits(self, group: list[Fact]) -> None:
         """Dev or test while they have room, so that a dominant y always ends in train."""
-        for place in (_DEV, _TEST):
-            if 10 * (self.sizes[place] + len(group)) <= _TENTHS[place] * self.total:
-                return self._add(place, group)
-        return self._add(_TRAIN, group)
+        room = (place for place in (1, 2) if 10 * (self.sizes[place] + len(group)) <= _TENTHS[place] * self.total)
+        self._add(next(room, 0), group)
 
     def improve(self) -> None:
         """Move or swap groups, the best step first, until no single step brings the sizes nearer to 80-10-10."""
@@ -78,13 +76,8 @@ class _Sets:
             if self._badness_after(best) >= self._badness(self.sizes):
                 return
             given, taken = self._pop(best.source, best.size), self._pop(best.target, best.back)
-            for group, place in ((given, best.target), (taken, best.source)):
-                if group:
-                    self._add(place, group)
-
-    def groups(self) -> Iterator[list[list[Fact]]]:
-        for by_size in self.by_size:
-            yield [group for groups in by_size.values() for group in groups]
+            self._add(best.target, given)
+            self._add(best.source, taken)
 
     def _steps(self) -> Iterator[_Step]:
         for source, target in permutations(range(3), 2):
@@ -107,8 +100,9 @@ class _Sets:
         return sizes.count(0), distance
 
     def _add(self, place: int, group: list[Fact]) -> None:
-        self.by_size[place].setdefault(len(group), []).append(group)
-        self.sizes[place] += len(group)
+        if group:
+            self.by_size[place].setdefault(len(group), []).append(group)
+            self.sizes[place] += len(group)
 
     def _pop(self, place: int, size: int) -> list[Fact]:
         if not size:
@@ -129,7 +123,7 @@ class SampledRelation(Relation):
 
     @cached_property
     def golds(self) -> Mapping[str, tuple[str, ...]]:
-        """For each x all its right ys, of facts that were not drawn, too."""
+        """For each x all its right ys, including those of facts that were not drawn."""
         return self.whole.golds
 
     @cached_property
@@ -140,18 +134,15 @@ class SampledRelation(Relation):
 
 
 def sample(relation: Relation, *, train: int | None, dev: int | None, test: int | None, seed: int) -> Relation:
-    """The relation with at most so many facts of each split; larger samples hold the smaller ones of the same seed."""
+    """The relation with at most that many facts of each split; of one seed, larger samples contain the smaller ones."""
     sizes = {"train": train, "dev": dev, "test": test}
     if all(most is None or most >= len(relation.split(name)) for name, most in sizes.items()):
         return relation
-    drawn = {name: _drawn(relation.split(name), most, f"{seed} {name}") for name, most in sizes.items()}
-    counts = Counts.of(drawn["train"], drawn["dev"], drawn["test"])
-    return SampledRelation(relation.name, **drawn, counts=counts, whole=relation)
-
-
-def _drawn(facts: tuple[Fact, ...], most: int | None, seed: str) -> tuple[Fact, ...]:
-    if most is None:
-        return facts
-    shuffled = list(facts)
-    random.Random(seed).shuffle(shuffled)
-    return tuple(shuffled[:most])
+    drawn = {name: list(facts) for name, facts in relation.splits.items()}
+    for name, facts in drawn.items():
+        if sizes[name] is not None:
+            Random(f"{seed} {name}").shuffle(facts)
+            del facts[sizes[name] :]
+    splits = {name: tuple(facts) for name, facts in drawn.items()}
+    counts = Counts.of(splits["train"], splits["dev"], splits["test"])
+    return SampledRelation(relation.name, **splits, counts=counts, whole=relation)

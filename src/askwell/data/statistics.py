@@ -1,15 +1,15 @@
 """The paper's two tables about its data: how large the relations are, and how many prompts they have."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from askwell.data.facts import SPLIT_FILES, Fact
+from askwell.data.facts import SPLIT_FILES
 from askwell.data.read_facts import SUFFIXES, parse_facts
-from askwell.data.templates import Template, read_prompts
+from askwell.data.templates import read_templates
 
-# The paper's names, and where the sets lie.
+# The paper's names, and the folders of the sets.
 RELATION_SETS = {
     "trex_original": "trex_original",
     "trex_extended": "trex_extend",
@@ -52,23 +52,6 @@ class PromptStatistics:
     """Pieces between white space, both blanks included, over all prompts of all relations."""
 
 
-@dataclass(frozen=True)
-class Statistics:
-    """Both tables by the paper's names of sets; None for a set that is not there."""
-
-    relation_statistics: dict[str, RelationStatistics | None]
-    prompt_statistics: dict[str, PromptStatistics | None]
-
-    def as_json(self) -> dict[str, dict[str, dict[str, int | float] | None]]:
-        """Both tables, ready for JSON."""
-        return asdict(self)
-
-
-def statistics_of(data: Path) -> Statistics:
-    """The statistics of a data folder."""
-    return Statistics(relation_statistics(data), prompt_statistics(data))
-
-
 def relation_statistics(data: Path) -> dict[str, RelationStatistics | None]:
     """The paper's table of relations from a data folder; None for a set that is not there."""
     return {name: _relations(_fact_files(data / "facts" / folder)) for name, folder in RELATION_SETS.items()}
@@ -90,7 +73,7 @@ def _fact_files(folder: Path) -> list[list[Path]]:
 def _relations(relations: Sequence[Sequence[Path]]) -> RelationStatistics | None:
     if not relations:
         return None
-    facts: list[list[Fact]] = [[fact for path in paths for fact in parse_facts(path)] for paths in relations]
+    facts = [[fact for path in paths for fact in parse_facts(path)] for paths in relations]
     sizes = [len(those) for those in facts]
     return RelationStatistics(
         relations=len(facts),
@@ -105,7 +88,7 @@ def _relations(relations: Sequence[Sequence[Path]]) -> RelationStatistics | None
 def _prompts(paths: Sequence[Path]) -> PromptStatistics | None:
     if not paths:
         return None
-    templates: list[list[Template]] = [read_prompts(str(path)) for path in paths]
+    templates = [read_templates(path) for path in paths]
     sizes = [len(those) for those in templates]
     return PromptStatistics(
         relations=len(templates),

@@ -1,17 +1,16 @@
-"""The testbed as it lies in the package: its relations with told and withheld facts, its prompts and its LMs."""
+"""The testbed as it is packaged: its relations with told and withheld facts, its prompts and its LMs."""
 
-import difflib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from askwell.data.facts import Fact, Relation, SplitName
+from askwell.data.facts import SPLITS, Fact, Relation
 from askwell.data.templates import Template, parse_template
-from askwell.errors import BadOption, LMUnavailable
+from askwell.errors import BadOption, LMUnavailable, did_you_mean
 
 LMName = Literal["bert", "roberta", "bart", "causal"]
 
@@ -54,47 +53,13 @@ class World:
     withheld: Mapping[str, frozenset[Fact]]
 
 
-@dataclass(frozen=True)
-class RelationOverview:
-    """A relation of the testbed as it is listed."""
-
-    name: str
-    """As it is given to --facts."""
-    label: str
-    cardinality: Cardinality
-    told: int
-    withheld: int
-    prompts: dict[str, int]
-    """How many prompts of each kind there are."""
-
-
-@dataclass(frozen=True)
-class TestbedOverview:
-    """What the testbed holds."""
-
-    __test__ = False
-
-    lms: tuple[str, ...]
-    """As they are given to --lm."""
-    relations: tuple[RelationOverview, ...]
-
-
-def testbed_overview() -> TestbedOverview:
-    """The LMs and relations of the testbed."""
-    return TestbedOverview(
-        tuple(PREFIX + name for name in lm_names()),
-        tuple(
-            RelationOverview(
-                PREFIX + relation.name,
-                relation.label,
-                relation.cardinality,
-                relation.told,
-                relation.withheld,
-                {kind: len(testbed_prompts(kind, relation.name)) for kind in get_args(PromptKind)},
-            )
-            for relation in relations()
-        ),
-    )
+def testbed_overview() -> dict[str, list[Any]]:
+    """The LMs as they are given to --lm, and the relations with their names as given to --facts, ready for JSON."""
+    listed = [{**asdict(relation), "name": PREFIX + relation.name} for relation in relations()]
+    for relation in listed:
+        del relation["x_kind"], relation["y_kind"]
+        relation["prompts"] = {kind: len(testbed_prompts(kind, relation["name"])) for kind in get_args(PromptKind)}
+    return {"lms": [PREFIX + name for name in lm_names()], "relations": listed}
 
 
 @cache
@@ -112,34 +77,33 @@ def relation_names() -> list[str]:
 def testbed_relation(name: str) -> Relation:
     """The facts of a relation with its splits, named testbed:<name>."""
     name = _known(name)
-    train, dev, test = ([fact for fact, _ in _facts(name, split)] for split in get_args(SplitName))
+    train, dev, test = ([fact for fact, _ in _facts(name, split)] for split in SPLITS)
     return Relation.of(PREFIX + name, train, dev, test)
 
 
 @cache
 def told(name: str) -> frozenset[Fact]:
     """The facts of a relation that the text tells, over all splits; the others are withheld."""
-    return frozenset(fact for split in get_args(SplitName) for fact, is_told in _facts(_known(name), split) if is_told)
+    return frozenset(fact for split in SPLITS for fact, is_told in _facts(_known(name), split) if is_told)
 
 
 @cache
 def withheld(name: str) -> frozenset[Fact]:
     """The facts of a relation that the text does not tell, over all splits."""
-    relation = testbed_relation(name)
-    return frozenset((*relation.train, *relation.dev, *relation.test)) - told(name)
+    return frozenset().union(*testbed_relation(name).splits.values()) - told(name)
 
 
 def testbed_prompts(kind: str, relation: str) -> list[Template]:
     """The prompts of one kind for a relation: single (manual), paraphrased, mined (with weights), or random words."""
     kinds = get_args(PromptKind)
     if kind not in kinds:
-        raise BadOption(f"there are no {kind!r} prompts in the testbed{_meant(kind, kinds)}")
+        raise BadOption(f"there are no {kind!r} prompts in the testbed{did_you_mean(kind, kinds)}")
     records = _records("prompts", kind, f"{_known(relation)}.jsonl")
     return [parse_template(record["template"], record.get("weight")) for record in records]
 
 
 def the_world() -> World:
-    """The world as it lies in the package."""
+    """The world as it is packaged."""
     names = relation_names()
     return World(relations(), {name: told(name) for name in names}, {name: withheld(name) for name in names})
 
@@ -162,14 +126,8 @@ def _records(*path: str) -> list[dict[str, Any]]:
 def _known(name: str) -> str:
     bare = name.removeprefix(PREFIX)
     if bare not in relation_names():
-        raise BadOption(f"there is no relation {bare!r} in the testbed{_meant(bare, relation_names())}")
+        raise BadOption(f"there is no relation {bare!r} in the testbed{did_you_mean(bare, relation_names())}")
     return bare
-
-
-def _meant(typed: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(typed, known, n=2)
-    question = f"; did you mean {' or '.join(close)}?" if close else ";"
-    return f"{question} There are {', '.join(known)}"
 
 
 def lm_names() -> tuple[LMName, ...]:
@@ -186,9 +144,7 @@ def lm_folder(name: str) -> Path:
     """The checkpoint folder of an LM of the testbed."""
     bare = name.removeprefix(PREFIX)
     if bare not in lm_names():
-        close = difflib.get_close_matches(bare, lm_names(), n=1)
-        meant = f"; did you mean {PREFIX}{close[0]}?" if close else ""
-        raise LMUnavailable(f"there is no LM {bare!r} in the testbed{meant} There are {', '.join(lm_names())}")
+        raise LMUnavailable(f"there is no LM {bare!r} in the testbed{did_you_mean(bare, lm_names())}")
     folder = lms_folder() / bare
     if not (folder / "config.json").exists():
         raise LMUnavailable(f"{PREFIX}{bare} is not in this installation; make it with: askwell testbed train {bare}")

@@ -20,9 +20,14 @@ class Condition:
     altered: tuple[DataFile, ...]
 
     @property
+    def wanted(self) -> tuple[DataFile, ...]:
+        """The files that have to be fetched."""
+        return (*self.missing, *self.altered)
+
+    @property
     def is_whole(self) -> bool:
         """Whether every file is there, and right."""
-        return not self.missing and not self.altered
+        return not self.wanted
 
     @property
     def is_absent(self) -> bool:
@@ -71,10 +76,10 @@ class Inventory:
         return {"folder": str(self.folder), "sets": [found.as_json() for found in self.conditions]}
 
     def need_right(self, *, all_here: bool) -> None:
-        """Raises if a file of a set that is here is missing or altered; with `all_here`, if a set is missing, too."""
+        """Raises if a file of a set that is here is missing or altered; with `all_here`, also if a set is missing."""
         wrong = [found for found in self.conditions if not found.is_whole and (all_here or not found.is_absent)]
         if wrong:
-            files = [file.path for found in wrong for file in (*found.altered, *found.missing)]
+            files = [file.path for found in wrong for file in found.wanted]
             named = ", ".join(files[:5]) + (", …" if len(files) > 5 else "")
             raise DamagedFile(
                 f"{len(files)} {'file' if len(files) == 1 else 'files'} in {self.folder} missing or not as published:"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
-from askwell.data.audit import stands_in
+from askwell.data.audit import is_inside
 from askwell.data.facts import Relation
 from askwell.errors import BadOption
 from askwell.evaluation.metrics import Scores, scores_of
@@ -29,7 +29,7 @@ def by_seen_y(outcomes: Sequence[Outcome], relations: Mapping[str, Relation]) ->
 def by_y_in_x(outcomes: Sequence[Outcome]) -> Parts:
     """By whether y is a part of x, whatever the case of its letters; LAMA-UHN is the second part."""
     label = [NOT_INSIDE, INSIDE]
-    return _parts(outcomes, lambda outcome: label[stands_in(outcome.y, outcome.x)], [INSIDE, NOT_INSIDE])
+    return _parts(outcomes, lambda outcome: label[is_inside(outcome.y, outcome.x)], [INSIDE, NOT_INSIDE])
 
 
 def by_cardinality(outcomes: Sequence[Outcome], cardinalities: Mapping[str, str]) -> Parts:

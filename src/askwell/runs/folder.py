@@ -2,13 +2,13 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from askwell.data.facts import SplitName
 from askwell.errors import BadFile, BadOption, DamagedFile
@@ -107,9 +107,10 @@ def read_run(folder: Path) -> Run:
     """The run in a folder."""
     if not (folder / RECORD).is_file():
         return Run(folder, read_legacy_record(folder))
-    record = _read(folder / RECORD, RunRecord)
-    environment = _read(folder / ENVIRONMENT, Environment)
-    return Run(folder, record.model_copy(update={"environment": environment, "history": _read_history(folder)}))
+    record = _read(folder / RECORD, RunRecord.model_validate_json)
+    environment = _read(folder / ENVIRONMENT, Environment.model_validate_json)
+    history = _read(folder / HISTORY, _history) if (folder / HISTORY).is_file() else ()
+    return Run(folder, record.model_copy(update={"environment": environment, "history": history}))
 
 
 def read_runs(path: Path | str) -> list[Run]:
@@ -185,26 +186,15 @@ def clear_folder(folder: Path) -> None:
             (mixture / name).unlink(missing_ok=True)
 
 
-def _read_history(folder: Path) -> tuple[HistoryRecord, ...]:
-    path = folder / HISTORY
-    if not path.is_file():
-        return ()
+def _history(lines: bytes) -> tuple[HistoryRecord, ...]:
+    return tuple(HistoryRecord.model_validate_json(line) for line in lines.splitlines())
+
+
+def _read(path: Path, parse: Callable[[bytes], Any]) -> Any:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        return tuple(HistoryRecord.model_validate_json(line) for line in lines)
+        return parse(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise DamagedFile(f"{path} is damaged ({_first_line(error)}); remove {folder}") from error
-
-
-def _read(path: Path, kind: type[Any]) -> Any:
-    try:
-        return kind.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise DamagedFile(f"{path} is damaged ({_first_line(error)}); remove {path.parent}") from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]
+        raise DamagedFile(f"{path} is damaged ({str(error).splitlines()[0]}); remove {path.parent}") from error
 
 
 def _write_json(path: Path, content: BaseModel) -> None:

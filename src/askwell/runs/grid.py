@@ -1,22 +1,23 @@
 """Reads a sweep from TOML, reporting all mistakes in one message, and pairs its relations with their prompts."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from askwell.data.facts import Relation
-from askwell.data.names import read_prompts, read_relation
+from askwell.data.names import read_prompts, read_relation, relations_of
 from askwell.data.sources import data_folder, find
 from askwell.data.split import sample
 from askwell.data.templates import Template
-from askwell.data.testbed import PREFIX, relation_names
-from askwell.errors import AskwellError, BadFile
+from askwell.data.testbed import PREFIX
+from askwell.errors import AskwellError, BadFile, NoPrompts, did_you_mean
 from askwell.files import read_text
-from askwell.specs.sweep import LMChoice, Setting, SweepSpec, unknown_key
+from askwell.specs.sweep import LMChoice, Setting, SweepSpec
 
 
 def read_sweep(path: Path, instead: Mapping[str, Any] | None = None) -> SweepSpec:
@@ -38,7 +39,7 @@ def _in_words(problem: Any) -> str:
     key = ".".join(parts)
     if problem["type"] == "extra_forbidden":
         above = ".".join(parts[:-1])
-        return f"{above + ': ' if above else ''}{unknown_key(parts[-1], _keys_at(parts))}"
+        return f"{above + ': ' if above else ''}there is no key {parts[-1]!r}{did_you_mean(parts[-1], _keys_at(parts))}"
     if problem["type"] == "missing":
         return f"{key} is missing"
     message = problem["msg"].removeprefix("Value error, ")
@@ -50,7 +51,7 @@ def _keys_at(parts: list[str]) -> tuple[str, ...]:
     return tuple(table.model_fields)
 
 
-TESTBED = PREFIX.removesuffix(":")
+_TESTBED = PREFIX.removesuffix(":")
 
 
 @dataclass(frozen=True)
@@ -62,21 +63,17 @@ class Cell:
     templates: tuple[Template, ...]
 
 
-@dataclass(frozen=True)
-class Cells:
-    """All pairs of a relation and prompts."""
-
-    cells: tuple[Cell, ...]
-    without: tuple[str, ...]
-    """Pairs that do not exist, each with the reason."""
-
-
-class NoPromptsForIt(Exception):
-    """A set of prompts has none for a relation."""
+@contextmanager
+def naming(file: Path, key: str) -> Generator[None]:
+    """Makes errors of the block name the sweep's file and the key that caused them."""
+    try:
+        yield
+    except AskwellError as error:
+        raise BadFile(file, f"{key}: {str(error).removeprefix('--lm ')}") from error
 
 
-def cells_of(sweep: SweepSpec, file: Path, data: Path | None) -> Cells:
-    """The cells of a sweep; errors name the file and its key."""
+def cells_of(sweep: SweepSpec, file: Path, data: Path | None) -> tuple[list[Cell], list[str]]:
+    """The cells of a sweep, and the pairs that do not exist, each with the reason."""
     data = data_folder(data or (Path(sweep.data) if sweep.data else None))
     relations = _relations(sweep, file, data)
     cells: list[Cell] = []
@@ -84,27 +81,25 @@ def cells_of(sweep: SweepSpec, file: Path, data: Path | None) -> Cells:
     for name, sources in sweep.prompts.items():
         found = len(cells)
         for relation in relations:
-            try:
-                cells.append(Cell(relation, name, tuple(_templates(sources, relation, data))))
-            except NoPromptsForIt as missing:
-                without.append(f"{relation.name} has no {name} prompts: {missing}")
-            except AskwellError as error:
-                raise BadFile(file, f"prompts.{name}: {error}") from error
+            with naming(file, f"prompts.{name}"):
+                try:
+                    cells.append(Cell(relation, name, tuple(read_prompts(sources, relation=relation, data=data))))
+                except NoPrompts as missing:
+                    without.append(f"{relation.name} has no {name} prompts: {missing}")
         if found == len(cells):
             raise BadFile(file, f"prompts.{name}: there are none for any relation of the sweep ({without[-1]})")
     for relation in relations:
         if all(cell.relation is not relation for cell in cells):
             raise BadFile(file, f"facts: {relation.name} has no prompts under any name")
-    return Cells(tuple(cells), tuple(without))
+    return cells, without
 
 
 def _relations(sweep: SweepSpec, file: Path, data: Path | None) -> list[Relation]:
     relations: dict[str, Relation] = {}
     for source in sweep.facts:
-        try:
-            read = [_sampled(name, sweep, data) for name in _names(source, data)]
-        except AskwellError as error:
-            raise BadFile(file, f"facts: {error}") from error
+        with naming(file, "facts"):
+            names = relations_of(PREFIX if source == _TESTBED else source, data)
+            read = [_sampled(name, sweep, data) for name in names]
         for relation in read:
             same = relations.setdefault(relation.name, relation)
             if same.digest != relation.digest:
@@ -113,44 +108,9 @@ def _relations(sweep: SweepSpec, file: Path, data: Path | None) -> list[Relation
 
 
 def _sampled(name: str, sweep: SweepSpec, data: Path | None) -> Relation:
-    is_testbed = name.startswith(PREFIX)
-    path = None if is_testbed else find(name, "facts", data)
-    split = sweep.split_by if path is not None and path.is_file() else None  # folders have their own splits
+    # The testbed and folders have their own splits.
+    is_split = name.startswith(PREFIX) or find(name, "facts", data).is_dir()
+    split = None if is_split else sweep.split_by
     relation = read_relation(name, data=data, split=split, seed=sweep.facts_seed)
     sizes = {"train": sweep.train_facts, "dev": sweep.dev_facts, "test": sweep.test_facts}
     return sample(relation, **sizes, seed=sweep.facts_seed)
-
-
-def _names(source: str, data: Path | None) -> list[str]:
-    """The relation that a source names, or all those of a set."""
-    if source == TESTBED:
-        return [PREFIX + name for name in relation_names()]
-    if source.startswith(PREFIX):
-        return [source]
-    folder = find(source, "facts", data)
-    inner = sorted(path.parent.name for path in folder.glob("*/train.jsonl")) if folder.is_dir() else []
-    return [f"{source}/{name}" for name in inner] or [source]
-
-
-def _templates(sources: tuple[str, ...], relation: Relation, data: Path | None) -> list[Template]:
-    templates: list[Template] = []
-    for source in sources:
-        if "[X]" in source or "[Y]" in source:
-            templates += read_prompts(source)
-        elif source.startswith(PREFIX):
-            if "/" not in source and not relation.name.startswith(PREFIX):
-                raise NoPromptsForIt(f"{source} is for the testbed's relations")
-            templates += read_prompts(source, relation=relation)
-        else:
-            templates += read_prompts(str(_file(source, relation, data)), data=data)
-    return templates
-
-
-def _file(source: str, relation: Relation, data: Path | None) -> Path:
-    path = find(source, "prompts", data)
-    if path.is_file():
-        return path
-    own = path / f"{PurePath(relation.name.removeprefix(PREFIX)).name}.jsonl"
-    if not own.is_file():
-        raise NoPromptsForIt(f"there is no {own.name} in {source}")
-    return own

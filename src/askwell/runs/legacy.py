@@ -4,26 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from askwell.errors import BadFile, DamagedFile
-from askwell.evaluation.evaluate import EvaluationFigures, RawScores
 from askwell.lms.identity import LMIdentity
-from askwell.runs.record import (
-    ENVIRONMENT,
-    HISTORY,
-    MIXTURE,
-    TEST_OUTCOMES,
-    Environment,
-    PromptRecord,
-    RelationRecord,
-    RunRecord,
-    TrainingRecord,
-)
+from askwell.runs.record import ENVIRONMENT, HISTORY, MIXTURE, TEST_OUTCOMES, RunRecord
 from askwell.specs import MixtureSpec, PromptText, RunSpec, TrainingSpec
 
 _SPEC, _METRICS, _CONFIG, _RESULT = "spec.json", "metrics.json", "config.json", "result.json"
-_COUNTS = ("train_facts", "dev_facts", "left_out", "pairs", "planned_pairs", "best_pairs", "step_sizes")
+_TRAINING = ("train_facts", "dev_facts", "left_out", "pairs", "planned_pairs", "best_pairs", "step_sizes")
 
 
 def is_legacy_run(folder: Path) -> bool:
@@ -36,174 +23,137 @@ def read_legacy_record(folder: Path) -> RunRecord:
     """The record of such a run, as far as it was kept."""
     try:
         if (folder / _SPEC).is_file():
-            return _of_sweep(folder)
-        if (folder / _RESULT).is_file():
-            return _of_demo(folder)
-        return _of_train(folder)
-    except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
+            spec, known = _of_sweep(folder)
+        elif (folder / _RESULT).is_file():
+            spec, known = _of_demo(folder)
+        else:
+            spec, known = _of_train(folder)
+        return RunRecord.model_validate({"id": spec.id, "spec": spec, **known})
+    except (OSError, ValueError, KeyError, TypeError) as error:
         problem = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         raise DamagedFile(f"{folder} holds a run of askwell 0.1.0 that is damaged ({problem}); remove it") from error
 
 
-def _of_sweep(folder: Path) -> RunRecord:
-    written = _json(folder / _SPEC)
+def _of_sweep(folder: Path) -> tuple[RunSpec, dict[str, Any]]:
+    written, metrics = _json(folder / _SPEC), _json(folder / _METRICS)
     spec = RunSpec.model_validate({**written, "mixture": MixtureSpec.of_0_1_0(written["mixture"])})
-    metrics, relation = _json(folder / _METRICS), _json(folder / _METRICS)["relation"]
-    training = metrics["training"]
-    weights = metrics["weights"]
-    return RunRecord(
-        id=spec.id,
-        spec=spec,
-        lm=LMIdentity.model_validate(metrics["lm"]),
-        relation=RelationRecord(
-            name=relation["name"],
-            sha256=spec.facts_sha256,
-            counts={name: count for name, count in relation.items() if name != "name"},
-        ),
-        prompts=_prompts(_usable(spec.templates, metrics["left_out_prompts"], spec.mixture), weights),
-        left_out_prompts=metrics["left_out_prompts"],
-        effective_prompts=metrics["effective_prompts"],
-        temperature=metrics["temperature"],
-        mean_entropy_over_x=metrics["mean_entropy_over_x"],
-        test=_evaluation(metrics["test"]),
-        dev=_evaluation(metrics["dev"]),
-        controls=metrics["controls"],
-        controls_missing=metrics["controls_missing"],
-        trust=metrics["trust"],
-        partitions=metrics["partitions"],
-        audit=metrics["audit"],
-        training=None if training is None else _training(training),
-        history=_history(folder),
-        environment=Environment.model_validate(_json(folder / ENVIRONMENT)),
-    )
+    unusable = {prompt["template"] for prompt in metrics["left_out_prompts"]}
+    usable = [prompt for prompt in spec.templates if prompt.template not in unusable]
+    return spec, {
+        **{name: value for name, value in metrics.items() if name in RunRecord.model_fields},
+        "relation": _relation({"sha256": spec.facts_sha256, **metrics["relation"]}),
+        "prompts": _prompts(usable, spec.mixture.copies, metrics["weights"]),
+        "training": None if metrics["training"] is None else _training(metrics["training"]),
+        "history": _history(folder),
+        "environment": _json(folder / ENVIRONMENT),
+    }
 
 
-def _of_train(folder: Path) -> RunRecord:
+def _of_train(folder: Path) -> tuple[RunSpec, dict[str, Any]]:
     """`askwell train` and `askwell baseline` saved the mixture in the run's own folder."""
     config = _json(folder / _CONFIG)
     if config.get("format") != "askwell-mixture":
         raise BadFile(folder / _CONFIG, "is not the description of a saved askwell mixture")
-    identity = LMIdentity.model_validate(config["base_lm"])
-    learned_from, scores = config["learned_from"], config["scores"]
-    relation, training = learned_from["relation"], learned_from.get("training")
-    metrics = _json(folder / _METRICS) if (folder / _METRICS).is_file() else {}
-    mixture = MixtureSpec.of_0_1_0(config["mixture_spec"])
-    templates = tuple(PromptText.model_validate(prompt) for prompt in config["prompts"])
-    baseline = learned_from.get("baseline")
-    threads = (training or {}).get("threads") or 1
-    spec = RunSpec(
-        lm=identity.name,
-        lm_sha256=identity.digest,
-        relation=relation["name"],
-        facts_sha256=relation["sha256"],
-        prompts="given",
-        templates=templates,
-        setting=baseline or "train",
-        mixture=mixture,
-        training=None if training is None else TrainingSpec.model_validate({**training, "threads": None}),
-        threads=threads,
-        baseline=baseline,
-    )
-    of_card = {split: _of_card(split, figures) for split, figures in scores.items()}
-    return RunRecord(
-        id=spec.id,
-        spec=spec,
-        lm=identity,
-        relation=RelationRecord(
-            name=relation["name"],
-            sha256=relation["sha256"],
-            split_by=learned_from.get("split_by"),
-            counts={name: count for name, count in relation.items() if name not in ("name", "sha256")},
-        ),
-        prompts=_prompts([prompt.template for prompt in templates for _ in range(mixture.copies)],
-                         config["mixture_weights"]),
-        left_out_prompts=[
-            {"template": prompt["template"], "reason": prompt["reason"]} for prompt in config["left_out_prompts"]
-        ],
-        effective_prompts=config["effective_prompts"],
-        temperature=config["temperature"] if mixture.weighting == "data-dependent" else None,
-        untuned=of_card.get("test, untuned"),
-        test=_evaluation(metrics["test"]) if "test" in metrics else of_card["test"],
-        dev=of_card.get("dev"),
-        training=_training(learned_from) if "train_facts" in learned_from else None,
-        history=_history(folder),
-    )  # fmt: skip
-
-
-def _of_demo(folder: Path) -> RunRecord:
-    kept = _json(folder / _RESULT)
-    run = kept["run"]
-    lm = LMIdentity.model_validate({name: value for name, value in run["lm"].items() if name != "runs"})
-    templates = tuple(PromptText(template=text, weight=weight) for text, weight in run["prompts"])
-    mixture = MixtureSpec.of_0_1_0(run["mixture"])
-    training = run["training"]
-    relation = f"testbed:{run['relation']}"
+    learned_from, relation = config["learned_from"], config["learned_from"]["relation"]
+    training, baseline = learned_from.get("training"), learned_from.get("baseline")
+    lm = LMIdentity.model_validate(config["base_lm"])
     spec = RunSpec(
         lm=lm.name,
         lm_sha256=lm.digest,
-        relation=relation,
+        relation=relation["name"],
+        facts_sha256=relation["sha256"],
+        prompts="given",
+        templates=tuple(PromptText.model_validate(prompt) for prompt in config["prompts"]),
+        setting=baseline or "train",
+        mixture=MixtureSpec.of_0_1_0(config["mixture_spec"]),
+        training=None if training is None else TrainingSpec.model_validate({**training, "threads": None}),
+        threads=(training or {}).get("threads") or 1,
+        baseline=baseline,
+    )
+    metrics = _json(folder / _METRICS) if (folder / _METRICS).is_file() else {}
+    of_card = {split: _of_card(split, figures) for split, figures in config["scores"].items()}
+    return spec, {
+        "lm": lm,
+        "relation": {**_relation(relation), "split_by": learned_from.get("split_by")},
+        "prompts": _prompts(spec.templates, spec.mixture.copies, config["mixture_weights"]),
+        "left_out_prompts": [
+            {"template": prompt["template"], "reason": prompt["reason"]} for prompt in config["left_out_prompts"]
+        ],
+        "effective_prompts": config["effective_prompts"],
+        "temperature": config["temperature"] if spec.mixture.weighting == "data-dependent" else None,
+        "untuned": of_card.get("test, untuned"),
+        "test": metrics["test"] if "test" in metrics else of_card["test"],
+        "dev": of_card.get("dev"),
+        "training": _training(learned_from) if "train_facts" in learned_from else None,
+        "history": _history(folder),
+    }
+
+
+def _of_demo(folder: Path) -> tuple[RunSpec, dict[str, Any]]:
+    kept = _json(folder / _RESULT)
+    run, training = kept["run"], kept["run"]["training"]
+    lm = LMIdentity.model_validate({name: value for name, value in run["lm"].items() if name != "runs"})
+    spec = RunSpec(
+        lm=lm.name,
+        lm_sha256=lm.digest,
+        relation=f"testbed:{run['relation']}",
         facts_sha256=run["facts"],
         prompts="demo",
-        templates=templates,
+        templates=tuple(PromptText(template=text, weight=weight) for text, weight in run["prompts"]),
         setting=folder.name.removeprefix(f"{run['relation']}-").rpartition("-")[0],
-        mixture=mixture,
+        mixture=MixtureSpec.of_0_1_0(run["mixture"]),
         training=None if training is None else TrainingSpec.model_validate(training),
         threads=run["threads"],
     )
     config = folder / MIXTURE / _CONFIG
-    given = [prompt.weight or 0.0 if mixture.weights == "file" else 1.0 for prompt in templates]
+    given = [prompt.weight or 0.0 if spec.mixture.weights == "file" else 1.0 for prompt in spec.templates]
     weights = _json(config)["mixture_weights"] if config.is_file() else [one / sum(given) for one in given]
-    return RunRecord(
-        id=spec.id,
-        spec=spec,
-        lm=lm,
-        relation=RelationRecord(name=relation, sha256=run["facts"], counts={}),
-        prompts=_prompts([prompt.template for prompt in templates], weights),
-        effective_prompts=kept["effective_prompts"],
-        test=_evaluation(kept["figures"]),
-        history=tuple(kept["history"]),
-    )
+    return spec, {
+        "lm": lm,
+        "relation": {"name": spec.relation, "sha256": spec.facts_sha256, "counts": {}},
+        "prompts": _prompts(spec.templates, 1, weights),
+        "effective_prompts": kept["effective_prompts"],
+        "test": kept["figures"],
+        "history": kept["history"],
+    }
 
 
-def _evaluation(figures: dict[str, Any]) -> EvaluationFigures:
-    return TypeAdapter(EvaluationFigures).validate_python(figures)
+def _relation(kept: dict[str, Any]) -> dict[str, Any]:
+    counts = {name: count for name, count in kept.items() if name not in ("name", "sha256")}
+    return {"name": kept["name"], "sha256": kept["sha256"], "counts": counts}
 
 
-def _of_card(split: str, figures: dict[str, Any]) -> EvaluationFigures:
+def _prompts(prompts: Any, copies: int, weights: list[float]) -> list[dict[str, Any]]:
+    templates = [prompt.template for prompt in prompts for _ in range(copies)]
+    return [{"template": text, "weight": weight} for text, weight in zip(templates, weights, strict=True)]
+
+
+def _of_card(split: str, figures: dict[str, Any]) -> dict[str, Any]:
     """The few figures that a saved mixture kept of an evaluation; the others are missing."""
     scores = {name: figures[name] for name in ("P@1", "P@10", "MRR")}
-    return EvaluationFigures(
-        facts=figures["facts"],
-        left_out={},
-        left_out_facts=(),
-        split="dev" if split == "dev" else "test",
-        vocabulary=figures["vocabulary"],
-        candidates_left_out=0,
-        micro=scores,
-        macro=scores,
-        raw=RawScores(scores, scores),
-        log_loss=figures["log_loss"],
-        relations={},
-    )
+    return {
+        "facts": figures["facts"],
+        "left_out": {},
+        "left_out_facts": (),
+        "split": "dev" if split == "dev" else "test",
+        "vocabulary": figures["vocabulary"],
+        "candidates_left_out": 0,
+        "micro": scores,
+        "macro": scores,
+        "raw": {"micro": scores, "macro": scores},
+        "log_loss": figures["log_loss"],
+        "relations": {},
+    }
 
 
-def _training(kept: dict[str, Any]) -> TrainingRecord:
-    return TrainingRecord(**{name: kept[name] for name in _COUNTS if name in kept})
+def _training(kept: dict[str, Any]) -> dict[str, Any]:
+    return {name: kept[name] for name in _TRAINING if name in kept}
 
 
-def _usable(templates: tuple[PromptText, ...], left_out: list[dict[str, str]], mixture: MixtureSpec) -> list[str]:
-    without = {prompt["template"] for prompt in left_out}
-    return [one.template for one in templates if one.template not in without for _ in range(mixture.copies)]
-
-
-def _prompts(templates: list[str], weights: list[float]) -> tuple[PromptRecord, ...]:
-    return tuple(PromptRecord(template=text, weight=weight) for text, weight in zip(templates, weights, strict=True))
-
-
-def _history(folder: Path) -> tuple[Any, ...]:
+def _history(folder: Path) -> list[Any]:
     path = folder / HISTORY
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    return tuple(json.loads(line) for line in lines)
+    return [json.loads(line) for line in lines]
 
 
 def _json(path: Path) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from askwell.errors import AskwellError, BadFile, NothingLeft
+from askwell.errors import BadFile, NothingLeft
 from askwell.evaluation.controls import MOST_XS
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
@@ -17,33 +17,35 @@ from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.prompts import usable_prompts
 from askwell.mixture.weights import WEIGHTINGS
-from askwell.runs.grid import Cell, cells_of
+from askwell.runs.grid import Cell, cells_of, naming
+from askwell.runs.run import limited_threads
+from askwell.runs.run_spec import run_spec
 from askwell.runs.store import Store
-from askwell.runs.worker import RunTask
-from askwell.specs.run import PromptText, RunSpec
+from askwell.runs.worker import LMKey, RunTask
+from askwell.specs.run import RunSpec
 from askwell.specs.sweep import LMChoice, SweepSpec
 from askwell.training.objective import Objective
 from askwell.training.schedule import schedule_of
 
 BACKWARD = 3.0
-"""A pair that is trained on costs about as much as so many that are only asked."""
+"""A pair that is trained on costs about as much as this many that are only asked."""
 _PAIRS = 32
 
 
 def work_of(task: RunTask, prompts: int) -> float:
-    """The work of a run with so many usable prompts, in pairs that are asked."""
+    """The work of a run with that many usable prompts, in pairs that are asked."""
     spec, relation = task.spec, task.relation
     prompts *= spec.mixture.copies
     prior = min(MOST_XS, len({fact.x for fact in relation.train}))
     work = float(prompts * (len(relation.dev) + len(relation.test) + prior))
     if spec.training is not None and relation.train:
-        sizes = {"facts": len(relation.train), "dev_facts": len(relation.dev), "prompts": prompts}
-        plan = schedule_of(spec.training, **sizes, seed=spec.seed)
+        train, dev = len(relation.train), len(relation.dev)
+        plan = schedule_of(spec.training, facts=train, dev_facts=dev, prompts=prompts, seed=spec.seed)
         scores = 1 + sum(plan.scores_dev(stretch) for stretch in range(1, len(plan.ends) + 1))
         asked_once = not spec.training.tune_vectors and not (spec.mixture.deep and spec.training.tune_layers)
-        trained = prompts * len(relation.train) if asked_once else BACKWARD * plan.pairs
+        trained = prompts * train if asked_once else BACKWARD * plan.pairs
         nearest_words = prompts * len(relation.test)
-        work += trained + scores * prompts * len(relation.dev) + nearest_words
+        work += trained + scores * prompts * dev + nearest_words
     return 2 * work if WEIGHTINGS[spec.mixture.weighting].reads_x else work  # p(x | t) is read, too
 
 
@@ -52,19 +54,15 @@ def measured_pair(mixture: Mixture, task: RunTask) -> float | None:
     facts, _ = encode_facts(mixture, task.relation.train[:_PAIRS])
     if not len(facts):
         return None
-    threads = torch.get_num_threads()
-    torch.set_num_threads(task.spec.threads)
-    try:
+    with limited_threads(task.spec.threads):
         objective = Objective(mixture, facts, "gradient")
         few = torch.arange(min(len(facts), max(1, _PAIRS // len(mixture.prompts))), device=mixture.lm.device)
         seconds = []
-        for _ in range(3):  # the first is slower: memory is still to be had
+        for _ in range(3):  # the first is slower: it allocates memory
             began = time.perf_counter()
             for chunk in few.split(objective.facts_at_once):
                 objective.loss(chunk).to_minimise.backward()
             seconds.append(time.perf_counter() - began)
-    finally:
-        torch.set_num_threads(threads)
     return min(seconds) / (len(few) * len(mixture.prompts)) / BACKWARD
 
 
@@ -77,7 +75,7 @@ def stored_pairs(store: Store, done: list[tuple[RunSpec, float]]) -> float | Non
 
 
 _TELLING = 0.1
-"""Runs that are done tell how long the others will take when they are so large a share of the work."""
+"""Runs that are done predict how long the others will take if they are this fraction of the work."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +84,11 @@ class Plan:
 
     runs: tuple[RunTask, ...]
     done: frozenset[str]
-    """The ids of those that are whole already."""
+    """The ids of those that are complete."""
     seconds: dict[str, float]
-    """About how long each of the others will take, by id; of an LM that was not measured there is none."""
+    """About how long each of the others will take, by id; those of an LM that was not measured are missing."""
     without: tuple[str, ...]
-    """What of the grid cannot be, each with the reason."""
+    """Parts of the grid that are impossible, each with the reason."""
 
     @property
     def to_do(self) -> tuple[RunTask, ...]:
@@ -108,56 +106,37 @@ class Plan:
 def plan_sweep(
     sweep: SweepSpec, file: Path, store: Store, *, data: Path | None = None, note: Callable[[str], None] | None = None
 ) -> Plan:
-    """The plan of a sweep; whatever is wrong with it is said before any run begins."""
-    cells = cells_of(sweep, file, data)
-    candidates = _candidates(sweep, file)
+    """The plan of a sweep; whatever is wrong with it is reported before any run begins."""
+    cells, without = cells_of(sweep, file, data)
+    with naming(file, "candidates"):
+        candidates = None if sweep.candidates is None else read_candidates(sweep.candidates)
     tell = note or (lambda _text: None)
     runs: dict[str, RunTask] = {}
     seconds: dict[str, float] = {}
-    without = list(cells.without)
     done = store.done()
     names: dict[str, str] = {}
     for choice in sweep.lms:
         tell(f"loading {choice.source}")
-        lm = _load(choice, sweep, file)
-        hash_ = lm.identity.digest
-        if names.setdefault(lm.identity.name, hash_) != hash_:
+        with naming(file, "lms"):  # on the CPU, since the device of the runs may be that of another machine
+            lm = load_lm(choice.source, revision=choice.revision, device="cpu", dtype=sweep.dtype)
+        if names.setdefault(lm.identity.name, lm.identity.digest) != lm.identity.digest:
             raise BadFile(file, f"lms: two different LMs are called {lm.identity.name}; rename the folder of one")
-        usable, reasons = _usable(lm, cells.cells)
+        usable, reasons = _usable(lm, cells)
         if not usable:
             raise BadFile(file, f"lms: {choice.source} can use none of the prompts ({reasons[0]})")
         without += reasons
         of_lm = [
-            (task, count)
-            for cell, count in usable
-            for task in _runs_of(sweep, cell, choice, lm, hash_, candidates, store)
+            (task, count) for cell, count in usable for task in _runs_of(sweep, cell, choice, lm, candidates, store)
         ]
-        tasks = {task.spec.id: (task, count) for task, count in sorted(of_lm, key=lambda known: _asked_lm(known[0]))}
-        new = {run: known for run, known in tasks.items() if run not in runs}
+        of_lm.sort(key=lambda known: _asked_lm(known[0]))
+        new = {task.spec.id: (task, count) for task, count in of_lm if task.spec.id not in runs}
         runs |= {run: task for run, (task, _) in new.items()}
         seconds |= _seconds(lm, list(new.values()), done, store)
         del lm  # before the next is loaded: two may not fit
     return Plan(tuple(runs.values()), frozenset(done & runs.keys()), seconds, tuple(without))
 
 
-def _candidates(sweep: SweepSpec, file: Path) -> Candidates | None:
-    if sweep.candidates is None:
-        return None
-    try:
-        return read_candidates(sweep.candidates)
-    except AskwellError as error:
-        raise BadFile(file, f"candidates: {error}") from error
-
-
-def _load(choice: LMChoice, sweep: SweepSpec, file: Path) -> FrozenLM:
-    try:
-        # On the CPU: the device of the runs may be that of another machine.
-        return load_lm(choice.source, revision=choice.revision, device="cpu", dtype=sweep.dtype)
-    except AskwellError as error:
-        raise BadFile(file, f"lms: {str(error).removeprefix('--lm ')}") from error
-
-
-def _usable(lm: FrozenLM, cells: tuple[Cell, ...]) -> tuple[list[tuple[Cell, int]], list[str]]:
+def _usable(lm: FrozenLM, cells: list[Cell]) -> tuple[list[tuple[Cell, int]], list[str]]:
     """The cells whose prompts the LM can use, with how many it can, and why it cannot use the others."""
     usable: list[tuple[Cell, int]] = []
     reasons: list[str] = []
@@ -177,52 +156,34 @@ def _asked_lm(task: RunTask) -> tuple[str, int]:
 
 
 def _runs_of(
-    sweep: SweepSpec,
-    cell: Cell,
-    choice: LMChoice,
-    lm: FrozenLM,
-    hash_: str,
-    candidates: Candidates | None,
-    store: Store,
+    sweep: SweepSpec, cell: Cell, choice: LMChoice, lm: FrozenLM, candidates: Candidates | None, store: Store
 ) -> list[RunTask]:
     tasks = []
     place = Path(choice.source)  # a worker can have another current folder
     source = str(place.resolve()) if place.exists() else choice.source
+    key = LMKey(source, choice.revision, sweep.device, sweep.dtype, sweep.compiled)
+    seen_from_anywhere = Store(store.folder.resolve(), store.id)
     for name, setting in sweep.settings.items():
         if setting.prompts is not None and cell.prompts not in setting.prompts:
             continue
         of_setting = sweep.controls if setting.controls is None else setting.controls
         controls = (None, *of_setting) if setting.tuned else (None,)
         for seed, control in product(setting.seeds or sweep.seeds, controls):
-            spec = RunSpec(
-                lm=lm.identity.name,
-                lm_sha256=hash_,
-                relation=cell.relation.name,
-                facts_sha256=cell.relation.digest,
-                prompts=cell.prompts,
-                templates=tuple(PromptText(template=one.text, weight=one.weight) for one in cell.templates),
-                setting=name,
+            spec = run_spec(
+                lm,
+                cell.relation,
+                cell.templates,
                 mixture=setting.mixture.model_copy(update={"seed": seed}),
                 training=setting.training if setting.tuned else None,
-                candidates=None if candidates is None else candidates.name,
-                candidates_sha256=None if candidates is None else candidates.digest,
+                candidates=candidates,
+                control=control,
+                prompts=cell.prompts,
+                setting=name,
                 threads=sweep.threads,
                 device=sweep.device,
                 dtype=sweep.dtype,
-                control=control,
             )
-            tasks.append(
-                RunTask(
-                    spec,
-                    source,
-                    choice.revision,
-                    cell.relation,
-                    candidates,
-                    store.folder.resolve(),
-                    store.id,
-                    sweep.compiled,
-                )
-            )
+            tasks.append(RunTask(spec, key, cell.relation, candidates, seen_from_anywhere))
     return tasks
 
 
@@ -247,8 +208,5 @@ def _seconds(lm: FrozenLM, tasks: list[tuple[RunTask, int]], done: frozenset[str
 
 
 def _measured(lm: FrozenLM, tasks: list[RunTask]) -> float | None:
-    for task in tasks:
-        measured = measured_pair(Mixture(lm, [prompt.template for prompt in task.spec.templates]), task)
-        if measured is not None:
-            return measured
-    return None
+    mixtures = ((Mixture(lm, [prompt.template for prompt in task.spec.templates]), task) for task in tasks)
+    return next((found for mixture, task in mixtures if (found := measured_pair(mixture, task)) is not None), None)

@@ -1,59 +1,49 @@
 """Filters and sorts runs with DuckDB, over a table with one row per run."""
 
-import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from askwell.errors import BadFile, BadOption
+from askwell.errors import BadFile, BadOption, did_you_mean
 from askwell.evaluation.metrics import METRICS
 from askwell.runs.folder import Run, read_runs
-from askwell.runs.record import RunRecord
-
-
-def _score(metric: str) -> Callable[[Run], float | None]:
-    return lambda run: run.score(metric)
-
-
-def _known(value: Callable[[RunRecord], Any]) -> Callable[[Run], Any]:
-    return lambda run: value(run.record)
-
 
 # The name of each column, its type, and its value.
 _COLUMNS: Mapping[str, tuple[str, Callable[[Run], Any]]] = {
-    "id": ("VARCHAR", _known(lambda record: record.id)),
-    "lm": ("VARCHAR", _known(lambda record: record.spec.lm)),
-    "relation": ("VARCHAR", _known(lambda record: record.spec.relation)),
-    "prompts": ("VARCHAR", _known(lambda record: record.spec.prompts)),
-    "setting": ("VARCHAR", _known(lambda record: record.spec.setting)),
-    "seed": ("BIGINT", _known(lambda record: record.spec.seed)),
-    "control": ("VARCHAR", _known(lambda record: record.spec.control)),
-    **{metric.key: ("DOUBLE", _score(name)) for name, metric in METRICS.items()},
-    "dev_P@1": ("DOUBLE", _known(lambda record: None if record.dev is None else record.dev.score("P@1"))),
-    "facts": ("BIGINT", _known(lambda record: record.test.facts)),
-    "left_out": ("BIGINT", _known(lambda record: record.test.left_out_count)),
-    "n_prompts": ("BIGINT", _known(lambda record: len(record.prompts))),
-    "effective_prompts": ("DOUBLE", _known(lambda record: record.effective_prompts)),
-    "temperature": ("DOUBLE", _known(lambda record: record.temperature)),
-    "vocabulary": ("VARCHAR", _known(lambda record: record.test.vocabulary)),
-    "candidates": ("VARCHAR", _known(lambda record: record.spec.candidates)),
-    "tuned": ("BOOLEAN", _known(lambda record: record.spec.training is not None)),
-    "baseline": ("VARCHAR", _known(lambda record: record.spec.baseline)),
-    "method": ("VARCHAR", _known(lambda record: record.spec.training and record.spec.training.method)),
-    "deep": ("BOOLEAN", _known(lambda record: record.spec.mixture.deep)),
-    "weighting": ("VARCHAR", _known(lambda record: record.spec.mixture.weighting)),
-    "data_dependent": ("BOOLEAN", _known(lambda record: record.spec.mixture.weighting == "data-dependent")),
-    "combine": ("VARCHAR", _known(lambda record: record.spec.mixture.combine)),
-    "initial": ("VARCHAR", _known(lambda record: record.spec.mixture.initial)),
-    "copies": ("BIGINT", _known(lambda record: record.spec.mixture.copies)),
-    "threads": ("BIGINT", _known(lambda record: record.spec.threads)),
-    "device": ("VARCHAR", _known(lambda record: record.spec.device)),
-    "seconds": ("DOUBLE", _known(lambda record: record.environment.seconds)),
-    "askwell": ("VARCHAR", _known(lambda record: record.environment.askwell)),
+    "id": ("VARCHAR", attrgetter("record.id")),
+    "lm": ("VARCHAR", attrgetter("record.spec.lm")),
+    "relation": ("VARCHAR", attrgetter("record.spec.relation")),
+    "prompts": ("VARCHAR", attrgetter("record.spec.prompts")),
+    "setting": ("VARCHAR", attrgetter("record.spec.setting")),
+    "seed": ("BIGINT", attrgetter("record.spec.seed")),
+    "control": ("VARCHAR", attrgetter("record.spec.control")),
+    **{metric.key: ("DOUBLE", methodcaller("score", name)) for name, metric in METRICS.items()},
+    "dev_P@1": ("DOUBLE", lambda run: None if run.record.dev is None else run.record.dev.score("P@1")),
+    "facts": ("BIGINT", attrgetter("record.test.facts")),
+    "left_out": ("BIGINT", attrgetter("record.test.left_out_count")),
+    "n_prompts": ("BIGINT", lambda run: len(run.record.prompts)),
+    "effective_prompts": ("DOUBLE", attrgetter("record.effective_prompts")),
+    "temperature": ("DOUBLE", attrgetter("record.temperature")),
+    "vocabulary": ("VARCHAR", attrgetter("record.test.vocabulary")),
+    "candidates": ("VARCHAR", attrgetter("record.spec.candidates")),
+    "tuned": ("BOOLEAN", lambda run: run.record.spec.training is not None),
+    "baseline": ("VARCHAR", attrgetter("record.spec.baseline")),
+    "method": ("VARCHAR", lambda run: run.record.spec.training and run.record.spec.training.method),
+    "deep": ("BOOLEAN", attrgetter("record.spec.mixture.deep")),
+    "weighting": ("VARCHAR", attrgetter("record.spec.mixture.weighting")),
+    "data_dependent": ("BOOLEAN", lambda run: run.record.spec.mixture.weighting == "data-dependent"),
+    "combine": ("VARCHAR", attrgetter("record.spec.mixture.combine")),
+    "initial": ("VARCHAR", attrgetter("record.spec.mixture.initial")),
+    "copies": ("BIGINT", attrgetter("record.spec.mixture.copies")),
+    "threads": ("BIGINT", attrgetter("record.spec.threads")),
+    "device": ("VARCHAR", attrgetter("record.spec.device")),
+    "seconds": ("DOUBLE", attrgetter("record.environment.seconds")),
+    "askwell": ("VARCHAR", attrgetter("record.environment.askwell")),
 }
 SHOWN = ("id", "lm", "relation", "prompts", "setting", "seed", "P@1", "MRR", "facts")
 """The columns that fit on a screen."""
@@ -82,16 +72,16 @@ def query_runs(runs: Sequence[Run], *, where: str | None = None, sort: str | Non
     """The runs for which the SQL condition `where` holds, sorted by a column (scores best first)."""
     columns = tuple(_COLUMNS)
     if sort is not None and sort not in columns:
-        raise BadOption(f"--sort {sort}: there is no such column{_meant(sort)}")
+        raise BadOption(f"--sort {sort}: there is no such column{did_you_mean(sort, columns)}")
     values = [(number, *(value(run) for _, value in _COLUMNS.values())) for number, run in enumerate(runs)]
     with duckdb.connect() as database:
-        typed = ", ".join(f"{_quoted(name)} {kind}" for name, (kind, _) in _COLUMNS.items())
+        typed = ", ".join(f'"{name}" {kind}' for name, (kind, _) in _COLUMNS.items())
         database.execute(f"CREATE TABLE runs (number BIGINT, {typed})")
         if values:
             database.executemany(f"INSERT INTO runs VALUES ({', '.join('?' * len(values[0]))})", values)
         database.execute("SET enable_external_access = false")  # a condition may look at runs, not at files
-        first = [] if sort is None else [f"{_quoted(sort)} {'DESC' if sort in _BEST_FIRST else 'ASC'} NULLS LAST"]
-        order = ", ".join([*first, *_ORDER])
+        direction = "DESC" if sort in _BEST_FIRST else "ASC"
+        order = ", ".join([*([f'"{sort}" {direction} NULLS LAST'] if sort else []), *_ORDER])
         condition = "WHERE (" + _BARE_SCORE.sub(r'"\1"', where) + ")" if where else ""
         try:
             rows = database.execute(f"SELECT * FROM runs {condition} ORDER BY {order}").fetchall()
@@ -126,12 +116,3 @@ def choose_run(path: Path | str, where: str | None = None) -> Run:
         raise BadOption(f"{path} holds runs of several relations or LMs: choose one with --where, such as {known}")
     scored = query_runs(runs, sort="dev_P@1").runs
     return scored[0]
-
-
-def _quoted(name: str) -> str:
-    return f'"{name}"'
-
-
-def _meant(typed: str) -> str:
-    close = difflib.get_close_matches(typed, _COLUMNS, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; choose from {', '.join(_COLUMNS)}"

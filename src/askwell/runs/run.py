@@ -16,7 +16,6 @@ from askwell.baselines.result import BaselineProgress
 from askwell.baselines.run import run_baseline
 from askwell.data.audit import audit_relation
 from askwell.data.facts import Relation
-from askwell.data.read_facts import SplitLines
 from askwell.data.templates import Template, parse_template
 from askwell.evaluation.cautious import dev_answers
 from askwell.evaluation.controls import Controls
@@ -94,7 +93,7 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     tell = progress or (lambda _event: None)
     work = _Work(spec, lm, relation, folder, checkpoints or folder, candidates, resume, split_by, tell)
-    with _threads(spec.threads):
+    with limited_threads(spec.threads):
         made = work.mixture(untuned=untuned) if spec.baseline is None else work.baseline(spec.baseline)
         made.mixture.answer_kind = made.facts.kind
         shared: Any = {"candidates": candidates, "facts": made.facts}
@@ -240,7 +239,7 @@ def _record(work: _Work, made: _Made, examination: Examination, trust: Trust | N
         knowledge=None if gain is None else gain.figures(),
         trust=trust,
         partitions=_partitions(relation, evaluations["test"], found),
-        audit=audit_relation(SplitLines.of(relation)),
+        audit=audit_relation(relation),
         training=_training(made.learned_from) if made.learned_from else None,
         history=made.history,
     )
@@ -284,7 +283,8 @@ def _about(record: RunRecord, made: _Made, examination: Examination, candidates:
 
 
 @contextmanager
-def _threads(count: int) -> Generator[None]:
+def limited_threads(count: int) -> Generator[None]:
+    """Lets torch use that many CPU threads in the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

@@ -11,7 +11,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.mixture.candidates import Candidates
 from askwell.specs import AutoPromptSpec, FineTuningSpec, MixtureSpec, PromptText, RunSpec, TrainingSpec
 from askwell.specs.baselines import BaselineName
-from askwell.specs.run import DeviceKind, Digits
+from askwell.specs.run import ControlKind, DeviceKind, Digits
 
 
 def run_spec(
@@ -25,13 +25,17 @@ def run_spec(
     search: AutoPromptSpec | None = None,
     fine_tuning: FineTuningSpec | None = None,
     candidates: Candidates | None = None,
+    control: ControlKind | None = None,
     prompts: str = "given",
     setting: str | None = None,
     threads: int | None = None,
+    device: DeviceKind | None = None,
+    dtype: Digits | None = None,
 ) -> RunSpec:
     """The spec of a run on things that are already loaded; `prompts` and `setting` name it in tables.
 
-    Without `training` (and without a baseline that learns), the prompts are used as they are.
+    Without `training` (and without a baseline that learns), the prompts are used as they are. The device and the
+    precision are those of the LM, unless the run is to be done elsewhere.
     """
     mixture = mixture or MixtureSpec()
     return RunSpec(
@@ -47,8 +51,9 @@ def run_spec(
         candidates=None if candidates is None else candidates.name,
         candidates_sha256=None if candidates is None else candidates.digest,
         threads=threads or (None if training is None else training.threads) or torch.get_num_threads(),
-        device=_device(lm),
-        dtype=_precision(lm),
+        device=device or TypeAdapter(DeviceKind).validate_python(lm.device.type),
+        dtype=dtype or TypeAdapter(Digits).validate_python(str(lm.dtype).removeprefix("torch.")),
+        control=control,
         baseline=baseline,
         search=search,
         fine_tuning=fine_tuning,
@@ -68,11 +73,3 @@ def setting_name(mixture: MixtureSpec, training: TrainingSpec | None) -> str:
     parts += [mixture.initial] if mixture.initial != "words" else []
     parts += [f"{mixture.copies} copies"] if mixture.copies > 1 else []
     return ", ".join(parts)
-
-
-def _device(lm: FrozenLM) -> DeviceKind:
-    return TypeAdapter(DeviceKind).validate_python(lm.device.type)
-
-
-def _precision(lm: FrozenLM) -> Digits:
-    return TypeAdapter(Digits).validate_python(str(lm.dtype).removeprefix("torch."))

@@ -1,7 +1,7 @@
 """Several runs of one relation, such as over seeds: mean and spread of their scores, and whether they agree."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from askwell.data.facts import Relation
@@ -33,24 +33,27 @@ def several_runs(evaluations: Sequence[Evaluation]) -> list[SeveralRuns]:
     by_relation: dict[str, list[Evaluation]] = {}
     for evaluation in evaluations:
         by_relation.setdefault(evaluation.outcomes[0].relation, []).append(evaluation)
-    return [_together(name, runs) for name, runs in by_relation.items() if len(runs) > 1]
+    return [
+        _together(name, runs, (len(run.left_out) for run in runs))
+        for name, runs in by_relation.items()
+        if len(runs) > 1
+    ]
 
 
 def together_over_seeds(runs: Sequence[Run]) -> SeveralRuns:
     """Runs of one relation that differ in their seeds."""
     evaluations = [Evaluation("test", run.record.test.vocabulary, tuple(run.test), ()) for run in runs]
-    found = _together(runs[0].record.relation.name, evaluations)
-    left_out = tuple(sorted({run.record.test.left_out_count for run in runs}))
-    return replace(found, left_out=left_out)
+    left_out = [run.record.test.left_out_count for run in runs]
+    return _together(runs[0].record.relation.name, evaluations, left_out)
 
 
-def _together(relation: str, evaluations: Sequence[Evaluation]) -> SeveralRuns:
+def _together(relation: str, evaluations: Sequence[Evaluation], left_out: Iterable[int]) -> SeveralRuns:
     return SeveralRuns(
         relation=relation,
         vocabulary="; ".join(dict.fromkeys(evaluation.vocabulary for evaluation in evaluations)),
         runs=len(evaluations),
         facts=tuple(sorted({len(evaluation.outcomes) for evaluation in evaluations})),
-        left_out=tuple(sorted({len(evaluation.left_out) for evaluation in evaluations})),
+        left_out=tuple(sorted({*left_out})),
         scores=spreads_of([evaluation.micro for evaluation in evaluations]),
         consistency=run_consistency([evaluation.outcomes for evaluation in evaluations]),
     )

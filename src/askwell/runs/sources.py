@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from askwell.data.facts import Relation
-from askwell.data.names import read_prompts, read_relation
+from askwell.data.names import read_prompts, read_relation, relations_of
 from askwell.data.sources import data_folder, find
 from askwell.data.split import SplitRule
+from askwell.data.templates import Template
 from askwell.data.testbed import PREFIX
-from askwell.errors import BadFile, BadOption, NothingLeft
+from askwell.errors import BadFile, BadOption, NoPrompts, NothingLeft
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import Precision, load_lm
 from askwell.mixture.description import Description
@@ -32,41 +33,36 @@ def find_mixture(path: str, where: str | None, note: Note) -> str:
 
     A path that is not a folder is taken for a name on the hub.
     """
-    folder = Path(path)
-    if not folder.is_dir():
-        return path
-    if where is None and (saved := _saved_without_a_run(folder)) is not None:
+    if (saved := _saved_without_a_run(path, where)) is not None:
         return saved
-    run = choose_run(folder, where)
-    if run.folder != folder:
+    run = choose_run(path, where)
+    if run.folder != Path(path):
         note(f"the run {run.record.spec.label}, in {run.folder}")
     return str(run.mixture)
-
-
-def _saved_without_a_run(folder: Path) -> str | None:
-    """The folder itself if it is a saved mixture, or the best state so far of an interrupted run."""
-    if (folder / CONFIG).is_file():
-        return str(folder)
-    if not is_run(folder) and (folder / MIXTURE / CONFIG).is_file():
-        return str(folder / MIXTURE)
-    return None
 
 
 def find_mixtures(paths: Sequence[str], where: str | None = None) -> list[str]:
     """All saved mixtures at some paths; of a folder of runs or a store, every run that saved one."""
     folders = []
     for path in paths:
-        if not Path(path).is_dir():
-            folders.append(path)
-            continue
-        if where is None and (saved := _saved_without_a_run(Path(path))) is not None:
-            folders.append(saved)
-            continue
-        found = [str(run.mixture) for run in select_runs(path, where) if run.mixture is not None]
+        if (saved := _saved_without_a_run(path, where)) is not None:
+            found = [saved]
+        else:
+            found = [str(run.mixture) for run in select_runs(path, where) if run.mixture is not None]
         if not found:
             raise BadFile(path, "no run here has a saved mixture: nothing was tuned")
         folders += found
     return folders
+
+
+def _saved_without_a_run(path: str, where: str | None) -> str | None:
+    """A name on the hub, the folder of a saved mixture, or the best state so far of an interrupted run."""
+    folder = Path(path)
+    if not folder.is_dir() or (where is None and (folder / CONFIG).is_file()):
+        return path
+    if where is None and not is_run(folder) and (folder / MIXTURE / CONFIG).is_file():
+        return str(folder / MIXTURE)
+    return None
 
 
 def saved_mixture(
@@ -83,11 +79,9 @@ def saved_mixture(
     return load_mixture(folder, loaded)
 
 
-def untuned_mixture(
-    lm: FrozenLM, prompts: list[str], spec: MixtureSpec, relation: Relation | str | None, data: Path | None, note: Note
-) -> Mixture:
+def untuned_mixture(lm: FrozenLM, templates: Sequence[Template], spec: MixtureSpec, note: Note) -> Mixture:
     """Prompts as they are, with a note of those that the LM cannot use."""
-    mixture = Mixture(lm, read_prompts(prompts, relation=relation, data=data), spec)
+    mixture = Mixture(lm, templates, spec)
     for line in left_out_prompt_lines(mixture):
         note(line)
     return mixture
@@ -102,9 +96,12 @@ def left_out_prompt_lines(mixture: Mixture) -> list[str]:
     return lines + [f"  {prompt.template.text!r}: {prompt.reason}" for prompt in mixture.left_out_prompts]
 
 
-def own_relation(description: Description, facts: str, data: Path | None) -> Relation:
-    """The relation that `facts` names, split as it was when the mixture was learned."""
-    return read_relation(facts, data=data, split=description.about.split_by, seed=description.mixture_spec.seed)
+def own_relation(
+    description: Description, facts: str, data: Path | None, split_by: SplitRule | None = None
+) -> Relation:
+    """The relation that `facts` names, split as it was when the mixture was learned, unless `split_by` says how."""
+    split = split_by or description.about.split_by
+    return read_relation(facts, data=data, split=split, seed=description.mixture_spec.seed)
 
 
 def warn_of_other_facts(folder: str, description: Description, relation: Relation, danger: str, note: Note) -> None:
@@ -135,23 +132,30 @@ def saved_jobs(
     """Saved mixtures, each with its own relation; an LM that several were learned on is loaded once."""
     if facts is not None and len(facts) != len(folders):
         raise BadOption(f"--facts is given {len(facts)} times for {len(folders)} mixtures; give one for each, or none")
-    descriptions = [read_description(folder) for folder in folders]
-    sources = facts or [_recorded_relation(folder, known) for folder, known in zip(folders, descriptions, strict=True)]
+    known = {folder: read_description(folder) for folder in folders}
+    sources = facts or [_recorded_relation(folder, known[folder]) for folder in folders]
     relations = [
-        read_relation(
-            source, data=data, split=split_by or description.about.split_by, seed=description.mixture_spec.seed
-        )
-        for source, description in zip(sources, descriptions, strict=True)
+        own_relation(known[folder], source, data, split_by) for folder, source in zip(folders, sources, strict=True)
     ]
     loaded = None
-    for folder, description, relation in zip(folders, descriptions, relations, strict=True):
-        if loaded is None or description.base_lm != loaded.identity:
-            mixture = saved_mixture(folder, lm, **loading)
-        else:
-            mixture = saved_mixture(folder, loaded, **loading)
+    for folder, relation in zip(folders, relations, strict=True):
+        is_loaded = loaded is not None and known[folder].base_lm == loaded.identity
+        mixture = saved_mixture(folder, loaded if is_loaded else lm, **loading)
         loaded = mixture.lm
-        warn_of_other_facts(folder, description, relation, "it may have been trained on these very facts", note)
+        warn_of_other_facts(folder, known[folder], relation, "it may have been trained on these very facts", note)
         yield EvaluationJob(mixture, relation)
+
+
+def _recorded_relation(folder: str, description: Description) -> str:
+    name = description.about.relation
+    if name is None:
+        raise BadOption(f"{folder} is untuned: say with --facts which relation to ask about")
+    if not name.startswith(PREFIX):
+        try:
+            find(name, "facts", data_folder(None))
+        except BadFile:
+            raise BadOption(f"{folder} was learned from {name}; say with --facts where its facts are") from None
+    return name
 
 
 def untuned_jobs(
@@ -167,13 +171,23 @@ def untuned_jobs(
     """Untuned prompts of one relation, or of each relation in a folder."""
     if lm is None or not facts:
         raise BadOption("untuned prompts need --lm and --facts")
-    pairs = [pair for source in facts for pair in _relations_of(source, prompts, data, note)]
-    relations = [(read_relation(name, data=data, split=split_by, seed=spec.seed), sources) for name, sources in pairs]
+    names = [name for source in facts for name in relations_of(source, data)]
+    relations: list[tuple[Relation, list[Template]]] = []
+    for name in names:
+        relation = read_relation(name, data=data, split=split_by, seed=spec.seed)
+        try:
+            relations.append((relation, read_prompts(prompts, relation=relation, data=data)))
+        except NoPrompts as missing:
+            if len(names) == 1:
+                raise
+            note(f"{name} is left out: {missing}")
+    if not relations:
+        raise BadOption(f"no relation of {', '.join(facts)} has a prompt file in {', '.join(prompts)}")
     loaded = load_lm(lm, **loading)
     usable = 0
-    for relation, sources in relations:
+    for relation, templates in relations:
         try:
-            mixture = untuned_mixture(loaded, sources, spec, relation, data, note)
+            mixture = untuned_mixture(loaded, templates, spec, note)
         except NothingLeft as nothing:
             if len(relations) == 1:
                 raise
@@ -183,44 +197,3 @@ def untuned_jobs(
         yield EvaluationJob(mixture, relation)
     if not usable:
         raise NothingLeft("relations", {"no prompt can be used by the LM": len(relations)})
-
-
-def _relations_of(source: str, prompts: list[str], data: Path | None, note: Note) -> list[tuple[str, list[str]]]:
-    """The relation that `source` names with its prompts, or each relation of a folder with the prompts of its name."""
-    data = data_folder(data)
-    if source.startswith(PREFIX):
-        return [(source, prompts)]
-    folder = find(source, "facts", data)
-    inner = sorted(path.parent.name for path in folder.glob("*/test.jsonl")) if folder.is_dir() else []
-    if not inner or (folder / "test.jsonl").exists():
-        return [(source, prompts)]
-    pairs = []
-    for name in inner:
-        sources = [str(Path(prompt) / name) for prompt in prompts]
-        try:
-            paths = [str(_prompt_file(prompt, data)) for prompt in sources]
-        except BadFile as missing:
-            note(f"{source}/{name} is left out: {missing}")
-            continue
-        pairs.append((f"{source}/{name}", paths))
-    if not pairs:
-        raise BadOption(f"no relation of {source} has a prompt file in {', '.join(prompts)}")
-    return pairs
-
-
-def _prompt_file(name: str, data: Path | None) -> Path:
-    with_ending = Path(f"{name}.jsonl")
-    return with_ending if with_ending.is_file() else find(name, "prompts", data)
-
-
-def _recorded_relation(folder: str, description: Description) -> str:
-    name = description.about.relation
-    if name is None:
-        raise BadOption(f"{folder} is untuned: say with --facts which relation to ask about")
-    if name.startswith(PREFIX):
-        return name
-    try:
-        find(name, "facts", data_folder(None))
-    except BadFile:
-        raise BadOption(f"{folder} was learned from {name}; say with --facts where its facts are") from None
-    return name

@@ -16,21 +16,22 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from askwell.errors import BadFile, CannotWrite, DamagedFile
-from askwell.files import write_whole
+from askwell.files import write_whole, writing
 from askwell.runs.folder import Run, read_run
 from askwell.specs.run import RunSpec
 
 RUNS, FAILED, UNFINISHED, STORE = "runs", "failed", "unfinished", "store.json"
 _FORMAT, _VERSION = "askwell-store", 1
+_LOCK = ".lock"
 
 
 class FailedRun(BaseModel):
@@ -62,12 +63,7 @@ class Store:
 
     def done(self) -> frozenset[str]:
         """The ids of all complete runs."""
-        runs = self.folder / RUNS
-        return frozenset(path.name for path in runs.iterdir()) if runs.is_dir() else frozenset()
-
-    def is_done(self, run: str) -> bool:
-        """Whether a run is complete."""
-        return self.run_folder(run).is_dir()
+        return frozenset(path.name for path in (self.folder / RUNS).glob("*"))
 
     def read(self, run: str) -> Run:
         """A complete run."""
@@ -85,7 +81,7 @@ class Store:
 
     def put(self, run: str, files: Mapping[str, bytes]) -> None:
         """Keeps a run whose files were made elsewhere."""
-        with Unfinished(run, self.unfinished) as unfinished:
+        with unfinished_run(run, self.unfinished) as unfinished:
             for name, content in files.items():
                 write_whole(unfinished.result / name, content)
             unfinished.finish(self.run_folder(run))
@@ -103,15 +99,33 @@ class Store:
     def failures(self) -> list[FailedRun]:
         """Which runs failed, and why."""
         folder = self.folder / FAILED
-        paths = sorted(folder.glob("*.json")) if folder.is_dir() else []
         try:
-            return [FailedRun.model_validate_json(path.read_bytes()) for path in paths]
+            return [FailedRun.model_validate_json(path.read_bytes()) for path in sorted(folder.glob("*.json"))]
         except (OSError, ValidationError) as error:
             raise DamagedFile(f"{folder} is damaged ({str(error).splitlines()[0]}); remove it") from error
 
-    def clean(self, but: frozenset[str] = frozenset()) -> int:
-        """Removes what killed processes left behind, except for the runs in `but`, and returns how many there were."""
-        return remove_left_behind(self.unfinished, but)
+    def clean(self, but: Collection[str] = ()) -> int:
+        """Removes what killed processes left behind, except for runs in `but`, which are to continue; says how many."""
+        removed = 0
+        for folder in sorted(self.unfinished.glob("*-*")):
+            if not folder.is_dir() or folder.name.rpartition("-")[0] in but:
+                continue
+            lock = _hold(folder)
+            if lock is not None:
+                _remove(folder)
+                lock.release()
+                removed += 1
+        for path in self.unfinished.glob(f"*{_LOCK}"):
+            if not path.with_suffix("").is_dir():
+                path.unlink(missing_ok=True)
+        return removed
+
+    def is_here(self) -> bool:
+        """Whether its folder, as seen from here, is this very store."""
+        try:
+            return open_store(self.folder).id == self.id
+        except (BadFile, DamagedFile):
+            return False
 
 
 def new_or_open_store(folder: Path) -> Store:
@@ -133,34 +147,9 @@ def open_store(folder: Path) -> Store:
     return Store(folder, about["id"])
 
 
-def is_store(folder: Path, id_: str) -> bool:
-    """Whether a folder, as seen from here, is the store with that id."""
-    try:
-        return open_store(folder).id == id_
-    except (BadFile, DamagedFile):
-        return False
-
-
-_LOCK = ".lock"
-_RESULT = "result"
-
-
+@dataclass(frozen=True)
 class Unfinished:
-    """The folder of a run under way, as a context. After an error it is removed; `finish` makes the run complete."""
-
-    def __init__(self, run: str, folder: Path) -> None:
-        self._run, self._parent = run, folder
-
-    def __enter__(self) -> "Unfinished":
-        try:
-            self._parent.mkdir(parents=True, exist_ok=True)
-            self.folder, self._lock = self._take_over() or self._begin()
-            self.result = self.folder / _RESULT
-            shutil.rmtree(self.result, ignore_errors=True)
-            self.result.mkdir()
-        except OSError as error:
-            raise CannotWrite(f"{self._parent} cannot be written: {error.strerror or error}") from error
-        return self
+    """A run under way."""
 
     folder: Path
     """For checkpoints; what an earlier, killed process left behind is still there."""
@@ -170,57 +159,51 @@ class Unfinished:
     def finish(self, target: Path) -> None:
         """Moves the result to its place, in one step. If another process was faster, its result is kept."""
         try:
-            _to_disk(self.result)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            self.result.rename(target)
-        except OSError as error:
+            with writing(target):
+                _to_disk(self.result)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                self.result.rename(target)
+        except CannotWrite:
             if not target.is_dir():
-                raise CannotWrite(f"{target} cannot be written: {error.strerror or error}") from error
+                raise
 
-    def __exit__(
-        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+
+@contextmanager
+def unfinished_run(run: str, parent: Path) -> Generator[Unfinished]:
+    """A locked folder for a run under way, which is removed in the end."""
+    with writing(parent):
+        parent.mkdir(parents=True, exist_ok=True)
+        folder, lock = _held_folder(run, parent)
+        result = folder / "result"
+        shutil.rmtree(result, ignore_errors=True)
+        result.mkdir()
+    is_interrupted = False
+    try:
+        yield Unfinished(folder, result)
+    except BaseException as error:
         # An interrupt is not an error: the checkpoint is kept, and the next process continues from it.
-        if kind is None or issubclass(kind, Exception):
-            _remove(self.folder)
-        self._lock.release()
-
-    def _take_over(self) -> tuple[Path, FileLock] | None:
-        for folder in sorted(self._parent.glob(f"{self._run}-*")):
-            if folder.is_dir() and (lock := _hold(folder)) is not None:
-                return folder, lock
-        return None
-
-    def _begin(self) -> tuple[Path, FileLock]:
-        while True:
-            folder = Path(tempfile.mkdtemp(dir=self._parent, prefix=f"{self._run}-"))
-            lock = _hold(folder)
-            if lock is not None:  # otherwise a process that cleans up was faster
-                return folder, lock
-
-
-def remove_left_behind(parent: Path, but: frozenset[str]) -> int:
-    """Removes what killed processes left behind, except for runs in `but`, which are to continue; returns how many."""
-    removed = 0
-    for folder in sorted(parent.glob("*-*")) if parent.is_dir() else ():
-        if not folder.is_dir() or folder.name.rpartition("-")[0] in but:
-            continue
-        lock = _hold(folder)
-        if lock is not None:
+        is_interrupted = not isinstance(error, Exception)
+        raise
+    finally:
+        if not is_interrupted:
             _remove(folder)
-            lock.release()
-            removed += 1
-    for path in parent.glob(f"*{_LOCK}") if parent.is_dir() else ():
-        if not path.with_suffix("").is_dir():
-            path.unlink(missing_ok=True)
-    return removed
+        lock.release()
+
+
+def _held_folder(run: str, parent: Path) -> tuple[Path, FileLock]:
+    """The folder that a killed process left of the run, or a new one, with its lock."""
+    left = iter(sorted(folder for folder in parent.glob(f"{run}-*") if folder.is_dir()))
+    while True:
+        folder = next(left, None) or Path(tempfile.mkdtemp(dir=parent, prefix=f"{run}-"))
+        if (lock := _hold(folder)) is not None:  # otherwise its process lives, or one that cleans up was faster
+            return folder, lock
 
 
 def _hold(folder: Path) -> FileLock | None:
     """The lock of a folder; None if another process has it, or the folder is gone."""
-    lock = FileLock(_lock_path(folder), timeout=0)
+    lock = FileLock(_lock_path(folder))
     try:
-        lock.acquire()
+        lock.acquire(timeout=0)
     except Timeout:
         return None
     if folder.is_dir():

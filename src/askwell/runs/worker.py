@@ -4,7 +4,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from askwell.data.facts import Relation
@@ -16,7 +16,7 @@ from askwell.lms.load import load_lm
 from askwell.mixture.candidates import Candidates
 from askwell.runs.record import ENVIRONMENT
 from askwell.runs.run import run
-from askwell.runs.store import Store, Unfinished, is_store
+from askwell.runs.store import Store, unfinished_run
 from askwell.specs import ControlKind, RunSpec
 from askwell.specs.run import DeviceKind, Digits
 
@@ -25,7 +25,7 @@ from askwell.specs.run import DeviceKind, Digits
 class LMKey:
     """Runs with the same key share a loaded LM."""
 
-    source: str
+    name: str
     revision: str | None
     device: DeviceKind
     dtype: Digits
@@ -37,18 +37,11 @@ class RunTask:
     """A run with all that a worker needs except the LM, so that it can be done where our files are not available."""
 
     spec: RunSpec
-    lm_source: str
-    revision: str | None
+    lm: LMKey
     relation: Relation
     candidates: Candidates | None
-    store: Path
-    store_id: str
-    compiled: bool = False
-
-    @property
-    def lm(self) -> LMKey:
-        """The LM as it is to be loaded."""
-        return LMKey(self.lm_source, self.revision, self.spec.device, self.spec.dtype, self.compiled)
+    store: Store
+    """As seen from where the sweep was planned."""
 
 
 @dataclass(frozen=True)
@@ -96,16 +89,13 @@ def lm_of(task: RunTask) -> FrozenLM:
     if key not in _loaded:
         _loaded.clear()  # before the next is loaded: two may not fit
         _controls.clear()
-        _loaded[key] = load_lm(
-            key.source, revision=key.revision, device=key.device, dtype=key.dtype, compiled=key.compiled
-        )
+        _loaded[key] = load_lm(**asdict(key))
     lm = _loaded[key]
     if lm.identity.digest != task.spec.lm_sha256:
-        raise WrongLM(f"{task.lm_source} is a different LM here than where the sweep was planned")
-    return lm if task.spec.control is None else _control_of(lm, key, task.spec.control, task.spec.seed)
-
-
-def _control_of(lm: FrozenLM, key: LMKey, kind: ControlKind, seed: int) -> FrozenLM:
+        raise WrongLM(f"{key.name} is a different LM here than where the sweep was planned")
+    kind, seed = task.spec.control, task.spec.seed
+    if kind is None:
+        return lm
     if (key, kind, seed) not in _controls:
         _controls.clear()
         _controls[key, kind, seed] = control_lm(lm, kind, seed)
@@ -117,28 +107,17 @@ def _do(task: RunTask) -> RunDone:
     lm = lm_of(task)
     loading = round(time.monotonic() - began, 3)
     with tempfile.TemporaryDirectory(prefix="askwell-") as elsewhere:
-        shared = is_store(task.store, task.store_id)
-        parent = Store(task.store, task.store_id).unfinished if shared else Path(elsewhere)
-        with Unfinished(spec.id, parent) as unfinished:
-            record = run(
-                spec,
-                lm,
-                task.relation,
-                unfinished.result,
-                candidates=task.candidates,
-                checkpoints=unfinished.folder,
-                resume=True,
-            )
+        is_shared = task.store.is_here()
+        with unfinished_run(spec.id, task.store.unfinished if is_shared else Path(elsewhere)) as unfinished:
+            result, kept = unfinished.result, unfinished.folder
+            record = run(spec, lm, task.relation, result, candidates=task.candidates, checkpoints=kept, resume=True)
             took = record.environment.model_copy(update={"seconds_to_load": loading})
-            write_whole(unfinished.result / ENVIRONMENT, took.model_dump_json(indent=1) + "\n")
-            score, seconds = record.test.micro["P@1"], took.seconds or 0.0
-            if shared:
-                store = Store(task.store, task.store_id)
-                unfinished.finish(store.run_folder(spec.id))
-                store.forget_failure(spec.id)
-                return RunDone(spec.id, score, seconds)
-            return RunDone(spec.id, score, seconds, _files(unfinished.result))
-
-
-def _files(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+            write_whole(result / ENVIRONMENT, took.model_dump_json(indent=1) + "\n")
+            files = None
+            if is_shared:
+                unfinished.finish(task.store.run_folder(spec.id))
+                task.store.forget_failure(spec.id)
+            else:
+                paths = [path for path in result.rglob("*") if path.is_file()]
+                files = {path.relative_to(result).as_posix(): path.read_bytes() for path in paths}
+            return RunDone(spec.id, record.test.micro["P@1"], took.seconds or 0.0, files)

@@ -2,7 +2,9 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from askwell.specs.base import Spec
 
 BaselineName = Literal[
     "lama",
@@ -17,10 +19,8 @@ BaselineName = Literal[
 ]
 
 
-class AutoPromptSpec(BaseModel):
+class AutoPromptSpec(Spec):
     """How trigger tokens are searched for. The defaults are those AutoPrompt used for facts."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     triggers: int = Field(default=5, ge=1, le=100)
     """Number of trigger tokens, if no prompt is given to start from."""
@@ -49,10 +49,8 @@ class AutoPromptSpec(BaseModel):
         return self
 
 
-class FineTuningSpec(BaseModel):
+class FineTuningSpec(Spec):
     """How all weights of an LM are tuned: AdamW with a linear warm-up and a linear decay to 0."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     epochs: int = Field(default=10, ge=0)
     """Passes over the train facts; dev is scored after each."""

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_serializer, model_validator
+from pydantic import Field, model_serializer, model_validator
+
+from askwell.specs.base import Spec
 
 Initial = Literal["words", "random", "random-full"]
 WeightingName = Literal["static", "data-dependent"]
@@ -13,10 +15,8 @@ AnswersChoice = Literal["auto", "one-token", "any-length"]
 _BY_DATA_DEPENDENT: dict[bool, WeightingName] = {False: "static", True: "data-dependent"}
 
 
-class MixtureSpec(BaseModel):
+class MixtureSpec(Spec):
     """How prompts are put together, and how they start."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     combine: Literal["mixture", "product"] = "mixture"
     """Sum the prompts' probabilities, or multiply them (a product of experts over hard prompts)."""
@@ -29,9 +29,9 @@ class MixtureSpec(BaseModel):
     copies: int = Field(default=1, ge=1, le=1000)
     """How many copies of each prompt to take."""
     noise: float = Field(default=0.0, ge=0.0)
-    """Move each prompt vector at the start by so many standard deviations of the LM's word vectors."""
+    """Move each prompt vector at the start by this many standard deviations of the LM's word vectors."""
     weights: Literal["uniform", "file"] = "uniform"
-    """Start from equal prompt weights, or from those that stand in the prompt file."""
+    """Start from equal prompt weights, or from those in the prompt file."""
     seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of everything that is drawn at random."""
     answers: AnswersChoice = "auto"

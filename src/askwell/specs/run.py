@@ -4,8 +4,9 @@ import hashlib
 import json
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from askwell.specs.base import Spec
 from askwell.specs.baselines import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.mixture import MixtureSpec
 from askwell.specs.training import TrainingSpec
@@ -16,16 +17,14 @@ ControlKind = Literal["random-weights", "random-embeddings"]
 """LMs that know nothing: all weights drawn at random, or only the word embeddings."""
 
 
-class PromptText(BaseModel):
+class PromptText(Spec):
     """A template as it was read, with its weight if the file gives one."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     template: str
     weight: float | None = None
 
 
-class RunSpec(BaseModel):
+class RunSpec(Spec):
     """A run. Two runs with the same spec give the same numbers, and the hash of the spec is the run's id.
 
     The LM, facts and candidates are identified by name and by the hash of their content, prompts by their texts: a
@@ -34,8 +33,6 @@ class RunSpec(BaseModel):
     names of the prompts and of the setting are part of it, because tables are grouped by them. The version of askwell
     is not: it is recorded beside the run, in its environment.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     lm: str
     """The LM's public name."""

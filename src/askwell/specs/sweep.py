@@ -1,11 +1,11 @@
 """A grid of runs: LMs × relations × prompts × settings × seeds."""
 
-import difflib
-from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from askwell.errors import did_you_mean
+from askwell.specs.base import Spec
 from askwell.specs.mixture import MixtureSpec
 from askwell.specs.run import ControlKind, DeviceKind, Digits
 from askwell.specs.training import TrainingSpec
@@ -18,10 +18,30 @@ _MIXTURE_KEYS = (*(name for name in MixtureSpec.model_fields if name not in _OF_
 _TRAINING_KEYS = tuple(name for name in TrainingSpec.model_fields if name not in _OF_THE_SWEEP)
 
 
-class LMChoice(BaseModel):
-    """An LM of the grid."""
+def _checked_seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:
+    if not seeds:
+        raise ValueError("at least one seed is needed")
+    for seed in seeds:
+        if not 0 <= seed < 2**63:
+            raise ValueError(f"{seed} is not a seed: a seed is 0 or more")
+        if seeds.count(seed) > 1:
+            raise ValueError(f"the seed {seed} is given twice; two runs with the same seed are the same run")
+    return seeds
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+def _checked_controls(controls: tuple[ControlKind, ...]) -> tuple[ControlKind, ...]:
+    for control in controls:
+        if controls.count(control) > 1:
+            raise ValueError(f"{control} is given twice")
+    return controls
+
+
+Seeds = Annotated[tuple[int, ...], AfterValidator(_checked_seeds)]
+Controls = Annotated[tuple[ControlKind, ...], AfterValidator(_checked_controls)]
+
+
+class LMChoice(Spec):
+    """An LM of the grid."""
 
     source: str = Field(min_length=1)
     """A name such as testbed:bert or bert-base-cased, a checkpoint folder, or a .gguf file."""
@@ -29,21 +49,19 @@ class LMChoice(BaseModel):
     """Branch, tag or commit of an LM on the hub."""
 
 
-class Setting(BaseModel):
+class Setting(Spec):
     """A named way to combine prompts and to tune them.
 
     In the file it is one flat table with the keys of a mixture and of its training.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
     tuned: bool = True
     """Tune the mixture; false uses the prompts as they are."""
     prompts: tuple[str, ...] | None = None
     """The names of the prompts that it applies to; default: all."""
-    seeds: tuple[int, ...] | None = None
+    seeds: Seeds | None = None
     """Its own seeds, instead of the sweep's."""
-    controls: tuple[ControlKind, ...] | None = None
+    controls: Controls | None = None
     """Its own controls, instead of the sweep's."""
     mixture: MixtureSpec = MixtureSpec()
     training: TrainingSpec = TrainingSpec()
@@ -57,8 +75,8 @@ class Setting(BaseModel):
         for key in table:
             if key in _OF_THE_SWEEP:
                 raise ValueError(f"{key} is chosen for all settings together: set {_OF_THE_SWEEP[key]} at the top")
-            if key not in (*own, *_MIXTURE_KEYS, *_TRAINING_KEYS):
-                raise ValueError(unknown_key(key, (*own, *_MIXTURE_KEYS, *_TRAINING_KEYS)))
+            if key not in (known := (*own, *_MIXTURE_KEYS, *_TRAINING_KEYS)):
+                raise ValueError(f"there is no key {key!r}{did_you_mean(key, known)}")
         training = {key: value for key, value in table.items() if key in _TRAINING_KEYS}
         if table.get("tuned") is False and training:
             raise ValueError(f"tuned is false, so {', '.join(sorted(training))} would have no effect")
@@ -68,16 +86,6 @@ class Setting(BaseModel):
             "training": training,
         }
 
-    @field_validator("seeds")
-    @classmethod
-    def _seeds_differ(cls, seeds: tuple[int, ...] | None) -> tuple[int, ...] | None:
-        return seeds if seeds is None else _checked_seeds(seeds)
-
-    @field_validator("controls")
-    @classmethod
-    def _controls_differ(cls, controls: tuple[ControlKind, ...] | None) -> tuple[ControlKind, ...] | None:
-        return controls if controls is None else _checked_controls(controls)
-
     @model_validator(mode="after")
     def _controls_are_tuned(self) -> "Setting":
         if self.controls and not self.tuned:
@@ -85,10 +93,8 @@ class Setting(BaseModel):
         return self
 
 
-class SweepSpec(BaseModel):
+class SweepSpec(Spec):
     """All choices of a sweep. Paths are relative to the current folder, as on the command line."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     store: str | None = None
     """The folder that keeps the runs; several sweeps can share one."""
@@ -100,8 +106,8 @@ class SweepSpec(BaseModel):
     """Named prompts, each a list of sources: templates, files, testbed:single and the like, or a set such as
     trex_paraphrase, of which each relation takes the file with its name."""
     settings: dict[str, Setting] = Field(min_length=1)
-    seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
-    controls: tuple[ControlKind, ...] = ()
+    seeds: Seeds = (0,)
+    controls: Controls = ()
     """Also run every tuned setting on these LMs that know nothing: what it scores there is not knowledge."""
     split_by: Literal["random", "distinct-y"] | None = None
     """How single files of facts are split."""
@@ -139,16 +145,6 @@ class SweepSpec(BaseModel):
     def _lms_by_name(cls, lms: Any) -> Any:
         return [{"source": lm} if isinstance(lm, str) else lm for lm in lms] if isinstance(lms, list) else lms
 
-    @field_validator("seeds")
-    @classmethod
-    def _seeds_differ(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
-        return _checked_seeds(seeds)
-
-    @field_validator("controls")
-    @classmethod
-    def _controls_differ(cls, controls: tuple[ControlKind, ...]) -> tuple[ControlKind, ...]:
-        return _checked_controls(controls)
-
     @field_validator("prompts")
     @classmethod
     def _prompts_have_sources(cls, prompts: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -162,34 +158,6 @@ class SweepSpec(BaseModel):
         for name, setting in self.settings.items():
             for prompts in setting.prompts or ():
                 if prompts not in self.prompts:
-                    raise ValueError(f"settings.{name}.prompts: there are no prompts named {prompts!r}"
-                                     f"{_meant(prompts, tuple(self.prompts))}")  # fmt: skip
+                    meant = did_you_mean(prompts, self.prompts)
+                    raise ValueError(f"settings.{name}.prompts: there are no prompts named {prompts!r}{meant}")
         return self
-
-
-def unknown_key(key: str, known: Sequence[str]) -> str:
-    """The message about a key that the table does not have."""
-    return f"there is no key {key!r}{_meant(key, known)}"
-
-
-def _meant(typed: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(typed, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; choose from {', '.join(known)}"
-
-
-def _checked_seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:
-    if not seeds:
-        raise ValueError("at least one seed is needed")
-    for seed in seeds:
-        if not 0 <= seed < 2**63:
-            raise ValueError(f"{seed} is not a seed: a seed is 0 or more")
-        if seeds.count(seed) > 1:
-            raise ValueError(f"the seed {seed} is given twice; two runs with the same seed are the same run")
-    return seeds
-
-
-def _checked_controls(controls: tuple[ControlKind, ...]) -> tuple[ControlKind, ...]:
-    for control in controls:
-        if controls.count(control) > 1:
-            raise ValueError(f"{control} is given twice")
-    return controls

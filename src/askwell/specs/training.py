@@ -2,13 +2,13 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from askwell.specs.base import Spec
 
 
-class TrainingSpec(BaseModel):
+class TrainingSpec(Spec):
     """How a mixture is tuned. The recipe chooses whatever is None."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     recipe: Literal["cycle", "paper"] = "cycle"
     """One cycle over a budget, with step sizes that follow the LM's own scale; or the paper's: Adam at 1e-3, 64 facts

@@ -1,0 +1,9 @@
+"""What all specs have in common."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Spec(BaseModel):
+    """Frozen, and refuses keys that it does not know; the text under a field is its description."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
