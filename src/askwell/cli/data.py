@@ -16,6 +16,7 @@ from askwell.data.importers import Format
 from askwell.data.importers import import_data as bring_in
 from askwell.data.sentence_templates import frequent_templates, write_templates
 from askwell.data.sources import VARIABLE, data_folder, need_data_folder, pulled_data_folder
+from askwell.data.statistics import prompt_statistics, relation_statistics
 from askwell.data.verify import take_inventory
 from askwell.files import to_json
 
