@@ -14,7 +14,8 @@ from askwell.data.names import read_relation
 from askwell.evaluation.cautious import CautiousReply, DevAnswers, ask_cautiously, dev_answers, dev_answers_from
 from askwell.evaluation.evaluate import evaluate
 from askwell.mixture.ask import Reply, ask
-from askwell.mixture.candidates import Candidates
+from askwell.mixture.candidates import Candidates, unaskable_candidates
+from askwell.mixture.encode import default_kind
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description, read_dev_answers
 from askwell.runs.sources import own_relation, warn_of_other_facts
@@ -38,12 +39,23 @@ def dev_answers_of(
     return dev_answers(evaluation, candidates)
 
 
+def note_left_out_candidates(mixture: Mixture, candidates: Candidates) -> None:
+    """Names the candidates that the LM cannot be asked for."""
+    left_out = unaskable_candidates(mixture, candidates)
+    if left_out:
+        named = ", ".join(repr(word[:40]) for word in left_out[:5]) + (", …" if len(left_out) > 5 else "")
+        what = "one token of the LM" if not default_kind(mixture).any_length else "what the LM can spell in that length"
+        counts = f"{len(left_out)} of {len(candidates.words)} candidates"
+        note(f"{counts} cannot be asked for, as they are not {what}: {named}")
+
+
 def print_answers(
     mixture: Mixture,
     xs: Sequence[str],
     *,
     top: int,
     candidates: Candidates | None,
+    beams: int | None,
     dev: DevAnswers | None,
     risk: float,
     confidence: float | None,
@@ -53,7 +65,7 @@ def print_answers(
     """Asks about each x and prints the answers; with `dev`, only those that are probable enough for the risk."""
     replies: Iterable[CautiousReply]
     if dev is None:
-        answers = zip(xs, ask(mixture, xs, top=top, candidates=candidates), strict=True)
+        answers = zip(xs, ask(mixture, xs, top=top, candidates=candidates, beams=beams), strict=True)
         replies = (CautiousReply(x, tuple(found), threshold=0.0) for x, found in answers)
     else:
         replies = ask_cautiously(mixture, xs, risk=risk, confidence=confidence, top=top, candidates=candidates, dev=dev)

@@ -27,6 +27,7 @@ def ask(
     top: Annotated[int, Parameter(validator=validators.Number(gte=1))] = 5,
     risk: float | None = None,
     confidence: Annotated[float | None, Parameter(name=["--confidence", "--sureness"])] = None,
+    beams: Annotated[int | None, Parameter(validator=validators.Number(gte=1))] = None,
     where: Where = None,
     candidates: Candidates = None,
     data: Data = None,
@@ -50,6 +51,8 @@ def ask(
         top: How many answers to give.
         risk: Report an answer as not known if its probability is below a threshold, which is learned on dev so that at
             most this fraction of the answers given is wrong: 0.1 for one in ten.
+        beams: How many beginnings of answers to look into at once, and, in proportion, in all; more find improbable
+            answers more surely.
         confidence: The confidence with which to keep the risk, e.g. 0.95; with few dev facts, less is answered.
     """
     if not prompts and not words:
@@ -70,7 +73,7 @@ def ask(
         raise BadOption("nothing to ask: give an x, or --file")
     if column and not file:
         raise BadOption("--column goes with --file")
-    from askwell.cli.answers import dev_answers_of, print_answers
+    from askwell.cli.answers import dev_answers_of, note_left_out_candidates, print_answers
     from askwell.cli.running import set_threads
     from askwell.lms.load import load_lm
     from askwell.mixture.candidates import read_candidates
@@ -85,6 +88,8 @@ def ask(
     else:
         templates = read_prompts(prompts or [], relation=facts, data=data)
         asked = untuned_mixture(load_lm(lm or "", **asdict(loading)), templates, mixture, note)
+    if allowed is not None:
+        note_left_out_candidates(asked, allowed)
     several = file is not None or len(xs) > 1
     if several:
         reasons = {x: reason for x, reason in zip(xs, why_unaskable(asked, xs), strict=True) if reason is not None}
@@ -96,6 +101,6 @@ def ask(
     dev = None if risk is None else dev_answers_of(asked, folder, facts, data, allowed)
     form = "json" if json else "lines" if file is not None else "tables"
     print_answers(
-        asked, xs, top=top, candidates=allowed, dev=dev, risk=risk or 0.0, confidence=confidence, form=form,
-        several=several,
+        asked, xs, top=top, candidates=allowed, beams=beams, dev=dev, risk=risk or 0.0, confidence=confidence,
+        form=form, several=several,
     )  # fmt: skip

@@ -22,6 +22,7 @@ def evaluate(
     mixture: Annotated[MixtureSpec, Parameter(name="*", group="Untuned prompts")] = MixtureSpec(),  # noqa: B008 - frozen
     split: Literal["train", "dev", "test"] = "test",
     candidates: options.Candidates = None,
+    among: options.Among = None,
     per_fact: Path | None = None,
     trust: options.Flag = False,
     risk: float = 0.1,
@@ -64,17 +65,22 @@ def evaluate(
     from askwell.cli.running import set_threads
     from askwell.cli.scores import print_scored, score_jobs, scored_as_json
     from askwell.evaluation.outcomes import write_outcomes
-    from askwell.mixture.candidates import read_candidates
+    from askwell.mixture.candidates import find_candidates
     from askwell.runs.sources import find_mixtures, saved_jobs, untuned_jobs
 
     set_threads(threads)
-    words = read_candidates(candidates) if candidates else None
     if mixtures:
         jobs = saved_jobs(find_mixtures(mixtures, where), facts, lm, data, split_by, asdict(loading), note)
     else:
         jobs = untuned_jobs(prompts or [], facts, lm, mixture, data, split_by, asdict(loading), note)
     scored = score_jobs(
-        jobs, split, words, controls=controls and split == "test", trust=trust, risk=risk, confidence=confidence
+        jobs,
+        split,
+        lambda relation: find_candidates(candidates, among, relation),
+        controls=controls and split == "test",
+        trust=trust,
+        risk=risk,
+        confidence=confidence,
     )
     if per_fact is not None:
         write_outcomes(scored.evaluation.outcomes, per_fact)

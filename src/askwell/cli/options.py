@@ -51,8 +51,13 @@ SplitBy = Annotated[
     Parameter(help="How to split a single file: 80-10-10 at random, or so that no y appears in two splits."),
 ]
 Candidates = Annotated[
-    Path | None, Parameter(help="A file of words, one per line: rank answers among these, not the whole vocabulary.")
+    Path | None,
+    Parameter(
+        help="A file of candidates, one per line, or of labels with their words (good: good, great): choose answers "
+        "among these alone."
+    ),
 ]
+Among = Annotated[Literal["train"] | None, Parameter(help="Choose answers among the ys of the train facts alone.")]
 Seed = Annotated[NotNegative, Parameter(help="Seed of everything drawn at random.")]
 Threads = Annotated[int | None, Parameter(help="CPU threads; default: all.")]
 

@@ -84,6 +84,7 @@ def print_record(record: RunRecord, folder: Path) -> None:
         for split, left_out in record.training.left_out.items():
             note_left_out_facts(split, left_out)
     note_left_out_facts("test", record.test.left_out, record.test.left_out_facts)
+    note_unsettled(record.test)
     name = record.spec.baseline or ("tuned" if record.spec.training is not None else "as they are")
     print_scores({"untuned": record.untuned, name: record.test})
     print_controls(record)
@@ -103,6 +104,13 @@ def print_record(record: RunRecord, folder: Path) -> None:
     follow = f"askwell compare {folder} OTHER" if record.spec.baseline else f'askwell ask {folder} "…"'
     lines.append(f"Saved in {folder}. Next: {follow}, or askwell show {folder}")
     say(*lines)
+
+
+def note_unsettled(figures: EvaluationFigures) -> None:
+    """Says for how many facts the search ended before the rank of y was known."""
+    if figures.unsettled:
+        facts = counted(figures.unsettled, "fact")
+        note(f"the search for answers came to its limit for {facts}, whose y counts as not found")
 
 
 def print_scores(evaluations: dict[str, EvaluationFigures | None]) -> None:

@@ -1,16 +1,16 @@
 """What `askwell evaluate` does with each relation, and what it prints of all of them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rich.table import Table
 
 from askwell.cli.progress import Bar
-from askwell.cli.running import control_lines, print_several
+from askwell.cli.running import control_lines, note_unsettled, print_several
 from askwell.cli.terminal import counted, note, note_left_out_facts, say, stdout
 from askwell.cli.trust import trust_lines
-from askwell.data.facts import SplitName
+from askwell.data.facts import Relation, SplitName
 from askwell.errors import BadOption, NothingLeft
 from askwell.evaluation.controls import PRIOR_CORRECTED, Controls, controls_together
 from askwell.evaluation.evaluate import Evaluation, together
@@ -44,7 +44,7 @@ class Scored:
 def score_jobs(
     jobs: Iterable[EvaluationJob],
     split: SplitName,
-    candidates: Candidates | None,
+    candidates_of: Callable[[Relation], Candidates | None],
     *,
     controls: bool,
     trust: bool,
@@ -59,7 +59,7 @@ def score_jobs(
     left_out: dict[str, str] = {}
     missing: dict[str, str] = {}
     for job in jobs:
-        name = job.relation.name
+        name, candidates = job.relation.name, candidates_of(job.relation)
         counts[name] = job.relation.counts.as_json()
         for line in job.relation.counts.lines():
             note(f"{name}: {line}")
@@ -132,7 +132,8 @@ def _print_table(evaluation: Evaluation) -> None:
     figures = evaluation.figures()
     note_left_out_facts(evaluation.split, figures.left_out, figures.left_out_facts)
     if figures.candidates_left_out:
-        note(f"{counted(figures.candidates_left_out, 'candidate')} left out: not one token of the LM")
+        note(f"{counted(figures.candidates_left_out, 'candidate')} left out: the LM cannot spell them, or not so long")
+    note_unsettled(figures)
     title = f"{counted(figures.facts, f'{evaluation.split} fact')}, {evaluation.vocabulary}"
     table = Table("", "facts", *TABLE_METRICS, title=title)
 

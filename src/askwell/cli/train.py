@@ -25,6 +25,8 @@ def train(
     overwrite: options.Overwrite = False,
     seeds: str | None = None,
     controls: options.WithControls = True,
+    candidates: options.Candidates = None,
+    among: options.Among = None,
     split_by: options.SplitBy = None,
     data: options.Data = None,
     loading: options.Loading = options.Loading(),  # noqa: B008 - frozen
@@ -45,6 +47,7 @@ def train(
     if lm is None or not prompts:
         raise BadOption("train needs --lm and --prompts")
     from askwell.cli.running import do_run, load_for_run, print_run, print_several, prompts_name
+    from askwell.mixture.candidates import find_candidates
     from askwell.runs.folder import check_folder
     from askwell.runs.run_spec import run_spec
     from askwell.runs.seeds import check_seeds, run_seeds, seeds_of, together_over_seeds
@@ -54,6 +57,9 @@ def train(
     check_seeds(relations)
     relation = relations[0]
     templates = read_prompts(prompts, relation=relation, data=data)
+    labels = find_candidates(candidates, among, relation)
+    if labels is not None:
+        training = training.model_validate({**training.model_dump(), "classify": True})
     if seeds is None or not resume:
         for folder in [out] if seeds is None else [out / f"seed-{seed}" for seed in several]:
             check_folder(folder, resume=resume, overwrite=overwrite)
@@ -65,11 +71,13 @@ def train(
             templates,
             mixture=mixture.model_copy(update={"seed": seed}),
             training=training,
+            candidates=labels,
             prompts=prompts_name(prompts),
         )
         for seed in several
     ]
     how: dict[str, Any] = {"overwrite": overwrite, "untuned": True, "controls": controls, "split_by": split_by}
+    how["candidates"] = labels
     if seeds is None:
         print_run(do_run(specs[0], loaded, relation, out, resume=resume, **how), out, json=json)
         return

@@ -125,6 +125,7 @@ def ask_cautiously(
 
     The dev answers, such as those that were saved with the mixture, must be of the same candidates.
     """
+    candidates = candidates or mixture.candidates
     if dev.candidates != (None if candidates is None else candidates.digest):
         raise BadOption(
             f"the threshold was learned among {dev.vocabulary}, and now other candidates are asked for: name the "

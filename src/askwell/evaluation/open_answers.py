@@ -20,7 +20,7 @@ from torch import Tensor
 from askwell.data.facts import Relation
 from askwell.errors import NotFinite
 from askwell.evaluation.agreement import PromptAnswers
-from askwell.evaluation.controls import MAJORITY, PRIOR, PRIOR_CORRECTED, PRIOR_MASKED_X, masked_x
+from askwell.evaluation.controls import MAJORITY, PRIOR, PRIOR_MASKED_X, masked_x
 from askwell.evaluation.outcomes import Outcome
 from askwell.lms.batches import Words, words_of
 from askwell.mixture.answer_search import AnswerSearch, LikelyAnswer, LikelyAnswers, text_of
@@ -73,7 +73,7 @@ class OpenFacts:
     def priors(self, seed: int) -> tuple[dict[str, "OpenPrior"], dict[str, str]]:
         """Controls that need no x, and why others cannot be had. As there is no end of answers of any length, none is
         corrected by the prior."""
-        missing = {PRIOR_CORRECTED: "answers of any length have no end: give candidates, and they are corrected"}
+        missing: dict[str, str] = {}
         priors = {MAJORITY: open_majority(self.mixture, self.relation)}
         if (prior := open_prior(self.mixture, self.relation, self.kind, seed=seed)) is not None:
             priors[PRIOR] = prior

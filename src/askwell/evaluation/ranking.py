@@ -261,8 +261,9 @@ def asked_facts(
 ) -> AskedFacts:
     """The facts of a split that can be asked; it is an error if there are none.
 
-    Answers of any length are searched, unless there are candidates.
+    Answers of any length are searched, unless there are candidates; those that a mixture was tuned for are its own.
     """
+    candidates = candidates or mixture.candidates
     facts = facts or encode_relation(mixture, relation)
     encoded, left_out = facts.split(split), facts.left_out(split)
     if facts.kind.any_length and candidates is None:

@@ -12,10 +12,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from askwell.data.facts import Relation
-from askwell.errors import BadFile, NothingLeft
+from askwell.errors import BadFile, BadOption, NothingLeft
 from askwell.files import read_text
 from askwell.lms.batches import Words, words_of
 from askwell.mixture.answers import AnswerKind
+from askwell.mixture.encode import default_kind
 
 if TYPE_CHECKING:
     from askwell.mixture.mixture import Mixture
@@ -77,8 +78,22 @@ def train_candidates(relation: Relation) -> Candidates:
     return Candidates(f"the ys of {relation.name}'s train facts", _distinct(fact.y for fact in relation.train))
 
 
+def find_candidates(file: Path | None, among: str | None, relation: Relation) -> Candidates | None:
+    """The candidates of a file, or the ys of train; None where neither is wanted."""
+    if file is not None and among is not None:
+        raise BadOption("--candidates and --among each say what answers are chosen from: give one of them")
+    if file is not None:
+        return read_candidates(file)
+    return None if among is None else train_candidates(relation)
+
+
 def _distinct(words: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word for word in words if word))
+
+
+def unaskable_candidates(mixture: "Mixture", candidates: Candidates) -> tuple[str, ...]:
+    """The words that the mixture cannot be asked for."""
+    return CandidateScorer(mixture, candidates, default_kind(mixture)).left_out
 
 
 class CandidateScorer:

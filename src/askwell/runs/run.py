@@ -142,7 +142,7 @@ class _Work:
         """A mixture of ours, tuned if the spec says so; with `untuned`, its test scores before that."""
         spec, relation = self.spec, self.relation
         mixture = Mixture(self.lm, self._templates, spec.mixture)
-        chosen = self.candidates if spec.training is not None and spec.training.among == "candidates" else None
+        chosen = self.candidates if spec.training is not None and spec.training.classify else None
         facts = encode_relation(mixture, relation, whole_answers=chosen is not None)
         self.tell(Built(mixture))
         if spec.training is None:

@@ -73,8 +73,8 @@ class RunSpec(Spec):
             raise ValueError("threads belong to the run, not to its training")
         if (self.candidates is None) != (self.candidates_sha256 is None):
             raise ValueError("candidates have a name and a hash, or neither")
-        if self.training is not None and self.training.among == "candidates" and self.candidates is None:
-            raise ValueError("training among candidates needs candidates")
+        if self.training is not None and self.training.classify and self.candidates is None:
+            raise ValueError("classify needs candidates to choose among")
         if self.control is not None and self.training is None:
             raise ValueError("a control shows what tuning achieves by itself, so it must be tuned")
         if not self.templates and self.baseline is None:

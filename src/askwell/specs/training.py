@@ -15,8 +15,8 @@ class TrainingSpec(Spec):
     per step, at most 16 epochs, stopping when dev has not improved for 4."""
     method: Literal["gradient", "em"] = "gradient"
     """Follow the gradient of everything at once, or alternate posteriors over prompts with steps on the prompts."""
-    among: Literal["all", "candidates"] = "all"
-    """Tune for the right answer among all that the LM could give, or among the candidates alone."""
+    classify: bool = False
+    """Tune the mixture to choose among the candidates alone; --candidates sets this."""
     pairs: int | None = Field(default=None, ge=1)
     """Budget of the cycle: (fact, prompt) pairs to train on. Without a budget: 4000 for one prompt, down to 2000 for
     many."""
@@ -60,7 +60,7 @@ class TrainingSpec(Spec):
     @property
     def canonical(self) -> dict[str, Any]:
         """The choices as they are hashed: one that is newer than version 0.1.0 is left out where it is not used."""
-        unused = {"among"} if self.among == "all" else set()
+        unused = set() if self.classify else {"classify"}
         return self.model_dump(mode="json", exclude=unused)
 
     @model_validator(mode="after")
@@ -74,6 +74,6 @@ class TrainingSpec(Spec):
             raise ValueError("drop_below goes with the cycle; the paper's recipe keeps all prompts")
         if self.recipe == "cycle" and self.patience is not None:
             raise ValueError("patience goes with the paper's recipe; the cycle runs to the end of its budget")
-        if self.among == "candidates" and self.method == "em":
+        if self.classify and self.method == "em":
             raise ValueError("EM has no closed form among candidates: leave out the method, which is then gradient")
         return self
