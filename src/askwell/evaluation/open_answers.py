@@ -245,7 +245,7 @@ class OpenObserver:
         return np.array(self._weights)
 
 
-def _entropy(probs: np.ndarray) -> np.ndarray:
+def _entropy(probs: np.ndarray) -> np.ndarray | np.floating:
     """Of each column, in nats."""
     return -(probs * np.log(probs, where=probs > 0, out=np.zeros_like(probs))).sum(0)
 
