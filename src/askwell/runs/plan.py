@@ -12,6 +12,7 @@ from askwell.errors import AskwellError, BadFile, NothingLeft
 from askwell.evaluation.controls import MOST_XS
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
+from askwell.mixture.begin import resolve_begin
 from askwell.mixture.candidates import Candidates, read_candidates
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
@@ -20,6 +21,7 @@ from askwell.mixture.weights import WEIGHTINGS
 from askwell.runs.grid import Cell, cells_of
 from askwell.runs.store import Store
 from askwell.runs.worker import RunTask
+from askwell.specs.mixture import MixtureSpec
 from askwell.specs.run import PromptText, RunSpec
 from askwell.specs.sweep import LMChoice, SweepSpec
 from askwell.training.objective import Objective
@@ -127,10 +129,11 @@ def plan_sweep(
         if not usable:
             raise BadFile(file, f"lms: {choice.source} can use none of the prompts ({reasons[0]})")
         without += reasons
+        mixtures = _mixtures(sweep, file, lm, [cell for cell, _ in usable])
         of_lm = [
             (task, count)
             for cell, count in usable
-            for task in _runs_of(sweep, cell, choice, lm, hash_, candidates, store)
+            for task in _runs_of(sweep, cell, choice, lm, mixtures, candidates, store)
         ]
         tasks = {task.spec.id: (task, count) for task, count in sorted(of_lm, key=lambda known: _asked_lm(known[0]))}
         new = {run: known for run, known in tasks.items() if run not in runs}
@@ -152,7 +155,9 @@ def _candidates(sweep: SweepSpec, file: Path) -> Candidates | None:
 def _load(choice: LMChoice, sweep: SweepSpec, file: Path) -> FrozenLM:
     try:
         # On the CPU: the device of the runs may be that of another machine.
-        return load_lm(choice.source, revision=choice.revision, device="cpu", dtype=sweep.dtype)
+        return load_lm(
+            choice.source, revision=choice.revision, tokenizer=choice.tokenizer, device="cpu", dtype=sweep.dtype
+        )
     except AskwellError as error:
         raise BadFile(file, f"lms: {str(error).removeprefix('--lm ')}") from error
 
@@ -171,6 +176,22 @@ def _usable(lm: FrozenLM, cells: tuple[Cell, ...]) -> tuple[list[tuple[Cell, int
     return usable, reasons
 
 
+def _mixtures(sweep: SweepSpec, file: Path, lm: FrozenLM, cells: list[Cell]) -> dict[str, MixtureSpec]:
+    """The mixture of each setting, with what the LM's sentences begin with: a setting's own choice is for causal LMs,
+    and where it makes none, the choice is made from the sweep's first relations."""
+    first = {cell.relation.name: (cell.relation, cell.templates) for cell in reversed(cells)}
+    automatic = resolve_begin(MixtureSpec(), lm, list(reversed(first.values())))
+    mixtures = {}
+    for name, setting in sweep.settings.items():
+        takes_default = setting.mixture.begin == "auto" or len(lm.beginnings) == 1
+        begin = automatic.begin if takes_default else setting.mixture.begin
+        try:
+            mixtures[name] = resolve_begin(setting.mixture.model_copy(update={"begin": begin}), lm)
+        except AskwellError as error:
+            raise BadFile(file, f"settings.{name}: {str(error).removeprefix('--')}") from error
+    return mixtures
+
+
 def _asked_lm(task: RunTask) -> tuple[str, int]:
     """Sorts the runs of an LM by the LM that is asked, itself first, so that each control LM is made once."""
     return ("", 0) if task.spec.control is None else (task.spec.control, task.spec.seed)
@@ -181,13 +202,12 @@ def _runs_of(
     cell: Cell,
     choice: LMChoice,
     lm: FrozenLM,
-    hash_: str,
+    mixtures: dict[str, MixtureSpec],
     candidates: Candidates | None,
     store: Store,
 ) -> list[RunTask]:
     tasks = []
-    place = Path(choice.source)  # a worker can have another current folder
-    source = str(place.resolve()) if place.exists() else choice.source
+    source = _wherever(choice.source)
     for name, setting in sweep.settings.items():
         if setting.prompts is not None and cell.prompts not in setting.prompts:
             continue
@@ -196,13 +216,13 @@ def _runs_of(
         for seed, control in product(setting.seeds or sweep.seeds, controls):
             spec = RunSpec(
                 lm=lm.identity.name,
-                lm_sha256=hash_,
+                lm_sha256=lm.identity.digest,
                 relation=cell.relation.name,
                 facts_sha256=cell.relation.digest,
                 prompts=cell.prompts,
                 templates=tuple(PromptText(template=one.text, weight=one.weight) for one in cell.templates),
                 setting=name,
-                mixture=setting.mixture.model_copy(update={"seed": seed}),
+                mixture=mixtures[name].model_copy(update={"seed": seed}),
                 training=setting.training if setting.tuned else None,
                 candidates=None if candidates is None else candidates.name,
                 candidates_sha256=None if candidates is None else candidates.digest,
@@ -221,9 +241,15 @@ def _runs_of(
                     store.folder.resolve(),
                     store.id,
                     sweep.compiled,
+                    None if choice.tokenizer is None else _wherever(choice.tokenizer),
                 )
             )
     return tasks
+
+
+def _wherever(source: str) -> str:
+    """A path as it is understood by a worker with another current folder; other names as they are."""
+    return str(Path(source).resolve()) if Path(source).exists() else source
 
 
 def _seconds(lm: FrozenLM, tasks: list[tuple[RunTask, int]], done: frozenset[str], store: Store) -> dict[str, float]:

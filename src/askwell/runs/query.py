@@ -49,6 +49,7 @@ _COLUMNS: Mapping[str, tuple[str, Callable[[Run], Any]]] = {
     "data_dependent": ("BOOLEAN", _known(lambda record: record.spec.mixture.weighting == "data-dependent")),
     "combine": ("VARCHAR", _known(lambda record: record.spec.mixture.combine)),
     "initial": ("VARCHAR", _known(lambda record: record.spec.mixture.initial)),
+    "begin": ("VARCHAR", _known(lambda record: record.spec.mixture.begin)),
     "copies": ("BIGINT", _known(lambda record: record.spec.mixture.copies)),
     "threads": ("BIGINT", _known(lambda record: record.spec.threads)),
     "device": ("VARCHAR", _known(lambda record: record.spec.device)),

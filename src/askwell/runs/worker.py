@@ -27,6 +27,7 @@ class LMKey:
 
     source: str
     revision: str | None
+    tokenizer: str | None
     device: DeviceKind
     dtype: Digits
     compiled: bool
@@ -44,11 +45,12 @@ class RunTask:
     store: Path
     store_id: str
     compiled: bool = False
+    tokenizer: str | None = None
 
     @property
     def lm(self) -> LMKey:
         """The LM as it is to be loaded."""
-        return LMKey(self.lm_source, self.revision, self.spec.device, self.spec.dtype, self.compiled)
+        return LMKey(self.lm_source, self.revision, self.tokenizer, self.spec.device, self.spec.dtype, self.compiled)
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,12 @@ def lm_of(task: RunTask) -> FrozenLM:
         _loaded.clear()  # before the next is loaded: two may not fit
         _controls.clear()
         _loaded[key] = load_lm(
-            key.source, revision=key.revision, device=key.device, dtype=key.dtype, compiled=key.compiled
+            key.source,
+            revision=key.revision,
+            tokenizer=key.tokenizer,
+            device=key.device,
+            dtype=key.dtype,
+            compiled=key.compiled,
         )
     lm = _loaded[key]
     if lm.identity.digest != task.spec.lm_sha256:
