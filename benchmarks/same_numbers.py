@@ -23,6 +23,8 @@ SETTINGS = {
     "random": ({"initial": "random"}, {}),
 }
 
+# Sentences began with a space before there was a choice.
+BEGIN = {"begin": "space"} if "begin" in askwell.MixtureSpec.model_fields else {}
 NAMES_OF_0_1_0 = {"weighting.logits": "weight_logits", "weighting.log_temperature": "log_temperature"}
 
 # Version 0.1.0 knew no other answers, and has no option for them.
@@ -32,7 +34,7 @@ ONE_TOKEN = {"answers": "one-token"} if "answers" in askwell.MixtureSpec.model_f
 def run(lm, mixture_options, training_options):
     relation = askwell.read_relation("testbed:capital")
     templates = askwell.read_prompts(["testbed:paraphrased"], relation=relation)[:4]
-    mixture = askwell.Mixture(lm, templates, askwell.MixtureSpec(**ONE_TOKEN, **mixture_options))
+    mixture = askwell.Mixture(lm, templates, askwell.MixtureSpec(**ONE_TOKEN, **BEGIN, **mixture_options))
     askwell.train(mixture, relation, askwell.TrainingSpec(pairs=384, threads=1, **training_options))
     tensors = {}
     for name, tensor in mixture.state_dict().items():

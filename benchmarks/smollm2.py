@@ -33,12 +33,14 @@ from askwell.evaluation.outcomes import Outcome
 from askwell.files import to_json
 from askwell.lms.batches import words_of
 from askwell.mixture.encode import encode_facts
+from askwell.specs.mixture import MixtureSpec
 
 HERE = Path(__file__).parent
 KEPT = HERE.parent / "build/smollm2"
 TUNED = ("P103", "P36", "P176", "P19")
 TRAIN_FACTS, ASKED = 300, 100
 SPACED = "P176"
+BEGIN = MixtureSpec(begin="space")
 
 
 def sample(facts: tuple[Any, ...], count: int) -> list[Any]:
@@ -66,7 +68,7 @@ def by_hand(lm: Any, names: list[str]) -> tuple[Evaluation, list[Scores]]:
     evaluations, first_tokens = [], []
     for name in names:
         relation = read_relation(f"trex_original/{name}")
-        mixture = Mixture(lm, read_prompts([f"trex/{name}"], relation=relation))
+        mixture = Mixture(lm, read_prompts([f"trex/{name}"], relation=relation), BEGIN)
         asked = Relation.of(relation.name, relation.train, relation.dev, sample(relation.test, ASKED))
         evaluations.append(evaluate(mixture, asked))
         first_tokens.append(by_first_token(mixture, asked.test))
@@ -79,7 +81,7 @@ def without_space(lm: Any, name: str) -> tuple[float, float]:
     """P@1 of a relation's manual prompt with and without the space before its first word, other golds not left out."""
     relation = read_relation(f"trex_original/{name}")
     (template,) = read_prompts([f"trex/{name}"], relation=relation)
-    facts = encode_facts(Mixture(lm, [template]), relation.test)[0].facts
+    facts = encode_facts(Mixture(lm, [template], BEGIN), relation.test)[0].facts
     right = []
     for space in (" ", ""):
         texts = [space + template.text.partition("[Y]")[0].replace("[X]", fact.x).rstrip() for fact in facts]
@@ -95,7 +97,7 @@ def tuned(lm: Any, name: str) -> dict[str, Any]:
     if kept.exists():
         return json.loads(kept.read_text(encoding="utf-8"))
     whole = read_relation(f"trex_original/{name}")
-    mixture = Mixture(lm, read_prompts([f"trex/{name}"], relation=whole))
+    mixture = Mixture(lm, read_prompts([f"trex/{name}"], relation=whole), BEGIN)
     usable = encode_facts(mixture, whole.train)[0].facts
     relation = Relation.of(whole.name, sample(usable, TRAIN_FACTS), whole.dev, whole.test)
     untuned = evaluate(mixture, relation)
@@ -156,8 +158,8 @@ def document(
             f"P@1 {fmean(s['P@1'] for s in first):.1f}, P@10 {fmean(s['P@10'] for s in first):.1f}, "
             f"MRR {fmean(s['MRR'] for s in first):.1f}.",
             "",
-            "How a sentence begins matters to this LM. Here, as everywhere in askwell, it begins with a space, so "
-            "that its first word has the form that it has elsewhere. Asked by hand, "
+            "How a sentence begins matters to this LM. Here it begins with a space (`--begin space`), so that its "
+            "first word has the form that it has elsewhere. Asked by hand, "
             f'"[X] is produced by [Y] ." ({SPACED}) has {spaces[0]:.1f} % right answers with that space and '
             f"{spaces[1]:.1f} % without it, by the public model alone.",
         ]

@@ -107,6 +107,22 @@ AROUND |= dict.fromkeys(WORDPIECE, "[CLS] {} [SEP]")
 AROUND |= dict.fromkeys(SEQ2SEQ, "<s> {} </s>")
 
 
+BEGINS = {
+    "gpt2": {"nothing": "", "bos": "<|endoftext|>", "eos": "<|endoftext|>", "line-break": "Ċ"},
+    "llama": {"nothing": "", "bos": "", "eos": "<|end_of_text|>", "line-break": "Ċ"},
+    "llama-metaspace": {"nothing": "", "bos": "", "eos": "</s>", "line-break": "<0x0A>"},
+}
+"""What a causal LM's sentence can begin with beside a space: a token behind those of AROUND, and no space, except where
+the tokenizer itself begins a text with one, as Llama 2's does."""
+WITHOUT_SPACE = {"ĠThe": "T h e", "ĠBost on": "B o s t on"}
+"""The first word of a sentence that does not begin with a space."""
+
+
+def begin_of(name: str, begin: str | None = None) -> str:
+    """What a sentence begins with: that which is named, or a line break, where an LM has the choice."""
+    return begin or ("line-break" if name in BEGINS else "space")
+
+
 def script(name: str) -> str:
     """The kind of tokenizer of an LM."""
     if name in WORDPIECE:
@@ -146,16 +162,30 @@ def exact_rotary(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: 
     return q * cos + half(q) * sin, k * cos + half(k) * sin
 
 
-def pieces(name: str, template: str) -> list[Piece]:
+def pieces(name: str, template: str, begin: str | None = None) -> list[Piece]:
     """A template in the tokens of an LM, as they are written above."""
-    tokens = AROUND[name].format(TEMPLATES[script(name)][template])
-    return reference.written(plain(name).tokenizer, _in_tokens(name, tokens))
+    sentence, begin = TEMPLATES[script(name)][template], begin_of(name, begin)
+    if begin == "space":
+        return reference.written(plain(name).tokenizer, _in_tokens(name, AROUND[name].format(sentence)))
+    for spaced, glued in ({} if name == "llama-metaspace" else WITHOUT_SPACE).items():
+        sentence = glued + sentence.removeprefix(spaced) if sentence.startswith(spaced) else sentence
+    written = reference.written(plain(name).tokenizer, _in_tokens(name, AROUND[name].format(sentence)))
+    token = BEGINS[name][begin]
+    return reference.begun(written, *plain_ids(name, token)) if token else written
 
 
-def x_ids(name: str, template: str, x: str) -> list[int]:
+def x_ids(name: str, template: str, x: str, begin: str | None = None) -> list[int]:
     """x in the tokens that it has in a template."""
-    tokens = XS[script(name)][x][1 if template == GLUED_X else 0]
+    is_first = template.startswith("[X]") and begin_of(name, begin) != "space"
+    is_glued = template == GLUED_X or (is_first and name != "llama-metaspace")
+    tokens = XS[script(name)][x][1 if is_glued else 0]
     return ids(name, tokens)
+
+
+def plain_ids(name: str, tokens: str) -> list[int]:
+    """Tokens that are written out as the vocabulary has them."""
+    tokenizer: Any = plain(name).tokenizer
+    return [tokenizer.get_vocab()[token] for token in tokens.split()]
 
 
 def ids(name: str, tokens: str) -> list[int]:
@@ -206,12 +236,14 @@ class Twin:
     weight_logits: Tensor
     log_temperature: Tensor | None
     """None of a mixture with static weights."""
+    begin: str = "space"
     _asked: dict[Any, Tensor] = field(default_factory=dict)
 
     @classmethod
     def of(cls, name: str, templates: Sequence[str], mixture: Mixture) -> "Twin":
         """A twin of a mixture whose prompts are the templates, in this order. The prompt tokens are counted here."""
-        counts = [_tokens_read(name, template) for template in templates]
+        begin = mixture.spec.begin
+        counts = [_tokens_read(name, template, begin) for template in templates]
         total = sum(counts)
         assert mixture.vectors.shape[0] == total, f"{mixture.vectors.shape[0]} vectors for {total} prompt tokens"
 
@@ -226,6 +258,7 @@ class Twin:
             [{stack: leaf(parts[n]) for stack, parts in per_prompt.items()} for n in range(len(templates))],
             leaf(mixture.weight_logits),
             leaf(log_temperature_of(mixture)) if mixture.weighting.reads_x else None,
+            begin,
         )
 
     def log_p_y(self, template: int, x: str) -> Tensor:
@@ -259,8 +292,8 @@ class Twin:
             lm.model,
             lm.tokenizer,
             tiny.FAMILY[self.name],
-            pieces(self.name, text),
-            x_ids(self.name, text, x),
+            pieces(self.name, text, self.begin),
+            x_ids(self.name, text, x, self.begin),
             self.vectors[template],
             self.deltas[template] or None,
         )
@@ -289,6 +322,6 @@ def _grad(leaf: Tensor) -> Tensor:
     return torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
 
 
-def _tokens_read(name: str, template: str) -> int:
-    written = pieces(name, template)
+def _tokens_read(name: str, template: str, begin: str) -> int:
+    written = pieces(name, template, begin)
     return len(reference.prompt_ids(reference.before(written, "y") if name in CAUSAL else written))

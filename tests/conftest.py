@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,15 @@ os.environ["OMP_NUM_THREADS"] = "1"
 sys.path.insert(0, str(Path(__file__).parent))
 install_import_hook("askwell", "beartype.beartype")
 torch.set_num_threads(1)
+# What tests leave in the cache is not the user's, also where a fixture is made once for many tests.
+_cache = tempfile.TemporaryDirectory(prefix="askwell-tests-")
+os.environ["ASKWELL_CACHE"] = _cache.name
+
+
+@pytest.fixture(autouse=True)
+def _cache_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What one test has chosen for an LM is not known to the next."""
+    monkeypatch.setenv("ASKWELL_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture(scope="session")

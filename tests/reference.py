@@ -40,6 +40,12 @@ def written(tokenizer: Any, sentence: str) -> list[Piece]:
     return pieces
 
 
+def begun(pieces: Sequence[Piece], token: int) -> list[Piece]:
+    """The pieces of a sentence that begins with one more token, behind the special ones; it is never tuned."""
+    after = next((at for at, piece in enumerate(pieces) if piece.kind != "special"), len(pieces))
+    return [*pieces[:after], Piece("special", [token]), *pieces[after:]]
+
+
 def prompt_ids(pieces: Sequence[Piece]) -> list[int]:
     """The hard ids of the prompt tokens, in order."""
     return [token for piece in pieces if piece.kind == "prompt" for token in piece.ids]

@@ -169,8 +169,8 @@ def test_facts_that_are_left_out_and_why(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "bart", "gpt2"])
 def test_the_longest_x_that_fits(name: str) -> None:
-    """What stands beside x: special tokens, and the prompt up to where the LM reads."""
-    beside = {"bert": 2 + 2 + 1 + 1, "roberta": 2 + 2 + 1 + 1, "bart": 2 + 2 + 1 + 1, "gpt2": 2}[name]
+    """What stands beside x: special tokens or a line break, and the prompt up to where the LM reads."""
+    beside = {"bert": 2 + 2 + 1 + 1, "roberta": 2 + 2 + 1 + 1, "bart": 2 + 2 + 1 + 1, "gpt2": 1 + 2}[name]
     mixture = Mixture(plain(name), ["[X] is in [Y] ."], paper_spec())
     most = tiny.POSITIONS - beside
     facts = [Fact(" ".join(["Paris"] * length), "Rome") for length in (most, most + 1)]
@@ -182,7 +182,7 @@ def test_the_longest_x_that_fits(name: str) -> None:
 
 def test_a_data_dependent_causal_mixture_counts_its_start_token() -> None:
     """GPT-2 puts no token before a text, but p(x | t) needs one."""
-    spec = paper_spec(weighting="data-dependent")
+    spec = paper_spec(weighting="data-dependent", begin="nothing")
     mixture = Mixture(plain("gpt2"), ["[X] [Y]"], spec)
     facts = [Fact(" ".join(["Paris"] * length), "Rome") for length in (63, 64)]
     encoded, left_out = encode_facts(mixture, facts)

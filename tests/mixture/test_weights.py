@@ -54,7 +54,7 @@ def test_a_weighting_is_read_by_its_old_name_and_its_new_one(given: dict[str, An
 def test_a_spec_is_written_as_in_version_0_1_0() -> None:
     assert list(paper_spec().model_dump().items()) == [
         ("combine", "mixture"), ("deep", False), ("data_dependent", False), ("initial", "words"), ("copies", 1),
-        ("noise", 0.0), ("weights", "uniform"), ("seed", 0),
+        ("noise", 0.0), ("weights", "uniform"), ("seed", 0), ("begin", "auto"),
     ]  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def test_runs_of_version_0_1_0_keep_their_ids(folder: Path) -> None:
     written = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
     spec = RunSpec.model_validate(written)
     assert spec.id == folder.name
-    assert spec.mixture.model_dump(mode="json") == written["mixture"]
+    assert spec.mixture.model_dump(mode="json") == {**written["mixture"], "begin": "space"}
     if spec.training is not None:
         written["mixture"]["data_dependent"] = True
         assert '"data_dependent":true' in RunSpec.model_validate(written).canonical

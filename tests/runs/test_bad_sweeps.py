@@ -41,6 +41,7 @@ SOFT = {"soft": {}}
         ({"settings": {"soft": {"threads": 3}}}, ["settings.soft", "threads at the top"]),
         ({"settings": {"soft": {"epochs": -1}}}, ["settings.soft.epochs", "greater than or equal to 0"]),
         ({"settings": {"soft": {"method": "magic"}}}, ["settings.soft.method", "'gradient' or 'em'"]),
+        ({"settings": {"soft": {"begin": "tab"}}}, ["settings.soft.begin", "'line-break'"]),
         ({"settings": {"soft": {"copies": 3}}}, ["settings.soft", "noise"]),
         ({"settings": {"soft": {"pairs": 9, "epochs": 2}}}, ["settings.soft", "give only one of them"]),
         ({"settings": {"init": {"tuned": False, "epochs": 2}}}, ["settings.init", "epochs would have no effect"]),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import tiny
 from builders.worlds import CAPITALS, PAIRS, TEMPLATES
 
 from askwell.data.facts import Fact, Relation
@@ -14,6 +15,7 @@ from askwell.data.split import sample
 from askwell.runs.grid import read_sweep
 from askwell.runs.plan import plan_sweep
 from askwell.runs.store import new_or_open_store
+from askwell.runs.worker import lm_of
 from askwell.specs.mixture import MixtureSpec
 from askwell.specs.run import PromptText, RunSpec
 from askwell.specs.training import TrainingSpec
@@ -32,7 +34,8 @@ def specs_of(path: Path) -> list[RunSpec]:
 def a_run(**changed) -> RunSpec:
     fields: dict[str, Any] = {
         "lm": "bert", "lm_sha256": "1", "relation": "r", "facts_sha256": "2", "prompts": "hand",
-        "templates": (PromptText(template="[X] é [Y]"),), "setting": "soft", "mixture": MixtureSpec(seed=3),
+        "templates": (PromptText(template="[X] é [Y]"),), "setting": "soft",
+        "mixture": MixtureSpec(seed=3, begin="space"),
         "training": TrainingSpec(epochs=1),
     }  # fmt: skip
     return RunSpec(**(fields | changed))
@@ -54,7 +57,9 @@ def test_a_run_is_named_by_the_hash_of_its_canonical_json():
 @pytest.mark.parametrize(
     "changed",
     [
-        {"mixture": MixtureSpec(seed=4)},
+        {"mixture": MixtureSpec(seed=4, begin="space")},
+        {"mixture": MixtureSpec(seed=3, begin="line-break")},
+        {"mixture": MixtureSpec(seed=3)},
         {"threads": 2},
         {"device": "cuda"},
         {"dtype": "float64"},
@@ -69,6 +74,31 @@ def test_a_run_is_named_by_the_hash_of_its_canonical_json():
 )
 def test_whatever_changes_the_numbers_or_the_labels_makes_another_run(changed):
     assert a_run(**changed).id != a_run().id
+
+
+def test_what_sentences_begin_with_is_chosen_before_the_runs_are_named(write_sweep):
+    settings = {"soft": {"epochs": 2}, "eos": {"begin": "eos", "epochs": 2}}
+    path = write_sweep(settings=settings)
+    specs = specs_of(path)
+    (chosen,) = {spec.mixture.begin for spec in specs if (spec.lm, spec.setting) == ("llama", "soft")}
+    assert chosen in ("line-break", "bos", "eos", "nothing", "space")
+    # A setting's own choice is for causal LMs; bert has none, and its runs have the ids of version 0.1.0.
+    begins = {(spec.lm, spec.setting, spec.mixture.begin) for spec in specs}
+    assert begins == {
+        ("bert", "soft", "space"), ("bert", "eos", "space"), ("llama", "soft", chosen), ("llama", "eos", "eos"),
+    }  # fmt: skip
+    assert all('"begin"' not in spec.canonical for spec in specs if spec.mixture.begin == "space")
+    assert [spec.id for spec in specs_of(path)] == [spec.id for spec in specs]
+
+
+def test_an_lm_can_have_a_tokenizer_of_its_own(write_sweep, world, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    vocabulary = tiny.TINY["bert"]()[1].get_vocab()
+    (tmp_path / "vocab.txt").write_text("\n".join(sorted(vocabulary, key=vocabulary.__getitem__)))
+    lm = {"source": str(world.folder / "bert"), "tokenizer": "vocab.txt"}
+    tasks = plan_of(write_sweep(lms=[lm])).runs
+    assert {task.lm.tokenizer for task in tasks} == {str(tmp_path / "vocab.txt")}
+    assert lm_of(tasks[0]).identity.digest == tasks[0].spec.lm_sha256
 
 
 def test_the_grid_is_every_combination_in_the_order_of_lms(write_sweep):

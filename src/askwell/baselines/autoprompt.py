@@ -38,11 +38,12 @@ from askwell.lms.batches import PLACES
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.mixture.answers import token_text
+from askwell.mixture.begin import resolve_begin
 from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import IN_A_RUN, save_mixture
 from askwell.specs.baselines import AutoPromptSpec
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture import BeginOption, MixtureSpec
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.objective import Objective
 from askwell.training.result import badness
@@ -106,6 +107,7 @@ def search_triggers(
     *,
     start_from: Template | None = None,
     seed: int = 0,
+    begin: BeginOption = "auto",
     folder: Path | None = None,
     resume: bool = False,
     progress: Callable[[SearchProgress], None] | None = None,
@@ -115,7 +117,7 @@ def search_triggers(
     With a `folder`, the best prompt so far is always saved there as a mixture, and a checkpoint after each iteration,
     from which `resume` goes on: an interrupted search that is resumed equals one that was not.
     """
-    search = TriggerSearch(lm, relation, spec or AutoPromptSpec(), start_from, seed)
+    search = TriggerSearch(lm, relation, spec or AutoPromptSpec(), start_from, MixtureSpec(seed=seed, begin=begin))
     state = search.load(folder) if folder is not None and resume else None
     if state is None:
         state = search.first_state()
@@ -156,9 +158,9 @@ class TriggerSearch:
     """A search: what stays the same while it goes on, and its steps."""
 
     def __init__(
-        self, lm: FrozenLM, relation: Relation, spec: AutoPromptSpec, start_from: Template | None, seed: int
+        self, lm: FrozenLM, relation: Relation, spec: AutoPromptSpec, start_from: Template | None, mixture: MixtureSpec
     ) -> None:
-        self.lm, self.relation, self.spec, self.seed = lm, relation, spec, seed
+        self.lm, self.relation, self.spec, self.seed = lm, relation, spec, mixture.seed
         self._mask = lm.tokenizer.mask_token_id
         if start_from is None and spec.start == "mask" and self._mask is None:
             raise BadOption(
@@ -166,13 +168,15 @@ class TriggerSearch:
                 "(--start random), or from a prompt (--prompts)"
             )
         self._starts_from_words = start_from is not None
-        self.shape = prompt_of(lm, start_from or blank_template(lm, spec.triggers))
+        first = start_from or blank_template(lm, spec.triggers)
+        mixture = resolve_begin(mixture, lm, [] if start_from is None else [(relation, [start_from])])
+        self._mixture = Mixture(lm, [first], mixture)
+        self.shape = prompt_of(lm, first, self._mixture.beginning)
         self._rows = list(range(len(self.shape.token_ids) if start_from is not None else spec.triggers))
         if not self._rows:
             raise BadOption(f"the prompt {self.shape.template.text!r} has no word that could be swapped")
         self._allowed = allowed_tokens(lm, relation, spec)
         self._words = lm.word_vectors(torch.arange(lm.word_count, device=lm.device))
-        self._mixture = Mixture(lm, [self.shape.template], MixtureSpec(seed=seed))
         self._mixture.requires_grad_(False)
         self._mixture.vectors.requires_grad_(True)
         self._facts = encode_relation(self._mixture, relation)
@@ -310,5 +314,6 @@ class TriggerSearch:
             "facts": self.relation.digest,
             "search": self.spec.model_dump(),
             "seed": self.seed,
+            "begin": self._mixture.spec.begin,
         }
         return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()

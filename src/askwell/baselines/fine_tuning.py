@@ -23,10 +23,11 @@ from askwell.evaluation.evaluate import score_facts
 from askwell.lms.batches import PLACES, QuestionTable
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm, quiet
+from askwell.mixture.begin import resolve_begin
 from askwell.mixture.encode import EncodedFacts, encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.specs.baselines import FineTuningSpec
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture import BeginOption, MixtureSpec
 from askwell.training.result import best_by_dev
 from askwell.training.schedule import warm_up_and_decay
 
@@ -44,6 +45,7 @@ def fine_tune(
     spec: FineTuningSpec | None = None,
     *,
     seed: int = 0,
+    begin: BeginOption = "auto",
     folder: Path | None = None,
     progress: Callable[[FineTuningProgress], None] | None = None,
 ) -> BaselineRun:
@@ -53,9 +55,10 @@ def fine_tune(
     """
     spec = spec or FineTuningSpec()
     need_memory(lm)
+    asked = resolve_begin(MixtureSpec(seed=seed, begin=begin), lm, [(relation, [template])])
     copied = FrozenLM(_private_copy(lm), lm.tokenizer, name=f"{lm.identity.name}, fine-tuned", device=lm.device)
     copied.walk = None  # it is made for weights that never change
-    mixture = Mixture(copied, [template], MixtureSpec(seed=seed))
+    mixture = Mixture(copied, [template], asked)
     facts = encode_relation(mixture, relation)
     train, dev = facts.need("train"), facts.need("dev")
     loss = _Loss(mixture, train)
@@ -77,7 +80,7 @@ def fine_tune(
                 progress(FineTuningProgress(epoch, spec.epochs, history[-1], tuple(history)))
     copied.model.load_state_dict(best)
     tuned = _kept(copied, folder)
-    result = Mixture(tuned, [template], MixtureSpec(seed=seed))
+    result = Mixture(tuned, [template], asked)
     chosen = _best_of(history)
     about = about_learning(
         result,

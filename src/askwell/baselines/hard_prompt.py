@@ -14,7 +14,7 @@ import torch
 from askwell.data.templates import Template, parse_template
 from askwell.errors import BadTemplate, LMUnavailable
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.tokenisation import Place, tokenise
+from askwell.lms.tokenisation import WITH_A_SPACE, Beginning, Place, tokenise
 from askwell.mixture.answers import token_text
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.prompts import Prompt, usable_prompts
@@ -35,9 +35,9 @@ def blank_template(lm: FrozenLM, count: int) -> Template:
     )
 
 
-def prompt_of(lm: FrozenLM, template: Template) -> Prompt:
+def prompt_of(lm: FrozenLM, template: Template, beginning: Beginning = WITH_A_SPACE) -> Prompt:
     """The template as a prompt of the LM; one that the LM cannot use is an error that says why."""
-    return usable_prompts(lm, [template])[0][0]
+    return usable_prompts(lm, [template], beginning)[0][0]
 
 
 def set_tokens(mixture: Mixture, tokens: Sequence[int]) -> None:
@@ -62,7 +62,7 @@ def as_text(lm: FrozenLM, shape: Prompt, tokens: Sequence[int]) -> Template | No
         template = parse_template(text)
     except BadTemplate:  # the tokens themselves spell a blank
         return None
-    read = tokenise(template, lm.wording)
+    read = tokenise(template, lm.wording, shape.tokens.beginning)
     same_forms = replace(read, before=(), between=(), after=()) == replace(
         shape.tokens, before=(), between=(), after=()
     )

@@ -22,13 +22,14 @@ from askwell.data.templates import Template
 from askwell.errors import BadOption, NothingLeft
 from askwell.evaluation.evaluate import score_facts
 from askwell.lms.frozen import FrozenLM
+from askwell.mixture.begin import resolve_begin
 from askwell.mixture.description import About
 from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.prompts import LeftOutPrompt
 from askwell.mixture.save import IN_A_RUN, save_mixture
 from askwell.specs.baselines import AutoPromptSpec, BaselineName, FineTuningSpec
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture import BeginOption, MixtureSpec
 from askwell.specs.training import TrainingSpec
 from askwell.training.loop import train
 from askwell.training.result import Interrupted, TrainingResult, best_by_dev
@@ -61,13 +62,13 @@ def best_on_train(
     return mixture, [{**of, "template": of["template"].text} for of in scored]
 
 
-def random_dense_prompt(lm: FrozenLM, *, vectors: int = 5, seed: int = 0) -> Mixture:
+def random_dense_prompt(lm: FrozenLM, *, vectors: int = 5, seed: int = 0, begin: BeginOption = "auto") -> Mixture:
     """A mixture of one prompt "[X] v … v [Y] ." whose vectors are drawn from a Gaussian fitted to the word vectors.
 
     OptiPrompt leaves the full stop as it is; here it starts as it is, and is tuned, too.
     """
     template = blank_template(lm, vectors)
-    mixture = Mixture(lm, [template], MixtureSpec(initial="random", seed=seed))
+    mixture = Mixture(lm, [template], MixtureSpec(initial="random", seed=seed, begin=begin))
     full_stop = torch.tensor(prompt_of(lm, template).token_ids[vectors:], dtype=torch.long, device=lm.device)
     with torch.no_grad():
         for vectors_of in (mixture.vectors, mixture.initial_vectors):
@@ -85,6 +86,7 @@ def run_baseline(
     search: AutoPromptSpec | None = None,
     fine_tuning: FineTuningSpec | None = None,
     seed: int = 0,
+    begin: BeginOption = "auto",
     folder: Path | None = None,
     resume: bool = False,
     progress: Callable[[BaselineProgress], None] | None = None,
@@ -96,23 +98,26 @@ def run_baseline(
     """
     baseline = BASELINES[name]
     need_prompts(name, len(templates))
+    spec = resolve_begin(
+        baseline.mixture.model_copy(update={"seed": seed, "begin": begin}), lm, [(relation, templates)]
+    )
+    shared: Any = {"seed": seed, "begin": spec.begin}
     if baseline.how == "searched":
         start_from = templates[0] if templates else None
         run = search_triggers(
-            lm, relation, search, start_from=start_from, seed=seed, folder=folder, resume=resume, progress=progress
+            lm, relation, search, start_from=start_from, **shared, folder=folder, resume=resume, progress=progress
         )
     elif baseline.how == "fine-tuned":
         if resume:
             raise BadOption("fine-tuning cannot be continued after an interruption; start over with --overwrite")
-        run = fine_tune(lm, relation, templates[0], fine_tuning, seed=seed, folder=folder, progress=progress)
+        run = fine_tune(lm, relation, templates[0], fine_tuning, **shared, folder=folder, progress=progress)
     else:
-        spec = baseline.mixture.model_copy(update={"seed": seed})
         learned_from: dict[str, Any] = {"relation": relation.description}
         if baseline.how == "top-1":
             mixture, learned_from["train"] = best_on_train(lm, templates, relation, spec)
             need_prompts(name, len(learned_from["train"]))
         elif baseline.prompts == "none":
-            mixture = random_dense_prompt(lm, seed=seed)
+            mixture = random_dense_prompt(lm, **shared)
         else:
             mixture = Mixture(lm, templates, spec)
             need_prompts(name, len(mixture.prompts))

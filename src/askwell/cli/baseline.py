@@ -12,6 +12,7 @@ from askwell.data.names import read_prompts, read_relation
 from askwell.errors import BadOption
 from askwell.specs import AutoPromptSpec, FineTuningSpec, TrainingSpec
 from askwell.specs.baselines import BaselineName
+from askwell.specs.mixture import BeginOption, MixtureSpec
 
 _NAMES = "; ".join(f"{name}: {baseline.about}" for name, baseline in BASELINES.items())
 
@@ -25,6 +26,7 @@ def baseline(
     prompts: options.Prompts = None,
     out: options.RunFolder,
     seed: options.Seed = 0,
+    begin: Annotated[BeginOption, Parameter(help=MixtureSpec.model_fields["begin"].description)] = "auto",
     search: Annotated[AutoPromptSpec, Parameter(name="*", group="AutoPrompt")] = AutoPromptSpec(),  # noqa: B008 - frozen
     fine_tuning: Annotated[FineTuningSpec, Parameter(group="Fine-tuning")] = FineTuningSpec(),  # noqa: B008 - frozen
     training: Annotated[TrainingSpec, Parameter(name="*", group="Training")] = TrainingSpec(),  # noqa: B008 - frozen
@@ -60,7 +62,7 @@ def baseline(
         loaded,
         relation,
         templates,
-        mixture=BASELINES[name].mixture.model_copy(update={"seed": seed}),
+        mixture=BASELINES[name].mixture.model_copy(update={"seed": seed, "begin": begin}),
         training=chosen if how == "trained" else None,
         baseline=name,
         search=search if how == "searched" else None,

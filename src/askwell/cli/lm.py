@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from rich.progress import BarColumn, DownloadColumn
 from rich.table import Table
 
-from askwell.cli.options import Device, Json, Revision
+from askwell.cli.options import Device, Json, Revision, Tokenizer
 from askwell.cli.terminal import note, print_json, progress_bar, stderr, stdout
 
 
@@ -48,7 +48,15 @@ def pull_lm(name: Annotated[str, Parameter(help="smollm2")], /, *, json: Json = 
         print_json({"name": name, "folder": str(folder)})
 
 
-def info(name: str, /, *, revision: Revision = None, device: Device = None, json: Json = False) -> None:
+def info(
+    name: str,
+    /,
+    *,
+    revision: Revision = None,
+    tokenizer: Tokenizer = None,
+    device: Device = None,
+    json: Json = False,
+) -> None:
     """Describe an LM: its family and size, how it writes words, which prompts it can use.
 
     Args:
@@ -57,7 +65,7 @@ def info(name: str, /, *, revision: Revision = None, device: Device = None, json
     from askwell.lms.describe import describe
     from askwell.lms.load import load_lm
 
-    description = describe(load_lm(name, revision=revision, device=device)).as_json()
+    description = describe(load_lm(name, revision=revision, tokenizer=tokenizer, device=device)).as_json()
     if json:
         print_json(description)
         return

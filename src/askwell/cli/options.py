@@ -15,6 +15,10 @@ LM = Annotated[
     Parameter(help="The frozen LM: a hub name such as bert-base-cased, a checkpoint folder, or a .gguf file."),
 ]
 Revision = Annotated[str | None, Parameter(help="Branch, tag or commit of an LM on the hub.")]
+Tokenizer = Annotated[
+    str | None,
+    Parameter(help="A tokenizer that does not lie beside the LM's weights: a folder, a vocab.txt, or a hub name."),
+]
 Device = Annotated[str | None, Parameter(help="cpu, cuda, cuda:1, mps …; default: the best available.")]
 
 
@@ -24,6 +28,7 @@ class Loading:
     """How the LM is loaded."""
 
     revision: Revision = None
+    tokenizer: Tokenizer = None
     device: Device = None
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16", "float16", "float64"],

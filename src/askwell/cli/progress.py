@@ -119,9 +119,12 @@ class RunBars:
 
 
 def _note_mixture(mixture: Mixture) -> None:
-    """Notes which prompts the LM cannot use, and whether weights that depend on x can have an effect."""
+    """Notes which prompts the LM cannot use, what its sentences begin with where it has a choice, and whether weights
+    that depend on x can have an effect."""
     for line in left_out_prompt_lines(mixture):
         note(line)
+    if len(mixture.lm.beginnings) > 1:
+        note(f"sentences begin with: {mixture.spec.begin} (--begin)")
     if mixture.weighting.reads_x and mixture.finds_every_x_alike:
         note(
             "data-dependent weights have no effect here: no prompt has a word before x, so a causal LM finds x "

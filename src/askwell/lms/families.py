@@ -18,8 +18,9 @@ from transformers import (
 )
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
-from askwell.lms.question import Question, Stream, Token, Unusable, X, lay_out
-from askwell.lms.tokenisation import PromptTokens, SpecialTokens, Wording
+from askwell.lms.question import Question, Sentence, Stream, Token, Unusable, X, lay_out
+from askwell.lms.tokenisation import WITH_A_SPACE, Beginning, PromptTokens, SpecialTokens, Wording
+from askwell.specs.mixture import Begin
 
 
 @runtime_checkable
@@ -58,6 +59,10 @@ class Family(Protocol):
         """The arguments of the model's forward for each stack's (embeddings, attention mask)."""
         ...
 
+    def beginnings(self, wording: Wording, special: SpecialTokens) -> Mapping[Begin, Beginning]:
+        """What a sentence can begin with; where nothing else is known, the first is taken."""
+        ...
+
     def ask_y(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
         """The question for y; raises Unusable for a prompt that the family cannot use."""
         ...
@@ -93,6 +98,10 @@ class Masked:
         """The model's arguments."""
         embeddings, attention_mask = embedded["layers"]
         return {"inputs_embeds": embeddings, "attention_mask": attention_mask}
+
+    def beginnings(self, wording: Wording, special: SpecialTokens) -> Mapping[Begin, Beginning]:  # noqa: ARG002
+        """A space, so that a word has the same form there as elsewhere."""
+        return {"space": WITH_A_SPACE}
 
     def ask_y(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
         """The whole sentence with a mask at y."""
@@ -139,6 +148,10 @@ class Seq2Seq:
             "decoder_attention_mask": decoder_attention_mask,
             "use_cache": False,
         }
+
+    def beginnings(self, wording: Wording, special: SpecialTokens) -> Mapping[Begin, Beginning]:  # noqa: ARG002
+        """A space, so that a word has the same form there as elsewhere."""
+        return {"space": WITH_A_SPACE}
 
     def ask_y(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
         """The decoder's next token after its copy of all that stands before y."""
@@ -189,26 +202,38 @@ class Causal:
         embeddings, attention_mask = embedded["layers"]
         return {"inputs_embeds": embeddings, "attention_mask": attention_mask, "use_cache": False}
 
+    def beginnings(self, wording: Wording, special: SpecialTokens) -> Mapping[Begin, Beginning]:
+        """Those of the tokens and forms that the LM has. Its first position is special to it, so it has a choice."""
+        first: dict[Begin, int | None] = {"line-break": wording.line_break, "bos": special.bos, "eos": special.eos}
+        found: dict[Begin, Beginning] = {
+            name: Beginning(() if wording.prefix[-1:] == [token] else (token,), wording.first_place)
+            for name, token in first.items()
+            if token is not None
+        }
+        return {**found, "nothing": Beginning((), wording.first_place), "space": WITH_A_SPACE}
+
     def ask_y(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:  # noqa: ARG002
         """The sentence up to y, read at its last token."""
-        sentence = lay_out(prompt, wording.prefix, (), y=-1)
+        sentence = self._sentence(prompt, wording)
         if not sentence.y_after_x:
             raise Unusable("y stands before x, and a causal LM reads only what stands before y")
         return Question({"layers": sentence.until_y()}, sentence.y_at - 1, read_after_x=True)
 
     def ask_answer(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
         """The sentence up to y, then y's tokens, then what follows y in the template, or the end of the text."""
-        question = self.ask_y(prompt, wording, special)
-        sentence = lay_out(prompt, wording.prefix, (), y=-1)
+        question, sentence = self.ask_y(prompt, wording, special), self._sentence(prompt, wording)
         end = prompt.after[0] if prompt.after else special.text_end_or(wording.line_break)
         return replace(question, streams={"layers": sentence.through_y()}, end=end)
 
     def ask_x(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
-        """The sentence up to x's end, from a start token on, so that x's first token has something before it."""
-        left = lay_out(prompt, wording.prefix, (), y=-1).until_after_x().left
-        if not left or left[0].id != special.text_start:
+        """The sentence up to x's end, from BOS or EOS on, so that x's first token has something before it."""
+        left = self._sentence(prompt, wording).until_after_x().left
+        if not left or left[0].id not in (special.bos, special.eos):
             left = (Token(special.text_start), *left)
         return Question({"layers": Stream(left, ())}, len(left) - 1, read_after_x=False, reads_x=True)
+
+    def _sentence(self, prompt: PromptTokens, wording: Wording) -> Sentence:
+        return lay_out(prompt, (*wording.prefix, *prompt.beginning.tokens), (), y=-1)
 
 
 FAMILIES: tuple[Family, ...] = (Seq2Seq(), Masked(), Causal())

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -14,12 +15,13 @@ from askwell.lms.batches import Batch
 from askwell.lms.families import FAMILIES, Family
 from askwell.lms.hooks import adding_to_layers, probe, reading_at
 from askwell.lms.identity import LMIdentity, identify
-from askwell.lms.tokenisation import SpecialTokens, Wording
+from askwell.lms.tokenisation import Beginning, SpecialTokens, Wording
 from askwell.lms.walks.choose import agrees, walk_of
 from askwell.lms.walks.output import distributions_of, log_probs_of, logits_of, several_log_probs_of
 from askwell.lms.walks.past import Past
 from askwell.lms.walks.rows import pack
 from askwell.lms.walks.walk import FeedForward, Walk, insert_prompt_vectors, rows_at
+from askwell.specs.mixture import Begin
 
 # Probabilities that are held at once: little beside what evaluation adds them up into.
 _PROBABILITIES_AT_ONCE = 2**21
@@ -39,6 +41,7 @@ class FrozenLM:
         identity: LMIdentity | None = None,
         name: str | None = None,
         source: str | None = None,
+        tokenizer_source: str | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         compiled: bool = False,
@@ -49,6 +52,8 @@ class FrozenLM:
         )
         self.source = source
         """What `load_lm` was called with; None for a model in memory."""
+        self.tokenizer_source = tokenizer_source
+        """The tokenizer that `load_lm` was called with; None for the one that lies beside the weights."""
         self.device = torch.device(device) if device is not None else model.device
         self.model = model.to(device=self.device, dtype=dtype or model.dtype).eval().requires_grad_(False)
         self.tokenizer = tokenizer
@@ -111,6 +116,24 @@ class FrozenLM:
             if isinstance(positions, nn.Embedding) and positions.padding_idx is not None:
                 return limit - positions.padding_idx - 1  # RoBERTa counts positions from behind its padding token
         return limit
+
+    @cached_property
+    def beginnings(self) -> Mapping[Begin, Beginning]:
+        """What a sentence can begin with; where nothing else is known, the first is taken."""
+        return self.family.beginnings(self.wording, self.special)
+
+    def beginning(self, name: Begin) -> Beginning:
+        """The beginning of that name; one that the LM does not have is refused."""
+        if name in self.beginnings:
+            return self.beginnings[name]
+        if len(self.beginnings) == 1:
+            raise BadOption(
+                f"--begin {name} is for causal LMs, and {self.identity.name} is a {self.family.name} one; leave it out"
+            )
+        missing = {"line-break": "line break that is one token", "bos": "BOS token", "eos": "EOS token"}[name]
+        raise BadOption(
+            f"--begin {name}: {self.identity.name} has no {missing}; choose from {', '.join(self.beginnings)}"
+        )
 
     def word_vectors(self, ids: Int[Tensor, " *tokens"]) -> Float[Tensor, " *tokens embedding"]:
         """The LM's word embeddings, as they are before positions and normalisation."""

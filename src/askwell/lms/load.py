@@ -13,7 +13,6 @@ from gguf import GGUFReader
 from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
-    AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     modeling_gguf_pytorch_utils,
@@ -26,6 +25,7 @@ from askwell.errors import BadOption, LMUnavailable
 from askwell.files import cache_folder
 from askwell.lms.frozen import FrozenLM, family_of
 from askwell.lms.identity import identify
+from askwell.lms.tokenizer_files import find_tokenizer, named_tokenizer
 
 
 @dataclass(frozen=True)
@@ -77,24 +77,28 @@ def load_lm(
     name: str | Path,
     *,
     revision: str | None = None,
+    tokenizer: str | Path | None = None,
     device: str | None = None,
     dtype: Precision = "auto",
     compiled: bool = False,
 ) -> FrozenLM:
     """The frozen LM of that name: testbed:bert, smollm2, a checkpoint folder, a .gguf file, or a name on the hub.
 
-    `compiled` compiles parts of its layers with torch.compile: slow to begin with, for long work on a GPU.
+    `tokenizer` names one that does not lie beside the weights: a folder, a vocab.txt, or a name on the hub. `compiled`
+    compiles parts of its layers with torch.compile: slow to begin with, for long work on a GPU.
     """
     chosen_device = choose_device(device)
     chosen_dtype = choose_dtype(dtype, chosen_device)
-    model, tokenizer, folder = load_checkpoint_files(str(built_in_folder(str(name)) or name), revision)
+    apart = None if tokenizer is None else named_tokenizer(tokenizer)
+    model, used, folder = load_checkpoint_files(str(built_in_folder(str(name)) or name), revision, apart)
     family = family_of(model.config).name
-    identity = identify(model, tokenizer, name=_public_name(name), family=family, folder=folder)
+    identity = identify(model, used, name=public_name(name), family=family, folder=folder)
     return FrozenLM(
         model,
-        tokenizer,
+        used,
         identity=identity,
         source=str(name),
+        tokenizer_source=None if tokenizer is None else str(tokenizer),
         device=chosen_device,
         dtype=chosen_dtype,
         compiled=compiled,
@@ -132,9 +136,12 @@ def choose_dtype(dtype: Precision, device: torch.device) -> torch.dtype:
 
 
 def load_checkpoint_files(
-    name: str, revision: str | None
+    name: str, revision: str | None, tokenizer: PreTrainedTokenizerBase | None = None
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Path | None]:
-    """The public model and its tokenizer as they are stored, and the folder that holds them, if it is one."""
+    """The public model and its tokenizer as they are stored, and the folder that holds them, if it is one.
+
+    A tokenizer that is given replaces the stored one.
+    """
     path = Path(name)
     if path.suffix == ".gguf":
         if not path.is_file():
@@ -154,18 +161,26 @@ def load_checkpoint_files(
         with quiet(), no_bar():
             options = {"revision": revision, "trust_remote_code": False, **gguf}
             config = AutoConfig.from_pretrained(source, **options)
-            tokenizer: Any = AutoTokenizer.from_pretrained(source, **options)
             family = family_of(config)
+            used: Any = find_tokenizer(source, **options) if tokenizer is None else tokenizer
+            if config.is_encoder_decoder and used.mask_token_id is None:
+                raise LMUnavailable(
+                    f"its tokenizer has no mask token ({config.model_type}); askwell asks seq2seq LMs that fill in a "
+                    "mask, such as BART, but not T5 and its like, which fill in sentinels"
+                )
             model, loading = family.auto_class.from_pretrained(
                 source, config=config, dtype="auto", output_loading_info=True, **options
             )
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+    except LMUnavailable as error:
+        raise LMUnavailable(f"--lm {name}: {error}") from None
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise LMUnavailable(_explain(name, error)) from error
-    if gguf:
-        honour_bos(path, tokenizer)
-    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+    if gguf and tokenizer is None:
+        honour_bos(path, used)
+    vectors = model.get_input_embeddings().weight.shape[0]
+    if tokenizer is not None and max(used.get_vocab().values()) >= vectors:
         raise LMUnavailable(
-            f"--lm {name}: there is no tokenizer with it; save its tokenizer's files beside the weights"
+            f"--tokenizer: it has {len(used)} tokens, and {name} has {vectors} word vectors; it belongs to another LM"
         )
     lacking = sorted(loading["missing_keys"]) + [str(key) for key in loading["mismatched_keys"]]
     if lacking:
@@ -173,10 +188,10 @@ def load_checkpoint_files(
             f"--lm {name}: the checkpoint lacks weights that {type(model).__name__} needs ({_few(lacking)}); "
             "without them it would answer at random"
         )
-    return model, tokenizer, folder
+    return model, used, folder
 
 
-def _public_name(name: str | Path) -> str:
+def public_name(name: str | Path) -> str:
     """The name that goes with what is learned: a hub name, or the last part of a path on this machine."""
     path = Path(name)
     return path.resolve().name if path.exists() else str(name)

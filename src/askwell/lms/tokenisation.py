@@ -43,6 +43,11 @@ class Wording:
         self.keeps_spaces = self._as_written.encode(" a").ids != self._as_written.encode("a").ids
         """Whether the tokens spell the spaces between words (byte-level BPE, Llama's), or the tokenizer cuts the
         text at spaces before it looks for tokens (WordPiece, ALBERT's)."""
+        self.first_place = Place.SPACED
+        """The place of a word at the start of a text, as the tokenizer itself writes it: Llama 2's puts a space there,
+        GPT-2's does not."""
+        if self.keeps_spaces and self._words.encode("a").ids == self._as_written.encode("a").ids:
+            self.first_place = Place.GLUED
         self._inside_word = _inside_word(self._words, description) or self._as_written
         self.marker, self.marks = _marker(description)
         """The mark in a token's name that tells its form, and the place whose tokens carry it."""
@@ -52,8 +57,9 @@ class Wording:
 
     @property
     def line_break(self) -> int | None:
-        """The token of a line break, if it is one token."""
-        return self.single_token("\n", Place.GLUED)
+        """The token of a line break, if it is one token; some tokenizers take it for a space."""
+        token = self.single_token("\n", Place.GLUED)
+        return None if token == self.single_token(" ", Place.GLUED) else token
 
     @property
     def convention(self) -> str:
@@ -194,20 +200,28 @@ class SpecialTokens:
         return self._need(self._tokenizer.mask_token_id, "mask token")
 
     @property
+    def bos(self) -> int | None:
+        """The token that begins a text, if there is one."""
+        return self._tokenizer.bos_token_id
+
+    @property
+    def eos(self) -> int | None:
+        """The token that ends a text, if there is one."""
+        return self._tokenizer.eos_token_id
+
+    @property
     def text_start(self) -> int:
         """BOS, or EOS where there is no BOS."""
-        start = self._tokenizer.bos_token_id
-        return self._need(start if start is not None else self._tokenizer.eos_token_id, "BOS or EOS token")
+        return self._need(self.eos if self.bos is None else self.bos, "BOS or EOS token")
 
     @property
     def text_end(self) -> int:
         """The token that ends a text."""
-        return self._need(self._tokenizer.eos_token_id, "EOS token")
+        return self._need(self.eos, "EOS token")
 
     def text_end_or(self, line_break: int | None) -> int:
         """The token that ends a text, or a line break where the LM has none."""
-        end = self._tokenizer.eos_token_id
-        return self._need(end if end is not None else line_break, "EOS token or line break")
+        return self._need(line_break if self.eos is None else self.eos, "EOS token or line break")
 
     @property
     def decoder_start(self) -> int:
@@ -221,6 +235,18 @@ class SpecialTokens:
 
 
 @dataclass(frozen=True)
+class Beginning:
+    """What a sentence begins with: tokens that are never tuned, and the place of what follows them."""
+
+    tokens: tuple[int, ...] = ()
+    """Behind the special tokens that the tokenizer itself puts first."""
+    place: Place = Place.SPACED
+
+
+WITH_A_SPACE = Beginning()
+
+
+@dataclass(frozen=True)
 class PromptTokens:
     """The prompt tokens around the two blanks, and the form in which each blank is to be filled."""
 
@@ -230,20 +256,22 @@ class PromptTokens:
     x_first: bool
     x_place: Place
     y_place: Place
+    beginning: Beginning = WITH_A_SPACE
 
 
-def tokenise(template: Template, wording: Wording) -> PromptTokens:
-    """The tokens of a template, as it stands in the sentence."""
-    before, first_place = wording.place_after(template.before or None)
+def tokenise(template: Template, wording: Wording, beginning: Beginning = WITH_A_SPACE) -> PromptTokens:
+    """The tokens of a template, as it stands in a sentence that begins so."""
+    before, first_place = wording.place_after(template.before) if template.before else ("", beginning.place)
     between, second_place = wording.place_after(template.between)
     x_place, y_place = (first_place, second_place) if template.x_first else (second_place, first_place)
     return PromptTokens(
-        before=tuple(_encode(wording, before or "", Place.SPACED)),
+        before=tuple(_encode(wording, before or "", beginning.place)),
         between=tuple(_encode(wording, between or "", wording.place_of_text(template.between))),
         after=tuple(_encode(wording, template.after, wording.place_of_text(template.after))),
         x_first=template.x_first,
         x_place=x_place,
         y_place=y_place,
+        beginning=beginning,
     )
 
 

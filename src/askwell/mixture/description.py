@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from askwell.lms.identity import LMIdentity
 from askwell.mixture.answers import AnswerKind
 from askwell.mixture.candidates import Candidates
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture import BEGIN_OF_0_1_0, MixtureSpec
 
 
 class About(BaseModel):
@@ -78,6 +78,8 @@ class Description(BaseModel):
     base_lm: LMIdentity
     base_lm_has_public_name: bool
     """Whether the LM's name says where it is to be had."""
+    tokenizer: str | None = None
+    """The name of the tokenizer, where it is not the one beside the LM's weights."""
     mixture_spec: MixtureSpec
     prompts: tuple[SavedPrompt, ...]
     left_out_prompts: tuple[SavedPrompt, ...]
@@ -103,6 +105,11 @@ class Description(BaseModel):
         if not isinstance(given, dict) or not isinstance(given.get("mixture_spec"), dict) or "answers" in given:
             return given
         return {**given, "mixture_spec": {"answers": "one-token", **given["mixture_spec"]}}
+
+    @field_validator("mixture_spec", mode="before")
+    @classmethod
+    def _read_0_1_0(cls, given: Any) -> Any:
+        return {"begin": BEGIN_OF_0_1_0, **given} if isinstance(given, dict) else given
 
     @property
     def about(self) -> About:

@@ -42,10 +42,10 @@ class OnTheHub(ModelHubMixin):
 
     def push_to_hub(self, repo_id: str, *, about: About | None = None, **hub_options: Any) -> str:
         """Uploads the mixture and gives its address; where the LM lies on this machine stays here."""
-        from askwell.mixture.save import LM_PATH
+        from askwell.mixture.save import LM_PATH, TOKENIZER_PATH
 
         # The mixin hands the card's options on to `save_pretrained`.
-        hub_options |= {"ignore_patterns": LM_PATH, "model_card_kwargs": {"about": about}}
+        hub_options |= {"ignore_patterns": [LM_PATH, TOKENIZER_PATH], "model_card_kwargs": {"about": about}}
         return super().push_to_hub(repo_id, **hub_options)
 
     @classmethod

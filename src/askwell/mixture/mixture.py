@@ -12,9 +12,11 @@ from askwell.data.templates import Template, parse_template
 from askwell.errors import BadOption
 from askwell.lms.batches import Words
 from askwell.lms.frozen import FrozenLM
+from askwell.lms.tokenisation import Beginning
 from askwell.mixture import product
 from askwell.mixture.answers import AnswerKind, AnswerSpace
 from askwell.mixture.ask import Reply, ask
+from askwell.mixture.begin import resolve_begin
 from askwell.mixture.candidates import Candidates
 from askwell.mixture.encode import EncodedFacts
 from askwell.mixture.hub import OnTheHub
@@ -40,11 +42,12 @@ class Mixture(nn.Module, OnTheHub, library_name="askwell", license="apache-2.0")
 
     def __init__(self, lm: FrozenLM, templates: Iterable[Template | str], spec: MixtureSpec | None = None) -> None:
         super().__init__()
-        self.spec = spec = spec or MixtureSpec()
+        self.spec = spec = resolve_begin(spec or MixtureSpec(), lm)
         self._lm = (lm,)  # in a tuple, so that the LM is no submodule: it is not saved, moved or tuned with the mixture
         parsed = [parse_template(template) if isinstance(template, str) else template for template in templates]
         weightless = [template for template in parsed if spec.weights == "file" and template.weight == 0]
-        prompts, self.left_out_prompts = usable_prompts(lm, [t for t in parsed if t not in weightless] or parsed)
+        asked = [template for template in parsed if template not in weightless] or parsed
+        prompts, self.left_out_prompts = usable_prompts(lm, asked, self.beginning)
         self.left_out_prompts += [LeftOutPrompt(template, "its weight in the file is 0") for template in weightless]
         self.prompts = [prompt for prompt in prompts for _ in range(spec.copies)]
         self.answer_space = AnswerSpace(lm, (prompt.tokens.y_place for prompt in self.prompts))
@@ -82,6 +85,13 @@ class Mixture(nn.Module, OnTheHub, library_name="askwell", license="apache-2.0")
     def lm(self) -> FrozenLM:
         """The frozen LM that is asked."""
         return self._lm[0]
+
+    @property
+    def beginning(self) -> Beginning:
+        """What each sentence begins with."""
+        if self.spec.begin == "auto":
+            raise RuntimeError("a mixture's beginning is chosen when it is built")
+        return self.lm.beginning(self.spec.begin)
 
     @property
     def weight_logits(self) -> nn.Parameter:

@@ -13,7 +13,7 @@ from askwell.data.templates import Template
 from askwell.errors import NothingLeft
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.question import Question, Unusable
-from askwell.lms.tokenisation import PromptTokens, tokenise
+from askwell.lms.tokenisation import WITH_A_SPACE, Beginning, PromptTokens, tokenise
 from askwell.specs.mixture import Initial
 
 
@@ -36,12 +36,14 @@ class LeftOutPrompt:
     reason: str
 
 
-def usable_prompts(lm: FrozenLM, templates: Iterable[Template]) -> tuple[list[Prompt], list[LeftOutPrompt]]:
+def usable_prompts(
+    lm: FrozenLM, templates: Iterable[Template], beginning: Beginning = WITH_A_SPACE
+) -> tuple[list[Prompt], list[LeftOutPrompt]]:
     """The prompts that the LM can use, and those that it cannot or that are the same as an earlier one to it."""
     prompts: list[Prompt] = []
     left_out: list[LeftOutPrompt] = []
     for template in templates:
-        tokens = tokenise(template, lm.wording)
+        tokens = tokenise(template, lm.wording, beginning)
         try:
             question = lm.family.ask_y(tokens, lm.wording, lm.special)
         except Unusable as unusable:

@@ -24,8 +24,7 @@ from askwell.data.templates import Template, parse_template
 from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
 from askwell.files import write_whole
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.identity import LMIdentity
-from askwell.lms.load import load_lm
+from askwell.lms.load import load_lm, public_name
 from askwell.mixture.card import model_card
 from askwell.mixture.description import About, Description, SavedFile
 from askwell.mixture.mixture import Mixture
@@ -41,6 +40,8 @@ IN_A_RUN = "mixture"
 """The folder, in that of a run, that holds the mixture."""
 LM_PATH = "lm_path.txt"
 """Where on this machine the LM was, if it has no public name; it is no part of the mixture and is not uploaded."""
+TOKENIZER_PATH = "tokenizer_path.txt"
+"""The same for a tokenizer that does not lie beside the LM's weights."""
 
 
 def save_mixture(mixture: Mixture, folder: Path, *, about: About | None = None) -> None:
@@ -72,6 +73,8 @@ def save_mixture(mixture: Mixture, folder: Path, *, about: About | None = None) 
             for name, content in files.items()
         },
     }
+    if mixture.lm.tokenizer_source is not None:
+        config["tokenizer"] = public_name(mixture.lm.tokenizer_source)
     config["sha256"] = _hash_of(config)
     for name, content in files.items():
         write_whole(folder / f"{name}.new", content)
@@ -81,10 +84,13 @@ def save_mixture(mixture: Mixture, folder: Path, *, about: About | None = None) 
     if ABSTENTION not in files:
         (folder / ABSTENTION).unlink(missing_ok=True)
     write_whole(folder / CARD, str(model_card(mixture, about)))
-    if mixture.lm.source is not None and mixture.lm.source != mixture.lm.identity.name:
-        write_whole(folder / LM_PATH, mixture.lm.source + "\n")
-    else:
-        (folder / LM_PATH).unlink(missing_ok=True)
+    places = {LM_PATH: (mixture.lm.source, mixture.lm.identity.name)}
+    places[TOKENIZER_PATH] = (mixture.lm.tokenizer_source, config.get("tokenizer"))
+    for name, (source, public) in places.items():
+        if source is not None and source != public:
+            write_whole(folder / name, source + "\n")
+        else:
+            (folder / name).unlink(missing_ok=True)
 
 
 def load_mixture(source: str | Path, lm: FrozenLM | None = None, **hub_options: Any) -> Mixture:
@@ -93,7 +99,7 @@ def load_mixture(source: str | Path, lm: FrozenLM | None = None, **hub_options: 
     description = read_description(source, **hub_options)
     identity = description.base_lm
     if lm is None:
-        lm = _load_base_lm(lm_source(source, description), identity, source)
+        lm = _load_base_lm(source, description)
     if differences := identity.differences(lm.identity):
         raise WrongLM(
             f"{source} was learned on the LM {identity.name} ({identity.architecture}), and {lm.identity.name} is "
@@ -140,10 +146,17 @@ def mixture_folder(source: str | Path) -> str | Path:
 
 def lm_source(source: str | Path, description: Description) -> str | None:
     """Where the LM of a saved mixture is to be had; None for a model that was in memory only."""
-    path = Path(mixture_folder(source)) / LM_PATH
-    if path.is_file():
-        return path.read_text(encoding="utf-8").strip()
-    return description.base_lm.name if description.base_lm_has_public_name else None
+    return _noted(source, LM_PATH) or (description.base_lm.name if description.base_lm_has_public_name else None)
+
+
+def tokenizer_source(source: str | Path, description: Description) -> str | None:
+    """Where its tokenizer is to be had; None if that lies beside the LM's weights."""
+    return _noted(source, TOKENIZER_PATH) or description.tokenizer
+
+
+def _noted(source: str | Path, name: str) -> str | None:
+    path = Path(mixture_folder(source)) / name
+    return path.read_text(encoding="utf-8").strip() if path.is_file() else None
 
 
 def _read_config(source: str | Path, hub_options: dict[str, Any]) -> tuple[dict[str, Any], Path]:
@@ -216,11 +229,12 @@ def _fetch(source: str | Path, name: str, hub_options: dict[str, Any]) -> Path:
         raise BadFile(source, f"no such folder here, and no such mixture on the hub ({reason})") from None
 
 
-def _load_base_lm(source: str | None, identity: LMIdentity, mixture: str | Path) -> FrozenLM:
+def _load_base_lm(mixture: str | Path, description: Description) -> FrozenLM:
+    source, identity = lm_source(mixture, description), description.base_lm
     if source is None:
         raise LMUnavailable(f"{mixture} was learned on {identity.name}, a model in memory: load it with that LM")
     try:
-        return load_lm(source, revision=identity.revision)
+        return load_lm(source, revision=identity.revision, tokenizer=tokenizer_source(mixture, description))
     except LMUnavailable as error:
         raise LMUnavailable(f"the mixture needs the LM it was learned on. {error}") from error
 

@@ -12,6 +12,7 @@ from askwell.errors import BadFile, NothingLeft
 from askwell.evaluation.controls import MOST_XS
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
+from askwell.mixture.begin import resolve_begin
 from askwell.mixture.candidates import Candidates, read_candidates
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
@@ -22,6 +23,7 @@ from askwell.runs.run import limited_threads
 from askwell.runs.run_spec import run_spec
 from askwell.runs.store import Store
 from askwell.runs.worker import LMKey, RunTask
+from askwell.specs.mixture import MixtureSpec
 from askwell.specs.run import RunSpec
 from askwell.specs.sweep import LMChoice, SweepSpec
 from askwell.training.objective import Objective
@@ -118,15 +120,20 @@ def plan_sweep(
     for choice in sweep.lms:
         tell(f"loading {choice.source}")
         with naming(file, "lms"):  # on the CPU, since the device of the runs may be that of another machine
-            lm = load_lm(choice.source, revision=choice.revision, device="cpu", dtype=sweep.dtype)
+            lm = load_lm(
+                choice.source, revision=choice.revision, tokenizer=choice.tokenizer, device="cpu", dtype=sweep.dtype
+            )
         if names.setdefault(lm.identity.name, lm.identity.digest) != lm.identity.digest:
             raise BadFile(file, f"lms: two different LMs are called {lm.identity.name}; rename the folder of one")
         usable, reasons = _usable(lm, cells)
         if not usable:
             raise BadFile(file, f"lms: {choice.source} can use none of the prompts ({reasons[0]})")
         without += reasons
+        mixtures = _mixtures(sweep, file, lm, [cell for cell, _ in usable])
         of_lm = [
-            (task, count) for cell, count in usable for task in _runs_of(sweep, cell, choice, lm, candidates, store)
+            (task, count)
+            for cell, count in usable
+            for task in _runs_of(sweep, cell, choice, lm, mixtures, candidates, store)
         ]
         of_lm.sort(key=lambda known: _asked_lm(known[0]))
         new = {task.spec.id: (task, count) for task, count in of_lm if task.spec.id not in runs}
@@ -150,18 +157,37 @@ def _usable(lm: FrozenLM, cells: list[Cell]) -> tuple[list[tuple[Cell, int]], li
     return usable, reasons
 
 
+def _mixtures(sweep: SweepSpec, file: Path, lm: FrozenLM, cells: list[Cell]) -> dict[str, MixtureSpec]:
+    """The mixture of each setting, with what the LM's sentences begin with: a setting's own choice is for causal LMs,
+    and where it makes none, the choice is made from the sweep's first relations."""
+    first = {cell.relation.name: (cell.relation, cell.templates) for cell in reversed(cells)}
+    automatic = resolve_begin(MixtureSpec(), lm, list(reversed(first.values())))
+    mixtures = {}
+    for name, setting in sweep.settings.items():
+        takes_default = setting.mixture.begin == "auto" or len(lm.beginnings) == 1
+        begin = automatic.begin if takes_default else setting.mixture.begin
+        with naming(file, f"settings.{name}"):
+            mixtures[name] = resolve_begin(setting.mixture.model_copy(update={"begin": begin}), lm)
+    return mixtures
+
+
 def _asked_lm(task: RunTask) -> tuple[str, int]:
     """Sorts the runs of an LM by the LM that is asked, itself first, so that each control LM is made once."""
     return ("", 0) if task.spec.control is None else (task.spec.control, task.spec.seed)
 
 
 def _runs_of(
-    sweep: SweepSpec, cell: Cell, choice: LMChoice, lm: FrozenLM, candidates: Candidates | None, store: Store
+    sweep: SweepSpec,
+    cell: Cell,
+    choice: LMChoice,
+    lm: FrozenLM,
+    mixtures: dict[str, MixtureSpec],
+    candidates: Candidates | None,
+    store: Store,
 ) -> list[RunTask]:
     tasks = []
-    place = Path(choice.source)  # a worker can have another current folder
-    source = str(place.resolve()) if place.exists() else choice.source
-    key = LMKey(source, choice.revision, sweep.device, sweep.dtype, sweep.compiled)
+    tokenizer = None if choice.tokenizer is None else _wherever(choice.tokenizer)
+    key = LMKey(_wherever(choice.source), choice.revision, tokenizer, sweep.device, sweep.dtype, sweep.compiled)
     seen_from_anywhere = Store(store.folder.resolve(), store.id)
     for name, setting in sweep.settings.items():
         if setting.prompts is not None and cell.prompts not in setting.prompts:
@@ -173,7 +199,7 @@ def _runs_of(
                 lm,
                 cell.relation,
                 cell.templates,
-                mixture=setting.mixture.model_copy(update={"seed": seed}),
+                mixture=mixtures[name].model_copy(update={"seed": seed}),
                 training=setting.training if setting.tuned else None,
                 candidates=candidates,
                 control=control,
@@ -185,6 +211,11 @@ def _runs_of(
             )
             tasks.append(RunTask(spec, key, cell.relation, candidates, seen_from_anywhere))
     return tasks
+
+
+def _wherever(source: str) -> str:
+    """A path as it is understood by a worker with another current folder; other names as they are."""
+    return str(Path(source).resolve()) if Path(source).exists() else source
 
 
 def _seconds(lm: FrozenLM, tasks: list[tuple[RunTask, int]], done: frozenset[str], store: Store) -> dict[str, float]:

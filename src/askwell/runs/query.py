@@ -39,6 +39,8 @@ _COLUMNS: Mapping[str, tuple[str, Callable[[Run], Any]]] = {
     "data_dependent": ("BOOLEAN", lambda run: run.record.spec.mixture.weighting == "data-dependent"),
     "combine": ("VARCHAR", attrgetter("record.spec.mixture.combine")),
     "initial": ("VARCHAR", attrgetter("record.spec.mixture.initial")),
+    "begin": ("VARCHAR", attrgetter("record.spec.mixture.begin")),
+    "answers": ("VARCHAR", attrgetter("record.test.answers")),
     "copies": ("BIGINT", attrgetter("record.spec.mixture.copies")),
     "threads": ("BIGINT", attrgetter("record.spec.threads")),
     "device": ("VARCHAR", attrgetter("record.spec.device")),

@@ -26,6 +26,7 @@ from askwell.evaluation.partitions import partitions_of, scores_of_parts
 from askwell.evaluation.trust import Trust, trust_of
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
+from askwell.mixture.begin import resolve_begin
 from askwell.mixture.candidates import Candidates
 from askwell.mixture.description import About
 from askwell.mixture.encode import EncodedRelation, count_reasons, encode_relation
@@ -92,6 +93,8 @@ def run(
     began = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     tell = progress or (lambda _event: None)
+    mixture = resolve_begin(spec.mixture, lm, [(relation, templates_of(spec))])
+    spec = spec.model_copy(update={"mixture": mixture})
     work = _Work(spec, lm, relation, folder, checkpoints or folder, candidates, resume, split_by, tell)
     with limited_threads(spec.threads):
         made = work.mixture(untuned=untuned) if spec.baseline is None else work.baseline(spec.baseline)
@@ -141,7 +144,7 @@ class _Work:
     def mixture(self, *, untuned: bool) -> _Made:
         """A mixture of ours, tuned if the spec says so; with `untuned`, its test scores before that."""
         spec, relation = self.spec, self.relation
-        mixture = Mixture(self.lm, self._templates, spec.mixture)
+        mixture = Mixture(self.lm, templates_of(spec), spec.mixture)
         chosen = self.candidates if spec.training is not None and spec.training.classify else None
         facts = encode_relation(mixture, relation, whole_answers=chosen is not None)
         self.tell(Built(mixture))
@@ -172,12 +175,13 @@ class _Work:
         found = run_baseline(
             name,
             self.lm,
-            self._templates,
+            templates_of(self.spec),
             self.relation,
             training=self.spec.training,
             search=self.spec.search,
             fine_tuning=self.spec.fine_tuning,
             seed=self.spec.seed,
+            begin=self.spec.mixture.begin,
             folder=self.checkpoints,
             resume=self.resume,
             progress=self._keep_history,
@@ -192,10 +196,6 @@ class _Work:
         """Reports how many facts have been asked."""
         return lambda done, total: self.tell(Asking(what, done, total))
 
-    @property
-    def _templates(self) -> list[Template]:
-        return [parse_template(prompt.template, prompt.weight) for prompt in self.spec.templates]
-
     def _learned_from(self, result: TrainingResult) -> dict[str, Any]:
         return {**result.learned_from(self.relation), "split_by": self.split_by}
 
@@ -204,6 +204,11 @@ class _Work:
         if state.record is not None:
             write_history(self.folder, _lines(state.history))
         self.tell(state)
+
+
+def templates_of(spec: RunSpec) -> list[Template]:
+    """The run's prompts."""
+    return [parse_template(prompt.template, prompt.weight) for prompt in spec.templates]
 
 
 def _lines(history: Sequence[Any]) -> tuple[HistoryRecord, ...]:

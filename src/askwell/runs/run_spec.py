@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.lms.frozen import FrozenLM
+from askwell.mixture.begin import resolve_begin
 from askwell.mixture.candidates import Candidates
 from askwell.specs import AutoPromptSpec, FineTuningSpec, MixtureSpec, PromptText, RunSpec, TrainingSpec
 from askwell.specs.baselines import BaselineName
@@ -35,9 +36,10 @@ def run_spec(
     """The spec of a run on things that are already loaded; `prompts` and `setting` name it in tables.
 
     Without `training` (and without a baseline that learns), the prompts are used as they are. The device and the
-    precision are those of the LM, unless the run is to be done elsewhere.
+    precision are those of the LM, unless the run is to be done elsewhere. What a causal LM's sentences begin with is
+    chosen here, so that the run's id names it.
     """
-    mixture = mixture or MixtureSpec()
+    mixture = resolve_begin(mixture or MixtureSpec(), lm, [(relation, templates)])
     return RunSpec(
         lm=lm.identity.name,
         lm_sha256=lm.identity.digest,

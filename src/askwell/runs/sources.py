@@ -17,9 +17,10 @@ from askwell.data.testbed import PREFIX
 from askwell.errors import BadFile, BadOption, NoPrompts, NothingLeft
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import Precision, load_lm
+from askwell.mixture.begin import resolve_begin
 from askwell.mixture.description import Description
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import CONFIG, lm_source, load_mixture, read_description
+from askwell.mixture.save import CONFIG, lm_source, load_mixture, read_description, tokenizer_source
 from askwell.runs.folder import is_run
 from askwell.runs.query import choose_run, select_runs
 from askwell.runs.record import MIXTURE
@@ -66,7 +67,13 @@ def _saved_without_a_run(path: str, where: str | None) -> str | None:
 
 
 def saved_mixture(
-    folder: str, lm: str | FrozenLM | None, *, revision: str | None, device: str | None, dtype: Precision
+    folder: str,
+    lm: str | FrozenLM | None,
+    *,
+    revision: str | None,
+    tokenizer: str | None = None,
+    device: str | None,
+    dtype: Precision,
 ) -> Mixture:
     """A saved mixture on its LM; `lm` says where the LM is, if it is no longer where it was."""
     if isinstance(lm, FrozenLM):
@@ -75,7 +82,13 @@ def saved_mixture(
     source, stored_revision = lm or lm_source(folder, description), description.base_lm.revision
     if source is None:
         raise BadOption(f"{folder} was learned on {description.base_lm.name}; say where that LM is with --lm")
-    loaded = load_lm(source, revision=revision or (stored_revision if lm is None else None), device=device, dtype=dtype)
+    loaded = load_lm(
+        source,
+        revision=revision or (stored_revision if lm is None else None),
+        tokenizer=tokenizer or tokenizer_source(folder, description),
+        device=device,
+        dtype=dtype,
+    )
     return load_mixture(folder, loaded)
 
 
@@ -184,6 +197,7 @@ def untuned_jobs(
     if not relations:
         raise BadOption(f"no relation of {', '.join(facts)} has a prompt file in {', '.join(prompts)}")
     loaded = load_lm(lm, **loading)
+    spec = resolve_begin(spec, loaded, relations[:4])
     usable = 0
     for relation, templates in relations:
         try:

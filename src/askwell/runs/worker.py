@@ -27,6 +27,7 @@ class LMKey:
 
     name: str
     revision: str | None
+    tokenizer: str | None
     device: DeviceKind
     dtype: Digits
     compiled: bool

@@ -11,6 +11,10 @@ Initial = Literal["words", "random", "random-full"]
 WeightingName = Literal["static", "data-dependent"]
 AnswersName = Literal["one-token", "any-length"]
 AnswersChoice = Literal["auto", "one-token", "any-length"]
+Begin = Literal["nothing", "space", "bos", "eos", "line-break"]
+"""What a sentence begins with. Only causal LMs have a choice; a sentence of the others begins with a space."""
+BeginOption = Literal["auto", "nothing", "space", "bos", "eos", "line-break"]
+BEGIN_OF_0_1_0: Begin = "space"
 # In version 0.1.0 the weighting was a yes or no. Written so, old and new files are the same, and so are ids of runs.
 _BY_DATA_DEPENDENT: dict[bool, WeightingName] = {False: "static", True: "data-dependent"}
 
@@ -39,6 +43,9 @@ class MixtureSpec(Spec):
     needs it."""
     longest_answer: int = Field(default=10, ge=1, le=100)
     """Leave out facts whose y has more tokens than this, where answers may be of any length."""
+    begin: BeginOption = "auto"
+    """What a sentence begins with, for a causal LM; auto: that under which the prompts' words make the train ys most
+    probable, chosen once for an LM, or a line break where there are no facts to choose by."""
 
     @model_validator(mode="before")
     @classmethod
@@ -63,17 +70,19 @@ class MixtureSpec(Spec):
 
     @property
     def canonical(self) -> dict[str, Any]:
-        """The choices as they are hashed: those of version 0.1.0, which knew one-token answers alone, are left as
-        they were."""
+        """The choices as they are hashed: those of version 0.1.0, which knew only answers of one token and sentences
+        that begin with a space, are left as they were."""
         document = self.model_dump(mode="json")
         if self.answers == "one-token":
             del document["answers"], document["longest_answer"]
+        if self.begin == BEGIN_OF_0_1_0:
+            del document["begin"]
         return document
 
     @classmethod
     def of_0_1_0(cls, document: dict[str, Any]) -> "MixtureSpec":
         """The choices that version 0.1.0 wrote down; a newer document is read as it is."""
-        return cls.model_validate({"answers": "one-token", **document})
+        return cls.model_validate({"answers": "one-token", "begin": BEGIN_OF_0_1_0, **document})
 
     @model_validator(mode="after")
     def _fits_together(self) -> "MixtureSpec":

@@ -47,6 +47,8 @@ class LMChoice(Spec):
     """A name such as testbed:bert or bert-base-cased, a checkpoint folder, or a .gguf file."""
     revision: str | None = None
     """Branch, tag or commit of an LM on the hub."""
+    tokenizer: str | None = None
+    """A tokenizer that does not lie beside the LM's weights: a folder, a vocab.txt, or a name on the hub."""
 
 
 class Setting(Spec):

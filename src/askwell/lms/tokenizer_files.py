@@ -1,0 +1,96 @@
+"""Loads tokenizers: the one beside an LM's weights, one that is named apart from them, or BERT's from a `vocab.txt`."""
+
+import json
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase
+from transformers.utils import cached_file
+
+from askwell.errors import LMUnavailable
+
+VOCABULARY, SETTINGS = "vocab.txt", "tokenizer_config.json"
+_SPECIAL = ("[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]")
+_SETTINGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
+
+
+def find_tokenizer(source: str, **options: Any) -> PreTrainedTokenizerBase:
+    """The tokenizer of a folder, a hub name or a GGUF file. Where the class that its config names finds no files of its
+    own, but a `vocab.txt` lies there, as with an ALBERT that was trained with BERT's WordPiece, it is made from that.
+
+    What transformers raises is passed on; a tokenizer that has no words is an error.
+    """
+    problem: Exception | None = None
+    try:
+        found: Any = AutoTokenizer.from_pretrained(source, **options)
+        if not set(found.get_vocab()) <= set(found.all_special_tokens):
+            return found
+    except (OSError, ValueError, KeyError, TypeError) as error:  # a class that lacks its files raises any of these
+        problem = error
+    vocabulary = _file(source, VOCABULARY, options)
+    if vocabulary is not None:
+        return wordpiece(vocabulary)
+    if problem is not None:
+        raise problem
+    raise LMUnavailable(
+        "there is no tokenizer with it; save its tokenizer's files beside the weights, or name them with --tokenizer"
+    )
+
+
+def wordpiece(vocabulary: Path) -> PreTrainedTokenizerBase:
+    """BERT's tokenizer over a file of pieces, one a line. Where no settings lie beside it, it lower-cases if no piece
+    has a capital letter, and then strips accents if no piece would change by it."""
+    pieces = [line.rstrip("\r") for line in vocabulary.read_text(encoding="utf-8").split("\n")]
+    while pieces and not pieces[-1]:
+        pieces.pop()
+    if lacking := [token for token in ("[UNK]", "[CLS]", "[SEP]") if token not in pieces]:
+        raise LMUnavailable(
+            f"{vocabulary.name} has no piece {lacking[0]}, so it is not a vocabulary of BERT's WordPiece; save the "
+            "tokenizer with its tokenizer.json, and name its folder with --tokenizer"
+        )
+    words = [piece for piece in pieces if piece not in _SPECIAL]
+    lower = all(piece == piece.lower() for piece in words)
+    strip = lower and all(piece == unicodedata.normalize("NFD", piece) for piece in words)
+    guessed: dict[str, Any] = {"do_lower_case": lower, "strip_accents": strip}
+    beside = vocabulary.parent / SETTINGS
+    settings = json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
+    given = {name: settings[name] for name in _SETTINGS if name in settings}
+    numbered = {piece: number for number, piece in reversed(list(enumerate(pieces)))}  # of a repeated one, the first
+    return BertTokenizer(vocab=numbered, **(guessed | given))
+
+
+def named_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
+    """The tokenizer that --tokenizer names: a folder, a `vocab.txt`, or a name on the hub."""
+    path = Path(name)
+    try:
+        if path.is_file() and path.suffix == ".txt":
+            return wordpiece(path)
+        if path.is_file():
+            raise LMUnavailable(f"it is a file; name its folder, or a {VOCABULARY}")
+        if not path.is_dir() and str(name).startswith((".", "/", "~")):
+            raise LMUnavailable("there is no such folder or file")
+        return find_tokenizer(str(name), trust_remote_code=False)
+    except LMUnavailable as error:
+        raise LMUnavailable(f"--tokenizer {name}: {error}") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise LMUnavailable(
+            f"--tokenizer {name}: no tokenizer can be loaded from there ({reason}); name a folder with a tokenizer's "
+            f"files, a {VOCABULARY}, or a name on the hub"
+        ) from error
+
+
+def _file(source: str, name: str, options: dict[str, Any]) -> Path | None:
+    """A file of a folder or of a hub name, if it is there."""
+    if "gguf_file" in options:
+        return None
+    found = cached_file(
+        source,
+        name,
+        revision=options.get("revision"),
+        _raise_exceptions_for_gated_repo=False,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+    return None if found is None else Path(found)

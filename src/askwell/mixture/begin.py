@@ -1,0 +1,158 @@
+"""What a causal LM's sentences begin with: chosen once for an LM, by how probable hard prompts find train facts.
+
+A causal LM's first position draws much of its attention and is represented unlike any other, so the same prompt can be
+several times as good after a line break as after nothing. The choice is kept in the cache folder under the LM's hash.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from pydantic import BaseModel, ConfigDict, ValidationError
+from torch import Tensor
+
+from askwell.data.facts import Fact, Relation
+from askwell.data.templates import Template
+from askwell.errors import CannotWrite, NothingLeft
+from askwell.files import cache_folder, write_whole
+from askwell.lms.batches import AnswerTokens, words_of
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.tokenisation import Beginning
+from askwell.mixture.pairs import PairReader, Tuned
+from askwell.mixture.prompts import initial_vectors, usable_prompts
+from askwell.specs.mixture import Begin, MixtureSpec
+
+Example = tuple[Relation, Sequence[Template]]
+"""A relation and prompts for it."""
+# Few enough to take seconds: a relation's scores of two beginnings are further apart than other facts would move them.
+_RELATIONS, _FACTS, _PROMPTS = 4, 64, 4
+_LONGEST_ANSWER = 10
+
+
+class BeginChoice(BaseModel):
+    """What an LM's sentences begin with, and why."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    format: Literal["askwell-begin"] = "askwell-begin"
+    lm: str
+    begin: Begin
+    log_probabilities: dict[Begin, float]
+    """Mean log p(y | x, t) of train facts under the words of their prompts."""
+    relations: tuple[str, ...]
+    pairs: int
+    """The number of (fact, prompt) pairs under each beginning."""
+
+
+def resolve_begin(spec: MixtureSpec, lm: FrozenLM, examples: Sequence[Example] = ()) -> MixtureSpec:
+    """The spec with "auto" replaced by the LM's beginning: the one that is known, else the one that fits the examples
+    best, else a line break. One that is named is kept; one that the LM does not have is refused."""
+    if spec.begin != "auto":
+        lm.beginning(spec.begin)
+        return spec
+    choice = None
+    if len(_distinct(lm)) > 1:
+        choice = known_choice(lm)
+        if choice is None and (choice := choose_begin(lm, examples)) is not None:
+            _keep(lm, choice)
+    begin = next(iter(lm.beginnings)) if choice is None else choice.begin
+    return spec.model_copy(update={"begin": begin})
+
+
+def known_choice(lm: FrozenLM) -> BeginChoice | None:
+    """The choice that was made for this LM before, None if there is none that can be read."""
+    try:
+        choice = BeginChoice.model_validate_json(_place(lm).read_bytes())
+    except (OSError, ValidationError):
+        return None
+    return choice if choice.begin in lm.beginnings else None
+
+
+@torch.no_grad()
+def choose_begin(lm: FrozenLM, examples: Sequence[Example]) -> BeginChoice | None:
+    """The beginning under which the prompts' words give the ys of train facts the highest mean log-probability, from a
+    few facts of the first relations; None if no fact can be asked."""
+    usable = list(islice((found for example in examples if (found := _askable(lm, *example))), _RELATIONS))
+    if not usable:
+        return None
+    scores: dict[Begin, float] = {}
+    for name, beginning in _distinct(lm).items():
+        totals = [_log_probabilities(lm, beginning, templates, facts) for _, templates, facts in usable]
+        scores[name] = float(torch.cat(totals).mean())
+    return BeginChoice(
+        lm=lm.identity.name,
+        begin=max(scores, key=scores.__getitem__),
+        log_probabilities=scores,
+        relations=tuple(name for name, _, _ in usable),
+        pairs=sum(len(templates) * len(facts) for _, templates, facts in usable),
+    )
+
+
+def _distinct(lm: FrozenLM) -> dict[Begin, Beginning]:
+    """The LM's beginnings; of those that come to the same tokens only the last, which has the plainest name."""
+    names = {beginning: name for name, beginning in lm.beginnings.items()}
+    return {name: beginning for beginning, name in names.items()}
+
+
+def _askable(
+    lm: FrozenLM, relation: Relation, templates: Sequence[Template]
+) -> tuple[str, list[Template], list[Fact]] | None:
+    """A few of the prompts and train facts, spread evenly, that the LM can be asked under every beginning."""
+    try:
+        prompts = usable_prompts(lm, templates)[0][:_PROMPTS]
+    except NothingLeft:
+        return None
+    if not relation.train:
+        return None
+    xs = words_of([fact.x for fact in relation.train], lm.wording, lm.device)
+    ys = words_of([fact.y for fact in relation.train], lm.wording, lm.device)
+    fits = (xs.lengths > 0).all(0) & (ys.lengths > 0).all(0) & (ys.lengths <= _LONGEST_ANSWER).all(0)
+    if lm.context is not None:
+        for beginning in _distinct(lm).values():
+            reader = PairReader(lm, usable_prompts(lm, templates, beginning)[0], reads_x=False)
+            fits &= reader.longest_question(xs) + ys.lengths.amax(0) <= lm.context
+    numbers = fits.nonzero()[:, 0]
+    if not len(numbers):
+        return None
+    chosen = numbers[torch.linspace(0, len(numbers) - 1, min(_FACTS, len(numbers))).round().long().to(lm.device)]
+    return relation.name, [prompt.template for prompt in prompts], [relation.train[n] for n in chosen.tolist()]
+
+
+def _log_probabilities(
+    lm: FrozenLM, beginning: Beginning, templates: Sequence[Template], facts: Sequence[Fact]
+) -> Float[Tensor, " pairs"]:
+    """log p(y | x, t) of each pair: of all of y's tokens, but not of what ends the answer, since how a template goes on
+    after y says nothing of whether y is known."""
+    prompts, _ = usable_prompts(lm, templates, beginning)
+    reader = PairReader(lm, prompts, reads_x=False)
+    table = reader.table_of([lm.family.ask_answer(prompt.tokens, lm.wording, lm.special) for prompt in prompts])
+    vectors = initial_vectors(lm, prompts, initial="words", noise=0.0, seed=0)
+    tuned = Tuned(vectors, None, torch.arange(len(prompts), device=lm.device))
+    xs = words_of([fact.x for fact in facts], lm.wording, lm.device)
+    ys = words_of([fact.y for fact in facts], lm.wording, lm.device)
+    numbers = torch.arange(len(facts) * len(prompts), device=lm.device)
+    texts, asked = numbers // len(prompts), numbers % len(prompts)
+    places = reader.y_places[asked]
+    ids, lengths = ys.ids[places, texts], ys.lengths[places, texts]
+    total = torch.zeros(len(texts), dtype=lm.parameter_dtype, device=lm.device)
+    for chosen in reader.batches(table.lengths(xs, texts, asked) + lengths, int(lengths.max())):
+        some, size = ids[chosen], lengths[chosen]
+        answers = AnswerTokens(some, size, torch.zeros_like(size), size)
+        batch = table.answer_batch(xs, texts[chosen], asked[chosen], answers)
+        targets = some[torch.arange(some.shape[1], device=lm.device) < size[:, None]]
+        of_token = reader.log_probs_of(tuned, batch, asked[chosen], targets)
+        total.index_add_(0, chosen[batch.read_pairs], of_token)
+    return total
+
+
+def _place(lm: FrozenLM) -> Path:
+    return cache_folder() / "begin" / f"{lm.identity.digest}.json"
+
+
+def _keep(lm: FrozenLM, choice: BeginChoice) -> None:
+    with suppress(CannotWrite):  # without it the choice is made again next time
+        write_whole(_place(lm), choice.model_dump_json(indent=1) + "\n")
