@@ -62,7 +62,7 @@ def test_baselines_begin_as_they_are_told(name: BaselineName, prompts: int) -> N
         training=TrainingSpec(pairs=8, threads=1),
         search=search,
         fine_tuning=FineTuningSpec(epochs=0),
-        begin="eos",
+        asked=MixtureSpec(begin="eos"),
     )
     assert found.mixture.spec.begin == "eos"
     (eos,) = lm.beginnings["eos"].tokens

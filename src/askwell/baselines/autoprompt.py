@@ -43,7 +43,7 @@ from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import IN_A_RUN, save_mixture
 from askwell.specs.baselines import AutoPromptSpec
-from askwell.specs.mixture import BeginOption, MixtureSpec
+from askwell.specs.mixture import MixtureSpec
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.objective import Objective
 from askwell.training.result import badness
@@ -107,7 +107,7 @@ def search_triggers(
     *,
     start_from: Template | None = None,
     seed: int = 0,
-    begin: BeginOption = "auto",
+    asked: MixtureSpec | None = None,
     folder: Path | None = None,
     resume: bool = False,
     progress: Callable[[SearchProgress], None] | None = None,
@@ -117,7 +117,8 @@ def search_triggers(
     With a `folder`, the best prompt so far is always saved there as a mixture, and a checkpoint after each iteration,
     from which `resume` goes on: an interrupted search that is resumed equals one that was not.
     """
-    search = TriggerSearch(lm, relation, spec or AutoPromptSpec(), start_from, MixtureSpec(seed=seed, begin=begin))
+    one_token = MixtureSpec(seed=seed).asking_like(asked, answers="one-token")
+    search = TriggerSearch(lm, relation, spec or AutoPromptSpec(), start_from, one_token)
     state = search.load(folder) if folder is not None and resume else None
     if state is None:
         state = search.first_state()

@@ -4,6 +4,7 @@ import copy
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from askwell.mixture.begin import resolve_begin
 from askwell.mixture.encode import EncodedFacts, encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.specs.baselines import FineTuningSpec
-from askwell.specs.mixture import BeginOption, MixtureSpec
+from askwell.specs.mixture import MixtureSpec
 from askwell.training.result import best_by_dev
 from askwell.training.schedule import warm_up_and_decay
 
@@ -45,7 +46,7 @@ def fine_tune(
     spec: FineTuningSpec | None = None,
     *,
     seed: int = 0,
-    begin: BeginOption = "auto",
+    asked: MixtureSpec | None = None,
     folder: Path | None = None,
     progress: Callable[[FineTuningProgress], None] | None = None,
 ) -> BaselineRun:
@@ -55,7 +56,7 @@ def fine_tune(
     """
     spec = spec or FineTuningSpec()
     need_memory(lm)
-    asked = resolve_begin(MixtureSpec(seed=seed, begin=begin), lm, [(relation, [template])])
+    asked = resolve_begin(MixtureSpec(seed=seed).asking_like(asked), lm, [(relation, [template])])
     copied = FrozenLM(_private_copy(lm), lm.tokenizer, name=f"{lm.identity.name}, fine-tuned", device=lm.device)
     copied.walk = None  # it is made for weights that never change
     mixture = Mixture(copied, [template], asked)
@@ -140,7 +141,7 @@ class _Loss:
     """The loss of train facts, with gradients into all weights of the LM."""
 
     def __init__(self, mixture: Mixture, facts: EncodedFacts) -> None:
-        self.lm, self._facts = mixture.lm, facts
+        self.lm, self._facts, self._mixture = mixture.lm, facts, mixture
         prompt = mixture.prompts[0]
         mask = self.lm.tokenizer.mask_token_id
         self._table = QuestionTable([prompt.question], [prompt.tokens.x_place], [0], mask, self.lm.device)
@@ -149,8 +150,12 @@ class _Loss:
 
     def __call__(self, facts: Int[Tensor, " facts"]) -> Float[Tensor, ""]:
         """The sum of -log p(y | x) over the facts of these numbers."""
+        words, kind = self.lm.word_vectors(self._ids), self._facts.kind
+        if kind.is_long:
+            asked, lengths = replace(self._mixture.tuned, vectors=words), kind.lengths_on(self.lm)
+            long = self._mixture.long_answers.log_probs(asked, self._facts.xs, self._facts.ys, facts, lengths)
+            return -long.sum()
         batch = self._table.batch(self._facts.xs, facts, torch.zeros_like(facts))
-        words = self.lm.word_vectors(self._ids)
         log_probs, _ = self.lm.log_probs_of(batch, words, None, self._golds[facts], use_walk=False)
         return -log_probs.sum()
 

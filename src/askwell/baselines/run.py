@@ -29,7 +29,7 @@ from askwell.mixture.mixture import Mixture
 from askwell.mixture.prompts import LeftOutPrompt
 from askwell.mixture.save import IN_A_RUN, save_mixture
 from askwell.specs.baselines import AutoPromptSpec, BaselineName, FineTuningSpec
-from askwell.specs.mixture import BeginOption, MixtureSpec
+from askwell.specs.mixture import MixtureSpec
 from askwell.specs.training import TrainingSpec
 from askwell.training.loop import train
 from askwell.training.result import Interrupted, TrainingResult, best_by_dev
@@ -62,13 +62,13 @@ def best_on_train(
     return mixture, [{**of, "template": of["template"].text} for of in scored]
 
 
-def random_dense_prompt(lm: FrozenLM, *, vectors: int = 5, seed: int = 0, begin: BeginOption = "auto") -> Mixture:
+def random_dense_prompt(lm: FrozenLM, *, vectors: int = 5, seed: int = 0, asked: MixtureSpec | None = None) -> Mixture:
     """A mixture of one prompt "[X] v … v [Y] ." whose vectors are drawn from a Gaussian fitted to the word vectors.
 
     OptiPrompt leaves the full stop as it is; here it starts as it is, and is tuned, too.
     """
     template = blank_template(lm, vectors)
-    mixture = Mixture(lm, [template], MixtureSpec(initial="random", seed=seed, begin=begin))
+    mixture = Mixture(lm, [template], MixtureSpec(initial="random", seed=seed).asking_like(asked))
     full_stop = torch.tensor(prompt_of(lm, template).token_ids[vectors:], dtype=torch.long, device=lm.device)
     with torch.no_grad():
         for vectors_of in (mixture.vectors, mixture.initial_vectors):
@@ -86,22 +86,21 @@ def run_baseline(
     search: AutoPromptSpec | None = None,
     fine_tuning: FineTuningSpec | None = None,
     seed: int = 0,
-    begin: BeginOption = "auto",
+    asked: MixtureSpec | None = None,
     folder: Path | None = None,
     resume: bool = False,
     progress: Callable[[BaselineProgress], None] | None = None,
 ) -> BaselineRun:
-    """Runs the baseline of that name; a spec replaces the own settings of the baselines that it fits.
+    """Runs the baseline of that name; a spec replaces the own settings of the baselines that it fits, and the answers
+    and the beginning of sentences are those of `asked`. AutoPrompt takes answers of one token alone.
 
     With a `folder`, what is trained or searched can be interrupted: it keeps its best state there, and `resume`
     continues from it. Fine-tuning cannot be continued; it leaves its LM in the folder when it has ended.
     """
     baseline = BASELINES[name]
     need_prompts(name, len(templates))
-    spec = resolve_begin(
-        baseline.mixture.model_copy(update={"seed": seed, "begin": begin}), lm, [(relation, templates)]
-    )
-    shared: Any = {"seed": seed, "begin": spec.begin}
+    spec = resolve_begin(baseline.mixture.asking_like(asked, seed=seed), lm, [(relation, templates)])
+    shared: Any = {"seed": seed, "asked": spec}
     if baseline.how == "searched":
         start_from = templates[0] if templates else None
         run = search_triggers(

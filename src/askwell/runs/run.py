@@ -181,7 +181,7 @@ class _Work:
             search=self.spec.search,
             fine_tuning=self.spec.fine_tuning,
             seed=self.spec.seed,
-            begin=self.spec.mixture.begin,
+            asked=self.spec.mixture,
             folder=self.checkpoints,
             resume=self.resume,
             progress=self._keep_history,

@@ -79,6 +79,13 @@ class MixtureSpec(Spec):
             del document["begin"]
         return document
 
+    def asking_like(self, other: "MixtureSpec | None", **changes: Any) -> "MixtureSpec":
+        """This spec with the other's answers and beginning of sentences: the same question, put another way."""
+        shared = (
+            {} if other is None else {name: getattr(other, name) for name in ("answers", "longest_answer", "begin")}
+        )
+        return self.model_copy(update={**shared, **changes})
+
     @classmethod
     def of_0_1_0(cls, document: dict[str, Any]) -> "MixtureSpec":
         """The choices that version 0.1.0 wrote down; a newer document is read as it is."""
