@@ -1,6 +1,7 @@
 # `make demo` and `make test` work on a fresh machine: they set everything up first, in .venv.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .PHONY: setup demo test test-full check bench docs clean
 .DEFAULT_GOAL := help
@@ -27,16 +28,16 @@ demo: setup
 	$(BIN)/askwell demo --out build/demo
 
 test: setup
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(PYTEST) --durations=20
 
 test-full: setup
-	ASKWELL_TEST_FULL=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	ASKWELL_TEST_FULL=1 $(PYTEST)
 
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/ty check --error-on-warning
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+	$(PYTEST) -m "not slow"
 
 bench: setup
 	$(BIN)/python benchmarks/run.py
