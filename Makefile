@@ -17,11 +17,13 @@ help:
 setup: .venv/ready
 
 # torch comes first and pinned: an open range in another package would pull gigabytes of CUDA libraries.
+# pip would compile everything on one core.
 .venv/ready: pyproject.toml scripts/testbed-sources.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pip install --quiet --editable ".[dev]"
-	$(BIN)/python -m pip install --quiet --no-deps --requirement scripts/testbed-sources.txt
+	$(BIN)/python -m pip install --quiet --no-compile torch==2.13.0
+	$(BIN)/python -m pip install --quiet --no-compile --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --no-compile --no-deps --requirement scripts/testbed-sources.txt
+	$(BIN)/python -m compileall -qq -j 0 -x '/tests/' .venv/lib || true # some packages carry templates that are no Python
 	touch $@
 
 demo: setup
@@ -43,7 +45,7 @@ bench: setup
 	$(BIN)/python benchmarks/run.py
 
 docs: setup
-	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	$(BIN)/python -m pip install --quiet --no-compile --editable ".[docs]"
 	$(BIN)/zensical build --strict
 	@echo "The documentation is in build/site/index.html"
 
