@@ -1,6 +1,7 @@
 # `make demo` and `make test` work on a fresh machine: they set everything up first, in .venv.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .PHONY: setup demo test test-full check bench docs clean
 .DEFAULT_GOAL := help
@@ -16,33 +17,35 @@ help:
 setup: .venv/ready
 
 # torch comes first and pinned: an open range in another package would pull gigabytes of CUDA libraries.
+# pip would compile everything on one core.
 .venv/ready: pyproject.toml scripts/testbed-sources.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pip install --quiet --editable ".[dev]"
-	$(BIN)/python -m pip install --quiet --no-deps --requirement scripts/testbed-sources.txt
+	$(BIN)/python -m pip install --quiet --no-compile torch==2.13.0
+	$(BIN)/python -m pip install --quiet --no-compile --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --no-compile --no-deps --requirement scripts/testbed-sources.txt
+	$(BIN)/python -m compileall -qq -j 0 -x '/tests/' .venv/lib || true # some packages carry templates that are no Python
 	touch $@
 
 demo: setup
 	$(BIN)/askwell demo --out build/demo
 
 test: setup
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(PYTEST) --durations=20
 
 test-full: setup
-	ASKWELL_TEST_FULL=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	ASKWELL_TEST_FULL=1 $(PYTEST)
 
 check: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/ty check --error-on-warning
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+	$(PYTEST) -m "not slow"
 
 bench: setup
 	$(BIN)/python benchmarks/run.py
 
 docs: setup
-	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	$(BIN)/python -m pip install --quiet --no-compile --editable ".[docs]"
 	$(BIN)/zensical build --strict
 	@echo "The documentation is in build/site/index.html"
 

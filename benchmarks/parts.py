@@ -172,8 +172,9 @@ def growth(setting: Setting) -> None:
         for factor in (1, 2) if setting.quick else (1, 2, 4, 8):
             times_of = {name: factor if name == quantity else 1 for name in ("facts", "prompts", "length of x")}
             of_size = random_lm(shape, 7680 * factor) if quantity == "vocabulary" else lm
-            mixture = mixture_of(of_size, 4 * times_of["prompts"], deep=False)
-            facts = _longer(facts_of(mixture, 8 * times_of["facts"]), times_of["length of x"])
+            mixture = mixture_of(of_size, (2 if setting.quick else 4) * times_of["prompts"], deep=False)
+            count = (2 if setting.quick else 8) * times_of["facts"]
+            facts = _longer(facts_of(mixture, count), times_of["length of x"])
             contenders = {
                 "training": our_epoch(mixture, facts, batch_facts=64),
                 "evaluation": our_evaluation(mixture, facts),

@@ -1,19 +1,38 @@
-"""Shape annotations of the whole package are checked while its tests run; where the released data is."""
+"""Types and shapes of the whole package are checked while its tests run; where the released data is."""
 
 import os
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
+from beartype import BeartypeConf
+from beartype.claw import beartype_package
 from jaxtyping import install_import_hook
+
+
+def _check_types() -> None:
+    """Types are checked everywhere, shapes where there are any: their check makes each call several times slower."""
+    found = find_spec("askwell")
+    assert found is not None
+    assert found.origin is not None
+    root = Path(found.origin).parent
+    sources = {path: path.read_text(encoding="utf-8") for path in root.rglob("*.py")}
+    # beartype by itself refuses annotations that stand for what is imported for type checkers alone.
+    shaped = [path for path, text in sources.items() if "jaxtyping" in text or "TYPE_CHECKING" in text]
+    beartype_package("askwell", conf=BeartypeConf(claw_is_pep526=False))
+    modules = [".".join(path.relative_to(root.parent).with_suffix("").parts) for path in shaped]
+    install_import_hook(modules, "beartype.beartype")
+
 
 # Also in the processes that tests start: threads that wait for each other at every small step take many times longer
 # where other processes keep the cores busy, as the workers of pytest-xdist do.
 os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["HF_HUB_OFFLINE"] = "1"  # no test needs the network, which would be tried again and again
 sys.path.insert(0, str(Path(__file__).parent))
-install_import_hook("askwell", "beartype.beartype")
+_check_types()
 torch.set_num_threads(1)
 # What tests leave in the cache is not the user's, also where a fixture is made once for many tests.
 _cache = tempfile.TemporaryDirectory(prefix="askwell-tests-")
@@ -24,6 +43,18 @@ os.environ["ASKWELL_CACHE"] = _cache.name
 def _cache_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """What one test has chosen for an LM is not known to the next."""
     monkeypatch.setenv("ASKWELL_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="session")
+def finished_demo(tmp_path_factory) -> Path:
+    """The folder of a demo on the relation symbol."""
+    from builders.commands import exit_code
+    from builders.once import once
+
+    def make(folder: Path) -> None:
+        assert exit_code("demo", "--out", folder, "--relations", "symbol") == 0
+
+    return once(tmp_path_factory, "demo", make)
 
 
 @pytest.fixture(scope="session")

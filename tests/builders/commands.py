@@ -22,6 +22,7 @@ class Signalled:
     """How a command ended that got a signal."""
 
     code: int
+    out: str
     err: str
 
 
@@ -54,4 +55,4 @@ def signalled(number: int, *arguments: object, before: str, times: int) -> Signa
         [sys.executable, "-c", _SIGNALS_ITSELF, *map(str, told)],
         capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
-    return Signalled(done.returncode, done.stderr)
+    return Signalled(done.returncode, done.stdout, done.stderr)

@@ -21,7 +21,7 @@ class Truncates:
 
 @dataclass(frozen=True)
 class Stalls:
-    """Promises all that was asked for, and falls silent after some bytes."""
+    """Promises all that was asked for, and falls silent after some bytes, for as long as the server is there."""
 
     after: int
 
@@ -61,11 +61,12 @@ class DataServer:
     """What to do at the next requests for a path; when it is used up, the server behaves well."""
     requests: list[tuple[str, str | None]] = field(default_factory=list)
     """Paths that were asked for, each with its Range."""
-    slow: float = 0.0
-    """Seconds before each answer."""
 
     def __enter__(self) -> "DataServer":
         self.leave = threading.Event()
+        self.open = threading.Event()
+        """While it is not set, no request is answered."""
+        self.open.set()
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -75,6 +76,7 @@ class DataServer:
 
     def __exit__(self, *_error: object) -> None:
         self.leave.set()
+        self.open.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(timeout=10)
@@ -99,7 +101,7 @@ class DataServer:
             def do_GET(self) -> None:
                 path, asked = self.path.removeprefix("/moved"), self.headers.get("Range")
                 behaviour = server._next(self.path, asked)
-                server.leave.wait(server.slow)
+                server.open.wait()
                 data = server.files.get(path)
                 if data is None:
                     behaviour = Refuses(404)
@@ -128,7 +130,7 @@ class DataServer:
                         self._send_rest(data, start, after)
                     case Stalls(after):
                         self._send_rest(data, start, after)
-                        server.leave.wait(10)
+                        server.leave.wait()
                     case Well():
                         self._send_rest(data, start)
 

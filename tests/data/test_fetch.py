@@ -11,8 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from data_server import Appends, Corrupts, Redirects, Refuses, Stalls, Truncates
-from tiny_sets import BERT, CONTENT, FACTS, PROMPTS, TINY, TRAIN, UPSTREAM, manifest_of
+from data_server import Appends, Corrupts, DataServer, Redirects, Refuses, Stalls, Truncates
+from tiny_sets import BERT, CONTENT, FACTS, PROMPTS, TEST, TINY, TRAIN, UPSTREAM, manifest_of
 
 from askwell.data.catalogue import Origin
 from askwell.data.download import PullProgress, address, mirror, pull
@@ -37,7 +37,7 @@ import json, sys; sys.path.insert(0, sys.argv[1]); {before}
 from askwell.data import catalogue; from askwell.data.download import pull
 manifest = json.load(open(sys.argv[2])); catalogue._manifest = lambda: manifest
 from tiny_sets import TINY
-pull(TINY, timeout={timeout})
+pull(TINY, attempts=1000, timeout={timeout})
 """
     return [sys.executable, "-c", lines, str(Path(__file__).parent), str(manifest)]
 
@@ -76,16 +76,17 @@ def test_a_file_that_was_cut_off_is_fetched_again(server, cache):
 
 def test_a_server_that_falls_silent_is_asked_again(server, cache):
     server.plan[URL] = [Stalls(2000)]
-    pull(TINY, timeout=2.0)
+    pull(TINY, attempts=50, timeout=1.0)  # on a busy machine, further answers may take a second
     assert files_in(cache) == CONTENT
-    assert len(server.ranges(URL)) == 2
+    assert len(server.ranges(URL)) >= 2
 
 
 def test_a_server_that_stays_silent_is_given_up(server, cache):
-    server.plan[URL] = [Stalls(0), Stalls(1000), Stalls(0)]
-    with pytest.raises(Failure, match=r"P1/train\.jsonl could not be fetched .* 3 attempts.*nothing came for 0\.5 sec"):
+    for path in (TRAIN, TEST):
+        server.plan[UPSTREAM[path]] = [Stalls(0), Stalls(10), Stalls(0)]
+    with pytest.raises(Failure, match=r"\.jsonl could not be fetched .* 3 attempts.*nothing came for 0\.5 sec"):
         pull([FACTS], attempts=3, timeout=0.5)
-    assert TRAIN not in files_in(cache)
+    assert files_in(cache) == {}
 
 
 def test_redirects_are_followed(server, cache):
@@ -168,14 +169,18 @@ def test_altered_files_are_replaced(server, cache):
 
 
 def test_two_pulls_at_once_fetch_each_file_once(server, cache):
-    server.slow = 0.5
+    server.open.clear()
     waited, failures = [], []
-    together = threading.Barrier(3, timeout=600)
+
+    def tell(state: PullProgress) -> None:
+        if state.waiting:
+            waited.append(state)
+        if len(waited) == 2:  # the third is at work
+            server.open.set()
 
     def one_pull() -> None:
         try:
-            together.wait()
-            pull(TINY, lambda state: waited.append(1) if state.waiting else None)
+            pull(TINY, tell)
         except BaseException as error:
             failures.append(error)
 
@@ -187,18 +192,25 @@ def test_two_pulls_at_once_fetch_each_file_once(server, cache):
     assert failures == []
     assert files_in(cache) == CONTENT
     assert len(server.requests) == len(CONTENT)
-    assert waited
+
+
+def stop_in_the_middle(program: list[str], with_signal: int, server: DataServer, cache: Path) -> None:
+    """Sends the signal when all files but one are there, in the middle of which the server falls silent."""
+    server.plan[URL] = [Stalls(5000)] * 1000
+    with subprocess.Popen(program, env=os.environ.copy(), stderr=subprocess.DEVNULL) as process:
+        others = [cache / path for path in CONTENT if path != TRAIN]
+        deadline = time.monotonic() + 600
+        while not (server.ranges(URL) and all(path.exists() for path in others)):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(with_signal)
+        assert process.wait(timeout=600) == -with_signal
+    server.plan.clear()
 
 
 def test_a_pull_that_was_killed_loses_nothing_of_what_it_had(server, cache, tmp_path):
-    server.plan[URL] = [Stalls(5000)]
-    process = subprocess.Popen(program(tmp_path), env=os.environ.copy())
-    others = [cache / path for path in CONTENT if path != TRAIN]
-    deadline = time.monotonic() + 600
-    while time.monotonic() < deadline and not (server.ranges(URL) and all(path.exists() for path in others)):
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait(timeout=600)
+    stop_in_the_middle(program(tmp_path), signal.SIGKILL, server, cache)
     assert not (cache / TRAIN).exists()
     server.requests.clear()
     pull(TINY)
@@ -207,15 +219,8 @@ def test_a_pull_that_was_killed_loses_nothing_of_what_it_had(server, cache, tmp_
 
 
 def test_ctrl_c_ends_a_pull_and_leaves_nothing_that_is_not_whole(server, cache, tmp_path):
-    server.plan[URL] = [Stalls(5000)]
-    process = subprocess.Popen(program(tmp_path, timeout=1.0), env=os.environ.copy(), stderr=subprocess.DEVNULL)
-    others = [cache / path for path in CONTENT if path != TRAIN]
-    deadline = time.monotonic() + 600
-    while time.monotonic() < deadline and not (server.ranges(URL) and all(path.exists() for path in others)):
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    process.wait(timeout=600)
-    assert all(data == CONTENT[path] for path, data in files_in(cache).items())
+    stop_in_the_middle(program(tmp_path, timeout=1.0), signal.SIGINT, server, cache)
+    assert files_in(cache) == {path: data for path, data in CONTENT.items() if path != TRAIN}
 
 
 def test_a_full_disk(server, cache, tmp_path):

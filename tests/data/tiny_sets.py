@@ -28,6 +28,7 @@ UPSTREAM = {
     "prompts/tiny/roberta.jsonl": f"/someone/prompts/{'b' * 40}/prompts/roberta.jsonl",
 }
 TRAIN = "facts/tiny/P1/train.jsonl"
+TEST = "facts/tiny/P1/test.jsonl"
 BERT = "prompts/tiny/bert.jsonl"
 
 

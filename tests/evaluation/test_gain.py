@@ -64,13 +64,14 @@ def claims(unit, trials=100):
     """How often a gain is claimed for a run and a control that know nothing, but each prefer one y at random."""
     random = np.random.default_rng(0)
     ys = [f"y{n}" for n in random.zipf(1.5, 200).clip(max=40)]
+    preferring = {
+        favourite: [outcome(f"x{n}", y, 1 if y == f"y{favourite}" else 2) for n, y in enumerate(ys)]
+        for favourite in range(1, 5)
+    }
     claimed = 0
     for trial in range(trials):
-        one, other = (f"y{n}" for n in random.integers(1, 5, 2))
-        pair = [
-            [outcome(f"x{n}", y, 1 if y == favourite else 2) for n, y in enumerate(ys)] for favourite in (one, other)
-        ]
-        claimed += gain_over(*pair, unit=unit, resamples=500, seed=trial).low > 0
+        one, other = (preferring[favourite] for favourite in random.integers(1, 5, 2).tolist())
+        claimed += gain_over(one, other, unit=unit, resamples=500, seed=trial).low > 0
     return claimed
 
 

@@ -33,7 +33,7 @@ from askwell.specs.training import TrainingSpec
 from askwell.training.loop import train
 
 FULL = bool(os.environ.get("ASKWELL_TEST_FULL"))
-NOTHING_TRIALS, TOLD_TRIALS = (100, 100) if FULL else (6, 1)
+NOTHING_TRIALS, TOLD_TRIALS = (100, 100) if FULL else (4, 1)
 WITH_FAVOURITES = ("continent", "currency", "element_family", "language")
 """Relations with some frequent ys, so that luck with a favourite y can look like knowledge."""
 RELATIONS = ("country_of_airport", "capital", "state_of_county")

@@ -45,10 +45,9 @@ def cells_of(store):
     return trust_in(lines_of(kept_runs(runs)), control_runs(runs))
 
 
-@pytest.fixture
-def store(tmp_path):
+def filled(folder):
     """Relation a: 3 of 4 right; majority gets the first, an LM with random weights the first two. b: 1 of 2 right."""
-    made = new_store(tmp_path)
+    made = new_store(folder)
     metrics = {
         "trust": TRUST,
         "controls": {"prior-corrected": ControlFigures("corrected", test={"P@1": 50.0})},
@@ -74,8 +73,13 @@ def store(tmp_path):
 
 
 @pytest.fixture
-def cell(store):
-    (found,) = cells_of(store)
+def store(tmp_path):
+    return filled(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def cell(tmp_path_factory):
+    (found,) = cells_of(filled(tmp_path_factory.mktemp("store")))
     return found
 
 

@@ -21,8 +21,7 @@ from askwell.report.page import Table, render_page
 from askwell.report.told import MANUAL, MIXTURE, MOST_FREQUENT, findings_of
 from askwell.runs.grid import cells_of
 from askwell.runs.plan import plan_sweep
-from askwell.runs.store import new_or_open_store
-from askwell.runs.sweep import choose_engine, go
+from askwell.runs.store import new_or_open_store, open_store
 
 
 def test_every_relation_is_asked_in_every_way(tmp_path):
@@ -93,12 +92,12 @@ def test_the_most_frequent_y_passes_over_other_right_answers():
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory):
+def demo(finished_demo):
     """A finished demo on a small relation."""
-    store = new_or_open_store(tmp_path_factory.mktemp("demo") / "store")
+    store = open_store(finished_demo)
     sweep = demo_sweep("testbed:bert", ["symbol"])
     plan = plan_sweep(sweep, store.folder, store)
-    assert go(plan, choose_engine(sweep), store, lambda _event: None) == []
+    assert plan.to_do == ()
     return sweep, demo_runs(plan, store)
 
 

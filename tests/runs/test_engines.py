@@ -13,6 +13,7 @@ from builders.sweeps import contents
 from builders.worlds import write_relation
 
 from askwell.evaluation.outcomes import read_outcomes
+from askwell.runs import pool
 from askwell.runs.engines import TRIES, Ended, InProcess, Lost, Started
 from askwell.runs.grid import read_sweep
 from askwell.runs.plan import plan_sweep
@@ -128,15 +129,6 @@ def test_a_larger_sweep_does_only_what_is_new(undisturbed, world, tmp_path):
     assert set(larger.seconds) == {task.spec.id for task in larger.to_do}
 
 
-@pytest.mark.slow
-def test_the_pool_leaves_the_same_store(undisturbed, write_sweep, tmp_path):
-    store, plan, _ = undisturbed
-    _, events, failed = run_sweep(write_sweep(), Pool(2))
-    assert failed == []
-    assert len(events) == 2 * len(plan.runs)
-    assert contents(tmp_path / "store") == contents(store)
-
-
 def test_files_made_where_the_store_is_not_seen_make_the_same_run(undisturbed, tmp_path):
     store, plan, _ = undisturbed
     task = plan.runs[1]
@@ -207,8 +199,18 @@ def tell_pid(task: RunTask) -> RunDone:
     return RunDone(task.spec.id, float(os.getpid()), 0.0)
 
 
-@pytest.mark.slow
-def test_a_worker_that_dies_is_replaced_and_its_run_tried_again(undisturbed, tmp_path):
+def do_and_tell_pid(task: RunTask) -> RunDone | RunFailed:
+    done = do_run(task)
+    return tell_pid(task) if isinstance(done, RunDone) else done
+
+
+@pytest.fixture
+def quick_start(monkeypatch):
+    """Workers are copies of this process, since new ones would import torch for seconds; they do not use it here."""
+    monkeypatch.setattr(pool, "_PROCESSES", multiprocessing.get_context("fork"))
+
+
+def test_a_worker_that_dies_is_replaced_and_its_run_tried_again(undisturbed, quick_start, tmp_path):
     _, plan, _ = undisturbed
     tasks = [replace(task, store=Store(tmp_path, "")) for task in plan.runs[:4]]
     events: list = []
@@ -219,8 +221,7 @@ def test_a_worker_that_dies_is_replaced_and_its_run_tried_again(undisturbed, tmp
     assert all(isinstance(event.outcome, RunDone) for event in events if isinstance(event, Ended))
 
 
-@pytest.mark.slow
-def test_a_run_whose_worker_always_dies_is_given_up(undisturbed):
+def test_a_run_whose_worker_always_dies_is_given_up(undisturbed, quick_start):
     _, plan, _ = undisturbed
     events: list = []
     Pool(1).run(plan.runs[:1], die_always, events.append)
@@ -229,10 +230,16 @@ def test_a_run_whose_worker_always_dies_is_given_up(undisturbed):
 
 
 @pytest.fixture(scope="module")
-def interrupted_workers(undisturbed, tmp_path_factory):
-    """The events of a pool of two, and what its workers told, each of which got Ctrl-C before Python was up in it."""
-    _, plan, _ = undisturbed
-    events: list = []
+def interrupted_workers(world, tmp_path_factory):
+    """The store and events of a pool of two, and what its workers told.
+
+    Each of them got Ctrl-C before Python was up in it.
+    """
+    folder, events = tmp_path_factory.mktemp("pool"), []
+    path = world.write_sweep(folder)
+    store = new_or_open_store(folder / "store")
+    plan = plan_sweep(read_sweep(path), path, store)
+    store.make()
 
     def tell(event) -> None:
         events.append(event)
@@ -241,20 +248,29 @@ def interrupted_workers(undisturbed, tmp_path_factory):
                 assert worker.pid is not None
                 os.kill(worker.pid, signal.SIGINT)
 
-    told, terminal = tmp_path_factory.mktemp("told") / "err.txt", os.dup(2)
+    told, terminal = folder / "err.txt", os.dup(2)
     with told.open("wb") as errors:
         os.dup2(errors.fileno(), 2)
         try:
-            Pool(2).run(plan.runs, tell_pid, tell)
+            Pool(2).run(plan.runs, do_and_tell_pid, tell)
         finally:
             os.dup2(terminal, 2)
             os.close(terminal)
-    return events, told.read_text()
+    store.clean()
+    return store.folder, events, told.read_text()
+
+
+@pytest.mark.slow
+def test_the_pool_leaves_the_same_store(undisturbed, interrupted_workers):
+    store, plan, _ = undisturbed
+    other, events, _ = interrupted_workers
+    assert len(events) == 2 * len(plan.runs)
+    assert contents(other) == contents(store)
 
 
 @pytest.mark.slow
 def test_workers_are_deaf_to_ctrl_c_from_their_first_instruction(interrupted_workers):
-    events, told = interrupted_workers
+    _, events, told = interrupted_workers
     assert {type(event) for event in events} == {Started, Ended}
     assert all(isinstance(event.outcome, RunDone) for event in events if isinstance(event, Ended))
     assert told == ""
@@ -262,7 +278,7 @@ def test_workers_are_deaf_to_ctrl_c_from_their_first_instruction(interrupted_wor
 
 @pytest.mark.slow
 def test_runs_of_one_lm_go_to_the_same_worker(interrupted_workers):
-    events, _ = interrupted_workers
+    _, events, _ = interrupted_workers
     started = [event.task.spec.lm for event in events if isinstance(event, Started)]
     assert sorted(started[:2]) == ["bert", "llama"]  # each worker begins with an LM of its own
     lms_of: dict = {}

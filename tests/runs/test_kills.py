@@ -1,4 +1,7 @@
-"""Sweeps as a shell starts them, killed at random moments: gone on with, they leave the store of an undisturbed one."""
+"""Sweeps as a shell starts them, killed after some of their runs: continued, they leave an undisturbed one's store.
+
+No test waits for a time. A worker that is held (SIGSTOP) keeps its run, so that a sweep cannot end before it is killed.
+"""
 
 import contextlib
 import os
@@ -27,8 +30,12 @@ FULL = bool(os.environ.get("ASKWELL_TEST_FULL"))
 KILLS = 20 if FULL else 1
 RAY_KILLS = 20 if FULL else 1
 SECONDS = 600  # for one sweep, on a machine that has much else to do
-SETTINGS = {"init": {"tuned": False}, "soft": {"epochs": 15}, "deep": {"deep": True, "epochs": 15}}
-RUNS = 2 * 2 * 1 * 3
+SETTINGS = {
+    "init": {"tuned": False},
+    "soft": {"epochs": 15, "controls": ["random-weights"]},
+    "deep": {"deep": True, "epochs": 15, "controls": []},
+}
+RUNS = 2 * 2 * 4  # LMs, relations, and settings with the control of one
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="workers are found through /proc")
 
 
@@ -72,15 +79,22 @@ def wait_until(process: subprocess.Popen, condition: Callable[[], Any]) -> Any:
     return found
 
 
-def wait_for_a_moment(process: subprocess.Popen, store: Path, chance: random.Random) -> bool:
-    """Waits until some random number of runs is done and a little longer; whether the sweep is still under way."""
-    enough = min(RUNS, done(store) + chance.randrange(4))
+def wait_for_runs(process: subprocess.Popen, store: Path, more: int) -> bool:
+    """Waits until so many more runs are done and another is under way; whether the sweep has not ended before."""
+    enough = min(RUNS, done(store) + more)
     deadline = time.monotonic() + SECONDS
     while (done(store) < enough or not (store / "unfinished").is_dir()) and process.poll() is None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    time.sleep(chance.uniform(0, 0.5))
     return process.poll() is None
+
+
+def hold_one(process: subprocess.Popen, chance: random.Random) -> tuple[int, int]:
+    """Holds one of the two workers of a sweep that has several runs left; gives that one and the other."""
+    workers = wait_until(process, lambda: found if len(found := workers_of(process)) == 2 else None)
+    held, other = chance.sample(workers, 2)
+    os.kill(held, signal.SIGSTOP)
+    return held, other
 
 
 def kill_all(process: subprocess.Popen) -> None:
@@ -108,12 +122,21 @@ def all_whole(store: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_sweep_killed_with_all_its_workers_goes_on(world, undisturbed, tmp_path):
+@needs_proc
+def test_a_killed_sweep_leaves_no_worker_and_goes_on(world, undisturbed, tmp_path):
     chance, path, store = random.Random(1), write(world, tmp_path), tmp_path / "store"
     for kill in range(KILLS):
         with start(path, "--workers", 2) as process:
-            wait_for_a_moment(process, store, chance)
-            kill_all(process)
+            if kill == 0:
+                held, other = hold_one(process, chance)
+                wait_until(process, lambda: done(store))
+                process.kill()  # it alone
+                wait_for_end(process, other)
+                os.kill(held, signal.SIGKILL)
+                wait_for_end(process, held)
+            else:
+                wait_for_runs(process, store, chance.randrange(4))
+                kill_all(process)
         all_whole(store)
         if done(store) == RUNS:
             assert contents(store) == undisturbed
@@ -128,34 +151,29 @@ def test_a_sweep_whose_workers_are_killed_goes_on_by_itself(world, undisturbed, 
     chance, path, store = random.Random(2), write(world, tmp_path), tmp_path / "store"
     kills = 0
     with start(path, "--workers", 2) as process:
-        while kills < KILLS and wait_for_a_moment(process, store, chance):
-            if workers := workers_of(process):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(chance.choice(workers), signal.SIGKILL)
-                    kills += 1
+        while kills < KILLS and done(store) < RUNS - 4:
+            held, other = hold_one(process, chance)
+            enough = done(store) + (chance.randrange(3) if kills else 1)
+            wait_until(process, lambda enough=enough: done(store) >= enough)
+            os.kill(other, signal.SIGKILL)
+            os.kill(held, signal.SIGCONT)
+            kills += 1
             all_whole(store)
         process.wait(timeout=SECONDS)
     assert kills
     if kills < TRIES:
         assert process.returncode == 0, (tmp_path / "err.txt").read_text()
-    finish(path)  # a run that random kills have hit three times is given up, and done the next time
+    finish(path)  # a run that kills have hit three times is given up, and done the next time
     assert contents(store) == undisturbed
 
 
-@pytest.mark.slow
-@needs_proc
-def test_workers_die_with_a_killed_sweep(world, tmp_path):
-    path, store = write(world, tmp_path), tmp_path / "store"
-    with start(path, "--workers", 2) as process:
-        wait_until(process, (store / "unfinished").is_dir)
-        workers = workers_of(process)
-        assert len(workers) == 2
-        process.kill()
-        process.wait(timeout=SECONDS)
+def wait_for_end(sweep: subprocess.Popen, worker: int) -> None:
+    """Waits until the sweep has ended, and then its worker."""
+    sweep.wait(timeout=SECONDS)
     deadline = time.monotonic() + SECONDS
-    while any(is_running(worker) for worker in workers):
+    while is_running(worker):
         assert time.monotonic() < deadline
-        time.sleep(0.05)
+        time.sleep(0.01)
 
 
 def is_running(pid: int) -> bool:
@@ -247,7 +265,7 @@ def test_a_ray_cluster_leaves_the_same_store_though_sweeps_and_nodes_are_killed(
     on_ray = ("--engine", "ray", "--address", cluster.address)
     for kill in range(RAY_KILLS):
         with start(path, *on_ray) as process:
-            under_way = wait_for_a_moment(process, store, chance)
+            under_way = wait_for_runs(process, store, chance.randrange(4))
             if kill % 2 or not under_way:
                 kill_all(process)
             else:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from builders.sweeps import contents
 from builders.worlds import TEMPLATES
 from pydantic import ValidationError
 
@@ -19,7 +18,6 @@ from askwell.runs import worker
 from askwell.runs.engines import InProcess
 from askwell.runs.grid import read_sweep
 from askwell.runs.plan import plan_sweep
-from askwell.runs.pool import Pool
 from askwell.runs.query import query_runs
 from askwell.runs.store import new_or_open_store
 from askwell.runs.sweep import go
@@ -117,14 +115,6 @@ def test_at_most_one_control_lm_is_kept(done):
         assert len(worker._controls) <= 1
     controls = [task for task in plan.runs if task.spec.control]
     assert worker.lm_of(controls[-1]) is worker.lm_of(controls[-1])
-
-
-@pytest.mark.slow
-def test_a_pool_leaves_the_same_store(done, world, tmp_path):
-    _, store = done
-    plan, other = plan_of(small(world, tmp_path, controls=BOTH, seeds=[0, 4]))
-    assert go(plan, Pool(2), other, lambda _event: None) == []
-    assert contents(other.folder) == contents(store.folder)
 
 
 def test_what_stands_beside_every_run(done):

@@ -1,7 +1,7 @@
 """Runs under way: held by a living process, taken over or removed when it is dead, moved into place in one step."""
 
-import subprocess
-import sys
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -14,17 +14,22 @@ RUN, OTHER = "a" * 64, "b" * 64
 
 def left_by_a_killed_process(parent: Path, run: str = RUN) -> Path:
     """The folder of a process that held it, wrote some files and died."""
-    code = (
-        "import os, sys\nfrom pathlib import Path\nfrom askwell.runs.store import unfinished_run\n"
-        "manager = unfinished_run(sys.argv[2], Path(sys.argv[1]))\n"
-        "unfinished = manager.__enter__()\n"
-        "(unfinished.folder / 'checkpoint').write_text('half way')\n"
-        "(unfinished.result / 'spec.json').write_text('half a fi')\n"
-        "print(unfinished.folder, flush=True)\nos.kill(os.getpid(), 9)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code, str(parent), run], capture_output=True, text=True, timeout=600)
-    assert done.returncode == -9, done.stderr
-    return Path(done.stdout.strip())
+    reader, writer = os.pipe()
+    child = os.fork()  # a copy of this process: a new one would import torch for seconds
+    if child == 0:
+        try:
+            unfinished = unfinished_run(run, parent).__enter__()
+            (unfinished.folder / "checkpoint").write_text("half way")
+            (unfinished.result / "spec.json").write_text("half a fi")
+            os.write(writer, os.fsencode(unfinished.folder))
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.close(writer)
+    with os.fdopen(reader) as told:
+        folder = told.read()
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    assert folder
+    return Path(folder)
 
 
 def test_a_result_comes_into_place_whole_and_leaves_nothing_behind(tmp_path):

@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -176,21 +177,25 @@ def _fetch_all(
             urls={file.path: address(base, file.origin) for file in files},
             retry_if_failed=attempts - 1,
         )
-        jobs = {pool.submit(_fetch, source, file.path, folder, timeout): file for file in files}
+        stopped = threading.Event()
+        jobs = {pool.submit(_fetch, source, file.path, folder, timeout, stopped): file for file in files}
         try:
             for job in as_completed(jobs):
                 job.result()
                 tell_done(jobs[job])
-        except BaseException:  # also Ctrl-C: no further file is begun
+        except BaseException:  # also Ctrl-C: no further file is begun, and none is tried again
+            stopped.set()
             pool.shutdown(cancel_futures=True)
             raise
 
 
-def _fetch(source: pooch.Pooch, path: str, folder: Path, timeout: float) -> None:
+def _fetch(source: pooch.Pooch, path: str, folder: Path, timeout: float, stopped: threading.Event) -> None:
     # Read at once, which closes the connection whatever happens: the largest file has 170 KB.
     http = pooch.HTTPDownloader(stream=False, timeout=timeout, headers={"User-Agent": f"askwell/{VERSION}"})
 
     def download(url: str, output_file: Any, source: Any) -> None:
+        if stopped.is_set():
+            raise Failure(f"{path} was not fetched: the pull was stopped")
         try:
             http(url, output_file, source)
         except requests.RequestException as error:
