@@ -129,10 +129,10 @@ def _run(relation: str, method: str, run: "KeptRun") -> dict[str, Any]:
         "relation": relation,
         "method": method,
         "folder": str(run.folder),
-        "vocabulary": run.vocabulary,
+        "vocabulary": run.record.test.vocabulary,
         "left_out": run.record.test.left_out,
-        "prompts": run.prompts,
-        "effective_prompts": run.effective_prompts,
+        "prompts": len(run.record.prompts),
+        "effective_prompts": run.record.effective_prompts,
         "history": [line.model_dump(mode="json", exclude_unset=True) for line in run.record.history],
     }
 

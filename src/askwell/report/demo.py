@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from askwell.data.facts import Fact
 from askwell.data.testbed import PREFIX, lm_folder, relations, testbed_relation, told
@@ -11,7 +11,7 @@ from askwell.errors import BadOption
 from askwell.evaluation.outcomes import Outcome
 from askwell.mixture.encode import encode_relation
 from askwell.mixture.save import load_mixture
-from askwell.report.cells import KeptRun
+from askwell.report.cells import KeptRun, kept_runs
 from askwell.report.charts import Gap, Panel, gaps_chart, panels_chart
 from askwell.report.figures import MEASURE, TRAINED, prompt_figures
 from askwell.report.page import (
@@ -28,8 +28,8 @@ from askwell.report.page import (
     Row,
     Section,
     Table,
-    percentages,
 )
+from askwell.report.rows import headed, one_decimal, ranked_among
 from askwell.report.told import (
     DEEP,
     FACT_KINDS,
@@ -51,13 +51,11 @@ from askwell.specs.sweep import LMChoice, Setting, SweepSpec
 from askwell.version import VERSION
 
 RELATIONS = ("capital", "country_of_city", "currency", "language")
-"""The default: relations of each cardinality, with enough facts."""
+"""The default: relations of every cardinality, with enough facts."""
 QUICK_RELATIONS = ("capital",)
 DEV_FACTS, TEST_FACTS = 45, 600
 """At most this many are drawn: few enough dev facts to score them often, for a curve, and to finish in minutes."""
 _ALL = "manual and paraphrased"
-
-
 _SETTINGS = {
     "hard": Setting(tuned=False, prompts=("manual", "paraphrased")),
     "mined": Setting(tuned=False, prompts=("mined",), mixture=MixtureSpec(weights="file")),
@@ -137,9 +135,10 @@ def demo_sweep(lm: str, names: Sequence[str] | None = None, *, seed: int = 0, qu
 
 @dataclass(frozen=True)
 class DemoRuns:
-    """The finished runs of a demo, by relation and method."""
+    """The finished runs of a demo."""
 
     runs: Mapping[tuple[str, str], KeptRun]
+    """By relation and method."""
 
     @property
     def relations(self) -> tuple[str, ...]:
@@ -153,7 +152,10 @@ class DemoRuns:
     def figures(self) -> ToldFigures:
         """What each method, and the most frequent y of train, gets right of the facts that all of them were asked."""
         right = {
-            method.name: {relation: _right(run.test) for relation, run in self.of(method.name).items()}
+            method.name: {
+                relation: {Fact(outcome.x, outcome.y): outcome.rank <= 1 for outcome in run.test}
+                for relation, run in self.of(method.name).items()
+            }
             for method in METHODS
         }
         for relation in self.relations:
@@ -185,19 +187,10 @@ def demo_runs(plan: Plan, store: Store) -> DemoRuns:
     """The runs of the demo's plan, in the order of the relations and then of the methods."""
     by_cell = {(task.spec.relation, task.spec.prompts, task.spec.setting): task.spec.id for task in plan.runs}
     asked = dict.fromkeys(task.spec.relation for task in plan.runs)
-    return DemoRuns(
-        {
-            (relation.removeprefix(PREFIX), method.name): KeptRun(
-                store.read(by_cell[relation, method.prompts, method.setting])
-            )
-            for relation in asked
-            for method in METHODS
-        }
-    )
-
-
-def _right(outcomes: Iterable[Outcome]) -> dict[Fact, bool]:
-    return {Fact(outcome.x, outcome.y): outcome.rank <= 1 for outcome in outcomes}
+    cells = [(relation, method) for relation in asked for method in METHODS]
+    runs = kept_runs([store.read(by_cell[relation, of.prompts, of.setting]) for relation, of in cells])
+    names = [(relation.removeprefix(PREFIX), method.name) for relation, method in cells]
+    return DemoRuns(dict(zip(names, runs, strict=True)))
 
 
 _QUESTIONS: Mapping[FactKind, int] = {"told": 3, "withheld": 2}
@@ -303,9 +296,11 @@ def _table(figures: ToldFigures, asked: str) -> Table:
     rows = []
     for method in METHODS:
         begins = {MANUAL: "Hard prompts: as they are", SINGLE: "Soft prompts: tuned"}.get(method.name, "")
-        strong = [at % 2 == 0 and share == best[at] for at, share in enumerate(shares[method.name])]
-        rows.append(Row(method.label, percentages(shares[method.name], strong=strong), begins=begins, note=method.note))
-    cells = percentages(shares[MOST_FREQUENT], strong=[False] * len(best))
+        cells = [one_decimal(share) for share in shares[method.name]]
+        for at in range(0, len(cells), len(FACT_KINDS)):  # of told facts
+            cells[at] = replace(cells[at], strong=shares[method.name][at] == best[at])
+        rows.append(Row(method.label, tuple(cells), begins=begins, note=method.note))
+    cells = tuple(map(one_decimal, shares[MOST_FREQUENT]))
     rows.append(Row("most frequent answer", cells, begins="No LM at all", note="of the training facts", pale=True))
     caption = (
         f"P@1 in per cent: how often the right answer is the most probable one. {asked} Told facts appear in the text "
@@ -349,14 +344,13 @@ def _curves(done: DemoRuns) -> FigureBlock:
 
 def _questions(questions: Sequence[Question], seed: int) -> Table:
     rows: list[Row] = []
-    for number, question in enumerate(questions):
-        is_first = number == 0 or questions[number - 1].relation != question.relation
+    for question, begins in headed(questions, lambda question: question.relation):
         cells = [Cell(", ".join(question.golds)), Cell(question.kind)]
         cells += [
             Cell(answer.text, mark="right" if answer.right else "wrong", note=f"{100 * answer.probability:.1f} %")
             for answer in (question.hard, question.soft)
         ]
-        rows.append(Row(question.x, tuple(cells), begins=question.relation if is_first else ""))
+        rows.append(Row(question.x, tuple(cells), begins=begins))
     caption = (
         f"The most probable answer and its probability. The questions were drawn at random (seed {seed}) from the test "
         "facts, regardless of the answers, among x's whose right answers are all told or all withheld."
@@ -381,11 +375,8 @@ def _prompts(done: DemoRuns) -> tuple[Paragraph | Points | FigureBlock, ...]:
 
 def _asked(figures: ToldFigures, done: DemoRuns) -> str:
     """Which test facts are counted, among which answers, and why others are not."""
-    vocabularies = "; ".join(dict.fromkeys(run.vocabulary for run in done.runs.values()))
-    text = (
-        f"Ranked among {vocabularies}; other right answers for the same x are skipped. At most {TEST_FACTS} test "
-        f"facts and {DEV_FACTS} dev facts of a relation are drawn at random."
-    )
+    drawn = f"At most {TEST_FACTS} test facts and {DEV_FACTS} dev facts of a relation are drawn at random."
+    text = f"{ranked_among(done.runs.values())} {drawn}"
     asked = {name: sum(len(figures.facts(kind, name)) for kind in FACT_KINDS) for name in figures.relations}
     given = {name: run.facts + run.left_out for name, run in done.of(MIXTURE).items()}
     counts = ", ".join(f"{given[name] - count} of {name}" for name, count in asked.items() if given[name] > count)

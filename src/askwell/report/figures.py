@@ -20,7 +20,7 @@ from askwell.report.words_figure import words_chart
 
 @dataclass(frozen=True)
 class StudyFigure:
-    """A figure, what it is called in file names and in headings, and what stands below it."""
+    """A figure, its names in file names and in headings, and its caption."""
 
     name: str
     title: str
@@ -44,15 +44,15 @@ def curve_figure(lines: Sequence[Line], fact_set: str) -> StudyFigure | None:
         return None
     kinds = [kind for kind in _KINDS if any(kind in panel.lines for panel in panels)]
     caption = (
-        "Dev P@1 while the prompts were tuned: the mean over relations and seeds, each counted alike. A run that ended "
-        "earlier than others of its line goes on with its last score. A point is where some run of the line was scored."
+        "Dev P@1 during tuning: the mean over all relations and seeds. A run that ended before others of its line "
+        "keeps its last score. There is a point wherever some run of the line was scored."
     )
     chart = panels_chart(panels, kinds, measure=MEASURE, trained=TRAINED)
     return StudyFigure(file_name("curves", fact_set), f"{fact_set}: learning curves", caption, chart)
 
 
 def mean_curve(group: RunGroup) -> Curve:
-    """The mean of the runs' dev P@1 wherever one of them was scored, straight lines between a run's own scores."""
+    """The mean of the runs' dev P@1 wherever any of them was scored, interpolated linearly for the others."""
     curves = [curve for run in group.runs if (curve := run.curve)]
     places = sorted({pairs for curve in curves for pairs, _ in curve})
     heights = [np.interp(places, [pairs for pairs, _ in curve], [score for _, score in curve]) for curve in curves]
@@ -67,7 +67,7 @@ def score_figure(lines: Sequence[Line], fact_set: str) -> StudyFigure:
         rows.append(IntervalRow(line.label, marks, begins))
     what = (
         "P@1 of prompts as they are (init), tuned at layer 0 (soft) and at all layers (deep). Lines are Wilson's 95 % "
-        "intervals, each test fact counted once; the spread over seeds is not in them."
+        "intervals over test facts, each counted once; they do not include the spread over seeds."
     )
     return StudyFigure(
         file_name("scores", fact_set),
@@ -92,7 +92,7 @@ _HEAVIEST = 6
 
 
 def chosen_runs(lines: Sequence[Line], count: int) -> list[KeptRun]:
-    """The runs to draw: plain soft mixtures with most prompts, first seeds, the LMs in turn."""
+    """The runs to draw: plain soft mixtures with the most prompts, of the first seed, taking LMs in turn."""
     by_lm: dict[str, dict[str, KeptRun]] = {}
     for line in sorted(lines, key=lambda line: line.extras):
         for run in line.groups[SOFT].runs if SOFT in line.groups and not line.extras else ():
@@ -106,11 +106,11 @@ def chosen_runs(lines: Sequence[Line], count: int) -> list[KeptRun]:
 
 
 def _preferred(run: KeptRun) -> tuple[int, int, str]:
-    return -run.prompts, run.spec.seed, run.spec.prompts
+    return -len(run.record.prompts), run.spec.seed, run.spec.prompts
 
 
 def prompt_figures(runs: Sequence[KeptRun]) -> tuple[list[StudyFigure], list[str]]:
-    """The drawings, and why some could not be made: nearest words need the LM itself."""
+    """The drawings, and why some could not be made, since nearest words need the LM itself."""
     figures: list[StudyFigure] = []
     problems: list[str] = []
     loaded: dict[str, FrozenLM] = {}

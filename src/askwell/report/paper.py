@@ -10,7 +10,7 @@ from typing import Any
 from askwell.data.sources import data_folder
 from askwell.errors import BadFile
 from askwell.files import read_text
-from askwell.report.cells import ARROWS, CONCEPTNET, INIT, SOFT, VECTORS, WEIGHTS, KeptRun, is_distinct_y, paper_name
+from askwell.report.cells import ARROWS, INIT, SOFT, VECTORS, WEIGHTS, KeptRun, is_distinct_y
 from askwell.report.rows import Line
 
 FILE = "paper_tables.json"
@@ -37,7 +37,7 @@ class Paper:
         if tuned == SOFT:
             return self._number(fact_set, lm, source, metric)
         if tuned == INIT and source != "soft-ran":
-            plain = "lama" if source == "soft-sin" or fact_set == CONCEPTNET else "lpaqa"
+            plain = "lama" if source == "soft-sin" or fact_set == "conceptnet" else "lpaqa"
             return self._number(fact_set, lm, plain, metric)
         return None
 
@@ -77,6 +77,12 @@ class Paper:
         return found
 
 
+def paper_name(fact_set: str) -> str | None:
+    """The name of a set of facts in the paper's tables; None if it is not there."""
+    name = {"trex_extend": "trex_extended"}.get(fact_set, fact_set)  # the name of the released folder
+    return name if name in _SETS else None
+
+
 def base_name(lm: str) -> str:
     """An LM's name without its publisher."""
     return lm.rpartition("/")[2]
@@ -95,10 +101,8 @@ def read_paper(file: Path | None) -> Paper | None:
         data = data_folder(None)
         places = [] if data is None else [data / FILE, data.resolve().parent / FILE]
         file = next((place for place in places if place.is_file()), None)
-    return None if file is None else _read(file)
-
-
-def _read(file: Path) -> Paper:
+    if file is None:
+        return None
     try:
         tables = json.loads(read_text(file), parse_int=float)
     except ValueError as error:
@@ -112,9 +116,9 @@ def _read(file: Path) -> Paper:
 
 
 def _is_table(table: Any) -> bool:
-    if isinstance(table, dict):
-        return all(value is None or isinstance(value, int | float) or _is_table(value) for value in table.values())
-    return False
+    return isinstance(table, dict) and all(
+        value is None or isinstance(value, int | float) or _is_table(value) for value in table.values()
+    )
 
 
 # A relation's count may differ a little from the paper's, e.g. by repeated lines.
@@ -132,34 +136,35 @@ def differences(runs: Sequence[KeptRun], paper: Paper) -> tuple[str, ...]:
             f"Facts: {left_out} of {left_out + sum(run.facts for run in runs)} facts (over all runs) could not be "
             "asked, e.g. because y is not one token of the LM, and are not in any figure."
         )
-    told += [sentence for sentence in (_recipe(runs), _candidates(runs), _sampled(runs, paper)) if sentence]
+    if recipes := _recipes(runs):
+        told.append(f"Training: the paper's released code trains by EM; here: {recipes}.")
+    if named := sorted({run.spec.candidates for run in runs if run.spec.candidates}):
+        told.append(f"Vocabulary: answers are ranked among {', '.join(named)}.")
+    if sampled := _sampled(runs, paper):
+        told.append(f"Sample: {sampled}.")
     return tuple(told)
 
 
-def _recipe(runs: Sequence[KeptRun]) -> str:
+def _recipes(runs: Sequence[KeptRun]) -> str:
+    """How runs were trained otherwise than in the paper."""
     tuned = [run.spec.training for run in runs if run.spec.training is not None]
     ours = {(training.recipe, training.method) for training in tuned} - {("paper", "em")}
-    if not ours:
-        return ""
     names = {"cycle": "one cycle over a budget of pairs", "paper": "the paper's schedule"}
     methods = {"gradient": "by gradient", "em": "by EM"}
-    listed = "; ".join(f"{names[recipe]}, {methods[method]}" for recipe, method in sorted(ours))
-    return f"Training: the paper's released code trains by EM; here: {listed}."
-
-
-def _candidates(runs: Sequence[KeptRun]) -> str:
-    named = sorted({run.spec.candidates for run in runs if run.spec.candidates})
-    return f"Vocabulary: answers are ranked among {', '.join(named)}." if named else ""
+    return "; ".join(f"{names[recipe]}, {methods[method]}" for recipe, method in sorted(ours))
 
 
 def _sampled(runs: Sequence[KeptRun], paper: Paper) -> str:
+    """Which sets have fewer facts than in the paper."""
     told = []
     for fact_set in sorted({run.fact_set for run in runs}):
         expected = paper.pairs_a_relation(fact_set)
-        read = {run.spec.relation: run.facts_read for run in runs if run.fact_set == fact_set}
+        read = {
+            run.spec.relation: run.record.relation.counts.get("read", 0) for run in runs if run.fact_set == fact_set
+        }
         if expected is not None and fmean(read.values()) < _NEARLY * expected:
             told.append(
                 f"{fact_set} has {fmean(read.values()):.0f} facts per relation ({len(read)} relations) here, "
                 f"including train and dev, {expected:.0f} in the paper"
             )
-    return f"Sample: {'; '.join(told)}." if told else ""
+    return "; ".join(told)
