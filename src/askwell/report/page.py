@@ -186,7 +186,9 @@ def _templates() -> Environment:
     )
     environment.filters |= {
         "drawn": lambda drawing: Markup(drawing.chart.svg_in_page(drawing.name)),  # its text is escaped already
+        "listed": lambda words: words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}",
         "one": lambda figure: f"{figure:.1f}",
+        "p_value": lambda p: "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}",
         "percent": lambda share: f"{100 * share:.0f} %",
         "unbroken": _unbroken,
         "variable": variable,
