@@ -52,10 +52,10 @@ def test_tuning_that_changes_nothing():
         "b (100.0 → 100.0)."
     )
     assert findings.variants == (
-        "As far as 60 told facts can tell, the tuned mixture does not differ clearly from the hard prompts mined from "
-        "the text (60 against 60), a single soft prompt does not differ clearly from the mixture (60 against 60), "
-        "tuning all layers does not differ clearly from tuning the first alone (60 against 60) and starting from "
-        "random vectors does not differ clearly from starting from words (60 against 60).",
+        "On 60 told facts there is no clear difference between the tuned mixture and the hard prompts mined from the "
+        "text (60 against 60), between a single soft prompt and the mixture (60 against 60), between tuning all layers "
+        "and tuning the first alone (60 against 60) or between starting from random vectors and starting from words "
+        "(60 against 60).",
     )
 
 
@@ -82,8 +82,7 @@ def test_variants_that_differ_get_a_sentence_each():
         "(p = 0.004).",  # 2 / 2**9
         "Starting from random vectors does worse than starting from words: 10 against 90 of 100 told facts right "
         "(p < 0.001).",
-        "As far as 100 told facts can tell, a single soft prompt does not differ clearly from the mixture "
-        "(90 against 90).",
+        "On 100 told facts there is no clear difference between a single soft prompt and the mixture (90 against 90).",
     )
 
 

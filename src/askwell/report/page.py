@@ -4,6 +4,7 @@ All text is escaped; only drawings are markup.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -186,7 +187,7 @@ def _templates() -> Environment:
     )
     environment.filters |= {
         "drawn": lambda drawing: Markup(drawing.chart.svg_in_page(drawing.name)),  # its text is escaped already
-        "listed": lambda words: words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}",
+        "listed": _listed,
         "one": lambda figure: f"{figure:.1f}",
         "p_value": lambda p: "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}",
         "percent": lambda share: f"{100 * share:.0f} %",
@@ -195,6 +196,10 @@ def _templates() -> Environment:
         "visible": visible,
     }
     return environment
+
+
+def _listed(words: Sequence[str], before_last: str = "and") -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {before_last} {words[-1]}"
 
 
 def _unbroken(text: str) -> str:
