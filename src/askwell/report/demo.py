@@ -1,12 +1,9 @@
 """The demo: a sweep over relations of the built-in testbed, and the page made from its runs."""
 
 import random
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
-from typing import Any
 
 from askwell.data.facts import Fact
 from askwell.data.testbed import PREFIX, lm_folder, relations, testbed_relation, told
@@ -32,6 +29,7 @@ from askwell.report.page import (
     Row,
     Section,
     Table,
+    read_texts,
 )
 from askwell.report.rows import headed, one_decimal, ranked_among
 from askwell.report.told import FACT_KINDS, MANUAL, MIXTURE, MOST_FREQUENT, SINGLE, FactKind, Findings, ToldFigures
@@ -40,7 +38,7 @@ from askwell.runs.store import Store
 from askwell.specs.sweep import SweepSpec
 from askwell.version import VERSION
 
-_DEMO: dict[str, Any] = tomllib.loads(files("askwell.report").joinpath("demo.toml").read_text(encoding="utf-8"))
+_DEMO = read_texts("demo.toml")
 _SWEEP, _TEXTS = _DEMO["sweep"], _DEMO["texts"]
 RELATIONS, QUICK_RELATIONS = tuple(_DEMO["relations"]), tuple(_DEMO["quick_relations"])
 

@@ -13,7 +13,7 @@ from askwell.mixture.save import load_mixture
 from askwell.report.cells import ARROWS, DEEP, SOFT, VECTORS, WEIGHTS, KeptRun, RunGroup
 from askwell.report.charts import Interval, IntervalRow, Panel, intervals_chart, panels_chart
 from askwell.report.drawing import Chart
-from askwell.report.rows import Line, caption_of, file_name, groups_of, headed
+from askwell.report.rows import TEXTS, Line, caption_of, file_name, groups_of, headed
 from askwell.report.words import look_at
 from askwell.report.words_figure import words_chart
 
@@ -26,6 +26,11 @@ class StudyFigure:
     title: str
     caption: str
     chart: Chart
+
+
+def figure_of_set(name: str, fact_set: str, caption: str, chart: Chart) -> StudyFigure:
+    """The figure of that name for a set of facts."""
+    return StudyFigure(file_name(name, fact_set), f"{fact_set}: {TEXTS[name]['title']}", caption, chart)
 
 
 _KINDS = (SOFT, DEEP, WEIGHTS, VECTORS)
@@ -43,12 +48,8 @@ def curve_figure(lines: Sequence[Line], fact_set: str) -> StudyFigure | None:
     if not panels:
         return None
     kinds = [kind for kind in _KINDS if any(kind in panel.lines for panel in panels)]
-    caption = (
-        "Dev P@1 during tuning: the mean over all relations and seeds. A run that ended before others of its line "
-        "keeps its last score. There is a point wherever some run of the line was scored."
-    )
     chart = panels_chart(panels, kinds, measure=MEASURE, trained=TRAINED)
-    return StudyFigure(file_name("curves", fact_set), f"{fact_set}: learning curves", caption, chart)
+    return figure_of_set("curves", fact_set, TEXTS["curves"]["what"], chart)
 
 
 def mean_curve(group: RunGroup) -> Curve:
@@ -65,16 +66,8 @@ def score_figure(lines: Sequence[Line], fact_set: str) -> StudyFigure:
     for line, begins in headed(lines, lambda line: line.lm):
         marks = {kind: interval(line.groups[kind]) for kind in ARROWS if kind in line.groups}
         rows.append(IntervalRow(line.label, marks, begins))
-    what = (
-        "P@1 of prompts as they are (init), tuned at layer 0 (soft) and at all layers (deep). Lines are Wilson's 95 % "
-        "intervals over test facts, each counted once; they do not include the spread over seeds."
-    )
-    return StudyFigure(
-        file_name("scores", fact_set),
-        f"{fact_set}: P@1 by prompts and kind",
-        caption_of(what, groups_of(lines, ARROWS), spread=False),
-        intervals_chart(rows, ARROWS, measure="P@1 in per cent"),
-    )
+    caption = caption_of("scores", groups_of(lines, ARROWS), spread=False)
+    return figure_of_set("scores", fact_set, caption, intervals_chart(rows, ARROWS, measure="P@1 in per cent"))
 
 
 def interval(group: RunGroup) -> Interval:

@@ -4,9 +4,11 @@ All text is escaped; only drawings are markup.
 """
 
 import re
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from typing import Any, Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -167,6 +169,11 @@ def render_page(page: Page, template: str = "page.html.jinja", **filling: Any) -
     """The page as HTML, the same for the same page; other templates of ours need their own filling."""
     colours = {"light": css_variables(dark=False), "dark": css_variables(dark=True)}
     return _templates().get_template(template).render(page=page, **colours, **filling)
+
+
+def read_texts(name: str) -> dict[str, Any]:
+    """A TOML file of this room."""
+    return tomllib.loads(files("askwell.report").joinpath(name).read_text(encoding="utf-8"))
 
 
 def sentences(template: str, **filling: Any) -> list[str]:

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from askwell.report.cells import EM, INIT, Average, KeptRun, RunGroup, how_of, kind_of, source_of
-from askwell.report.page import MISSING, Cell, ColumnGroup, Row, Table
+from askwell.report.page import MISSING, Cell, ColumnGroup, Row, Table, read_texts
 
 T = TypeVar("T")
+TEXTS: dict[str, dict[str, str]] = read_texts("texts.toml")
+"""The texts of tables and figures, by name."""
 _FIRST_SOURCES = ("single", "manual", "mined", "paraphrased")
 _RunsByKind = dict[str, list[KeptRun]]
 
@@ -154,9 +156,12 @@ AVERAGES: dict[Average | None, str] = {
 }
 
 
-def caption_of(what: str, groups: Sequence[RunGroup], average: Average | None = "micro", *, spread: bool = True) -> str:
+def caption_of(
+    name: str, groups: Sequence[RunGroup], average: Average | None = "micro", *, spread: bool = True, **filling: Any
+) -> str:
     """The caption of a table whose cells are these groups; `spread` says whether it shows deviations over seeds."""
     runs = [run for group in groups for run in group.runs]
+    what = TEXTS[name]["what"].format(**filling)
     scored = [ranked_among(runs), AVERAGES[average], _seeds(groups, spread=spread), _trained_unlike(runs)]
     return " ".join(sentence for sentence in (what, _facts(groups), *scored) if sentence)
 
@@ -297,11 +302,12 @@ class Draft:
             self.rows.append(Row("the paper", tuple(map(one_decimal, theirs)), note=of_paper, pale=True))
 
     def finished(
-        self, names: Sequence[str], title: str, caption: str, corner: str, columns: Sequence[ColumnGroup]
+        self, name: str, fact_set: str, columns: Sequence[ColumnGroup], caption: str, *, file: str = "", **filling: Any
     ) -> StudyTable:
-        """The table; its file is called by `names`."""
-        table = Table(caption, corner, tuple(columns), tuple(self.rows))
-        return StudyTable(file_name(*names), title, table, tuple(self.records))
+        """The table of that name; its file can have another one."""
+        title = f"{fact_set}: {TEXTS[name]['title'].format(**filling)}"
+        table = Table(caption, TEXTS[name]["corner"], tuple(columns), tuple(self.rows))
+        return StudyTable(file or file_name(name, fact_set), title, table, tuple(self.records))
 
 
 def one_decimal(figure: float | None) -> Cell:

@@ -9,10 +9,22 @@ import numpy as np
 from askwell.evaluation.compare import Outcomes, pair_outcomes
 from askwell.evaluation.metrics import METRICS, TABLE_METRICS
 from askwell.evaluation.significance import permutation_test
-from askwell.report.cells import ARROWS, INIT, KINDS, PRODUCT, PUBLISHED, SOFT, VECTORS, WEIGHTS, Average, RunGroup
+from askwell.report.cells import (
+    ARROWS,
+    INIT,
+    KINDS,
+    PRODUCT,
+    PUBLISHED,
+    SOFT,
+    VECTORS,
+    WEIGHTS,
+    Average,
+    RunGroup,
+    is_distinct_y,
+)
 from askwell.report.page import Cell, Column, ColumnGroup
 from askwell.report.paper import paper_source
-from askwell.report.rows import Draft, Figure, Line, StudyTable, caption_of, groups_of, headed, scored
+from askwell.report.rows import Draft, Figure, Line, StudyTable, caption_of, file_name, groups_of, headed, scored
 
 SIGNIFICANT = 0.02
 """Below this p the paper calls a difference significant."""
@@ -67,12 +79,10 @@ def no_paper(_line: Line, _kind: str, _metric: str) -> float | None:
 
 def with_arrows(lines: Sequence[Line]) -> list[Line]:
     """The rows that have any of init, soft and deep."""
-    return [line for line in lines if any(kind in line.groups for kind in ARROWS)]
+    return [line for line in lines if groups_of([line], ARROWS)]
 
 
-def main_table(
-    lines: Sequence[Line], fact_set: str, average: Average, paper: PaperScore = no_paper, *, name: str = "main"
-) -> StudyTable:
+def main_table(lines: Sequence[Line], fact_set: str, average: Average, paper: PaperScore = no_paper) -> StudyTable:
     """Init, soft and deep by LM and source, each with P@1, P@10 and MRR; the paper has micro averages only."""
     groups, draft = groups_of(lines, ARROWS), Draft()
     theirs = paper if average == "micro" else no_paper
@@ -86,14 +96,11 @@ def main_table(
                 of_kind[0] = (Cell(of_kind[0][0].text, note=note), of_kind[0][1])
             figures += of_kind
         draft.add(line.label, figures, begins=begins)
-    what = "Scores in per cent: prompts as they are (init), tuned at layer 0 (soft), or tuned at all layers (deep)."
-    return draft.finished(
-        (name, fact_set, *([] if average == "micro" else [average])),
-        f"{fact_set}: init, soft, deep ({average} average)",
-        caption_of(what, groups, average),
-        "prompts",
-        [ColumnGroup(kind, METRIC_COLUMNS) for kind in ARROWS],
-    )
+    columns = [ColumnGroup(kind, METRIC_COLUMNS) for kind in ARROWS]
+    caption = caption_of("main", groups, average)
+    file = file_name("distinct_y" if is_distinct_y(fact_set) else "main", fact_set)
+    file += "" if average == "micro" else f"-{average}"
+    return draft.finished("main", fact_set, columns, caption, file=file, average=average)
 
 
 def _how_many(group: RunGroup | None, groups: Sequence[RunGroup]) -> str:
@@ -108,18 +115,9 @@ def arrows_table(lines: Sequence[Line], fact_set: str, paper: PaperScore = no_pa
     for line, begins in headed(lines, lambda line: line.lm):
         figures = [figure for metric in TABLE_METRICS for figure in _arrows(line, metric, paper)]
         draft.add(line.label, figures, begins=begins)
-    what = (
-        "Scores in per cent; in brackets the gain over the column to the left, on the facts that both answered. Of two "
-        f"neighbours the better one is bold if it is significantly better (p < {SIGNIFICANT}, two-sided paired "
-        "permutation test over facts, all relations together; a fact's seeds stay together)."
-    )
-    return draft.finished(
-        ("full", fact_set),
-        f"{fact_set}: init → soft → deep",
-        caption_of(what, groups_of(lines, ARROWS), spread=False),
-        "prompts",
-        [ColumnGroup(metric, tuple(map(Column, ARROWS))) for metric in TABLE_METRICS],
-    )
+    columns = [ColumnGroup(metric, tuple(map(Column, ARROWS))) for metric in TABLE_METRICS]
+    caption = caption_of("full", groups_of(lines, ARROWS), spread=False, threshold=SIGNIFICANT)
+    return draft.finished("full", fact_set, columns, caption)
 
 
 def _arrows(line: Line, metric: str, paper: PaperScore) -> list[Figure]:
@@ -147,25 +145,19 @@ def _arrows(line: Line, metric: str, paper: PaperScore) -> list[Figure]:
 _ABLATION = {INIT: "baseline (init)", WEIGHTS: "weights only", VECTORS: "vectors only", SOFT: "both (soft)"}
 
 
-def ablated(lines: Sequence[Line]) -> list[Line]:
-    """The rows in which weights or vectors were tuned alone."""
-    return [line for line in lines if WEIGHTS in line.groups or VECTORS in line.groups]
-
-
-def ablation_table(lines: Sequence[Line], fact_set: str, paper: PaperScore = no_paper) -> StudyTable:
-    """Nothing tuned, weights alone, vectors alone, both: four rows for each LM and source."""
+def ablation_table(lines: Sequence[Line], fact_set: str, paper: PaperScore = no_paper) -> StudyTable | None:
+    """Nothing tuned, weights alone, vectors alone, both: four rows where weights or vectors were tuned alone."""
     entries = [
         _Entry(line, kind, name, f"{line.lm} · {line.label}" if kind == INIT else "")
         for line in lines
+        if groups_of([line], (WEIGHTS, VECTORS))
         for kind, name in _ABLATION.items()
     ]
-    return _plain_table(
-        "ablation", fact_set, "ablation", "Scores in per cent, by what was tuned.", "tuned", entries, paper
-    )
+    return _plain_table("ablation", fact_set, entries, paper)
 
 
-def baselines(lines: Sequence[Line]) -> list[tuple[Line, str]]:
-    """The rows, each with the kind, that keep their prompts as they are: untuned ones, and products of experts."""
+def baselines_table(lines: Sequence[Line], fact_set: str, paper: PaperScore = no_paper) -> StudyTable | None:
+    """Prompts as they are, untuned or in a product of experts, under the names by which they are known."""
     found, seen = [], set()
     for line in lines:
         if INIT in line.groups:
@@ -175,17 +167,11 @@ def baselines(lines: Sequence[Line]) -> list[tuple[Line, str]]:
             seen.add(runs)
         if WEIGHTS in line.groups and PRODUCT in line.extras:
             found.append((line, WEIGHTS))
-    return found
-
-
-def baselines_table(found: Sequence[tuple[Line, str]], fact_set: str, paper: PaperScore = no_paper) -> StudyTable:
-    """Prompts that were not tuned, under the names by which they are known."""
     entries = [
         _Entry(line, kind, name := baseline_name(line, kind), begins, name)
         for (line, kind), begins in headed(found, lambda of: of[0].lm)
     ]
-    what = "Scores, in per cent, of prompts as they are."
-    return _plain_table("baselines", fact_set, "baselines", what, "baseline", entries, paper)
+    return _plain_table("baselines", fact_set, entries, paper)
 
 
 def baseline_name(line: Line, kind: str) -> str:
@@ -202,18 +188,14 @@ def baseline_name(line: Line, kind: str) -> str:
     return f"{project}: {line.source}, {ensemble}{weights}{apart}"
 
 
-def unusual(lines: Sequence[Line]) -> list[tuple[Line, str]]:
-    """Rows and kinds that appear in no other table."""
-    return [(line, kind) for line in lines for kind in sorted(line.groups) if kind not in KINDS]
-
-
-def other_table(found: Sequence[tuple[Line, str]], fact_set: str) -> StudyTable:
+def other_table(lines: Sequence[Line], fact_set: str) -> StudyTable | None:
     """Kinds of runs that no other table shows, so that none is missing from a report."""
+    found = [(line, kind) for line in lines for kind in sorted(line.groups) if kind not in KINDS]
     entries = [
         _Entry(line, kind, f"{line.label}: {kind}", begins)
         for (line, kind), begins in headed(found, lambda of: of[0].lm)
     ]
-    return _plain_table("other", fact_set, "other runs", "Scores in per cent.", "prompts: tuned", entries, no_paper)
+    return _plain_table("other", fact_set, entries, no_paper)
 
 
 @dataclass(frozen=True)
@@ -228,15 +210,14 @@ class _Entry:
     """The kind in the records, if it is another."""
 
 
-def _plain_table(
-    name: str, fact_set: str, title: str, what: str, corner: str, entries: Sequence[_Entry], paper: PaperScore
-) -> StudyTable:
+def _plain_table(name: str, fact_set: str, entries: Sequence[_Entry], paper: PaperScore) -> StudyTable | None:
     """A table whose columns are the metrics; the paper's figures are shown below ours."""
+    if not entries:
+        return None
     groups, draft = [group for entry in entries if (group := entry.line.groups.get(entry.kind))], Draft()
     for entry in entries:
         line, kind = entry.line, entry.kind
         figures = [scored(line, kind, metric, paper=paper(line, kind, metric)) for metric in TABLE_METRICS]
         recorded = [(cell, {**record, "kind": entry.recorded or kind}) for cell, record in figures]
         draft.add(entry.name, recorded, begins=entry.begins, note=_how_many(line.groups.get(kind), groups))
-    caption = caption_of(what, groups)
-    return draft.finished((name, fact_set), f"{fact_set}: {title}", caption, corner, [ColumnGroup("", METRIC_COLUMNS)])
+    return draft.finished(name, fact_set, [ColumnGroup("", METRIC_COLUMNS)], caption_of(name, groups))

@@ -13,20 +13,17 @@ from askwell.report.page import Drawing, FigureBlock, Page, Points, Section, ren
 from askwell.report.paper import Paper, differences
 from askwell.report.rows import Line, StudyTable, lines_of
 from askwell.report.score_tables import (
-    ablated,
     ablation_table,
     arrows_table,
-    baselines,
     baselines_table,
     main_table,
     no_paper,
     other_table,
-    unusual,
     with_arrows,
 )
 from askwell.report.trust import CellTrust, ControlRuns, control_runs, trust_in
 from askwell.report.trust_section import parts_table, sentences_of, trust_figures, trust_table
-from askwell.report.weight_tables import dependence_table, dependent, effective_table, with_several_prompts
+from askwell.report.weight_tables import dependence_table, effective_table
 from askwell.runs.folder import Run
 from askwell.version import VERSION
 
@@ -94,29 +91,21 @@ def study_of(runs: Sequence[Run], paper: Paper | None = None, *, drawn: int = 4)
 
 
 def _of_set(fact_set: str, lines: Sequence[Line], paper: Paper | None, controls: ControlRuns) -> FactSetStudy:
-    distinct = is_distinct_y(fact_set)
-    name = "distinct_y" if distinct else "main"
-    scores = no_paper if paper is None else paper.distinct_y if distinct else paper.score
-    tables: list[StudyTable] = []
-    figures: list[StudyFigure] = []
-    if arrows := with_arrows(lines):
-        tables.append(main_table(arrows, fact_set, "micro", scores, name=name))
-        tables.append(arrows_table(arrows, fact_set, scores))
-        if any(len(group.relations) > 1 for line in arrows for group in line.groups.values()):
-            tables.append(main_table(arrows, fact_set, "macro", name=name))
-        figures.append(score_figure(arrows, fact_set))
-    if found := baselines(lines):
-        tables.append(baselines_table(found, fact_set, scores))
-    if found := ablated(lines):
-        tables.append(ablation_table(found, fact_set, no_paper if paper is None else paper.ablation))
-    if found := with_several_prompts(lines):
-        tables.append(effective_table(found, fact_set, paper))
-    if dependent(lines):
-        tables.append(dependence_table(lines, fact_set))
-    if found := unusual(lines):
-        tables.append(other_table(found, fact_set))
-    if (curves := curve_figure(lines, fact_set)) is not None:
-        figures.append(curves)
+    scores = no_paper if paper is None else paper.distinct_y if is_distinct_y(fact_set) else paper.score
+    arrows = with_arrows(lines)
+    several = any(len(group.relations) > 1 for line in arrows for group in line.groups.values())
+    made = [
+        main_table(arrows, fact_set, "micro", scores) if arrows else None,
+        arrows_table(arrows, fact_set, scores) if arrows else None,
+        main_table(arrows, fact_set, "macro") if several else None,
+        baselines_table(lines, fact_set, scores),
+        ablation_table(lines, fact_set, no_paper if paper is None else paper.ablation),
+        effective_table(lines, fact_set, paper),
+        dependence_table(lines, fact_set),
+        other_table(lines, fact_set),
+    ]
+    tables = [table for table in made if table is not None]
+    figures = [score_figure(arrows, fact_set) if arrows else None, curve_figure(lines, fact_set)]
     beside: tuple[str, ...] = ()
     if paper is not None and any(record["paper"] is not None for table in tables for record in table.records):
         runs = {run.spec.id: run for line in lines for group in line.groups.values() for run in group.runs}
@@ -125,7 +114,7 @@ def _of_set(fact_set: str, lines: Sequence[Line], paper: Paper | None, controls:
     return FactSetStudy(
         fact_set,
         tuple(tables),
-        tuple(figures),
+        tuple(figure for figure in figures if figure is not None),
         beside,
         tuple(cells),
         (trust_table(cells, fact_set), parts_table(cells, fact_set)) if cells else (),

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from askwell.evaluation.partitions import HARD
 from askwell.report.charts import reliability_chart, risk_coverage_chart
-from askwell.report.figures import StudyFigure
+from askwell.report.figures import StudyFigure, figure_of_set
 from askwell.report.page import MISSING, Cell, Column, ColumnGroup, Row, sentences
-from askwell.report.rows import Draft, StudyTable, file_name, headed, one_decimal, ranked_among, record, span
+from askwell.report.rows import TEXTS, Draft, StudyTable, file_name, headed, one_decimal, ranked_among, record, span
 from askwell.report.trust import CellTrust
 
 _CURVES = 4
@@ -40,17 +40,13 @@ def trust_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
         others = [one_decimal(figures[name]) for name in list(figures)[5:]]
         row = (Cell(cell.score.text), control, score, gain, *others)
         draft.rows.append(Row(f"{cell.line.label}, {cell.kind}", row, begins))
-    groups = [cell.group for cell in cells]
-    caption = (
-        "How far the scores can be trusted, in per cent, means over test facts (micro). Controls need no knowledge; "
-        "the best of them is chosen on dev, and the gain over it is bold where its 95 % interval (bootstrap "
-        "over ys) is above 0. ECE is the expected calibration error over questions; thresholds for a risk of 10 % are "
-        "learned on dev; nearest words are asked as hard prompts in place of the tuned vectors. "
-        f"{span([group.facts for group in groups])} test facts per row, {span([group.left_out for group in groups])} "
-        f"left out. {ranked_among(run for group in groups for run in group.runs)}"
-    )
-    title = f"{fact_set}: Can I believe this?"
-    return draft.finished(("believe", fact_set), title, caption, "prompts", [ColumnGroup("", _COLUMNS)])
+    return draft.finished("believe", fact_set, [ColumnGroup("", _COLUMNS)], _caption("believe", cells))
+
+
+def _caption(name: str, cells: Sequence[CellTrust]) -> str:
+    facts, left_out = span([cell.group.facts for cell in cells]), span([cell.group.left_out for cell in cells])
+    what = TEXTS[name]["what"].format(facts=facts, left_out=left_out)
+    return f"{what} {ranked_among(run for cell in cells for run in cell.group.runs)}"
 
 
 def _figures(cell: CellTrust) -> dict[str, float | None]:
@@ -82,25 +78,20 @@ def sentences_of(cell: CellTrust) -> list[str]:
 def trust_figures(cells: Sequence[CellTrust], fact_set: str) -> list[StudyFigure]:
     """The reliability diagram of each LM's first cell, and the risk–coverage curves of these cells together."""
     firsts = [cell for cell, lm in headed(cells, lambda cell: cell.line.lm) if lm][:_CURVES]
+    title, what = TEXTS["reliability"]["title"], TEXTS["reliability"]["what"]
     figures = [
         StudyFigure(
             file_name("reliability", fact_set, cell.line.lm),
-            f"{cell.label}: is its confidence justified?",
-            f"{cell.label}, {cell.calibration.questions} questions: the fraction of right answers by the "
-            f"probability of the best answer; expected calibration error {100 * cell.calibration.ece:.1f} %.",
+            title.format(cell=cell.label),
+            what.format(cell=cell.label, questions=cell.calibration.questions, ece=100 * cell.calibration.ece),
             reliability_chart(cell.calibration),
         )
         for cell in firsts
     ]
     areas = "; ".join(f"{cell.label}: area {100 * cell.risk_coverage.area:.1f}" for cell in firsts)
-    risks = StudyFigure(
-        file_name("risk_coverage", fact_set),
-        f"{fact_set}: how many answers are wrong if only the most confident are given",
-        "The fraction of wrong answers against coverage, the fraction of questions answered, most confident first: "
-        f"{areas}.",
-        risk_coverage_chart({cell.line.lm: cell.risk_coverage for cell in firsts}, chosen=0.1),
-    )
-    return [*figures, risks]
+    caption = TEXTS["risk_coverage"]["what"].format(areas=areas)
+    chart = risk_coverage_chart({cell.line.lm: cell.risk_coverage for cell in firsts}, chosen=0.1)
+    return [*figures, figure_of_set("risk_coverage", fact_set, caption, chart)]
 
 
 # How facts are partitioned, with a heading for the table, in its order.
@@ -140,12 +131,7 @@ def parts_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
             for partition in _PARTITIONS
             for part, scores in cell.parts.get(partition, {}).items()
         ]
-    caption = (
-        "P@1 on parts of the test facts, in per cent, means over facts (micro). The number of facts is in the column's "
-        "heading if it is the same in all rows, otherwise beside each score. Easy facts are those that some control "
-        f"gets right. {ranked_among(run for cell in cells for run in cell.group.runs)}"
-    )
-    return draft.finished(("parts", fact_set), f"{fact_set}: scores in parts", caption, "prompts", groups)
+    return draft.finished("parts", fact_set, groups, _caption("parts", cells))
 
 
 def _part_cell(scores: dict[str, int | float] | None, *, with_facts: bool) -> Cell:

@@ -26,17 +26,11 @@ _KINDS = (SOFT, DEEP, WEIGHTS)
 _BY_X = {name for name in get_args(WeightingName) if name != STATIC}
 
 
-def with_several_prompts(lines: Sequence[Line]) -> list[Line]:
-    """The rows in which weights of several prompts were tuned."""
-    return [
-        line
-        for line in lines
-        if any(len(run.record.prompts) > 1 for group in groups_of([line], _KINDS) for run in group.runs)
-    ]
-
-
-def effective_table(lines: Sequence[Line], fact_set: str, paper: Paper | None = None) -> StudyTable:
-    """Mean, standard deviation, minimum and maximum over relations, by LM, source and what was tuned."""
+def effective_table(lines: Sequence[Line], fact_set: str, paper: Paper | None = None) -> StudyTable | None:
+    """Mean, standard deviation, minimum and maximum over relations, where weights of several prompts were tuned."""
+    lines = [line for line in lines if any(_has_several_prompts(group) for group in groups_of([line], _KINDS))]
+    if not lines:
+        return None
     draft, cells = Draft(), [(line, kind) for line in lines for kind in _KINDS if kind in line.groups]
     for (line, kind), begins in headed(cells, lambda cell: cell[0].lm):
         group = line.groups[kind]
@@ -52,32 +46,23 @@ def effective_table(lines: Sequence[Line], fact_set: str, paper: Paper | None = 
             theirs = paper.effective_prompts(line, name) if paper is not None and kind == SOFT else None
             figures.append((one_decimal(number), record(line, kind, name, number, paper=theirs)))
         draft.add(f"{line.label}, {kind}", figures, begins=begins, of_paper="it does not name its LM")
-    what = (
-        "The effective number of prompts is 2^H, where H is the entropy of the mixture's weights in bits: mean, "
-        "standard deviation, minimum and maximum over relations; each relation counts with its mean over seeds."
-    )
-    return draft.finished(
-        ("effective_prompts", fact_set),
-        f"{fact_set}: effective number of prompts",
-        caption_of(what, groups_of(lines, _KINDS), None, spread=False),
-        "prompts, tuned",
-        [
-            ColumnGroup("", (Column("prompts", "mean"),)),
-            ColumnGroup("effective prompts", tuple(map(Column, ("mean", "std", "min", "max")))),
-        ],
-    )
+    columns = [
+        ColumnGroup("", (Column("prompts", "mean"),)),
+        ColumnGroup("effective prompts", tuple(map(Column, ("mean", "std", "min", "max")))),
+    ]
+    caption = caption_of("effective_prompts", groups_of(lines, _KINDS), None, spread=False)
+    return draft.finished("effective_prompts", fact_set, columns, caption)
 
 
-def dependent(lines: Sequence[Line]) -> list[Line]:
-    """The rows whose weights depend on x."""
-    return [line for line in lines if _BY_X & {*line.extras}]
+def _has_several_prompts(group: RunGroup) -> bool:
+    return any(len(run.record.prompts) > 1 for run in group.runs)
 
 
-def dependence_table(lines: Sequence[Line], fact_set: str) -> StudyTable:
-    """For each kind of run with data-dependent weights, the same with static ones above it."""
+def dependence_table(lines: Sequence[Line], fact_set: str) -> StudyTable | None:
+    """For each kind of run whose weights depend on x, the same with static weights above it."""
     groups: list[RunGroup] = []
     draft = Draft()
-    for line in dependent(lines):
+    for line in (line for line in lines if _BY_X & {*line.extras}):
         weighting, plain = next(extra for extra in line.extras if extra in _BY_X), _without_weighting(line)
         static = next((other for other in lines if other == plain), None)
         for kind in sorted(line.groups, key=place_of):
@@ -89,21 +74,11 @@ def dependence_table(lines: Sequence[Line], fact_set: str) -> StudyTable:
                 draft.rows.append(Row(STATIC, (MISSING,) * (len(TABLE_METRICS) + 2), begins))
             _add_weighting(draft, weighting, line, kind)
             groups.append(line.groups[kind])
-    what = (
-        "Scores in per cent with weights p(t | r), and with weights p(t | r, x) that also follow how probable a prompt "
-        "finds x. T is the learned temperature, the entropy that of the weights; both are means over relations and "
-        "seeds."
-    )
-    return draft.finished(
-        ("data_dependent", fact_set),
-        f"{fact_set}: static and data-dependent weights",
-        caption_of(what, groups),
-        "weights",
-        [
-            ColumnGroup("", METRIC_COLUMNS),
-            ColumnGroup("weights", (Column("T", "mean"), Column("entropy", "bits, mean over x"))),
-        ],
-    )
+    if not groups:
+        return None
+    weights = ColumnGroup("weights", (Column("T", "mean"), Column("entropy", "bits, mean over x")))
+    columns = [ColumnGroup("", METRIC_COLUMNS), weights]
+    return draft.finished("data_dependent", fact_set, columns, caption_of("data_dependent", groups))
 
 
 def _without_weighting(line: Line) -> Line:
