@@ -42,11 +42,6 @@ def fact_set_of(relation: str) -> str:
     return first if rest and first else NO_SET
 
 
-def is_distinct_y(fact_set: str) -> bool:
-    """Whether the set was split so that no y is in two splits, as its name says."""
-    return "distinct" in fact_set
-
-
 @dataclass(frozen=True)
 class RunKind:
     """What was tuned, and what else distinguishes a run from the plain kind."""

@@ -15,7 +15,7 @@ from askwell.report.cells import EM, INIT, Average, KeptRun, RunGroup, how_of, k
 from askwell.report.page import MISSING, Cell, ColumnGroup, Row, Table, read_texts
 
 T = TypeVar("T")
-TEXTS: dict[str, dict[str, str]] = read_texts("texts.toml")
+TEXTS: dict[str, dict[str, Any]] = read_texts("texts.toml")
 """The texts of tables and figures, by name."""
 _FIRST_SOURCES = ("single", "manual", "mined", "paraphrased")
 _RunsByKind = dict[str, list[KeptRun]]

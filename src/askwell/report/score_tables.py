@@ -7,23 +7,11 @@ from itertools import pairwise
 import numpy as np
 
 from askwell.evaluation.compare import Outcomes, pair_outcomes
-from askwell.evaluation.metrics import METRICS, TABLE_METRICS
+from askwell.evaluation.metrics import METRICS, TABLE_METRICS, Average
 from askwell.evaluation.significance import permutation_test
-from askwell.report.cells import (
-    ARROWS,
-    INIT,
-    KINDS,
-    PRODUCT,
-    PUBLISHED,
-    SOFT,
-    VECTORS,
-    WEIGHTS,
-    Average,
-    RunGroup,
-    is_distinct_y,
-)
+from askwell.report.cells import ARROWS, INIT, KINDS, PRODUCT, PUBLISHED, SOFT, VECTORS, WEIGHTS, RunGroup
 from askwell.report.page import Cell, Column, ColumnGroup
-from askwell.report.paper import paper_source
+from askwell.report.paper import is_distinct_y, paper_source
 from askwell.report.rows import Draft, Figure, Line, StudyTable, caption_of, file_name, groups_of, headed, scored
 
 SIGNIFICANT = 0.02
@@ -75,11 +63,6 @@ PaperScore = Callable[[Line, str, str], float | None]
 def no_paper(_line: Line, _kind: str, _metric: str) -> float | None:
     """No figure at all."""
     return None
-
-
-def with_arrows(lines: Sequence[Line]) -> list[Line]:
-    """The rows that have any of init, soft and deep."""
-    return [line for line in lines if groups_of([line], ARROWS)]
 
 
 def main_table(lines: Sequence[Line], fact_set: str, average: Average, paper: PaperScore = no_paper) -> StudyTable:

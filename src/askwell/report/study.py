@@ -6,21 +6,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from askwell.files import write_whole
-from askwell.report.cells import is_distinct_y, kept_runs
+from askwell.report.cells import ARROWS, kept_runs
 from askwell.report.figures import StudyFigure, chosen_runs, curve_figure, prompt_figures, score_figure
 from askwell.report.formats import PREAMBLE, csv_table, latex_escaped, latex_table, markdown_section
 from askwell.report.page import Drawing, FigureBlock, Page, Points, Section, render_page
-from askwell.report.paper import Paper, differences
-from askwell.report.rows import Line, StudyTable, lines_of
-from askwell.report.score_tables import (
-    ablation_table,
-    arrows_table,
-    baselines_table,
-    main_table,
-    no_paper,
-    other_table,
-    with_arrows,
-)
+from askwell.report.paper import Paper, differences, is_distinct_y
+from askwell.report.rows import Line, StudyTable, groups_of, lines_of
+from askwell.report.score_tables import ablation_table, arrows_table, baselines_table, main_table, no_paper, other_table
 from askwell.report.trust import CellTrust, ControlRuns, control_runs, trust_in
 from askwell.report.trust_section import parts_table, sentences_of, trust_figures, trust_table
 from askwell.report.weight_tables import dependence_table, effective_table
@@ -92,7 +84,7 @@ def study_of(runs: Sequence[Run], paper: Paper | None = None, *, drawn: int = 4)
 
 def _of_set(fact_set: str, lines: Sequence[Line], paper: Paper | None, controls: ControlRuns) -> FactSetStudy:
     scores = no_paper if paper is None else paper.distinct_y if is_distinct_y(fact_set) else paper.score
-    arrows = with_arrows(lines)
+    arrows = [line for line in lines if groups_of([line], ARROWS)]
     several = any(len(group.relations) > 1 for line in arrows for group in line.groups.values())
     made = [
         main_table(arrows, fact_set, "micro", scores) if arrows else None,

@@ -10,19 +10,6 @@ from askwell.report.rows import TEXTS, Draft, StudyTable, file_name, headed, one
 from askwell.report.trust import CellTrust
 
 _CURVES = 4
-_COLUMNS = (
-    Column("P@1"),
-    Column("best control", "chosen on dev"),
-    Column("its P@1"),
-    Column("gain", "95 % interval"),
-    Column("hard", "no control is right"),
-    Column("corrected", "by the prior"),
-    Column("ECE"),
-    Column("answered", "at 10 % risk"),
-    Column("wrong", "of these"),
-    Column("prompts agree"),
-    Column("nearest words"),
-)
 
 
 def trust_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
@@ -40,7 +27,8 @@ def trust_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
         others = [one_decimal(figures[name]) for name in list(figures)[5:]]
         row = (Cell(cell.score.text), control, score, gain, *others)
         draft.rows.append(Row(f"{cell.line.label}, {cell.kind}", row, begins))
-    return draft.finished("believe", fact_set, [ColumnGroup("", _COLUMNS)], _caption("believe", cells))
+    columns = tuple(Column(heading, note) for heading, note in TEXTS["believe"]["columns"].items())
+    return draft.finished("believe", fact_set, [ColumnGroup("", columns)], _caption("believe", cells))
 
 
 def _caption(name: str, cells: Sequence[CellTrust]) -> str:
@@ -94,23 +82,11 @@ def trust_figures(cells: Sequence[CellTrust], fact_set: str) -> list[StudyFigure
     return [*figures, figure_of_set("risk_coverage", fact_set, caption, chart)]
 
 
-# How facts are partitioned, with a heading for the table, in its order.
-_PARTITIONS = {
-    "control": "by controls",
-    "told": "in the LM's text",
-    "seen y": "y in train",
-    "y in x": "y inside x",
-    "cardinality": "kind of relation",
-    "frequency of y": "occurrences of y in train",
-    "length of x": "words in x",
-}
-
-
 def parts_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
     """What is easy and what is hard: P@1 on parts of the facts, with their numbers; trivial partitions are omitted."""
     groups: list[ColumnGroup] = []
     rows: list[list[Cell]] = [[] for _ in cells]
-    for partition, heading in _PARTITIONS.items():
+    for partition, heading in TEXTS["parts"]["columns"].items():
         of_cells = [cell.parts.get(partition, {}) for cell in cells]
         # In the order of the cell that has most of them.
         parts = dict.fromkeys(part for of_cell in sorted(of_cells, key=len, reverse=True) for part in of_cell)
@@ -128,7 +104,7 @@ def parts_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
         draft.rows.append(Row(f"{cell.line.label}, {cell.kind}", tuple(row), begins))
         draft.records += [
             record(cell.line, cell.kind, f"P@1, {partition}: {part}", scores["P@1"])
-            for partition in _PARTITIONS
+            for partition in TEXTS["parts"]["columns"]
             for part, scores in cell.parts.get(partition, {}).items()
         ]
     return draft.finished("parts", fact_set, groups, _caption("parts", cells))

@@ -8,17 +8,7 @@ from askwell.evaluation.metrics import TABLE_METRICS
 from askwell.report.cells import DEEP, SOFT, STATIC, WEIGHTS, RunGroup, place_of
 from askwell.report.page import MISSING, Cell, Column, ColumnGroup, Row
 from askwell.report.paper import Paper
-from askwell.report.rows import (
-    Draft,
-    Line,
-    StudyTable,
-    caption_of,
-    groups_of,
-    headed,
-    one_decimal,
-    record,
-    scored,
-)
+from askwell.report.rows import Draft, Line, StudyTable, caption_of, groups_of, headed, one_decimal, record, scored
 from askwell.report.score_tables import METRIC_COLUMNS
 from askwell.specs.mixture import WeightingName
 
