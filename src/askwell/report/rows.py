@@ -149,20 +149,14 @@ def _split(kinds: _RunsByKind) -> dict[str, _RunsByKind]:
     return {names[part]: parts[part] for part in sorted(parts, key=lambda part: names[part])}
 
 
-AVERAGES: dict[Average | None, str] = {
-    "micro": "Micro average: the mean over all facts.",
-    "macro": "Macro average: the mean of the relations' means.",
-    None: "",
-}
-
-
 def caption_of(
     name: str, groups: Sequence[RunGroup], average: Average | None = "micro", *, spread: bool = True, **filling: Any
 ) -> str:
     """The caption of a table whose cells are these groups; `spread` says whether it shows deviations over seeds."""
     runs = [run for group in groups for run in group.runs]
     what = TEXTS[name]["what"].format(**filling)
-    scored = [ranked_among(runs), AVERAGES[average], _seeds(groups, spread=spread), _trained_unlike(runs)]
+    averaged = "" if average is None else TEXTS["averages"][average]
+    scored = (ranked_among(runs), averaged, _seeds(groups, spread=spread), _trained_unlike(runs))
     return " ".join(sentence for sentence in (what, _facts(groups), *scored) if sentence)
 
 
@@ -235,28 +229,11 @@ Record = Mapping[str, Any]
 
 def record(line: Line, kind: str, figure: str, value: float | None, **more: Any) -> Record:
     """A figure of a cell, with everything that identifies it; a field that does not apply is None."""
-    group = line.groups.get(kind)
-    found: dict[str, Any] = {
-        "facts": line.fact_set,
-        "lm": line.lm,
-        "prompts": line.label,
-        "kind": kind,
-        "figure": figure,
-    }
-    if group is not None:
-        found |= {
-            "seeds": len(group.seeds), "relations": len(group.relations), "test_facts": group.facts,
-            "left_out": group.left_out,
-        }  # fmt: skip
-    return dict.fromkeys(FIELDS) | found | {"value": value} | more
-
-
-def score_record(line: Line, kind: str, metric: str, average: Average = "micro", **more: float | None) -> Record:
-    """A score of a cell; `more` can be `gain` and `p` over the cell before it, and the `paper`'s figure."""
-    group = line.groups.get(kind)
-    score = None if group is None else group.score(metric, average)
-    value, deviation = (None, None) if score is None else (score.mean, score.deviation)
-    return record(line, kind, metric, value, average=average, deviation=deviation, **more)
+    found = dict.fromkeys(FIELDS) | {"facts": line.fact_set, "lm": line.lm, "prompts": line.label, "kind": kind}
+    if (group := line.groups.get(kind)) is not None:
+        counts = {"seeds": len(group.seeds), "relations": len(group.relations)}
+        found |= counts | {"test_facts": group.facts, "left_out": group.left_out}
+    return found | {"figure": figure, "value": value} | more
 
 
 Figure = tuple[Cell, Record]
@@ -264,10 +241,12 @@ Figure = tuple[Cell, Record]
 
 
 def scored(line: Line, kind: str, metric: str, average: Average = "micro", **more: float | None) -> Figure:
-    """A score of a cell; a dash if there is no run."""
-    group = line.groups.get(kind)
-    cell = MISSING if group is None else Cell(group.score(metric, average).text)
-    return cell, score_record(line, kind, metric, average, **more)
+    """A score of a cell, a dash if there is no run; `more` can be `gain` and `p`, and the `paper`'s figure."""
+    if (group := line.groups.get(kind)) is None:
+        return MISSING, record(line, kind, metric, None, average=average, **more)
+    score = group.score(metric, average)
+    found = record(line, kind, metric, score.mean, average=average, deviation=score.deviation, **more)
+    return Cell(score.text), found
 
 
 @dataclass(frozen=True)

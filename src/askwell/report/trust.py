@@ -175,7 +175,6 @@ def _of_cell(line: Line, kind: str, group: RunGroup, of_runs: ControlRuns) -> Ce
         tests = [control.test for control in controls.values() if isinstance(control.test, Mapping)]
         by_ease = by_control(every, [outcomes for by_seed in tests for outcomes in by_seed.values()])
         parts["control"] = _scored({name: by_ease[name] for name in (EASY, HARD) if name in by_ease})
-    at_risk = [found for found in _measured(runs, lambda trust: trust.at_risk) if found is not None]
     consistencies = _measured(runs, lambda trust: trust.consistency)
     return CellTrust(
         line=line,
@@ -187,13 +186,7 @@ def _of_cell(line: Line, kind: str, group: RunGroup, of_runs: ControlRuns) -> Ce
         parts=parts,
         calibration=calibration(confidences, right),
         risk_coverage=risk_coverage(confidences, right),
-        answered=(
-            sum(found.questions for found in at_risk),
-            sum(found.answered for found in at_risk),
-            sum(found.wrong for found in at_risk),
-        )
-        if len(at_risk) == len(runs)
-        else None,
+        answered=_answered(runs),
         agreement=_mean(runs, [None if found is None else found.all.pairs for found in consistencies]),
         seeds=run_consistency(list(by_seed.values())) if len(by_seed) > 1 else None,
         projected=_projected(runs),
@@ -224,6 +217,13 @@ def _summed_parts(of_runs: Iterable[Mapping[str, Mapping[str, Part]]]) -> dict[s
 def _measured(runs: Sequence[KeptRun], measure: Callable[[Trust], T | None]) -> list[T | None]:
     """A measure of each run; None where it was not taken."""
     return [None if run.record.trust is None else measure(run.record.trust) for run in runs]
+
+
+def _answered(runs: Sequence[KeptRun]) -> tuple[int, int, int] | None:
+    found = [at_risk for at_risk in _measured(runs, lambda trust: trust.at_risk) if at_risk is not None]
+    if len(found) < len(runs):
+        return None
+    return sum(one.questions for one in found), sum(one.answered for one in found), sum(one.wrong for one in found)
 
 
 def _corrected(run: KeptRun) -> float | None:

@@ -52,7 +52,7 @@ def _figures(cell: CellTrust) -> dict[str, float | None]:
         "P@1 corrected by the prior": cell.corrected,
         "expected calibration error": 100 * cell.calibration.ece,
         "answered at 10 % risk": 100 * answered / questions if questions else None,
-        "wrong of these": 100 * wrong / answered if answered else None,
+        "wrong of the answers at 10 % risk": 100 * wrong / answered if answered else None,
         "prompts agree": None if cell.agreement is None else 100 * cell.agreement,
         "P@1 of the nearest words": cell.projected,
     }

@@ -116,7 +116,15 @@ def look_at(mixture: Mixture, nearest: int = 3) -> list[PromptWords]:
     """The mixture's prompts in words, heaviest first, each tuned word with the `nearest` ones that follow it."""
     if nearest < 0:
         raise BadOption(f"nearest is {nearest}: it counts words, so it cannot be negative")
-    _check_finite(mixture)
+    rows_of = [
+        slice(first, first + len(prompt.token_ids))
+        for prompt, first in zip(mixture.prompts, mixture.pairs.first_rows, strict=True)
+    ]
+    for prompt, rows in zip(mixture.prompts, rows_of, strict=True):
+        if not mixture.vectors[rows].isfinite().all():
+            raise NotFinite(
+                f"the prompt {prompt.template.text!r} has vectors that are not finite, so they have no nearest word"
+            )
     ids = torch.tensor(
         [token for prompt in mixture.prompts for token in prompt.token_ids], dtype=torch.long, device=mixture.lm.device
     )
@@ -131,8 +139,7 @@ def look_at(mixture: Mixture, nearest: int = 3) -> list[PromptWords]:
         tokens.append(PromptToken(tell.word(original, p_of_original[row]), words[0], ratio, tuple(words[1:])))
     weights, copies = mixture.weights.tolist(), mixture.spec.copies
     prompts = []
-    for number, (prompt, first) in enumerate(zip(mixture.prompts, mixture.pairs.first_rows, strict=True)):
-        rows = slice(first, first + len(prompt.token_ids))
+    for number, (prompt, rows) in enumerate(zip(mixture.prompts, rows_of, strict=True)):
         prompts.append(
             PromptWords(
                 weight=weights[number],
@@ -210,15 +217,6 @@ def _deep_norms(mixture: Mixture, rows: slice) -> dict[str, tuple[float, ...]]:
         stack: tuple(float(delta[rows].norm(dim=1).mean()) for delta in layers)
         for stack, layers in mixture.layer_deltas.items()
     }
-
-
-def _check_finite(mixture: Mixture) -> None:
-    finite = mixture.vectors.isfinite().all(1)
-    for prompt, first in zip(mixture.prompts, mixture.pairs.first_rows, strict=True):
-        if not finite[first : first + len(prompt.token_ids)].all():
-            raise NotFinite(
-                f"the prompt {prompt.template.text!r} has vectors that are not finite, so they have no nearest word"
-            )
 
 
 NOT_AN_EXPLANATION = "Nearest words are not an explanation of a soft prompt."
