@@ -110,7 +110,7 @@ def test_measures_are_put_together(cell):
 def test_sentences(cell):
     told = " ".join(sentences_of(cell))
     assert "66.7 % of 6 test facts are answered correctly" in told
-    assert "The best of them on dev is the same tuning on an LM with random weights; it scores 33.3 on test." in told
+    assert "The best of them on dev, the same tuning on an LM with random weights, scores 33.3 on test." in told
     assert "no sign of knowledge: the gain of 33.3 points" in told
     assert "On the 4 facts that no control gets right, it scores 50.0; on the 2 others, 100.0." in told
     assert "On the 2 facts whose answer is never an answer in train, it scores 50.0; on the others, 75.0." in told

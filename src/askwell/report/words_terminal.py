@@ -1,7 +1,6 @@
 """Soft prompts in a terminal: columns of tuned words in blue above original words in red."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -30,12 +29,6 @@ def print_words(prompts: Sequence[PromptWords], console: Console, *, numbers: bo
     drawing.legend(prompts, has_colours)
 
 
-@dataclass(frozen=True)
-class _Cell:
-    text: str
-    style: Style | str = ""
-
-
 class _Drawing:
     def __init__(self, console: Console, with_numbers: bool) -> None:
         self._console, self._with_numbers = console, with_numbers
@@ -51,7 +44,7 @@ class _Drawing:
         room = self._console.width - self._indent
         for columns in in_lines(map(self._column, prompt.items), room, _width, lambda _: _GAP):
             for row, label in enumerate(self._labels):
-                if row == 0 or any(column[row].text for column in columns):
+                if row == 0 or any(column[row].plain for column in columns):
                     self._print(self._row(label, columns, row))
         for note in notes_on_prompt(prompt):
             self._print_prose(Text(self._writable(note), "italic"))
@@ -75,27 +68,25 @@ class _Drawing:
         for note in notes_on_all(prompts):
             self._print_prose(Text(self._writable(note)))
 
-    def _column(self, item: PromptToken | BlankPlace) -> list[_Cell]:
+    def _column(self, item: PromptToken | BlankPlace) -> list[Text]:
         """The cells of one item, from top to bottom."""
         if isinstance(item, BlankPlace):
-            return [_Cell(self._writable(item.shown), "bold"), *[_Cell("")] * (len(self._labels) - 1)]
+            return [Text(self._writable(item.shown), "bold"), *[Text("")] * (len(self._labels) - 1)]
         size = Style(bold=_is_above(item.size_ratio, LONGER), italic=not _is_above(item.size_ratio, SHORTER))
-        tuned = _Cell(self._writable(item.tuned.shown), Style(color=faded(BLUE, item.tuned.brightness)) + size)
-        original = _Cell(self._writable(item.original.shown), Style(color=faded(RED, item.original.brightness)))
-        p_of_original = _Cell(probability_figure(item.original.p))
+        tuned = Text(self._writable(item.tuned.shown), Style(color=faded(BLUE, item.tuned.brightness)) + size)
+        original = Text(self._writable(item.original.shown), Style(color=faded(RED, item.original.brightness)))
+        p_of_original = Text(probability_figure(item.original.p))
         if item.is_same_word:
-            original = p_of_original = _Cell("")
+            original = p_of_original = Text("")
         if not self._with_numbers:
             return [tuned, original]
-        growth = _Cell("" if item.size_ratio is None else self._writable(f"×{item.size_ratio:.2f}"))
-        return [tuned, _Cell(probability_figure(item.tuned.p)), growth, original, p_of_original]
+        growth = Text("" if item.size_ratio is None else self._writable(f"×{item.size_ratio:.2f}"))
+        return [tuned, Text(probability_figure(item.tuned.p)), growth, original, p_of_original]
 
-    def _row(self, label: str, columns: list[list[_Cell]], row: int) -> Text:
+    def _row(self, label: str, columns: list[list[Text]], row: int) -> Text:
         text = Text(label.ljust(self._indent), "none")
         for column in columns:
-            cell = column[row]
-            text.append(cell.text, cell.style)
-            text.append(" " * (_width(column) - cell_len(cell.text) + _GAP))
+            text.append_text(column[row]).append(" " * (_width(column) - column[row].cell_len + _GAP))
         text.rstrip()
         return text
 
@@ -133,5 +124,5 @@ def _is_above(ratio: float | None, line: float) -> bool:
     return (1.0 if ratio is None else ratio) > line
 
 
-def _width(column: list[_Cell]) -> int:
-    return max(cell_len(cell.text) for cell in column)
+def _width(column: list[Text]) -> int:
+    return max(cell.cell_len for cell in column)
