@@ -114,12 +114,12 @@ def test_measures_are_put_together(cell):
 def test_sentences(cell):
     told = " ".join(sentences_of(cell))
     assert "66.7 % of 6 test facts are answered correctly" in told
-    assert "the same tuning on an LM with random weights is best on dev; on test it scores 33.3" in told
+    assert "The best of them on dev, the same tuning on an LM with random weights, scores 33.3 on test." in told
     assert "no sign of knowledge: the gain of 33.3 points" in told
-    assert "On the 4 facts that no control answers, it scores 50.0, on the 2 easy ones 100.0" in told
-    assert "never an answer in train (2 facts), it scores 50.0, elsewhere 75.0" in told
+    assert "On the 4 facts that no control gets right, it scores 50.0; on the 2 others, 100.0." in told
+    assert "On the 2 facts whose answer is never an answer in train, it scores 50.0; on the others, 75.0." in told
     assert "answers 50 % of the questions, and 50 % of these answers are wrong" in told
-    assert "4 test facts also appear in train" in told
+    assert "4 test facts are also in train" in told
     cells = [cell.text for cell in trust_table([cell], "set").table.rows[0].cells]
     assert cells == ["66.7", "random-weights", "33.3", "+33.3", "50.0", "50.0", "33.3", "50.0", "50.0", "50.0", "25.0"]
 
@@ -130,7 +130,7 @@ def test_without_controls_nothing_is_claimed(tmp_path):
     (cell,) = cells_of(made)
     assert cell.knowledge is None
     told = " ".join(sentences_of(cell))
-    assert "cannot be said" in told
+    assert "it is not clear how much of it is knowledge" in told
     assert "knows something" not in told
     assert [cell.text for cell in trust_table([cell], "set").table.rows[0].cells][1:4] == ["–", "–", "–"]
 
@@ -212,8 +212,8 @@ def test_the_table_of_parts(cell):
 def test_told_and_withheld_in_words(cell):
     parts = {"told": {"told": {"facts": 3, "P@1": 100.0}, "withheld": {"facts": 2, "P@1": 50.0}}}
     assert (
-        "Here the truth is known: of the 3 facts that the LM's text tells, it answers 100.0 % correctly, of the 2 that "
-        "it withholds, 50.0 %."
+        "Here the truth is known: of the 3 facts that the LM's text tells, 100.0 % are answered correctly; of the 2 "
+        "that it withholds, 50.0 %."
     ) in sentences_of(replace(cell, parts=parts))
 
 

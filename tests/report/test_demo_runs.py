@@ -7,10 +7,8 @@ from askwell.data.facts import Fact
 from askwell.errors import BadOption, LMUnavailable
 from askwell.evaluation.metrics import METRICS
 from askwell.report.demo import (
-    DEV_FACTS,
     METHODS,
     RELATIONS,
-    TEST_FACTS,
     demo_page,
     demo_runs,
     demo_sweep,
@@ -55,7 +53,7 @@ def test_prompts_and_samples(tmp_path):
         for template in world.testbed_prompts(kind, "country_of_city")
     ]
     whole, drawn = world.testbed_relation("country_of_city"), cells[mixture.prompts].relation
-    assert (len(drawn.dev), len(drawn.test), drawn.train) == (DEV_FACTS, TEST_FACTS, whole.train)
+    assert (len(drawn.dev), len(drawn.test), drawn.train) == (45, 600, whole.train)
     assert set(drawn.test) <= set(whole.test)
 
 

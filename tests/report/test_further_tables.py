@@ -8,9 +8,9 @@ from builders.stores import A, B, keep, new_store
 from askwell.errors import UserMistake
 from askwell.report.cells import kept_runs
 from askwell.report.rows import lines_of
-from askwell.report.score_tables import ablated, ablation_table, baselines, baselines_table, other_table, unusual
+from askwell.report.score_tables import ablation_table, baselines_table, other_table
 from askwell.report.study import study_of
-from askwell.report.weight_tables import dependence_table, effective_table, with_several_prompts
+from askwell.report.weight_tables import dependence_table, effective_table
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_the_ablation_has_four_rows_for_each_source_in_which_a_part_was_tuned(st
     keep(store, [1, 1], setting="s")
     keep(store, [1, 1], setting="s", prompts="single")
     lines = lines_of(kept_runs(store.runs()))
-    assert shown(ablation_table(ablated(lines), "set")) == [
+    assert shown(ablation_table(lines, "set")) == [
         ("bert-base-cased · mined", "baseline (init)", ["50.0", "50.0", "52.5"]),
         ("", "weights only", ["50.0", "100.0", "75.0"]),
         ("", "vectors only", ["–", "–", "–"]),
@@ -42,17 +42,17 @@ def test_effective_prompts_are_told_over_relations_of_each_the_mean_over_seeds(s
             keep(store, [1], relation, seed=seed, known={"effective_prompts": number})
     keep(store, [1], prompts="single", templates=["[X] in [Y] ."])
     keep(store, [1], setting="v", training={"tune_weights": False}, known={"effective_prompts": 2.0})
-    lines = with_several_prompts(lines_of(kept_runs(store.runs())))
-    study = effective_table(lines, "set")
+    study = effective_table(lines_of(kept_runs(store.runs())), "set")
     # The relations' means are 4, 2 and 6.
     assert shown(study) == [("bert-base-cased", "mined, soft", ["2.0", "4.0", "2.0", "2.0", "6.0"])]
+    assert study is not None
     values = {record["figure"]: record["value"] for record in study.records}
     assert values == {"prompts": 2.0, "mean": 4.0, "std": 2.0, "min": 2.0, "max": 6.0}
 
 
 def test_one_relation_has_no_deviation(store):
     keep(store, [1])
-    study = effective_table(with_several_prompts(lines_of(kept_runs(store.runs()))), "set")
+    study = effective_table(lines_of(kept_runs(store.runs())), "set")
     assert shown(study)[0][2] == ["2.0", "2.0", "–", "2.0", "2.0"]
 
 
@@ -85,8 +85,8 @@ def test_baselines_have_their_names(store):
     keep(store, [1, 1], setting="pl", mixture={"combine": "product"})
     keep(store, [1, 1], setting="r", tuned=False, mixture={"initial": "random"})
     keep(store, [1, 1], setting="em", training={"method": "em"})
-    study = baselines_table(baselines(lines_of(kept_runs(store.runs()))), "set")
-    assert [(row.heading, row.cells[0].text) for row in study.table.rows] == [
+    study = baselines_table(lines_of(kept_runs(store.runs())), "set")
+    assert [(heading, cells[0]) for _, heading, cells in shown(study)] == [
         ("LAMA: single", "50.0"),
         ("LPAQA: mined, mixture, uniform", "100.0"),
         ("LPAQA: mined, learned product", "100.0"),
@@ -98,7 +98,7 @@ def test_baselines_have_their_names(store):
 
 def test_no_kind_of_run_is_missing_from_all_tables(store):
     keep(store, [1, 20], setting="d", mixture={"deep": True}, training={"tune_vectors": False})
-    study = other_table(unusual(lines_of(kept_runs(store.runs()))), "set")
+    study = other_table(lines_of(kept_runs(store.runs())), "set")
     assert shown(study) == [
         ("bert-base-cased", "mined: deep, layers and weights tuned", ["50.0", "50.0", "52.5"])
     ]  # fmt: skip
@@ -115,6 +115,13 @@ def test_each_set_has_its_tables(store):
         "distinct_y-trex_distinct", "full-trex_distinct", "effective_prompts-trex_distinct",
         "believe-trex_distinct", "parts-trex_distinct",
     ]  # fmt: skip
+
+
+def test_tables_without_a_row_are_left_out(store):
+    keep(store, [1], prompts="single", templates=["[X] in [Y] ."])
+    lines = lines_of(kept_runs(store.runs()))
+    for make in (ablation_table, baselines_table, effective_table, dependence_table, other_table):
+        assert make(lines, "set") is None
 
 
 def test_controls_are_no_ordinary_runs(store):

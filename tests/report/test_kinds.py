@@ -5,7 +5,8 @@ from typing import get_args
 import pytest
 from builders.stores import spec_of
 
-from askwell.report.cells import RunKind, fact_set_of, how_of, is_distinct_y, kind_of, paper_name, source_of
+from askwell.report.cells import RunKind, fact_set_of, how_of, kind_of, source_of
+from askwell.report.paper import is_distinct_y, paper_name
 from askwell.specs.mixture import WeightingName
 
 

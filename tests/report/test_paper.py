@@ -87,7 +87,7 @@ def test_what_differs_by_definition_is_told_from_the_runs(tmp_path, paper):
     assert "3 of 5 facts (over all runs) could not be asked" in told
     assert "one cycle over a budget of pairs, by gradient" in told
     assert (
-        "trex_original has 20 facts per relation (1 relations) here, including train and dev, 1715 in the paper" in told
+        "trex_original has 20 facts per relation (1 relation) here, including train and dev, 1715 in the paper" in told
     )
     full = new_store(tmp_path / "full")
     keep(full, [1], "trex_original/P19", templates=["[X] in [Y] ."], training={"recipe": "paper", "method": "em"},

@@ -9,7 +9,6 @@ from looked_at import lightness
 
 from askwell.report.charts import Gap, Panel, gaps_chart, panels_chart
 from askwell.report.drawing import PALETTE, Chart, css_variables, text_width
-from askwell.report.page import MISSING, percentages
 
 SVG = "{http://www.w3.org/2000/svg}"
 GAPS = [Gap("manual", 40.0, 10.0), Gap("soft", 95.0, 12.5), Gap("none told", None, 50.0), Gap("reversed", 20.0, 80.0)]
@@ -137,10 +136,3 @@ def test_light_colours_are_told_apart_by_their_code():
     """A chart's colours become roles by their code, so no two roles may share one."""
     assert len({colour.light for colour in PALETTE.values()}) == len(PALETTE)
     assert "--ink: #1f2328;" in css_variables(dark=False)
-
-
-def test_a_missing_share_is_shown_as_missing():
-    cells = percentages([12.34, None, 0.0], strong=[True, True, False])
-    assert [cell.text for cell in cells] == ["12.3", "–", "0.0"]
-    assert cells[0].strong
-    assert cells[1] == MISSING

@@ -71,13 +71,13 @@ def page_with(text: str) -> Page:
         ),
     )
     figure = FigureBlock(
-        (Drawing("gaps", chart, text, text),), text, (Key(text, "first", "dot"), Key.of_curve(text, 3))
+        (Drawing("gaps", chart, text, text),), text, (Key(text, "first", "dot"), Key(text, "second", "diamond"))
     )
     folded = FigureBlock((Drawing("other", chart),), text, wide=True, folded=text)
     blocks = (
         Paragraph(text),
-        Paragraph(text, pale=True),
         Points((text,)),
+        Points((text,), text),
         Code(((text, text),)),
         table,
         figure,

@@ -55,9 +55,9 @@ def test_colours_are_the_pages_and_files_the_same_each_time(number):
         assert value == "none" or value.startswith("var(--"), value
 
 
-def test_more_kinds_than_can_be_told_apart_are_refused():
+def test_more_kinds_than_can_be_distinguished_are_refused():
     kinds = ("a", "b", "c", "d", "e")
-    with pytest.raises(ValueError, match="5 kinds"):
+    with pytest.raises(ValueError, match="5 of them cannot be distinguished"):
         intervals_chart(ROWS, kinds, measure="P@1")
-    with pytest.raises(ValueError, match="5 kinds"):
+    with pytest.raises(ValueError, match="5 of them cannot be distinguished"):
         panels_chart(PANELS, kinds, measure="P@1", trained="pairs")

@@ -27,8 +27,8 @@ def test_tuning_that_helps():
         "Relation by relation, on told facts, tuning clearly helped a (20.0 → 90.0) and b (20.0 → 100.0).",
     )
     assert findings.withheld[1] == (
-        "The mixture gets 95.0 % of told facts against 12.5 % of withheld ones right: it owes the 82.5 points between "
-        "them to what the LM was told; the rest may be guesses."
+        "The mixture gets 95.0 % of told facts and 12.5 % of withheld ones right: it owes the 82.5 points between them "
+        "to what the LM was told; the rest may be guesses."
     )
 
 
@@ -52,10 +52,10 @@ def test_tuning_that_changes_nothing():
         "b (100.0 → 100.0)."
     )
     assert findings.variants == (
-        "As far as 60 told facts can tell, the tuned mixture does not differ clearly from the hard prompts mined from "
-        "the text (60 against 60), a single soft prompt does not differ clearly from the mixture (60 against 60), "
-        "tuning all layers does not differ clearly from tuning the first alone (60 against 60) and starting from "
-        "random vectors does not differ clearly from starting from words (60 against 60).",
+        "On 60 told facts there is no clear difference between the tuned mixture and the hard prompts mined from the "
+        "text (60 against 60), between a single soft prompt and the mixture (60 against 60), between tuning all layers "
+        "and tuning the first alone (60 against 60) or between starting from random vectors and starting from words "
+        "(60 against 60).",
     )
 
 
@@ -82,8 +82,7 @@ def test_variants_that_differ_get_a_sentence_each():
         "(p = 0.004).",  # 2 / 2**9
         "Starting from random vectors does worse than starting from words: 10 against 90 of 100 told facts right "
         "(p < 0.001).",
-        "As far as 100 told facts can tell, a single soft prompt does not differ clearly from the mixture "
-        "(90 against 90).",
+        "On 100 told facts there is no clear difference between a single soft prompt and the mixture (90 against 90).",
     )
 
 
@@ -94,7 +93,7 @@ def test_withheld_facts_that_tuning_raises_are_no_knowledge():
         "The tuned mixture guesses 60.0 % of them right, the hand-written prompt 10.0 %, and always giving the most "
         "frequent answer of the training facts 5.0 %."
     )
-    assert findings.withheld[-1].startswith("Tuning raises the score on withheld facts, too, which cannot be knowledge")
+    assert findings.withheld[-1].startswith("Tuning also raises the score on withheld facts, which cannot be knowledge")
     assert findings.elicited == (
         "a: the mixture gets 100.0 % of 20 told facts right and 60.0 % of 20 withheld ones, more than the 5.0 % from "
         "always giving the most frequent answer; it guesses better.",
@@ -124,8 +123,8 @@ def test_learning_says_when_most_of_the_gain_was_there():
         "c": [(0.0, 0.0), (400.0, 100.0), (800.0, 90.0)],
     }
     assert found({}, {"a": (10, 10)}, curves=curves).learning == (
-        "The number of (fact, prompt) pairs after which the mixture had made nine tenths of its gain in dev P@1 was "
-        "1000 for a and 400 for c, of at most 1500.",
+        "Counted in (fact, prompt) pairs, nine tenths of the mixture's gain in dev P@1 took 1000 for a and 400 for c, "
+        "out of at most 1500.",
         "Tuning the mixture did not raise dev P@1 for b.",
     )
 
@@ -153,10 +152,10 @@ def test_no_sentence_says_the_opposite_of_its_own_figures(right, of_a, of_b):
                 assert "clearly helped" not in part or float(before) < float(after)
                 assert " hurt " not in part or float(before) > float(after)
     for sentence in findings.withheld:
-        for told, withheld in re.findall(r"([\d.]+) % of told facts against ([\d.]+) % of withheld", sentence):
+        for told, withheld in re.findall(r"([\d.]+) % of told facts and ([\d.]+) % of withheld", sentence):
             assert "points between" not in sentence or float(told) > float(withheld)
             assert "does worse on told" not in sentence or float(told) < float(withheld)
     for sentence in findings.elicited:
-        for withheld, prior in re.findall(r"and ([\d.]+) % of \d+ withheld ones, .*?([\d.]+) % of always", sentence):
+        for withheld, prior in re.findall(r"and ([\d.]+) % of \d+ withheld ones, .*?([\d.]+) % from always", sentence):
             assert "more than the" not in sentence or float(withheld) > float(prior)
             assert "less than the" not in sentence or float(withheld) < float(prior)

@@ -75,5 +75,5 @@ def test_descriptions_hold_the_figures():
 
 
 def test_five_curves_cannot_be_told_apart():
-    with pytest.raises(ValueError, match="5 curves"):
+    with pytest.raises(ValueError, match="5 of them cannot be distinguished"):
         risk_coverage_chart({str(n): CURVES["probability"] for n in range(5)})

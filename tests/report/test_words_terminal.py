@@ -124,7 +124,7 @@ def test_bars_are_shares_of_the_heaviest_weight():
 def test_notes_tell_what_the_words_do_not():
     odd = prompt(original_is_initial=False, cut_text=" in 1926.", deep_norms={"layers": (0.5, 0.25)})
     text = printed([odd], 200)
-    assert "cut after [Y], not read by the LM: “in 1926.”" in text
+    assert "cut off after [Y], not read by the LM: “in 1926.”" in text
     assert "mean |Δ| of layers 1 to 2: 0.50 0.25" in text
     assert "started at random" in text
     assert "started at random" not in printed([prompt()])

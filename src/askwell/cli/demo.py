@@ -67,7 +67,7 @@ def demo(
     done = demo_runs(plan, store)
     figures, questions = done.figures(), draw_questions(done, seed)
     curves = {relation: run.curve for relation, run in done.of(MIXTURE).items()}
-    findings, steps = findings_of(figures, curves, lm), next_steps(lm, done, questions)
+    findings, steps = findings_of(figures, curves, lm), next_steps(lm, out, done, questions)
     report = out / REPORT
     write_whole(report, render_page(demo_page(sweep, done, figures, findings, questions, steps)))
     if json:
@@ -87,20 +87,20 @@ def demo(
         _print_summary(findings, steps, report, time.monotonic() - started)
 
 
-def next_steps(lm: str, done: "DemoRuns", questions: "list[Question]") -> list[tuple[str, str]]:
+def next_steps(lm: str, out: Path, done: "DemoRuns", questions: "list[Question]") -> list[tuple[str, str]]:
     """Commands to try after the demo, with what each does."""
     from askwell.report.demo import RELATIONS
-    from askwell.report.told import DEEP, MIXTURE
 
     first = done.relations[0]
-    mixture, deep = (shlex.quote(str(done.runs[first, method].mixture)) for method in (MIXTURE, DEEP))
+    here, of_first = shlex.quote(str(out)), f"relation = 'testbed:{first}'"
+    mixture, deep = f"{of_first} and setting = 'mixture'", f"{of_first} and deep"
     x = next((question.x for question in questions if question.relation == first), "France")
     other_lm = "testbed:causal" if lm != "testbed:causal" else "testbed:bert"
     whole = (f"askwell demo --lm {lm}", f"The whole demo: {', '.join(RELATIONS)}.")
     return [
-        (f"askwell ask {mixture} {shlex.quote(x)}", f"Ask the mixture for {first} about any x."),
-        (f"askwell show {mixture}", "See its soft prompts in the terminal."),
-        (f"askwell show {deep}", "See how far the deep one moves each layer."),
+        (f'askwell ask {here} {shlex.quote(x)} --where "{of_first}"', f"Ask the best mixture for {first} about any x."),
+        (f'askwell show {here} --where "{mixture}"', "See the soft prompts of the mixture in the terminal."),
+        (f'askwell show {here} --where "{deep}"', "See how far the deep one moves each layer."),
         *([] if set(done.relations) == set(RELATIONS) else [whole]),
         (f"askwell demo --lm {other_lm} --out {other_lm.removeprefix('testbed:')}-demo", "The same with another LM."),
         ("askwell testbed", "List all relations, prompts and LMs of the testbed."),
@@ -129,10 +129,10 @@ def _run(relation: str, method: str, run: "KeptRun") -> dict[str, Any]:
         "relation": relation,
         "method": method,
         "folder": str(run.folder),
-        "vocabulary": run.vocabulary,
+        "vocabulary": run.record.test.vocabulary,
         "left_out": run.record.test.left_out,
-        "prompts": run.prompts,
-        "effective_prompts": run.effective_prompts,
+        "prompts": len(run.record.prompts),
+        "effective_prompts": run.record.effective_prompts,
         "history": [line.model_dump(mode="json", exclude_unset=True) for line in run.record.history],
     }
 

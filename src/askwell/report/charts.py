@@ -1,10 +1,7 @@
-"""The kinds of charts: learning curves, gaps between two shares, scores with intervals, calibration and abstention.
-
-Each function gives a chart with its description in words; `drawing` writes it as SVG, PDF or PNG.
-"""
+"""The kinds of charts: learning curves, gaps between two shares, scores with intervals, calibration and abstention."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +18,7 @@ _PANEL_WIDTH, _PANEL_HEIGHT, _PANEL_TOP = 300, 220, 34
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel with its lines, by kind: how much was trained on, and the score there."""
+    """A panel with a line for each kind of run: how much was trained on, and the score there."""
 
     heading: str
     lines: Mapping[str, Sequence[tuple[float, float]]]
@@ -29,17 +26,15 @@ class Panel:
 
 @chart_style()
 def panels_chart(panels: Sequence[Panel], kinds: Sequence[str], *, measure: str, trained: str) -> Chart:
-    """Many learning curves: panels in rows of three, with the same axes and a line for each kind of run."""
-    _can_be_told_apart(kinds, "kinds")
+    """Learning curves: panels in rows of three, with the same axes."""
     across, down = min(_ACROSS, max(1, len(panels))), math.ceil(len(panels) / _ACROSS)
     width, height = _PANEL_WIDTH * across, _PANEL_HEIGHT * down + _PANEL_TOP + 8
     figure = new_figure(width, height)
     furthest = max((x for panel in panels for line in panel.lines.values() for x, _ in line), default=1.0) or 1.0
-    looks: dict[str, dict[str, Any]] = {
-        kind: {"color": light(f"series-{number + 1}"), "linestyle": LINES[number], "marker": MARKERS[number],
-               "markersize": 3.5, "linewidth": 1.6}
-        for number, kind in enumerate(kinds)
-    }  # fmt: skip
+    looks = {
+        kind: _curve(number, marker=MARKERS[number], markersize=3.5, linewidth=1.6)
+        for number, kind in enumerate(_distinct(kinds))
+    }
     for number, panel in enumerate(panels):
         column, row = number % across, number // across
         axes = place(
@@ -51,7 +46,11 @@ def panels_chart(panels: Sequence[Panel], kinds: Sequence[str], *, measure: str,
         )
         for kind, line in panel.lines.items():
             axes.plot([x for x, _ in line], [y for _, y in line], clip_on=False, **looks[kind])
-        _from_0_to_100(axes, furthest, ticks=4)
+        axes.set_ylim(-3, 103)
+        percent_axis(axes, "y")
+        axes.set_xlim(-0.02 * furthest, 1.03 * furthest)
+        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+        axes.grid(visible=True, axis="y")
         heading(axes, panel.heading, size=11.0)
         axes.set_xlabel(trained, labelpad=4)
         axes.set_ylabel(measure if column == 0 else "", labelpad=2)
@@ -66,17 +65,8 @@ def panels_chart(panels: Sequence[Panel], kinds: Sequence[str], *, measure: str,
     return Chart(figure, f"{measure} against {trained}", f"{told}.")
 
 
-def _from_0_to_100(axes: Axes, furthest: int | float, *, ticks: int) -> None:
-    """The axes of a learning curve."""
-    axes.set_ylim(-3, 103)
-    percent_axis(axes, "y")
-    axes.set_xlim(-0.02 * furthest, 1.03 * furthest)
-    axes.xaxis.set_major_locator(MaxNLocator(ticks, integer=True))
-    axes.grid(visible=True, axis="y")
-
-
 _GAP_WIDTH, _GAP_ROW, _GAP_LABELS = 460.0, 30.0, 176
-_TO_ITS_DOT = 10.0  # how far a figure stands from its dot, in pixels
+_TO_ITS_DOT = 10.0  # from a dot to its figure, in pixels
 
 
 @dataclass(frozen=True)
@@ -87,12 +77,12 @@ class Gap:
     first: float | None
     second: float | None
     aside: bool = False
-    """Whether it only stands there to compare with: its label is then pale."""
+    """Whether it is shown for comparison only, with a pale label."""
 
 
 @chart_style()
 def gaps_chart(gaps: Sequence[Gap], *, first: str, second: str, measure: str) -> Chart:
-    """Two shares in a row and the gap between them: `first` is a full dot, `second` a hollow diamond."""
+    """Two shares in each row and the gap between them: `first` is a full dot, `second` a hollow diamond."""
     figure = new_figure(_GAP_WIDTH, 34 + _GAP_ROW * len(gaps))
     axes = place(figure, left=_GAP_LABELS, top=4, right=22, bottom=30)
     for row, gap in enumerate(gaps):
@@ -104,12 +94,11 @@ def gaps_chart(gaps: Sequence[Gap], *, first: str, second: str, measure: str) ->
     for label, gap in zip(axes.get_yticklabels(), gaps, strict=True):
         label.set_color(light("pale" if gap.aside else "ink"))
     _rows_only(axes)
-
-    def told(share: float | None) -> str:
-        return "none" if share is None else f"{share:.1f}"
-
-    rows = "; ".join(f"{gap.label}: {told(gap.first)} and {told(gap.second)}" for gap in gaps)
-    return Chart(figure, f"{measure}, {first} and {second}", f"{rows}.")
+    told = []
+    for gap in gaps:
+        one, other = ("none" if share is None else f"{share:.1f}" for share in (gap.first, gap.second))
+        told.append(f"{gap.label}: {one} and {other}")
+    return Chart(figure, f"{measure}, {first} and {second}", f"{'; '.join(told)}.")
 
 
 def _draw_gap(axes: Axes, row: int, gap: Gap) -> None:
@@ -135,7 +124,7 @@ def _draw_gap(axes: Axes, row: int, gap: Gap) -> None:
 
 
 def _rows_only(axes: Axes) -> None:
-    """Axes whose rows are labelled, with a grid across and no frame."""
+    """Axes with labelled rows and vertical grid lines, but no frame."""
     axes.grid(visible=True, axis="x")
     axes.tick_params(pad=6)
     for side in axes.spines.values():
@@ -168,12 +157,11 @@ class IntervalRow:
 
 @chart_style()
 def intervals_chart(rows: Sequence[IntervalRow], kinds: Sequence[str], *, measure: str) -> Chart:
-    """Scores with their intervals: a row for each way of asking, a mark for each kind of run in it."""
-    _can_be_told_apart(kinds, "kinds")
+    """Scores with their intervals: a row for each way of asking, in it a mark for each kind of run."""
     places, labels = _places(rows)
     figure = new_figure(_INTERVAL_WIDTH, 86 + _INTERVAL_ROW * (places[-1] + 1 if places else 1))
     axes = place(figure, left=_INTERVAL_LABELS, top=40, right=30, bottom=46)
-    marks = {kind: _mark(*mark) for kind, mark in zip(kinds, _MARKS, strict=False)}
+    marks = {kind: _mark(*mark) for kind, mark in zip(_distinct(kinds), _MARKS, strict=False)}
     for kind, mark in marks.items():
         axes.plot([], [], label=kind, **mark)
     for row, at in zip(rows, places, strict=True):
@@ -193,12 +181,8 @@ def intervals_chart(rows: Sequence[IntervalRow], kinds: Sequence[str], *, measur
         label.set_color(light("ink"))
         label.set_fontweight("normal" if at in places else "bold")
     _rows_only(axes)
-    figure.legend(
-        loc="upper left",
-        ncols=len(kinds),
-        frameon=False,
-        bbox_to_anchor=(_INTERVAL_LABELS / _INTERVAL_WIDTH - 0.02, 1.0),
-    )
+    corner = (_INTERVAL_LABELS / _INTERVAL_WIDTH - 0.02, 1.0)
+    figure.legend(loc="upper left", ncols=len(kinds), frameon=False, bbox_to_anchor=corner)
     told = []
     for row in rows:
         scores = ", ".join(f"{kind} {shown.score:.1f}" for kind, shown in row.marks.items())
@@ -207,7 +191,7 @@ def intervals_chart(rows: Sequence[IntervalRow], kinds: Sequence[str], *, measur
 
 
 def _places(rows: Sequence[IntervalRow]) -> tuple[list[float], dict[float, str]]:
-    """Where each row stands, and what is written at which height."""
+    """The height of each row, and the labels by height."""
     places: list[float] = []
     labels: dict[float, str] = {}
     at = 0.0
@@ -232,16 +216,13 @@ def _mark(shape: str, role: str, filled: bool) -> dict[str, Any]:
     }
 
 
-_RELIABILITY_WIDTH, _RELIABILITY_HEIGHT = 380.0, 400.0
-
-
 @chart_style()
 def reliability_chart(found: Calibration) -> Chart:
-    """Of the answers given with some probability, how many are right? Below, how many answers that are.
+    """The share of right answers by the probability of the best answer; below, the number of answers.
 
-    A bar is as high as the share that is right, and a dot stands at its bin's mean probability.
+    A bar is as high as the share that is right, and its dot is at the mean probability of the bin.
     """
-    figure = new_figure(_RELIABILITY_WIDTH, _RELIABILITY_HEIGHT)
+    figure = new_figure(380, 400)
     upper = place(figure, left=56, top=30, right=26, bottom=118)
     lower = place(figure, left=56, top=312, right=26, bottom=44)
     lefts = [100 * one.low for one in found.bins]
@@ -279,25 +260,20 @@ def reliability_chart(found: Calibration) -> Chart:
     )
 
 
-_RISK_WIDTH, _RISK_HEIGHT = 460.0, 320.0
-
-
 @chart_style()
 def risk_coverage_chart(curves: Mapping[str, RiskCoverage], *, chosen: float | None = None) -> Chart:
     """How many answers are wrong if only the most confident are given, for up to four signals or LMs.
 
     `chosen` is a risk, from 0 to 1, at which a line is drawn.
     """
-    _can_be_told_apart(curves, "curves")
-    figure = new_figure(_RISK_WIDTH, _RISK_HEIGHT)
+    figure = new_figure(460, 320)
     axes = place(figure, left=48, top=28, right=28, bottom=46)
-    for number, (label, curve) in enumerate(curves.items()):
-        # Between two thresholds nothing changes until the next group of answers is given as a whole.
+    for number, label in enumerate(_distinct(curves)):
+        curve = curves[label]
         coverages, risks = ([100 * share for share in shares] for shares in (curve.coverages, curve.risks))
-        axes.plot(
-            coverages, risks, color=light(f"series-{number + 1}"), linestyle=LINES[number], linewidth=1.8,
-            label=f"{label} (area {100 * curve.area:.1f})", drawstyle="steps-post", clip_on=False,
-        )  # fmt: skip
+        look = _curve(number, linewidth=1.8, label=f"{label} (area {100 * curve.area:.1f})")
+        # In steps: answers with the same confidence are given together.
+        axes.plot(coverages, risks, drawstyle="steps-post", clip_on=False, **look)
     highest = max(100 * max(curve.risks) for curve in curves.values())
     if chosen is not None:
         axes.axhline(100 * chosen, color=light("bad"), linewidth=1, linestyle=(0, (4, 3)))
@@ -316,6 +292,13 @@ def risk_coverage_chart(curves: Mapping[str, RiskCoverage], *, chosen: float | N
     return Chart(figure, "Wrong answers against coverage, most confident answers first", f"{told}.")
 
 
-def _can_be_told_apart(things: Sequence[object] | Mapping[str, object], name: str) -> None:
-    if len(things) > len(LINES):
-        raise ValueError(f"{len(things)} {name} cannot be told apart")
+def _curve(number: int, **more: Any) -> dict[str, Any]:
+    """The colour and line of a curve, counted from 0, and more of its look."""
+    return {"color": light(f"series-{number + 1}"), "linestyle": LINES[number], **more}
+
+
+def _distinct(names: Collection[str]) -> Collection[str]:
+    """The names of curves or marks, if they are few enough to be distinguished."""
+    if len(names) > len(LINES):
+        raise ValueError(f"{len(names)} of them cannot be distinguished: {', '.join(names)}")
+    return names

@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from askwell.data.facts import Fact
 from askwell.data.testbed import PREFIX, lm_folder, relations, testbed_relation, told
@@ -11,10 +11,11 @@ from askwell.errors import BadOption
 from askwell.evaluation.outcomes import Outcome
 from askwell.mixture.encode import encode_relation
 from askwell.mixture.save import load_mixture
-from askwell.report.cells import KeptRun
+from askwell.report.cells import KeptRun, kept_runs
 from askwell.report.charts import Gap, Panel, gaps_chart, panels_chart
 from askwell.report.figures import MEASURE, TRAINED, prompt_figures
 from askwell.report.page import (
+    Block,
     Cell,
     Code,
     Column,
@@ -28,44 +29,18 @@ from askwell.report.page import (
     Row,
     Section,
     Table,
-    percentages,
+    read_texts,
 )
-from askwell.report.told import (
-    DEEP,
-    FACT_KINDS,
-    MANUAL,
-    MINED,
-    MIXTURE,
-    MOST_FREQUENT,
-    PARAPHRASED,
-    RANDOM,
-    SINGLE,
-    FactKind,
-    Findings,
-    ToldFigures,
-)
+from askwell.report.rows import headed, one_decimal, ranked_among
+from askwell.report.told import FACT_KINDS, MANUAL, MIXTURE, MOST_FREQUENT, SINGLE, FactKind, Findings, ToldFigures
 from askwell.runs.plan import Plan
 from askwell.runs.store import Store
-from askwell.specs.mixture import MixtureSpec
-from askwell.specs.sweep import LMChoice, Setting, SweepSpec
+from askwell.specs.sweep import SweepSpec
 from askwell.version import VERSION
 
-RELATIONS = ("capital", "country_of_city", "currency", "language")
-"""The default: relations of each cardinality, with enough facts."""
-QUICK_RELATIONS = ("capital",)
-DEV_FACTS, TEST_FACTS = 45, 600
-"""At most this many are drawn: few enough dev facts to score them often, for a curve, and to finish in minutes."""
-_ALL = "manual and paraphrased"
-
-
-_SETTINGS = {
-    "hard": Setting(tuned=False, prompts=("manual", "paraphrased")),
-    "mined": Setting(tuned=False, prompts=("mined",), mixture=MixtureSpec(weights="file")),
-    "single": Setting(prompts=("manual",)),
-    "mixture": Setting(prompts=(_ALL,)),
-    "deep": Setting(prompts=(_ALL,), mixture=MixtureSpec(deep=True)),
-    "random": Setting(prompts=(_ALL,), mixture=MixtureSpec(initial="random")),
-}
+_DEMO = read_texts("demo.toml")
+_SWEEP, _TEXTS = _DEMO["sweep"], _DEMO["texts"]
+RELATIONS, QUICK_RELATIONS = tuple(_DEMO["relations"]), tuple(_DEMO["quick_relations"])
 
 
 @dataclass(frozen=True)
@@ -83,20 +58,10 @@ class Method:
     @property
     def tuned(self) -> bool:
         """Whether its prompts are soft."""
-        return _SETTINGS[self.setting].tuned
+        return _SWEEP["settings"][self.setting].get("tuned", True)
 
 
-METHODS = (
-    Method(MANUAL, "manual", "hard", "manual", "one hand-written prompt, which is not in the text"),
-    Method(PARAPHRASED, "paraphrased", "hard", "paraphrased", "paraphrases with equal weights, which are not in it"),
-    Method(MINED, "mined", "mined", "mined", "mined from the text itself, with the miner's weights"),
-    Method(SINGLE, "manual", "single", "single", "the hand-written prompt, tuned"),
-    Method(
-        MIXTURE, _ALL, "mixture", "mixture", "the hand-written prompt and the paraphrases, tuned with their weights"
-    ),
-    Method(DEEP, _ALL, "deep", "deep mixture", "the same, tuned at all layers of the LM"),
-    Method(RANDOM, _ALL, "random", "mixture from random", "the same, starting from random vectors instead of words"),
-)
+METHODS = tuple(Method(**method) for method in _DEMO["methods"])
 
 
 def demo_sweep(lm: str, names: Sequence[str] | None = None, *, seed: int = 0, quick: bool = False) -> SweepSpec:
@@ -116,30 +81,16 @@ def demo_sweep(lm: str, names: Sequence[str] | None = None, *, seed: int = 0, qu
         testbed_relation(name)
     if repeated := sorted({name for name in bare if bare.count(name) > 1}):
         raise BadOption(f"--relations names {', '.join(repeated)} twice")
-    return SweepSpec(
-        lms=(LMChoice(source=lm),),
-        facts=tuple(PREFIX + name for name in bare),
-        prompts={
-            "manual": (f"{PREFIX}single",),
-            "paraphrased": (f"{PREFIX}paraphrased",),
-            "mined": (f"{PREFIX}mined",),
-            _ALL: (f"{PREFIX}single", f"{PREFIX}paraphrased"),
-        },
-        settings=_SETTINGS,
-        seeds=(seed,),
-        dev_facts=DEV_FACTS,
-        test_facts=TEST_FACTS,
-        facts_seed=seed,
-        threads=1,  # the testbed's LMs are too small to gain from more; with one, figures are the same on every machine
-        engine="in-process",
-    )
+    chosen = {"lms": [{"source": lm}], "facts": [PREFIX + name for name in bare], "seeds": [seed], "facts_seed": seed}
+    return SweepSpec.model_validate(_SWEEP | chosen)
 
 
 @dataclass(frozen=True)
 class DemoRuns:
-    """The finished runs of a demo, by relation and method."""
+    """The finished runs of a demo."""
 
     runs: Mapping[tuple[str, str], KeptRun]
+    """By relation and method."""
 
     @property
     def relations(self) -> tuple[str, ...]:
@@ -152,10 +103,9 @@ class DemoRuns:
 
     def figures(self) -> ToldFigures:
         """What each method, and the most frequent y of train, gets right of the facts that all of them were asked."""
-        right = {
-            method.name: {relation: _right(run.test) for relation, run in self.of(method.name).items()}
-            for method in METHODS
-        }
+        right: dict[str, dict[str, dict[Fact, bool]]] = {}
+        for (relation, method), run in self.runs.items():
+            right.setdefault(method, {})[relation] = {Fact(o.x, o.y): o.rank <= 1 for o in run.test}
         for relation in self.relations:
             everywhere = frozenset.intersection(*(frozenset(of[relation]) for of in right.values()))
             for of in right.values():
@@ -185,19 +135,10 @@ def demo_runs(plan: Plan, store: Store) -> DemoRuns:
     """The runs of the demo's plan, in the order of the relations and then of the methods."""
     by_cell = {(task.spec.relation, task.spec.prompts, task.spec.setting): task.spec.id for task in plan.runs}
     asked = dict.fromkeys(task.spec.relation for task in plan.runs)
-    return DemoRuns(
-        {
-            (relation.removeprefix(PREFIX), method.name): KeptRun(
-                store.read(by_cell[relation, method.prompts, method.setting])
-            )
-            for relation in asked
-            for method in METHODS
-        }
-    )
-
-
-def _right(outcomes: Iterable[Outcome]) -> dict[Fact, bool]:
-    return {Fact(outcome.x, outcome.y): outcome.rank <= 1 for outcome in outcomes}
+    cells = [(relation, method) for relation in asked for method in METHODS]
+    runs = kept_runs([store.read(by_cell[relation, of.prompts, of.setting]) for relation, of in cells])
+    names = [(relation.removeprefix(PREFIX), method.name) for relation, method in cells]
+    return DemoRuns(dict(zip(names, runs, strict=True)))
 
 
 _QUESTIONS: Mapping[FactKind, int] = {"told": 3, "withheld": 2}
@@ -229,18 +170,13 @@ def draw_questions(done: DemoRuns, seed: int) -> list[Question]:
     """A few questions for each relation, drawn at random from x's whose golds are all told or all withheld."""
     questions = []
     for relation in done.relations:
-        hard, soft = (
-            {outcome.x: outcome for outcome in done.runs[relation, method].test} for method in (MANUAL, MIXTURE)
-        )
+        hard, soft = ({o.x: o for o in done.runs[relation, method].test} for method in (MANUAL, MIXTURE))
+        are_told = {x: {Fact(x, gold) in told(relation) for gold in hard[x].golds} for x in hard.keys() & soft.keys()}
         for kind in FACT_KINDS:
-            xs = sorted(x for x in hard.keys() & soft.keys() if _kinds_of(relation, hard[x]) == {kind})
+            xs = sorted(x for x, found in are_told.items() if found == {kind == "told"})
             drawn = random.Random(f"{seed} {relation} {kind}").sample(xs, min(len(xs), _QUESTIONS[kind]))
             questions += [Question(relation, x, hard[x].golds, kind, _answer(hard[x]), _answer(soft[x])) for x in drawn]
     return questions
-
-
-def _kinds_of(relation: str, outcome: Outcome) -> set[FactKind]:
-    return {"told" if Fact(outcome.x, gold) in told(relation) else "withheld" for gold in outcome.golds}
 
 
 def _answer(outcome: Outcome) -> Answer:
@@ -260,11 +196,8 @@ def demo_page(
     asked = _asked(figures, done)
     counts = ", ".join(f"{len(figures.facts(kind))} {kind}" for kind in FACT_KINDS)
     return Page(
-        title=f"What does {lm} know, and how should it be asked?",
-        lead=(
-            "A small language model was trained on a text whose facts are known: it tells most facts of a small world "
-            "and withholds the rest. Here the model is asked for both, with hard prompts and with soft ones."
-        ),
+        title=_TEXTS["title"].format(lm=lm),
+        lead=_TEXTS["lead"],
         about=(("LM", lm), ("Relations", str(len(done.relations))), ("Test facts", counts), ("Seed", str(seed))),
         sections=(
             Section("What was found", (Points(findings.main),)),
@@ -281,56 +214,52 @@ def demo_page(
 
 
 def _table(figures: ToldFigures, asked: str) -> Table:
-    about = {relation.name: relation for relation in relations()}
+    cardinality = {relation.name: relation.cardinality for relation in relations()}
+    several = len(figures.relations) > 1
+
+    def columns(notes: Sequence[str]) -> tuple[Column, ...]:
+        return tuple(Column(kind, note, kind == "withheld") for kind, note in zip(FACT_KINDS, notes, strict=True))
+
     groups = [
-        ColumnGroup(
-            name,
-            tuple(Column(kind, f"of {len(figures.facts(kind, name))}", kind == "withheld") for kind in FACT_KINDS),
-            note=about[name].cardinality,
-        )
+        ColumnGroup(name, columns([f"of {len(figures.facts(kind, name))}" for kind in FACT_KINDS]), cardinality[name])
         for name in figures.relations
     ]
-    several = len(figures.relations) > 1
-    if several:
-        columns = tuple(Column(kind, f"{len(figures.relations)} relations", kind == "withheld") for kind in FACT_KINDS)
-        groups.append(ColumnGroup("mean", columns, note="macro"))
     shares = {
-        name: [figures.p_at_1(name, relation, kind) for relation in figures.relations for kind in FACT_KINDS]
-        + ([figures.macro(name, kind) for kind in FACT_KINDS] if several else [])
-        for name in figures.right
+        method: [figures.p_at_1(method, name, kind) for name in figures.relations for kind in FACT_KINDS]
+        for method in figures.right
     }
+    if several:
+        groups.append(ColumnGroup("mean", columns([f"{len(figures.relations)} relations"] * 2), "macro"))
+        for method, of_method in shares.items():
+            of_method += [figures.macro(method, kind) for kind in FACT_KINDS]
     best = [max(share or 0.0 for share in of_all) for of_all in zip(*shares.values(), strict=True)]
     rows = []
     for method in METHODS:
+        cells = [one_decimal(share) for share in shares[method.name]]
+        for at in range(0, len(cells), len(FACT_KINDS)):  # the columns of told facts
+            cells[at] = replace(cells[at], strong=shares[method.name][at] == best[at])
         begins = {MANUAL: "Hard prompts: as they are", SINGLE: "Soft prompts: tuned"}.get(method.name, "")
-        strong = [at % 2 == 0 and share == best[at] for at, share in enumerate(shares[method.name])]
-        rows.append(Row(method.label, percentages(shares[method.name], strong=strong), begins=begins, note=method.note))
-    cells = percentages(shares[MOST_FREQUENT], strong=[False] * len(best))
-    rows.append(Row("most frequent answer", cells, begins="No LM at all", note="of the training facts", pale=True))
-    caption = (
-        f"P@1 in per cent: how often the right answer is the most probable one. {asked} Told facts appear in the text "
-        "that the LM was trained on; withheld ones appear nowhere in it and follow from nothing in it, so right "
-        f"answers to them show what guessing can achieve. {'The mean is that of the relations (macro). ' * several}"
-        "The best figure of each column of told facts is bold."
-    )
+        rows.append(Row(method.label, tuple(cells), begins, method.note))
+    cells = tuple(map(one_decimal, shares[MOST_FREQUENT]))
+    rows.append(Row("most frequent answer", cells, "No LM at all", "of the training facts", pale=True))
+    caption = _TEXTS["table"].format(asked=asked, macro=_TEXTS["macro"] if several else "")
     return Table(caption, "prompts", tuple(groups), tuple(rows))
 
 
 def _gaps(figures: ToldFigures, asked: str) -> FigureBlock:
-    about = {relation.name: relation for relation in relations()}
+    labels = {method.name: f"soft {method.label}" if method.tuned else method.label for method in METHODS}
+    labels[MOST_FREQUENT] = "most frequent answer"
+    notes = {relation.name: f"{relation.label} · {relation.cardinality}" for relation in relations()}
     drawings = []
     for name in figures.relations:
-        labels = {method.name: f"soft {method.label}" if method.tuned else method.label for method in METHODS}
         gaps = [
             Gap(label, *(figures.p_at_1(method, name, kind) for kind in FACT_KINDS), aside=method == MOST_FREQUENT)
-            for method, label in (labels | {MOST_FREQUENT: "most frequent answer"}).items()
+            for method, label in labels.items()
         ]
         chart = gaps_chart(gaps, first="told", second="withheld", measure="P@1 in per cent")
-        note = f"{about[name].label} · {about[name].cardinality}"
-        drawings.append(Drawing(f"gaps-{name}", chart, name, note))
-    caption = f"P@1 on told and on withheld test facts; the gap between the two is due to the text. {asked}"
+        drawings.append(Drawing(f"gaps-{name}", chart, name, notes[name]))
     keys = (Key("told in the text", "first", "dot"), Key("withheld from it", "second", "diamond"))
-    return FigureBlock(tuple(drawings), caption, keys)
+    return FigureBlock(tuple(drawings), _TEXTS["gaps"].format(asked=asked), keys)
 
 
 def _curves(done: DemoRuns) -> FigureBlock:
@@ -339,53 +268,35 @@ def _curves(done: DemoRuns) -> FigureBlock:
         Panel(relation, {label: done.runs[relation, name].curve for label, name in soft.items()})
         for relation in done.relations
     ]
-    caption = (
-        "Dev P@1 while the prompts are tuned. The dev facts, told and withheld ones, are held out, so no curve can be "
-        "expected to reach 100. The state with the best dev P@1 is kept; among equals, that with the lowest log-loss."
-    )
     chart = panels_chart(panels, list(soft), measure=MEASURE, trained=TRAINED)
-    return FigureBlock((Drawing("curves", chart),), caption, wide=True)
+    return FigureBlock((Drawing("curves", chart),), _TEXTS["curves"], wide=True)
 
 
 def _questions(questions: Sequence[Question], seed: int) -> Table:
     rows: list[Row] = []
-    for number, question in enumerate(questions):
-        is_first = number == 0 or questions[number - 1].relation != question.relation
-        cells = [Cell(", ".join(question.golds)), Cell(question.kind)]
-        cells += [
+    for question, begins in headed(questions, lambda question: question.relation):
+        answers = [
             Cell(answer.text, mark="right" if answer.right else "wrong", note=f"{100 * answer.probability:.1f} %")
             for answer in (question.hard, question.soft)
         ]
-        rows.append(Row(question.x, tuple(cells), begins=question.relation if is_first else ""))
-    caption = (
-        f"The most probable answer and its probability. The questions were drawn at random (seed {seed}) from the test "
-        "facts, regardless of the answers, among x's whose right answers are all told or all withheld."
-    )
-    columns = ("right answer", "in the text", "hand-written prompt", "tuned mixture")
-    return Table(caption, "x", (ColumnGroup("", tuple(map(Column, columns))),), tuple(rows), numeric=False)
+        rows.append(Row(question.x, (Cell(", ".join(question.golds)), Cell(question.kind), *answers), begins))
+    columns = tuple(map(Column, ("right answer", "in the text", "hand-written prompt", "tuned mixture")))
+    caption = _TEXTS["questions"].format(seed=seed)
+    return Table(caption, "x", (ColumnGroup("", columns),), tuple(rows), numeric=False)
 
 
-def _prompts(done: DemoRuns) -> tuple[Paragraph | Points | FigureBlock, ...]:
+def _prompts(done: DemoRuns) -> tuple[Block, ...]:
     drawn, problems = prompt_figures(list(done.of(MIXTURE).values()))
-    figures = [
-        FigureBlock((Drawing(f"prompts-{number}", figure.chart),), figure.caption, wide=True,
-                    folded=figure.title if number else "")
-        for number, figure in enumerate(drawn)
-    ]  # fmt: skip
-    lead = (
-        "Each row is one soft prompt of the tuned mixture, heaviest first: the word nearest to each tuned vector is "
-        "written over the word that it started as, where the two differ. Nearest words are not an explanation."
-    )
-    return (Paragraph(lead), *figures, *([Points(tuple(problems))] if problems else []))
+    blocks: list[Block] = [Paragraph(_TEXTS["prompts"])]
+    for number, figure in enumerate(drawn):
+        drawing = Drawing(f"prompts-{number}", figure.chart)
+        blocks.append(FigureBlock((drawing,), figure.caption, wide=True, folded=figure.title if number else ""))
+    return (*blocks, *([Points(tuple(problems))] if problems else []))
 
 
 def _asked(figures: ToldFigures, done: DemoRuns) -> str:
     """Which test facts are counted, among which answers, and why others are not."""
-    vocabularies = "; ".join(dict.fromkeys(run.vocabulary for run in done.runs.values()))
-    text = (
-        f"Ranked among {vocabularies}; other right answers for the same x are skipped. At most {TEST_FACTS} test "
-        f"facts and {DEV_FACTS} dev facts of a relation are drawn at random."
-    )
+    text = f"{ranked_among(done.runs.values())} {_TEXTS['drawn'].format(**_SWEEP)}"
     asked = {name: sum(len(figures.facts(kind, name)) for kind in FACT_KINDS) for name in figures.relations}
     given = {name: run.facts + run.left_out for name, run in done.of(MIXTURE).items()}
     counts = ", ".join(f"{given[name] - count} of {name}" for name, count in asked.items() if given[name] > count)

@@ -1,7 +1,7 @@
 """What all charts share: colours by role, matplotlib's settings, axes, and writing a chart as SVG, PDF or PNG.
 
-A chart is drawn in the light colours. In a page each of them becomes the CSS variable of its role, so that the page's
-own rules turn the charts dark with everything else.
+A chart is drawn in the light colours. In a page, each colour becomes the CSS variable of its role, so that charts
+follow the page into dark mode.
 """
 
 import io
@@ -11,7 +11,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
@@ -22,9 +22,8 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
 
-@dataclass(frozen=True)
-class Colour:
-    """A role's colour, as #rrggbb."""
+class Colour(NamedTuple):
+    """The colour of a role, as #rrggbb."""
 
     light: str
     dark: str
@@ -46,12 +45,12 @@ PALETTE = {
     "series-4": Colour("#7f6300", "#d9b84a"),
 }
 
-# Lines and markers tell curves apart without their colours, too.
+# Lines and markers distinguish curves even without colours.
 LINES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (7, 2, 1.5, 2)))
 MARKERS = ("o", "s", "^", "D")
 
 FONT = "DejaVu Sans"
-"""Matplotlib brings it along, so that charts are the same on every machine."""
+"""It comes with matplotlib, so charts are the same on every machine."""
 _FONTS_OF_SVG = "'Helvetica Neue', Helvetica, Arial, 'DejaVu Sans', sans-serif"
 _FONT_FAMILY = re.compile(r"font-family:[^;]*;?|(?<=px )'DejaVu Sans'[^;]*")
 _PIXELS_AN_INCH = 72.0  # matplotlib's SVG counts in points
@@ -62,15 +61,10 @@ _STYLE: Any = {
     "text.hinting": "none",  # letters as wide in PNG as in PDF
     "font.family": FONT,
     "font.size": 12.0,
-    "axes.edgecolor": PALETTE["rule"].light,
-    "axes.labelcolor": PALETTE["pale"].light,
-    "axes.linewidth": 1.0,
     "text.color": PALETTE["ink"].light,
-    "xtick.color": PALETTE["rule"].light,
-    "ytick.color": PALETTE["rule"].light,
-    "xtick.labelcolor": PALETTE["pale"].light,
-    "ytick.labelcolor": PALETTE["pale"].light,
-    "grid.color": PALETTE["rule"].light,
+    **dict.fromkeys(("axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), PALETTE["pale"].light),
+    **dict.fromkeys(("axes.edgecolor", "grid.color", "xtick.color", "ytick.color"), PALETTE["rule"].light),
+    "axes.linewidth": 1.0,
     "grid.linewidth": 1.0,
     "axes.axisbelow": True,
     "axes.grid": False,
@@ -85,7 +79,7 @@ def light(role: str) -> str:
 
 
 def variable(role: str) -> str:
-    """The role as a CSS value that falls back to the light colour where there is no page around."""
+    """The role as a CSS value that falls back to the light colour outside a page."""
     return f"var(--{role}, {PALETTE[role].light})"
 
 
@@ -96,21 +90,21 @@ def css_variables(*, dark: bool) -> str:
 
 @contextmanager
 def chart_style() -> Generator[None]:
-    """matplotlib's settings while a chart is drawn or written; whatever else uses matplotlib keeps its own."""
+    """Our settings for matplotlib while a chart is drawn or written; other users of matplotlib keep theirs."""
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
-        # A script that the font lacks is drawn as boxes in PDF and PNG; the SVG's viewer has its own fonts.
+        # Scripts that the font lacks become boxes in PDF and PNG; viewers of the SVG have fonts of their own.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
         warnings.filterwarnings("ignore", message=r"Matplotlib currently does not support")
         yield
 
 
 def new_figure(width: int | float, height: int | float) -> Figure:
-    """An empty figure of so many pixels. It is made without pyplot, which keeps every figure in memory."""
+    """An empty figure of this size in pixels, made without pyplot, which keeps every figure in memory."""
     return Figure(figsize=(width / _PIXELS_AN_INCH, height / _PIXELS_AN_INCH), dpi=_PIXELS_AN_INCH)
 
 
 def place(figure: Figure, *, left: int, top: int, right: int, bottom: int) -> Axes:
-    """Axes with so many pixels around them, without tick marks."""
+    """Axes with these margins in pixels, without tick marks."""
     width, height = figure.get_size_inches() * _PIXELS_AN_INCH
     axes = figure.add_axes(
         (left / width, bottom / height, (width - left - right) / width, (height - top - bottom) / height)
@@ -132,7 +126,7 @@ def percent_axis(axes: Axes, which: Literal["x", "y"], *, sign: bool = False) ->
 
 @cache
 def text_width(text: str, size: float, weight: str = "normal") -> float:
-    """The width of a text in pixels, in the font of PDF and PNG, which is wider than those of most SVG viewers."""
+    """The width of a text in pixels, in the font of PDF and PNG; the fonts of most SVG viewers are narrower."""
     with chart_style():
         font = FontProperties(family=FONT, size=size, weight=weight)
         return text_to_path.get_text_width_height_descent(text, font, ismath=False)[0]
@@ -140,25 +134,25 @@ def text_width(text: str, size: float, weight: str = "normal") -> float:
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure, and what it is called and says to those who cannot see it."""
+    """A figure, with a title and a description for those who cannot see it."""
 
     figure: Figure
     title: str
     description: str
     hints: Mapping[str, str] = field(default_factory=dict)
-    """What a pointer on a part of the SVG tells, by the part's gid."""
+    """Tooltips for parts of the SVG, by the part's gid."""
 
     def svg(self, name: str) -> str:
-        """The chart as an SVG file on its own, with its texts as texts; the same for the same chart and name."""
+        """The chart as a standalone SVG whose text is text; the same for the same chart and name."""
         return _text_of(self._svg(name, transparent=False))
 
     def svg_in_page(self, name: str) -> str:
-        """The chart as SVG in the colours of the page that it stands in, where `name` must be used once."""
+        """The chart as SVG in the colours of its page, on which no other chart may have the same name."""
         svg = self._svg(name, transparent=True)
         for element in svg.iter():
-            style = element.get("style")
-            if style is not None:
-                element.set("style", _in_the_page_colours(style))
+            for role, colour in PALETTE.items() if "style" in element.attrib else ():
+                style = element.attrib["style"]
+                element.set("style", re.sub(rf"(fill|stroke): {colour.light}\b", rf"\1: {variable(role)}", style))
         return _text_of(svg)
 
     def pdf(self) -> bytes:
@@ -179,14 +173,12 @@ class Chart:
         with matplotlib.rc_context({"svg.hashsalt": name}):
             written = self._saved("svg", transparent=transparent, metadata={"Date": None, "Creator": None})
         svg = ElementTree.fromstring(written)
-        for element in svg.iter():
+        for element in list(svg.iter()):
             element.tag = element.tag.rpartition("}")[2]
-        for parent in list(svg.iter()):
-            for child in list(parent):
-                if child.tag in ("metadata", "style"):
-                    parent.remove(child)
-        for element in svg.iter():
-            self._free_of_matplotlib(element, name)
+            for child in list(element):
+                if child.tag.endswith(("}metadata", "}style")):
+                    element.remove(child)
+            self._clean(element, name)
         width, height = (f"{pixels:.0f}" for pixels in self.figure.get_size_inches() * _PIXELS_AN_INCH)
         svg.attrib = {
             "xmlns": "http://www.w3.org/2000/svg",
@@ -198,28 +190,26 @@ class Chart:
             "stroke-linejoin": "round",
             "font-family": _FONTS_OF_SVG,
         }
-        for number, (tag, text) in enumerate((("title", self.title), ("desc", self.description))):
-            svg.insert(number, _element(tag, text))
+        svg.insert(0, _element("title", self.title))
+        svg.insert(1, _element("desc", self.description))
         return svg
 
-    def _free_of_matplotlib(self, element: Element, name: str) -> None:
-        """Takes the font, and names that nothing refers to, from an element, and gives it its hint."""
-        link = element.attrib.pop("{http://www.w3.org/1999/xlink}href", None)
-        if link is not None:
-            element.set("href", f"#{name}-{link.removeprefix('#')}")
-        gid = element.attrib.pop("id", None)
-        if gid is not None and element.tag in ("path", "clipPath"):
-            element.set("id", f"{name}-{gid}")
-        elif gid is not None and gid in self.hints:
+    def _clean(self, element: Element, name: str) -> None:
+        """Takes matplotlib's font and unused ids from an element, makes the other ids unique, and adds its tooltip."""
+        own = element.attrib
+        gid, link = own.pop("id", ""), own.pop("{http://www.w3.org/1999/xlink}href", None)
+        if element.tag in ("path", "clipPath") and gid:
+            own["id"] = f"{name}-{gid}"
+        elif gid in self.hints:
             element.insert(0, _element("title", self.hints[gid]))
-        clip = element.attrib.get("clip-path")
-        if clip is not None:
-            element.set("clip-path", clip.replace("url(#", f"url(#{name}-"))
-        style = element.attrib.get("style")
-        if style is not None:
-            element.set("style", _FONT_FAMILY.sub("", style).strip())
-        if element.tag == "text" and "fill" not in element.get("style", ""):
-            element.set("style", f"{element.get('style', '')}; fill: {light('ink')}".lstrip("; "))
+        if link is not None:
+            own["href"] = f"#{name}-{link.removeprefix('#')}"
+        if "clip-path" in own:
+            own["clip-path"] = own["clip-path"].replace("url(#", f"url(#{name}-")
+        if "style" in own:
+            own["style"] = _FONT_FAMILY.sub("", own["style"]).strip()
+        if element.tag == "text" and "fill" not in own.get("style", ""):
+            own["style"] = f"{own.get('style', '')}; fill: {light('ink')}".lstrip("; ")
 
 
 def _element(tag: str, text: str) -> Element:
@@ -230,9 +220,3 @@ def _element(tag: str, text: str) -> Element:
 
 def _text_of(svg: Element) -> str:
     return ElementTree.tostring(svg, encoding="unicode").strip() + "\n"
-
-
-def _in_the_page_colours(style: str) -> str:
-    for role, colour in PALETTE.items():
-        style = re.sub(rf"(fill|stroke): {colour.light}\b", rf"\1: {variable(role)}", style)
-    return style

@@ -13,19 +13,24 @@ from askwell.mixture.save import load_mixture
 from askwell.report.cells import ARROWS, DEEP, SOFT, VECTORS, WEIGHTS, KeptRun, RunGroup
 from askwell.report.charts import Interval, IntervalRow, Panel, intervals_chart, panels_chart
 from askwell.report.drawing import Chart
-from askwell.report.rows import Line, caption_of, file_name, groups_of, headed
+from askwell.report.rows import TEXTS, Line, caption_of, file_name, groups_of, headed
 from askwell.report.words import look_at
 from askwell.report.words_figure import words_chart
 
 
 @dataclass(frozen=True)
 class StudyFigure:
-    """A figure, what it is called in file names and in headings, and what stands below it."""
+    """A figure, its names in file names and in headings, and its caption."""
 
     name: str
     title: str
     caption: str
     chart: Chart
+
+
+def figure_of_set(name: str, fact_set: str, caption: str, chart: Chart) -> StudyFigure:
+    """The figure of that name for a set of facts."""
+    return StudyFigure(file_name(name, fact_set), f"{fact_set}: {TEXTS[name]['title']}", caption, chart)
 
 
 _KINDS = (SOFT, DEEP, WEIGHTS, VECTORS)
@@ -43,16 +48,12 @@ def curve_figure(lines: Sequence[Line], fact_set: str) -> StudyFigure | None:
     if not panels:
         return None
     kinds = [kind for kind in _KINDS if any(kind in panel.lines for panel in panels)]
-    caption = (
-        "Dev P@1 while the prompts were tuned: the mean over relations and seeds, each counted alike. A run that ended "
-        "earlier than others of its line goes on with its last score. A point is where some run of the line was scored."
-    )
     chart = panels_chart(panels, kinds, measure=MEASURE, trained=TRAINED)
-    return StudyFigure(file_name("curves", fact_set), f"{fact_set}: learning curves", caption, chart)
+    return figure_of_set("curves", fact_set, TEXTS["curves"]["what"], chart)
 
 
 def mean_curve(group: RunGroup) -> Curve:
-    """The mean of the runs' dev P@1 wherever one of them was scored, straight lines between a run's own scores."""
+    """The mean of the runs' dev P@1 wherever any of them was scored, interpolated linearly for the others."""
     curves = [curve for run in group.runs if (curve := run.curve)]
     places = sorted({pairs for curve in curves for pairs, _ in curve})
     heights = [np.interp(places, [pairs for pairs, _ in curve], [score for _, score in curve]) for curve in curves]
@@ -65,16 +66,8 @@ def score_figure(lines: Sequence[Line], fact_set: str) -> StudyFigure:
     for line, begins in headed(lines, lambda line: line.lm):
         marks = {kind: interval(line.groups[kind]) for kind in ARROWS if kind in line.groups}
         rows.append(IntervalRow(line.label, marks, begins))
-    what = (
-        "P@1 of prompts as they are (init), tuned at layer 0 (soft) and at all layers (deep). Lines are Wilson's 95 % "
-        "intervals, each test fact counted once; the spread over seeds is not in them."
-    )
-    return StudyFigure(
-        file_name("scores", fact_set),
-        f"{fact_set}: P@1 by prompts and kind",
-        caption_of(what, groups_of(lines, ARROWS), spread=False),
-        intervals_chart(rows, ARROWS, measure="P@1 in per cent"),
-    )
+    caption = caption_of("scores", groups_of(lines, ARROWS), spread=False)
+    return figure_of_set("scores", fact_set, caption, intervals_chart(rows, ARROWS, measure="P@1 in per cent"))
 
 
 def interval(group: RunGroup) -> Interval:
@@ -92,7 +85,7 @@ _HEAVIEST = 6
 
 
 def chosen_runs(lines: Sequence[Line], count: int) -> list[KeptRun]:
-    """The runs to draw: plain soft mixtures with most prompts, first seeds, the LMs in turn."""
+    """The runs to draw: plain soft mixtures with the most prompts, of the first seed, taking LMs in turn."""
     by_lm: dict[str, dict[str, KeptRun]] = {}
     for line in sorted(lines, key=lambda line: line.extras):
         for run in line.groups[SOFT].runs if SOFT in line.groups and not line.extras else ():
@@ -106,11 +99,11 @@ def chosen_runs(lines: Sequence[Line], count: int) -> list[KeptRun]:
 
 
 def _preferred(run: KeptRun) -> tuple[int, int, str]:
-    return -run.prompts, run.spec.seed, run.spec.prompts
+    return -len(run.record.prompts), run.spec.seed, run.spec.prompts
 
 
 def prompt_figures(runs: Sequence[KeptRun]) -> tuple[list[StudyFigure], list[str]]:
-    """The drawings, and why some could not be made: nearest words need the LM itself."""
+    """The drawings, and why some could not be made, since nearest words need the LM itself."""
     figures: list[StudyFigure] = []
     problems: list[str] = []
     loaded: dict[str, FrozenLM] = {}

@@ -1,16 +1,26 @@
-"""Tables as Markdown, as LaTeX with the rules of booktabs, and their figures as CSV."""
+"""Sections as Markdown, tables as LaTeX with the rules of booktabs, and their figures as CSV."""
 
 import csv
 import io
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
-from askwell.report.page import Cell, Column, ColumnGroup, Table
+from askwell.report.page import Block, Cell, Code, FigureBlock, Paragraph, Points, Section, Table
 from askwell.report.rows import FIELDS, StudyTable
+
+
+def markdown_section(section: Section) -> str:
+    """The section under a heading; its drawings are those in the folder figures."""
+    return "\n".join([f"## {markdown_escaped(section.heading)}\n", *map(_markdown_block, section.blocks)])
 
 
 def markdown_table(table: Table) -> str:
     """The table in the pipes of Markdown; the caption is a paragraph below it."""
-    headings = [_heading(group, column) for group in table.groups for column in group.columns]
+    headings = [
+        _noted(f"{group.heading} {column.heading}".strip(), column.note)
+        for group in table.groups
+        for column in group.columns
+    ]
     lines = [
         _markdown_row([table.corner, *headings]),
         _markdown_row(["---", *("---:" if table.numeric else "---" for _ in headings)]),
@@ -18,22 +28,38 @@ def markdown_table(table: Table) -> str:
     for row in table.rows:
         if row.begins:
             lines.append(_markdown_row([f"**{markdown_escaped(row.begins)}**", *("" for _ in headings)]))
-        note = f" ({row.note})" if row.note else ""
-        heading = markdown_escaped(row.heading + note)
+        heading = _noted(row.heading, row.note)
         lines.append(_markdown_row([f"*{heading}*" if row.pale else heading, *map(_markdown_cell, row.cells)]))
     return "\n".join(lines) + f"\n\n{markdown_escaped(table.caption)}\n"
 
 
 def markdown_escaped(text: str) -> str:
     """The text with the signs that Markdown would act on written as themselves."""
-    for sign in "\\|*_`<>[]":
-        text = text.replace(sign, f"\\{sign}")
-    return text.replace("\n", " ")
+    return re.sub(r"([\\|*_`<>\[\]])", r"\\\1", text).replace("\n", " ")
 
 
-def _heading(group: ColumnGroup, column: Column) -> str:
-    note = f" ({column.note})" if column.note else ""
-    return markdown_escaped(f"{group.heading} {column.heading}{note}".strip())
+def _markdown_block(block: Block) -> str:
+    match block:
+        case Table():
+            return markdown_table(block)
+        case Paragraph():
+            return f"{markdown_escaped(block.text)}\n"
+        case Points():
+            heading = f"### {markdown_escaped(block.heading)}\n\n" if block.heading else ""
+            return heading + "".join(f"- {markdown_escaped(item)}\n" for item in block.items)
+        case Code():
+            return "".join(f"- `{command}`: {markdown_escaped(purpose)}\n" for command, purpose in block.lines)
+        case FigureBlock():
+            lines = []
+            for drawing in block.drawings:
+                lines += [f"### {markdown_escaped(drawing.heading)}\n"] if drawing.heading else []
+                lines.append(f"![{markdown_escaped(drawing.chart.title)}](figures/{drawing.name}.svg)\n")
+                lines += [f"{markdown_escaped(drawing.note)}\n"] if drawing.note else []
+            return "\n".join([*lines, f"{markdown_escaped(block.caption)}\n"])
+
+
+def _noted(text: str, note: str) -> str:
+    return markdown_escaped(f"{text} ({note})" if note else text)
 
 
 def _markdown_cell(cell: Cell) -> str:
@@ -47,20 +73,12 @@ def _markdown_row(cells: Sequence[str]) -> str:
 
 
 PREAMBLE = "% Needs \\usepackage{booktabs} and, before TeX Live 2018, \\usepackage[utf8]{inputenc}.\n"
-_SIGNS = {
+_SIGNS = {sign: f"\\{sign}" for sign in "&%$#_{}"}
+_SIGNS |= {sign: f"${sign}$" for sign in "<>|"}
+_SIGNS |= {
     "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
-    "<": r"$<$",
-    ">": r"$>$",
-    "|": r"$|$",
     "→": r"$\rightarrow$",
     "±": r"$\pm$",
     "−": r"$-$",
@@ -76,30 +94,25 @@ _SIGNS = {
 
 def latex_table(table: Table, name: str) -> str:
     """The table as a float with caption and label."""
-    columns = " ".join(
-        "r" * len(group.columns) if table.numeric else "l" * len(group.columns) for group in table.groups
-    )
+    columns = " ".join(("r" if table.numeric else "l") * len(group.columns) for group in table.groups)
     lines = [
         r"\begin{table}[tp]",
         r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
         rf"\begin{{tabular}}{{l {columns}}}",
         r"\toprule",
+        *(_group_headings(table) if table.is_grouped else []),
+        _latex_row(map(latex_escaped, [table.corner, *(column.heading for column in table.columns)])),
     ]
-    if table.is_grouped:
-        lines += _group_headings(table)
-    lines += [_latex_row([latex_escaped(table.corner), *(latex_escaped(column.heading) for column in table.columns)])]
     if any(column.note for column in table.columns):
-        lines.append(
-            _latex_row(["", *(rf"\scriptsize {latex_escaped(column.note)}".strip() for column in table.columns)])
-        )
+        lines.append(_latex_row(["", *(_small(column.note) for column in table.columns)]))
     lines.append(r"\midrule")
     for number, row in enumerate(table.rows):
         if row.begins:
             lines += [r"\addlinespace"] if number else []
             lines.append(rf"\multicolumn{{{1 + len(table.columns)}}}{{l}}{{\emph{{{latex_escaped(row.begins)}}}}} \\")
-        note = f" ({latex_escaped(row.note)})" if row.note else ""
-        heading = latex_escaped(row.heading) + note
-        lines.append(_latex_row([rf"\quad \emph{{{heading}}}" if row.pale else heading, *map(_latex_cell, row.cells)]))
+        heading = latex_escaped(f"{row.heading} ({row.note})" if row.note else row.heading)
+        heading = rf"\quad \emph{{{heading}}}" if row.pale else heading
+        lines.append(_latex_row([heading, *map(_latex_cell, row.cells)]))
     lines += [
         r"\bottomrule",
         r"\end{tabular}",
@@ -112,12 +125,12 @@ def latex_table(table: Table, name: str) -> str:
 
 def latex_escaped(text: str) -> str:
     """The text with every sign that LaTeX would act on, or has in mathematics only, written as itself."""
-    return "".join(_SIGNS.get(char, char) for char in text)
+    return text.translate(str.maketrans(_SIGNS))
 
 
 def label(name: str) -> str:
     """A name as it can stand in \\label."""
-    return "".join(char if char.isascii() and (char.isalnum() or char in "-.") else "-" for char in name)
+    return re.sub(r"[^A-Za-z0-9.-]", "-", name)
 
 
 def _group_headings(table: Table) -> list[str]:
@@ -133,12 +146,16 @@ def _group_headings(table: Table) -> list[str]:
 
 def _latex_cell(cell: Cell) -> str:
     text = latex_escaped(cell.text)
-    note = rf" {{\scriptsize {latex_escaped(cell.note)}}}" if cell.note else ""
+    note = f" {{{_small(cell.note)}}}" if cell.note else ""
     return (rf"\textbf{{{text}}}" if cell.strong else text) + note
 
 
-def _latex_row(cells: Sequence[str]) -> str:
+def _latex_row(cells: Iterable[str]) -> str:
     return " & ".join(cells) + r" \\"
+
+
+def _small(text: str) -> str:
+    return rf"\scriptsize {latex_escaped(text)}".strip()
 
 
 def csv_table(study: StudyTable) -> str:

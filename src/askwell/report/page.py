@@ -4,12 +4,14 @@ All text is escaped; only drawings are markup.
 """
 
 import re
+import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
 from typing import Any, Literal
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from askwell.report.drawing import Chart, css_variables, variable
@@ -37,7 +39,7 @@ class ColumnGroup:
 
 @dataclass(frozen=True)
 class Cell:
-    """What stands in a cell. A missing figure is shown as missing."""
+    """The content of a cell."""
 
     text: str
     strong: bool = False
@@ -86,27 +88,19 @@ class Table:
         return any(group.heading for group in self.groups)
 
 
-def percentages(shares: Sequence[float | None], *, strong: Sequence[bool]) -> tuple[Cell, ...]:
-    """Shares in per cent as cells, with one decimal."""
-    return tuple(
-        MISSING if share is None else Cell(f"{share:.1f}", strong=is_strong)
-        for share, is_strong in zip(shares, strong, strict=True)
-    )
-
-
 @dataclass(frozen=True)
 class Paragraph:
     """Running text."""
 
     text: str
-    pale: bool = False
 
 
 @dataclass(frozen=True)
 class Points:
-    """A list of sentences."""
+    """A list of sentences, under a heading if it has one."""
 
     items: tuple[str, ...]
+    heading: str = ""
 
 
 @dataclass(frozen=True)
@@ -118,7 +112,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A chart; no two of a page have the same name."""
+    """A chart; no two on a page have the same name."""
 
     name: str
     chart: Chart
@@ -133,13 +127,7 @@ class Key:
     label: str
     role: str
     """Of the palette."""
-    shape: str
-    """dot, diamond, or line-1 to line-4."""
-
-    @classmethod
-    def of_curve(cls, label: str, number: int) -> "Key":
-        """The entry of a curve of a chart, counted from 0."""
-        return cls(label, f"series-{number + 1}", f"line-{number + 1}")
+    shape: Literal["dot", "diamond"]
 
 
 @dataclass(frozen=True)
@@ -172,53 +160,55 @@ class Page:
     title: str
     lead: str = ""
     about: tuple[tuple[str, str], ...] = ()
-    """What the report is of: names and values, below the lead."""
-    sections: tuple[Section, ...] = field(default=())
+    """What the report is about: names and values, below the lead."""
+    sections: tuple[Section, ...] = ()
     foot: str = ""
 
 
 def render_page(page: Page, template: str = "page.html.jinja", **filling: Any) -> str:
-    """The page as HTML, the same for the same page; another template of ours needs its own filling."""
-    return (
-        _templates()
-        .get_template(template)
-        .render(
-            page=page,
-            anchors=_anchors(page.sections),
-            light=css_variables(dark=False),
-            dark=css_variables(dark=True),
-            **filling,
-        )
-    )
+    """The page as HTML, the same for the same page; other templates of ours need their own filling."""
+    colours = {"light": css_variables(dark=False), "dark": css_variables(dark=True)}
+    return _templates().get_template(template).render(page=page, **colours, **filling)
+
+
+def read_texts(name: str) -> dict[str, Any]:
+    """A TOML file of this room."""
+    return tomllib.loads(files("askwell.report").joinpath(name).read_text(encoding="utf-8"))
+
+
+def sentences(template: str, **filling: Any) -> list[str]:
+    """The lines of a text whose template chooses what to say about some figures."""
+    text = _templates().get_template(template).render(**filling)
+    return [line for line in text.splitlines() if line.strip()]
 
 
 @cache
 def _templates() -> Environment:
     environment = Environment(
         loader=PackageLoader("askwell.report"),
-        autoescape=True,
+        autoescape=select_autoescape(("html.jinja",)),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"kind": _kind, "drawn": _drawn, "unbroken": _unbroken, "variable": variable}
-    environment.filters["visible"] = visible
+    environment.filters |= {
+        "drawn": lambda drawing: Markup(drawing.chart.svg_in_page(drawing.name)),  # its text is escaped already
+        "listed": _listed,
+        "one": lambda figure: f"{figure:.1f}",
+        "p_value": lambda p: "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}",
+        "percent": lambda share: f"{100 * share:.0f} %",
+        "unbroken": _unbroken,
+        "variable": variable,
+        "visible": visible,
+    }
     return environment
 
 
-def _kind(block: Block) -> str:
-    return type(block).__name__
-
-
-def _drawn(drawing: Drawing) -> Markup:
-    return Markup(drawing.chart.svg_in_page(drawing.name))  # our own, whose text is escaped where it is drawn
+def _listed(words: Sequence[str], before_last: str = "and") -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {before_last} {words[-1]}"
 
 
 def _unbroken(text: str) -> str:
     """The text with spaces that no line ends at, where a figure belongs to its sign."""
     return re.sub(r" (?=%)|(?<=\bp) (?=[<=])|(?<=[<=]) (?=\d)", "\u00a0", text)
-
-
-def _anchors(sections: Sequence[Section]) -> list[str]:
-    return [f"section-{number}" for number in range(1, len(sections) + 1)]

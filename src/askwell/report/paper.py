@@ -10,7 +10,8 @@ from typing import Any
 from askwell.data.sources import data_folder
 from askwell.errors import BadFile
 from askwell.files import read_text
-from askwell.report.cells import ARROWS, CONCEPTNET, INIT, SOFT, VECTORS, WEIGHTS, KeptRun, is_distinct_y, paper_name
+from askwell.report.cells import ARROWS, INIT, SOFT, VECTORS, WEIGHTS, KeptRun
+from askwell.report.page import sentences
 from askwell.report.rows import Line
 
 FILE = "paper_tables.json"
@@ -37,7 +38,7 @@ class Paper:
         if tuned == SOFT:
             return self._number(fact_set, lm, source, metric)
         if tuned == INIT and source != "soft-ran":
-            plain = "lama" if source == "soft-sin" or fact_set == CONCEPTNET else "lpaqa"
+            plain = "lama" if source == "soft-sin" or fact_set == "conceptnet" else "lpaqa"
             return self._number(fact_set, lm, plain, metric)
         return None
 
@@ -77,6 +78,17 @@ class Paper:
         return found
 
 
+def is_distinct_y(fact_set: str) -> bool:
+    """Whether the set was split so that no y is in two splits, as its name says."""
+    return "distinct" in fact_set
+
+
+def paper_name(fact_set: str) -> str | None:
+    """The name of a set of facts in the paper's tables; None if it is not there."""
+    name = {"trex_extend": "trex_extended"}.get(fact_set, fact_set)  # the name of the released folder
+    return name if name in _SETS else None
+
+
 def base_name(lm: str) -> str:
     """An LM's name without its publisher."""
     return lm.rpartition("/")[2]
@@ -95,10 +107,8 @@ def read_paper(file: Path | None) -> Paper | None:
         data = data_folder(None)
         places = [] if data is None else [data / FILE, data.resolve().parent / FILE]
         file = next((place for place in places if place.is_file()), None)
-    return None if file is None else _read(file)
-
-
-def _read(file: Path) -> Paper:
+    if file is None:
+        return None
     try:
         tables = json.loads(read_text(file), parse_int=float)
     except ValueError as error:
@@ -112,9 +122,9 @@ def _read(file: Path) -> Paper:
 
 
 def _is_table(table: Any) -> bool:
-    if isinstance(table, dict):
-        return all(value is None or isinstance(value, int | float) or _is_table(value) for value in table.values())
-    return False
+    return isinstance(table, dict) and all(
+        value is None or isinstance(value, int | float) or _is_table(value) for value in table.values()
+    )
 
 
 # A relation's count may differ a little from the paper's, e.g. by repeated lines.
@@ -123,43 +133,20 @@ _NEARLY = 0.97
 
 def differences(runs: Sequence[KeptRun], paper: Paper) -> tuple[str, ...]:
     """Sentences on what to bear in mind when comparing these runs with the paper's figures."""
-    told = ["Ranks: we skip other right answers for the same x; the paper ranks y among all words."]
-    if any(len(run.spec.templates) > 1 for run in runs):
-        told.append("Answers: tokens that spell the same word in their places count as one answer here.")
-    left_out = sum(run.left_out for run in runs)
-    if left_out:
-        told.append(
-            f"Facts: {left_out} of {left_out + sum(run.facts for run in runs)} facts (over all runs) could not be "
-            "asked, e.g. because y is not one token of the LM, and are not in any figure."
-        )
-    told += [sentence for sentence in (_recipe(runs), _candidates(runs), _sampled(runs, paper)) if sentence]
-    return tuple(told)
-
-
-def _recipe(runs: Sequence[KeptRun]) -> str:
-    tuned = [run.spec.training for run in runs if run.spec.training is not None]
-    ours = {(training.recipe, training.method) for training in tuned} - {("paper", "em")}
-    if not ours:
-        return ""
-    names = {"cycle": "one cycle over a budget of pairs", "paper": "the paper's schedule"}
-    methods = {"gradient": "by gradient", "em": "by EM"}
-    listed = "; ".join(f"{names[recipe]}, {methods[method]}" for recipe, method in sorted(ours))
-    return f"Training: the paper's released code trains by EM; here: {listed}."
-
-
-def _candidates(runs: Sequence[KeptRun]) -> str:
-    named = sorted({run.spec.candidates for run in runs if run.spec.candidates})
-    return f"Vocabulary: answers are ranked among {', '.join(named)}." if named else ""
-
-
-def _sampled(runs: Sequence[KeptRun], paper: Paper) -> str:
-    told = []
+    trained = {(run.spec.training.recipe, run.spec.training.method) for run in runs if run.spec.training is not None}
+    samples = []
     for fact_set in sorted({run.fact_set for run in runs}):
-        expected = paper.pairs_a_relation(fact_set)
-        read = {run.spec.relation: run.facts_read for run in runs if run.fact_set == fact_set}
-        if expected is not None and fmean(read.values()) < _NEARLY * expected:
-            told.append(
-                f"{fact_set} has {fmean(read.values()):.0f} facts per relation ({len(read)} relations) here, "
-                f"including train and dev, {expected:.0f} in the paper"
-            )
-    return f"Sample: {'; '.join(told)}." if told else ""
+        counts = {run.spec.relation: run.record.relation.counts for run in runs if run.fact_set == fact_set}
+        ours, theirs = fmean(of.get("read", 0) for of in counts.values()), paper.pairs_a_relation(fact_set)
+        if theirs is not None and ours < _NEARLY * theirs:
+            samples.append((fact_set, ours, len(counts), theirs))
+    told = sentences(
+        "paper.txt.jinja",
+        several_templates=any(len(run.spec.templates) > 1 for run in runs),
+        left_out=sum(run.left_out for run in runs),
+        facts=sum(run.facts for run in runs),
+        recipes=sorted(trained - {("paper", "em")}),
+        candidates=sorted({run.spec.candidates for run in runs if run.spec.candidates}),
+        samples=samples,
+    )
+    return tuple(told)

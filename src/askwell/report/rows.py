@@ -1,4 +1,4 @@
-"""The rows that all tables share, the captions below them, and their figures as plain records for machines.
+"""The rows that all tables share, their captions, and their figures as plain records for machines.
 
 A row is an LM, asked about a set of facts with prompts of one source in one way. Runs that differ in anything but
 relation and seed never share a cell: what the kinds do not distinguish gets its own row, named by its settings or by
@@ -6,16 +6,19 @@ what differs.
 """
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from askwell.report.cells import EM, INIT, Average, KeptRun, RunGroup, RunKind, how_of, kind_of, source_of
-from askwell.report.page import Table
+from askwell.report.cells import EM, INIT, Average, KeptRun, RunGroup, how_of, kind_of, source_of
+from askwell.report.page import MISSING, Cell, ColumnGroup, Row, Table, read_texts
 
 T = TypeVar("T")
+TEXTS: dict[str, dict[str, Any]] = read_texts("texts.toml")
+"""The texts of tables and figures, by name."""
 _FIRST_SOURCES = ("single", "manual", "mined", "paraphrased")
+_RunsByKind = dict[str, list[KeptRun]]
 
 
 @dataclass(frozen=True)
@@ -25,13 +28,13 @@ class Line:
     Untuned runs (init) stand in every line whose tuned runs start from them, so the runs of several lines overlap.
     """
 
-    lm: str
     fact_set: str
+    lm: str
     source: str
-    extras: tuple[str, ...]
-    apart: str
+    extras: tuple[str, ...] = ()
+    apart: str = ""
     """What distinguishes it from rows that are otherwise the same; empty if there are none."""
-    groups: Mapping[str, RunGroup]
+    groups: Mapping[str, RunGroup] = field(default_factory=dict, compare=False)
 
     @property
     def label(self) -> str:
@@ -45,71 +48,58 @@ class Line:
         return not self.extras and not self.apart
 
 
-@dataclass(frozen=True)
-class _Key:
-    fact_set: str
-    lm: str
-    source: str
-    extras: tuple[str, ...]
-    apart: tuple[str, ...]
-
-
 def lines_of(runs: Sequence[KeptRun]) -> list[Line]:
     """All rows, by set of facts, LM and source."""
-    rows: dict[_Key, dict[str, list[KeptRun]]] = defaultdict(lambda: defaultdict(list))
-    key_of = _Keys(runs)
+    rows: dict[Line, _RunsByKind] = defaultdict(lambda: defaultdict(list))
+    row_of = _row_finder(runs)
     for run in runs:
-        kind = kind_of(run.spec)
-        rows[key_of(run, kind)][kind.tuned].append(run)
+        rows[row_of(run)][kind_of(run.spec).tuned].append(run)
     found = []
-    for key in sorted(rows, key=_place):
-        kinds = rows[key]
+    for row in sorted(rows, key=_place):
+        kinds = rows[row]
         # How a row is trained does not affect what it starts from.
-        plain = rows.get(_Key(key.fact_set, key.lm, key.source, tuple(e for e in key.extras if e != EM), key.apart), {})
-        untuned = _split([(INIT, run) for run in kinds.get(INIT) or plain.get(INIT, [])])
-        tuned = _split([(kind, run) for kind, group in kinds.items() if kind != INIT for run in group])
-        common = untuned[0][1] if len(untuned) == 1 else {}
-        for apart, groups in tuned or ([("", {})] if common else []):
-            found.append(_line(key, apart, {**common, **groups}))
+        plain = rows.get(replace(row, extras=tuple(extra for extra in row.extras if extra != EM)), {})
+        untuned = _split({INIT: kinds.get(INIT) or plain.get(INIT, [])})
+        tuned = _split({kind: runs for kind, runs in kinds.items() if kind != INIT})
+        common = next(iter(untuned.values())) if len(untuned) == 1 else {}
+        for apart, groups in (tuned or ({"": {}} if common else {})).items():
+            found.append(_line(row, apart, {**common, **groups}))
         if len(untuned) > 1:
-            found += [_line(key, apart, groups) for apart, groups in untuned]
+            found += [_line(row, apart, groups) for apart, groups in untuned.items()]
     return found
 
 
-def _line(key: _Key, apart: str, groups: Mapping[str, Sequence[KeptRun]]) -> Line:
-    told = "; ".join([*key.apart, *([apart] if apart else [])])
-    return Line(
-        key.lm, key.fact_set, key.source, key.extras, told, {kind: RunGroup(tuple(r)) for kind, r in groups.items()}
-    )
+def _line(row: Line, apart: str, groups: _RunsByKind) -> Line:
+    told = "; ".join(part for part in (row.apart, apart) if part)
+    return replace(row, apart=told, groups={kind: RunGroup(tuple(runs)) for kind, runs in groups.items()})
 
 
-def _place(key: _Key) -> tuple[Any, ...]:
-    known = _FIRST_SOURCES.index(key.source) if key.source in _FIRST_SOURCES else len(_FIRST_SOURCES)
-    return key.fact_set, key.lm, known, key.source, key.extras, key.apart
+def _place(row: Line) -> tuple[Any, ...]:
+    known = _FIRST_SOURCES.index(row.source) if row.source in _FIRST_SOURCES else len(_FIRST_SOURCES)
+    return row.fact_set, row.lm, known, row.source, row.extras, row.apart
 
 
-class _Keys:
-    """Finds the row of a run, and separates rows that have different data under the same names."""
+def _row_finder(runs: Sequence[KeptRun]) -> Callable[[KeptRun], Line]:
+    """Finds the row of a run, without its groups; different data under the same names are told apart."""
+    number_of_lm = _numbered(runs, lambda run: run.spec.lm, lambda run: run.spec.lm_sha256)
+    number_of_facts = _numbered(runs, lambda run: run.spec.relation, lambda run: run.spec.facts_sha256)
+    number_of_prompts = _numbered(runs, lambda run: (run.spec.relation, run.spec.lm, run.spec.prompts), _templates)
+    candidates = defaultdict(set)
+    for run in runs:
+        candidates[run.fact_set, run.spec.lm].add(run.spec.candidates_sha256)
 
-    def __init__(self, runs: Sequence[KeptRun]) -> None:
-        self._lms = _numbered(runs, lambda run: run.spec.lm, lambda run: run.spec.lm_sha256)
-        self._facts = _numbered(runs, lambda run: run.spec.relation, lambda run: run.spec.facts_sha256)
-        self._prompts = _numbered(
-            runs, lambda run: (run.spec.relation, run.spec.lm, run.spec.prompts), lambda run: _templates(run)
-        )
-        self._candidates = {(run.fact_set, run.spec.lm, run.spec.candidates_sha256) for run in runs}
-
-    def __call__(self, run: KeptRun, kind: RunKind) -> _Key:
+    def row_of(run: KeptRun) -> Line:
         spec, apart = run.spec, []
-        lm = spec.lm if not self._lms(run) else f"{spec.lm} (another LM of that name, {spec.lm_sha256[:6]})"
-        if number := self._facts(run):
+        lm = spec.lm if not number_of_lm(run) else f"{spec.lm} (another LM of that name, {spec.lm_sha256[:6]})"
+        if number := number_of_facts(run):
             apart.append(f"other facts, {number + 1}")
-        if number := self._prompts(run):
+        if number := number_of_prompts(run):
             apart.append(f"other templates, {number + 1}")
-        vocabularies = [key for key in self._candidates if key[:2] == (run.fact_set, spec.lm)]
-        if len(vocabularies) > 1:
-            apart.append(f"among {spec.candidates}" if spec.candidates else "among all answers")
-        return _Key(run.fact_set, lm, source_of(spec), kind.extras, tuple(apart))
+        if len(candidates[run.fact_set, spec.lm]) > 1:
+            apart.append(f"among {spec.candidates or 'all answers'}")
+        return Line(run.fact_set, lm, source_of(spec), kind_of(spec).extras, "; ".join(apart))
+
+    return row_of
 
 
 def _numbered(
@@ -132,72 +122,86 @@ def _templates(run: KeptRun) -> str:
     return hashlib.sha256(told.encode()).hexdigest()
 
 
-def _split(runs: Sequence[tuple[str, KeptRun]]) -> list[tuple[str, dict[str, list[KeptRun]]]]:
-    """The runs of a row, split into one part for each way in which they were done, with its name."""
-    hows = {_flat(how_of(run.spec)) for _, run in runs}
-    by_kind: dict[str, set[Any]] = defaultdict(set)
-    for kind, run in runs:
-        by_kind[kind].add(_flat(how_of(run.spec)))
-    keep_names = not _one_each(runs, lambda run: _flat(how_of(run.spec)))
-    if all(len(ways) == 1 for ways in by_kind.values()) and not keep_names:
-        return [("", _kinds(runs))] if runs else []
-    parts: dict[Any, list[tuple[str, KeptRun]]] = defaultdict(list)
-    for kind, run in runs:
-        parts[_flat(how_of(run.spec)), run.spec.setting if keep_names else ""].append((kind, run))
-    names = {part: " / ".join(sorted({run.spec.setting for _, run in inside})) for part, inside in parts.items()}
-    differing = sorted({field for field, _ in set().union(*hows) - set.intersection(*map(set, hows))})
-    told = {
-        part: name if list(names.values()).count(name) == 1 else f"{name}: {_fields(dict(part[0]), differing)}"
-        for part, name in names.items()
+def _split(kinds: _RunsByKind) -> dict[str, _RunsByKind]:
+    """The runs of a row, split into a part for each way in which they were done, by what sets the part apart."""
+    runs = [(kind, run, frozenset(how_of(run.spec).items())) for kind, of_kind in kinds.items() for run in of_kind]
+    if not runs:
+        return {}
+    ways = {(kind, how) for kind, _, how in runs}
+    has_twins = len({(kind, how, run.spec.relation, run.spec.seed) for kind, run, how in runs}) < len(runs)
+    if len(ways) == len({kind for kind, _, _ in runs}) and not has_twins:
+        return {"": kinds}
+    parts: dict[Any, _RunsByKind] = defaultdict(lambda: defaultdict(list))
+    for kind, run, how in runs:
+        parts[how, run.spec.setting if has_twins else ""][kind].append(run)
+    names = {
+        part: " / ".join(sorted({run.spec.setting for of_kind in inside.values() for run in of_kind}))
+        for part, inside in parts.items()
     }
-    return [(told[part], _kinds(parts[part])) for part in sorted(parts, key=lambda part: told[part])]
+    hows = [how for _, how in ways]
+    differing = sorted({choice for choice, _ in frozenset().union(*hows) - frozenset.intersection(*hows)})
+    counts = Counter(names.values())
+    for part, name in names.items():
+        if counts[name] > 1:
+            how = dict(part[0])
+            told = ", ".join(f"{choice} {how[choice]}" for choice in differing if how.get(choice) is not None)
+            names[part] = f"{name}: {told}"
+    return {names[part]: parts[part] for part in sorted(parts, key=lambda part: names[part])}
 
 
-def _one_each(runs: Sequence[tuple[str, KeptRun]], way: Callable[[KeptRun], Hashable]) -> bool:
-    """Whether each kind has one run per relation and seed, once different ways are separated."""
-    keys = [(kind, way(run), run.spec.relation, run.spec.seed) for kind, run in runs]
-    return len(keys) == len(set(keys))
-
-
-def _kinds(runs: Iterable[tuple[str, KeptRun]]) -> dict[str, list[KeptRun]]:
-    kinds: dict[str, list[KeptRun]] = defaultdict(list)
-    for kind, run in runs:
-        kinds[kind].append(run)
-    return dict(kinds)
-
-
-def _flat(how: Mapping[str, Any]) -> frozenset[tuple[str, Any]]:
-    return frozenset(how.items())
-
-
-def _fields(how: Mapping[str, Any], names: Sequence[str]) -> str:
-    return ", ".join(f"{name} {how[name]}" for name in names if how.get(name) is not None)
-
-
-AVERAGES: dict[Average, str] = {
-    "micro": "Micro average: the mean over all facts.",
-    "macro": "Macro average: the mean of the relations' means.",
-}
-FILTERED = "Other right answers for the same x are skipped in all ranks."
-
-
-def caption_of(what: str, groups: Sequence[RunGroup], average: Average | None = "micro", *, spread: bool = True) -> str:
+def caption_of(
+    name: str, groups: Sequence[RunGroup], average: Average | None = "micro", *, spread: bool = True, **filling: Any
+) -> str:
     """The caption of a table whose cells are these groups; `spread` says whether it shows deviations over seeds."""
-    sentences = [
-        what,
-        _facts(groups),
-        f"Ranked among {'; '.join(_vocabularies(groups))}. {FILTERED}",
-        AVERAGES[average] if average is not None else "",
-        _seeds(groups, spread=spread),
-        _trained_unlike(groups),
-    ]
-    return " ".join(sentence for sentence in sentences if sentence)
+    runs = [run for group in groups for run in group.runs]
+    what = TEXTS[name]["what"].format(**filling)
+    averaged = "" if average is None else TEXTS["averages"][average]
+    scored = (ranked_among(runs), averaged, _seeds(groups, spread=spread), _trained_unlike(runs))
+    return " ".join(sentence for sentence in (what, _facts(groups), *scored) if sentence)
 
 
-def groups_of(lines: Iterable[Line], kinds: Iterable[str]) -> list[RunGroup]:
+def ranked_among(runs: Iterable[KeptRun]) -> str:
+    """Among which answers y was ranked; every caption of a score says it."""
+    vocabularies = dict.fromkeys(run.record.test.vocabulary for run in runs)
+    return f"Ranked among {'; '.join(vocabularies)}. Other right answers for the same x are skipped in all ranks."
+
+
+def _facts(groups: Sequence[RunGroup]) -> str:
+    sets = sorted({run.fact_set for group in groups for run in group.runs})
+    relations = {relation for group in groups for relation in group.relations}
+    asked, left_out = span([group.facts for group in groups]), span([group.left_out for group in groups])
+    return (
+        f"Facts: {', '.join(sets)}, {len(relations)} relation{'s' if len(relations) != 1 else ''}; {asked} test facts "
+        f"asked, {left_out} left out{' (by row and column)' if ' to ' in asked + left_out else ''}."
+    )
+
+
+def _seeds(groups: Sequence[RunGroup], *, spread: bool) -> str:
+    seeds = sorted({run.spec.seed for group in groups for run in group.runs})
+    listed = f"Seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}."
+    if several := sorted({len(group.seeds) for group in groups if len(group.seeds) > 1}):
+        deviation = ", ± their standard deviation" if spread else ""
+        counts = " or ".join(map(str, several))
+        listed += f" A figure is the mean over its seeds{deviation}, where there are several ({counts})."
+    if any(len(group.seeds) < len(runs) for group in groups for runs in group.by_relation.values()):
+        listed += " Some relations have more seeds than others: each relation counts with its own mean."
+    return listed
+
+
+def _trained_unlike(runs: Sequence[KeptRun]) -> str:
+    """How the tuned runs of a table differ, apart from what its rows and columns say."""
+    hows = [how_of(run.spec) for run in runs if run.spec.training is not None]
+    told = []
+    for choice in dict.fromkeys(choice for how in hows for choice in how):
+        values = list(dict.fromkeys(how.get(choice) for how in hows))
+        if len(values) > 1:
+            told.append(f"{choice} {', '.join('default' if value is None else str(value) for value in values)}")
+    return f"Not all were tuned in the same way: {'; '.join(told)}." if told else ""
+
+
+def groups_of(lines: Iterable[Line], kinds: Sequence[str]) -> list[RunGroup]:
     """The groups of the cells that a table shows."""
-    shown = tuple(kinds)
-    return [line.groups[kind] for line in lines for kind in shown if kind in line.groups]
+    return [line.groups[kind] for line in lines for kind in kinds if kind in line.groups]
 
 
 def headed(rows: Iterable[T], heading: Callable[[T], str]) -> Iterator[tuple[T, str]]:
@@ -208,59 +212,10 @@ def headed(rows: Iterable[T], heading: Callable[[T], str]) -> Iterator[tuple[T, 
         seen.add(heading(row))
 
 
-def of_how_many(group: RunGroup, groups: Sequence[RunGroup]) -> str:
-    """A cell's own number of relations, if it has fewer than others in its table."""
-    most = max(len(other.relations) for other in groups)
-    return "" if len(group.relations) == most else f"{len(group.relations)} of {most} relations"
-
-
-def _facts(groups: Sequence[RunGroup]) -> str:
-    sets = sorted({run.fact_set for group in groups for run in group.runs})
-    relations = {relation for group in groups for relation in group.relations}
-    asked = span([group.facts for group in groups])
-    left_out = span([group.left_out for group in groups])
-    return (
-        f"Facts: {', '.join(sets)}, {len(relations)} relation{'s' if len(relations) != 1 else ''}; {asked} test facts "
-        f"asked, {left_out} left out{' (by row and column)' if ' to ' in asked + left_out else ''}."
-    )
-
-
-def _vocabularies(groups: Sequence[RunGroup]) -> list[str]:
-    return list(dict.fromkeys(run.vocabulary for group in groups for run in group.runs))
-
-
-def _seeds(groups: Sequence[RunGroup], *, spread: bool) -> str:
-    seeds = sorted({seed for group in groups for seed in group.outcome_seeds})
-    listed = f"Seed {seeds[0]}." if len(seeds) == 1 else f"Seeds {', '.join(map(str, seeds))}."
-    several = sorted({len(group.seeds) for group in groups if len(group.seeds) > 1})
-    if several:
-        listed += " A figure is the mean over its seeds"
-        listed += ", ± their standard deviation" if spread else ""
-        listed += f", where there are several ({_listed(several)})."
-    if any(len(group.seeds) < len(runs) for group in groups for runs in group.by_relation.values()):
-        listed += " Some relations have more seeds than others: each relation counts with its own mean."
-    return listed
-
-
-def _trained_unlike(groups: Sequence[RunGroup]) -> str:
-    """How the tuned runs of a table differ, apart from what its rows and columns say."""
-    hows = [how_of(run.spec) for group in groups for run in group.runs if run.spec.training is not None]
-    told = []
-    for field in dict.fromkeys(field for how in hows for field in how):
-        values = list(dict.fromkeys(how.get(field) for how in hows))
-        if len(values) > 1:
-            told.append(f"{field} {', '.join('default' if value is None else str(value) for value in values)}")
-    return f"Not all were tuned in the same way: {'; '.join(told)}." if told else ""
-
-
 def span(numbers: Sequence[int]) -> str:
     """The smallest and the largest of some numbers, or the only one."""
     low, high = min(numbers), max(numbers)
     return str(low) if low == high else f"{low} to {high}"
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    return " or ".join(map(str, numbers))
 
 
 FIELDS = (
@@ -270,6 +225,28 @@ FIELDS = (
 """The columns of a table as CSV, with one row per figure."""
 
 Record = Mapping[str, Any]
+
+
+def record(line: Line, kind: str, figure: str, value: float | None, **more: Any) -> Record:
+    """A figure of a cell, with everything that identifies it; a field that does not apply is None."""
+    found = dict.fromkeys(FIELDS) | {"facts": line.fact_set, "lm": line.lm, "prompts": line.label, "kind": kind}
+    if (group := line.groups.get(kind)) is not None:
+        counts = {"seeds": len(group.seeds), "relations": len(group.relations)}
+        found |= counts | {"test_facts": group.facts, "left_out": group.left_out}
+    return found | {"figure": figure, "value": value} | more
+
+
+Figure = tuple[Cell, Record]
+"""A figure as it is shown, and for machines."""
+
+
+def scored(line: Line, kind: str, metric: str, average: Average = "micro", **more: float | None) -> Figure:
+    """A score of a cell, a dash if there is no run; `more` can be `gain` and `p`, and the `paper`'s figure."""
+    if (group := line.groups.get(kind)) is None:
+        return MISSING, record(line, kind, metric, None, average=average, **more)
+    score = group.score(metric, average)
+    found = record(line, kind, metric, score.mean, average=average, deviation=score.deviation, **more)
+    return Cell(score.text), found
 
 
 @dataclass(frozen=True)
@@ -286,37 +263,35 @@ class StudyTable:
         return {"title": self.title, "caption": self.table.caption, "figures": [dict(r) for r in self.records]}
 
 
-def record(line: Line, kind: str, figure: str, value: float | None, *, paper: float | None = None) -> Record:
-    """A figure of a cell, with everything that identifies it; None where there is none."""
-    group = line.groups.get(kind)
-    found = dict.fromkeys(FIELDS) | {
-        "facts": line.fact_set, "lm": line.lm, "prompts": line.label, "kind": kind, "figure": figure, "value": value,
-        "paper": paper,
-    }  # fmt: skip
-    if group is None:
-        return found
-    return found | {
-        "seeds": len(group.seeds), "relations": len(group.relations), "test_facts": group.facts,
-        "left_out": group.left_out,
-    }  # fmt: skip
+@dataclass
+class Draft:
+    """A table in the making: its rows, and the figures in them."""
+
+    rows: list[Row] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+
+    def add(
+        self, heading: str, figures: Sequence[Figure], *, begins: str = "", note: str = "", of_paper: str = ""
+    ) -> None:
+        """Adds a row, and below it the paper's figures if there are any; `of_paper` is a note on these."""
+        self.rows.append(Row(heading, tuple(cell for cell, _ in figures), begins, note))
+        self.records += [record for _, record in figures]
+        theirs = [record["paper"] for _, record in figures]
+        if any(figure is not None for figure in theirs):
+            self.rows.append(Row("the paper", tuple(map(one_decimal, theirs)), note=of_paper, pale=True))
+
+    def finished(
+        self, name: str, fact_set: str, columns: Sequence[ColumnGroup], caption: str, *, file: str = "", **filling: Any
+    ) -> StudyTable:
+        """The table of that name; its file can have another one."""
+        title = f"{fact_set}: {TEXTS[name]['title'].format(**filling)}"
+        table = Table(caption, TEXTS[name]["corner"], tuple(columns), tuple(self.rows))
+        return StudyTable(file or file_name(name, fact_set), title, table, tuple(self.records))
 
 
-def score_record(
-    line: Line,
-    kind: str,
-    metric: str,
-    average: Average = "micro",
-    *,
-    gain: float | None = None,
-    p: float | None = None,
-    paper: float | None = None,
-) -> Record:
-    """A score of a cell; `gain` and `p` are those over the cell before it."""
-    group = line.groups.get(kind)
-    score = None if group is None else group.score(metric, average)
-    found = record(line, kind, metric, None if score is None else score.mean, paper=paper)
-    deviation = None if score is None else score.deviation
-    return {**found, "average": average, "deviation": deviation, "gain": gain, "p": p}
+def one_decimal(figure: float | None) -> Cell:
+    """A figure with one decimal, or a dash."""
+    return MISSING if figure is None else Cell(f"{figure:.1f}")
 
 
 def file_name(*parts: str) -> str:

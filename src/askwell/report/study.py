@@ -1,38 +1,21 @@
 """A report: all tables and figures that can be made from some runs, as one page, as one text, and in a folder."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from askwell.files import write_whole
-from askwell.report.cells import is_distinct_y, kept_runs
+from askwell.report.cells import ARROWS, kept_runs
 from askwell.report.figures import StudyFigure, chosen_runs, curve_figure, prompt_figures, score_figure
-from askwell.report.formats import PREAMBLE, csv_table, latex_escaped, latex_table, markdown_escaped, markdown_table
+from askwell.report.formats import PREAMBLE, csv_table, latex_escaped, latex_table, markdown_section
 from askwell.report.page import Drawing, FigureBlock, Page, Points, Section, render_page
-from askwell.report.paper import Paper, differences
-from askwell.report.rows import Line, StudyTable, lines_of
-from askwell.report.score_tables import (
-    ablated,
-    ablation_table,
-    arrows_table,
-    baselines,
-    baselines_table,
-    main_table,
-    no_paper,
-    other_table,
-    unusual,
-    with_arrows,
-)
-from askwell.report.trust import CellTrust, control_runs, trust_in
-from askwell.report.trust_section import (
-    parts_table,
-    sentences_of,
-    trust_blocks,
-    trust_figures,
-    trust_table,
-)
-from askwell.report.weight_tables import dependence_table, dependent, effective_table, with_several_prompts
+from askwell.report.paper import Paper, differences, is_distinct_y
+from askwell.report.rows import Line, StudyTable, groups_of, lines_of
+from askwell.report.score_tables import ablation_table, arrows_table, baselines_table, main_table, no_paper, other_table
+from askwell.report.trust import CellTrust, ControlRuns, control_runs, trust_in
+from askwell.report.trust_section import parts_table, sentences_of, trust_figures, trust_table
+from askwell.report.weight_tables import dependence_table, effective_table
 from askwell.runs.folder import Run
 from askwell.version import VERSION
 
@@ -46,11 +29,11 @@ class FactSetStudy:
     figures: tuple[StudyFigure, ...]
     beside_the_paper: tuple[str, ...]
     """How our figures are defined differently from the paper's; empty if none of the paper's is shown."""
-    trust: tuple[CellTrust, ...] = ()
+    trust: tuple[CellTrust, ...]
     """How far the score of every tuned cell can be trusted."""
-    trust_tables: tuple[StudyTable, ...] = ()
+    trust_tables: tuple[StudyTable, ...]
     """The table of these, and their scores in parts."""
-    trust_charts: tuple[StudyFigure, ...] = ()
+    trust_charts: tuple[StudyFigure, ...]
 
 
 @dataclass(frozen=True)
@@ -91,70 +74,49 @@ def study_of(runs: Sequence[Run], paper: Paper | None = None, *, drawn: int = 4)
     controls of the others, and appear in no table themselves.
     """
     lines, controls = lines_of(kept_runs(runs)), control_runs(runs)
-    sets = list(dict.fromkeys(line.fact_set for line in lines))
     figures, problems = prompt_figures(chosen_runs(lines, drawn)) if drawn else ([], [])
-    studies = [_of_set(fact_set, [line for line in lines if line.fact_set == fact_set], paper) for fact_set in sets]
-    studies = [
-        _with_trust(part, trust_in([line for line in lines if line.fact_set == part.fact_set], controls))
-        for part in studies
-    ]
+    by_set: dict[str, list[Line]] = {}
+    for line in lines:
+        by_set.setdefault(line.fact_set, []).append(line)
+    studies = [_of_set(fact_set, of_set, paper, controls) for fact_set, of_set in by_set.items()]
     return Study(tuple(studies), tuple(figures), tuple(problems))
 
 
-def _with_trust(part: FactSetStudy, cells: Sequence[CellTrust]) -> FactSetStudy:
-    if not cells:
-        return part
-    return replace(
-        part,
-        trust=tuple(cells),
-        trust_tables=(trust_table(cells, part.fact_set), parts_table(cells, part.fact_set)),
-        trust_charts=tuple(trust_figures(cells, part.fact_set)),
-    )
-
-
-def _of_set(fact_set: str, lines: Sequence[Line], paper: Paper | None) -> FactSetStudy:
-    distinct = is_distinct_y(fact_set)
-    scores = no_paper if paper is None else paper.distinct_y if distinct else paper.score
-    tables: list[StudyTable] = []
-    figures: list[StudyFigure] = []
-    if arrows := with_arrows(lines):
-        tables.append(main_table(arrows, fact_set, "micro", scores, name="distinct_y" if distinct else "main"))
-        tables.append(arrows_table(arrows, fact_set, scores))
-        if any(len(group.relations) > 1 for line in arrows for group in line.groups.values()):
-            tables.append(main_table(arrows, fact_set, "macro", name="distinct_y" if distinct else "main"))
-        figures.append(score_figure(arrows, fact_set))
-    if found := baselines(lines):
-        tables.append(baselines_table(found, fact_set, scores))
-    if found := ablated(lines):
-        tables.append(ablation_table(found, fact_set, no_paper if paper is None else paper.ablation))
-    if found := with_several_prompts(lines):
-        tables.append(effective_table(found, fact_set, paper))
-    if dependent(lines):
-        tables.append(dependence_table(lines, fact_set))
-    if found := unusual(lines):
-        tables.append(other_table(found, fact_set))
-    curves = curve_figure(lines, fact_set)
-    figures += [curves] if curves is not None else []
-    beside = any(record["paper"] is not None for table in tables for record in table.records)
-    runs = [run for line in lines for group in line.groups.values() for run in group.runs]
-    once = list({run.spec.id: run for run in runs}.values())
+def _of_set(fact_set: str, lines: Sequence[Line], paper: Paper | None, controls: ControlRuns) -> FactSetStudy:
+    scores = no_paper if paper is None else paper.distinct_y if is_distinct_y(fact_set) else paper.score
+    arrows = [line for line in lines if groups_of([line], ARROWS)]
+    several = any(len(group.relations) > 1 for line in arrows for group in line.groups.values())
+    made = [
+        main_table(arrows, fact_set, "micro", scores) if arrows else None,
+        arrows_table(arrows, fact_set, scores) if arrows else None,
+        main_table(arrows, fact_set, "macro") if several else None,
+        baselines_table(lines, fact_set, scores),
+        ablation_table(lines, fact_set, no_paper if paper is None else paper.ablation),
+        effective_table(lines, fact_set, paper),
+        dependence_table(lines, fact_set),
+        other_table(lines, fact_set),
+    ]
+    tables = [table for table in made if table is not None]
+    figures = [score_figure(arrows, fact_set) if arrows else None, curve_figure(lines, fact_set)]
+    beside: tuple[str, ...] = ()
+    if paper is not None and any(record["paper"] is not None for table in tables for record in table.records):
+        runs = {run.spec.id: run for line in lines for group in line.groups.values() for run in group.runs}
+        beside = differences(list(runs.values()), paper)
+    cells = trust_in(lines, controls)
     return FactSetStudy(
-        fact_set, tuple(tables), tuple(figures), differences(once, paper) if paper is not None and beside else ()
+        fact_set,
+        tuple(tables),
+        tuple(figure for figure in figures if figure is not None),
+        beside,
+        tuple(cells),
+        (trust_table(cells, fact_set), parts_table(cells, fact_set)) if cells else (),
+        tuple(trust_figures(cells, fact_set)) if cells else (),
     )
-
-
-_PROMPTS = "What the soft prompts look like"
 
 
 def report_page(name: str, runs: Sequence[Run], study: Study, *, further: Sequence[Section] = ()) -> Page:
     """The page of a study of the runs in a folder of that name; `further` sections follow its own."""
     specs = [run.record.spec for run in runs if run.record.spec.control is None]
-    sections = [section for part in study.sets for section in _sections(part)]
-    if study.prompts:
-        blocks = tuple(_figure(figure) for figure in study.prompts)
-        sections.append(Section(_PROMPTS, blocks))
-    if study.problems:
-        sections.append(Section("What could not be drawn", (Points(study.problems),)))
     return Page(
         title="What was asked, and how it was answered",
         lead=(
@@ -168,32 +130,14 @@ def report_page(name: str, runs: Sequence[Run], study: Study, *, further: Sequen
             ("Facts", ", ".join(part.fact_set for part in study.sets)),
             ("Seeds", ", ".join(map(str, sorted({spec.seed for spec in specs})))),
         ),
-        sections=(*sections, *further),
+        sections=(*sections_of(study), *further),
         foot=f"Made by askwell {VERSION} with: askwell report {name}",
     )
 
 
 def report_markdown(study: Study) -> str:
     """The study as Markdown; it refers to the drawings in the folder figures."""
-    parts = ["# Report\n"]
-    for part in study.sets:
-        parts += [f"## {markdown_escaped(table.title)}\n\n{markdown_table(table.table)}" for table in part.tables]
-        if part.beside_the_paper:
-            told = "\n".join(f"- {markdown_escaped(sentence)}" for sentence in part.beside_the_paper)
-            parts.append(f"## {markdown_escaped(_beside(part))}\n\n{told}\n")
-        parts += [_markdown_figure(figure, "## ") for figure in part.figures]
-        if part.trust_tables:
-            believe, *further = part.trust_tables
-            parts.append(f"## {markdown_escaped(believe.title)}\n\n{markdown_table(believe.table)}")
-            for cell in part.trust:
-                told = "\n".join(f"- {markdown_escaped(sentence)}" for sentence in sentences_of(cell))
-                parts.append(f"### {markdown_escaped(cell.label)}\n\n{told}\n")
-            parts += [f"### {markdown_escaped(table.title)}\n\n{markdown_table(table.table)}" for table in further]
-            parts += [_markdown_figure(figure, "### ") for figure in part.trust_charts]
-    if study.prompts:
-        parts += [f"## {_PROMPTS}\n", *(_markdown_figure(figure, "### ") for figure in study.prompts)]
-    parts += [markdown_escaped(problem) + "\n" for problem in study.problems]
-    return "\n".join(parts)
+    return "\n".join(["# Report\n", *map(markdown_section, sections_of(study))])
 
 
 def report_latex(study: Study) -> str:
@@ -206,33 +150,34 @@ def report_latex(study: Study) -> str:
     return "\n".join(parts)
 
 
-def _sections(part: FactSetStudy) -> list[Section]:
+def sections_of(study: Study) -> list[Section]:
+    """What page and text show, in this order."""
+    sections = [section for part in study.sets for section in _of_facts(part)]
+    if study.prompts:
+        sections.append(Section("What the soft prompts look like", tuple(map(_figure, study.prompts))))
+    if study.problems:
+        sections.append(Section("What could not be drawn", (Points(study.problems),)))
+    return sections
+
+
+def _of_facts(part: FactSetStudy) -> list[Section]:
     sections = [Section(table.title, (table.table,)) for table in part.tables]
     if part.beside_the_paper:
-        sections.append(Section(_beside(part), (Points(part.beside_the_paper),)))
+        heading = f"{part.fact_set}: what to bear in mind beside the paper's figures"
+        sections.append(Section(heading, (Points(part.beside_the_paper),)))
     sections += [Section(figure.title, (_figure(figure),)) for figure in part.figures]
     if part.trust_tables:
         believe, *further = part.trust_tables
-        drawings = tuple(
-            Drawing(figure.name, figure.chart, figure.title, figure.caption) for figure in part.trust_charts
-        )
-        figures = FigureBlock(drawings, "Confidence and correctness.")
-        sections.append(Section(believe.title, (believe.table, *trust_blocks(part.trust), figures)))
+        told = [Points(tuple(sentences_of(cell)), cell.label) for cell in part.trust]
+        charts = [Drawing(figure.name, figure.chart, figure.title, figure.caption) for figure in part.trust_charts]
+        figures = FigureBlock(tuple(charts), "Confidence and correctness.")
+        sections.append(Section(believe.title, (believe.table, *told, figures)))
         sections += [Section(table.title, (table.table,)) for table in further]
     return sections
 
 
-def _beside(part: FactSetStudy) -> str:
-    return f"{part.fact_set}: what to bear in mind beside the paper's figures"
-
-
 def _figure(figure: StudyFigure) -> FigureBlock:
     return FigureBlock((Drawing(figure.name, figure.chart),), figure.caption, wide=True)
-
-
-def _markdown_figure(figure: StudyFigure, mark: str) -> str:
-    title = markdown_escaped(figure.title)
-    return f"{mark}{title}\n\n![{title}](figures/{figure.name}.svg)\n\n{markdown_escaped(figure.caption)}\n"
 
 
 Format = Literal["markdown", "latex", "csv", "html"]
@@ -243,30 +188,23 @@ _WRITTEN = ".written-by-askwell"
 
 def write_report(study: Study, page: Page, folder: Path, formats: Collection[Format] = FORMATS) -> list[Path]:
     """Writes the formats, and all figures as SVG and PDF; returns the paths of what was written."""
-    contents: list[tuple[str, str | bytes]] = []
+    contents: dict[str, str | bytes] = {}
     if "markdown" in formats:
-        contents.append(("report.md", report_markdown(study)))
+        contents["report.md"] = report_markdown(study)
     if "latex" in formats:
-        contents.append(("report.tex", report_latex(study)))
+        contents["report.tex"] = report_latex(study)
     if "html" in formats:
-        contents.append(("report.html", render_page(page)))
+        contents["report.html"] = render_page(page)
     if "csv" in formats:
-        contents += [(f"tables/{table.name}.csv", csv_table(table)) for table in study.tables]
+        contents |= {f"tables/{table.name}.csv": csv_table(table) for table in study.tables}
     for figure in study.figures:
-        contents += [
-            (f"figures/{figure.name}.svg", figure.chart.svg(figure.name)),
-            (f"figures/{figure.name}.pdf", figure.chart.pdf()),
-        ]
-    return _written(contents, folder)
-
-
-def _written(contents: Sequence[tuple[str, str | bytes]], folder: Path) -> list[Path]:
-    for name, content in contents:
+        contents[f"figures/{figure.name}.svg"] = figure.chart.svg(figure.name)
+        contents[f"figures/{figure.name}.pdf"] = figure.chart.pdf()
+    for name, content in contents.items():
         write_whole(folder / name, content)
-    names = [name for name, _ in contents]
-    _remove_what_was_there(folder, {*names})
-    write_whole(folder / _WRITTEN, "".join(f"{name}\n" for name in sorted(names)))
-    return [folder / name for name in names]
+    _remove_what_was_there(folder, contents)
+    write_whole(folder / _WRITTEN, "".join(f"{name}\n" for name in sorted(contents)))
+    return [folder / name for name in contents]
 
 
 def _remove_what_was_there(folder: Path, but: Collection[str]) -> None:

@@ -1,11 +1,11 @@
 """How far the score of a cell can be trusted: controls, parts of the facts, calibration, agreement, nearest words."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,19 +19,22 @@ from askwell.evaluation.knowledge import Answered, Knowledge, knowledge
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.partitions import EASY, HARD, Parts, by_cardinality, by_control
 from askwell.evaluation.several_runs import RunConsistency, run_consistency
+from askwell.evaluation.trust import WORDS_ALREADY, Trust
 from askwell.files import to_json
 from askwell.report.cells import INIT, KeptRun, RunGroup, Score, place_of
 from askwell.report.rows import Line
 from askwell.runs.folder import Run
 from askwell.specs.run import ControlKind
 
-BySplit = Mapping[str, Sequence[Outcome]]
+T = TypeVar("T")
 ControlRuns = Mapping[str, Mapping[ControlKind, Run]]
-"""The control runs of each run by its id, by the kind of LM that knows nothing."""
+"""By the id of a run: its control runs, by the kind of LM that knows nothing."""
+TOLD, WITHHELD = "told", "withheld"
+_LAMA = Path("meta/lama_relations.jsonl")
 
 
 def control_runs(runs: Sequence[Run]) -> ControlRuns:
-    """The control runs among some, under the ids of the runs that they are the same as but for the LM."""
+    """The control runs among some, under the ids of the runs that differ from them in the LM alone."""
     found: dict[str, dict[ControlKind, Run]] = {}
     for run in runs:
         spec = run.record.spec
@@ -42,46 +45,30 @@ def control_runs(runs: Sequence[Run]) -> ControlRuns:
 
 def controls_of(runs: Sequence[KeptRun], of_runs: ControlRuns) -> dict[str, Answered]:
     """Dev and test outcomes by seed of every control that all of these runs have."""
-    by_name: dict[str, list[tuple[int, BySplit]]] = {}
+    counts: dict[str, int] = {}
+    dev: dict[str, dict[int, list[Outcome]]] = {}
+    test: dict[str, dict[int, list[Outcome]]] = {}
     for run in runs:
-        for name, by_split in _of_run(run, of_runs).items():
-            by_name.setdefault(name, []).append((run.spec.seed, by_split))
-    return {
-        name: Answered(dev=_by_seed(found, "dev"), test=_by_seed(found, "test"))
-        for name, found in by_name.items()
-        if len(found) == len(runs) and name != PRIOR_CORRECTED
-    }
-
-
-def corrected_score(runs: Sequence[KeptRun]) -> float | None:
-    """P@1 of the prior-corrected answers over all test facts, in per cent; None where a run has none."""
-    return _weighed(runs, [run.corrected_score for run in runs])
-
-
-def _of_run(run: KeptRun, of_runs: ControlRuns) -> dict[str, BySplit]:
-    found = {name: by_split for name, by_split in run.controls.items() if {"dev", "test"} <= by_split.keys()}
-    for kind, control in of_runs.get(run.spec.id, {}).items():
-        found[kind] = {"dev": control.dev, "test": control.test}
-    return found
-
-
-def _by_seed(found: Sequence[tuple[int, BySplit]], split: str) -> dict[int, list[Outcome]]:
-    by_seed: dict[int, list[Outcome]] = {}
-    for seed, by_split in found:
-        by_seed.setdefault(seed, []).extend(by_split[split])
-    return by_seed
-
-
-TOLD, WITHHELD = "told", "withheld"
-_LAMA = Path("meta/lama_relations.jsonl")
+        found = {name: of for name, of in run.controls.items() if {"dev", "test"} <= of.keys()}
+        found |= {kind: {"dev": of.dev, "test": of.test} for kind, of in of_runs.get(run.spec.id, {}).items()}
+        for name, by_split in found.items():
+            counts[name] = counts.get(name, 0) + 1
+            for split, by_seed in (("dev", dev), ("test", test)):
+                by_seed.setdefault(name, {}).setdefault(run.spec.seed, []).extend(by_split[split])
+    shared = (name for name, count in counts.items() if count == len(runs) and name != PRIOR_CORRECTED)
+    return {name: Answered(dev[name], test[name]) for name in shared}
 
 
 def known_parts(outcomes: Sequence[Outcome]) -> Mapping[str, Parts]:
     """The outcomes by told and withheld, and by cardinality: those of relations of which that is known."""
     kinds = cardinalities({outcome.relation for outcome in outcomes})
-    of_testbed = [outcome for outcome in outcomes if outcome.relation.startswith(PREFIX)]
+    by_told: Parts = {TOLD: [], WITHHELD: []}
+    for outcome in outcomes:
+        if outcome.relation.startswith(PREFIX):
+            is_told = Fact(outcome.x, outcome.y) in told(outcome.relation.removeprefix(PREFIX))
+            by_told[TOLD if is_told else WITHHELD].append(outcome)
     found = {
-        "told": _by_told(of_testbed),
+        "told": {name: members for name, members in by_told.items() if members},
         "cardinality": by_cardinality([outcome for outcome in outcomes if outcome.relation in kinds], kinds),
     }
     return {name: parts for name, parts in found.items() if parts}
@@ -102,45 +89,35 @@ def _lama(path: Path) -> dict[str, str]:
     return {record["relation"]: record["type"] for record in records if "type" in record}
 
 
-def _by_told(outcomes: Sequence[Outcome]) -> Parts:
-    parts: Parts = {TOLD: [], WITHHELD: []}
-    for outcome in outcomes:
-        is_told = Fact(outcome.x, outcome.y) in told(outcome.relation.removeprefix(PREFIX))
-        parts[TOLD if is_told else WITHHELD].append(outcome)
-    return {name: members for name, members in parts.items() if members}
-
-
 Part = dict[str, int | float]
 """The number of facts of a part, and its P@1 in per cent."""
 
 
 @dataclass(frozen=True)
 class CellTrust:
-    """All figures of one LM, source and kind; what the runs do not tell is None, or not there."""
+    """All figures of one LM, source and kind; what the runs do not say is None, or missing."""
 
     line: Line
     kind: str
+    group: RunGroup
     score: Score
     """P@1, micro."""
-    facts: int
-    left_out: int
-    vocabularies: tuple[str, ...]
     knowledge: Knowledge | None
     corrected: float | None
     """P@1 of the answers corrected by the prior."""
     parts: dict[str, dict[str, Part]]
-    """By what tells facts apart, then by part."""
+    """By partition, then by part."""
     calibration: Calibration
     risk_coverage: RiskCoverage
     answered: tuple[int, int, int] | None
     """Questions, answers given and wrong ones among them, with thresholds from dev for a risk of 10 %."""
     agreement: float | None
-    """Of all pairs of prompts, the share with the same answer; the mean over runs."""
+    """The share of all pairs of prompts that give the same answer; the mean over runs."""
     seeds: RunConsistency | None
     projected: float | None
     """P@1 of the nearest words in place of the tuned vectors."""
     leaked: int
-    """Test facts that stand in train, too."""
+    """Test facts that are also in train."""
 
     @property
     def label(self) -> str:
@@ -149,119 +126,132 @@ class CellTrust:
 
     def as_json(self) -> dict[str, Any]:
         """All figures by name, with what they are figures of."""
-        return {
-            "facts": self.line.fact_set,
-            "lm": self.line.lm,
-            "prompts": self.line.label,
-            "kind": self.kind,
-            "averaging": "micro over test facts and seeds; calibration over questions",
-            "test_facts": self.facts,
-            "left_out": self.left_out,
-            "vocabulary": list(self.vocabularies),
-            "P@1": {"mean": self.score.mean, "deviation": self.score.deviation, "seeds": self.score.seeds},
-            "knowledge": None if self.knowledge is None else to_json(self.knowledge.figures()),
-            "prior_corrected_P@1": self.corrected,
-            "parts": self.parts,
-            "calibration": to_json(self.calibration),
-            "risk_coverage_area": self.risk_coverage.area,
-            "at_10_per_cent_risk": None
-            if self.answered is None
-            else dict(zip(("questions", "answered", "wrong"), self.answered, strict=True)),
-            "prompts_agree": self.agreement,
-            "seeds_agree": None if self.seeds is None else to_json(self.seeds),
-            "projected_P@1": self.projected,
-            "leaked_pairs": self.leaked,
-        }
+        names = ("questions", "answered", "wrong")
+        return to_json(
+            {
+                "facts": self.line.fact_set,
+                "lm": self.line.lm,
+                "prompts": self.line.label,
+                "kind": self.kind,
+                "averaging": "micro over test facts and seeds; calibration over questions",
+                "test_facts": self.group.facts,
+                "left_out": self.group.left_out,
+                "vocabulary": sorted({run.record.test.vocabulary for run in self.group.runs}),
+                "P@1": {"mean": self.score.mean, "deviation": self.score.deviation, "seeds": self.score.seeds},
+                "knowledge": None if self.knowledge is None else self.knowledge.figures(),
+                "prior_corrected_P@1": self.corrected,
+                "parts": self.parts,
+                "calibration": self.calibration,
+                "risk_coverage_area": self.risk_coverage.area,
+                "at_10_per_cent_risk": self.answered and dict(zip(names, self.answered, strict=True)),
+                "prompts_agree": self.agreement,
+                "seeds_agree": self.seeds,
+                "projected_P@1": self.projected,
+                "leaked_pairs": self.leaked,
+            }
+        )
 
 
 def trust_in(lines: Sequence[Line], of_runs: ControlRuns) -> list[CellTrust]:
-    """The figures of every tuned cell of the lines, held against their controls."""
+    """The figures of every tuned cell of the lines, compared with their controls."""
     return [
-        _of_cell(line, kind, group, of_runs)
+        _of_cell(line, kind, line.groups[kind], of_runs)
         for line in lines
-        for kind, group in sorted(line.groups.items(), key=lambda known: place_of(known[0]))
+        for kind in sorted(line.groups, key=place_of)
         if kind != INIT
     ]
 
 
 def _of_cell(line: Line, kind: str, group: RunGroup, of_runs: ControlRuns) -> CellTrust:
-    by_seed: dict[int, list[Outcome]] = {}
-    for run in group.runs:
-        by_seed.setdefault(run.spec.seed, []).extend(run.test)
+    by_seed, runs = group.outcomes, group.runs
     every = [outcome for outcomes in by_seed.values() for outcome in outcomes]
-    controls = controls_of(group.runs, of_runs)
-    found = knowledge(by_seed, controls) if controls else None
+    controls = controls_of(runs, of_runs)
     questions = [questions_of(outcomes) for outcomes in by_seed.values()]
     confidences = np.concatenate([part.confidences for part in questions])
     right = np.concatenate([part.right for part in questions])
-    parts = _summed_parts([run.partitions for run in group.runs])
+    parts = _summed_parts([run.record.partitions for run in runs])
     parts |= {name: _scored(known) for name, known in known_parts(every).items()}
     if controls:
-        tests = [outcomes for control in controls.values() for outcomes in _lists(control.test)]
-        parts["control"] = _scored({name: by_control(every, tests).get(name, []) for name in (EASY, HARD)})
+        tests = [control.test for control in controls.values() if isinstance(control.test, Mapping)]
+        by_ease = by_control(every, [outcomes for by_seed in tests for outcomes in by_seed.values()])
+        parts["control"] = _scored({name: by_ease[name] for name in (EASY, HARD) if name in by_ease})
+    consistencies = _measured(runs, lambda trust: trust.consistency)
     return CellTrust(
         line=line,
         kind=kind,
+        group=group,
         score=group.score("P@1"),
-        facts=group.facts,
-        left_out=group.left_out,
-        vocabularies=tuple(sorted({run.vocabulary for run in group.runs})),
-        knowledge=found,
-        corrected=corrected_score(group.runs),
+        knowledge=knowledge(by_seed, controls) if controls else None,
+        corrected=_mean(runs, [_corrected(run) for run in runs]),
         parts=parts,
         calibration=calibration(confidences, right),
         risk_coverage=risk_coverage(confidences, right),
-        answered=_answered(group.runs),
-        agreement=_weighed(group.runs, [run.agreement for run in group.runs]),
+        answered=_answered(runs),
+        agreement=_mean(runs, [None if found is None else found.all.pairs for found in consistencies]),
         seeds=run_consistency(list(by_seed.values())) if len(by_seed) > 1 else None,
-        projected=_projected(group.runs),
-        leaked=sum(next(iter(runs.values())).leaked_pairs for runs in group.by_relation.values()),
+        projected=_projected(runs),
+        leaked=sum(_leaked(run) for run in group.firsts),
     )
-
-
-def _lists(outcomes: Any) -> list[Sequence[Outcome]]:
-    return list(outcomes.values()) if isinstance(outcomes, Mapping) else [outcomes]
 
 
 def _scored(parts: Mapping[str, Sequence[Outcome]]) -> dict[str, Part]:
     return {
         name: {"facts": len(outcomes), "P@1": 100 * sum(o.rank <= 1 for o in outcomes) / len(outcomes)}
         for name, outcomes in parts.items()
-        if outcomes
     }
 
 
-def _summed_parts(
-    of_runs: Sequence[Mapping[str, Mapping[str, Mapping[str, int | float]]]],
-) -> dict[str, dict[str, Part]]:
-    """The parts of several runs together, each score weighed by its facts."""
+def _summed_parts(of_runs: Iterable[Mapping[str, Mapping[str, Part]]]) -> dict[str, dict[str, Part]]:
+    """The parts of several runs together, each score weighted by its facts."""
     summed: dict[str, dict[str, Part]] = {}
     for of_run in of_runs:
         for name, parts in of_run.items():
             for part, scores in parts.items():
                 kept = summed.setdefault(name, {}).setdefault(part, {"facts": 0, "P@1": 0.0})
-                facts = kept["facts"] + scores["facts"]
+                facts = int(kept["facts"] + scores["facts"])
                 kept["P@1"] = (kept["P@1"] * kept["facts"] + scores["P@1"] * scores["facts"]) / facts
                 kept["facts"] = facts
     return summed
 
 
+def _measured(runs: Sequence[KeptRun], measure: Callable[[Trust], T | None]) -> list[T | None]:
+    """A measure of each run; None where it was not taken."""
+    return [None if run.record.trust is None else measure(run.record.trust) for run in runs]
+
+
 def _answered(runs: Sequence[KeptRun]) -> tuple[int, int, int] | None:
-    found = [run.at_risk for run in runs if run.at_risk is not None]
+    found = [at_risk for at_risk in _measured(runs, lambda trust: trust.at_risk) if at_risk is not None]
     if len(found) < len(runs):
         return None
-    questions, answered, wrong = (sum(numbers) for numbers in zip(*found, strict=True))
-    return questions, answered, wrong
+    return sum(one.questions for one in found), sum(one.answered for one in found), sum(one.wrong for one in found)
+
+
+def _corrected(run: KeptRun) -> float | None:
+    corrected = run.record.controls.get(PRIOR_CORRECTED)
+    return None if corrected is None or corrected.test is None else corrected.test["P@1"]
 
 
 def _projected(runs: Sequence[KeptRun]) -> float | None:
-    """P@1 of the nearest words; a run whose prompts are words still has its own score, if another's are not."""
-    if all(run.projected_score is None for run in runs):
+    """P@1 of the nearest words; a run whose prompts are still words counts with its own score, if others moved."""
+    projections = _measured(runs, lambda trust: trust.projection)
+    if all(projection is None for projection in projections):
         return None
-    return _weighed(runs, [run.score("P@1") if run.has_words_already else run.projected_score for run in runs])
+    scores: list[float | None] = []
+    for run, projection in zip(runs, projections, strict=True):
+        if projection is not None:
+            scores.append(projection.projected["P@1"])
+        else:
+            is_words = run.record.trust is not None and run.record.trust.missing.get("projection") == WORDS_ALREADY
+            scores.append(run.score("P@1") if is_words else None)
+    return _mean(runs, scores)
 
 
-def _weighed(runs: Sequence[KeptRun], values: Sequence[float | None]) -> float | None:
+def _leaked(run: KeptRun) -> int:
+    audit = run.record.audit
+    return run.record.relation.counts.get("test_in_train", 0) if audit is None else audit.leaked_pairs
+
+
+def _mean(runs: Sequence[KeptRun], values: Sequence[float | None]) -> float | None:
     """The mean over the runs' facts; None where a run does not have the figure."""
     known = [value for value in values if value is not None]
     if len(known) < len(values):

@@ -6,133 +6,86 @@ from typing import get_args
 
 from askwell.evaluation.metrics import TABLE_METRICS
 from askwell.report.cells import DEEP, SOFT, STATIC, WEIGHTS, RunGroup, place_of
-from askwell.report.page import MISSING, Cell, Column, ColumnGroup, Row, Table
+from askwell.report.page import MISSING, Cell, Column, ColumnGroup, Row
 from askwell.report.paper import Paper
-from askwell.report.rows import Line, StudyTable, caption_of, file_name, groups_of, headed, record, score_record
+from askwell.report.rows import Draft, Line, StudyTable, caption_of, groups_of, headed, one_decimal, record, scored
+from askwell.report.score_tables import METRIC_COLUMNS
 from askwell.specs.mixture import WeightingName
 
 _KINDS = (SOFT, DEEP, WEIGHTS)
-_FIGURES = ("mean", "std", "min", "max")
-
-
-def with_several_prompts(lines: Sequence[Line]) -> list[Line]:
-    """The rows in which weights of several prompts were tuned."""
-    return [line for line in lines if any(run.prompts > 1 for group in groups_of([line], _KINDS) for run in group.runs)]
-
-
-def effective_table(lines: Sequence[Line], fact_set: str, paper: Paper | None = None) -> StudyTable:
-    """Mean, standard deviation, least and most over relations, by LM, source and what was tuned."""
-    groups, rows, records = [], [], []
-    for line, begins in headed(lines, lambda line: line.lm):
-        for kind in (kind for kind in _KINDS if kind in line.groups):
-            group = line.groups[kind]
-            groups.append(group)
-            figures = _effective_prompts(group)
-            theirs = {
-                name: paper.effective_prompts(line, name) if paper is not None and kind == SOFT else None
-                for name in _FIGURES
-            }
-            prompts = fmean(run.prompts for run in group.runs)
-            cells = [Cell(f"{prompts:.1f}"), *(_cell(figures[name]) for name in _FIGURES)]
-            is_first = kind == next(known for known in _KINDS if known in line.groups)
-            rows.append(Row(f"{line.label}, {kind}", tuple(cells), begins=begins if is_first else ""))
-            if any(figure is not None for figure in theirs.values()):
-                of_paper = tuple(_cell(theirs[name]) for name in _FIGURES)
-                rows.append(Row("the paper", (MISSING, *of_paper), note="its LM is not said", pale=True))
-            records.append(record(line, kind, "prompts", prompts))
-            records += [record(line, kind, name, figures[name], paper=theirs[name]) for name in _FIGURES]
-    columns = (
-        ColumnGroup("", (Column("prompts", "mean"),)),
-        ColumnGroup("effective prompts", tuple(Column(name) for name in _FIGURES)),
-    )
-    what = (
-        "The effective number of prompts is 2^H, H the entropy of the mixture's weights in bits; mean, standard "
-        "deviation, least and most over relations, of each the mean over its seeds."
-    )
-    return StudyTable(
-        file_name("effective_prompts", fact_set),
-        f"{fact_set}: effective number of prompts",
-        Table(caption_of(what, groups, None, spread=False), "prompts, tuned", columns, tuple(rows)),
-        tuple(records),
-    )
-
-
-def _effective_prompts(group: RunGroup) -> dict[str, float | None]:
-    numbers = [fmean(run.effective_prompts for run in runs.values()) for runs in group.by_relation.values()]
-    return {
-        "mean": fmean(numbers),
-        "std": stdev(numbers) if len(numbers) > 1 else None,
-        "min": min(numbers),
-        "max": max(numbers),
-    }
-
-
-def _cell(figure: float | None) -> Cell:
-    return MISSING if figure is None else Cell(f"{figure:.1f}")
-
-
 _BY_X = {name for name in get_args(WeightingName) if name != STATIC}
 
 
-def dependent(lines: Sequence[Line]) -> list[Line]:
-    """The rows whose weights depend on x."""
-    return [line for line in lines if _BY_X & {*line.extras}]
+def effective_table(lines: Sequence[Line], fact_set: str, paper: Paper | None = None) -> StudyTable | None:
+    """Mean, standard deviation, minimum and maximum over relations, where weights of several prompts were tuned."""
+    lines = [line for line in lines if any(_has_several_prompts(group) for group in groups_of([line], _KINDS))]
+    if not lines:
+        return None
+    draft, cells = Draft(), [(line, kind) for line in lines for kind in _KINDS if kind in line.groups]
+    for (line, kind), begins in headed(cells, lambda cell: cell[0].lm):
+        group = line.groups[kind]
+        numbers = [fmean(run.record.effective_prompts for run in of.values()) for of in group.by_relation.values()]
+        prompts = fmean(len(run.record.prompts) for run in group.runs)
+        figures = [(one_decimal(prompts), record(line, kind, "prompts", prompts))]
+        for name, number in {
+            "mean": fmean(numbers),
+            "std": stdev(numbers) if len(numbers) > 1 else None,
+            "min": min(numbers),
+            "max": max(numbers),
+        }.items():
+            theirs = paper.effective_prompts(line, name) if paper is not None and kind == SOFT else None
+            figures.append((one_decimal(number), record(line, kind, name, number, paper=theirs)))
+        draft.add(f"{line.label}, {kind}", figures, begins=begins, of_paper="it does not name its LM")
+    columns = [
+        ColumnGroup("", (Column("prompts", "mean"),)),
+        ColumnGroup("effective prompts", tuple(map(Column, ("mean", "std", "min", "max")))),
+    ]
+    caption = caption_of("effective_prompts", groups_of(lines, _KINDS), None, spread=False)
+    return draft.finished("effective_prompts", fact_set, columns, caption)
 
 
-def dependence_table(lines: Sequence[Line], fact_set: str) -> StudyTable:
-    """For each kind of run with data-dependent weights, the same with static ones above it."""
-    groups, rows, records = [], [], []
-    for line in dependent(lines):
-        static, weighting = _static(line, lines), next(extra for extra in line.extras if extra in _BY_X)
-        for kind, own in sorted(line.groups.items(), key=lambda item: place_of(item[0])):
-            name = ", ".join([line.source, *(extra for extra in line.extras if extra not in _BY_X), kind])
-            begins = f"{line.lm} · {name}"
-            beside = None if static is None else static.groups.get(kind)
-            for label, of, group in ((STATIC, static or line, beside), (weighting, line, own)):
-                figures = _temperature_and_entropy(group) if group is not None else (None, None)
-                cells = [
-                    *(MISSING if group is None else Cell(group.score(metric).text) for metric in TABLE_METRICS),
-                    *(MISSING if figure is None else Cell(f"{figure:.2f}") for figure in figures),
-                ]
-                rows.append(Row(label, tuple(cells), begins=begins))
-                begins = ""
-                if group is None:
-                    continue
-                groups.append(group)
-                records += [score_record(of, kind, metric) for metric in TABLE_METRICS]
-                records += [
-                    record(of, kind, figure, value) for figure, value in zip(("T", "entropy"), figures, strict=True)
-                ]
-    columns = (
-        ColumnGroup("", tuple(Column(metric) for metric in TABLE_METRICS)),
-        ColumnGroup("weights", (Column("T", "mean"), Column("entropy", "bits, mean over x"))),
-    )
-    what = (
-        "Scores in per cent with weights p(t | r), and with weights p(t | r, x) that also follow how probable a prompt "
-        "finds x. T is the learned temperature, the entropy that of the weights; both are means over relations and "
-        "seeds."
-    )
-    return StudyTable(
-        file_name("data_dependent", fact_set),
-        f"{fact_set}: static against data-dependent weights",
-        Table(caption_of(what, groups), "weights", columns, tuple(rows)),
-        tuple(records),
-    )
+def _has_several_prompts(group: RunGroup) -> bool:
+    return any(len(run.record.prompts) > 1 for run in group.runs)
 
 
-def _static(line: Line, lines: Sequence[Line]) -> Line | None:
+def dependence_table(lines: Sequence[Line], fact_set: str) -> StudyTable | None:
+    """For each kind of run whose weights depend on x, the same with static weights above it."""
+    groups: list[RunGroup] = []
+    draft = Draft()
+    for line in (line for line in lines if _BY_X & {*line.extras}):
+        weighting, plain = next(extra for extra in line.extras if extra in _BY_X), _without_weighting(line)
+        static = next((other for other in lines if other == plain), None)
+        for kind in sorted(line.groups, key=place_of):
+            begins = f"{line.lm} · {', '.join([plain.source, *plain.extras, kind])}"
+            if static is not None and kind in static.groups:
+                _add_weighting(draft, STATIC, static, kind, begins)
+                groups.append(static.groups[kind])
+            else:
+                draft.rows.append(Row(STATIC, (MISSING,) * (len(TABLE_METRICS) + 2), begins))
+            _add_weighting(draft, weighting, line, kind)
+            groups.append(line.groups[kind])
+    if not groups:
+        return None
+    weights = ColumnGroup("weights", (Column("T", "mean"), Column("entropy", "bits, mean over x")))
+    columns = [ColumnGroup("", METRIC_COLUMNS), weights]
+    return draft.finished("data_dependent", fact_set, columns, caption_of("data_dependent", groups))
+
+
+def _without_weighting(line: Line) -> Line:
     """The row that is the same but for its static weights."""
     extras = tuple(extra for extra in line.extras if extra not in _BY_X)
-    same = [
-        other
-        for other in lines
-        if (other.lm, other.source, other.extras) == (line.lm, line.source, extras) and other.apart == line.apart
-    ]
-    return same[0] if same else None
+    return Line(line.fact_set, line.lm, line.source, extras, line.apart)
 
 
-def _temperature_and_entropy(group: RunGroup) -> tuple[float | None, float | None]:
-    """The mean temperature, which static weights have not, and the mean entropy of the weights."""
-    temperatures = [run.temperature for run in group.runs if run.temperature is not None]
-    entropies = [run.entropy for run in group.runs if run.entropy is not None]
-    return fmean(temperatures) if temperatures else None, fmean(entropies) if entropies else None
+def _add_weighting(draft: Draft, heading: str, line: Line, kind: str, begins: str = "") -> None:
+    """Adds the row of a cell: its scores, and the means of its temperature (static weights have none) and entropy."""
+    runs = line.groups[kind].runs
+    figures = [scored(line, kind, metric) for metric in TABLE_METRICS]
+    for name, values in {
+        "T": [run.record.temperature for run in runs],
+        "entropy": [run.entropy for run in runs],
+    }.items():
+        known = [value for value in values if value is not None]
+        mean = fmean(known) if known else None
+        figures.append((MISSING if mean is None else Cell(f"{mean:.2f}"), record(line, kind, name, mean)))
+    draft.add(heading, figures, begins=begins)

@@ -1,9 +1,7 @@
-"""What can be seen of a mixture's soft prompts: for each tuned vector the words that are nearest to it.
+"""What can be seen of a mixture's soft prompts: the words nearest to each tuned vector, and notes on how to read them.
 
-Only the vectors that the LM reads as words (layer 0) have nearest words; a deep mixture's Δ of later layers have not,
-and of them only the norms are told.
-
-What must be said beside the words, so that they are not taken for more than they are.
+Only the vectors that the LM reads as words (layer 0) have nearest words. Of the Δ that a deep mixture adds to later
+layers, only the norms are shown.
 """
 
 import math
@@ -25,29 +23,29 @@ from askwell.mixture.mixture import Mixture
 from askwell.mixture.prompts import Prompt
 
 TIE = "‿"
-"""Stands before a piece that goes on from its left neighbour without a space."""
+"""Precedes a piece that continues its left neighbour without a space."""
 SPACE = "␣"
 """Stands for a space that is a token of its own."""
-# They join letters of many scripts and emoji: harmless inside a word, invisible alone.
+# They join letters of many scripts, and emoji: harmless inside a word, invisible alone.
 _JOINERS = "\u200c\u200d"
 
 
 @dataclass(frozen=True)
 class Word:
-    """A token of the LM and p(w | v) of it."""
+    """A token of the LM, and its p(w | v)."""
 
     token: int
     text: str
     """As a person reads it, without the tokenizer's marks."""
     glued: bool
-    """Whether it goes on from its left neighbour without a space."""
+    """Whether it continues its left neighbour without a space."""
     p: float
     brightness: float
-    """Where log p stands between chance (0: no more than one over all the LM's words) and certainty (1)."""
+    """Where log p lies between chance among all words of the LM (0) and certainty (1)."""
 
     @property
     def shown(self) -> str:
-        """The word as it is drawn: nothing invisible in it, and a tie before it if it is glued."""
+        """The word as it is drawn: without invisible characters, and with a tie before it if it is glued."""
         return (TIE if self.glued else "") + visible(self.text)
 
 
@@ -62,22 +60,13 @@ class PromptToken:
     size_ratio: float | None
     """|v| / |v0|, None if v0 is 0."""
     next_nearest: tuple[Word, ...]
-    """The words that come next after the tuned one, nearest first."""
+    """The words that follow the tuned one, nearest first."""
+    kind: str = "token"
 
     @property
     def is_same_word(self) -> bool:
         """Whether the tuned word is still the original one."""
         return self.tuned.token == self.original.token
-
-    def as_json(self) -> dict[str, Any]:
-        """The token as plain data."""
-        return {
-            "kind": "token",
-            "original": asdict(self.original),
-            "tuned": asdict(self.tuned),
-            "size_ratio": self.size_ratio,
-            "next_nearest": [asdict(word) for word in self.next_nearest],
-        }
 
 
 @dataclass(frozen=True)
@@ -86,15 +75,12 @@ class BlankPlace:
 
     name: str
     glued: bool
+    kind: str = "blank"
 
     @property
     def shown(self) -> str:
         """The blank as it is drawn."""
         return (TIE if self.glued else "") + self.name
-
-    def as_json(self) -> dict[str, Any]:
-        """The blank as plain data."""
-        return {"kind": "blank", "name": self.name, "glued": self.glued}
 
 
 @dataclass(frozen=True)
@@ -107,13 +93,13 @@ class PromptWords:
     """Which copy of its template this is, counted from 1; None if there is only one."""
     copies: int
     items: tuple[PromptToken | BlankPlace, ...]
-    """Prompt tokens and the two blanks, as they follow each other in the sentence."""
+    """Prompt tokens and the two blanks, in the order of the sentence."""
     original_is_initial: bool
-    """Whether the vectors started from the original words; False if they were drawn at random at their places."""
+    """Whether the vectors started from the original words; False if they were drawn at random."""
     cut_text: str
-    """What the template says after y, where the LM does not read it and it has no vectors."""
+    """What follows y in the template, if the LM does not read that; it has no vectors."""
     deep_norms: dict[str, tuple[float, ...]]
-    """For each stack of a deep mixture, layer 1 first: the mean of |Δ| over the prompt's tokens."""
+    """For each stack of a deep mixture, from layer 1: the mean of |Δ| over the prompt's tokens."""
 
     @property
     def tokens(self) -> list[PromptToken]:
@@ -122,24 +108,23 @@ class PromptWords:
 
     def as_json(self) -> dict[str, Any]:
         """The prompt as plain data."""
-        return {
-            "weight": self.weight,
-            "template": self.template,
-            "copy": self.copy,
-            "copies": self.copies,
-            "original_is_initial": self.original_is_initial,
-            "cut_text": self.cut_text,
-            "items": [item.as_json() for item in self.items],
-            "deep_norms": {stack: list(norms) for stack, norms in self.deep_norms.items()},
-        }
+        return asdict(self)
 
 
 @torch.no_grad()
 def look_at(mixture: Mixture, nearest: int = 3) -> list[PromptWords]:
-    """The mixture's prompts in words, heaviest first; `nearest` words are told beside each tuned one."""
+    """The mixture's prompts in words, heaviest first, each tuned word with the `nearest` ones that follow it."""
     if nearest < 0:
-        raise BadOption(f"nearest is {nearest}: it counts words, so take 0 or more")
-    _check_finite(mixture)
+        raise BadOption(f"nearest is {nearest}: it counts words, so it cannot be negative")
+    rows_of = [
+        slice(first, first + len(prompt.token_ids))
+        for prompt, first in zip(mixture.prompts, mixture.pairs.first_rows, strict=True)
+    ]
+    for prompt, rows in zip(mixture.prompts, rows_of, strict=True):
+        if not mixture.vectors[rows].isfinite().all():
+            raise NotFinite(
+                f"the prompt {prompt.template.text!r} has vectors that are not finite, so they have no nearest word"
+            )
     ids = torch.tensor(
         [token for prompt in mixture.prompts for token in prompt.token_ids], dtype=torch.long, device=mixture.lm.device
     )
@@ -154,8 +139,7 @@ def look_at(mixture: Mixture, nearest: int = 3) -> list[PromptWords]:
         tokens.append(PromptToken(tell.word(original, p_of_original[row]), words[0], ratio, tuple(words[1:])))
     weights, copies = mixture.weights.tolist(), mixture.spec.copies
     prompts = []
-    for number, (prompt, first) in enumerate(zip(mixture.prompts, mixture.pairs.first_rows, strict=True)):
-        rows = slice(first, first + len(prompt.token_ids))
+    for number, (prompt, rows) in enumerate(zip(mixture.prompts, rows_of, strict=True)):
         prompts.append(
             PromptWords(
                 weight=weights[number],
@@ -172,7 +156,7 @@ def look_at(mixture: Mixture, nearest: int = 3) -> list[PromptWords]:
 
 
 def visible(text: str) -> str:
-    """The text with every character that could not be seen, or would act on what draws it, written as an escape."""
+    """The text, with characters that are invisible or would affect how it is drawn written as escapes."""
     if not text.strip(" " + _JOINERS):
         return "".join(_escape(char) if char in _JOINERS else SPACE for char in text or " ")
     shown = "".join(char if char.isprintable() or char in _JOINERS else _escape(char) for char in text)
@@ -180,9 +164,9 @@ def visible(text: str) -> str:
 
 
 def brightness(p: float, words: int) -> float:
-    """0 for a word that is no more probable than chance among so many words, 1 for a certain one, by log p.
+    """0 for a word that is no more probable than chance among so many words, 1 for a certain one; linear in log p.
 
-    By p itself, all would be dark: in BERT even a word's own vector gives it little more than chance.
+    Linear in p, all would be dark: in BERT even a word's own vector makes it hardly more probable than chance.
     """
     return 1.0 if p * words > words - 1 else max(0.0, 1 + math.log(max(p, sys.float_info.min)) / math.log(words))
 
@@ -216,14 +200,11 @@ class _Words:
 
 def _in_order(prompt: Prompt, tokens: list[PromptToken]) -> tuple[PromptToken | BlankPlace, ...]:
     places = {"[X]": prompt.tokens.x_place, "[Y]": prompt.tokens.y_place}
-    first, second = (BlankPlace(name, places[name] is Place.GLUED) for name in _blank_names(prompt))
+    names = prompt.template.first, prompt.template.second
+    first, second = (BlankPlace(name, places[name] is Place.GLUED) for name in names)
     first_at = len(prompt.tokens.before)
     second_at = first_at + len(prompt.tokens.between)
     return (*tokens[:first_at], first, *tokens[first_at:second_at], second, *tokens[second_at:])
-
-
-def _blank_names(prompt: Prompt) -> tuple[str, str]:
-    return prompt.template.first, prompt.template.second
 
 
 def _is_cut(prompt: Prompt) -> bool:
@@ -238,23 +219,14 @@ def _deep_norms(mixture: Mixture, rows: slice) -> dict[str, tuple[float, ...]]:
     }
 
 
-def _check_finite(mixture: Mixture) -> None:
-    finite = mixture.vectors.isfinite().all(1)
-    for prompt, first in zip(mixture.prompts, mixture.pairs.first_rows, strict=True):
-        if not finite[first : first + len(prompt.token_ids)].all():
-            raise NotFinite(
-                f"the prompt {prompt.template.text!r} has vectors that are not finite, so no word is nearest to them"
-            )
-
-
 NOT_AN_EXPLANATION = "Nearest words are not an explanation of a soft prompt."
 
 
 def notes_on_prompt(prompt: PromptWords) -> list[str]:
-    """What is particular to one prompt: what of its template is not read, and how far later layers are moved."""
+    """Notes on one prompt: which part of its template is not read, and how far later layers are moved."""
     notes = []
     if prompt.cut_text.strip():
-        notes.append(f"cut after [Y], not read by the LM: “{visible(prompt.cut_text.strip())}”")
+        notes.append(f"cut off after [Y], not read by the LM: “{visible(prompt.cut_text.strip())}”")
     for stack, norms in prompt.deep_norms.items():
         name = "" if stack == "layers" else f" {stack}"
         layers = "layer 1" if len(norms) == 1 else f"layers 1 to {len(norms)}"
@@ -268,21 +240,17 @@ def copy_of(prompt: PromptWords) -> str:
 
 
 def notes_on_all(prompts: Sequence[PromptWords]) -> list[str]:
-    """What holds for the whole drawing."""
+    """Notes on the whole drawing."""
     notes = []
     if any(not prompt.original_is_initial for prompt in prompts):
         notes.append(
-            "The vectors started at random, not from words: an original word here only stands at that place of the "
-            "template, and |v0| is the length of the random vector."
+            "The vectors started at random, not from words: an original word only marks a place in the template here, "
+            "and |v0| is the length of the random vector."
         )
     if any(prompt.deep_norms for prompt in prompts):
-        notes.append("Later layers are tuned, too (Δ): the words tell nothing of that.")
-    if any(_is_glued(item) for prompt in prompts for item in prompt.items):
-        notes.append(f"{TIE} goes on from what stands before it, without a space.")
-    return [*notes, f"{NOT_AN_EXPLANATION} Even an untuned vector's nearest word need not be its own."]
-
-
-def _is_glued(item: PromptToken | BlankPlace) -> bool:
-    if isinstance(item, BlankPlace):
-        return item.glued
-    return item.tuned.glued or item.original.glued
+        notes.append("Later layers are tuned, too (Δ), which the words do not show.")
+    items = [item for prompt in prompts for item in prompt.items]
+    words = [word for item in items if isinstance(item, PromptToken) for word in (item.tuned, item.original)]
+    if any(one.glued for one in (*words, *(item for item in items if isinstance(item, BlankPlace)))):
+        notes.append(f"{TIE} marks a piece that continues what precedes it, without a space.")
+    return [*notes, f"{NOT_AN_EXPLANATION} Even an untuned vector need not be nearest to its own word."]

@@ -1,12 +1,12 @@
-"""Soft prompts as a chart, a row for each with its tuned words in blue over the original words in red; and as a page.
+"""Soft prompts as a chart, with a row of tuned words in blue above the original words in red for each; and as a page.
 
 A word's colour fades towards grey as its probability falls to chance. Blue, red and grey are about equally light, as
-far from white as from black, so that they can be read on either.
+far from white as from black, so that they can be read on both.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from askwell.report.drawing import Chart, chart_style, light, new_figure, place, text_width
 from askwell.report.page import Drawing, Page, render_page
@@ -22,12 +22,12 @@ from askwell.report.words import (
     visible,
 )
 
+T = TypeVar("T")
 RGB = tuple[int, int, int]
-
 BLUE: RGB = (36, 108, 255)
 RED: RGB = (226, 46, 46)
 GREY: RGB = (118, 118, 118)
-_TINT = 0.35  # of its colour is left to a word of chance: tuned and original words stay apart
+_TINT = 0.35  # a word at chance keeps this much of its colour, so that tuned and original words remain distinct
 
 
 def faded(colour: RGB, p: float) -> str:
@@ -49,12 +49,12 @@ def _channel(amount: float) -> int:
 
 
 def weight_figure(weight: float) -> str:
-    """A prompt's weight in three decimals; one that would look like nothing is told apart from nothing."""
+    """A prompt's weight with three decimals; a weight that would look like 0 is shown as small."""
     return "<0.001" if 0 < weight < 0.0005 else f"{weight:.3f}"
 
 
 def probability_figure(p: float) -> str:
-    """A probability in a few digits, which tell small ones apart, too."""
+    """A probability in a few digits that distinguish small ones, too."""
     return f"{p:.2f}" if p >= 0.095 else f"{p:.1g}".replace("e-0", "e-")
 
 
@@ -68,7 +68,7 @@ _BAR, _LINE = 84.0, 17.0
 
 
 def words_chart(prompts: Sequence[PromptWords], title: str, *, heading: bool = True) -> Chart:
-    """The prompts from top to bottom, with a legend; without a heading, the title is told but not drawn."""
+    """The prompts from top to bottom, with a legend; without a heading, the title is not drawn."""
     with chart_style():
         drawing = _Drawing()
         if heading:
@@ -130,7 +130,7 @@ class _Column:
 
 
 class _Drawing:
-    """A figure that is drawn from top to bottom, in pixels; `y` is how far it has come."""
+    """A figure that is drawn from top to bottom, in pixels, down to `y` so far."""
 
     def __init__(self) -> None:
         self._figure = new_figure(_PAGE, 100.0)
@@ -152,9 +152,12 @@ class _Drawing:
         self._axes.text(x, y, text, fontsize=size, color=colour, va="baseline", **how)
 
     def lines(self, text: str, x: float, size: float, role: str, step: float = _LINE, **how: Any) -> None:
-        """A text broken between words into lines that fit the page."""
-        for line in _wrapped(text, _PAGE - _MARGIN - x, size, how.get("fontweight", "normal")):
-            self.text(x, self.y, line, size, light(role), **how)
+        """A text in lines that fit the page."""
+        weight = how.get("fontweight", "normal")
+        words, space = text.split(), text_width("n n", size, weight) - text_width("nn", size, weight)
+        room = _PAGE - _MARGIN - x
+        for line in in_lines(words, room, lambda word: text_width(word, size, weight), lambda _: space):
+            self.text(x, self.y, " ".join(line), size, light(role), **how)
             self.y += step
 
     def prompt(self, prompt: PromptWords, share: float) -> None:
@@ -162,7 +165,9 @@ class _Drawing:
         self._rule()
         top = self.y
         self.y += 14
-        for number, columns in enumerate(_lines([_column(item) for item in prompt.items])):
+        columns = map(_column, prompt.items)
+        lines = in_lines(columns, _ROOM, lambda column: column.width, lambda column: column.gap)
+        for number, columns in enumerate(lines):
             baseline = self.y + max(column.size for column in columns)
             if number == 0:
                 self._weight(prompt, baseline, share)
@@ -200,7 +205,7 @@ class _Drawing:
             self._word(middle, below, item.original.shown, column.size_below, colour, name.replace("tuned", "original"))
 
     def _word(self, middle: float, y: float, shown: str, size: float, colour: str, gid: str, **how: Any) -> None:
-        """A word around the middle of its column; its tie is smaller, and pale."""
+        """A word in the middle of its column; its tie is smaller and pale."""
         word = shown.removeprefix(TIE)
         tie = text_width(TIE, _TIE_SHARE * size) if word != shown else 0.0
         if tie:
@@ -211,11 +216,11 @@ class _Drawing:
             self.text(middle, y, word, size, colour, gid=gid, ha="center", **how)
 
     def legend(self, prompts: Sequence[PromptWords]) -> None:
-        """What colours, sizes and bars mean, and what the words are not."""
+        """What colours, sizes and bars mean, and what words cannot show."""
         self._rule()
         self.y += 26
         self._run(
-            ("tuned", 15.0, faded(BLUE, 1.0)), ("word w with the highest p(w | v), over the", _NOTE, light("pale")),
+            ("tuned", 15.0, faded(BLUE, 1.0)), ("word w with the highest p(w | v), above the", _NOTE, light("pale")),
             ("original", _ORIGINAL, faded(RED, 1.0)), ("word w0 where the two differ", _NOTE, light("pale")),
         )  # fmt: skip
         self.y += 34
@@ -233,12 +238,12 @@ class _Drawing:
         )  # fmt: skip
         self.y += 26
         bars = "The bars show each weight relative to the heaviest prompt's."
-        colours = "Colours follow log p, from chance (one in all V words of the LM) to 1."
+        colours = "Colours follow log p, from chance (1/V for the V words of the LM) to 1."
         for note in (f"{colours} {bars}", *notes_on_all(prompts)):
             self.lines(note, _MARGIN, _NOTE, "pale")
 
     def _run(self, *pieces: tuple[str, float, str], x: float = _MARGIN) -> float:
-        """Pieces of text after each other on one baseline; where the next would stand."""
+        """Pieces of text one after the other on one baseline; returns where the next would begin."""
         for text, size, colour in pieces:
             self.text(x, self.y, text, size, colour)
             x += text_width(text, size) + 7
@@ -252,7 +257,7 @@ class _Drawing:
 
 
 def _in_words(prompt: PromptWords) -> str:
-    """The sentence for those who cannot see it."""
+    """The sentence, for those who cannot see it."""
     return " ".join(
         item.shown
         if isinstance(item, BlankPlace)
@@ -262,7 +267,7 @@ def _in_words(prompt: PromptWords) -> str:
 
 
 def _told(token: PromptToken) -> str:
-    """What a pointer on the word tells."""
+    """The tooltip of a word."""
     size = "" if token.size_ratio is None else f", |v| / |v0| = {token.size_ratio:.2f}"
     return (
         f"{token.tuned.shown}: p(w | v) = {probability_figure(token.tuned.p)}{size}; "
@@ -285,24 +290,15 @@ def _word_width(shown: str, size: float, weight: str = "normal") -> float:
     return text_width(word, size, weight) + (text_width(TIE, _TIE_SHARE * size) if word != shown else 0.0)
 
 
-def _lines(columns: list[_Column]) -> Iterator[list[_Column]]:
-    """The columns in lines that fit the page."""
+def in_lines(
+    items: Iterable[T], room: int | float, width: Callable[[T], int | float], gap: Callable[[T], int | float]
+) -> Iterator[list[T]]:
+    """The items in lines that fit the room, with a gap before each but the first; one that is too wide stands alone."""
     line, used = [], 0.0
-    for column in columns:
-        if line and used + column.gap + column.width > _ROOM:
+    for item in items:
+        if line and used + gap(item) + width(item) > room:
             yield line
             line, used = [], 0.0
-        used += column.width + (column.gap if line else 0.0)
-        line.append(column)
-    yield line
-
-
-def _wrapped(text: str, room: float, size: float, weight: str) -> Iterator[str]:
-    line = ""
-    for word in text.split():
-        longer = f"{line} {word}".strip()
-        if line and text_width(longer, size, weight) > room:
-            yield line
-            longer = word
-        line = longer
+        used += width(item) + (gap(item) if line else 0.0)
+        line.append(item)
     yield line

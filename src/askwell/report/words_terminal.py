@@ -1,7 +1,6 @@
-"""Soft prompts in a terminal: tuned words in blue over original words in red, set in columns."""
+"""Soft prompts in a terminal: columns of tuned words in blue above original words in red."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -9,18 +8,18 @@ from rich.style import Style
 from rich.text import Text
 
 from askwell.report.words import TIE, BlankPlace, PromptToken, PromptWords, copy_of, notes_on_all, notes_on_prompt
-from askwell.report.words_figure import BLUE, RED, faded, probability_figure, weight_figure
+from askwell.report.words_figure import BLUE, RED, faded, in_lines, probability_figure, weight_figure
 
 LONGER, SHORTER = 1.1, 0.9
-"""A vector whose |v| / |v0| is above or below these is set in bold or italics."""
+"""A word whose |v| / |v0| is above the first is set in bold, below the second in italics."""
 _BAR_CELLS = 10
 _GAP = 2
 
 
 def print_words(prompts: Sequence[PromptWords], console: Console, *, numbers: bool = False) -> None:
-    """Prints the prompts, each as a weight and lines of words, and what their looks mean.
+    """Prints the prompts, each as a weight and lines of words, and a legend.
 
-    `numbers` adds each word's probability and each vector's growth, which a console without colours gets anyway.
+    `numbers` adds each word's probability and each vector's growth; a console without colours always gets them.
     """
     has_colours = console.color_system is not None and not console.no_color
     drawing = _Drawing(console, numbers or not has_colours)
@@ -28,12 +27,6 @@ def print_words(prompts: Sequence[PromptWords], console: Console, *, numbers: bo
     for prompt in prompts:
         drawing.block(prompt, heaviest)
     drawing.legend(prompts, has_colours)
-
-
-@dataclass(frozen=True)
-class _Cell:
-    text: str
-    style: Style | str = ""
 
 
 class _Drawing:
@@ -48,65 +41,52 @@ class _Drawing:
         heading.append(self._bar(prompt.weight / heaviest if heaviest else 0.0), f"not bold {faded(BLUE, 0.0)}")
         heading.append(f" {copy_of(prompt)}".rstrip(), "not bold")
         self._print(heading)
-        for columns in self._lines([self._column(item) for item in prompt.items]):
+        room = self._console.width - self._indent
+        for columns in in_lines(map(self._column, prompt.items), room, _width, lambda _: _GAP):
             for row, label in enumerate(self._labels):
-                if row == 0 or any(column[row].text for column in columns):
+                if row == 0 or any(column[row].plain for column in columns):
                     self._print(self._row(label, columns, row))
         for note in notes_on_prompt(prompt):
             self._print_prose(Text(self._writable(note), "italic"))
         self._console.print()
 
     def legend(self, prompts: Sequence[PromptWords], has_colours: bool) -> None:
-        """What colours, bold and italics mean, and what the words are not."""
+        """What colours, bold and italics mean, and what words cannot show."""
         tuned, original = Text("tuned", faded(BLUE, 1.0)), Text("original", faded(RED, 1.0))
-        legend = Text.assemble(tuned, ": the word w with the highest p(w | v), over the ", original, " word w0")
-        legend.append(", where that is another. ")
+        legend = Text.assemble(tuned, ": the word w with the highest p(w | v), above the ", original, " word w0")
+        legend.append(" where the two differ. ")
         if has_colours:
-            legend.append("The greyer a word, the lower is ").append("p(w | v)", faded(BLUE, 1.0))
+            legend.append("The greyer a word, the lower its ").append("p(w | v)", faded(BLUE, 1.0))
             legend.append(" or ").append("p(w0 | v)", faded(RED, 1.0)).append(", down to chance. ")
         if self._with_numbers:
             legend.append("size: |v| / |v0|. ")
         if has_colours:
             legend.append("Bold", "bold").append(f": |v| / |v0| is above {LONGER}; ")
             legend.append("italics", "italic").append(f": below {SHORTER}. ")
-        legend.append("The bar is the weight as a share of the heaviest prompt's.")
+        legend.append("The bars show each weight relative to the heaviest prompt's.")
         self._print_prose(legend)
         for note in notes_on_all(prompts):
             self._print_prose(Text(self._writable(note)))
 
-    def _column(self, item: PromptToken | BlankPlace) -> list[_Cell]:
+    def _column(self, item: PromptToken | BlankPlace) -> list[Text]:
         """The cells of one item, from top to bottom."""
         if isinstance(item, BlankPlace):
-            return [_Cell(self._writable(item.shown), "bold"), *[_Cell("")] * (len(self._labels) - 1)]
+            return [Text(self._writable(item.shown), "bold"), *[Text("")] * (len(self._labels) - 1)]
         size = Style(bold=_is_above(item.size_ratio, LONGER), italic=not _is_above(item.size_ratio, SHORTER))
-        tuned = _Cell(self._writable(item.tuned.shown), Style(color=faded(BLUE, item.tuned.brightness)) + size)
-        original = _Cell(self._writable(item.original.shown), Style(color=faded(RED, item.original.brightness)))
-        p_of_original = _Cell(probability_figure(item.original.p))
+        tuned = Text(self._writable(item.tuned.shown), Style(color=faded(BLUE, item.tuned.brightness)) + size)
+        original = Text(self._writable(item.original.shown), Style(color=faded(RED, item.original.brightness)))
+        p_of_original = Text(probability_figure(item.original.p))
         if item.is_same_word:
-            original = p_of_original = _Cell("")
+            original = p_of_original = Text("")
         if not self._with_numbers:
             return [tuned, original]
-        growth = _Cell("" if item.size_ratio is None else self._writable(f"×{item.size_ratio:.2f}"))
-        return [tuned, _Cell(probability_figure(item.tuned.p)), growth, original, p_of_original]
+        growth = Text("" if item.size_ratio is None else self._writable(f"×{item.size_ratio:.2f}"))
+        return [tuned, Text(probability_figure(item.tuned.p)), growth, original, p_of_original]
 
-    def _lines(self, columns: list[list[_Cell]]) -> Iterator[list[list[_Cell]]]:
-        """The columns in as many lines as the console's width makes needful; one that is too wide stands alone."""
-        line, used = [], self._indent
-        for column in columns:
-            width = _width(column) + _GAP
-            if line and used + width - _GAP > self._console.width:
-                yield line
-                line, used = [], self._indent
-            line.append(column)
-            used += width
-        yield line
-
-    def _row(self, label: str, columns: list[list[_Cell]], row: int) -> Text:
+    def _row(self, label: str, columns: list[list[Text]], row: int) -> Text:
         text = Text(label.ljust(self._indent), "none")
         for column in columns:
-            cell = column[row]
-            text.append(cell.text, cell.style)
-            text.append(" " * (_width(column) - cell_len(cell.text) + _GAP))
+            text.append_text(column[row]).append(" " * (_width(column) - column[row].cell_len + _GAP))
         text.rstrip()
         return text
 
@@ -116,7 +96,7 @@ class _Drawing:
         return bar if self._can_write(bar) else "#" * round(share * _BAR_CELLS)
 
     def _writable(self, text: str) -> str:
-        """The text in characters that the console's encoding has."""
+        """The text in characters that the console can encode."""
         if not self._can_write(text):
             text = text.replace(TIE, "##").replace("Δ", "delta").replace("×", "x")
         return text.encode(self._console.encoding, "backslashreplace").decode(self._console.encoding)
@@ -129,11 +109,11 @@ class _Drawing:
         return True
 
     def _print(self, text: Text) -> None:
-        """Prints one line, never cut: a word that is wider than the console goes on beyond its edge."""
+        """Prints one line and never cuts it: a word that is wider than the console extends beyond its edge."""
         self._console.print(text, overflow="ignore", crop=False)
 
     def _print_prose(self, text: Text) -> None:
-        """Prints lines that are broken between words alone."""
+        """Prints lines that are broken between words only."""
         longest = max(map(cell_len, text.plain.split()), default=0)
         for line in text.wrap(self._console, max(self._console.width, longest)):
             line.rstrip()
@@ -144,5 +124,5 @@ def _is_above(ratio: float | None, line: float) -> bool:
     return (1.0 if ratio is None else ratio) > line
 
 
-def _width(column: list[_Cell]) -> int:
-    return max(cell_len(cell.text) for cell in column)
+def _width(column: list[Text]) -> int:
+    return max(cell.cell_len for cell in column)
