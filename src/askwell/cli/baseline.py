@@ -12,7 +12,7 @@ from askwell.data.names import read_prompts, read_relation
 from askwell.errors import BadOption
 from askwell.specs import AutoPromptSpec, FineTuningSpec, TrainingSpec
 from askwell.specs.baselines import BaselineName
-from askwell.specs.mixture import BeginOption, MixtureSpec
+from askwell.specs.mixture import AnswersChoice, BeginOption, MixtureSpec
 
 _NAMES = "; ".join(f"{name}: {baseline.about}" for name, baseline in BASELINES.items())
 
@@ -27,6 +27,7 @@ def baseline(
     out: options.RunFolder,
     seed: options.Seed = 0,
     begin: Annotated[BeginOption, Parameter(help=MixtureSpec.model_fields["begin"].description)] = "auto",
+    answers: Annotated[AnswersChoice, Parameter(help=MixtureSpec.model_fields["answers"].description)] = "auto",
     search: Annotated[AutoPromptSpec, Parameter(name="*", group="AutoPrompt")] = AutoPromptSpec(),  # noqa: B008 - frozen
     fine_tuning: Annotated[FineTuningSpec, Parameter(group="Fine-tuning")] = FineTuningSpec(),  # noqa: B008 - frozen
     training: Annotated[TrainingSpec, Parameter(name="*", group="Training")] = TrainingSpec(),  # noqa: B008 - frozen
@@ -51,6 +52,10 @@ def baseline(
     from askwell.runs.run_spec import run_spec
 
     how = BASELINES[name].how
+    if how == "searched":
+        if answers == "any-length":
+            raise BadOption(f"--answers any-length: {name} searches with answers of one token of the LM alone")
+        answers = "one-token"
     relation = read_relation(facts, data=data, split=split_by, seed=seed)
     templates = read_prompts(prompts, relation=relation, data=data) if prompts else []
     need_prompts(name, len(templates))
@@ -62,7 +67,7 @@ def baseline(
         loaded,
         relation,
         templates,
-        mixture=BASELINES[name].mixture.model_copy(update={"seed": seed, "begin": begin}),
+        mixture=BASELINES[name].mixture.model_copy(update={"seed": seed, "begin": begin, "answers": answers}),
         training=chosen if how == "trained" else None,
         baseline=name,
         search=search if how == "searched" else None,
