@@ -91,13 +91,13 @@ def test_a_bad_sweep_is_one_message_and_nothing_is_written(askwell, sweep_file, 
 
 
 def test_a_run_that_fails_is_told_at_the_end(askwell, sweep_file, lms, tmp_path):
-    no_word = [("Paris", "Reykjavik")]  # y is several tokens
+    no_word = [("Paris", "東京")]
     facts = write_relation(tmp_path / "bad", train=no_word, dev=no_word, test=no_word)
     path = sweep_file(lms=[str(lms["bert"])], facts=[str(facts)])
     done = askwell("sweep", path)
     assert done.code == 1
-    assert "y is not one token of the LM" in done.out
+    assert "the LM's tokenizer does not know" in done.out
     assert "2 of 2 runs failed" in done.err
     told = askwell("runs", tmp_path / "store", "--failed", "--json").json
     assert len(told) == 2
-    assert "y is not one token" in askwell("runs", tmp_path / "store", "--failed").out
+    assert "y has a character" in askwell("runs", tmp_path / "store", "--failed").out

@@ -165,15 +165,15 @@ def test_a_worker_with_another_lm_refuses(undisturbed, world):
 
 
 def test_a_run_that_cannot_be_done_stops_no_other_and_is_tried_again(world, tmp_path):
-    no_word = [("Paris", "Reykjavik")]  # y is several tokens
+    no_word = [("Paris", "東京")]
     bad = write_relation(tmp_path / "bad", train=no_word, dev=no_word, test=no_word)
     facts, prompts = [str(bad), "places/other"], {"a": ["[X] in [Y]"]}
     path = world.write_sweep(tmp_path, lms=[str(world.folder / "bert")], facts=facts, prompts=prompts)
     plan, _, failed = run_sweep(path, InProcess())
     store = Store(tmp_path / "store", "")
     assert [failure.message for failure in failed] == [
-        "no test facts of bad left: 1 × y is not one token of the LM",
-        "no train facts of bad left: 1 × y is not one token of the LM",
+        "no test facts of bad left: 1 × y has a character that the LM's tokenizer does not know",
+        "no train facts of bad left: 1 × y has a character that the LM's tokenizer does not know",
     ]
     assert {failure.id for failure in store.failures()} == {task.spec.id for task in plan.runs[:2]}
     assert store.done() == {task.spec.id for task in plan.runs[2:]}
