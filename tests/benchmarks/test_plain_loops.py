@@ -36,7 +36,7 @@ def test_both_loops_agree_with_the_library(name, deep):
     import plain_loop
 
     lm = frozen(name)
-    mixture = Mixture(lm, TEMPLATES, MixtureSpec(deep=deep))
+    mixture = Mixture(lm, TEMPLATES, MixtureSpec(deep=deep, begin="space"))
     encoded, _ = encode_facts(mixture, FACTS)
     plain = plain_loop.PlainMixture(lm.model, plain_prompts(mixture), deep=deep)
     with torch.no_grad():

@@ -170,7 +170,7 @@ def test_a_gguf_file_loads_and_can_be_asked(gguf_file: Path) -> None:
     lm = load_lm(gguf_file, device="cpu")
     assert lm.family.name == "causal"
     assert lm.identity.name == "tiny.gguf"
-    mixture = Mixture(lm, ["The capital of [X] is [Y] ."], MixtureSpec(begin="space"))
+    mixture = Mixture(lm, ["The capital of [X] is [Y] ."], MixtureSpec(begin="space", answers="one-token"))
     replies = mixture.ask("Paris", top=3)
 
     tokenizer: Any = lm.tokenizer

@@ -204,7 +204,7 @@ def test_each_part_can_be_tuned_alone(tuned, method):
 
 def test_the_last_layers_perturbation_moves_only_where_it_reaches_y():
     masked = Mixture(frozen("bert"), ["[X] lies in [Y] ."], paper_spec(deep=True))
-    causal = Mixture(frozen("gpt2"), ["the [X] lies in [Y] ."], paper_spec(deep=True))
+    causal = Mixture(frozen("gpt2"), ["the [X] lies in [Y] ."], paper_spec(deep=True, begin="space"))
     seq2seq = Mixture(frozen("bart"), ["the [X] lies in [Y] ."], paper_spec(deep=True))
     for mixture in (masked, causal, seq2seq):
         train(mixture, CAPITALS, no_early_stop(epochs=3, learning_rate=0.01))
