@@ -58,7 +58,7 @@ def test_the_score_is_that_of_the_words_as_a_typed_prompt():
     assert found.tuned == evaluate(mixture, relation).micro
     assert found.tuned != found.projected
     assert (found.facts, found.left_out, found.changed) == (len(FACTS), 0, 1.0)
-    assert found.vocabulary == f"all {lm.vocabulary_size} answers of {lm.identity.name}"
+    assert found.vocabulary == f"all {lm.vocabulary_size} one-token answers of {lm.identity.name}"
 
 
 def test_a_product_is_not_projected():

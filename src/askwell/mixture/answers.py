@@ -101,7 +101,7 @@ class AnswerSpace:
     @property
     def description(self) -> str:
         """How many answers there are, and of which LM."""
-        return f"all {self.count} answers of {self._lm.identity.name}"
+        return f"all {self.count} one-token answers of {self._lm.identity.name}"
 
     def number_of(self, answer: Answer) -> int | None:
         """The number of an answer, None if it has no one-token form at any place that is asked for."""

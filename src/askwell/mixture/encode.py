@@ -12,6 +12,8 @@ from torch import Tensor
 from askwell.data.facts import Fact, Relation, SplitName
 from askwell.errors import BadOption, NothingLeft
 from askwell.lms.batches import PLACES, Words, words_of
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.tokenisation import Place
 from askwell.mixture.answers import ONE_TOKEN, AnswerKind, spell
 from askwell.mixture.long_answers import length_log_probs
 
@@ -115,6 +117,12 @@ def answer_kind(
     spelt = {y: len(lm.wording.encode(y, place)) for y in dict.fromkeys(train_ys)}
     lengths = [spelt[y] for y in train_ys if 1 <= spelt[y] <= longest]
     return AnswerKind(any_length=True, longest=longest, log_lengths=tuple(length_log_probs(lengths, longest).tolist()))
+
+
+def needs_any_length(lm: FrozenLM, relation: Relation) -> bool:
+    """Whether some y of a relation is not one token of the LM."""
+    ys = {fact.y for fact in (*relation.train, *relation.dev, *relation.test)}
+    return any(len(lm.wording.encode(y, Place.SPACED)) != 1 for y in ys)
 
 
 def default_kind(mixture: "Mixture") -> AnswerKind:

@@ -14,7 +14,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.mixture.begin import resolve_begin
 from askwell.mixture.candidates import Candidates, read_candidates
-from askwell.mixture.encode import encode_facts
+from askwell.mixture.encode import encode_facts, needs_any_length
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.prompts import usable_prompts
 from askwell.mixture.weights import WEIGHTINGS
@@ -162,12 +162,17 @@ def _mixtures(sweep: SweepSpec, file: Path, lm: FrozenLM, cells: list[Cell]) -> 
     and where it makes none, the choice is made from the sweep's first relations."""
     first = {cell.relation.name: (cell.relation, cell.templates) for cell in reversed(cells)}
     automatic = resolve_begin(MixtureSpec(), lm, list(reversed(first.values())))
+    # One kind of answers for all relations of an LM, so that no mean is taken over both.
+    needed = any(needs_any_length(lm, cell.relation) for cell in cells)
+    answers = sweep.answers if sweep.answers != "auto" else "any-length" if needed else "one-token"
     mixtures = {}
     for name, setting in sweep.settings.items():
-        takes_default = setting.mixture.begin == "auto" or len(lm.beginnings) == 1
-        begin = automatic.begin if takes_default else setting.mixture.begin
+        mixture = setting.mixture
+        takes_default = mixture.begin == "auto" or len(lm.beginnings) == 1
+        chosen = {"begin": automatic.begin if takes_default else mixture.begin}
+        chosen["answers"] = answers if mixture.answers == "auto" else mixture.answers
         with naming(file, f"settings.{name}"):
-            mixtures[name] = resolve_begin(setting.mixture.model_copy(update={"begin": begin}), lm)
+            mixtures[name] = resolve_begin(mixture.model_copy(update=chosen), lm)
     return mixtures
 
 

@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from askwell.errors import did_you_mean
 from askwell.specs.base import Spec
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture import AnswersChoice, MixtureSpec
 from askwell.specs.run import ControlKind, DeviceKind, Digits
 from askwell.specs.training import TrainingSpec
 
@@ -123,6 +123,9 @@ class SweepSpec(Spec):
     """Seed of splits and samples. It is not the seed of the runs, so that all runs are asked the same facts."""
     candidates: str | None = None
     """A file of words, one per line: rank answers among these."""
+    answers: AnswersChoice = "auto"
+    """The answers of all settings that do not choose their own: of one token of the LM, of any length, or, for an LM,
+    of any length if one of the relations needs it."""
     data: str | None = None
     """The data folder, with facts/ and prompts/ in it."""
     threads: int = Field(default=1, ge=1)
