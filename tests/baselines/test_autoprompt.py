@@ -7,6 +7,7 @@ import by_hand
 import pytest
 import torch
 from builders import tiny
+from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS, REPEATED, frozen
 from by_hand import ids_of
 
@@ -19,7 +20,6 @@ from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description
 from askwell.specs.baselines import AutoPromptSpec
-from askwell.specs.mixture import MixtureSpec
 from askwell.training.checkpoint import CHECKPOINT
 
 EVERYTHING: dict[str, Any] = {"allow_ys": True, "allow_proper_nouns": True, "sampled_facts": 1000}
@@ -31,7 +31,7 @@ def found_tokens(result) -> tuple[int, ...]:
 
 
 def new_search(lm, **settings) -> TriggerSearch:
-    return TriggerSearch(lm, REPEATED, AutoPromptSpec(**(EVERYTHING | settings)), None, MixtureSpec())
+    return TriggerSearch(lm, REPEATED, AutoPromptSpec(**(EVERYTHING | settings)), None, paper_spec())
 
 
 def allowed_by_hand(lm) -> list[int]:

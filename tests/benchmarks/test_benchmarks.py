@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from builders.specs import paper_spec
 from builders.worlds import FACTS, TEMPLATES, frozen
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -27,7 +28,7 @@ def test_needed_flops_are_what_askwell_computes(training):
     from flops import needed_flops
 
     lm = frozen("bert")
-    mixture = Mixture(lm, TEMPLATES)
+    mixture = Mixture(lm, TEMPLATES, paper_spec())
     facts, _ = encode_facts(mixture, FACTS)
     everyone = torch.arange(len(facts))
     with FlopCounterMode(display=False) as counter:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from builders.specs import paper_spec
 from builders.worlds import FACTS, TEMPLATES, frozen
 
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -36,7 +36,7 @@ def test_both_loops_agree_with_the_library(name, deep):
     import plain_loop
 
     lm = frozen(name)
-    mixture = Mixture(lm, TEMPLATES, MixtureSpec(deep=deep, begin="space"))
+    mixture = Mixture(lm, TEMPLATES, paper_spec(deep=deep, begin="space"))
     encoded, _ = encode_facts(mixture, FACTS)
     plain = plain_loop.PlainMixture(lm.model, plain_prompts(mixture), deep=deep)
     with torch.no_grad():
@@ -75,7 +75,7 @@ def test_an_epoch_of_either_loop_lowers_the_loss():
         lm = frozen("bert")
         if loop is good_plain_loop:
             good_plain_loop.freeze(lm.model)
-        mixture = Mixture(lm, TEMPLATES)
+        mixture = Mixture(lm, TEMPLATES, paper_spec())
         encoded, _ = encode_facts(mixture, FACTS)
         facts = [
             plain_loop.PlainFact(

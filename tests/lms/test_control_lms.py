@@ -3,12 +3,12 @@
 import pytest
 import torch
 from builders import tiny
+from builders.specs import paper_spec
 from builders.worlds import CAPITALS, TEMPLATES, frozen
 
 from askwell.evaluation.evaluate import evaluate
 from askwell.lms.controls import control_lm
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
 from askwell.specs.run import ControlKind
 from askwell.specs.training import TrainingSpec
 from askwell.training.loop import train
@@ -38,7 +38,7 @@ def test_every_lm_has_controls_that_can_be_asked(name, kind):
     assert (control.device, control.dtype, type(control.model)) == (lm.device, lm.dtype, type(lm.model))
     assert not any(parameter.requires_grad for parameter in control.model.parameters())
     assert not {t.data_ptr() for t in control.model.parameters()} & {t.data_ptr() for t in lm.model.parameters()}
-    mixture = Mixture(control, TEMPLATES, MixtureSpec(deep=True))
+    mixture = Mixture(control, TEMPLATES, paper_spec(deep=True))
     train(mixture, CAPITALS, TrainingSpec(epochs=1, threads=1))
     assert evaluate(mixture, CAPITALS).outcomes
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 from agreement import plain, usable, words
 from builders import tiny
+from builders.specs import paper_spec
 from builders.tiny_gguf import write_gguf
 from transformers import BertConfig, BertForSequenceClassification, BertModel, ElectraForPreTraining, GPT2Config
 
@@ -34,7 +35,7 @@ def test_a_saved_lm_answers_as_in_memory(name: str, checkpoints: Checkpoints) ->
     assert loaded.dtype == torch.float32
     assert loaded.family.name == tiny.FAMILY[name]
     assert not loaded.is_from_hub
-    mixtures = [Mixture(lm, usable(name), MixtureSpec(weighting="data-dependent")) for lm in (plain(name), loaded)]
+    mixtures = [Mixture(lm, usable(name), paper_spec(weighting="data-dependent")) for lm in (plain(name), loaded)]
     ours, theirs = (mixture.log_probs(*words(mixture.lm, XS)) for mixture in mixtures)
     assert torch.equal(ours, theirs)
 
@@ -221,7 +222,7 @@ def state_hash(lm: FrozenLM) -> str:
 def test_no_weight_gets_a_gradient_or_changes(name: str) -> None:
     lm = FrozenLM(*tiny.TINY[name]())
     before = state_hash(lm)
-    mixture = Mixture(lm, usable(name), MixtureSpec(deep=True, weighting="data-dependent"))
+    mixture = Mixture(lm, usable(name), paper_spec(deep=True, weighting="data-dependent"))
     assert not any(key.startswith("lm") or "model" in key for key in mixture.state_dict())
     start = {key: value.clone() for key, value in mixture.state_dict().items()}
     optimiser = torch.optim.Adam(mixture.parameters(), lr=0.05)
@@ -245,7 +246,7 @@ def test_no_weight_gets_a_gradient_or_changes(name: str) -> None:
 
 def test_a_mixture_does_not_move_or_train_its_lm() -> None:
     lm = FrozenLM(*tiny.TINY["bert"]())
-    mixture = Mixture(lm, ["[X] is [Y]"])
+    mixture = Mixture(lm, ["[X] is [Y]"], paper_spec())
     mixture.train()
     mixture.double()
     assert not lm.model.training

@@ -4,10 +4,10 @@ import agreement
 import pytest
 import torch
 from agreement import CAUSAL, SEQ2SEQ, exact, moved, plain, usable, words
+from builders.specs import paper_spec
 
 from askwell.lms.batches import AnswerTokens, Batch, StreamBatch
 from askwell.lms.walks.past import Paths
-from askwell.specs.mixture import MixtureSpec
 
 XS = ["Paris", "Reykjavik", "Mary Cassatt"]
 YS = [[7, 12, 9], [7, 12], [30], [7, 3, 8], [11, 2, 5], [9]]
@@ -27,7 +27,7 @@ def answers(ids: list[list[int]], first_read: int = 0) -> AnswerTokens:
 @pytest.mark.parametrize("name", [*CAUSAL, *SEQ2SEQ])
 def test_going_on_from_a_kept_beginning(name: str, deep: bool, precision: str) -> None:
     lm = exact(name) if precision == "float64" else plain(name)
-    mixture = moved(lm, usable(name), MixtureSpec(deep=deep))
+    mixture = moved(lm, usable(name), paper_spec(deep=deep))
     table, deltas = mixture.long_answers.table, mixture.layer_deltas or None
     xs, facts = words(lm, XS)
     prompts = torch.tensor([1, 0, 2])
@@ -76,7 +76,7 @@ def test_going_on_from_a_kept_beginning(name: str, deep: bool, precision: str) -
 def test_token_by_token(name: str) -> None:
     """Each step keeps one row more."""
     lm = exact(name)
-    mixture = moved(lm, usable(name), MixtureSpec(deep=True))
+    mixture = moved(lm, usable(name), paper_spec(deep=True))
     table, deltas, last = mixture.long_answers.table, mixture.layer_deltas, list(lm.stacks)[-1]
     xs, facts = words(lm, XS)
     prompts, ys = torch.tensor([1, 0, 2]), torch.tensor([[7, 12, 9], [30, 2, 4], [8, 8, 8]])

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from builders import tiny
+from builders.specs import paper_spec
 from transformers import (
     ConvBertConfig,
     ConvBertForMaskedLM,
@@ -20,7 +21,6 @@ from askwell.errors import LMUnavailable
 from askwell.lms.batches import words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
 
 SHAPE: dict[str, Any] = {
     "hidden_size": 32,
@@ -48,7 +48,7 @@ def test_causal_lms_of_other_makes_answer_as_the_public_model_does(name):
     else:
         model = Qwen3ForCausalLM(Qwen3Config(**SHAPE, **size, intermediate_size=64, num_key_value_heads=2, head_dim=8))
     lm = FrozenLM(wide(model), tokenizer)
-    mixture = Mixture(lm, ["The capital of [X] is [Y] ."], MixtureSpec(begin="space"))
+    mixture = Mixture(lm, ["The capital of [X] is [Y] ."], paper_spec(begin="space"))
     xs = ["France", "Mary and Berlin and Oslo"]
     answers = mixture.prompt_log_probs(words_of(xs, lm.wording, lm.device), torch.arange(2), 0)
     for x, answer in zip(xs, answers, strict=True):

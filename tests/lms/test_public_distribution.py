@@ -7,13 +7,13 @@ import pytest
 import torch
 from agreement import ALL, plain, usable, words
 from builders import tiny
+from builders.specs import paper_spec
 from torch import Tensor
 from torch.nn import functional
 
 from askwell.lms.batches import QuestionTable
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
 
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]
 
@@ -74,7 +74,7 @@ def test_bit_for_bit_at_equal_shapes(name: str, deep: bool, monkeypatch: pytest.
     lm, templates = plain(name), usable(name)
     monkeypatch.setattr(lm, "walk", None)
     model: Any = lm.model
-    mixture = Mixture(lm, templates, MixtureSpec(deep=deep))
+    mixture = Mixture(lm, templates, paper_spec(deep=deep))
     pairs = [(fact, prompt) for fact in range(len(XS)) for prompt in range(len(templates))]
     facts, prompts = torch.tensor(pairs).T
 
@@ -112,7 +112,7 @@ def test_bit_for_bit_at_equal_shapes(name: str, deep: bool, monkeypatch: pytest.
 def test_against_the_plain_forward_of_one_sentence(name: str) -> None:
     lm, templates = plain(name), usable(name)
     model: Any = lm.model
-    mixture = Mixture(lm, templates)
+    mixture = Mixture(lm, templates, paper_spec())
     xs, facts = words(lm, XS)
     for prompt, template in enumerate(templates):
         ours = mixture.prompt_log_probs(xs, facts, prompt)
@@ -132,12 +132,12 @@ def test_against_the_plain_forward_of_one_sentence(name: str) -> None:
 def test_half_precision_gives_probabilities_in_float32(name: str) -> None:
     model, tokenizer = tiny.TINY[name]()
     lm = FrozenLM(model, tokenizer, dtype=torch.bfloat16)
-    mixture = Mixture(lm, ["The capital of [X] is [Y] ."])
+    mixture = Mixture(lm, ["The capital of [X] is [Y] ."], paper_spec())
     xs, facts = words(lm, XS)
     log_probs = mixture.log_probs(xs, facts)
     assert lm.dtype == torch.bfloat16
     assert mixture.vectors.dtype == log_probs.dtype == torch.float32
     torch.testing.assert_close(log_probs.exp().sum(1), torch.ones(3), rtol=0, atol=1e-5)
-    whole = Mixture(plain(name), ["The capital of [X] is [Y] ."]).log_probs(*words(plain(name), XS))
+    whole = Mixture(plain(name), ["The capital of [X] is [Y] ."], paper_spec()).log_probs(*words(plain(name), XS))
     assert not torch.equal(log_probs, whole)
     assert float((log_probs.exp() - whole.exp()).abs().max()) < 0.3

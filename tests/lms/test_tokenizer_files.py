@@ -10,6 +10,7 @@ import pytest
 import torch
 from agreement import words
 from builders import tiny
+from builders.specs import paper_spec
 from transformers import AlbertConfig, AlbertForMaskedLM, BertTokenizer, T5Config, T5ForConditionalGeneration
 
 from askwell.errors import LMUnavailable
@@ -58,7 +59,7 @@ def test_an_albert_with_berts_vocabulary_beside_it_loads(albert: tuple[AlbertFor
         load_lm(folder, device="cpu")
     vocabulary(folder, PIECES)
     lm = load_lm(folder, device="cpu")
-    answers = Mixture(lm, TEMPLATES[:1]).log_probs(*words(lm, ["Paris", "Reykjavik"]))
+    answers = Mixture(lm, TEMPLATES[:1], paper_spec()).log_probs(*words(lm, ["Paris", "Reykjavik"]))
     torch.testing.assert_close(answers[0], expected(model, "Paris"), rtol=0, atol=1e-5)
     torch.testing.assert_close(answers[1], expected(model, "Rey ##kja ##vik"), rtol=0, atol=1e-5)
 
@@ -70,7 +71,7 @@ def test_a_tokenizer_apart_from_the_weights(albert: tuple[AlbertForMaskedLM, Pat
     digests = set()
     for tokenizer in (file, file.parent, tmp_path / "whole"):
         lm = load_lm(folder, tokenizer=tokenizer, device="cpu")
-        answers = Mixture(lm, TEMPLATES[:1]).log_probs(*words(lm, ["Paris"]))
+        answers = Mixture(lm, TEMPLATES[:1], paper_spec()).log_probs(*words(lm, ["Paris"]))
         torch.testing.assert_close(answers[0], expected(model, "Paris"), rtol=0, atol=1e-5)
         assert lm.tokenizer_source == str(tokenizer)
         digests.add(lm.identity.digest)
@@ -93,7 +94,7 @@ def test_a_saved_mixture_finds_its_tokenizer(
 ) -> None:
     _, folder = albert
     file = vocabulary(tmp_path / "apart", PIECES)
-    mixture = Mixture(load_lm(folder, tokenizer=file, device="cpu"), TEMPLATES)
+    mixture = Mixture(load_lm(folder, tokenizer=file, device="cpu"), TEMPLATES, paper_spec())
     save_mixture(mixture, tmp_path / "saved")
     assert (tmp_path / "saved" / TOKENIZER_PATH).read_text() == f"{file}\n"
     assert json.loads((tmp_path / "saved" / "config.json").read_text())["tokenizer"] == "vocab.txt"

@@ -7,6 +7,7 @@ import pytest
 import torch
 from agreement import ALL, exact, moved, usable, words
 from builders import tiny
+from builders.specs import paper_spec
 from torch import Tensor
 from transformers import BertForMaskedLM, Qwen2Config, Qwen2ForCausalLM
 
@@ -19,7 +20,6 @@ from askwell.lms.walks.attention import attend, attend_fused
 from askwell.lms.walks.choose import walk_of
 from askwell.lms.walks.rows import Segment, pack, segments_of
 from askwell.lms.walks.walk import FeedForward
-from askwell.specs.mixture import MixtureSpec
 
 XS = ["Paris", "Reykjavik", "Mary Cassatt", "Cuba"]
 
@@ -35,7 +35,7 @@ def test_which_models_are_walked(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in ALL if name != "modernbert"])
 def test_a_walk_gives_what_the_public_model_gives(name: str, deep: bool, question: str) -> None:
     lm, templates = exact(name), usable(name)
-    mixture = moved(lm, templates, MixtureSpec(deep=deep, weighting="data-dependent"))
+    mixture = moved(lm, templates, paper_spec(deep=deep, weighting="data-dependent"))
     xs, _ = words(lm, XS)
     table = mixture.pairs.y_table if question == "y" else mixture.pairs.x_table
     facts = torch.tensor([3, 0, 1, 2, 2, 0, 1, 3])
@@ -58,7 +58,7 @@ def test_a_walk_gives_what_the_public_model_gives(name: str, deep: bool, questio
 @pytest.mark.filterwarnings("default:The .grad attribute of a Tensor")  # torch's own, while it traces
 @pytest.mark.parametrize("name", ["bert", "llama", "gpt2"])
 def test_compiled_feed_forward_blocks_give_what_the_plain_ones_give(name: str) -> None:
-    lm, mixture = exact(name), moved(exact(name), usable(name), MixtureSpec(deep=True))
+    lm, mixture = exact(name), moved(exact(name), usable(name), paper_spec(deep=True))
     blocks = FeedForward(compiled=True, backend="aot_eager")  # all of torch.compile but the making of kernels
     xs, _ = words(lm, XS)
     found = []
@@ -261,7 +261,7 @@ def test_whole_mixtures_agree_with_fused_attention(monkeypatch: pytest.MonkeyPat
     """What a GPU would run, run on the CPU."""
     for name in ("bert", "bart", "llama"):
         lm = exact(name)
-        mixture = moved(lm, usable(name), MixtureSpec(deep=True))
+        mixture = moved(lm, usable(name), paper_spec(deep=True))
         xs, facts = words(lm, XS)
         golds = torch.full((2, len(XS)), 30)
         expected = mixture.gold_log_probs(xs, golds, facts)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from builders import tiny
+from builders.specs import paper_spec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers
@@ -417,7 +418,7 @@ def test_prompts_that_begin_with_y_lose_no_fact(shared_data: Path) -> None:
     assert (len(begin_with_y), len(mined)) == (710, 1166)
     for name in ("roberta", "bart"):
         assert {tokenise(template, wording(name)).y_place for template in begin_with_y} == {SPACED}
-    mixture = Mixture(lm("roberta"), begin_with_y[:5])
+    mixture = Mixture(lm("roberta"), begin_with_y[:5], paper_spec())
     facts = [Fact("Paris", y) for y in tiny.SPACED_NAMES + tiny.BOTH]  # SPACED: one token only after a space
     encoded, left_out = encode_facts(mixture, facts)
     assert left_out == []

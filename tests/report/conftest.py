@@ -1,8 +1,8 @@
 import pytest
+from builders.specs import paper_spec
 from looked_at import trained_looking
 
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
 
 
 @pytest.fixture(scope="session")
@@ -12,9 +12,9 @@ def bert() -> Mixture:
 
 @pytest.fixture(scope="session")
 def gpt2() -> Mixture:
-    return trained_looking("gpt2", MixtureSpec(initial="random", copies=2))
+    return trained_looking("gpt2", paper_spec(initial="random", copies=2))
 
 
 @pytest.fixture(scope="session")
 def deep_bart() -> Mixture:
-    return trained_looking("bart", MixtureSpec(deep=True))
+    return trained_looking("bart", paper_spec(deep=True))

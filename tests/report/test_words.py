@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from builders import tiny
+from builders.specs import paper_spec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from looked_at import TEMPLATES, trained_looking
@@ -14,7 +15,6 @@ from askwell.evaluation import nearest_words as nearest
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
 from askwell.report.words import SPACE, BlankPlace, PromptToken, brightness, look_at, visible
-from askwell.specs.mixture import MixtureSpec
 
 
 def softmax_by_hand(mixture: Mixture, vector: list[float]) -> list[float]:
@@ -42,7 +42,7 @@ def test_probabilities_are_a_softmax_over_all_words(bert, monkeypatch, bytes_at_
 
 
 def test_heaviest_prompts_come_first_and_ties_keep_their_order(bert):
-    mixture = Mixture(bert.lm, ["[X] is [Y]", "[X] in [Y]", "[X] was [Y]", "[X] from [Y]"])
+    mixture = Mixture(bert.lm, ["[X] is [Y]", "[X] in [Y]", "[X] was [Y]", "[X] from [Y]"], paper_spec())
     with torch.no_grad():
         mixture.weight_logits.copy_(torch.tensor([0.1, 0.4, 0.1, 0.4]).log())
     prompts = look_at(mixture)
@@ -114,7 +114,7 @@ def test_deep_norms_are_means_over_the_tokens_of_one_prompt(bert, deep_bart):
 
 
 def test_a_vector_that_started_at_zero_has_no_growth(bert):
-    mixture = Mixture(bert.lm, ["[X] is [Y]"])
+    mixture = Mixture(bert.lm, ["[X] is [Y]"], paper_spec())
     mixture.initial_vectors.zero_()
     assert look_at(mixture)[0].tokens[0].size_ratio is None
     mixture.vectors.data.zero_()
@@ -122,7 +122,7 @@ def test_a_vector_that_started_at_zero_has_no_growth(bert):
 
 
 def test_vectors_that_are_not_finite_are_refused(bert):
-    mixture = Mixture(bert.lm, ["[X] is [Y]", "[X] in [Y]"])
+    mixture = Mixture(bert.lm, ["[X] is [Y]", "[X] in [Y]"], paper_spec())
     mixture.vectors.data[1, 0] = torch.nan
     with pytest.raises(NotFinite, match=r"\[X\] in \[Y\]"):
         look_at(mixture)
@@ -130,14 +130,14 @@ def test_vectors_that_are_not_finite_are_refused(bert):
 
 def test_half_precision_lms_are_read_in_single_precision():
     model, tokenizer = tiny.make_bert()
-    mixture = Mixture(FrozenLM(model, tokenizer, dtype=torch.bfloat16), ["[X] is [Y]"])
+    mixture = Mixture(FrozenLM(model, tokenizer, dtype=torch.bfloat16), ["[X] is [Y]"], paper_spec())
     token = look_at(mixture)[0].tokens[0]
     p = softmax_by_hand(mixture, mixture.vectors[0].double().tolist())
     assert token.tuned.p == pytest.approx(max(p), rel=1e-4)
 
 
 def test_a_mixture_without_prompt_tokens_can_be_looked_at(bert):
-    (prompt,) = look_at(Mixture(bert.lm, ["[X] [Y]"], MixtureSpec(deep=True)))
+    (prompt,) = look_at(Mixture(bert.lm, ["[X] [Y]"], paper_spec(deep=True)))
     assert (prompt.weight, prompt.tokens) == (1.0, [])
 
 

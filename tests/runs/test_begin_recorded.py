@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from agreement import exact
+from builders.specs import paper_spec
 from builders.worlds import CAPITALS, TEMPLATES
 
 from askwell.baselines.run import run_baseline
@@ -15,7 +16,7 @@ from askwell.mixture.begin import choose_begin
 from askwell.runs.folder import read_runs
 from askwell.runs.run import run
 from askwell.runs.run_spec import run_spec
-from askwell.specs import AutoPromptSpec, FineTuningSpec, MixtureSpec, TrainingSpec
+from askwell.specs import AutoPromptSpec, FineTuningSpec, TrainingSpec
 from askwell.specs.baselines import BaselineName
 
 PARSED = [parse_template(template) for template in TEMPLATES]
@@ -29,7 +30,7 @@ def test_a_record_holds_what_was_chosen(tmp_path: Path) -> None:
     assert spec.mixture.begin == choice.begin
     record = run(spec, lm, CAPITALS, tmp_path / "chosen", controls=False)
     # A spec that leaves the choice open is the same run.
-    left_open = spec.model_copy(update={"mixture": MixtureSpec()})
+    left_open = spec.model_copy(update={"mixture": paper_spec()})
     again = run(left_open, lm, CAPITALS, tmp_path / "open", controls=False)
     assert again.id == again.spec.id == record.id == spec.id
     written = json.loads((tmp_path / "open" / "run.json").read_text(encoding="utf-8"))
@@ -40,7 +41,7 @@ def test_a_record_holds_what_was_chosen(tmp_path: Path) -> None:
 
 def test_a_saved_mixture_of_a_run_begins_as_the_run(tmp_path: Path) -> None:
     lm = exact("gpt2")
-    options: Any = {"mixture": MixtureSpec(begin="eos"), "training": TrainingSpec(pairs=8), "threads": 1}
+    options: Any = {"mixture": paper_spec(begin="eos"), "training": TrainingSpec(pairs=8), "threads": 1}
     record = run(run_spec(lm, CAPITALS, PARSED[:1], **options), lm, CAPITALS, tmp_path, controls=False)
     config = json.loads((tmp_path / "mixture" / "config.json").read_text(encoding="utf-8"))
     assert (record.spec.mixture.begin, config["mixture_spec"]["begin"]) == ("eos", "eos")
@@ -62,7 +63,7 @@ def test_baselines_begin_as_they_are_told(name: BaselineName, prompts: int) -> N
         training=TrainingSpec(pairs=8, threads=1),
         search=search,
         fine_tuning=FineTuningSpec(epochs=0),
-        asked=MixtureSpec(begin="eos"),
+        asked=paper_spec(begin="eos"),
     )
     assert found.mixture.spec.begin == "eos"
     (eos,) = lm.beginnings["eos"].tokens

@@ -9,6 +9,7 @@ from multiprocessing import resource_tracker, util
 from pathlib import Path
 
 import pytest
+from builders.specs import paper_spec
 from builders.sweeps import contents
 from builders.worlds import write_relation
 
@@ -74,7 +75,9 @@ def test_a_run_equals_the_same_steps_by_hand(undisturbed, world):
         == ("bert", "places/capital", "many", "soft")
     ]  # fmt: skip
     relation = read_relation("places/capital", data=world.data)
-    mixture = Mixture(load_lm(world.folder / "bert", device="cpu"), read_prompts("many/capital", data=world.data))
+    mixture = Mixture(
+        load_lm(world.folder / "bert", device="cpu"), read_prompts("many/capital", data=world.data), paper_spec()
+    )
     train(mixture, relation, TrainingSpec(epochs=2, threads=1))
     expected = evaluate(mixture, relation)
     record = Store(store, "").read(task.spec.id).record
@@ -87,7 +90,7 @@ def test_a_data_dependent_run_tells_how_much_its_weights_depend_on_x(world, tmp_
     import numpy as np
     import torch
 
-    from askwell import Mixture, MixtureSpec, load_lm, read_prompts, read_relation
+    from askwell import Mixture, load_lm, read_prompts, read_relation
     from askwell.mixture.encode import encode_facts
 
     settings = {"dependent": {"tuned": False, "data_dependent": True}, "static": {"tuned": False}}
@@ -98,7 +101,7 @@ def test_a_data_dependent_run_tells_how_much_its_weights_depend_on_x(world, tmp_
     mixture = Mixture(
         load_lm(world.folder / "bert", device="cpu"),
         read_prompts("many/other", data=world.data),
-        MixtureSpec(weighting="data-dependent"),
+        paper_spec(weighting="data-dependent"),
     )
     facts, _ = encode_facts(mixture, read_relation("places/other", data=world.data).test)
     with torch.no_grad():

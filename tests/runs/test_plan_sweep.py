@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from builders import tiny
+from builders.specs import paper_spec
 from builders.worlds import CAPITALS, PAIRS, TEMPLATES
 
 from askwell.data.facts import Fact, Relation
@@ -60,7 +61,7 @@ def test_a_run_is_named_by_the_hash_of_its_canonical_json():
     [
         {"mixture": MixtureSpec(seed=4, begin="space", answers="one-token")},
         {"mixture": MixtureSpec(seed=3, begin="line-break", answers="one-token")},
-        {"mixture": MixtureSpec(seed=3, begin="space")},
+        {"mixture": paper_spec(seed=3, begin="space")},
         {"threads": 2},
         {"device": "cuda"},
         {"dtype": "float64"},

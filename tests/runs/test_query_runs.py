@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from builders.outcomes import run_of_distinct_ys
+from builders.specs import paper_spec
 from builders.stores import figures_of, record_of
 
 from askwell.errors import BadFile, BadOption, DamagedFile
@@ -13,7 +14,6 @@ from askwell.evaluation.metrics import METRICS, Metric
 from askwell.runs.folder import write_run
 from askwell.runs.query import query_runs
 from askwell.runs.store import Store, open_store
-from askwell.specs.mixture import MixtureSpec
 from askwell.specs.run import PromptText, RunSpec
 from askwell.specs.training import TrainingSpec
 
@@ -21,7 +21,7 @@ from askwell.specs.training import TrainingSpec
 def spec_of(lm: str, setting: str, seed: int, **mixture) -> RunSpec:
     return RunSpec(
         lm=lm, lm_sha256="1", relation="capital", facts_sha256="2", prompts="hand",
-        templates=(PromptText(template="[X] in [Y]"),), setting=setting, mixture=MixtureSpec(seed=seed, **mixture),
+        templates=(PromptText(template="[X] in [Y]"),), setting=setting, mixture=paper_spec(seed=seed, **mixture),
         training=None if setting == "init" else TrainingSpec(),
     )  # fmt: skip
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from builders.specs import paper_spec
 from builders.worlds import TEMPLATES
 from pydantic import ValidationError
 
@@ -21,7 +22,6 @@ from askwell.runs.plan import plan_sweep
 from askwell.runs.query import query_runs
 from askwell.runs.store import new_or_open_store
 from askwell.runs.sweep import go
-from askwell.specs.mixture import MixtureSpec
 from askwell.specs.run import ControlKind, PromptText, RunSpec
 from askwell.specs.sweep import Setting, SweepSpec
 
@@ -78,7 +78,7 @@ def test_a_run_that_is_no_control_keeps_its_name(done, world, tmp_path):
 def test_labels_and_specs():
     run = RunSpec(
         lm="bert", lm_sha256="1", relation="r", facts_sha256="2", prompts="hand", setting="soft",
-        templates=(PromptText(template=TEMPLATES[0]),), mixture=MixtureSpec(seed=3), training=TrainingSpec(),
+        templates=(PromptText(template=TEMPLATES[0]),), mixture=paper_spec(seed=3), training=TrainingSpec(),
         control="random-embeddings",
     )  # fmt: skip
     assert run.label == "bert (random embeddings) · r · hand · soft · seed 3"
@@ -92,7 +92,7 @@ def test_a_control_equals_the_same_steps_by_hand(done, world, kind):
     [task] = [task for task in plan.runs if (task.spec.control, task.spec.seed) == (kind, 4)]
     relation = read_relation("places/capital", data=world.data)
     lm = control_lm(load_lm(world.folder / "bert", device="cpu"), kind, 4)
-    mixture = Mixture(lm, read_prompts("many/capital", data=world.data), MixtureSpec(seed=4))
+    mixture = Mixture(lm, read_prompts("many/capital", data=world.data), paper_spec(seed=4))
     train(mixture, relation, TrainingSpec(epochs=2, threads=1))
     folder = store.run_folder(task.spec.id)
     assert read_outcomes(folder / "facts.parquet") == list(evaluate(mixture, relation).outcomes)

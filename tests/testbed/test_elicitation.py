@@ -7,6 +7,7 @@ import functools
 import os
 
 import pytest
+from builders.specs import paper_spec
 from builders.testbed import load_testbed_lm
 
 from askwell.data import testbed as world
@@ -15,7 +16,6 @@ from askwell.data.testbed import lm_names
 from askwell.evaluation.compare import compare_outcomes
 from askwell.evaluation.evaluate import evaluate
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
 from askwell.specs.training import TrainingSpec
 from askwell.training.loop import train
 
@@ -24,11 +24,11 @@ RELATIONS = ("capital", "country_of_airport", "state_of_county") if FULL else ("
 PAIRS = 2000 if FULL else 800
 ABSENT = ("single", "paraphrased")
 STARTS = {
-    "manual and paraphrased": (ABSENT, MixtureSpec()),
-    "deep": (ABSENT, MixtureSpec(deep=True)),
-    "mined": (("mined",), MixtureSpec()),
-    "random words": (("random",), MixtureSpec()),
-    "random vectors": (ABSENT, MixtureSpec(initial="random")),
+    "manual and paraphrased": (ABSENT, paper_spec()),
+    "deep": (ABSENT, paper_spec(deep=True)),
+    "mined": (("mined",), paper_spec()),
+    "random words": (("random",), paper_spec()),
+    "random vectors": (ABSENT, paper_spec(initial="random")),
 }
 
 
@@ -49,7 +49,9 @@ def asked_hard(lm_name):
     return [
         outcome
         for name in RELATIONS
-        for outcome in evaluate(Mixture(load_testbed_lm(lm_name), templates(ABSENT, name)), told_facts(name)).outcomes
+        for outcome in evaluate(
+            Mixture(load_testbed_lm(lm_name), templates(ABSENT, name), paper_spec()), told_facts(name)
+        ).outcomes
     ]
 
 
