@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from answers import answers
 from contenders import good_epoch, our_epoch, our_evaluation, plain_epoch, plain_evaluation, plain_facts
 from fine_tuning import fine_tuning_step
 from flops import needed_flops
@@ -281,6 +282,7 @@ PARTS: Mapping[str, Callable[[Setting], None]] = {
     "padding": padding,
     "growth": growth,
     "beside": beside,
+    "answers": answers,
 }
 
 

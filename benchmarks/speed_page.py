@@ -6,7 +6,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 RESULTS, PAGE = HERE / "results", HERE.parent / "docs/speed.md"
-PARTS = ("equal_work", "evaluation", "gemm_fraction", "padding", "time_to_quality", "growth", "beside")
+PARTS = ("equal_work", "evaluation", "gemm_fraction", "padding", "time_to_quality", "growth", "beside", "answers")
 PREFACE = """
 # Speed
 
@@ -33,6 +33,8 @@ def rows_of(summary: dict[str, Any]) -> list[tuple[str, float | None, float, boo
     """What is measured, what was reached, what was aimed at, and whether less is better."""
     work, gemm = summary.get("equal_work", {}), summary.get("gemm_fraction", {})
     quality = summary.get("time_to_quality", {})
+    long = summary.get("answers", {})
+    tree, train = long.get("tree", {}), long.get("train", {})
     good = work.get("against_good", {})
     return [
         ("equal work, times the plain loop's speed, base", work.get("base"), 2.5, False),
@@ -47,6 +49,13 @@ def rows_of(summary: dict[str, Any]) -> list[tuple[str, float | None, float, boo
         ("time to quality, times the paper's procedure by the plain loop", quality.get("against_paper"), 20, False),
         ("… times one epoch of the plain loop at its best rate", quality.get("against_one_epoch"), 4, False),
         ("memory of evaluation at 28 prompts, of the plain loop's", summary.get("evaluation_memory_ratio"), 0.1, True),
+        ("1,000 candidates through a prefix tree, times a loop's speed, causal", tree.get("causal"), 20, False),
+        ("… masked", tree.get("masked"), 20, False),
+        ("… SmolLM2", tree.get("smollm2"), 20, False),
+        ("ten answers of any length on SmolLM2, in times of a one-token ask", long.get("ask_ten"), 4, True),
+        ("training on answers of three tokens, in times of as many tokens, causal", train.get("causal"), 1.15, True),
+        ("… masked", train.get("masked"), 1.15, True),
+        ("… SmolLM2", train.get("smollm2"), 1.15, True),
     ]
 
 

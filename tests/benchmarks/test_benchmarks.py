@@ -87,6 +87,7 @@ def test_all_parts_run_quickly(tmp_path):
         "padding",
         "growth",
         "beside",
+        "answers",
     }
 
 

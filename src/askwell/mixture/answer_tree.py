@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from askwell.mixture.long_answers import LongAnswers
 
 # Nodes that are read at once: enough to fill the machine.
-_ROWS_AT_ONCE = 512
+_ROWS_AT_ONCE = 1024
 # What is kept of the nodes of the pairs that are scored at once.
 _KEPT_BYTES = 2**28
 
@@ -166,36 +166,33 @@ class CandidateReader:
             rows, columns, wanted = targets.at(at)
             wanted = torch.where(wanted < 0, ends[of_pairs[rows]], wanted)
             log_probs, log_totals = self._lm.log_probs_of_hidden(hidden, rows, wanted)
-            every = torch.arange(len(at), device=device)
-            self._answers.reader.refuse_not_finite(every, prompts[of_pairs], log_totals)
+            self._answers.reader.refuse_not_finite(of_pairs, prompts, log_totals)
             values.append(log_probs)
             places.append(of_pairs[rows] * 2 * nodes + columns)
 
         hidden, past = self._answers.beginnings(self._tuned, self._xs, texts, prompts, recompute=recompute)
-        read(hidden, torch.arange(pairs, device=device), torch.zeros(pairs, dtype=torch.long, device=device))
+        every = torch.arange(pairs, device=device)
+        read(hidden, every, torch.zeros_like(every))
         place_above = torch.zeros(nodes, dtype=torch.long, device=device)  # of each node among those kept of its level
         kept_above = 1
+        walk, is_inner = self._hidden_and_kept(recompute), trie.children.counts > 0
         for depth in range(1, int(trie.depths.max()) + 1):
             at_depth = trie.depths == depth
-            is_inner = torch.bincount(trie.parents[1:], minlength=nodes) > 0
-            own: list[Past] = []
             inner, leaves = (at_depth & is_inner).nonzero()[:, 0], (at_depth & ~is_inner).nonzero()[:, 0]
-            for some, keeps in ((inner, True), (leaves, False)):
-                of_pairs = torch.arange(pairs, device=device).repeat_interleave(len(some))
-                at = some.repeat(pairs)
-                seen = of_pairs * kept_above + place_above[trie.parents[at]]
-                for start in range(0, len(at), _ROWS_AT_ONCE):
-                    rows = slice(start, start + _ROWS_AT_ONCE)
-                    batch = self._answers.next_tokens(trie.tokens[at[rows]], past.of(seen[rows]))
-                    hidden, kept = self._hidden_and_kept(recompute)(
-                        batch, self._tuned.vectors, self._tuned.deltas, keeps=keeps
-                    )
-                    read(hidden, of_pairs[rows], at[rows])
-                    if kept is not None:
-                        own.append(kept)
+            # The inner nodes of all pairs come first: what is read of the others is not needed again.
+            at = torch.cat([inner.repeat(pairs), leaves.repeat(pairs)])
+            of_pairs = torch.cat([every.repeat_interleave(len(some)) for some in (inner, leaves)])
+            seen, kept_rows = of_pairs * kept_above + place_above[trie.parents[at]], pairs * len(inner)
+            own: list[Past] = []
+            for start in range(0, len(at), _ROWS_AT_ONCE):
+                rows = slice(start, start + _ROWS_AT_ONCE)
+                batch = self._answers.next_tokens(trie.tokens[at[rows]], past.of(seen[rows]))
+                hidden, kept = walk(batch, self._tuned.vectors, self._tuned.deltas, keeps=start < kept_rows)
+                read(hidden, of_pairs[rows], at[rows])
+                if kept is not None:
+                    own.append(kept.of(torch.arange(min(len(hidden), kept_rows - start), device=device)))
             if own:
-                seen = torch.arange(pairs, device=device).repeat_interleave(len(inner)) * kept_above
-                past = past.of(seen + place_above[trie.parents[inner]].repeat(pairs)).with_own(Past.joined(own))
+                past = past.of(seen[:kept_rows]).with_own(Past.joined(own))
                 place_above[inner] = torch.arange(len(inner), device=device)
                 kept_above = len(inner)
         table = _table(values, places, (pairs, 2 * nodes))

@@ -9,7 +9,7 @@ from torch import Tensor
 # Rows of logits that begin at multiples of so many numbers are written at twice the speed by a CPU's matrix product.
 _ALIGNED = 16
 # Where several tokens are read from a distribution, so many logits are held at once.
-_LOGITS_AT_ONCE = 2**22
+_LOGITS_AT_ONCE = 2**20
 
 
 def logits_of(
@@ -105,7 +105,8 @@ class _SeveralLogProbsOf(torch.autograd.Function):
             logits = _aligned_logits(hidden[some], output, bias).to(dtype)
             of_targets = logits[reads[targets] - start, tokens[targets]]
             if mean_output is None:
-                log_totals[some] = logits.logsumexp(1)
+                largest = logits.amax(1, keepdim=True)
+                log_totals[some] = logits.sub_(largest).exp_().sum(1).log_().add_(largest[:, 0])
             else:
                 probabilities, log_totals[some] = _probabilities(logits)
                 torch.mm(probabilities[:, :vocabulary].to(hidden.dtype), output, out=mean_output[some])

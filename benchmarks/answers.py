@@ -1,0 +1,227 @@
+"""What answers of any length cost: candidates through their prefix tree, ten answers to a question, training."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import torch
+from measure import Times, in_turns
+from report import merge_summary, write_part
+from torch import Tensor
+
+from askwell import Mixture, load_lm, read_relation
+from askwell.data.testbed import relation_names
+from askwell.lms.batches import Words, words_of
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.load import pulled_folder
+from askwell.mixture.answers import ONE_TOKEN, AnswerKind
+from askwell.mixture.ask import ask
+
+if TYPE_CHECKING:
+    from parts import Setting
+
+SMOLLM2 = "smollm2"
+TEMPLATE = "the capital of [X] is [Y] ."
+GLUED = "The capital of [X] is [Y]."
+CANDIDATES = 1000
+
+
+def answers(setting: "Setting") -> None:
+    """All of these, on the testbed's LMs and, where it was pulled, on SmolLM2."""
+    rows: list[dict[str, Any]] = []
+    figures: dict[str, Any] = {"tree": {}, "train": {}, "train_as_many_reads": {}}
+    for name, kind in (("testbed:bert", "masked"), ("testbed:causal", "causal"), ("testbed:bart", "seq2seq")):
+        lm = load_lm(name, device="cpu")
+        row = _tree(setting, lm, name, kind)
+        figures["tree"][kind] = round(row["ratio"], 1)
+        row_of_training = _training(setting, lm, name)
+        figures["train"][kind] = round(row_of_training["ratio"], 3)
+        figures["train_as_many_reads"][kind] = round(row_of_training["of as many reads"], 3)
+        rows += [row, row_of_training]
+    if (pulled_folder(SMOLLM2) / "config.json").exists() and not setting.quick:
+        lm = load_lm(SMOLLM2, device="cpu")
+        row = _tree(setting, lm, SMOLLM2, "causal", looped=20)
+        figures["tree"]["smollm2"] = round(row["ratio"], 1)
+        row_of_training = _training(setting, lm, SMOLLM2)
+        figures["train"]["smollm2"] = round(row_of_training["ratio"], 3)
+        figures["train_as_many_reads"]["smollm2"] = round(row_of_training["of as many reads"], 3)
+        asking = [_asking(setting, lm, xs) for xs in (1, 16)]
+        figures["ask_ten"] = round(max(row["ratio"] for row in asking), 2)
+        figures["ask_ten_of_one"], figures["ask_ten_of_16"] = (round(row["ratio"], 2) for row in asking)
+        rows += [row, row_of_training, *asking]
+    notes = [
+        f"tree: log p(c | t, x) of {CANDIDATES:,} candidates (the names in the testbed's world) for one x and one "
+        "prompt, against a loop that reads each with the public model: one forward pass a candidate, in masked LMs "
+        "one for each of its tokens. Of SmolLM2's loop 20 candidates are measured, and the rest is taken to be alike.",
+        "train: a forward and backward pass over facts whose answers have three tokens, against one-token answers in "
+        "sentences with as many tokens in all, which are read off one place (the ratio), or off as many places as "
+        "three tokens and an end (the last column): where the LM is small, a place that is read costs as much as a "
+        "token.",
+        "ask: ten answers of any length, against ten answers of one token; one prompt.",
+        "CPU seconds: median (least–most); the ratios are medians of the rounds' own ratios.",
+    ]
+    write_part(setting.folder, "answers", "Answers of any length", rows, notes)
+    kept = _summary(setting.folder).get("answers", {})
+    merge_summary(setting.folder, {"answers": {**kept, **figures}})
+
+
+def _summary(folder: Path) -> dict[str, Any]:
+    path = folder / "summary.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def _row(what: str, name: str, slow: str, fast: str, times: dict[str, Times], **more: Any) -> dict[str, Any]:
+    """A row with the median of the rounds' ratios."""
+    each = [a / b for a, b in zip(times[slow].seconds, times[fast].seconds, strict=True)]
+    scale = more.pop("scale", 1.0)
+    measured = {key: value.as_json() for key, value in times.items()}
+    return {"what": what, "lm": name, **more, **measured, "ratio of": f"{slow} / {fast}", "ratio": scale * median(each)}
+
+
+# ── candidates ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def names_of_the_world(count: int) -> list[str]:
+    """So many names, of any length in tokens."""
+    found: dict[str, None] = {}
+    for name in relation_names():
+        relation = read_relation(f"testbed:{name}")
+        for fact in (*relation.train, *relation.dev, *relation.test):
+            found |= {fact.y: None, fact.x: None}
+    names = sorted(found)
+    return [names[number * len(names) // count] for number in range(min(count, len(names)))]
+
+
+def _tree(setting: "Setting", lm: FrozenLM, name: str, kind: str, looped: int | None = None) -> dict[str, Any]:
+    mixture = Mixture(lm, [TEMPLATE])
+    texts = names_of_the_world(40 if setting.quick else CANDIDATES)
+    xs, candidates = words_of(["Belgium"], lm.wording, lm.device), words_of(texts, lm.wording, lm.device)
+    fact = torch.zeros(1, dtype=torch.long)
+    loop = plain_loop(mixture, xs, candidates, looped or len(texts))
+
+    @torch.no_grad()
+    def tree() -> Tensor:
+        return mixture.long_answers.candidate_log_probs(mixture.tuned, xs, fact, candidates)[0, 0]
+
+    torch.testing.assert_close(tree()[: looped or len(texts)], loop(), atol=1e-3, rtol=1e-3)
+    times = in_turns({"loop": loop, "tree": tree}, 1 if setting.quick or looped else min(3, setting.rounds), warm_up=0)
+    tokens = float(candidates.lengths[mixture.pairs.y_places[0]].float().mean())
+    case = {"candidates": len(texts), "tokens of each": tokens, "looped": looped or len(texts)}
+    return _row(f"tree, {kind}", name, "loop", "tree", times, **case, scale=len(texts) / (looped or len(texts)))
+
+
+def plain_loop(mixture: Mixture, xs: Words, candidates: Words, count: int) -> Callable[[], Tensor]:
+    """Each candidate by the public model alone, with plain token ids."""
+    lm, (prompt,) = mixture.lm, mixture.prompts
+    place, question = int(mixture.pairs.y_places[0]), lm.family.ask_answer(prompt.tokens, lm.wording, lm.special)
+    x = xs.ids[int(mixture.pairs.x_places[0]), 0, : int(xs.lengths[int(mixture.pairs.x_places[0]), 0])].tolist()
+    spelt = [
+        ids[:length]
+        for ids, length in zip(candidates.ids[place].tolist(), candidates.lengths[place].tolist(), strict=True)
+    ]
+    streams = {
+        stack: ([token.id for token in stream.left], [token.id for token in stream.right])
+        for stack, stream in question.streams.items()
+    }
+
+    def sentence(stack: str, y: Sequence[int]) -> Tensor:
+        (left, right), y_at = streams[stack], question.streams[stack].y_at
+        if y_at is None:
+            return torch.tensor([[*left, *x, *right]])
+        at = y_at - len(left)
+        return torch.tensor([[*left, *x, *right[:at], *y, *right[at:]]])
+
+    first = question.read_at + len(x)
+
+    def one(y: Sequence[int]) -> Tensor:
+        if question.fills_masks:
+            total = torch.zeros(())
+            for step, token in enumerate(y):
+                filled = [*y[:step], *[lm.special.mask] * (len(y) - step)]
+                total = total + lm.model(sentence("layers", filled)).logits[0].log_softmax(-1)[first + step, token]
+            return total
+        if "encoder" in streams:
+            logits = lm.model(
+                input_ids=sentence("encoder", ()), decoder_input_ids=sentence("decoder", y), use_cache=False
+            ).logits
+        else:
+            logits = lm.model(sentence("layers", y), use_cache=False).logits
+        written = torch.tensor([*y, question.end])
+        return logits[0].log_softmax(-1)[first : first + len(written)].gather(1, written[:, None]).sum()
+
+    @torch.no_grad()
+    def loop() -> Tensor:
+        return torch.stack([one(y) for y in spelt[:count]])
+
+    return loop
+
+
+# ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _asking(setting: "Setting", lm: FrozenLM, count: int) -> dict[str, Any]:
+    mixture = Mixture(lm, [GLUED])
+    facts = read_relation("testbed:capital").train
+    xs = [fact.x for fact in facts[:: len(facts) // count]][:count]
+
+    def asked(kind: AnswerKind) -> Callable[[], object]:
+        def run() -> None:
+            mixture.answer_kind = kind
+            assert all(len(replies) == 10 for replies in ask(mixture, xs))
+
+        return run
+
+    contenders = {"any length": asked(AnswerKind(any_length=True, longest=10)), "one token": asked(ONE_TOKEN)}
+    times = in_turns(contenders, 2 * setting.rounds)
+    return _row("ask, ten answers", SMOLLM2, "any length", "one token", times, xs=count)
+
+
+# ── training ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _training(setting: "Setting", lm: FrozenLM, name: str, tokens: int = 3) -> dict[str, Any]:
+    """Answers of several tokens, against answers of one token in sentences that are longer by as much."""
+    mixture = Mixture(lm, [TEMPLATE])
+    count = 4 if setting.quick else 16 if name == SMOLLM2 else 64
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(longest: int, texts: int = count) -> Words:
+        ids = torch.randint(200, 1000, (2, texts, longest), generator=generator)
+        return Words(ids, torch.full((2, texts), longest))
+
+    every = torch.arange(count)
+    xs, ys = draw(3), draw(tokens)
+    fills_masks = mixture.long_answers.fills_masks
+    # A masked LM reads a sentence for each token, with as many masks; the others read y itself after the prompt.
+    pairs = count * tokens if fills_masks else count
+    longer = draw(3 + tokens - 1 if fills_masks else 3 + tokens, pairs)
+    gold = torch.randint(200, 1000, (2, pairs), generator=generator)
+
+    def any_length() -> None:
+        mixture.zero_grad()
+        mixture.long_answers.log_probs(mixture.tuned, xs, ys, every).sum().backward()
+
+    def one_token() -> None:
+        mixture.zero_grad()
+        mixture.pairs.gold_log_probs(mixture.tuned, longer, gold, torch.arange(pairs)).sum().backward()
+
+    def as_many_reads() -> None:
+        """The one-token path again, read off as many places as there are tokens and ends."""
+        mixture.zero_grad()
+        prompts = torch.zeros(pairs, dtype=torch.long)
+        batch = mixture.pairs.y_table.batch(longer, torch.arange(pairs), prompts)
+        if not fills_masks:
+            places = (batch.read_positions[:, None] - torch.arange(tokens + 1)).flatten()
+            batch = replace(batch, read_pairs=batch.read_pairs.repeat_interleave(tokens + 1), read_positions=places)
+        targets = torch.full_like(batch.read_pairs, 300)
+        mixture.pairs.log_probs_of(mixture.tuned, batch, prompts, targets).sum().backward()
+
+    contenders = {"any length": any_length, "one token": one_token, "as many reads": as_many_reads}
+    times = in_turns(contenders, setting.rounds)
+    lengths = mixture.pairs.y_table.lengths(longer, torch.arange(pairs), torch.zeros(pairs, dtype=torch.long))
+    case = {"tokens of each": tokens, "read": int(lengths.sum())}
+    row = _row("train", name, "any length", "one token", times, **case)
+    return {**row, "of as many reads": _row("", "", "any length", "as many reads", times)["ratio"]}
