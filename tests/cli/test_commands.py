@@ -224,7 +224,7 @@ def test_one_x_that_cannot_be_asked_does_not_stop_the_others(askwell, lms, tmp_p
 
 
 def test_one_relation_without_facts_does_not_stop_the_others(askwell, lms, tmp_path):
-    for name, y in {"A": "France", "B": "Reykjavik"}.items():
+    for name, y in {"A": "France", "B": "東京"}.items():
         pairs = [("Paris", y)]
         write_relation(tmp_path / "facts" / "world" / name, train=pairs, dev=pairs, test=pairs)
         write_prompts(tmp_path / "prompts" / "hand" / f"{name}.jsonl", TEMPLATES[:1])

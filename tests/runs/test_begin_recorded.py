@@ -18,6 +18,7 @@ from askwell.runs.run import run
 from askwell.runs.run_spec import run_spec
 from askwell.specs import AutoPromptSpec, FineTuningSpec, TrainingSpec
 from askwell.specs.baselines import BaselineName
+from askwell.specs.mixture import MixtureSpec
 
 PARSED = [parse_template(template) for template in TEMPLATES]
 
@@ -30,7 +31,7 @@ def test_a_record_holds_what_was_chosen(tmp_path: Path) -> None:
     assert spec.mixture.begin == choice.begin
     record = run(spec, lm, CAPITALS, tmp_path / "chosen", controls=False)
     # A spec that leaves the choice open is the same run.
-    left_open = spec.model_copy(update={"mixture": paper_spec()})
+    left_open = spec.model_copy(update={"mixture": MixtureSpec()})
     again = run(left_open, lm, CAPITALS, tmp_path / "open", controls=False)
     assert again.id == again.spec.id == record.id == spec.id
     written = json.loads((tmp_path / "open" / "run.json").read_text(encoding="utf-8"))

@@ -19,6 +19,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import Precision, load_lm
 from askwell.mixture.begin import resolve_begin
 from askwell.mixture.description import Description
+from askwell.mixture.encode import needs_any_length
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import CONFIG, lm_source, load_mixture, read_description, tokenizer_source
 from askwell.runs.folder import is_run
@@ -198,6 +199,9 @@ def untuned_jobs(
         raise BadOption(f"no relation of {', '.join(facts)} has a prompt file in {', '.join(prompts)}")
     loaded = load_lm(lm, **loading)
     spec = resolve_begin(spec, loaded, relations[:4])
+    if spec.answers == "auto":  # one kind for all, so that no mean is taken over both
+        needed = any(needs_any_length(loaded, relation) for relation, _ in relations)
+        spec = spec.model_copy(update={"answers": "any-length" if needed else "one-token"})
     usable = 0
     for relation, templates in relations:
         try:
