@@ -264,7 +264,7 @@ def asked_facts(
     Answers of any length are searched, unless there are candidates; those that a mixture was tuned for are its own.
     """
     candidates = candidates or mixture.candidates
-    facts = facts or encode_relation(mixture, relation)
+    facts = facts or encode_relation(mixture, relation, candidates=candidates)
     encoded, left_out = facts.split(split), facts.left_out(split)
     if facts.kind.any_length and candidates is None:
         asked: AskedFacts = OpenFacts(mixture, relation, encoded, left_out)
