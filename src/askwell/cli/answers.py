@@ -36,7 +36,7 @@ def dev_answers_of(
         warn_of_other_facts(folder, description, relation, danger, note)
     with Bar(f"dev facts of {relation.name}") as shown:
         evaluation = evaluate(mixture, relation, split="dev", candidates=candidates, progress=shown)
-    return dev_answers(evaluation, candidates)
+    return dev_answers(evaluation, candidates or mixture.candidates)
 
 
 def note_left_out_candidates(mixture: Mixture, candidates: Candidates) -> None:

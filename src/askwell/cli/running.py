@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from rich.table import Table
+from rich.text import Text
 
 from askwell.cli.progress import RunBars
 from askwell.cli.terminal import counted, note, note_left_out_facts, print_json, say, stdout
@@ -16,6 +17,7 @@ from askwell.errors import BadOption
 from askwell.evaluation.controls import MAJORITY, PRIOR, PRIOR_CORRECTED, PRIOR_MASKED_X
 from askwell.evaluation.evaluate import EvaluationFigures
 from askwell.evaluation.knowledge import KnowledgeFigures
+from askwell.evaluation.labels import LabelFigures
 from askwell.evaluation.metrics import METRICS
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
@@ -28,6 +30,9 @@ from askwell.specs import RunSpec
 from askwell.training.loop import available_threads
 
 _CONTROLS = {MAJORITY: "train's ys by frequency", PRIOR: "the prompts' prior", PRIOR_MASKED_X: "the same with x masked"}
+
+# What is left of 80 characters beside the scores.
+_WIDTH_OF_LABELS = 40
 
 
 def set_threads(threads: int | None) -> int:
@@ -87,6 +92,7 @@ def print_record(record: RunRecord, folder: Path) -> None:
     note_unsettled(record.test)
     name = record.spec.baseline or ("tuned" if record.spec.training is not None else "as they are")
     print_scores({"untuned": record.untuned, name: record.test})
+    print_labels(record.test.labels)
     print_controls(record)
     tuned = record.spec.training is not None and record.training is not None and record.training.pairs is not None
     found = record.training.found.get("prompt") if record.training is not None else None
@@ -121,6 +127,24 @@ def print_scores(evaluations: dict[str, EvaluationFigures | None]) -> None:
     for name, evaluation in shown.items():
         table.add_row(name, *(metric.text(evaluation.score(key)) for key, metric in METRICS.items()))
     stdout.print(table)
+
+
+def print_labels(found: LabelFigures | None) -> None:
+    """How well each label is told from the others, and what was chosen for its facts: all of it if there is room."""
+    if found is None:
+        return
+    table = Table("", "facts", "precision", "recall", "F1", title="Labels")
+    in_columns = sum(len(label) + 6 for label in found.labels) <= _WIDTH_OF_LABELS
+    for heading in [f"→ {label}" for label in found.labels] if in_columns else ["taken for"]:
+        table.add_column(Text(heading), justify="right" if in_columns else "left")
+    for label, row in zip(found.labels, found.confusion, strict=True):
+        scores = found.scores[label]
+        figures = ("–" if score is None else f"{score:.1f}" for score in (scores.precision, scores.recall, scores.f1))
+        wrong = ", ".join(f"{other} ({count})" for other, count in list(found.taken_for(label).items())[:3])
+        chosen = [*map(str, row)] if in_columns else [wrong]
+        table.add_row(Text(label), str(scores.facts), *figures, *map(Text, chosen))
+    stdout.print(table)
+    say(f"Macro F1: {found.macro_f1:.1f}.")
 
 
 def print_controls(record: RunRecord) -> None:

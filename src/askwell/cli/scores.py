@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from askwell.cli.progress import Bar
-from askwell.cli.running import control_lines, note_unsettled, print_several
+from askwell.cli.running import control_lines, note_unsettled, print_labels, print_several
 from askwell.cli.terminal import counted, note, note_left_out_facts, say, stdout
 from askwell.cli.trust import trust_lines
 from askwell.data.facts import Relation, SplitName
@@ -148,3 +148,4 @@ def _print_table(evaluation: Evaluation) -> None:
         add("macro average", figures.facts, figures.macro)
     add("other golds kept (raw)", figures.facts, figures.raw.micro)
     stdout.print(table)
+    print_labels(figures.labels)

@@ -10,6 +10,7 @@ import torch
 
 from askwell.data.facts import Relation, SplitName
 from askwell.evaluation.answer_lists import CandidateAnswers, OneTokenAnswers
+from askwell.evaluation.labels import LabelFigures, added
 from askwell.evaluation.metrics import (
     LOG_LOSS,
     RANK_METRICS,
@@ -72,6 +73,8 @@ class EvaluationFigures:
     """Whether answers are one token of the LM, or of any length."""
     unsettled: int = 0
     """Facts whose search came to its limit before the rank of y was known; they count as not found."""
+    labels: LabelFigures | None = None
+    """How well each label is told from the others; None where answers were not chosen among a few."""
 
     def score(self, metric: str) -> float | None:
         """The mean over facts of a metric; None for a log-loss that is infinite, and for a metric that is newer."""
@@ -96,6 +99,8 @@ class Evaluation:
     answers: AnswersName = "one-token"
     unsettled: int = 0
     """Facts whose search came to its limit before the rank of y was known; they count as not found."""
+    labels: LabelFigures | None = None
+    """How well each label is told from the others; None where answers were not chosen among a few."""
 
     @property
     def micro(self) -> Scores:
@@ -134,6 +139,7 @@ class Evaluation:
             log_loss=log_loss_of(self.outcomes),
             answers=self.answers,
             unsettled=self.unsettled,
+            labels=self.labels,
             relations={
                 name: {"facts": len(outcomes), **scores_of(outcomes)}
                 for name, outcomes in by_relation(self.outcomes).items()
@@ -163,14 +169,16 @@ def evaluate(
 
 def evaluation_of(asked: AskedFacts, split: SplitName, outcomes: Iterable[Outcome]) -> Evaluation:
     """The evaluation that the outcomes of all facts asked make up."""
+    outcomes = tuple(outcomes)
     return Evaluation(
         split,
         asked.vocabulary,
-        tuple(outcomes),
+        outcomes,
         asked.left_out,
         asked.candidates_left_out,
         asked.facts.kind.name,
         asked.unsettled,
+        asked.labels(outcomes),
     )
 
 
@@ -219,4 +227,5 @@ def together(evaluations: Sequence[Evaluation]) -> Evaluation:
         first.candidates_left_out,
         "any-length" if any(evaluation.answers == "any-length" for evaluation in evaluations) else "one-token",
         sum(evaluation.unsettled for evaluation in evaluations),
+        added([evaluation.labels for evaluation in evaluations]),
     )

@@ -129,6 +129,9 @@ class OpenFacts:
         every = range(len(self.facts))
         return [self._outcome(number, prior.of(self._y(number)), prior.found, top)[0] for number in every]
 
+    def labels(self, outcomes: Sequence[Outcome]) -> None:
+        """There are no labels to choose from."""
+
     def _outcome(self, number: int, gold: float, found: LikelyAnswers, top: int) -> tuple[Outcome, bool]:
         """The outcome of a fact, and whether its rank is known as far as it counts."""
         fact, y, others = self.facts.facts[number], self._y(number), self._others(number)

@@ -15,6 +15,7 @@ from askwell.errors import NotFinite, NothingLeft
 from askwell.evaluation.agreement import PromptObserver
 from askwell.evaluation.answer_lists import AnswerList, answers_among
 from askwell.evaluation.controls import Prior, priors_of
+from askwell.evaluation.labels import MOST_LABELS, LabelFigures, label_figures
 from askwell.evaluation.open_answers import OpenFacts
 from askwell.evaluation.outcomes import Outcome
 from askwell.mixture.answers import AnswerKind
@@ -194,6 +195,15 @@ class ListedFacts:
             )
         return outcomes
 
+    def labels(self, outcomes: Sequence[Outcome]) -> LabelFigures | None:
+        """How well each answer is told from the others, where there are no more than a few to choose from."""
+        if not self.answers.is_closed or self.answers.count > MOST_LABELS:
+            return None
+        ys = list(dict.fromkeys(y for outcome in outcomes for y in (outcome.y, *outcome.golds)))
+        numbers = dict(zip(ys, self.answers.numbers_of(ys), strict=True))
+        words = tuple(map(self.answers.word, range(self.answers.count)))
+        return label_figures(outcomes, words, lambda y: None if (n := numbers[y]) is None else words[n])
+
     def _other_golds(self) -> Int[Tensor, "facts most_others"]:
         """For each fact the numbers of the other right answers for its x, padded with -1."""
         golds = self.relation.golds
@@ -251,6 +261,10 @@ class AskedFacts(Protocol):
         """What comes of giving the prior as the answer to every x."""
         ...
 
+    def labels(self, outcomes: Sequence[Outcome]) -> LabelFigures | None:
+        """How well each answer is told from the others, where there are no more than a few to choose from."""
+        ...
+
 
 def asked_facts(
     mixture: Mixture,
@@ -264,7 +278,7 @@ def asked_facts(
     Answers of any length are searched, unless there are candidates; those that a mixture was tuned for are its own.
     """
     candidates = candidates or mixture.candidates
-    facts = facts or encode_relation(mixture, relation)
+    facts = facts or encode_relation(mixture, relation, candidates=candidates)
     encoded, left_out = facts.split(split), facts.left_out(split)
     if facts.kind.any_length and candidates is None:
         asked: AskedFacts = OpenFacts(mixture, relation, encoded, left_out)

@@ -1,6 +1,7 @@
 """Candidates: the words among which answers are chosen, each by itself or several that stand for one label."""
 
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -42,6 +43,14 @@ class Candidates:
         """The labels, or the words where they stand for themselves, each once."""
         return tuple(dict.fromkeys(self.labels or self.words))
 
+    @cached_property
+    def words_of(self) -> dict[str, tuple[str, ...]]:
+        """The words of each label; empty where words stand for themselves."""
+        found: dict[str, list[str]] = {}
+        for label, word in zip(self.labels or (), self.words if self.labels else (), strict=True):
+            found.setdefault(label, []).append(word)
+        return {label: tuple(words) for label, words in found.items()}
+
     def answers(self, mixture: "Mixture") -> tuple[Int[Tensor, " candidates"], tuple[str, ...]]:
         """The one-token answers of a mixture that are candidates, in rising order, and the words that are none."""
         numbers = mixture.answer_space.numbers_of(self.words)
@@ -55,21 +64,30 @@ class Candidates:
 def read_candidates(path: Path | str) -> Candidates:
     """The words of a file, one a line; where every line is of the form "label: word, word", the words of its labels.
 
-    A word that stands twice counts once.
+    The space after the colon belongs to the form, so that 10:30 is a word. A word that stands twice counts once.
     """
     path = Path(path)
-    lines = _distinct(line.strip() for line in read_text(path).split("\n"))
+    lines = {number: line.strip() for number, line in enumerate(read_text(path).split("\n"), start=1) if line.strip()}
     if not lines:
         raise BadFile(path, "holds no words; it should have one candidate a line")
-    split = [line.partition(":") for line in lines]
-    if not all(label.strip() and words.strip() for label, _, words in split):
-        return Candidates(path.stem, lines)
+    if not all(re.search(r"^[^:].*?:(\s|$)", line) for line in lines.values()):
+        return Candidates(path.stem, _distinct(lines.values()))
     label_of: dict[str, str] = {}
-    for number, (label, _, words) in enumerate(split, start=1):
-        for word in _distinct(word.strip() for word in words.split(",")):
-            if label_of.setdefault(word, label.strip()) != label.strip():
-                problem = f"{word!r} stands for {label_of[word]!r} already and cannot stand for {label.strip()!r}, too"
+    line_of: dict[str, int] = {}
+    for number, line in lines.items():
+        label, words = (part.strip() for part in re.split(r":(?:\s|$)", line, maxsplit=1))
+        line_of.setdefault(label, number)
+        of_label = _distinct(word.strip() for word in words.split(","))
+        if not of_label:
+            raise BadFile(path, f"line {number}: {label!r} has no words; write {label}: word, word")
+        for word in of_label:
+            if label_of.setdefault(word, label) != label:
+                problem = f"{word!r} stands for {label_of[word]!r} already and cannot stand for {label!r}, too"
                 raise BadFile(path, f"line {number}: {problem}")
+    for word, label in label_of.items():
+        if word != label and word in line_of:
+            problem = f"{word!r} is a label, and elsewhere a word of {label!r}; facts with it could mean either"
+            raise BadFile(path, f"line {line_of[word]}: {problem}")
     return Candidates(path.stem, tuple(label_of), tuple(label_of.values()))
 
 
@@ -101,30 +119,42 @@ class CandidateScorer:
 
     def __init__(self, mixture: "Mixture", candidates: Candidates, kind: AnswerKind) -> None:
         self.mixture, self.candidates, self.kind = mixture, candidates, kind
-        labels = candidates.labels or candidates.words
-        askable = [word for word in candidates.words if self._can_be_asked(word)]
-        self.left_out = tuple(word for word in candidates.words if word not in set(askable))
-        if not askable:
-            raise NothingLeft("candidates", {"it cannot be spelled in the LM's tokens, or is too long": len(labels)})
-        label_of = dict(zip(candidates.words, labels, strict=True))
-        self.labels = tuple(dict.fromkeys(label_of[word] for word in askable))
+        label_of = dict(zip(candidates.words, candidates.labels or candidates.words, strict=True))
+        spelt = {word: self._spelt(word) for word in label_of}
+        self.left_out = tuple(word for word, tokens in spelt.items() if tokens is None)
+        if len(self.left_out) == len(spelt):
+            raise NothingLeft("candidates", {"it cannot be spelled in the LM's tokens, or is too long": len(spelt)})
+        # Words that the LM spells alike (good and Good, where it lower-cases) are one.
+        first: dict[tuple[tuple[int, ...], ...], str] = {}
+        for word, tokens in spelt.items():
+            if tokens is not None:
+                same = first.setdefault(tokens, word)
+                if candidates.labels is not None and label_of[same] != label_of[word]:
+                    raise BadOption(
+                        f"the LM spells {same!r} ({label_of[same]}) and {word!r} ({label_of[word]}) alike, so they "
+                        f"cannot stand for two labels of {candidates.name}"
+                    )
+        self.labels = tuple(dict.fromkeys(label_of[word] for word in first.values()))
         """Labels with at least one word that can be asked for."""
         numbers = {label: number for number, label in enumerate(self.labels)}
-        self._words, device = askable, mixture.lm.device
-        self._ys = words_of(askable, mixture.lm.wording, device)
+        self._words, device = list(first.values()), mixture.lm.device
+        self._ys = words_of(self._words, mixture.lm.wording, device)
         of_label: list[list[int]] = [[] for _ in self.labels]
-        for number, word in enumerate(askable):
+        for number, word in enumerate(self._words):
             of_label[numbers[label_of[word]]].append(number)
         most = max(map(len, of_label))
         # The words of each label, the last of them again where there are fewer than of another.
         self._of_label = torch.tensor([row + row[-1:] * (most - len(row)) for row in of_label], device=device)
         self._is_padding = torch.tensor([[n >= len(row) for n in range(most)] for row in of_label], device=device)
-        self._number_of = {**{word: numbers[label_of[word]] for word in askable}, **numbers}
-        self._by_tokens = {self._spelt(word): numbers[label_of[word]] for word in askable}
+        self._number_of = numbers if candidates.labels is not None else {}
+        self._by_tokens = {tokens: numbers[label_of[word]] for tokens, word in first.items()}
 
     def number_of(self, y: str) -> int | None:
         """The number of the label that y is, or is a word of; None if there is none."""
-        return self._number_of.get(y, self._by_tokens.get(self._spelt(y)))
+        if y in self._number_of:
+            return self._number_of[y]
+        tokens = self._spelt(y)
+        return None if tokens is None else self._by_tokens.get(tokens)
 
     def by_prompt(self, xs: Words, facts: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts labels"]:
         """log p(label | t, x): the sum over its words, not normalised over labels."""
@@ -162,13 +192,13 @@ class CandidateScorer:
         numbers = self.mixture.answer_space.numbers_of(self._words)
         return torch.tensor(numbers, device=self.mixture.lm.device)
 
-    def _spelt(self, word: str) -> tuple[int, ...]:
-        return tuple(self.mixture.lm.wording.encode(word, self.mixture.answer_space.places[0]))
-
-    def _can_be_asked(self, word: str) -> bool:
-        lm = self.mixture.lm
+    def _spelt(self, word: str) -> tuple[tuple[int, ...], ...] | None:
+        """The word's tokens at each place, or its number among one-token answers; None where it cannot be asked for."""
         if not self.kind.any_length:
-            return self.mixture.answer_space.numbers_of([word])[0] is not None
-        forms = [lm.wording.encode(word, place) for place in self.mixture.answer_space.places]
+            (number,) = self.mixture.answer_space.numbers_of([word])
+            return None if number is None else ((number,),)
+        wording = self.mixture.lm.wording
+        forms = tuple(tuple(wording.encode(word, place)) for place in self.mixture.answer_space.places)
         longest = len(self.kind.log_lengths) or self.kind.longest
-        return all(0 < len(tokens) <= longest and lm.wording.unknown_id not in tokens for tokens in forms)
+        fits = all(0 < len(tokens) <= longest and wording.unknown_id not in tokens for tokens in forms)
+        return forms if fits else None

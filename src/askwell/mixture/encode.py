@@ -1,7 +1,7 @@
 """Facts in the tokens of a mixture's LM, and what is left out on the way."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from askwell.mixture.answers import ONE_TOKEN, AnswerKind, spell
 from askwell.mixture.long_answers import length_log_probs
 
 if TYPE_CHECKING:
+    from askwell.mixture.candidates import Candidates
     from askwell.mixture.mixture import Mixture
 
 NOT_ONE_TOKEN = "y is not one token of the LM"
@@ -64,11 +65,12 @@ class EncodedFacts:
 
 
 def encode_facts(
-    mixture: "Mixture", facts: Iterable[Fact], kind: AnswerKind | None = None
+    mixture: "Mixture", facts: Iterable[Fact], kind: AnswerKind | None = None, labels: Container[str] = ()
 ) -> tuple[EncodedFacts, list[LeftOutFact]]:
     """The facts that the mixture can be asked, and those that are left out.
 
-    What counts as an answer follows from the mixture, or else from the facts themselves, unless it is given.
+    What counts as an answer follows from the mixture, or else from the facts themselves, unless it is given. A y that
+    is one of the `labels` is never asked for itself, so the LM need not be able to spell it.
     """
     facts = list(facts)
     kind = kind or answer_kind(mixture, [fact.y for fact in facts])
@@ -79,7 +81,7 @@ def encode_facts(
     unaskable = why_unaskable(mixture, [fact.x for fact in facts], kind)
     kept: list[Fact] = []
     for fact, reason in zip(facts, unaskable, strict=True):
-        reason = unanswerable[fact.y] or reason
+        reason = (None if fact.y in labels else unanswerable[fact.y]) or reason
         if reason is None:
             kept.append(fact)
         else:
@@ -144,11 +146,18 @@ def default_kind(mixture: "Mixture") -> AnswerKind:
 class EncodedRelation:
     """The facts of a relation as a mixture takes them. Each split is encoded once, when it is first needed."""
 
-    def __init__(self, mixture: "Mixture", relation: Relation, *, whole_answers: bool = False) -> None:
+    def __init__(
+        self,
+        mixture: "Mixture",
+        relation: Relation,
+        *,
+        candidates: "Candidates | None" = None,
+        whole_answers: bool = False,
+    ) -> None:
         self.relation = relation
-        others = (fact.y for fact in (*relation.dev, *relation.test))
-        self.kind = answer_kind(mixture, [fact.y for fact in relation.train], others, whole=whole_answers)
-        self._mixture = mixture
+        self._mixture, self._labels = mixture, {} if candidates is None else candidates.words_of
+        train, others = self._asked_for(relation.train), self._asked_for((*relation.dev, *relation.test))
+        self.kind = answer_kind(mixture, train, others, whole=whole_answers)
         self._encoded: dict[SplitName, tuple[EncodedFacts, tuple[LeftOutFact, ...]]] = {}
 
     def split(self, name: SplitName) -> EncodedFacts:
@@ -167,14 +176,23 @@ class EncodedRelation:
 
     def _of(self, name: SplitName) -> tuple[EncodedFacts, tuple[LeftOutFact, ...]]:
         if name not in self._encoded:
-            facts, left_out = encode_facts(self._mixture, self.relation.split(name), self.kind)
+            facts, left_out = encode_facts(self._mixture, self.relation.split(name), self.kind, self._labels)
             self._encoded[name] = facts, tuple(left_out)
         return self._encoded[name]
 
+    def _asked_for(self, facts: Iterable[Fact]) -> list[str]:
+        """What the LM is to say: the words of each y that is a label, or y itself."""
+        return [word for fact in facts for word in self._labels.get(fact.y, (fact.y,))]
 
-def encode_relation(mixture: "Mixture", relation: Relation, *, whole_answers: bool = False) -> EncodedRelation:
-    """The relation's facts in the tokens of the mixture's LM; with `whole_answers`, of any length in any case."""
-    return EncodedRelation(mixture, relation, whole_answers=whole_answers)
+
+def encode_relation(
+    mixture: "Mixture", relation: Relation, *, candidates: "Candidates | None" = None, whole_answers: bool = False
+) -> EncodedRelation:
+    """The relation's facts in the tokens of the mixture's LM; with `whole_answers`, of any length in any case.
+
+    `candidates` are those that it will choose among: a y that is a label stands for the label's words.
+    """
+    return EncodedRelation(mixture, relation, candidates=candidates, whole_answers=whole_answers)
 
 
 def why_unaskable(mixture: "Mixture", xs: Sequence[str], kind: AnswerKind = ONE_TOKEN) -> list[str | None]:

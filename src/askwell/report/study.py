@@ -9,6 +9,7 @@ from askwell.files import write_whole
 from askwell.report.cells import ARROWS, kept_runs
 from askwell.report.figures import StudyFigure, chosen_runs, curve_figure, prompt_figures, score_figure
 from askwell.report.formats import PREAMBLE, csv_table, latex_escaped, latex_table, markdown_section
+from askwell.report.label_tables import label_tables
 from askwell.report.page import Drawing, FigureBlock, Page, Points, Section, render_page
 from askwell.report.paper import Paper, differences, is_distinct_y
 from askwell.report.rows import Line, StudyTable, groups_of, lines_of
@@ -95,6 +96,7 @@ def _of_set(fact_set: str, lines: Sequence[Line], paper: Paper | None, controls:
         effective_table(lines, fact_set, paper),
         dependence_table(lines, fact_set),
         other_table(lines, fact_set),
+        *label_tables(lines, fact_set),
     ]
     tables = [table for table in made if table is not None]
     figures = [score_figure(arrows, fact_set) if arrows else None, curve_figure(lines, fact_set)]

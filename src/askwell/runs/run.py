@@ -146,7 +146,9 @@ class _Work:
         spec, relation = self.spec, self.relation
         mixture = Mixture(self.lm, templates_of(spec), spec.mixture)
         chosen = self.candidates if spec.training is not None and spec.training.classify else None
-        facts = encode_relation(mixture, relation, whole_answers=chosen is not None)
+        # A mixture that is tuned to say anything learns to say y itself, even if y is a label of the candidates.
+        among = self.candidates if spec.training is None else chosen
+        facts = encode_relation(mixture, relation, candidates=among, whole_answers=chosen is not None)
         self.tell(Built(mixture))
         if spec.training is None:
             return _Made(mixture, facts)

@@ -8,13 +8,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from askwell.data.facts import Relation
+from askwell.data.facts import Relation, SplitName
 from askwell.errors import NothingLeft
+from askwell.evaluation.answer_lists import CandidateAnswers
 from askwell.evaluation.evaluate import score_facts
 from askwell.evaluation.ranking import NOT_A_CANDIDATE
 from askwell.mixture.answers import AnswerKind
 from askwell.mixture.candidates import Candidates, CandidateScorer
-from askwell.mixture.encode import EncodedFacts, EncodedRelation, encode_relation
+from askwell.mixture.encode import EncodedFacts, EncodedRelation, LeftOutFact, count_reasons, encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training import TrainingSpec
 from askwell.training.checkpoint import State, load_checkpoint, run_id, save_checkpoint
@@ -47,7 +48,8 @@ def train(
     spec = spec.model_copy(update={"threads": spec.threads or threads_before})
     torch.set_num_threads(spec.threads or threads_before)
     try:
-        facts = facts or encode_relation(mixture, relation, whole_answers=candidates is not None)
+        if facts is None:
+            facts = encode_relation(mixture, relation, candidates=candidates, whole_answers=candidates is not None)
         return _train(mixture, facts, spec, candidates, folder, resume, progress)
     finally:
         torch.set_num_threads(threads_before)
@@ -66,8 +68,9 @@ def _train(
     choose_tuned(mixture, spec)
     scorer = None if candidates is None else CandidateScorer(mixture, candidates, facts.kind)
     relation, train_facts, dev = facts.relation, facts.need("train"), facts.need("dev")
+    left_out: dict[str, tuple[LeftOutFact, ...]] = {split: facts.left_out(split) for split in ("train", "dev")}
     if scorer is not None:
-        train_facts, dev = (_with_labels(of_split, scorer, relation) for of_split in (train_facts, dev))
+        train_facts, dev = (_with_labels(facts, split, scorer, left_out) for split in ("train", "dev"))
     run = run_id(mixture, relation, spec, candidates)
     rates = rates_of(mixture, train_facts, spec)
     state = load_checkpoint(folder, run, mixture.lm.device) if folder is not None and resume else None
@@ -99,14 +102,14 @@ def _train(
         return TrainingResult(
             spec=spec,
             history=tuple(state.history),
-            left_out={split: facts.left_out(split) for split in ("train", "dev")},
+            left_out=left_out,
             train_facts=len(train_facts),
             dev_facts=len(dev),
             pairs=schedule.pairs_after(state.stretches),
             planned_pairs=schedule.pairs,
             step_sizes=rates.as_json(),
             finished=is_over(state, schedule),
-            vocabulary=_vocabulary(mixture, facts.kind, candidates),
+            vocabulary=_vocabulary(mixture, facts.kind, scorer),
         )
 
     try:
@@ -134,18 +137,26 @@ def _train(
     return result()
 
 
-def _with_labels(facts: EncodedFacts, scorer: CandidateScorer, relation: Relation) -> EncodedFacts:
-    """The facts whose y is a candidate; it is an error if there are none."""
-    is_candidate = [scorer.number_of(fact.y) is not None for fact in facts.facts]
+def _with_labels(
+    facts: EncodedRelation,
+    split: SplitName,
+    scorer: CandidateScorer,
+    left_out: dict[str, tuple[LeftOutFact, ...]],
+) -> EncodedFacts:
+    """The facts whose y is a candidate, the others being added to what is left out; an error if there are none."""
+    encoded = facts.split(split)
+    is_candidate = [scorer.number_of(fact.y) is not None for fact in encoded.facts]
+    others = [fact for fact, is_one in zip(encoded.facts, is_candidate, strict=True) if not is_one]
+    left_out[split] += tuple(LeftOutFact(fact, NOT_A_CANDIDATE) for fact in others)
     if not any(is_candidate):
-        raise NothingLeft(f"facts of {relation.name}", {NOT_A_CANDIDATE: len(facts)})
-    return facts.subset(torch.tensor(is_candidate, device=scorer.mixture.lm.device))
+        raise NothingLeft(f"{split} facts of {facts.relation.name}", count_reasons(left_out[split]))
+    return encoded.subset(torch.tensor(is_candidate, device=scorer.mixture.lm.device))
 
 
-def _vocabulary(mixture: Mixture, kind: AnswerKind, candidates: Candidates | None) -> str:
+def _vocabulary(mixture: Mixture, kind: AnswerKind, scorer: CandidateScorer | None) -> str:
     """Among which answers dev is scored, in words."""
-    if candidates is not None:
-        return f"{len(candidates.names)} candidates of {candidates.name}"
+    if scorer is not None:
+        return CandidateAnswers(scorer).vocabulary
     return kind.describe(mixture.lm.identity.name) if kind.any_length else mixture.answer_space.description
 
 

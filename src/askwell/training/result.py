@@ -72,7 +72,7 @@ class TrainingResult:
     """How it was trained, with the number of threads."""
     history: tuple[HistoryLine, ...]
     left_out: dict[str, tuple[LeftOutFact, ...]]
-    """Facts of train and dev that could not be asked."""
+    """Facts of train and dev that could not be asked, or whose y is not among the candidates."""
     train_facts: int
     dev_facts: int
     pairs: int

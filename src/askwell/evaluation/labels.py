@@ -1,0 +1,89 @@
+"""Classification: how well each label is told from the others, where answers are chosen among a few."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from askwell.evaluation.outcomes import Outcome
+
+MOST_LABELS = 30
+"""With more labels than these, a table of them says less than the scores do."""
+
+
+@dataclass(frozen=True)
+class LabelScores:
+    """How well one label is told, in per cent."""
+
+    facts: int
+    """Facts that have this label."""
+    chosen: int
+    """Facts for which it was chosen."""
+    precision: float | None
+    """Of the facts for which it was chosen, how many have it; None if it was never chosen."""
+    recall: float | None
+    """Of the facts that have it, for how many it was chosen; None if no fact has it."""
+    f1: float | None
+    """The harmonic mean of both; None if no fact has it and it was never chosen."""
+
+
+@dataclass(frozen=True)
+class LabelFigures:
+    """Scores of each label, and which label was chosen in place of which."""
+
+    labels: tuple[str, ...]
+    confusion: tuple[tuple[int, ...], ...]
+    """The number of facts for each right label (rows) and chosen label (columns)."""
+    scores: dict[str, LabelScores]
+    macro_f1: float
+    """The mean F1 over labels that some fact has or that were chosen for one, in per cent."""
+
+    def taken_for(self, label: str) -> dict[str, int]:
+        """The wrong labels that were chosen in place of this one, the most frequent first."""
+        row = dict(zip(self.labels, self.confusion[self.labels.index(label)], strict=True))
+        return {other: row[other] for other in sorted(row, key=lambda one: -row[one]) if row[other] and other != label}
+
+
+def label_figures(
+    outcomes: Sequence[Outcome], labels: Sequence[str], label_of: Callable[[str], str | None]
+) -> LabelFigures | None:
+    """The figures of facts whose answers were chosen among labels; None where there are more than MOST_LABELS.
+
+    `label_of` gives the label of a y. As in ranks, the other right labels of a fact's x are passed over: what was
+    chosen is the best of the rest.
+    """
+    if len(labels) > MOST_LABELS:
+        return None
+    place = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+    confusion = [[0] * len(place) for _ in place]
+    for outcome in outcomes:
+        gold = label_of(outcome.y)
+        others = {label_of(y) for y in outcome.golds} - {gold}
+        chosen = next((answer for answer in outcome.answers if answer not in others), None)
+        if gold is not None and chosen is not None:
+            confusion[place[gold]][place[chosen]] += 1
+    return figures_of(tuple(place), confusion)
+
+
+def figures_of(labels: Sequence[str], confusion: Sequence[Sequence[int]]) -> LabelFigures:
+    """All figures that follow from a confusion table."""
+    scores = {}
+    for number, label in enumerate(labels):
+        right, facts, chosen = confusion[number][number], sum(confusion[number]), sum(row[number] for row in confusion)
+        scores[label] = LabelScores(
+            facts, chosen, _per_cent(right, chosen), _per_cent(right, facts), _per_cent(2 * right, facts + chosen)
+        )
+    known = [score.f1 for score in scores.values() if score.f1 is not None]
+    return LabelFigures(tuple(labels), tuple(map(tuple, confusion)), scores, fmean(known) if known else 0.0)
+
+
+def added(figures: Sequence[LabelFigures | None]) -> LabelFigures | None:
+    """The figures of several evaluations together; None if they were not all among the same labels."""
+    known = [one for one in figures if one is not None]
+    if not known or len(known) < len(figures) or len({one.labels for one in known}) > 1:
+        return None
+    rows = zip(*(one.confusion for one in known), strict=True)
+    return figures_of(known[0].labels, [[sum(cells) for cells in zip(*row, strict=True)] for row in rows])
+
+
+def _per_cent(part: int, whole: int) -> float | None:
+    return 100 * part / whole if whole else None
