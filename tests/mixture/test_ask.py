@@ -227,9 +227,9 @@ def test_candidates_are_read_once_each(tmp_path: Path) -> None:
     assert candidates.digest == Candidates("other", ("Lima", "Reykjavik", "Rome")).digest
     assert candidates.digest != Candidates("cities", ("Rome", "Lima")).digest
     mixture = Mixture(plain("bert"), ["[X] is [Y]"], paper_spec())
-    answers, lacking = candidates.answers(mixture)
+    answers, left_out = candidates.answers(mixture)
     assert answers.tolist() == sorted(ids("bert", "Rome Lima"))
-    assert lacking == 1
+    assert left_out == ("Reykjavik",)
 
 
 def test_candidate_files_that_are_refused(tmp_path: Path) -> None:
@@ -252,5 +252,12 @@ def test_asking_among_candidates() -> None:
     everything = {reply.y: reply for reply in mixture.ask("Paris", top=10_000) if all(reply.by_prompt)}
     candidates = Candidates("cities", ("Rome", "Lima", "Reykjavik", "Quito"))
     replies = mixture.ask("Paris", candidates=candidates)
-    assert {reply.y for reply in replies} == {"Rome", "Lima", "Quito"}
-    assert replies == sorted((everything[y] for y in ("Rome", "Lima", "Quito")), key=lambda r: -r.probability)
+    cities = sorted(("Rome", "Lima", "Quito"), key=lambda y: -everything[y].probability)
+    assert [reply.y for reply in replies] == cities
+    # Nothing else can be answered, so what all candidates have together is one.
+    total = sum(everything[y].probability for y in cities)
+    of_prompts = [sum(everything[y].by_prompt[t] for y in cities) for t in range(2)]
+    for reply in replies:
+        assert reply.probability == pytest.approx(everything[reply.y].probability / total, abs=1e-12)
+        expected = [p / of_prompt for p, of_prompt in zip(everything[reply.y].by_prompt, of_prompts, strict=True)]
+        assert reply.by_prompt == pytest.approx(expected, abs=1e-12)

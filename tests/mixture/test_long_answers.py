@@ -4,8 +4,9 @@ import agreement
 import pytest
 import reference
 import torch
-from agreement import ALL, CAUSAL, GLUED_Y, SEQ2SEQ, Twin, exact, moved, pieces, usable, words, x_ids
+from agreement import ALL, GLUED_Y, Twin, exact, moved, pieces, usable, words, x_ids
 from builders import tiny
+from enumeration import end_of
 
 from askwell.mixture.long_answers import length_log_probs
 from askwell.specs.mixture import MixtureSpec
@@ -18,19 +19,6 @@ YS = ["Iceland", "Peru", "Mary Cassatt"]
 def _exact_modernbert(monkeypatch: pytest.MonkeyPatch) -> None:
     target = "transformers.models.modernbert.modeling_modernbert.apply_rotary_pos_emb"
     monkeypatch.setattr(target, agreement.exact_rotary)
-
-
-def end_of(name: str, template: str, x: str) -> int | None:
-    """What follows y in the tokenised sentence: the next prompt or special token, x's first, or the end of the text."""
-    if name not in CAUSAL and name not in SEQ2SEQ:
-        return None
-    written = pieces(name, template)
-    after = written[[piece.kind for piece in written].index("y") + 1 :]
-    if name in CAUSAL:
-        after = [piece for piece in after if piece.kind == "prompt"]
-    if not after:
-        return exact(name).tokenizer.eos_token_id
-    return x_ids(name, template, x)[0] if after[0].kind == "x" else after[0].ids[0]
 
 
 @pytest.mark.parametrize("deep", [False, True])

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from builders import tiny
-from builders.specs import paper_spec
 from builders.worlds import CAPITALS, PAIRS, TEMPLATES
 
 from askwell.data.facts import Fact, Relation
@@ -36,7 +35,7 @@ def a_run(**changed) -> RunSpec:
     fields: dict[str, Any] = {
         "lm": "bert", "lm_sha256": "1", "relation": "r", "facts_sha256": "2", "prompts": "hand",
         "templates": (PromptText(template="[X] é [Y]"),), "setting": "soft",
-        "mixture": MixtureSpec(seed=3, begin="space", answers="one-token"),
+        "mixture": MixtureSpec(seed=3, answers="one-token", begin="space"),
         "training": TrainingSpec(epochs=1),
     }  # fmt: skip
     return RunSpec(**(fields | changed))
@@ -52,16 +51,19 @@ def test_a_run_is_named_by_the_hash_of_its_canonical_json():
     )
     text = json.dumps(written, sort_keys=True, separators=(",", ":"))
     assert run.id == hashlib.sha256(text.encode()).hexdigest()
-    stored = {**written, "mixture": MixtureSpec.of_0_1_0(written["mixture"])}
-    assert RunSpec.model_validate(stored).id == run.id
+    old = {**written, "mixture": MixtureSpec.of_0_1_0(written["mixture"])}
+    assert RunSpec.model_validate(old).id == run.id, "and so it was in version 0.1.0"
+    assert RunSpec.model_validate_json(run.model_dump_json()).id == run.id
 
 
 @pytest.mark.parametrize(
     "changed",
     [
-        {"mixture": MixtureSpec(seed=4, begin="space", answers="one-token")},
-        {"mixture": MixtureSpec(seed=3, begin="line-break", answers="one-token")},
-        {"mixture": paper_spec(seed=3, begin="space")},
+        {"mixture": MixtureSpec(seed=4, answers="one-token", begin="space")},
+        {"mixture": MixtureSpec(seed=3, answers="one-token", begin="line-break")},
+        {"mixture": MixtureSpec(seed=3, answers="one-token")},
+        {"mixture": MixtureSpec(seed=3, begin="space")},
+        {"mixture": MixtureSpec(seed=3, answers="any-length", begin="space")},
         {"threads": 2},
         {"device": "cuda"},
         {"dtype": "float64"},
@@ -76,6 +78,17 @@ def test_a_run_is_named_by_the_hash_of_its_canonical_json():
 )
 def test_whatever_changes_the_numbers_or_the_labels_makes_another_run(changed):
     assert a_run(**changed).id != a_run().id
+
+
+def test_the_longest_answer_names_a_run_unless_answers_are_one_token():
+    choices: dict[str, Any] = {"seed": 3, "begin": "space"}
+    ids = {
+        (answers, longest): a_run(mixture=MixtureSpec(answers=answers, longest_answer=longest, **choices)).id
+        for answers in ("one-token", "any-length", "auto")
+        for longest in (10, 5)
+    }
+    assert ids["one-token", 10] == ids["one-token", 5]
+    assert len(set(ids.values())) == 5
 
 
 def test_what_sentences_begin_with_is_chosen_before_the_runs_are_named(write_sweep):

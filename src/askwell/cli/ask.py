@@ -77,7 +77,7 @@ def ask(
     from askwell.cli.running import set_threads
     from askwell.lms.load import load_lm
     from askwell.mixture.candidates import read_candidates
-    from askwell.mixture.encode import why_unaskable
+    from askwell.mixture.encode import default_kind, why_unaskable
     from askwell.runs.sources import find_mixture, saved_mixture, untuned_mixture
 
     allowed = read_candidates(candidates) if candidates else None
@@ -92,7 +92,8 @@ def ask(
         note_left_out_candidates(asked, allowed)
     several = file is not None or len(xs) > 1
     if several:
-        reasons = {x: reason for x, reason in zip(xs, why_unaskable(asked, xs), strict=True) if reason is not None}
+        found = zip(xs, why_unaskable(asked, xs, default_kind(asked)), strict=True)
+        reasons = {x: reason for x, reason in found if reason is not None}
         for x, reason in reasons.items():
             note(f"left out: {x[:60]!r}, since {reason}")
         xs = [x for x in xs if x not in reasons]

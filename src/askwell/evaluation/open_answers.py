@@ -25,7 +25,7 @@ from askwell.evaluation.outcomes import Outcome
 from askwell.lms.batches import Words, words_of
 from askwell.mixture.answer_search import AnswerSearch, LikelyAnswer, LikelyAnswers, text_of
 from askwell.mixture.answers import AnswerKind
-from askwell.mixture.encode import EncodedFacts, LeftOutFact, why_unaskable
+from askwell.mixture.encode import EncodedFacts, LeftOutFact, why_unaskable, why_unspellable
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.search import SearchLimits
 
@@ -73,8 +73,12 @@ class OpenFacts:
     def priors(self, seed: int) -> tuple[dict[str, "OpenPrior"], dict[str, str]]:
         """Controls that need no x, and why others cannot be had. As there is no end of answers of any length, none is
         corrected by the prior."""
+        priors: dict[str, OpenPrior] = {}
         missing: dict[str, str] = {}
-        priors = {MAJORITY: open_majority(self.mixture, self.relation)}
+        if (most_frequent := open_majority(self.mixture, self.relation, self.kind)) is not None:
+            priors[MAJORITY] = most_frequent
+        else:
+            missing[MAJORITY] = f"no train y of {self.relation.name} can be an answer"
         if (prior := open_prior(self.mixture, self.relation, self.kind, seed=seed)) is not None:
             priors[PRIOR] = prior
         else:
@@ -269,11 +273,15 @@ class OpenPrior:
         return next((answer.log_probability for answer in self.found.answers if answer.text == text), -math.inf)
 
 
-def open_majority(mixture: Mixture, relation: Relation) -> OpenPrior:
-    """The ys of train by how often they stand there."""
-    texts = spelt_texts(mixture, {fact.y for fact in relation.train})
-    counts = Counter(texts[fact.y] for fact in relation.train)
-    total = len(relation.train)
+def open_majority(mixture: Mixture, relation: Relation, kind: AnswerKind) -> OpenPrior | None:
+    """The ys of train by how often they stand there, without those that cannot be answers; None if none can."""
+    ys = list(dict.fromkeys(fact.y for fact in relation.train))
+    reasons = why_unspellable(mixture, ys, kind)
+    texts = spelt_texts(mixture, [y for y, reason in zip(ys, reasons, strict=True) if reason is None])
+    counts = Counter(texts[fact.y] for fact in relation.train if fact.y in texts)
+    if not counts:
+        return None
+    total = counts.total()
     answers = tuple(LikelyAnswer(text, math.log(count / total), ()) for text, count in counts.most_common())
     return OpenPrior(LikelyAnswers(answers, is_exact=True), f"how often each y stands in {total} train facts")
 

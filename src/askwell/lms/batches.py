@@ -147,10 +147,13 @@ class QuestionTable:
         self._read_after_x = torch.tensor([question.read_after_x for question in questions], device=device)
         self.reads_x = questions[0].reads_x
 
-    def lengths(self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]) -> Int[Tensor, " pairs"]:
-        """The number of tokens of each pair in its longest stack."""
+    def lengths(
+        self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"], *, answer: int = 0
+    ) -> Int[Tensor, " pairs"]:
+        """The number of tokens of each pair in its longest stack, with an answer of so many tokens where y stands."""
         x_lengths = xs.lengths[self._x_places[prompts], facts]
-        return torch.stack([table.lengths(prompts, x_lengths) for table in self._streams.values()]).amax(0)
+        each = [table.lengths(prompts, x_lengths) + answer * table.has_y for table in self._streams.values()]
+        return torch.stack(each).amax(0)
 
     def batch(self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]) -> Batch:
         """The batch of pairs (facts[i], prompts[i]), where a fact is named by the place of its x in `xs`."""

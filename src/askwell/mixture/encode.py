@@ -1,7 +1,7 @@
 """Facts in the tokens of a mixture's LM, and what is left out on the way."""
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -77,7 +77,10 @@ def encode_facts(
     left_out: list[LeftOutFact] = []
     ys = list(dict.fromkeys(fact.y for fact in facts))
     numbers = dict(zip(ys, _gold_answers(mixture, ys), strict=True))
-    unanswerable = dict(zip(ys, _why_no_answer(mixture, ys, numbers, kind), strict=True))
+    if kind.any_length:
+        unanswerable = dict(zip(ys, why_unspellable(mixture, ys, kind), strict=True))
+    else:
+        unanswerable = {y: NOT_ONE_TOKEN if numbers[y] is None else None for y in ys}
     unaskable = why_unaskable(mixture, [fact.x for fact in facts], kind)
     kept: list[Fact] = []
     for fact, reason in zip(facts, unaskable, strict=True):
@@ -204,27 +207,19 @@ def why_unaskable(mixture: "Mixture", xs: Sequence[str], kind: AnswerKind = ONE_
         return []
     words = words_of(xs, mixture.lm.wording, mixture.lm.device)
     empty = (words.lengths == 0).any(0).tolist()
-    longest = mixture.pairs.longest_question(words).tolist()
+    longest = mixture.pairs.longest_question(words)
+    if kind.any_length:
+        with_answer = mixture.long_answers.longest_sentence(words, len(kind.log_lengths) or kind.longest)
+        longest = torch.maximum(longest, with_answer)
     limit = mixture.lm.context
-    if limit is not None and kind.any_length:
-        limit -= max(0, (len(kind.log_lengths) or kind.longest) - 1)
     return [
         NO_TOKENS if is_empty else TOO_LONG if limit is not None and length > limit else None
-        for is_empty, length in zip(empty, longest, strict=True)
+        for is_empty, length in zip(empty, longest.tolist(), strict=True)
     ]
 
 
-def count_reasons(left_out: Iterable[LeftOutFact]) -> dict[str, int]:
-    """How many facts were left out for each reason."""
-    return dict(Counter(fact.reason for fact in left_out))
-
-
-def _why_no_answer(
-    mixture: "Mixture", ys: Sequence[str], numbers: Mapping[str, int | None], kind: AnswerKind
-) -> list[str | None]:
-    """For each y the reason why it cannot be an answer, None where it can."""
-    if not kind.any_length:
-        return [NOT_ONE_TOKEN if numbers[y] is None else None for y in ys]
+def why_unspellable(mixture: "Mixture", ys: Iterable[str], kind: AnswerKind) -> list[str | None]:
+    """For each y the reason why it cannot be an answer of any length, None where it can."""
     reasons: list[str | None] = []
     for y in ys:
         forms = [mixture.lm.wording.encode(y, place) for place in mixture.answer_space.places]
@@ -233,6 +228,11 @@ def _why_no_answer(
         else:
             reasons.append(TOO_MANY_TOKENS if max(map(len, forms)) > kind.longest else None)
     return reasons
+
+
+def count_reasons(left_out: Iterable[LeftOutFact]) -> dict[str, int]:
+    """How many facts were left out for each reason."""
+    return dict(Counter(fact.reason for fact in left_out))
 
 
 def _gold_answers(mixture: "Mixture", ys: Iterable[str]) -> list[int | None]:

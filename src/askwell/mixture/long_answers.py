@@ -128,6 +128,12 @@ class LongAnswers:
         ends = pairs.new_zeros(len(pairs)) if self.fills_masks else self.ends_of(xs, facts, prompts)[pairs]
         return Steps(log_probs, reads.targets[is_read], ends, pairs)
 
+    def longest_sentence(self, xs: Words, tokens: int) -> Int[Tensor, " texts"]:
+        """For each x the number of tokens of its longest sentence with an answer of so many tokens."""
+        texts = torch.arange(xs.lengths.shape[1], device=self.lm.device)
+        every = [torch.full_like(texts, prompt) for prompt in range(len(self._prompts))]
+        return torch.stack([self.table.lengths(xs, texts, prompts, answer=tokens) for prompts in every]).amax(0)
+
     def bytes_of_fact(self, xs: Words, ys: Words) -> int:
         """About what is kept of a fact and all its prompts until gradients are taken."""
         longest = int(ys.lengths.max())

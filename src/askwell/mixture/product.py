@@ -41,6 +41,7 @@ def product_log_likelihood(
     mixture: "Mixture", facts: EncodedFacts, chosen: Int[Tensor, " facts"]
 ) -> Float[Tensor, " facts"]:
     """log p(y | x, r) of the chosen facts' y in a product, with gradients into the weights alone."""
+    check_one_form(mixture)
     answers, exponents = mixture.long_answers, mixture.weights
     with torch.no_grad():
         steps = [

@@ -1,0 +1,164 @@
+"""Evaluation of answers of any length agrees with the enumeration of all strings, on a tiny LM of each family."""
+
+import functools
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from enumeration import ONE_OF_EACH, by_prompt, enumerated, few_tokens, rank_among, spellings
+from reference import brute_metrics
+
+from askwell.data.facts import Fact, Relation
+from askwell.evaluation.evaluate import evaluate, score_facts
+from askwell.evaluation.examine import examine
+from askwell.evaluation.outcomes import read_controls, read_outcomes, write_controls, write_outcomes
+from askwell.mixture.encode import encode_relation
+from askwell.mixture.search import SearchLimits
+
+TRAIN = [Fact("Cuba", "Rome"), Fact("Paris", "Rome"), Fact("Cuba", "Cassatt"), Fact("Cuba", "Rome Cassatt")]
+COUNTS = (2, 1, 1)
+"""How many of these ys have one, two and three tokens."""
+
+
+def answers_to(name: str, x: str, *, data_dependent: bool = False) -> dict[str, float]:
+    return enumerated(name, x, COUNTS, data_dependent=data_dependent)
+
+
+def relation_of(*test: tuple[str, str]) -> Relation:
+    return Relation.of("r", TRAIN, [Fact("Cuba", "Rome")], [Fact(x, y) for x, y in test])
+
+
+def golds_of(relation: Relation, x: str) -> set[str]:
+    """All right answers for x, gathered here."""
+    return {fact.y for split in (relation.train, relation.dev, relation.test) for fact in split if fact.x == x}
+
+
+@pytest.mark.parametrize(("name", "weighting"), [*((n, "static") for n in ONE_OF_EACH), ("gpt2", "data-dependent")])
+def test_ranks_probabilities_and_best_answers_are_those_of_enumeration(name, weighting):
+    depends = weighting == "data-dependent"
+    of_paris, of_mary = (answers_to(name, x, data_dependent=depends) for x in ("Paris", "Mary Cassatt"))
+    best = [y for y in of_paris if y != "Rome"]
+    chosen = [("Paris", best[at]) for at in (0, 2, 9, 10, 12, 30)] + [
+        ("Mary Cassatt", list(of_mary)[at]) for at in (3,)
+    ]
+    relation = relation_of(*chosen)
+    mixture, _ = few_tokens(name, weighting=weighting)
+    found = evaluate(mixture, relation)
+    assert (found.answers, found.unsettled, found.left_out) == ("any-length", 0, ())
+    assert found.vocabulary == f"all answers of up to 3 tokens of {name}"
+    assert {(outcome.x, outcome.y) for outcome in found.outcomes} == {*chosen}
+    ranks = []
+    for outcome in found.outcomes:
+        expected = of_paris if outcome.x == "Paris" else of_mary
+        golds = golds_of(relation, outcome.x)
+        ranks.append(rank_among(expected, outcome.y, sorted(golds - {outcome.y})))
+        assert outcome.rank == ranks[-1]
+        assert outcome.raw_rank == rank_among(expected, outcome.y)
+        assert set(outcome.golds) == golds
+        assert outcome.log_probability == pytest.approx(expected[outcome.y], abs=1e-9)
+        assert outcome.answers == tuple(expected)[:10]
+        assert outcome.probabilities == pytest.approx([math.exp(p) for p in expected.values()][:10], rel=1e-9)
+    assert math.inf in ranks
+    assert found.micro == pytest.approx(brute_metrics(ranks))
+
+
+@pytest.mark.parametrize("place", [10, 11])
+def test_ranks_behind_the_tenth_are_infinite(place):
+    y = list(answers_to("gpt2", "Mary Cassatt"))[place - 1]
+    (outcome,) = evaluate(few_tokens("gpt2")[0], relation_of(("Mary Cassatt", y)), top=2).outcomes
+    assert outcome.answers == tuple(answers_to("gpt2", "Mary Cassatt"))[:2]
+    assert outcome.rank == outcome.raw_rank == (10 if place == 10 else math.inf)
+    assert outcome.log_probability == pytest.approx(answers_to("gpt2", "Mary Cassatt")[y], abs=1e-9)
+
+
+def test_what_is_infinite_counts_nothing_and_comes_back_from_its_file(tmp_path: Path):
+    order = list(answers_to("gpt2", "Mary Cassatt"))
+    relation = relation_of(("Mary Cassatt", order[1]), ("Paris", list(answers_to("gpt2", "Paris"))[25]))
+    found = evaluate(few_tokens("gpt2")[0], relation)
+    assert sorted(outcome.rank for outcome in found.outcomes) == [2, math.inf]
+    assert found.micro == {"P@1": 0, "P@10": 50, "MRR": 25}
+    assert found.figures().raw.micro["MRR"] == 25
+    write_outcomes(found.outcomes, tmp_path / "facts.parquet")
+    assert read_outcomes(tmp_path / "facts.parquet") == list(found.outcomes)
+    write_controls({"prior": {"test": found.outcomes}}, tmp_path / "controls.parquet")
+    kept = read_controls(tmp_path / "controls.parquet")["prior"]["test"]
+    assert [outcome.rank for outcome in kept] == [outcome.rank for outcome in found.outcomes]
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_what_a_search_leaves_open_is_counted_and_not_found(name, monkeypatch):
+    of_paris = answers_to(name, "Paris")
+    relation = relation_of(*(("Paris", y) for y in list(of_paris)[:8]))
+    exact = {outcome.y: outcome for outcome in evaluate(few_tokens(name)[0], relation).outcomes}
+    unsettled = []
+    for opened in (1, 6, 200):
+        monkeypatch.setattr(
+            "askwell.evaluation.open_answers.SearchLimits", functools.partial(SearchLimits, opened=opened, at_once=1)
+        )
+        found = evaluate(few_tokens(name)[0], relation)
+        for outcome in found.outcomes:
+            assert outcome.rank in (exact[outcome.y].rank, math.inf), "a rank is right or unknown"
+        lost = sum(o.rank == math.inf and exact[o.y].rank < math.inf for o in found.outcomes)
+        assert found.unsettled >= lost
+        assert found.figures().unsettled == found.unsettled
+        unsettled.append(found.unsettled)
+    assert unsettled == sorted(unsettled, reverse=True)
+    assert unsettled[-1] == 0
+    if name != "bert":  # whose answers of one token are all found when their one mask is filled in
+        assert unsettled[0] == len(exact)
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_the_dev_score_is_that_of_enumeration(name):
+    of_paris, of_mary = answers_to(name, "Paris"), answers_to(name, "Mary Cassatt")
+    chosen = [("Paris", list(of_paris)[at]) for at in (0, 1, 5)] + [("Mary Cassatt", next(iter(of_mary)))]
+    relation = relation_of(*chosen)
+    mixture, _ = few_tokens(name)
+    scores = score_facts(mixture, encode_relation(mixture, relation).split("test"), relation)
+    right, losses = 0, []
+    for x, y in chosen:
+        expected = of_paris if x == "Paris" else of_mary
+        right += rank_among(expected, y, sorted(golds_of(relation, x) - {y})) == 1
+        losses.append(-expected[y])
+    assert scores == {
+        "P@1": 100 * right / 4, "log_loss": pytest.approx(sum(losses) / 4, abs=1e-9), "facts": 4,
+    }  # fmt: skip
+
+
+def test_a_y_that_is_longer_than_all_of_train_is_impossible_to_a_masked_lm():
+    relation = Relation.of(
+        "r", TRAIN[:3], [Fact("Cuba", "Rome")], [Fact("Paris", "Rome Cassatt"), Fact("Cuba", "Rome")]
+    )
+    mixture, _ = few_tokens("bert")
+    found = {outcome.x: outcome for outcome in evaluate(mixture, relation).outcomes}
+    assert (found["Paris"].rank, found["Paris"].log_probability) == (math.inf, -math.inf)
+    assert found["Cuba"].rank < math.inf
+    scores = score_facts(mixture, encode_relation(mixture, relation).split("test"), relation)
+    assert scores["log_loss"] == pytest.approx(-found["Cuba"].log_probability)
+
+
+def test_an_examination_asks_for_the_same_and_notes_what_each_prompt_thinks():
+    relation = relation_of(("Reykjavik", "Cassatt"), ("Mary Cassatt", "Rome"))
+    mixture, twin = few_tokens("gpt2")
+    examined = examine(mixture, relation)
+    assert examined.evaluations["test"].outcomes == evaluate(mixture, relation).outcomes
+    assert {*examined.controls.outcomes} == {"majority", "prior"}
+    noted = examined.prompt_answers
+    assert noted is not None
+    weights = twin.log_weights(None).exp().detach().tolist()
+    for row, outcome in enumerate(examined.evaluations["test"].outcomes):
+        with torch.no_grad():
+            each = torch.stack([by_prompt(twin, outcome.x, spellings("gpt2")[y]) for y in outcome.answers]).exp()
+        assert noted.best[row].tolist() == each.argmax(0).tolist()
+        assert noted.of_mixture[row] == 0
+        assert noted.weights[row].tolist() == pytest.approx(weights)
+        # The best answers, and all others together.
+        columns = [[*of_prompt, 1 - sum(of_prompt)] for of_prompt in each.T.tolist()]
+        mean = [sum(w * column[n] for w, column in zip(weights, columns, strict=True)) for n in range(11)]
+        divergence = entropy(mean) - sum(w * entropy(column) for w, column in zip(weights, columns, strict=True))
+        assert noted.divergences[row] == pytest.approx(divergence, abs=1e-12)
+
+
+def entropy(probabilities: list[float]) -> float:
+    return -sum(p * math.log(p) for p in probabilities)
