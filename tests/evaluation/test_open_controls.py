@@ -21,7 +21,7 @@ from askwell.evaluation.open_answers import open_majority, open_masked_prior, op
 from askwell.evaluation.ranking import asked_facts
 from askwell.mixture.encode import encode_relation
 
-COUNTS = (2, 2, 0)
+COUNTS = (2, 2)
 
 
 def relation_of(*test: tuple[str, str]) -> Relation:
@@ -66,10 +66,9 @@ def test_a_relation_whose_train_ys_are_no_answers_has_no_majority():
 
 @pytest.mark.parametrize(("name", "weighting"), [*((n, "static") for n in ONE_OF_EACH), ("gpt2", "data-dependent")])
 def test_the_prior_is_the_mean_answer_to_the_xs_of_train(name, weighting):
-    counts = COUNTS[:2]
-    each = [enumerated(name, x, counts, data_dependent=weighting == "data-dependent") for x in ("Cuba", "Paris")]
+    each = [enumerated(name, x, COUNTS, data_dependent=weighting == "data-dependent") for x in ("Cuba", "Paris")]
     expected = mean_of(each)
-    ys = [list(expected)[place] for place in (0, 3, 12)]
+    ys = [list(expected)[place] for place in (0, 3, -1)]
     relation = relation_of(*(("Mary Cassatt", y) for y in ys))
     mixture, _ = few_tokens(name, weighting=weighting)
     asked = asked_facts(mixture, relation, "test")
@@ -92,12 +91,12 @@ def test_of_many_xs_some_are_drawn_by_the_seed(monkeypatch):
     relation = relation_of(("Mary Cassatt", "Rome"))
     kind = encode_relation(mixture, relation).kind
     first_answers = {}
-    for seed in range(6):
+    for seed in range(4):
         prior = open_prior(mixture, relation, kind, seed=seed)
         assert prior is not None
         assert prior.description.startswith("the mean of the answers to 1 of the 2 x's of train, drawn with the seed")
         first_answers[seed] = prior.found.answers[0].log_probability
-    possible = [next(iter(enumerated("gpt2", x, COUNTS[:2]).values())) for x in ("Cuba", "Paris")]
+    possible = [next(iter(enumerated("gpt2", x, COUNTS).values())) for x in ("Cuba", "Paris")]
     assert sorted({round(p, 9) for p in first_answers.values()}) == sorted(round(p, 9) for p in possible)
 
 
@@ -112,7 +111,7 @@ def test_x_masked_is_one_mask_token_at_x(name, weighting):
     assert prior is not None
     # Weights that depend on x are left at p(t | r).
     mask = [exact(name).tokenizer.mask_token_id]
-    expected = every_answer(twin, "Paris", lengths_by_hand(COUNTS[:2]) if name == "bert" else (), x_tokens=mask)
+    expected = every_answer(twin, "Paris", lengths_by_hand(COUNTS) if name == "bert" else (), x_tokens=mask)
     found = {answer.text: answer.log_probability for answer in prior.found.answers}
     most = min(30, len(expected))
     assert list(found) == list(expected)[:most]

@@ -10,6 +10,8 @@ from askwell.data.names import read_relation
 from askwell.evaluation.evaluate import evaluate
 from askwell.evaluation.outcomes import read_outcomes
 from askwell.lms.load import load_lm
+from askwell.mixture.answers import ONE_TOKEN
+from askwell.mixture.encode import default_kind, encode_relation
 from askwell.mixture.save import load_mixture
 
 OLD = Path(__file__).parents[1] / "fixtures" / "v0.1.0"
@@ -40,3 +42,14 @@ def test_a_shallow_mixture_of_version_0_1_0_loads(tmp_path: Path) -> None:
     mixture.save_pretrained(tmp_path)
     again = load_mixture(tmp_path, mixture.lm)
     assert torch.equal(again.vectors, mixture.vectors)
+
+
+@pytest.mark.parametrize("name", ["train", "baseline", "seeds/seed-0"])
+def test_mixtures_of_version_0_1_0_answer_with_one_token(name: str, tmp_path: Path) -> None:
+    mixture = load_mixture(OLD / name, load_lm("testbed:bert", device="cpu"))
+    assert (mixture.spec.answers, mixture.spec.begin) == ("one-token", "space")
+    assert default_kind(mixture) == ONE_TOKEN
+    relation = read_relation(str(OLD / "facts" / "capital"))
+    assert encode_relation(mixture, relation).kind == ONE_TOKEN
+    mixture.save_pretrained(tmp_path)
+    assert load_mixture(tmp_path, mixture.lm).spec == mixture.spec

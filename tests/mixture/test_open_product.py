@@ -11,7 +11,6 @@ from enumeration import (
     SAME_END,
     TEMPLATES,
     every_product,
-    few_tokens,
     lengths_by_hand,
     log_product,
     mean_of,
@@ -121,10 +120,3 @@ def test_prompts_that_need_two_forms_of_y_are_refused():
         mixture.ask("Paris")
     with pytest.raises(BadOption, match=sentence):
         evaluate(mixture, Relation.of("r", FACTS, FACTS, FACTS))
-
-
-def test_a_mixture_of_the_same_prompts_is_another_distribution():
-    mixture, _, _ = product_of("gpt2", TEMPLATES)
-    sums, _ = few_tokens("gpt2")
-    encoded, _ = encode_facts(mixture, FACTS)
-    assert not torch.allclose(mixture(encoded, torch.arange(3)), sums(encoded, torch.arange(3)))

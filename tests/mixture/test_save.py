@@ -1,6 +1,7 @@
 """Saved mixtures: what comes back, what is refused, and what a crash leaves behind."""
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from askwell.data.templates import parse_template
 from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
+from askwell.mixture.answers import ONE_TOKEN, AnswerKind
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import About, read_description, read_dev_answers
 from askwell.specs.mixture import MixtureSpec
@@ -59,6 +61,27 @@ def test_what_is_saved_comes_back(name: str, kind: str, tmp_path: Path) -> None:
     xs, facts = words(plain(name), XS)
     assert torch.equal(back.log_probs(xs, facts), mixture.log_probs(xs, facts))
     assert {path.name for path in tmp_path.iterdir()} == FILES, "and nothing that could run code"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        None,
+        ONE_TOKEN,
+        AnswerKind(any_length=True, longest=7),
+        AnswerKind(any_length=True, longest=3, log_lengths=(-0.1, math.log(1 / 3), -7.25)),
+    ],
+)
+def test_what_counts_as_an_answer_comes_back(kind: AnswerKind | None, tmp_path: Path) -> None:
+    mixture = moved(plain("roberta"), TEMPLATES, MixtureSpec(answers="any-length", longest_answer=7))
+    mixture.answer_kind = kind
+    mixture.save_pretrained(tmp_path)
+    assert read_description(tmp_path).answers == kind
+    back = Mixture.from_pretrained(tmp_path, lm=plain("roberta"))
+    assert back.answer_kind == kind
+    assert back.spec == mixture.spec
+    if kind is not None and kind.is_long:
+        assert back.ask("Paris", top=3) == mixture.ask("Paris", top=3)
 
 
 def test_what_else_comes_back(tmp_path: Path) -> None:

@@ -87,8 +87,11 @@ class AnswerSearch:
         least: Sequence[float],
         counts: Counts | None = None,
     ) -> list[LikelyAnswers]:
-        """For each question all answers whose log-probability is at least that given, up to the limit of those that
-        `counts` says count."""
+        """For each question all answers whose log-probability is at least that given; where all prompts need one form,
+        up to the limit of those that `counts` says count."""
+        if len(self._forms) > 1:
+            # What one form finds probable enough may not be so to all of them, and must not end its search.
+            counts = _none_counts
         return [
             LikelyAnswers(tuple(a for a in of.answers if a.log_probability >= least[number]), of.is_exact, of.unseen)
             for number, of in enumerate(self._found(xs, questions[:, None], least, counts, None))
@@ -102,7 +105,7 @@ class AnswerSearch:
             return found
         # What the forms find best each by itself bounds from below what the mixture finds best.
         least = [self._last_that_counts(number, of.answers, counts) for number, of in enumerate(found)]
-        whole = self._found(xs, bags, least, lambda _question, _text: False, log_weights)
+        whole = self._found(xs, bags, least, _none_counts, log_weights)
         results = []
         for number, of in enumerate(whole):
             last = self._last_that_counts(number, of.answers, counts)
@@ -212,6 +215,10 @@ class AnswerSearch:
         order = of_mixture.argsort(descending=True, stable=True).tolist()
         answers = tuple(LikelyAnswer(texts[n], float(of_mixture[n]), tuple(by_prompt[n].tolist())) for n in order)
         return LikelyAnswers(answers, is_exact, unseen)
+
+
+def _none_counts(_question: int, _text: str) -> bool:
+    return False
 
 
 def _shifted(counts: Counts, start: int) -> Counts:
