@@ -63,14 +63,17 @@ def _table(
 def _figures(line: Line, kind: str, found: LabelFigures, label: str) -> list[Figure]:
     scores, row = found.scores[label], found.confusion[found.labels.index(label)]
     values = (("precision", scores.precision), ("recall", scores.recall), ("F1", scores.f1))
-    figures = [(Cell(str(scores.facts)), record(line, kind, f"{label}: facts", scores.facts))]
+    figures = [(Cell(str(scores.facts)), record(line, kind, f"{label}: facts", float(scores.facts)))]
     figures += [(one_decimal(value), record(line, kind, f"{label}: {name}", value)) for name, value in values]
     if len(found.labels) <= _IN_COLUMNS:
         chosen = zip(found.labels, row, strict=True)
         return figures + [
-            (Cell(str(count), strong=other == label), record(line, kind, f"{label}: {other} chosen", count))
+            (Cell(str(count), strong=other == label), record(line, kind, f"{label}: {other} chosen", float(count)))
             for other, count in chosen
         ]
     wrong = found.taken_for(label)
     told = ", ".join(f"{other} ({count})" for other, count in list(wrong.items())[:3])
-    return [*figures, (Cell(told) if told else MISSING, record(line, kind, f"{label}: wrong", sum(wrong.values())))]
+    return [
+        *figures,
+        (Cell(told) if told else MISSING, record(line, kind, f"{label}: wrong", float(sum(wrong.values())))),
+    ]
