@@ -74,7 +74,8 @@ def test_top_1_counts_facts_that_a_prompt_cannot_ask_as_wrong():
     answered = [Fact(x, glued.ask(x, top=1)[0].y) for x in tiny.BOTH + tiny.SPACED_NAMES]
     right = [fact for fact in answered if len(encode_facts(glued, [fact])[0]) and is_answered(glued, fact)]
     facts = [right[0], Fact("Rome", "Italy"), Fact("Oslo", "Italy"), Fact("Lima", "Italy")]
-    scored = run_baseline("lpaqa-top1", lm, prompts, Relation.of("r", facts, facts, facts)).about.learned_from["train"]
+    relation = Relation.of("r", facts, facts, facts)
+    scored = run_baseline("lpaqa-top1", lm, prompts, relation, asked=paper_spec()).about.learned_from["train"]
     assert scored[0]["facts"] == 1
     assert scored[0]["P@1"] == pytest.approx(25)
 
