@@ -73,13 +73,19 @@ def test_several_mixtures_are_held_against_their_own_controls(askwell, lms, coun
     assert both["controls"]["majority"]["description"] == "how often each y stands in 6 train facts"  # in either
 
 
-@pytest.mark.parametrize("split", ["train", "dev"])
-def test_what_is_missing_is_said(askwell, lms, countries, split):
+@pytest.mark.parametrize(
+    ("split", "why"),
+    [
+        ("train", "no train y of countries can be an answer"),
+        ("dev", "no dev facts of countries left: 1 × y has a character"),
+    ],
+)
+def test_what_is_missing_is_said(askwell, lms, countries, split, why):
     (countries / f"{split}.jsonl").write_text(json.dumps({"sub": "Paris", "obj": "東京"}))
     run = ("evaluate", "--lm", lms["bert"], *PROMPTS, "--facts", countries)
     shown = askwell(*run)
     assert shown.code == 0
-    assert f"no controls for countries: no {split} facts of countries left: 1 × y has a character" in shown.err
+    assert f"no controls for countries: {why}" in shown.err
     assert "looking at x" not in shown.out
     document = askwell(*run, "--json").json
     assert (document["controls"], document["knowledge"]) == ({}, None)
