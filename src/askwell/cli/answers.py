@@ -44,9 +44,9 @@ def note_left_out_candidates(mixture: Mixture, candidates: Candidates) -> None:
     left_out = unaskable_candidates(mixture, candidates)
     if left_out:
         named = ", ".join(repr(word[:40]) for word in left_out[:5]) + (", …" if len(left_out) > 5 else "")
-        what = "one token of the LM" if not default_kind(mixture).any_length else "what the LM can spell in that length"
-        counts = f"{len(left_out)} of {len(candidates.words)} candidates"
-        note(f"{counts} cannot be asked for, as they are not {what}: {named}")
+        long = "the LM cannot spell them, or only in more tokens than its answers have"
+        why = long if default_kind(mixture).any_length else "they are not one token of the LM"
+        note(f"{len(left_out)} of {len(candidates.words)} candidates cannot be asked for, since {why}: {named}")
 
 
 def print_answers(

@@ -89,6 +89,7 @@ def print_record(record: RunRecord, folder: Path) -> None:
         for split, left_out in record.training.left_out.items():
             note_left_out_facts(split, left_out)
     note_left_out_facts("test", record.test.left_out, record.test.left_out_facts)
+    note_few_candidates(record.test)
     note_unsettled(record.test)
     name = record.spec.baseline or ("tuned" if record.spec.training is not None else "as they are")
     print_scores({"untuned": record.untuned, name: record.test})
@@ -110,6 +111,13 @@ def print_record(record: RunRecord, folder: Path) -> None:
     follow = f"askwell compare {folder} OTHER" if record.spec.baseline else f'askwell ask {folder} "…"'
     lines.append(f"Saved in {folder}. Next: {follow}, or askwell show {folder}")
     say(*lines)
+
+
+def note_few_candidates(figures: EvaluationFigures) -> None:
+    """Says how many candidates could not be chosen."""
+    if figures.candidates_left_out:
+        words = counted(figures.candidates_left_out, "candidate")
+        note(f"{words} left out: the LM cannot spell them, or only in more tokens than its answers have")
 
 
 def note_unsettled(figures: EvaluationFigures) -> None:

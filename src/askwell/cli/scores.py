@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from askwell.cli.progress import Bar
-from askwell.cli.running import control_lines, note_unsettled, print_labels, print_several
+from askwell.cli.running import control_lines, note_few_candidates, note_unsettled, print_labels, print_several
 from askwell.cli.terminal import counted, note, note_left_out_facts, say, stdout
 from askwell.cli.trust import trust_lines
 from askwell.data.facts import Relation, SplitName
@@ -131,8 +131,7 @@ def print_scored(scored: Scored) -> None:
 def _print_table(evaluation: Evaluation) -> None:
     figures = evaluation.figures()
     note_left_out_facts(evaluation.split, figures.left_out, figures.left_out_facts)
-    if figures.candidates_left_out:
-        note(f"{counted(figures.candidates_left_out, 'candidate')} left out: the LM cannot spell them, or not so long")
+    note_few_candidates(figures)
     note_unsettled(figures)
     title = f"{counted(figures.facts, f'{evaluation.split} fact')}, {evaluation.vocabulary}"
     table = Table("", "facts", *TABLE_METRICS, title=title)
