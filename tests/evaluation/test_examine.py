@@ -128,9 +128,9 @@ def test_each_split_is_encoded_once(monkeypatch):
     mixture = moved(frozen("bert"), TEMPLATES)
     shared, encoded, whole = encode_relation(mixture, CAPITALS), [], encode.encode_facts
 
-    def counting(of_mixture, facts, kind):
+    def counting(of_mixture, facts, *how):
         encoded.append(tuple(facts))
-        return whole(of_mixture, facts, kind)
+        return whole(of_mixture, facts, *how)
 
     monkeypatch.setattr(encode, "encode_facts", counting)
     alone = evaluate(mixture, CAPITALS, facts=shared)
