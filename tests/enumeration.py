@@ -25,7 +25,11 @@ TEMPLATES = ["The capital of [X] is [Y] .", "[X], its capital is [Y]."]
 SAME_END = ["Boston born [X] was in [Y]", "[X] [Y]"]
 """Two templates that end with y."""
 LONGEST = 3
-KEPT = {"wordpiece": "Rome Cass ##att ##vik", "byte-level": "ĠRome ĠCass att vik"}
+KEPT = {
+    "wordpiece": "Rome Cass ##att ##vik",
+    "byte-level": "ĠRome ĠCass att vik",
+    "albert": "▁rome ▁cass att vik",
+}
 """Two tokens that begin a word and two that do not: Rome, Cassatt, Rome Cass, Rome Cassatt, Cassattvik and more."""
 
 

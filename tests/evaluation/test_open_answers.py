@@ -126,6 +126,30 @@ def test_the_dev_score_is_that_of_enumeration(name):
     }  # fmt: skip
 
 
+def test_answers_of_an_uncased_lm_are_shown_as_the_relation_writes_them():
+    expected = answers_to("albert", "Paris")
+    relation = relation_of(("Paris", "Rome Cassatt"))
+    (outcome,) = evaluate(few_tokens("albert")[0], relation).outcomes
+    assert outcome.rank == rank_among(expected, "rome cassatt", ["rome"])
+    assert outcome.log_probability == pytest.approx(expected["rome cassatt"], abs=1e-9)
+    written = {"rome": "Rome", "cassatt": "Cassatt", "rome cassatt": "Rome Cassatt"}
+    assert outcome.answers == tuple(written.get(text, text) for text in list(expected)[:10])
+    assert "Rome" in outcome.answers
+
+
+def test_a_search_that_finds_nothing_is_examined_all_the_same(monkeypatch):
+    limits = functools.partial(SearchLimits, opened=1)
+    monkeypatch.setattr("askwell.evaluation.open_answers.SearchLimits", limits)
+    examined = examine(few_tokens("gpt2")[0], relation_of(("Paris", "Cassatt"), ("Mary Cassatt", "Rome")))
+    found = examined.evaluations["test"]
+    assert found.unsettled == 2
+    assert [(outcome.rank, outcome.answers, outcome.probabilities) for outcome in found.outcomes] == [
+        (math.inf, ("",), (0.0,))
+    ] * 2
+    assert [outcome.rank for outcome in examined.controls.outcomes["prior"]["test"]] == [math.inf] * 2
+    assert examined.controls.outcomes["majority"]["test"][0].rank < math.inf
+
+
 def test_a_y_that_is_longer_than_all_of_train_is_impossible_to_a_masked_lm():
     relation = Relation.of(
         "r", TRAIN[:3], [Fact("Cuba", "Rome")], [Fact("Paris", "Rome Cassatt"), Fact("Cuba", "Rome")]

@@ -100,8 +100,8 @@ def test_what_a_mixture_was_tuned_for_stays():
 
 def test_the_lengths_of_a_masked_lms_answers_by_hand():
     mixture = Mixture(plain("bert"), ["[X] is in [Y] ."], ANY_LENGTH)
-    # Three ys of one token, one of two, two of three; four tokens are too many.
-    ys = ["Rome", "Rome", "Peru", "Iceland", "Massachusetts", "Massachusetts", "Mary Cassatt Rome"]
+    # Three ys of one token, one of two, two of three; four tokens are too many, and [UNK] is no answer.
+    ys = ["Rome", "Rome", "Peru", "Iceland", "Massachusetts", "Massachusetts", "Mary Cassatt Rome", "東"]
     kind = answer_kind(mixture, ys, ["Mary Cassatt Rome", "Rome"])
     assert kind.any_length
     assert kind.is_long
@@ -139,10 +139,16 @@ def test_a_masked_lm_with_train_ys_of_one_token_gives_the_one_token_numbers_to_t
 
 
 def test_two_forms_of_y_each_have_their_own_number_of_tokens():
-    """Italy is one token after a space and several after a bracket; p(m | r) counts those of the first form."""
-    mixture = Mixture(exact("roberta"), [TEMPLATES[0], GLUED_Y], ANY_LENGTH)
-    kind = answer_kind(mixture, ["Italy", "Reykjavik"])
+    """After a space Italy is one token and Reykjavik three; after a bracket both are five."""
+    spec = MixtureSpec(answers="any-length", longest_answer=5)
+    mixture = Mixture(exact("roberta"), [TEMPLATES[0], GLUED_Y], spec)
+    kind = answer_kind(mixture, ["Italy", "Reykjavik", "Massachusetts"])  # the last has too many after a bracket
     assert kind.log_lengths == pytest.approx([math.log(count / 3.5) for count in (1.5, 0.5, 1.5)])
-    encoded, left_out = encode_facts(mixture, [Fact("Paris", "Rome"), Fact("Paris", "Italy")], kind)
-    assert [(one.fact.y, one.reason) for one in left_out] == [("Italy", TOO_MANY_TOKENS)]
-    assert encoded.facts == (Fact("Paris", "Rome"),)
+    facts = [Fact("Paris", "Italy"), Fact("Paris", "Massachusetts")]
+    encoded, left_out = encode_facts(mixture, facts, kind)
+    assert encoded.facts == (facts[0],)
+    assert [one.reason for one in left_out] == [TOO_MANY_TOKENS]
+    with torch.no_grad():
+        spaced, glued = mixture.fact_log_probs(encoded, torch.arange(1))[0].tolist()
+    assert spaced > -math.inf
+    assert glued == -math.inf, "no train y has five tokens after a space"

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -102,7 +102,7 @@ def answer_kind(
     """What counts as an answer to a mixture: what it was tuned for, what its spec says, or what the ys need; answers of
     any length where `whole` ones are wanted.
 
-    How long a masked LM's answers are is learned from the ys of train.
+    How long a masked LM's answers are is learned from those ys of train that can be answers.
     """
     if mixture.answer_kind is not None:
         return mixture.answer_kind
@@ -118,10 +118,11 @@ def answer_kind(
         return ONE_TOKEN
     if not lm.family.fills_masks:
         return AnswerKind(any_length=True, longest=longest)
-    place = mixture.answer_space.places[0]
-    spelt = {y: len(lm.wording.encode(y, place)) for y in dict.fromkeys(train_ys)}
-    lengths = [spelt[y] for y in train_ys if 1 <= spelt[y] <= longest]
-    return AnswerKind(any_length=True, longest=longest, log_lengths=tuple(length_log_probs(lengths, longest).tolist()))
+    place, kind, distinct = mixture.answer_space.places[0], AnswerKind(any_length=True, longest=longest), {*train_ys}
+    reasons = zip(distinct, why_unspellable(mixture, distinct, kind), strict=True)
+    spelt = {y: len(lm.wording.encode(y, place)) for y, reason in reasons if reason is None}
+    lengths = [spelt[y] for y in train_ys if y in spelt]
+    return replace(kind, log_lengths=tuple(length_log_probs(lengths, longest).tolist()))
 
 
 def needs_any_length(lm: FrozenLM, relation: Relation) -> bool:
