@@ -61,7 +61,7 @@ def test_prompts_and_samples(tmp_path):
     ("arguments", "error", "message"),
     [
         ({"lm": "bert-base-cased"}, BadOption, "needs one of the testbed's LMs, e.g. testbed:bert"),
-        ({"lm": "testbed:brt"}, LMUnavailable, "did you mean testbed:bert"),
+        ({"lm": "testbed:brt"}, LMUnavailable, "did you mean bert"),
         ({"names": ["captial"]}, BadOption, "did you mean capital"),
         ({"names": ["capital", "testbed:capital"]}, BadOption, "--relations names capital twice"),
         ({"names": ["capital"], "quick": True}, BadOption, "leave out --quick or --relations"),
