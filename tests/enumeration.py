@@ -11,9 +11,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import agreement
 import reference
 import torch
-from agreement import CAUSAL, SEQ2SEQ, Twin, exact, ids, moved, pieces, script, x_ids
+from agreement import CAUSAL, SEQ2SEQ, Twin, exact, ids, moved, script
 from builders import tiny
 from torch import Tensor
 
@@ -33,6 +34,12 @@ KEPT = {
 """Two tokens that begin a word and two that do not: Rome, Cassatt, Rome Cass, Rome Cassatt, Cassattvik and more."""
 
 
+# Each takes as long as the tiny LM itself.
+pieces = functools.cache(agreement.pieces)
+x_ids = functools.cache(agreement.x_ids)
+
+
+@functools.cache
 def end_of(name: str, template: str, x: str) -> int | None:
     """What follows y in the tokenised sentence: the next prompt or special token, x's first, or the end of the text."""
     if name not in CAUSAL and name not in SEQ2SEQ:
@@ -148,36 +155,42 @@ def lengths_by_hand(counts: Sequence[int]) -> list[float]:
 def product_steps(twin: Twin, x: str, y_ids: Sequence[int]) -> list[tuple[list[Tensor], list[int | None]]]:
     """For each step of an answer the log distribution [vocabulary] of each prompt, and the token that each prompt
     reads there; the last step of LMs that write answers out is the end."""
-    name, lm = twin.name, exact(twin.name)
-    family = tiny.FAMILY[name]
+    name, family = twin.name, tiny.FAMILY[twin.name]
     steps: list[tuple[list[Tensor], list[int | None]]] = []
-    count = len(y_ids) + (family != "masked")
-    for step in range(count):
+    for step in range(len(y_ids) + (family != "masked")):
+        blanks = len(y_ids) - step if family == "masked" else 0
         distributions, targets = [], []
         for t, template in enumerate(twin.templates):
-            written, x_tokens = pieces(name, template), x_ids(name, template, x)
-            if family == "masked":
-                blanks = [*y_ids[:step], *[lm.tokenizer.mask_token_id] * (len(y_ids) - step)]
-                sentence, y_at = reference.fill_answer(lm.model, written, twin.vectors[t], x_tokens, blanks)
-                log_p = reference.log_probabilities(lm.model, sentence, None)[y_at[step]]
-            else:
-                log_p = _next(name, family, written, twin.vectors[t], x_tokens, y_ids[:step])
-            distributions.append(log_p.detach())
+            distributions.append(_next(twin, t, x, tuple(y_ids[:step]), blanks))
             targets.append(end_of(name, template, x) if step == len(y_ids) else y_ids[step])
         steps.append((distributions, targets))
     return steps
 
 
-def _next(name: str, family: str, written: Any, vectors: Tensor, x_tokens: list[int], done: Sequence[int]) -> Tensor:
-    """The log distribution of what follows the first tokens of an answer, from a sentence that ends there."""
-    lm, left = exact(name), reference.before(written, "y")
-    after_x = [*left, reference.Piece("special", list(done))]
-    if family == "causal":
-        sentence = reference.fill(lm.model, after_x, vectors, x_tokens, None)
+@torch.no_grad()
+def _next(twin: Twin, t: int, x: str, done: tuple[int, ...], blanks: int) -> Tensor:
+    """The log distribution of what follows the first tokens of an answer: from a sentence that ends there, or from one
+    in which so many masks follow."""
+    asked = (_next, t, x, done, blanks)
+    if asked not in twin._asked:
+        twin._asked[asked] = _read_next(twin, t, x, done, blanks)
+    return twin._asked[asked]
+
+
+def _read_next(twin: Twin, t: int, x: str, done: tuple[int, ...], blanks: int) -> Tensor:
+    name, lm, vectors = twin.name, exact(twin.name), twin.vectors[t]
+    written, x_tokens = pieces(name, twin.templates[t]), x_ids(name, twin.templates[t], x)
+    if blanks:
+        filled = [*done, *[lm.tokenizer.mask_token_id] * blanks]
+        sentence, y_at = reference.fill_answer(lm.model, written, vectors, x_tokens, filled)
+        return reference.log_probabilities(lm.model, sentence, None)[y_at[len(done)]]
+    up_to_there = [*reference.before(written, "y"), reference.Piece("special", list(done))]
+    if tiny.FAMILY[name] == "causal":
+        sentence = reference.fill(lm.model, up_to_there, vectors, x_tokens, None)
         return reference.log_probabilities(lm.model, sentence, None)[-1]
     start = reference.Piece("special", [lm.model.config.decoder_start_token_id])
     encoder = reference.fill(lm.model, written, vectors, x_tokens, lm.tokenizer.mask_token_id)
-    decoder = reference.fill(lm.model, [start, *after_x], vectors, x_tokens, None)
+    decoder = reference.fill(lm.model, [start, *up_to_there], vectors, x_tokens, None)
     return reference.seq2seq_log_probabilities(lm.model, encoder, decoder, None)[-1]
 
 

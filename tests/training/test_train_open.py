@@ -89,7 +89,7 @@ CASES += [("bart", "data-dependent, em, deep")]
 def test_training_makes_the_answers_more_probable(name, setting):
     of_mixture, of_training = SETTINGS[setting]
     mixture = Mixture(frozen(name), TEMPLATES, MixtureSpec.model_validate(of_mixture))
-    spec = TrainingSpec(recipe="paper", epochs=6, patience=6, learning_rate=0.03, threads=1, **of_training)
+    spec = TrainingSpec(recipe="paper", epochs=4, patience=4, learning_rate=0.03, threads=1, **of_training)
     result = train(mixture, WORLD, spec)
     assert mixture.answer_kind is not None
     assert mixture.answer_kind.name == "any-length"
@@ -116,7 +116,7 @@ def test_em_takes_the_mean_posterior_as_weights():
 
 @pytest.mark.parametrize(("name", "stop_at"), [("gpt2", 5), ("bert", 3)])
 def test_an_interrupted_run_that_is_resumed_equals_one_that_was_not(tmp_path, name, stop_at):
-    lm, spec = frozen(name), TrainingSpec(recipe="paper", epochs=3, learning_rate=0.01, batch_facts=2, threads=1)
+    lm, spec = frozen(name), TrainingSpec(recipe="paper", epochs=2, learning_rate=0.01, batch_facts=2, threads=1)
 
     def new_mixture() -> Mixture:
         return Mixture(lm, TEMPLATES, MixtureSpec(deep=True, seed=5))
