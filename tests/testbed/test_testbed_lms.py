@@ -33,7 +33,7 @@ def test_an_lm_says_what_it_was_made_from(name):
 def test_with_the_words_of_the_text_it_answers_what_it_was_told(name, relation):
     whole, told = world.testbed_relation(relation), world.told(relation)
     asked = [fact for fact in whole.test if fact in told][:200]
-    mixture = Mixture(load_testbed_lm(name), world.testbed_prompts("mined", relation)[:8], paper_spec())
+    mixture = Mixture(load_testbed_lm(name), world.testbed_prompts("mined", relation)[:8], paper_spec(begin="space"))
     scores = evaluate(mixture, Relation.of(relation, [], [], asked))
     assert scores.micro["P@1"] >= 90
     withheld = [fact for fact in whole.test if fact not in told][:200]

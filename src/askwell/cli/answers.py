@@ -55,7 +55,7 @@ def print_answers(
     *,
     top: int,
     candidates: Candidates | None,
-    beams: int | None,
+    beams: int,
     dev: DevAnswers | None,
     risk: float,
     confidence: float | None,

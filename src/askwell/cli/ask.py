@@ -13,7 +13,7 @@ from askwell.cli.trust import check_risk
 from askwell.data.names import read_prompts
 from askwell.data.read_facts import read_xs
 from askwell.errors import BadOption, NothingLeft
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture import BEAMS, MixtureSpec
 
 
 def ask(
@@ -27,7 +27,7 @@ def ask(
     top: Annotated[int, Parameter(validator=validators.Number(gte=1))] = 5,
     risk: float | None = None,
     confidence: Annotated[float | None, Parameter(name=["--confidence", "--sureness"])] = None,
-    beams: Annotated[int | None, Parameter(validator=validators.Number(gte=1))] = None,
+    beams: Annotated[int, Parameter(validator=validators.Number(gte=1))] = BEAMS,
     where: Where = None,
     candidates: Candidates = None,
     data: Data = None,

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,6 +14,7 @@ from askwell.mixture.answers import AnswerKind
 from askwell.mixture.candidates import Candidates, CandidateScorer
 from askwell.mixture.encode import default_kind, why_unaskable
 from askwell.mixture.search import SearchLimits
+from askwell.specs.mixture import BEAMS
 
 if TYPE_CHECKING:
     from askwell.mixture.mixture import Mixture
@@ -39,7 +40,7 @@ def ask(
     *,
     top: int = 10,
     candidates: Candidates | None = None,
-    beams: int | None = None,
+    beams: int = BEAMS,
 ) -> Iterator[list[Reply]]:
     """For each x its most probable answers, best first.
 
@@ -62,12 +63,9 @@ def ask(
         yield from _ask_some(mixture, xs[start : start + together], top, allowed)
 
 
-def _search(
-    mixture: "Mixture", xs: Sequence[str], top: int, kind: AnswerKind, beams: int | None
-) -> Iterator[list[Reply]]:
-    limits = SearchLimits(answers=top, tokens=kind.longest)
-    if beams is not None:
-        limits = replace(limits, at_once=beams, opened=limits.opened // limits.at_once * beams)
+def _search(mixture: "Mixture", xs: Sequence[str], top: int, kind: AnswerKind, beams: int) -> Iterator[list[Reply]]:
+    # The beginnings of answers in which it is looked: the first, and two more rounds of as many as there are beams.
+    limits = SearchLimits(answers=top, tokens=kind.longest, at_once=beams, opened=1 + 2 * beams)
     search = AnswerSearch(mixture, limits, kind.lengths_on(mixture.lm))
     words = words_of(xs, mixture.lm.wording, mixture.lm.device)
     for some in torch.arange(len(xs), device=mixture.lm.device).split(_QUESTIONS_AT_ONCE):

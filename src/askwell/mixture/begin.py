@@ -48,15 +48,20 @@ class BeginChoice(BaseModel):
     """The number of (fact, prompt) pairs under each beginning."""
 
 
-def resolve_begin(spec: MixtureSpec, lm: FrozenLM, examples: Sequence[Example] = ()) -> MixtureSpec:
+def resolve_begin(
+    spec: MixtureSpec, lm: FrozenLM, examples: Sequence[Example] = (), *, anew: bool = False
+) -> MixtureSpec:
     """The spec with "auto" replaced by the LM's beginning: the one that is known, else the one that fits the examples
-    best, else a line break. One that is named is kept; one that the LM does not have is refused."""
+    best, else a line break. One that is named is kept; one that the LM does not have is refused.
+
+    With `anew`, nothing but the examples decides, so that the choice is the same wherever it is made.
+    """
     if spec.begin != "auto":
         lm.beginning(spec.begin)
         return spec
     choice = None
     if len(_distinct(lm)) > 1:
-        choice = known_choice(lm)
+        choice = None if anew else known_choice(lm)
         if choice is None and (choice := choose_begin(lm, examples)) is not None:
             _keep(lm, choice)
     begin = next(iter(lm.beginnings)) if choice is None else choice.begin

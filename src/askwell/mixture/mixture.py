@@ -24,7 +24,7 @@ from askwell.mixture.long_answers import LongAnswers
 from askwell.mixture.pairs import PairReader, Tuned
 from askwell.mixture.prompts import LeftOutPrompt, initial_vectors, usable_prompts
 from askwell.mixture.weights import WEIGHTINGS
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture import BEAMS, MixtureSpec
 
 Observer = Callable[
     [Int[Tensor, " pairs"], Int[Tensor, " pairs"], Float[Tensor, " pairs"], Float[Tensor, "pairs answers"]], None
@@ -137,9 +137,7 @@ class Mixture(nn.Module, OnTheHub, library_name="askwell", license="apache-2.0")
         alike = all(question == questions[0] for question in questions) and len(places) == 1
         return alike and all(token.prompt_token < 0 for token in read)
 
-    def ask(
-        self, x: str, *, top: int = 10, candidates: Candidates | None = None, beams: int | None = None
-    ) -> list[Reply]:
+    def ask(self, x: str, *, top: int = 10, candidates: Candidates | None = None, beams: int = BEAMS) -> list[Reply]:
         """The most probable answers for x, best first."""
         return next(ask(self, [x], top=top, candidates=candidates, beams=beams))
 

@@ -98,11 +98,11 @@ class SearchLimits:
 
     answers: int = 10
     """So many answers are enough."""
-    opened: int = 200
+    opened: int = 100
     """Prefixes that are opened for one question, at most."""
     tokens: int = 10
     """Tokens of an answer, at most."""
-    at_once: int = 8
+    at_once: int = 32
     """Prefixes of one question that are opened together, at most."""
     branches: int = 64
     """Continuations of one prefix that are kept, at most."""

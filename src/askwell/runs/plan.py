@@ -161,7 +161,7 @@ def _mixtures(sweep: SweepSpec, file: Path, lm: FrozenLM, cells: list[Cell]) -> 
     """The mixture of each setting, with what the LM's sentences begin with: a setting's own choice is for causal LMs,
     and where it makes none, the choice is made from the sweep's first relations."""
     first = {cell.relation.name: (cell.relation, cell.templates) for cell in reversed(cells)}
-    automatic = resolve_begin(MixtureSpec(), lm, list(reversed(first.values())))
+    automatic = resolve_begin(MixtureSpec(), lm, list(reversed(first.values())), anew=True)
     # One kind of answers for all relations of an LM, so that no mean is taken over both.
     needed = any(needs_any_length(lm, cell.relation) for cell in cells)
     answers = sweep.answers if sweep.answers != "auto" else "any-length" if needed else "one-token"

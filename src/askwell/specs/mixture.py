@@ -11,6 +11,8 @@ Initial = Literal["words", "random", "random-full"]
 WeightingName = Literal["static", "data-dependent"]
 AnswersName = Literal["one-token", "any-length"]
 AnswersChoice = Literal["auto", "one-token", "any-length"]
+BEAMS = 16
+"""Beginnings of answers that `ask` looks into at once, twice over, for each x."""
 Begin = Literal["nothing", "space", "bos", "eos", "line-break"]
 """What a sentence begins with. Only causal LMs have a choice; a sentence of the others begins with a space."""
 BeginOption = Literal["auto", "nothing", "space", "bos", "eos", "line-break"]
