@@ -113,6 +113,22 @@ def test_help_needs_no_heavy_import():
     assert done.returncode == 0, done.stderr
 
 
+def test_asking_imports_only_what_it_needs():
+    check = (
+        "import sys, askwell.cli.main as main\n"
+        "try: main.main(sys.argv[1:])\n"
+        "except SystemExit as stop: assert stop.code == 0\n"
+        "needless = {'duckdb', 'gguf', 'matplotlib', 'pyarrow', 'ray', 'scipy.stats', 'askwell.runs.record'}\n"
+        "classes = {name for name in sys.modules if name.startswith('transformers.models.') and '.modeling_' in name}\n"
+        "others = {name for name in classes if name.split('.')[2] not in ('auto', 'bert')}\n"
+        "assert not needless & set(sys.modules), needless & set(sys.modules)\n"
+        "assert not others, others\n"
+    )
+    arguments = ["ask", "--lm", "testbed:bert", "--prompts", "[X] lies in [Y] .", "France"]
+    done = subprocess.run([sys.executable, "-c", check, *arguments], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_command_has_a_line_in_the_list_and_all_of_its_docstring_in_its_own_help(capsys):
     line = "Compare two runs on the facts that both answered."
     for arguments, shown in (

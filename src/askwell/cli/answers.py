@@ -8,8 +8,7 @@ from typing import Any, Literal
 from rich.table import Table
 from rich.text import Text
 
-from askwell.cli.progress import Bar
-from askwell.cli.terminal import note, print_json, say, stdout
+from askwell.cli.terminal import Bar, note, print_json, say, stdout
 from askwell.data.names import read_relation
 from askwell.evaluation.cautious import CautiousReply, DevAnswers, ask_cautiously, dev_answers, dev_answers_from
 from askwell.evaluation.evaluate import evaluate

@@ -74,8 +74,7 @@ def ask(
     if column and not file:
         raise BadOption("--column goes with --file")
     from askwell.cli.answers import dev_answers_of, note_left_out_candidates, print_answers
-    from askwell.cli.running import set_threads
-    from askwell.lms.load import load_lm
+    from askwell.lms.load import load_lm, set_threads
     from askwell.mixture.candidates import read_candidates
     from askwell.mixture.encode import default_kind, why_unaskable
     from askwell.runs.sources import find_mixture, saved_mixture, untuned_mixture

@@ -62,9 +62,9 @@ def evaluate(
         raise BadOption(f"--trust learns thresholds on dev and measures on test: leave out --split {split}")
     if per_fact is not None:
         need_writable_folder(per_fact.parent, "--per-fact")
-    from askwell.cli.running import set_threads
     from askwell.cli.scores import print_scored, score_jobs, scored_as_json
     from askwell.evaluation.outcomes import write_outcomes
+    from askwell.lms.load import set_threads
     from askwell.mixture.candidates import find_candidates
     from askwell.runs.sources import find_mixtures, saved_jobs, untuned_jobs
 

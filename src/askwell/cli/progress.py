@@ -7,11 +7,10 @@ from typing import Any
 
 from rich.live import Live
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from askwell.baselines.result import SearchProgress
-from askwell.cli.terminal import note, progress_bar, stderr
+from askwell.cli.terminal import Bar, note, stderr
 from askwell.mixture.mixture import Mixture
 from askwell.runs.engines import Ended, Event, Lost, Started
 from askwell.runs.plan import Plan
@@ -21,26 +20,6 @@ from askwell.runs.worker import RunDone
 from askwell.specs.run import RunSpec
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.result import HistoryLine, TrainingProgress, badness, best_of
-
-
-class Bar:
-    """A bar over some work; call it with (done, all), and with a text to show beside it."""
-
-    def __init__(self, what: str) -> None:
-        text = (TextColumn(f"{{task.{name}}}", markup=False) for name in ("description", "fields[text]"))
-        self._bar = progress_bar(next(text), BarColumn(), MofNCompleteColumn(), next(text), TimeRemainingColumn())
-        self._task = self._bar.add_task(what, total=None, text="")
-
-    def __enter__(self) -> "Bar":
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._bar.stop()
-
-    def __call__(self, done: int, total: int, text: str = "") -> None:
-        """Moves the bar."""
-        self._bar.update(self._task, completed=done, total=total, text=text)
 
 
 class RunBars:

@@ -1,11 +1,9 @@
 """What the commands that do runs share: setting up, the run itself, and what is printed at the end."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.table import Table
 from rich.text import Text
 
@@ -13,7 +11,6 @@ from askwell.cli.progress import RunBars
 from askwell.cli.terminal import counted, note, note_left_out_facts, print_json, say, stdout
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
-from askwell.errors import BadOption
 from askwell.evaluation.controls import MAJORITY, PRIOR, PRIOR_CORRECTED, PRIOR_MASKED_X
 from askwell.evaluation.evaluate import EvaluationFigures
 from askwell.evaluation.knowledge import KnowledgeFigures
@@ -21,27 +18,17 @@ from askwell.evaluation.labels import LabelFigures
 from askwell.evaluation.metrics import METRICS
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.load import load_lm
+from askwell.lms.load import load_lm, set_threads
 from askwell.runs.folder import clear_folder
 from askwell.runs.record import RunRecord
 from askwell.runs.run import run
 from askwell.runs.seeds import SeveralRuns
 from askwell.specs import RunSpec
-from askwell.training.loop import available_threads
 
 _CONTROLS = {MAJORITY: "train's ys by frequency", PRIOR: "the prompts' prior", PRIOR_MASKED_X: "the same with x masked"}
 
 # What is left of 80 characters beside the scores.
 _WIDTH_OF_LABELS = 40
-
-
-def set_threads(threads: int | None) -> int:
-    """Sets how many CPU threads torch uses (default: OMP_NUM_THREADS, or all), and returns their number."""
-    if threads is not None and threads < 1:
-        raise BadOption(f"--threads {threads}: at least one is needed")
-    if threads is not None or "OMP_NUM_THREADS" not in os.environ:  # torch respects it by itself
-        torch.set_num_threads(threads or available_threads())
-    return torch.get_num_threads()
 
 
 def prompts_name(sources: list[str]) -> str:

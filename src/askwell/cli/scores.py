@@ -6,9 +6,8 @@ from typing import Any
 
 from rich.table import Table
 
-from askwell.cli.progress import Bar
 from askwell.cli.running import control_lines, note_few_candidates, note_unsettled, print_labels, print_several
-from askwell.cli.terminal import counted, note, note_left_out_facts, say, stdout
+from askwell.cli.terminal import Bar, counted, note, note_left_out_facts, say, stdout
 from askwell.cli.trust import trust_lines
 from askwell.data.facts import Relation, SplitName
 from askwell.errors import BadOption, NothingLeft

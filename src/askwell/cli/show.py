@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from askwell.cli.options import LM, Data, Device, Json, Revision, Threads, Where
-from askwell.cli.terminal import note, print_json, say, stdout
+from askwell.cli.terminal import Bar, note, print_json, say, stdout
 from askwell.cli.trust import projection_line
 from askwell.errors import BadOption
 from askwell.files import need_writable_folder, to_json, write_whole
@@ -45,9 +45,8 @@ def show(
     for option, path in (("--svg", svg), ("--figure", figure), ("--html", html)):
         if path is not None:
             need_writable_folder(path.parent, option)
-    from askwell.cli.progress import Bar
-    from askwell.cli.running import set_threads
     from askwell.evaluation.nearest_words import projection_scores
+    from askwell.lms.load import set_threads
     from askwell.mixture.save import read_description
     from askwell.report.words import look_at
     from askwell.report.words_figure import words_chart, words_html

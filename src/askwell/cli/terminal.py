@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import Progress, ProgressColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -59,3 +59,23 @@ def plain_table(name: str, *headings: str, numbers: Collection[str] = (), **opti
 def progress_bar(*columns: str | ProgressColumn) -> Progress:
     """A bar on stderr that vanishes at the end; without a terminal, nothing is drawn."""
     return Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal)
+
+
+class Bar:
+    """A bar over some work; call it with (done, all), and with a text to show beside it."""
+
+    def __init__(self, what: str) -> None:
+        text = (TextColumn(f"{{task.{name}}}", markup=False) for name in ("description", "fields[text]"))
+        self._bar = progress_bar(next(text), BarColumn(), MofNCompleteColumn(), next(text), TimeRemainingColumn())
+        self._task = self._bar.add_task(what, total=None, text="")
+
+    def __enter__(self) -> "Bar":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, done: int, total: int, text: str = "") -> None:
+        """Moves the bar."""
+        self._bar.update(self._task, completed=done, total=total, text=text)

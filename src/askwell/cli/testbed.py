@@ -38,8 +38,8 @@ def train_testbed(lm: LMName, /, *, out: Path | None = None, threads: Threads = 
         lm: The LM to make.
         out: The folder to write it to; default: its place in the package.
     """
+    from askwell.lms.load import available_threads
     from askwell.testbed.train_lm import LMTrainingProgress, train_lm
-    from askwell.training.loop import available_threads
 
     folder = out or lms_folder() / lm
     need_writable_folder(folder, "--out")

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy import stats
 
 from askwell.errors import BadOption
 
@@ -101,6 +100,8 @@ def learn_threshold(
     wrong = np.rint(np.array(curve.risks) * answered)
     bound = np.array(curve.risks) if confidence is None else np.ones(len(answered))
     if confidence is not None:
+        from scipy import stats  # here, since it takes a second and only bounds need it
+
         some_right = wrong < answered
         bound[some_right] = stats.beta.ppf(confidence, wrong[some_right] + 1, (answered - wrong)[some_right])
     # Not where the curve first goes above the risk: it rises and falls, and may come back.

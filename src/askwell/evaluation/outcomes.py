@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import duckdb
-
 from askwell.data.facts import SplitName
 from askwell.errors import BadFile, CannotWrite
 from askwell.files import write_aside
@@ -58,6 +56,8 @@ def write_outcomes(outcomes: Sequence[Outcome], path: Path) -> None:
 
 def read_outcomes(path: Path) -> list[Outcome]:
     """The outcomes of a file that `write_outcomes` has written."""
+    import duckdb  # here and below, since many commands read and write no outcomes
+
     try:
         with duckdb.connect() as database:
             read = database.read_parquet(str(path))
@@ -99,6 +99,8 @@ def read_controls(path: Path) -> dict[str, dict[str, list[Outcome]]]:
 
     That is enough for the metrics of ranks; they have no answers and no probabilities.
     """
+    import duckdb
+
     try:
         with duckdb.connect() as database:
             rows = database.read_parquet(str(path)).fetchall()
@@ -122,6 +124,8 @@ def read_controls(path: Path) -> dict[str, dict[str, list[Outcome]]]:
 
 
 def _write_rows(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], path: Path) -> None:
+    import duckdb
+
     try:
         with tempfile.TemporaryDirectory() as folder, duckdb.connect() as database:
             lines = Path(folder) / "rows.jsonl"

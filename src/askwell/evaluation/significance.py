@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
 
 # 2^14 sign vectors are enumerated in no time; with more, the test is exact for whole numbers and sampled for others.
 _ENUMERATED = 14
@@ -63,6 +62,8 @@ def _flipped_sums(
 
 def _whole_numbers(sizes: np.ndarray, observed: int) -> float:
     """The exact p-value: the signs of n equal sizes sum to a stretched binomial, and sums of those are convolved."""
+    from scipy import stats  # here, since it takes a second and few commands test anything
+
     distribution = np.ones(1)  # of the sum of flipped sizes, from 0 to the sum of all
     for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
         stretched = np.zeros(size * count + 1)
@@ -76,6 +77,8 @@ def sign_test(wins: int, losses: int) -> float:
     """The two-sided binomial p-value of wins against losses; ties do not count, and without any of the two it is 1."""
     if wins + losses == 0:
         return 1.0
+    from scipy import stats
+
     return float(stats.binomtest(wins, wins + losses, 0.5).pvalue)
 
 

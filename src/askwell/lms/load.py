@@ -2,21 +2,15 @@
 
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from gguf import GGUFReader
 from safetensors import SafetensorError
-from transformers import (
-    AutoConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-    modeling_gguf_pytorch_utils,
-)
+from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
@@ -135,6 +129,20 @@ def choose_dtype(dtype: Precision, device: torch.device) -> torch.dtype:
     return torch.float32  # on CPUs half precision is slower, and can crash
 
 
+def available_threads() -> int:
+    """The CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def set_threads(threads: int | None) -> int:
+    """Sets how many CPU threads torch uses (default: OMP_NUM_THREADS, or all), and returns their number."""
+    if threads is not None and threads < 1:
+        raise BadOption(f"--threads {threads}: at least one is needed")
+    if threads is not None or "OMP_NUM_THREADS" not in os.environ:  # torch respects it by itself
+        torch.set_num_threads(threads or available_threads())
+    return torch.get_num_threads()
+
+
 def load_checkpoint_files(
     name: str, revision: str | None, tokenizer: PreTrainedTokenizerBase | None = None
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Path | None]:
@@ -158,7 +166,7 @@ def load_checkpoint_files(
     try:
         if not gguf and folder is None:
             folder = Path(str(cached_file(name, "config.json", revision=revision))).parent
-        with quiet(), no_bar():
+        with quiet(), no_bar() if gguf else nullcontext():
             options = {"revision": revision, "trust_remote_code": False, **gguf}
             config = AutoConfig.from_pretrained(source, **options)
             family = family_of(config)
@@ -249,6 +257,8 @@ def _says(path: Path, flag: str) -> bool:
     try:
         from transformers.integrations.gguf.reader import read_gguf_metadata
     except ImportError:  # an older release: gguf's own reader, which takes seconds to read a vocabulary
+        from gguf import GGUFReader
+
         field = GGUFReader(path).get_field(flag)
         return field is not None and bool(field.contents())
     return bool(read_gguf_metadata(str(path))[0].get(flag))
@@ -257,6 +267,8 @@ def _says(path: Path, flag: str) -> bool:
 @contextmanager
 def no_bar() -> Generator[None]:
     """Keeps the bar that transformers draws while it converts tensors off the terminal."""
+    from transformers import modeling_gguf_pytorch_utils
+
     module: Any = modeling_gguf_pytorch_utils
     tqdm = module.tqdm
     module.tqdm = partial(tqdm, disable=True)

@@ -39,7 +39,9 @@ class Wording:
             )
         description = _without_special_tokens(json.loads(backend.to_str()))
         self._words = Tokenizer.from_str(json.dumps(description))
-        self._as_written = Tokenizer.from_str(json.dumps(_without_added_prefix(description)))
+        as_written = _without_added_prefix(description)
+        is_same = as_written == description  # a large vocabulary takes a tenth of a second to read
+        self._as_written = self._words if is_same else Tokenizer.from_str(json.dumps(as_written))
         self.keeps_spaces = self._as_written.encode(" a").ids != self._as_written.encode("a").ids
         """Whether the tokens spell the spaces between words (byte-level BPE, Llama's), or the tokenizer cuts the
         text at spaces before it looks for tokens (WordPiece, ALBERT's)."""

@@ -7,8 +7,6 @@ from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any
 
-import duckdb
-
 from askwell.errors import BadFile, BadOption, did_you_mean
 from askwell.evaluation.metrics import METRICS
 from askwell.runs.folder import Run, read_runs
@@ -72,6 +70,8 @@ class RunTable:
 
 def query_runs(runs: Sequence[Run], *, where: str | None = None, sort: str | None = None) -> RunTable:
     """The runs for which the SQL condition `where` holds, sorted by a column (scores best first)."""
+    import duckdb
+
     columns = tuple(_COLUMNS)
     if sort is not None and sort not in columns:
         raise BadOption(f"--sort {sort}: there is no such column{did_you_mean(sort, columns)}")

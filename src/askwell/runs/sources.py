@@ -21,10 +21,7 @@ from askwell.mixture.begin import resolve_begin
 from askwell.mixture.description import Description
 from askwell.mixture.encode import needs_any_length
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import CONFIG, lm_source, load_mixture, read_description, tokenizer_source
-from askwell.runs.folder import is_run
-from askwell.runs.query import choose_run, select_runs
-from askwell.runs.record import MIXTURE
+from askwell.mixture.save import CONFIG, IN_A_RUN, lm_source, load_mixture, read_description, tokenizer_source
 from askwell.specs import MixtureSpec
 
 Note = Callable[[str], None]
@@ -37,6 +34,8 @@ def find_mixture(path: str, where: str | None, note: Note) -> str:
     """
     if (saved := _saved_without_a_run(path, where)) is not None:
         return saved
+    from askwell.runs.query import choose_run  # here, since a saved mixture is asked without any record of runs
+
     run = choose_run(path, where)
     if run.folder != Path(path):
         note(f"the run {run.record.spec.label}, in {run.folder}")
@@ -45,6 +44,8 @@ def find_mixture(path: str, where: str | None, note: Note) -> str:
 
 def find_mixtures(paths: Sequence[str], where: str | None = None) -> list[str]:
     """All saved mixtures at some paths; of a folder of runs or a store, every run that saved one."""
+    from askwell.runs.query import select_runs
+
     folders = []
     for path in paths:
         if (saved := _saved_without_a_run(path, where)) is not None:
@@ -62,8 +63,10 @@ def _saved_without_a_run(path: str, where: str | None) -> str | None:
     folder = Path(path)
     if not folder.is_dir() or (where is None and (folder / CONFIG).is_file()):
         return path
-    if where is None and not is_run(folder) and (folder / MIXTURE / CONFIG).is_file():
-        return str(folder / MIXTURE)
+    from askwell.runs.folder import is_run
+
+    if where is None and not is_run(folder) and (folder / IN_A_RUN / CONFIG).is_file():
+        return str(folder / IN_A_RUN)
     return None
 
 

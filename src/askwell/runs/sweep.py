@@ -4,13 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from askwell.errors import BadFile
+from askwell.lms.load import available_threads
 from askwell.runs.engines import Ended, Engine, Event, InProcess, RayCluster, is_installed
 from askwell.runs.plan import Plan
 from askwell.runs.pool import Pool
 from askwell.runs.store import Store
 from askwell.runs.worker import RunDone, RunFailed, do_run
 from askwell.specs import SweepSpec
-from askwell.training.loop import available_threads
 
 
 def go(plan: Plan, engine: Engine, store: Store, tell: Callable[[Event], None]) -> list[RunFailed]:

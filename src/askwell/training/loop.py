@@ -1,6 +1,5 @@
 """The training loop: build, step, score on dev, keep the best."""
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -166,11 +165,6 @@ def is_over(state: State, schedule: Schedule) -> bool:
         return True
     since_best = state.history[-1].round - best_of(state.history).round
     return schedule.patience is not None and since_best >= schedule.patience
-
-
-def available_threads() -> int:
-    """The CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _stretch(

@@ -5,44 +5,33 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import (
-    AlbertForMaskedLM,
-    BartForConditionalGeneration,
-    BertForMaskedLM,
-    CamembertForMaskedLM,
-    DistilBertForMaskedLM,
-    ElectraForMaskedLM,
-    GPT2LMHeadModel,
-    LlamaForCausalLM,
-    PreTrainedModel,
-    Qwen2ForCausalLM,
-    RobertaForMaskedLM,
-    XLMRobertaForMaskedLM,
-)
+from transformers import PreTrainedModel
 
 from askwell.lms.batches import Batch, StreamBatch
 from askwell.lms.walks.post_norm import walk_albert, walk_bart, walk_bert, walk_distilbert, walk_electra, walk_roberta
 from askwell.lms.walks.pre_norm import walk_gpt2, walk_llama
 from askwell.lms.walks.walk import FeedForward, Walk
 
-WALKS: Mapping[type[PreTrainedModel], Callable[..., Walk]] = {
-    BertForMaskedLM: walk_bert,
-    RobertaForMaskedLM: walk_roberta,
-    XLMRobertaForMaskedLM: walk_roberta,
-    CamembertForMaskedLM: walk_roberta,
-    ElectraForMaskedLM: walk_electra,
-    DistilBertForMaskedLM: walk_distilbert,
-    AlbertForMaskedLM: walk_albert,
-    BartForConditionalGeneration: walk_bart,
-    LlamaForCausalLM: walk_llama,
-    Qwen2ForCausalLM: walk_llama,
-    GPT2LMHeadModel: walk_gpt2,
+WALKS: Mapping[str, Callable[..., Walk]] = {
+    "BertForMaskedLM": walk_bert,
+    "RobertaForMaskedLM": walk_roberta,
+    "XLMRobertaForMaskedLM": walk_roberta,
+    "CamembertForMaskedLM": walk_roberta,
+    "ElectraForMaskedLM": walk_electra,
+    "DistilBertForMaskedLM": walk_distilbert,
+    "AlbertForMaskedLM": walk_albert,
+    "BartForConditionalGeneration": walk_bart,
+    "LlamaForCausalLM": walk_llama,
+    "Qwen2ForCausalLM": walk_llama,
+    "GPT2LMHeadModel": walk_gpt2,
 }
+"""By the names of transformers' classes, since to import them all would take a second."""
 
 
 def walk_of(model: PreTrainedModel, block: FeedForward) -> Walk | None:
     """The walk for models of exactly this class, None where there is none."""
-    make = WALKS.get(type(model))
+    is_public = type(model).__module__.startswith("transformers.models.")
+    make = WALKS.get(type(model).__name__) if is_public else None
     if make is None or any(layer != "full_attention" for layer in getattr(model.config, "layer_types", None) or ()):
         return None  # a window over the text shows only in long texts, so no check at load time would find it
     return make(model, block)
