@@ -43,7 +43,7 @@ from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import IN_A_RUN, save_mixture
 from askwell.specs.baselines import AutoPromptSpec
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture import NO_LEAD_IN, MixtureSpec
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.objective import Objective
 from askwell.training.result import badness
@@ -117,7 +117,7 @@ def search_triggers(
     With a `folder`, the best prompt so far is always saved there as a mixture, and a checkpoint after each iteration,
     from which `resume` goes on: an interrupted search that is resumed equals one that was not.
     """
-    one_token = MixtureSpec(seed=seed).asking_like(asked, answers="one-token")
+    one_token = MixtureSpec(seed=seed).asking_like(asked, answers="one-token", lead_in=NO_LEAD_IN)
     search = TriggerSearch(lm, relation, spec or AutoPromptSpec(), start_from, one_token)
     state = search.load(folder) if folder is not None and resume else None
     if state is None:

@@ -29,7 +29,7 @@ from askwell.mixture.mixture import Mixture
 from askwell.mixture.prompts import LeftOutPrompt
 from askwell.mixture.save import IN_A_RUN, save_mixture
 from askwell.specs.baselines import AutoPromptSpec, BaselineName, FineTuningSpec
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture import NO_LEAD_IN, MixtureSpec
 from askwell.specs.training import TrainingSpec
 from askwell.training.loop import train
 from askwell.training.result import Interrupted, TrainingResult, best_by_dev
@@ -68,7 +68,8 @@ def random_dense_prompt(lm: FrozenLM, *, vectors: int = 5, seed: int = 0, asked:
     OptiPrompt leaves the full stop as it is; here it starts as it is, and is tuned, too.
     """
     template = blank_template(lm, vectors)
-    mixture = Mixture(lm, [template], MixtureSpec(initial="random", seed=seed).asking_like(asked))
+    spec = MixtureSpec(initial="random", seed=seed).asking_like(asked, lead_in=NO_LEAD_IN)
+    mixture = Mixture(lm, [template], spec)
     full_stop = torch.tensor(prompt_of(lm, template).token_ids[vectors:], dtype=torch.long, device=lm.device)
     with torch.no_grad():
         for vectors_of in (mixture.vectors, mixture.initial_vectors):
@@ -91,8 +92,9 @@ def run_baseline(
     resume: bool = False,
     progress: Callable[[BaselineProgress], None] | None = None,
 ) -> BaselineRun:
-    """Runs the baseline of that name; a spec replaces the own settings of the baselines that it fits, and the answers
-    and the beginning of sentences are those of `asked`. AutoPrompt takes answers of one token alone.
+    """Runs the baseline of that name; a spec replaces the own settings of the baselines that it fits, and the answers,
+    the beginning of sentences and the lead-in are those of `asked`. AutoPrompt takes answers of one token alone, and
+    baselines that make their own prompt take no lead-in.
 
     With a `folder`, what is trained or searched can be interrupted: it keeps its best state there, and `resume`
     continues from it. Fine-tuning cannot be continued; it leaves its LM in the folder when it has ended.

@@ -1,7 +1,7 @@
 """`askwell baseline`."""
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from pydantic import BaseModel, ValidationError
@@ -12,7 +12,7 @@ from askwell.data.names import read_prompts, read_relation
 from askwell.errors import BadOption
 from askwell.specs import AutoPromptSpec, FineTuningSpec, TrainingSpec
 from askwell.specs.baselines import BaselineName
-from askwell.specs.mixture import AnswersChoice, BeginOption, MixtureSpec
+from askwell.specs.mixture import NO_LEAD_IN, AnswersChoice, BeginOption, MixtureSpec
 
 _NAMES = "; ".join(f"{name}: {baseline.about}" for name, baseline in BASELINES.items())
 
@@ -28,6 +28,7 @@ def baseline(
     seed: options.Seed = 0,
     begin: Annotated[BeginOption, Parameter(help=MixtureSpec.model_fields["begin"].description)] = "auto",
     answers: Annotated[AnswersChoice, Parameter(help=MixtureSpec.model_fields["answers"].description)] = "auto",
+    lead_in: Annotated[str, Parameter(help=MixtureSpec.model_fields["lead_in"].description)] = NO_LEAD_IN,
     search: Annotated[AutoPromptSpec, Parameter(name="*", group="AutoPrompt")] = AutoPromptSpec(),  # noqa: B008 - frozen
     fine_tuning: Annotated[FineTuningSpec, Parameter(group="Fine-tuning")] = FineTuningSpec(),  # noqa: B008 - frozen
     training: Annotated[TrainingSpec, Parameter(name="*", group="Training")] = TrainingSpec(),  # noqa: B008 - frozen
@@ -56,6 +57,9 @@ def baseline(
         if answers == "any-length":
             raise BadOption(f"--answers any-length: {name} searches with answers of one token of the LM alone")
         answers = "one-token"
+    if lead_in != NO_LEAD_IN and "none" in BASELINES[name].prompts:
+        raise BadOption(f"--lead-in: {name} searches for its own words; leave it out")
+    mixture = _asking(name, seed=seed, begin=begin, answers=answers, lead_in=lead_in)
     relation = read_relation(facts, data=data, split=split_by, seed=seed)
     templates = read_prompts(prompts, relation=relation, data=data) if prompts else []
     need_prompts(name, len(templates))
@@ -67,7 +71,7 @@ def baseline(
         loaded,
         relation,
         templates,
-        mixture=BASELINES[name].mixture.model_copy(update={"seed": seed, "begin": begin, "answers": answers}),
+        mixture=mixture,
         training=chosen if how == "trained" else None,
         baseline=name,
         search=search if how == "searched" else None,
@@ -78,6 +82,14 @@ def baseline(
         spec, loaded, relation, out, overwrite=overwrite, resume=resume, controls=controls, split_by=split_by
     )
     print_run(record, out, json=json)
+
+
+def _asking(name: BaselineName, **asked: Any) -> MixtureSpec:
+    """The baseline's own mixture, with what is asked for."""
+    try:
+        return MixtureSpec.model_validate(BASELINES[name].mixture.model_dump() | asked)
+    except ValidationError as error:
+        raise BadOption(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
 
 
 def _chosen_training(

@@ -6,6 +6,7 @@ from pathlib import Path, PurePath
 
 from askwell.data.facts import SPLIT_FILES, Relation, SplitLines
 from askwell.data.read_facts import SUFFIXES, parse_facts
+from askwell.data.records import read_records, text_of
 from askwell.data.sources import data_folder, find
 from askwell.data.split import SplitRule, split_facts
 from askwell.data.templates import Template, parse_template, read_templates
@@ -132,6 +133,18 @@ def read_prompts(
         else:
             templates += read_templates(_prompt_file(source, name, data_folder(data)))
     return templates
+
+
+def relation_label(name: str, data: Path | None = None) -> str:
+    """A relation's label: LAMA's ("place of birth") where the data folder has it, or else its name in words."""
+    short = PurePath(name.removeprefix(PREFIX)).name
+    folder = data_folder(data)
+    path = None if folder is None else folder / "meta" / "lama_relations.jsonl"
+    if path is not None and path.is_file():
+        for number, record in read_records(path):
+            if record.get("relation") == short and "label" in record:
+                return text_of(path, number, record, "label")
+    return " ".join(short.replace("_", " ").replace("-", " ").split())
 
 
 def _prompt_file(source: str, relation: str, data: Path | None) -> Path:

@@ -222,7 +222,8 @@ class Causal:
     def ask_answer(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
         """The sentence up to y, then y's tokens, then what follows y in the template, or the end of the text."""
         question, sentence = self.ask_y(prompt, wording, special), self._sentence(prompt, wording)
-        end = prompt.after[0] if prompt.after else special.text_end_or(wording.line_break)
+        follows = prompt.closing or prompt.after
+        end = follows[0] if follows else special.text_end_or(wording.line_break)
         return replace(question, streams={"layers": sentence.through_y()}, end=end)
 
     def ask_x(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:

@@ -249,6 +249,26 @@ WITH_A_SPACE = Beginning()
 
 
 @dataclass(frozen=True)
+class Opening:
+    """What stands before a prompt's sentence and is part of the prompt: free tokens, a lead-in, written-out examples.
+
+    Texts are split at filled blanks, since what fills a blank never merges with the words around it.
+    """
+
+    tokens: tuple[int, ...] = ()
+    """Tokens that stand first, whatever they spell."""
+    filled: tuple[tuple[str, str], ...] = ()
+    """Texts, each with what fills the blank behind it."""
+    text: str = ""
+    """The text behind the last of them, up to the sentence."""
+    closing: str = ""
+    """What follows y where the sentence is one of several, with what parts it from the next; "" where it is not."""
+
+
+NO_OPENING = Opening()
+
+
+@dataclass(frozen=True)
 class PromptTokens:
     """The prompt tokens around the two blanks, and the form in which each blank is to be filled."""
 
@@ -259,22 +279,48 @@ class PromptTokens:
     x_place: Place
     y_place: Place
     beginning: Beginning = WITH_A_SPACE
+    opening: int = 0
+    """How many of the tokens stand before the sentence itself."""
+    closing: tuple[int, ...] = ()
+    """How a sentence goes on after its second blank where others follow it; empty where none does."""
 
 
-def tokenise(template: Template, wording: Wording, beginning: Beginning = WITH_A_SPACE) -> PromptTokens:
-    """The tokens of a template, as it stands in a sentence that begins so."""
-    before, first_place = wording.place_after(template.before) if template.before else ("", beginning.place)
-    between, second_place = wording.place_after(template.between)
+def tokenise(
+    template: Template, wording: Wording, beginning: Beginning = WITH_A_SPACE, opening: Opening = NO_OPENING
+) -> PromptTokens:
+    """The tokens of a template, as it stands in a sentence that begins so, behind its opening."""
+    before = list(opening.tokens)
+    start: Place | None = Place.SPACED if opening.tokens else beginning.place
+    for text, filler in opening.filled:
+        tokens, place = _stretch(wording, text, start)
+        before += [*tokens, *wording.encode(filler, place)]
+        start = None
+    tokens, first_place = _stretch(wording, opening.text + template.before, start)
+    before += tokens
+    between, second_place = _stretch(wording, template.between, None)
     x_place, y_place = (first_place, second_place) if template.x_first else (second_place, first_place)
+    is_opened = opening != NO_OPENING
+    alone = _stretch(wording, template.before, _stretch(wording, opening.text, start)[1])[0] if is_opened else before
     return PromptTokens(
-        before=tuple(_encode(wording, before or "", beginning.place)),
-        between=tuple(_encode(wording, between or "", wording.place_of_text(template.between))),
+        before=tuple(before),
+        between=tuple(between),
         after=tuple(_encode(wording, template.after, wording.place_of_text(template.after))),
         x_first=template.x_first,
         x_place=x_place,
         y_place=y_place,
         beginning=beginning,
+        opening=max(0, len(before) - len(alone)),
+        closing=tuple(_encode(wording, opening.closing, wording.place_of_text(opening.closing))),
     )
+
+
+def _stretch(wording: Wording, text: str, start: Place | None) -> tuple[list[int], Place]:
+    """The tokens of a text, and the place of what follows it; it begins a sentence at the place `start`, or stands
+    right behind a filled blank where that is None."""
+    if start is not None and not text:
+        return [], start
+    written, place = wording.place_after(text)
+    return _encode(wording, written or "", wording.place_of_text(text) if start is None else start), place
 
 
 def _encode(wording: Wording, text: str, place: Place) -> list[int]:

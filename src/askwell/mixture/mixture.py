@@ -21,8 +21,9 @@ from askwell.mixture.candidates import Candidates
 from askwell.mixture.encode import EncodedFacts
 from askwell.mixture.hub import OnTheHub
 from askwell.mixture.long_answers import LongAnswers
+from askwell.mixture.openings import RANDOM, opening_of
 from askwell.mixture.pairs import PairReader, Tuned
-from askwell.mixture.prompts import LeftOutPrompt, initial_vectors, usable_prompts
+from askwell.mixture.prompts import LeftOutPrompt, initial_vectors, usable_prompts, with_opening
 from askwell.mixture.weights import WEIGHTINGS
 from askwell.specs.mixture import BEAMS, MixtureSpec
 
@@ -49,9 +50,16 @@ class Mixture(nn.Module, OnTheHub, library_name="askwell", license="apache-2.0")
         asked = [template for template in parsed if template not in weightless] or parsed
         prompts, self.left_out_prompts = usable_prompts(lm, asked, self.beginning)
         self.left_out_prompts += [LeftOutPrompt(template, "its weight in the file is 0") for template in weightless]
-        self.prompts = [prompt for prompt in prompts for _ in range(spec.copies)]
+        self.prompts = [
+            with_opening(lm, prompt, opening_of(lm, spec, prompt.template, self.beginning))
+            for prompt in prompts
+            for _ in range(spec.copies)
+        ]
         self.answer_space = AnswerSpace(lm, (prompt.tokens.y_place for prompt in self.prompts))
-        initial = initial_vectors(lm, self.prompts, initial=spec.initial, noise=spec.noise, seed=spec.seed)
+        random_prefix = spec.prefix if spec.prefix_words == RANDOM else 0
+        initial = initial_vectors(
+            lm, self.prompts, initial=spec.initial, noise=spec.noise, seed=spec.seed, random_prefix=random_prefix
+        )
         self.vectors = nn.Parameter(initial.clone())
         self.register_buffer("initial_vectors", initial)
         like: Any = {"device": lm.device, "dtype": lm.parameter_dtype}

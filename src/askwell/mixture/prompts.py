@@ -13,7 +13,7 @@ from askwell.data.templates import Template
 from askwell.errors import NothingLeft
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.question import Question, Unusable
-from askwell.lms.tokenisation import WITH_A_SPACE, Beginning, PromptTokens, tokenise
+from askwell.lms.tokenisation import NO_OPENING, WITH_A_SPACE, Beginning, Opening, PromptTokens, tokenise
 from askwell.specs.mixture import Initial
 
 
@@ -65,6 +65,15 @@ def usable_prompts(
     return prompts, left_out
 
 
+def with_opening(lm: FrozenLM, prompt: Prompt, opening: Opening) -> Prompt:
+    """The prompt with something before its sentence."""
+    if opening == NO_OPENING:
+        return prompt
+    tokens = tokenise(prompt.template, lm.wording, prompt.tokens.beginning, opening)
+    question = lm.family.ask_y(tokens, lm.wording, lm.special)
+    return Prompt(prompt.template, tokens, question, _token_ids(tokens, question))
+
+
 def _token_ids(tokens: PromptTokens, question: Question) -> tuple[int, ...]:
     """All prompt tokens; those that a cut has removed from every stream have no vector and are not counted."""
     written = (*tokens.before, *tokens.between, *tokens.after)
@@ -94,18 +103,19 @@ def _with_added_weight(template: Template, other: Template) -> Template:
 
 
 def initial_vectors(
-    lm: FrozenLM, prompts: Sequence[Prompt], *, initial: Initial, noise: float, seed: int
+    lm: FrozenLM, prompts: Sequence[Prompt], *, initial: Initial, noise: float, seed: int, random_prefix: int = 0
 ) -> Float[Tensor, "prompt_tokens embedding"]:
     """The first vectors of all prompt tokens.
 
     "words" takes the word embeddings of the hard prompts; "random" draws each from a Gaussian fitted to the LM's word
     embeddings, dimension by dimension, and "random-full" from one with a full covariance. `noise` then moves every
-    vector by that many standard deviations of the word embeddings.
+    vector by that many standard deviations of the word embeddings. So many tokens at the start of each prompt, its
+    `random_prefix`, are drawn at random in any case.
     """
     generator = torch.Generator().manual_seed(seed)
     ids = torch.tensor([id_ for prompt in prompts for id_ in prompt.token_ids], dtype=torch.long)
     words = lm.word_vectors(ids.to(lm.device)).cpu().double()
-    if initial == "words" and noise == 0:
+    if initial == "words" and noise == 0 and not random_prefix:
         return words.to(lm.parameter_dtype).to(lm.device)
     mean, deviation, factor = _fit(lm, full=initial == "random-full")
     shape = words.shape
@@ -115,6 +125,10 @@ def initial_vectors(
         vectors = mean + deviation * torch.randn(shape, generator=generator, dtype=torch.float64)
     else:
         vectors = mean + torch.randn(shape, generator=generator, dtype=torch.float64) @ factor.T
+    if random_prefix and initial == "words":
+        in_prefix = torch.cat([torch.arange(len(prompt.token_ids)) < random_prefix for prompt in prompts])
+        drawn = mean + deviation * torch.randn(shape, generator=generator, dtype=torch.float64)
+        vectors = torch.where(in_prefix[:, None], drawn, vectors)
     if noise:
         vectors = vectors + noise * deviation * torch.randn(shape, generator=generator, dtype=torch.float64)
     return vectors.to(lm.parameter_dtype).to(lm.device)

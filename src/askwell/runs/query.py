@@ -38,6 +38,8 @@ _COLUMNS: Mapping[str, tuple[str, Callable[[Run], Any]]] = {
     "combine": ("VARCHAR", attrgetter("record.spec.mixture.combine")),
     "initial": ("VARCHAR", attrgetter("record.spec.mixture.initial")),
     "begin": ("VARCHAR", attrgetter("record.spec.mixture.begin")),
+    "lead_in": ("VARCHAR", attrgetter("record.spec.mixture.lead_in")),
+    "prefix": ("BIGINT", attrgetter("record.spec.mixture.prefix")),
     "answers": ("VARCHAR", attrgetter("record.test.answers")),
     "copies": ("BIGINT", attrgetter("record.spec.mixture.copies")),
     "threads": ("BIGINT", attrgetter("record.spec.threads")),

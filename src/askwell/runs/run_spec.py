@@ -6,12 +6,15 @@ import torch
 from pydantic import TypeAdapter
 
 from askwell.data.facts import Relation
+from askwell.data.names import relation_label
 from askwell.data.templates import Template
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.begin import resolve_begin
 from askwell.mixture.candidates import Candidates
+from askwell.mixture.openings import with_label
 from askwell.specs import AutoPromptSpec, FineTuningSpec, MixtureSpec, PromptText, RunSpec, TrainingSpec
 from askwell.specs.baselines import BaselineName
+from askwell.specs.mixture import NO_LEAD_IN
 from askwell.specs.run import ControlKind, DeviceKind, Digits
 
 
@@ -40,6 +43,7 @@ def run_spec(
     chosen here, so that the run's id names it.
     """
     mixture = resolve_begin(mixture or MixtureSpec(), lm, [(relation, templates)])
+    mixture = with_label(mixture, relation_label(relation.name))
     return RunSpec(
         lm=lm.identity.name,
         lm_sha256=lm.identity.digest,
@@ -74,4 +78,6 @@ def setting_name(mixture: MixtureSpec, training: TrainingSpec | None) -> str:
     parts += [mixture.weighting] if mixture.weighting != "static" else []
     parts += [mixture.initial] if mixture.initial != "words" else []
     parts += [f"{mixture.copies} copies"] if mixture.copies > 1 else []
+    parts += ["lead-in"] if mixture.lead_in != NO_LEAD_IN else []
+    parts += [f"prefix of {mixture.prefix}"] if mixture.prefix else []
     return ", ".join(parts)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from askwell.data.facts import Relation
-from askwell.data.names import read_prompts, read_relation, relations_of
+from askwell.data.names import read_prompts, read_relation, relation_label, relations_of
 from askwell.data.sources import data_folder, find
 from askwell.data.split import SplitRule
 from askwell.data.templates import Template
@@ -21,6 +21,7 @@ from askwell.mixture.begin import resolve_begin
 from askwell.mixture.description import Description
 from askwell.mixture.encode import needs_any_length
 from askwell.mixture.mixture import Mixture
+from askwell.mixture.openings import with_label
 from askwell.mixture.save import CONFIG, IN_A_RUN, lm_source, load_mixture, read_description, tokenizer_source
 from askwell.specs import MixtureSpec
 
@@ -208,7 +209,8 @@ def untuned_jobs(
     usable = 0
     for relation, templates in relations:
         try:
-            mixture = untuned_mixture(loaded, templates, spec, note)
+            of_relation = with_label(spec, relation_label(relation.name, data))
+            mixture = untuned_mixture(loaded, templates, of_relation, note)
         except NothingLeft as nothing:
             if len(relations) == 1:
                 raise

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Literal
 
-from pydantic import Field, model_serializer, model_validator
+from pydantic import Field, field_validator, model_serializer, model_validator
 
 from askwell.specs.base import Spec
 
@@ -17,6 +17,8 @@ Begin = Literal["nothing", "space", "bos", "eos", "line-break"]
 """What a sentence begins with. Only causal LMs have a choice; a sentence of the others begins with a space."""
 BeginOption = Literal["auto", "nothing", "space", "bos", "eos", "line-break"]
 BEGIN_OF_0_1_0: Begin = "space"
+NO_LEAD_IN = "none"
+A_FACT = "Here is a fact about the world :"
 # In version 0.1.0 the weighting was a yes or no. Written so, old and new files are the same, and so are ids of runs.
 _BY_DATA_DEPENDENT: dict[bool, WeightingName] = {False: "static", True: "data-dependent"}
 
@@ -48,6 +50,13 @@ class MixtureSpec(Spec):
     begin: BeginOption = "auto"
     """What a sentence begins with, for a causal LM; auto: that under which the prompts' words make the train ys most
     probable, chosen once for an LM, or a line break where there are no facts to choose by."""
+    lead_in: str = NO_LEAD_IN
+    """A text that stands before the sentence of every prompt and is tuned with it; none: nothing stands there."""
+    prefix: int = Field(default=0, ge=0, le=1000)
+    """Put this many free vectors before the sentence of every prompt, in front of its lead-in."""
+    prefix_words: str = A_FACT
+    """What these vectors start from: words, which are repeated until there are enough; label: the relation's name in
+    words; random: vectors drawn at random."""
 
     @model_validator(mode="before")
     @classmethod
@@ -79,19 +88,33 @@ class MixtureSpec(Spec):
             del document["answers"], document["longest_answer"]
         if self.begin == BEGIN_OF_0_1_0:
             del document["begin"]
+        if self.lead_in == NO_LEAD_IN:
+            del document["lead_in"]
+        if not self.prefix:
+            del document["prefix"], document["prefix_words"]
         return document
 
     def asking_like(self, other: "MixtureSpec | None", **changes: Any) -> "MixtureSpec":
-        """This spec with the other's answers and beginning of sentences: the same question, put another way."""
-        shared = (
-            {} if other is None else {name: getattr(other, name) for name in ("answers", "longest_answer", "begin")}
-        )
+        """This spec with the other's answers, beginning of sentences and lead-in: the same question, put another
+        way."""
+        names = ("answers", "longest_answer", "begin", "lead_in")
+        shared = {} if other is None else {name: getattr(other, name) for name in names}
         return self.model_copy(update={**shared, **changes})
 
     @classmethod
     def of_0_1_0(cls, document: dict[str, Any]) -> "MixtureSpec":
         """The choices that version 0.1.0 wrote down; a newer document is read as it is."""
         return cls.model_validate({"answers": "one-token", "begin": BEGIN_OF_0_1_0, **document})
+
+    @field_validator("lead_in", "prefix_words")
+    @classmethod
+    def _is_plain_text(cls, text: str) -> str:
+        text = with_line_breaks(text)
+        if not text.strip():
+            raise ValueError(f"the text is empty; write {NO_LEAD_IN} for nothing")
+        if "[X]" in text or "[Y]" in text:
+            raise ValueError("the text has a blank, and it is the same for every x: blanks belong to the prompts")
+        return text.lstrip(" ")
 
     @model_validator(mode="after")
     def _fits_together(self) -> "MixtureSpec":
@@ -100,3 +123,8 @@ class MixtureSpec(Spec):
         if self.combine == "product" and (self.deep or self.weighting != "static"):
             raise ValueError("a product of experts has hard prompts and static weights: leave out deep and weighting")
         return self
+
+
+def with_line_breaks(text: str) -> str:
+    r"""A text in which a line break can be typed as \n, as shells and quotes want it."""
+    return text.replace("\\n", "\n")

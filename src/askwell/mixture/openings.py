@@ -1,0 +1,61 @@
+"""What stands before a prompt's sentence and is tuned with it: free vectors and a lead-in.
+
+They are prompt tokens like all others. What stands before x matters most to a causal LM: a few words there can be worth
+more than anything between x and y.
+"""
+
+from itertools import cycle, islice
+
+from askwell.data.templates import Template
+from askwell.errors import BadOption
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.tokenisation import NO_OPENING, Beginning, Opening, Place
+from askwell.specs.mixture import A_FACT, NO_LEAD_IN, MixtureSpec
+
+RANDOM, LABEL = "random", "label"
+"""What free vectors can start from beside words."""
+
+
+def opening_of(lm: FrozenLM, spec: MixtureSpec, template: Template, beginning: Beginning) -> Opening:
+    """What stands before the sentence of a template."""
+    del template
+    lead_in = "" if spec.lead_in == NO_LEAD_IN else up_to_sentence(lm, spec.lead_in)
+    prefix = prefix_tokens(lm, spec, beginning)
+    return Opening(prefix, (), lead_in) if prefix or lead_in else NO_OPENING
+
+
+def prefix_tokens(lm: FrozenLM, spec: MixtureSpec, beginning: Beginning) -> tuple[int, ...]:
+    """The tokens at whose places free vectors stand; those that start at random are only marked by them."""
+    if not spec.prefix:
+        return ()
+    if spec.prefix_words == LABEL:
+        raise BadOption(f"--prefix-words {LABEL}: the relation is not known here; write its label out")
+    words = A_FACT if spec.prefix_words == RANDOM else spec.prefix_words
+    tokens = lm.wording.encode(words, beginning.place)
+    if not tokens or lm.wording.unknown_id in tokens:
+        raise BadOption(f"--prefix-words {words!r}: {lm.identity.name} has no tokens for it; choose other words")
+    return tuple(islice(cycle(tokens), spec.prefix))
+
+
+def up_to_sentence(lm: FrozenLM, text: str) -> str:
+    """A text with the space or line break that parts it from the sentence behind it."""
+    if lm.wording.line_break is None:
+        text = text.replace("\n", " ")
+    if not text[-1:].isspace():
+        return f"{text} "
+    if text.endswith("\n") and place_after_line_break(lm) is Place.SPACED:
+        return f"{text} "
+    return text
+
+
+def place_after_line_break(lm: FrozenLM) -> Place:
+    """The place of what begins a line: as at the start of a text, where the LM has a choice how to begin it."""
+    beginnings = lm.beginnings
+    return beginnings.get("line-break", next(iter(beginnings.values()))).place
+
+
+def with_label(spec: MixtureSpec, label: str) -> MixtureSpec:
+    """The spec with the relation's label written out where its free vectors are to start from that."""
+    if not spec.prefix or spec.prefix_words != LABEL:
+        return spec
+    return spec.model_copy(update={"prefix_words": label})
