@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from askwell.lms.frozen import FrozenLM
     from askwell.lms.identity import LMIdentity
     from askwell.lms.load import load_lm
-    from askwell.mixture.ask import Reply, ask
+    from askwell.mixture.ask import ask
     from askwell.mixture.candidates import Candidates, read_candidates
     from askwell.mixture.mixture import Mixture
+    from askwell.mixture.reply import Reply
     from askwell.report.words import look_at
     from askwell.runs.folder import Run, read_runs
     from askwell.runs.record import RunRecord
@@ -52,9 +53,10 @@ _HOMES = {
     "askwell.lms.identity": ["LMIdentity"],
     "askwell.lms.load": ["load_lm"],
     "askwell.report.words": ["look_at"],
-    "askwell.mixture.ask": ["Reply", "ask"],
+    "askwell.mixture.ask": ["ask"],
     "askwell.mixture.candidates": ["Candidates", "read_candidates"],
     "askwell.mixture.mixture": ["Mixture"],
+    "askwell.mixture.reply": ["Reply"],
     "askwell.runs.folder": ["Run", "read_runs"],
     "askwell.runs.record": ["RunRecord"],
     "askwell.runs.run": ["run"],

@@ -12,10 +12,11 @@ from askwell.cli.terminal import Bar, note, print_json, say, stdout
 from askwell.data.names import read_relation
 from askwell.evaluation.cautious import CautiousReply, DevAnswers, ask_cautiously, dev_answers, dev_answers_from
 from askwell.evaluation.evaluate import evaluate
-from askwell.mixture.ask import Reply, ask
+from askwell.mixture.ask import ask
 from askwell.mixture.candidates import Candidates, unaskable_candidates
 from askwell.mixture.encode import default_kind
 from askwell.mixture.mixture import Mixture
+from askwell.mixture.reply import Reply
 from askwell.mixture.save import read_description, read_dev_answers
 from askwell.runs.sources import own_relation, warn_of_other_facts
 

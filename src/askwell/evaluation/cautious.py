@@ -15,10 +15,11 @@ from askwell.errors import BadOption, DamagedFile, UserMistake
 from askwell.evaluation.abstention import Threshold, learn_threshold
 from askwell.evaluation.calibration import questions_of
 from askwell.evaluation.evaluate import Evaluation
-from askwell.mixture.ask import Reply, ask
+from askwell.mixture.ask import ask
 from askwell.mixture.candidates import Candidates
 from askwell.mixture.encode import count_reasons
 from askwell.mixture.mixture import Mixture
+from askwell.mixture.reply import Reply
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,19 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
 from askwell.errors import UserMistake
-from askwell.lms.batches import words_of
+from askwell.lms.batches import Words, words_of
 from askwell.mixture.answer_search import AnswerSearch
 from askwell.mixture.answers import AnswerKind
 from askwell.mixture.candidates import Candidates, CandidateScorer
 from askwell.mixture.encode import default_kind, why_unaskable
+from askwell.mixture.reply import Reply
 from askwell.mixture.search import SearchLimits
 from askwell.specs.mixture import BEAMS
 
@@ -22,16 +24,6 @@ if TYPE_CHECKING:
 # Each x holds prompts × answers numbers while it is answered, so that every answer can say what each prompt thinks.
 _NUMBERS_AT_ONCE = 2**25
 _QUESTIONS_AT_ONCE = 32
-
-
-@dataclass(frozen=True)
-class Reply:
-    """One answer to a question."""
-
-    y: str
-    probability: float
-    by_prompt: tuple[float, ...]
-    """The probability that each prompt gives to this answer."""
 
 
 def ask(
@@ -100,22 +92,43 @@ def _ask_some(mixture: "Mixture", xs: Sequence[str], top: int, allowed: torch.Te
     words = words_of(xs, mixture.lm.wording, mixture.lm.device)
     everyone = torch.arange(len(xs), device=mixture.lm.device)
     by_prompt = torch.stack([mixture.prompt_log_probs(words, everyone, t) for t in range(len(mixture.prompts))], 1)
-    log_probs = mixture.combine(words, everyone, by_prompt.unbind(1))
-    if allowed is None:
-        allowed = torch.arange(log_probs.shape[1], device=log_probs.device)
-    else:  # nothing else can be answered, so probabilities sum to one
-        log_probs = log_probs - log_probs[:, allowed].logsumexp(1, keepdim=True)
-        by_prompt = by_prompt - by_prompt[..., allowed].logsumexp(2, keepdim=True)
-    # A stable sort, so that equally probable answers always stand in the same order.
-    best_first = log_probs[:, allowed].sort(dim=1, descending=True, stable=True).indices[:, :top]
-    for number in range(len(xs)):
-        answers = allowed[best_first[number]]
+    yield from replies(mixture, words, everyone, by_prompt, top, allowed)
+
+
+@torch.no_grad()
+def replies(
+    mixture: "Mixture",
+    words: Words,
+    asked: Int[Tensor, " xs"],
+    by_prompt: Float[Tensor, "xs prompts answers"],
+    top: int,
+    allowed: Int[Tensor, " allowed"] | None,
+) -> Iterator[list[Reply]]:
+    """The most probable one-token answers to each x, from what every prompt says; `allowed` are all that can be given.
+
+    An x is named by its place among `words`.
+    """
+    log_probs = mixture.combine(words, asked, by_prompt.unbind(1))
+    if allowed is not None:  # nothing else can be answered, so probabilities sum to one
+        log_probs = log_probs[:, allowed].log_softmax(1)
+        by_prompt = by_prompt[..., allowed].log_softmax(2)
+    for number in range(len(asked)):
+        places = _best_first(log_probs[number], top)
+        answers = places if allowed is None else allowed[places]
         yield [
             Reply(mixture.answer_space.word(answer), probability, tuple(of_prompts))
             for answer, probability, of_prompts in zip(
                 answers.tolist(),
-                log_probs[number, answers].exp().tolist(),
-                by_prompt[number][:, answers].exp().T.tolist(),
+                log_probs[number, places].exp().tolist(),
+                by_prompt[number][:, places].exp().T.tolist(),
                 strict=True,
             )
         ]
+
+
+def _best_first(log_probs: Float[Tensor, " answers"], top: int) -> Int[Tensor, " top"]:
+    """The most probable answers, best first, equally probable ones always in the same order."""
+    # A stable sort of those that come into question alone: of a whole vocabulary it takes longer than the LM.
+    least = log_probs.topk(min(top, len(log_probs))).values[-1]
+    likely = (log_probs >= least).nonzero()[:, 0]
+    return likely[log_probs[likely].sort(descending=True, stable=True).indices[:top]]

@@ -15,7 +15,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Beginning
 from askwell.mixture import product
 from askwell.mixture.answers import AnswerKind, AnswerSpace
-from askwell.mixture.ask import Reply, ask
+from askwell.mixture.ask import ask
 from askwell.mixture.begin import resolve_begin
 from askwell.mixture.candidates import Candidates
 from askwell.mixture.encode import EncodedFacts
@@ -24,6 +24,7 @@ from askwell.mixture.long_answers import LongAnswers
 from askwell.mixture.openings import RANDOM, opening_of
 from askwell.mixture.pairs import PairReader, Tuned
 from askwell.mixture.prompts import LeftOutPrompt, initial_vectors, usable_prompts, with_opening
+from askwell.mixture.reply import Reply
 from askwell.mixture.weights import WEIGHTINGS
 from askwell.specs.mixture import BEAMS, MixtureSpec
 

@@ -101,8 +101,14 @@ class PairReader:
         self, tuned: Tuned, xs: Words, facts: Int[Tensor, " facts"], prompt: int
     ) -> Float[Tensor, "facts vocabulary"]:
         """log p(· | t, x) of every token of the LM under one prompt."""
+        return self.pair_log_probs(tuned, xs, facts, torch.full_like(facts, prompt))
+
+    @torch.no_grad()
+    def pair_log_probs(
+        self, tuned: Tuned, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]
+    ) -> Float[Tensor, "pairs vocabulary"]:
+        """log p(· | t, x) of every token of the LM for each pair of a fact and a prompt."""
         parts, order = [], []
-        prompts = torch.full_like(facts, prompt)
         for chosen in self._short_to_long(self.y_table, xs, facts, prompts):
             batch = self.y_table.batch(xs, facts[chosen], prompts[chosen])
             logits = self._lm.logits(batch, tuned.vectors, tuned.deltas)
