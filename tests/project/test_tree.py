@@ -24,6 +24,7 @@ ORDER = [
     ["baselines"],
     ["runs"],
     ["report"],
+    ["server"],
     ["testbed"],
     ["cli"],
     ["__main__"],

@@ -1,0 +1,54 @@
+"""What stands behind an answer: the weight of each prompt for an x, and what the prompt would answer alone."""
+
+from dataclasses import dataclass
+
+import torch
+
+from askwell.errors import UserMistake
+from askwell.lms.batches import words_of
+from askwell.mixture.ask import ask
+from askwell.mixture.encode import default_kind, why_unaskable
+from askwell.mixture.mixture import Mixture
+
+
+@dataclass(frozen=True)
+class PromptBehind:
+    """A prompt of a mixture, asked about one x."""
+
+    template: str
+    weight: float
+    """p(t | r, x); in a product, its exponent."""
+    y: str
+    """What it would answer alone."""
+    probability: float
+
+
+@torch.no_grad()
+def prompts_behind(mixture: Mixture, x: str) -> list[PromptBehind]:
+    """Each prompt with its weight for x and its own best answer, heaviest first.
+
+    Where answers are searched (of any length, or labels), a prompt's own is that of the mixture's best ten which it
+    finds most probable.
+    """
+    kind = default_kind(mixture)
+    if (reason := why_unaskable(mixture, [x], kind)[0]) is not None:
+        raise UserMistake(f"{x[:60]!r} cannot be asked: {reason}")
+    words = words_of([x], mixture.lm.wording, mixture.lm.device)
+    only = torch.zeros(1, dtype=torch.long, device=mixture.lm.device)
+    log_p_x = mixture.log_p_x(words, only) if mixture.weighting.reads_x else None
+    weights = mixture.weights if mixture.spec.combine == "product" else mixture.log_weights(1, log_p_x)[0].exp()
+    own: list[tuple[str, float]] = []
+    if kind.any_length or mixture.candidates is not None:
+        found = next(ask(mixture, [x]))
+        for prompt in range(len(mixture.prompts)):
+            best = max(found, key=lambda reply, at=prompt: reply.by_prompt[at])
+            own.append((best.y, best.by_prompt[prompt]))
+    else:
+        for prompt in range(len(mixture.prompts)):
+            log_probability, answer = mixture.prompt_log_probs(words, only, prompt)[0].max(0)
+            own.append((mixture.answer_space.word(int(answer)), float(log_probability.exp())))
+    behind = [
+        PromptBehind(prompt.template.text, weight, y, probability)
+        for prompt, weight, (y, probability) in zip(mixture.prompts, weights.tolist(), own, strict=True)
+    ]
+    return sorted(behind, key=lambda one: -one.weight)

@@ -1,0 +1,1 @@
+"""The service: a page and an API over a folder of runs."""

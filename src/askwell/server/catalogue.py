@@ -1,0 +1,286 @@
+"""What can be asked: the mixtures of a folder of runs, or the testbed's prompts, each under a name.
+
+A name that comes with a request is looked up among those that are known; it never becomes a path.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Literal
+
+from askwell.data.facts import Fact
+from askwell.data.templates import Template
+from askwell.data.testbed import PREFIX, lm_names, lms_folder, relations, testbed_prompts, testbed_relation, told
+from askwell.errors import AskwellError, BadOption, DamagedFile, did_you_mean
+from askwell.evaluation.cautious import dev_answers_from
+from askwell.files import cache_folder
+from askwell.lms.frozen import FrozenLM
+from askwell.mixture.description import Description
+from askwell.mixture.encode import encode_relation
+from askwell.mixture.mixture import Mixture
+from askwell.mixture.save import CONFIG, lm_source, load_mixture, read_description, tokenizer_source
+from askwell.runs.folder import Run, read_run, run_folders
+from askwell.runs.record import RECORD
+from askwell.runs.run import templates_of
+from askwell.server.loaded import Askable, LMSource
+from askwell.server.refusals import NoSuchName
+
+HARD = ":hard"
+"""Behind the name of a run: the hard prompts that it started from."""
+TESTBED_PROMPTS = "mined"
+RISK = 0.1
+"""The share of wrong answers that is accepted when a mixture says what it knows."""
+_HASH = re.compile(r"[0-9a-f]{64}")
+_SHORT = 12
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A mixture that can be asked."""
+
+    name: str
+    kind: Literal["tuned", "hard"]
+    lm: str
+    """The LM's public name."""
+    relation: str
+    label: str
+    """What the relation says, for people."""
+    prompts: int
+    setting: str
+    run: Run | None = None
+    """The run that it comes from, if it comes from one."""
+
+    @property
+    def templates(self) -> list[Template]:
+        """The hard prompts it starts from."""
+        if self.run is not None:
+            return templates_of(self.run.record.spec)
+        return testbed_prompts(TESTBED_PROMPTS, self.relation)
+
+
+@dataclass(frozen=True)
+class KnownX:
+    """What is known of an x of a relation."""
+
+    golds: tuple[str, ...]
+    told: Mapping[str, bool]
+    """On the testbed: of each gold y, whether the LM's text tells it."""
+    split: str
+    """Where its fact was: train, dev or test."""
+
+
+class Catalogue:
+    """The mixtures and runs at a path, read again when they change."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.shows_testbed = path is None
+        self.path = cache_folder() / "served" if path is None else path
+        if path is None:
+            self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        self._runs: dict[Path, tuple[tuple[int, int], Run]] = {}
+        self._entries: dict[str, Entry] = {}
+        self.problems: dict[str, str] = {}
+        """What is wrong with folders that cannot be read, by their names."""
+        self.runs()
+
+    @property
+    def folder_of_new_runs(self) -> Path:
+        """Where runs that are started here go."""
+        inner = self.path / "runs"
+        return inner if inner.is_dir() else self.path
+
+    def runs(self) -> dict[str, Run]:
+        """All runs by name."""
+        with self._lock:
+            folders = run_folders(self.path) if self.path.is_dir() else []
+            problems: dict[str, str] = {}
+            found: dict[Path, tuple[tuple[int, int], Run]] = {}
+            for folder in folders:
+                try:
+                    stamp = _stamp(folder)
+                    kept = self._runs.get(folder)
+                    found[folder] = kept if kept is not None and kept[0] == stamp else (stamp, read_run(folder))
+                except (AskwellError, OSError) as error:  # a damaged or vanishing run does not hide the others
+                    problems[folder.name] = _without_path(str(error), folder)
+            self._runs, self.problems = found, problems
+            names = _names(list(found))
+            return {names[folder]: run for folder, (_, run) in found.items()}
+
+    def entries(self) -> dict[str, Entry]:
+        """All mixtures by name: tuned ones, the hard prompts that each started from, and those of the testbed."""
+        found: dict[str, Entry] = {}
+        for name, run in self.runs().items():
+            for entry in _entries_of(name, run):
+                found[entry.name] = entry
+        self._entries = found | (_testbed_entries() if self.shows_testbed else {})
+        return self._entries
+
+    def find(self, name: str) -> Entry:
+        """The mixture of that name."""
+        known = self._entries.get(name)
+        if known is not None and (known.run is None or self._is_as_it_was(known.run)):
+            return known  # without looking at all the other folders
+        entries = self.entries()
+        if name not in entries:
+            raise NoSuchName(f"there is no mixture {name[:80]!r}{_advice(name, entries)}")
+        return entries[name]
+
+    def _is_as_it_was(self, run: Run) -> bool:
+        kept = self._runs.get(run.folder)
+        try:
+            return kept is not None and kept[1] is run and kept[0] == _stamp(run.folder)
+        except OSError:
+            return False
+
+    def run(self, name: str) -> Run:
+        """The run of that name."""
+        runs = self.runs()
+        if name not in runs:
+            raise NoSuchName(f"there is no run {name[:80]!r}{_advice(name, runs)}")
+        return runs[name]
+
+    def askable(self, entry: Entry) -> Askable:
+        """What is needed to ask the mixture; an error if its files are damaged or gone."""
+        if entry.run is None:
+            lm = LMSource(entry.lm)
+            return Askable(("testbed", entry.name), lm, partial(_build_testbed, entry.relation))
+        folder = entry.run.mixture
+        if folder is None:
+            return Askable(_key(entry, entry.run.folder), LMSource(entry.lm), partial(_build_hard, entry.run, None))
+        description = _read(folder)
+        source = lm_source(folder, description)
+        if source is None:
+            raise BadOption(f"{entry.name} was learned on a model in memory, which is not here")
+        lm = LMSource(source, description.base_lm.revision, tokenizer_source(folder, description))
+        build: Callable[[FrozenLM], Mixture] = partial(_build_hard, entry.run, description)
+        if entry.kind == "tuned":
+            build = partial(load_mixture, folder)
+        return Askable(_key(entry, folder), lm, build)
+
+    def threshold(self, entry: Entry) -> float | None:
+        """The lowest probability of an answer that counts as known; None if none is known to keep the risk."""
+        if entry.kind != "tuned" or entry.run is None or entry.run.mixture is None:
+            return None
+        document = _read(entry.run.mixture).dev_answers
+        return dev_answers_from(document).learned(RISK).value if document else None
+
+    def facts(self, entry: Entry) -> Mapping[str, KnownX]:
+        """What is known of the relation's x's: all of the testbed's, and those that a run was scored on."""
+        if entry.relation.startswith(PREFIX) and entry.relation in _testbed_labels():
+            return _testbed_facts(entry.relation)
+        if entry.run is None:
+            return {}
+        found: dict[str, KnownX] = {}
+        for split, outcomes in (("dev", entry.run.dev), ("test", entry.run.test)):
+            found |= {one.x: KnownX(one.golds, {}, split) for one in outcomes if one.relation == entry.relation}
+        return found
+
+
+def _entries_of(name: str, run: Run) -> list[Entry]:
+    record = run.record
+    spec = record.spec
+    if spec.control is not None:
+        return []
+    label = _testbed_labels().get(spec.relation, spec.relation)
+    made = partial(Entry, lm=spec.lm, relation=spec.relation, label=label, prompts=len(record.prompts), run=run)
+    tuned = [made(name=name, kind="tuned", setting=spec.setting)] if run.mixture is not None else []
+    if not spec.templates:
+        return tuned
+    return [*tuned, made(name=f"{name}{HARD}" if tuned else name, kind="hard", setting="hard prompts")]
+
+
+@cache
+def _testbed_entries() -> dict[str, Entry]:
+    lms = [name for name in lm_names() if (lms_folder() / name / "config.json").is_file()]
+    entries = [
+        Entry(
+            name=f"{PREFIX}{relation.name}/{lm}",
+            kind="hard",
+            lm=PREFIX + lm,
+            relation=PREFIX + relation.name,
+            label=relation.label,
+            prompts=len(testbed_prompts(TESTBED_PROMPTS, relation.name)),
+            setting="hard prompts",
+        )
+        for lm in lms
+        for relation in relations()
+    ]
+    return {entry.name: entry for entry in entries}
+
+
+@cache
+def _testbed_labels() -> dict[str, str]:
+    return {PREFIX + relation.name: relation.label for relation in relations()}
+
+
+@cache
+def _testbed_facts(name: str) -> dict[str, KnownX]:
+    relation, is_told = testbed_relation(name), told(name)
+    split_of = {fact.x: split for split, facts in relation.splits.items() for fact in facts}
+    return {x: KnownX(ys, {y: Fact(x, y) in is_told for y in ys}, split_of[x]) for x, ys in relation.golds.items()}
+
+
+def _build_testbed(relation: str, lm: FrozenLM) -> Mixture:
+    mixture = Mixture(lm, testbed_prompts(TESTBED_PROMPTS, relation))
+    mixture.answer_kind = encode_relation(mixture, testbed_relation(relation)).kind
+    return mixture
+
+
+def _build_hard(run: Run, description: Description | None, lm: FrozenLM) -> Mixture:
+    """The prompts that a run started from, as words; they answer as the tuned ones do, with one token or several."""
+    as_words = {"deep": False, "initial": "words", "noise": 0.0, "copies": 1}
+    mixture = Mixture(lm, templates_of(run.record.spec), run.record.spec.mixture.model_copy(update=as_words))
+    if description is not None:
+        mixture.answer_kind, mixture.candidates = description.answers, description.candidates
+    return mixture
+
+
+def _read(folder: Path) -> Description:
+    try:
+        return read_description(folder)
+    except AskwellError as error:
+        raise DamagedFile(_without_path(str(error), folder)) from error
+
+
+def _key(entry: Entry, folder: Path) -> tuple[str, ...]:
+    """Changes with the mixture's files, so that answers of an older one are not given."""
+    file = folder / (CONFIG if (folder / CONFIG).is_file() else RECORD)
+    try:
+        stamp = file.stat()
+    except OSError:
+        raise DamagedFile(f"the files of {entry.name} are gone") from None
+    return entry.name, str(folder), str(stamp.st_mtime_ns), str(stamp.st_ino)
+
+
+def _stamp(folder: Path) -> tuple[int, int]:
+    for name in (RECORD, "metrics.json"):
+        if (folder / name).is_file():
+            found = (folder / name).stat()
+            return found.st_mtime_ns, found.st_size
+    return 0, 0
+
+
+def _names(folders: Sequence[Path]) -> dict[Path, str]:
+    """A name for each folder: its own, where that is a long hash its beginning; longer where two would be the same."""
+    for length in (_SHORT, 24, 64):
+        names = {
+            one: one.resolve().name[:length] if _HASH.fullmatch(one.name) else one.resolve().name for one in folders
+        }
+        if len(set(names.values())) == len(folders):
+            return names
+    return {folder: str(number) for number, folder in enumerate(folders)}
+
+
+def _advice(name: str, known: Mapping[str, object]) -> str:
+    if not known:
+        return "; there is none here yet"
+    return did_you_mean(name, known) if len(known) <= 8 else "; the list of names has all that there are"
+
+
+def _without_path(message: str, folder: Path) -> str:
+    """A message to a client: it names the run, not where it lies on this machine."""
+    return message.replace(str(folder), folder.name).replace(str(folder.parent), "…")

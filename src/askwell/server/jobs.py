@@ -1,0 +1,232 @@
+"""Training jobs: runs that are started from the page or the API, one after the other, and can be watched and cancelled.
+
+A job is a run like any other: `runs/run.py` does it, and its folder is one of the runs that are served.
+"""
+
+import re
+import threading
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from askwell.data.facts import Fact, Relation
+from askwell.data.split import split_facts
+from askwell.data.templates import Template
+from askwell.data.testbed import PREFIX, testbed_relation
+from askwell.errors import AskwellError, UserMistake
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.load import load_lm
+from askwell.runs.folder import is_run
+from askwell.runs.run import Asking, Built, RunProgress, run
+from askwell.runs.run_spec import run_spec
+from askwell.server.loaded import LMSource
+from askwell.server.queue import raise_later
+from askwell.server.refusals import Closing, NoSuchName, Overloaded
+from askwell.specs import MixtureSpec, TrainingSpec
+from askwell.training.checkpoint import CHECKPOINT
+from askwell.training.result import TrainingProgress
+
+State = Literal["waiting", "running", "done", "cancelled", "failed"]
+_KEPT_JOBS = 200
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be trained."""
+
+    lm: LMSource
+    relation: str
+    """The name of the new relation, or that of one of the testbed."""
+    facts: tuple[Fact, ...]
+    """All facts, to be split; none for a relation of the testbed, which has its own splits."""
+    templates: tuple[Template, ...]
+    mixture: MixtureSpec = MixtureSpec()  # noqa: RUF009 - frozen
+    training: TrainingSpec = TrainingSpec()  # noqa: RUF009 - frozen
+    prompts: str = "given"
+
+    def read(self) -> Relation:
+        """The relation, split."""
+        if self.relation.startswith(PREFIX):
+            return testbed_relation(self.relation)
+        train, dev, test = split_facts(self.facts, "random", self.mixture.seed)
+        removed = len(self.facts) - len(train) - len(dev) - len(test)
+        return Relation.of(self.relation, train, dev, test, removed=removed)
+
+
+@dataclass
+class Job:
+    """A training job and how far it is. Its `version` grows with every change."""
+
+    order: Order
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    state: State = "waiting"
+    phase: str = "waiting for its turn"
+    done: int = 0
+    total: int = 0
+    """Of the phase: (fact, prompt) pairs, or facts."""
+    history: list[dict[str, Any]] = field(default_factory=list)
+    """For each time that dev was scored: pairs, train_loss, P@1 and MRR."""
+    message: str = ""
+    folder: Path | None = None
+    version: int = 0
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing will change any more."""
+        return self.state in ("done", "cancelled", "failed")
+
+    def change(self, **what: Any) -> None:
+        """Sets some of its fields."""
+        for name, value in what.items():
+            setattr(self, name, value)
+        self.version += 1
+
+
+class Jobs:
+    """A bounded queue of jobs, and the thread that does them."""
+
+    def __init__(self, folder: Callable[[], Path], most_waiting: int, load: Callable[..., FrozenLM] = load_lm) -> None:
+        self._folder, self._most_waiting, self._load = folder, most_waiting, load
+        self._changed = threading.Condition()
+        self._waiting: deque[Job] = deque()
+        self._jobs: dict[str, Job] = {}
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def start(self, order: Order) -> Job:
+        """The job, which is done when its turn comes; refused where too many wait."""
+        order.read()  # too few facts are told now
+        with self._changed:
+            if self._closing:
+                raise Closing("the service is about to end")
+            if len(self._waiting) >= self._most_waiting:
+                raise Overloaded(f"{len(self._waiting)} training jobs are waiting", 30)
+            job = Job(order)
+            self._jobs[job.id] = job
+            self._waiting.append(job)
+            for old in [one.id for one in self._jobs.values() if one.is_over][:-_KEPT_JOBS]:
+                del self._jobs[old]
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="askwell-training", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+        return job
+
+    def all(self) -> list[Job]:
+        """All jobs, the newest first."""
+        with self._changed:
+            return list(reversed(self._jobs.values()))
+
+    def find(self, identity: str) -> Job:
+        """The job of that id."""
+        with self._changed:
+            if identity not in self._jobs:
+                raise NoSuchName(f"there is no training job {identity[:40]!r}")
+            return self._jobs[identity]
+
+    def cancel(self, identity: str) -> Job:
+        """Ends a job: the best state so far is kept as its folder's mixture, and the same job can be started again."""
+        job = self.find(identity)
+        with self._changed:
+            job.stop.set()
+            if job in self._waiting:
+                self._waiting.remove(job)
+                job.change(state="cancelled", phase="cancelled", message="It was cancelled before it began.")
+        return job
+
+    def close(self) -> None:
+        """Cancels all jobs and ends the thread."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        for job in self.all():
+            if not job.is_over:
+                self.cancel(job.id)
+        if self._thread is not None:
+            self._thread.join()
+
+    # ── in the thread ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting and not self._closing:
+                    self._changed.wait()
+                if not self._waiting:
+                    return
+                job = self._waiting.popleft()
+                job.change(state="running", phase="loading the LM")
+            try:
+                self._do(job)
+            except KeyboardInterrupt:
+                kept = " The best state so far is kept; starting the same again continues it." if job.history else ""
+                job.change(state="cancelled", phase="cancelled", message=f"It was cancelled.{kept}")
+            except AskwellError as error:
+                job.change(state="failed", phase="failed", message=str(error))
+            except Exception as error:  # a bug ends the job, not the service; its traceback goes to stderr
+                job.change(
+                    state="failed", phase="failed", message="It failed for a reason that the service's log names."
+                )
+                raise_later(error)
+
+    def _do(self, job: Job) -> None:
+        order = job.order
+        relation = order.read()
+        # An LM of its own: asking goes on meanwhile, in another thread, and hooks on layers are not to be shared.
+        lm = self._load(order.lm.name, revision=order.lm.revision, tokenizer=order.lm.tokenizer)
+        spec = run_spec(
+            lm, relation, order.templates, mixture=order.mixture, training=order.training, prompts=order.prompts
+        )
+        folder = self._folder() / f"{_slug(order.relation)}-{spec.id[:12]}"
+        job.change(folder=folder)
+        if folder.is_dir() and is_run(folder):
+            job.change(state="done", phase="done", message="This very run was here already.")
+            return
+        split_by = None if order.relation.startswith(PREFIX) else "random"
+        resume = (folder / CHECKPOINT).is_file()
+        tell = _Telling(job)
+        run(spec, lm, relation, folder, resume=resume, untuned=True, split_by=split_by, progress=tell)
+        job.change(state="done", phase="done", message="")
+
+
+class _Telling:
+    """Takes a run's progress down in its job, and ends the run where the job was cancelled."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def __call__(self, event: RunProgress) -> None:
+        if self._job.stop.is_set():
+            raise KeyboardInterrupt
+        if isinstance(event, Built):
+            self._job.change(phase="asking with the untuned prompts")
+        elif isinstance(event, Asking):
+            self._job.change(phase=f"asking {event.what}", done=event.done, total=event.total)
+        elif isinstance(event, TrainingProgress):
+            lines = [
+                {
+                    "pairs": line.pairs,
+                    "train_loss": line.train_loss,
+                    "P@1": line.dev["P@1"],
+                    "MRR": line.dev["MRR"],
+                }
+                for line in event.history
+            ]
+            self._job.change(phase="tuning", done=event.pairs_done, total=event.pairs, history=lines)
+
+
+def facts_of(pairs: Sequence[tuple[str, str]]) -> tuple[Fact, ...]:
+    """The facts of some pairs; an empty x or y is refused."""
+    for number, (x, y) in enumerate(pairs, start=1):
+        if not x.strip() or not y.strip():
+            raise UserMistake(f"pair {number} has an empty {'x' if not x.strip() else 'y'}")
+    return tuple(Fact(x.strip(), y.strip()) for x, y in pairs)
+
+
+def _slug(name: str) -> str:
+    """Letters and digits of a name, for a folder; whatever else stands in it is left away."""
+    return re.sub(r"[^a-z0-9]+", "-", name.removeprefix(PREFIX).lower()).strip("-")[:40] or "run"

@@ -1,0 +1,116 @@
+"""LMs that are loaded, with their mixtures: those least recently used make room for others.
+
+Only one thread at a time may use what is here.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from askwell.errors import LMUnavailable
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.load import built_in_folder, load_lm
+from askwell.mixture.ask_together import AskedTogether
+from askwell.mixture.mixture import Mixture
+
+K = TypeVar("K")
+V = TypeVar("V")
+_MIXTURES_OF_AN_LM = 64
+_GROUPS_OF_AN_LM = 32
+
+
+@dataclass(frozen=True)
+class LMSource:
+    """Where an LM is to be had."""
+
+    name: str
+    revision: str | None = None
+    tokenizer: str | None = None
+
+
+@dataclass(frozen=True)
+class Askable:
+    """A mixture that can be built on its LM."""
+
+    key: tuple[str, ...]
+    """Another one for every content."""
+    lm: LMSource
+    build: Callable[[FrozenLM], Mixture]
+
+
+class LoadedLM:
+    """An LM, and the mixtures that were asked last."""
+
+    def __init__(self, lm: FrozenLM) -> None:
+        self.lm = lm
+        self.bytes = sum(one.numel() * one.element_size() for one in (*lm.model.parameters(), *lm.model.buffers()))
+        self._mixtures: OrderedDict[tuple[str, ...], Mixture] = OrderedDict()
+        self._groups: OrderedDict[tuple[tuple[str, ...], ...], AskedTogether] = OrderedDict()
+
+    def mixture(self, askable: Askable) -> Mixture:
+        """The mixture, which is built if it is not here."""
+        if askable.key not in self._mixtures:
+            self._mixtures[askable.key] = askable.build(self.lm).requires_grad_(False)
+        return _recent(self._mixtures, askable.key, _MIXTURES_OF_AN_LM)
+
+    def together(self, askables: Sequence[Askable]) -> AskedTogether:
+        """These mixtures, to be asked together."""
+        # A mixture that is left away costs nothing; so the larger groups that have these serve as well.
+        for keys in reversed(self._groups):
+            if all(one.key in keys for one in askables) and len(keys) <= 2 * len(askables):
+                return _recent(self._groups, keys, _GROUPS_OF_AN_LM)
+        keys = tuple(one.key for one in askables)
+        self._groups[keys] = AskedTogether([self.mixture(one) for one in askables])
+        return _recent(self._groups, keys, _GROUPS_OF_AN_LM)
+
+
+class LoadedLMs:
+    """LMs that stay loaded while their weights fit a number of bytes."""
+
+    def __init__(self, limit: int, load: Callable[..., FrozenLM] = load_lm) -> None:
+        self._limit, self._load = limit, load
+        self._lms: OrderedDict[LMSource, LoadedLM] = OrderedDict()
+
+    def get(self, source: LMSource) -> LoadedLM:
+        """The LM, which is loaded if it is not here; others make room for it."""
+        if source not in self._lms:
+            self._make_room(_size_on_disk(source))
+            loaded = LoadedLM(self._load(source.name, revision=source.revision, tokenizer=source.tokenizer))
+            if loaded.bytes > self._limit:
+                raise LMUnavailable(
+                    f"{source.name} takes {loaded.bytes / 2**20:.0f} MiB, and LMs may take {self._limit / 2**20:.0f} "
+                    "MiB here; a higher --memory lets it in"
+                )
+            self._make_room(loaded.bytes)
+            self._lms[source] = loaded
+        self._lms.move_to_end(source)
+        return self._lms[source]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the LMs that are loaded, the one used last at the end."""
+        return [source.name for source in list(self._lms)]
+
+    @property
+    def bytes(self) -> int:
+        """What they take."""
+        return sum(loaded.bytes for loaded in list(self._lms.values()))
+
+    def _make_room(self, needed: int) -> None:
+        while self._lms and self.bytes + needed > self._limit:
+            self._lms.popitem(last=False)
+
+
+def _size_on_disk(source: LMSource) -> int:
+    """The size of an LM's weights where they lie in a folder here; 0 where that is not known."""
+    folder = built_in_folder(source.name) or Path(source.name)
+    return sum(file.stat().st_size for file in folder.glob("*.safetensors")) if folder.is_dir() else 0
+
+
+def _recent(kept: OrderedDict[K, V], key: K, most: int) -> V:
+    kept.move_to_end(key)
+    while len(kept) > most:
+        kept.popitem(last=False)
+    return kept[key]

@@ -1,0 +1,286 @@
+"""The queue before the LMs: what many clients ask about the same LM goes through it together.
+
+One thread does all work with LMs. It takes the x's that wait for the LM of the oldest request, whoever asked them and
+of whichever mixture, as one batch.
+"""
+
+import math
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+
+from askwell.errors import AskwellError, UserMistake
+from askwell.mixture.ask_together import Question
+from askwell.mixture.encode import default_kind, why_unaskable
+from askwell.mixture.reply import Reply
+from askwell.server.loaded import Askable, LoadedLM, LoadedLMs
+from askwell.server.refusals import Closing, Overloaded
+from askwell.server.settings import Settings
+
+T = TypeVar("T")
+Answers = list[list[Reply]]
+_LONGEST_WAIT = 60
+
+
+@dataclass(eq=False)
+class _Request:
+    """What one client asks: x's of one mixture, each with its answers when they are known."""
+
+    askable: Askable
+    xs: Sequence[str]
+    top: int
+    future: Future[Answers]
+    found: dict[int, list[Reply]] = field(default_factory=dict)
+    waiting: list[int] = field(default_factory=list)
+    """The places of the x's that are still to be asked, the next one last."""
+
+
+@dataclass(eq=False)
+class _Call:
+    """Other work that needs LMs."""
+
+    work: Callable[[LoadedLMs], Any]
+    future: Future[Any]
+    waiting: list[int] = field(default_factory=lambda: [0])
+
+
+@dataclass
+class QueueCounts:
+    """What the queue has done."""
+
+    asked: int = 0
+    """x's that went through an LM."""
+    from_cache: int = 0
+    batches: int = 0
+    refused: int = 0
+    cancelled: int = 0
+    """Requests whose clients went away before they were answered."""
+
+
+class AskQueue:
+    """A bounded queue of x's, and the thread that asks them."""
+
+    def __init__(self, loaded: LoadedLMs, settings: Settings) -> None:
+        self._loaded, self._settings = loaded, settings
+        self._changed = threading.Condition()
+        self._requests: list[_Request | _Call] = []
+        self._kept: OrderedDict[tuple[Any, ...], list[Reply]] = OrderedDict()
+        self._closing = False
+        self._seconds_of_one = 0.01
+        self.counts = QueueCounts()
+        self._thread = threading.Thread(target=self._work, name="askwell-lms", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """x's that wait."""
+        with self._changed:
+            return self._places_taken()
+
+    def ask(self, askable: Askable, xs: Sequence[str], top: int = 10) -> "Future[Answers]":
+        """The answers to each x, when they are there; refused where there is no room for all of them.
+
+        Cancelling the future frees the places of what is not being asked yet.
+        """
+        request = _Request(askable, xs, top, Future())
+        with self._changed:
+            places: dict[str, int] = {}
+            for place, x in enumerate(xs):
+                kept = self._kept.get((askable.key, x, top))
+                if kept is not None:
+                    self._kept.move_to_end((askable.key, x, top))
+                    request.found[place] = kept
+                elif x not in places:
+                    places[x] = place
+            request.waiting = list(reversed(places.values()))
+            self.counts.from_cache += len(request.found)
+            if request.waiting:
+                self._enter(request)
+        if not request.waiting:
+            _finish(request)
+        return request.future
+
+    def call(self, work: Callable[[LoadedLMs], T]) -> "Future[T]":
+        """What `work` gives, which may use the LMs while it runs."""
+        call = _Call(work, Future())
+        with self._changed:
+            self._enter(call)
+        return call.future
+
+    def close(self) -> None:
+        """Takes nothing new, finishes what waits, and ends the thread."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _places_taken(self) -> int:
+        return sum(len(request.waiting) for request in self._requests)
+
+    def _enter(self, request: _Request | _Call) -> None:
+        if self._closing:
+            raise Closing("the service is about to end")
+        taken = self._places_taken()
+        if taken + len(request.waiting) > self._settings.places:
+            self.counts.refused += 1
+            seconds = min(_LONGEST_WAIT, max(1, math.ceil(taken * self._seconds_of_one)))
+            raise Overloaded(f"{taken} questions are waiting, of {self._settings.places} at most", seconds)
+        self._requests.append(request)
+        request.future.add_done_callback(lambda future: self._leave(request) if future.cancelled() else None)
+        self._changed.notify()
+
+    def _leave(self, request: _Request | _Call) -> None:
+        with self._changed:
+            self.counts.cancelled += 1
+            request.waiting.clear()
+            if request in self._requests:
+                self._requests.remove(request)
+
+    # ── in the thread ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _work(self) -> None:
+        if self._settings.threads is not None:
+            torch.set_num_threads(self._settings.threads)
+        while True:
+            with self._changed:
+                while not self._requests and not self._closing:
+                    self._changed.wait()
+                if not self._requests:
+                    return
+                first = self._requests[0]
+                batch = [] if isinstance(first, _Call) else self._next_batch(first)
+                if isinstance(first, _Call):
+                    self._requests.pop(0)
+            if isinstance(first, _Call):
+                self._do(first)
+            else:
+                self._answer(batch)
+
+    def _do(self, call: _Call) -> None:
+        if call.future.set_running_or_notify_cancel():
+            try:
+                call.future.set_result(call.work(self._loaded))
+            except BaseException as error:  # it belongs to the one who waits for the future
+                call.future.set_exception(error)
+
+    def _next_batch(self, first: _Request) -> list[tuple[_Request, list[int]]]:
+        """Of each request for the first one's LM the x's that are asked now."""
+        room = 1 if self._settings.one_by_one else self._settings.batch
+        batch = []
+        for request in list(self._requests):
+            if isinstance(request, _Call) or request.askable.lm != first.askable.lm:
+                continue
+            taken = [request.waiting.pop() for _ in range(min(room, len(request.waiting)))]
+            room -= len(taken)
+            batch.append((request, taken))
+            if not request.waiting:
+                self._requests.remove(request)
+            if not room:
+                break
+        return batch
+
+    def _answer(self, batch: list[tuple[_Request, list[int]]]) -> None:
+        began = time.perf_counter()
+        try:
+            loaded = self._loaded.get(batch[0][0].askable.lm)
+        except Exception as error:  # an LM that cannot be had: each of its clients is told
+            for request, _ in batch:
+                self._fail(request, error)
+            return
+        good = self._only_askable(loaded, batch)
+        try:
+            self._ask(loaded, good)
+        except Exception as error:  # one mixture may be broken: then each is asked alone
+            for request, taken in good:
+                try:
+                    self._ask(loaded, [(request, taken)])
+                except Exception as own:
+                    self._fail(request, own)
+            if not isinstance(error, AskwellError) and len(good) > 1:
+                raise_later(error)
+        asked = sum(len(taken) for _, taken in batch)
+        self.counts.asked += asked
+        self.counts.batches += 1
+        took = (time.perf_counter() - began) / asked
+        self._seconds_of_one += 0.2 * (took - self._seconds_of_one)
+
+    def _only_askable(
+        self, loaded: LoadedLM, batch: list[tuple[_Request, list[int]]]
+    ) -> list[tuple[_Request, list[int]]]:
+        """The requests whose mixtures can be built and whose x's can be asked; the others fail."""
+        by_mixture: dict[tuple[str, ...], list[tuple[_Request, list[int]]]] = {}
+        for request, taken in batch:
+            by_mixture.setdefault(request.askable.key, []).append((request, taken))
+        good = []
+        for requests in by_mixture.values():
+            try:
+                mixture = loaded.mixture(requests[0][0].askable)
+                xs = list({request.xs[place] for request, taken in requests for place in taken})
+                reasons = dict(zip(xs, why_unaskable(mixture, xs, default_kind(mixture)), strict=True))
+            except Exception as error:
+                for request, _ in requests:
+                    self._fail(request, error)
+                continue
+            for request, taken in requests:
+                bad = [request.xs[place] for place in taken if reasons[request.xs[place]] is not None]
+                if bad:
+                    self._fail(request, UserMistake(f"{bad[0][:60]!r} cannot be asked: {reasons[bad[0]]}"))
+                else:
+                    good.append((request, taken))
+        return good
+
+    def _ask(self, loaded: LoadedLM, batch: list[tuple[_Request, list[int]]]) -> None:
+        if not batch:
+            return
+        askables = list({request.askable.key: request.askable for request, _ in batch}.values())
+        questions = [
+            Question(loaded.mixture(request.askable), request.xs[place], request.top)
+            for request, taken in batch
+            for place in taken
+        ]
+        answers = iter(loaded.together(askables).ask(questions))
+        finished = []
+        with self._changed:
+            for request, taken in batch:
+                for place in taken:
+                    request.found[place] = self._keep(request, place, next(answers))
+                if not request.waiting and not request.future.cancelled():
+                    finished.append(request)
+        for request in finished:
+            _finish(request)
+
+    def _keep(self, request: _Request, place: int, replies: list[Reply]) -> list[Reply]:
+        key = (request.askable.key, request.xs[place], request.top)
+        self._kept[key] = replies
+        self._kept.move_to_end(key)
+        while len(self._kept) > self._settings.kept_answers:
+            self._kept.popitem(last=False)
+        return replies
+
+    def _fail(self, request: _Request, error: Exception) -> None:
+        with self._changed:
+            request.waiting.clear()
+            if request in self._requests:
+                self._requests.remove(request)
+        if request.future.set_running_or_notify_cancel():
+            request.future.set_exception(error)
+
+
+def _finish(request: _Request) -> None:
+    """Gives the answers; an x that was asked twice has been asked once."""
+    by_x = {request.xs[place]: replies for place, replies in request.found.items()}
+    if request.future.set_running_or_notify_cancel():
+        request.future.set_result([by_x[x] for x in request.xs])
+
+
+def raise_later(error: Exception) -> None:
+    """Shows an error that is ours on stderr, as threading shows it, while the service goes on."""
+    threading.excepthook(
+        threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread()))
+    )

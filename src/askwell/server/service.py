@@ -1,0 +1,131 @@
+"""The service without the web: what is served, the queue before the LMs, and the training jobs."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from askwell.data.facts import Fact, Relation
+from askwell.data.templates import Template, parse_template
+from askwell.data.testbed import PREFIX
+from askwell.errors import BadTemplate, UserMistake
+from askwell.lms.describe import ListedLM, list_lms
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.question import Unusable
+from askwell.lms.tokenisation import tokenise
+from askwell.mixture.behind import PromptBehind, prompts_behind
+from askwell.mixture.encode import encode_relation
+from askwell.mixture.mixture import Mixture
+from askwell.mixture.reply import Reply
+from askwell.report.words import PromptWords, look_at
+from askwell.server.catalogue import TESTBED_PROMPTS, Catalogue, Entry
+from askwell.server.jobs import Job, Jobs, Order
+from askwell.server.loaded import LMSource, LoadedLMs
+from askwell.server.queue import AskQueue
+from askwell.server.refusals import NoSuchName, SwitchedOff
+from askwell.server.settings import Settings
+
+
+@dataclass(frozen=True)
+class CheckedTemplate:
+    """How an LM reads a template."""
+
+    text: str
+    problem: str | None
+    """Why it cannot be used; None if it can."""
+    tokens: tuple[str, ...] = ()
+    """Its tokens with the two blanks, in order."""
+
+
+@dataclass(frozen=True)
+class CheckedOrder:
+    """What training would be done on."""
+
+    templates: tuple[CheckedTemplate, ...]
+    facts: int
+    left_out: tuple[tuple[Fact, str], ...]
+    """Facts that the LM cannot be asked, and why."""
+
+
+class Service:
+    """Everything that requests can reach."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.catalogue = Catalogue(settings.runs)
+        self.loaded = LoadedLMs(settings.memory)
+        self.queue = AskQueue(self.loaded, settings)
+        self.jobs = Jobs(lambda: self.catalogue.folder_of_new_runs, settings.waiting_jobs)
+
+    def ask(self, name: str, xs: Sequence[str], top: int = 10) -> "Future[list[list[Reply]]]":
+        """The answers of a mixture to each x, when they are there."""
+        return self.queue.ask(self.catalogue.askable(self.catalogue.find(name)), xs, top)
+
+    def words(self, entry: Entry) -> "Future[list[PromptWords]]":
+        """The prompts of a mixture in words."""
+        askable = self.catalogue.askable(entry)
+        return self.queue.call(lambda lms: look_at(lms.get(askable.lm).mixture(askable)))
+
+    def behind(self, entry: Entry, x: str) -> "Future[list[PromptBehind]]":
+        """What each prompt of a mixture weighs for an x, and what it would answer alone."""
+        askable = self.catalogue.askable(entry)
+        return self.queue.call(lambda lms: prompts_behind(lms.get(askable.lm).mixture(askable), x))
+
+    def lms(self) -> list[ListedLM]:
+        """The LMs that are here."""
+        return [lm for lm in list_lms() if lm.ready]
+
+    def lm_source(self, name: str) -> LMSource:
+        """Where an LM that was named in a request is to be had: it must be one that is here."""
+        known = {lm.name for lm in self.lms()}
+        if name not in known:
+            raise NoSuchName(f"there is no LM {name[:80]!r} here; choose from {', '.join(sorted(known))}")
+        return LMSource(name)
+
+    def train(self, order: Order) -> Job:
+        """Starts a training job."""
+        if not self.settings.training:
+            raise SwitchedOff("training is switched off here")
+        return self.jobs.start(order)
+
+    def tune_testbed(self, entry: Entry) -> Job:
+        """Starts to tune the testbed's prompts of an entry."""
+        if entry.run is not None or not entry.relation.startswith(PREFIX):
+            raise UserMistake(f"{entry.name} does not belong to the testbed")
+        templates = tuple(entry.templates)
+        return self.train(Order(LMSource(entry.lm), entry.relation, (), templates, prompts=TESTBED_PROMPTS))
+
+    def check(self, lm: str, texts: Sequence[str], facts: Sequence[Fact]) -> "Future[CheckedOrder]":
+        """How an LM reads templates, and which facts it could not be asked with them."""
+        source = self.lm_source(lm)
+        return self.queue.call(lambda lms: _check(lms.get(source).lm, texts, facts))
+
+    def close(self) -> None:
+        """Ends training, finishes what was asked, and takes nothing more."""
+        self.jobs.close()
+        self.queue.close()
+
+
+def _check(lm: FrozenLM, texts: Sequence[str], facts: Sequence[Fact]) -> CheckedOrder:
+    checked, usable = [], []
+    for text in texts:
+        try:
+            template = parse_template(text)
+            tokens = _tokens(lm, template)
+        except (BadTemplate, Unusable) as problem:
+            checked.append(CheckedTemplate(text, str(problem)))
+        else:
+            checked.append(CheckedTemplate(text, None, tokens))
+            usable.append(template)
+    left_out: list[tuple[Fact, str]] = []
+    if usable and facts:
+        mixture = Mixture(lm, usable)
+        encoded = encode_relation(mixture, Relation.of("checked", facts, facts, facts))
+        left_out = [(one.fact, one.reason) for one in encoded.left_out("train")]
+    return CheckedOrder(tuple(checked), len(facts), tuple(left_out))
+
+
+def _tokens(lm: FrozenLM, template: Template) -> tuple[str, ...]:
+    tokens = tokenise(template, lm.wording)
+    lm.family.ask_y(tokens, lm.wording, lm.special)
+    names = [lm.tokenizer.convert_ids_to_tokens(list(part)) for part in (tokens.before, tokens.between, tokens.after)]
+    return (*names[0], template.first, *names[1], template.second, *names[2])

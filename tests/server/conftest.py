@@ -1,0 +1,37 @@
+"""A small folder of runs to be served, made once."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from builders.once import once
+
+
+@pytest.fixture(scope="session")
+def made_runs(tmp_path_factory) -> Path:
+    """Two tuned runs of the testbed (symbol, shallow and deep) and an untuned one. No test may change it."""
+    from builders.testbed import load_testbed_lm
+
+    from askwell.data.testbed import testbed_prompts, testbed_relation
+    from askwell.runs.run import run
+    from askwell.runs.run_spec import run_spec
+    from askwell.specs import MixtureSpec, TrainingSpec
+
+    def make(folder: Path) -> None:
+        lm, relation = load_testbed_lm("bert"), testbed_relation("symbol")
+        templates = testbed_prompts("mined", "symbol")[:3]
+        for name, mixture, training in (
+            ("soft", MixtureSpec(), TrainingSpec(pairs=800)),
+            ("deep", MixtureSpec(deep=True, seed=1), TrainingSpec(pairs=120)),
+            ("hard", MixtureSpec(), None),
+        ):
+            spec = run_spec(lm, relation, templates, mixture=mixture, training=training, prompts="mined", threads=1)
+            run(spec, lm, relation, folder / name, untuned=training is not None)
+
+    return once(tmp_path_factory, "served-runs", make)
+
+
+@pytest.fixture
+def runs(made_runs, tmp_path) -> Path:
+    """The same runs, to be changed at will."""
+    return Path(shutil.copytree(made_runs, tmp_path / "runs"))
