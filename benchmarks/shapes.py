@@ -63,7 +63,8 @@ def lm_of(name: str) -> FrozenLM:
 def mixture_of(lm: FrozenLM, prompts: int, *, deep: bool, data_dependent: bool = False) -> Mixture:
     """A mixture of so many prompts."""
     weighting = "data-dependent" if data_dependent else "static"
-    spec = MixtureSpec(deep=deep, weighting=weighting, begin="space")  # as the loops that it is compared with
+    # One-token answers and a space before the first word, like the loops that it is compared with.
+    spec = MixtureSpec(deep=deep, weighting=weighting, answers="one-token", begin="space")
     if lm.identity.name == RANDOM:
         lengths = _evenly(PROMPT_LENGTHS, prompts)
         words = PROMPT_WORDS.split()
