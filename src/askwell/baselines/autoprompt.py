@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +27,7 @@ from askwell.baselines.hard_prompt import (
     spelt,
     word_of,
 )
-from askwell.baselines.result import BaselineRun, SearchProgress, about_learning, left_out_of
+from askwell.baselines.result import BaselineRun, SearchProgress, SearchStep, about_learning, left_out_of
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.errors import BadOption, NothingLeft
@@ -96,7 +95,7 @@ class _State:
     """All that a search needs to go on after an iteration."""
 
     tokens: list[int]
-    history: list[dict[str, Any]]
+    history: list[SearchStep]
     iteration: int = 0
 
 
@@ -111,7 +110,7 @@ def search_triggers(
     folder: Path | None = None,
     resume: bool = False,
     progress: Callable[[SearchProgress], None] | None = None,
-) -> BaselineRun:
+) -> BaselineRun[SearchStep]:
     """Searches for a prompt "[X] trigger … trigger [Y] .", or one that starts as the words of a given template.
 
     With a `folder`, the best prompt so far is always saved there as a mixture, and a checkpoint after each iteration,
@@ -123,19 +122,19 @@ def search_triggers(
     if state is None:
         state = search.first_state()
         search.keep(folder, state, is_better=True)
-    loss, record, iterations = state.history[-1]["loss"], state.history[-1], search.spec.iterations
+    loss, record, iterations = state.history[-1].loss, state.history[-1], search.spec.iterations
     while True:
         if progress is not None:
             progress(SearchProgress(state.iteration, iterations, loss, record, tuple(state.history)))
         if state.iteration >= iterations:
             return search.result(state)
         loss, record = search.iterate(state)
-        search.keep(folder, state, is_better=record is not None and record is best_of(state.history))
+        search.keep(folder, state, is_better=record is not None and record is best_step(state.history))
 
 
-def best_of(history: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The record with the best dev score; the fewer tokens it holds that are not allowed, such as masks, the better."""
-    return min(history, key=lambda record: (record["unwanted"], *badness(record["dev"])))
+def best_step(history: Sequence[SearchStep]) -> SearchStep:
+    """The step with the fewest tokens that are not allowed, such as masks, and among those the best dev score."""
+    return min(history, key=lambda step: (step.unwanted, *badness(step.dev)))
 
 
 def swap_estimates(
@@ -201,7 +200,7 @@ class TriggerSearch:
         loss = self._loss(torch.arange(len(self._train), device=self.lm.device))
         return _State(tokens, [self._record(0, tokens, loss)])
 
-    def iterate(self, state: _State) -> tuple[float, dict[str, Any] | None]:
+    def iterate(self, state: _State) -> tuple[float, SearchStep | None]:
         """One iteration: the loss of the facts that it was tried on, and a record if a trigger was swapped."""
         state.iteration += 1
         draws = np.random.default_rng([self.seed, _ITERATION, state.iteration])
@@ -254,31 +253,31 @@ class TriggerSearch:
         drawn = draws.choice(len(self._train), count, replace=False)
         return torch.from_numpy(np.sort(drawn)).to(self.lm.device)
 
-    def _record(self, iteration: int, tokens: Sequence[int], loss: float) -> dict[str, Any]:
-        return {
-            "iteration": iteration,
-            "template": spelt(self.lm, self.shape, tokens),
-            "tokens": list(tokens),
-            "unwanted": len(self._unwanted(tokens)),
-            "loss": loss,
-            "dev": score_facts(self._mixture, self._dev, self.relation),
-        }
+    def _record(self, iteration: int, tokens: Sequence[int], loss: float) -> SearchStep:
+        return SearchStep(
+            iteration,
+            template=spelt(self.lm, self.shape, tokens),
+            tokens=list(tokens),
+            unwanted=len(self._unwanted(tokens)),
+            loss=loss,
+            dev=score_facts(self._mixture, self._dev, self.relation),
+        )
 
-    def result(self, state: _State) -> BaselineRun:
+    def result(self, state: _State) -> BaselineRun[SearchStep]:
         """The best prompt so far on dev, with exactly the tokens that were found."""
-        best = best_of(state.history)
-        mixture = hard_mixture(self.lm, self.shape, best["tokens"], self._mixture.spec)
+        best = best_step(state.history)
+        mixture = hard_mixture(self.lm, self.shape, best.tokens, self._mixture.spec)
         about = about_learning(
             mixture,
             self._facts,
-            best["dev"],
+            best.dev,
             search=self.spec.model_dump(),
-            prompt=best["template"],
-            prompt_tokens=self.lm.tokenizer.convert_ids_to_tokens(best["tokens"]),
-            prompt_token_ids=best["tokens"],
-            reads_back_from_text=as_text(self.lm, self.shape, best["tokens"]) is not None,
+            prompt=best.template,
+            prompt_tokens=self.lm.tokenizer.convert_ids_to_tokens(best.tokens),
+            prompt_token_ids=best.tokens,
+            reads_back_from_text=as_text(self.lm, self.shape, best.tokens) is not None,
             iterations=state.iteration,
-            best_iteration=best["iteration"],
+            best_iteration=best.iteration,
             finished=state.iteration >= self.spec.iterations,
         )
         return BaselineRun(mixture, about, tuple(state.history), left_out_of(self._facts))
@@ -291,7 +290,7 @@ class TriggerSearch:
         if is_better:
             best = self.result(state)
             save_mixture(best.mixture, folder / IN_A_RUN, about=best.about)
-        notes = {"run": self._run, "iteration": state.iteration, "history": state.history}
+        notes = {"run": self._run, "iteration": state.iteration, "history": [step.as_json() for step in state.history]}
         write_tensors(folder / CHECKPOINT, {"tokens": torch.tensor(state.tokens)}, notes)
 
     def load(self, folder: Path) -> _State | None:
@@ -305,7 +304,8 @@ class TriggerSearch:
                 f"{path} is the state of a run with another LM, other facts, another first prompt or other settings; "
                 "resume with the options of that run, or name another folder"
             )
-        return _State(tensors["tokens"].tolist(), notes["history"], notes["iteration"])
+        history = [SearchStep(**step) for step in notes["history"]]
+        return _State(tensors["tokens"].tolist(), history, notes["iteration"])
 
     def _run_id(self) -> str:
         description = {

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from askwell.baselines.hard_prompt import set_tokens
-from askwell.baselines.result import BaselineRun, FineTuningProgress, about_learning, left_out_of
+from askwell.baselines.result import BaselineRun, FineTuningEpoch, FineTuningProgress, about_learning, left_out_of
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.errors import BadOption, CannotWrite
@@ -49,7 +49,7 @@ def fine_tune(
     asked: MixtureSpec | None = None,
     folder: Path | None = None,
     progress: Callable[[FineTuningProgress], None] | None = None,
-) -> BaselineRun:
+) -> BaselineRun[FineTuningEpoch]:
     """Tunes all weights of a copy of the LM on train facts, and gives the prompt on the copy that was best on dev.
 
     The given LM stays as it is. With a `folder`, the tuned LM is saved in it.
@@ -63,7 +63,7 @@ def fine_tune(
     facts = encode_relation(mixture, relation)
     train, dev = facts.need("train"), facts.need("dev")
     loss = _Loss(mixture, train)
-    history = [_record(mixture, dev, relation, epoch=0, train_loss=None)]
+    history = [_scored(mixture, dev, relation, epoch=0, train_loss=None)]
     best = _weights(copied.model)
     if progress is not None:
         progress(FineTuningProgress(0, spec.epochs, history[0], tuple(history)))
@@ -74,22 +74,22 @@ def fine_tune(
             torch.manual_seed(int(np.random.default_rng([seed, epoch]).integers(2**62)))  # of dropout
             total = _epoch(loss, optimizer, schedule, spec, seed, epoch, len(train))
             set_tokens(mixture, mixture.prompts[0].token_ids)  # the words' vectors were tuned
-            history.append(_record(mixture, dev, relation, epoch, total / len(train)))
-            if _best_of(history) is history[-1]:
+            history.append(_scored(mixture, dev, relation, epoch, total / len(train)))
+            if _best_epoch(history) is history[-1]:
                 best = _weights(copied.model)
             if progress is not None:
                 progress(FineTuningProgress(epoch, spec.epochs, history[-1], tuple(history)))
     copied.model.load_state_dict(best)
     tuned = _kept(copied, folder)
     result = Mixture(tuned, [template], asked)
-    chosen = _best_of(history)
+    chosen = _best_epoch(history)
     about = about_learning(
         result,
         facts,
-        chosen["dev"],
+        chosen.dev,
         fine_tuning=spec.model_dump(),
         fine_tuned_from=lm.identity.model_dump(),
-        best_epoch=chosen["epoch"],
+        best_epoch=chosen.epoch,
     )
     return BaselineRun(result, about, tuple(history), left_out_of(facts))
 
@@ -213,14 +213,14 @@ def _weights(model: PreTrainedModel) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
 
 
-def _best_of(history: list[dict[str, Any]]) -> dict[str, Any]:
-    return best_by_dev(history, lambda record: record["dev"])
+def _best_epoch(history: list[FineTuningEpoch]) -> FineTuningEpoch:
+    return best_by_dev(history, lambda epoch: epoch.dev)
 
 
-def _record(
+def _scored(
     mixture: Mixture, dev: EncodedFacts, relation: Relation, epoch: int, train_loss: float | None
-) -> dict[str, Any]:
-    return {"epoch": epoch, "train_loss": train_loss, "dev": score_facts(mixture, dev, relation)}
+) -> FineTuningEpoch:
+    return FineTuningEpoch(epoch, train_loss, score_facts(mixture, dev, relation))
 
 
 def _kept(copied: FrozenLM, folder: Path | None) -> FrozenLM:

@@ -1,49 +1,84 @@
-"""What baselines tell while they are made, and what they leave."""
+"""What baselines report while they are made, and what they result in."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Any, Generic, TypeVar
 
 from askwell.mixture.description import About
 from askwell.mixture.encode import EncodedRelation, LeftOutFact, count_reasons
 from askwell.mixture.mixture import Mixture
-from askwell.training.result import TrainingProgress
+from askwell.training.result import HistoryLine, TrainingProgress
+
+
+@dataclass(frozen=True)
+class SearchStep:
+    """A prompt that a search has tried on dev."""
+
+    iteration: int
+    template: str
+    tokens: list[int]
+    unwanted: int
+    """How many of its tokens are not allowed, such as masks."""
+    loss: float
+    """Mean -log p(y | x) of the train facts on which it was tried."""
+    dev: dict[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is written to history.jsonl."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class FineTuningEpoch:
+    """What an LM scored on dev after an epoch of fine-tuning."""
+
+    epoch: int
+    train_loss: float | None
+    """Mean -log p(y | x) over the epoch; None before the first."""
+    dev: dict[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is written to history.jsonl."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
 class SearchProgress:
-    """Where a search stands."""
+    """How far a search has come."""
 
     iteration: int
     iterations: int
     loss: float
     """Mean -log p(y | x) of the facts on which the last candidates were tried, with the trigger that was kept."""
-    record: dict[str, Any] | None
-    """The line of the history, when a trigger was swapped and dev has been scored."""
-    history: tuple[dict[str, Any], ...]
+    record: SearchStep | None
+    """The new line of the history, when a trigger was swapped and dev has been scored."""
+    history: tuple[SearchStep, ...]
 
 
 @dataclass(frozen=True)
 class FineTuningProgress:
-    """Where fine-tuning stands."""
+    """How far fine-tuning has come."""
 
     epoch: int
     epochs: int
-    record: dict[str, Any]
-    history: tuple[dict[str, Any], ...]
+    record: FineTuningEpoch
+    history: tuple[FineTuningEpoch, ...]
 
 
+BaselineLine = HistoryLine | SearchStep | FineTuningEpoch
+LineT = TypeVar("LineT", bound=BaselineLine, covariant=True)
 BaselineProgress = TrainingProgress | SearchProgress | FineTuningProgress
 
 
 @dataclass(frozen=True)
-class BaselineRun:
+class BaselineRun(Generic[LineT]):
     """What a baseline has made, ready to be evaluated."""
 
     mixture: Mixture
     about: About
     """What it was learned from, and what it scores on dev, if dev was used."""
-    history: tuple[dict[str, Any], ...] = ()
+    history: tuple[LineT, ...] = ()
+    """The dev scores along the way."""
     left_out: dict[str, tuple[LeftOutFact, ...]] = field(default_factory=dict)
     """Facts of train and dev that could not be asked, where they were used."""
 

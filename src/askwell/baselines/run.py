@@ -16,7 +16,7 @@ from askwell.baselines.autoprompt import search_triggers
 from askwell.baselines.fine_tuning import fine_tune
 from askwell.baselines.hard_prompt import blank_template, prompt_of
 from askwell.baselines.named import BASELINES, need_prompts
-from askwell.baselines.result import BaselineProgress, BaselineRun
+from askwell.baselines.result import BaselineLine, BaselineProgress, BaselineRun
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.errors import BadOption, NothingLeft
@@ -32,7 +32,7 @@ from askwell.specs.baselines import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.mixture import NO_LEAD_IN, MixtureSpec
 from askwell.specs.training import TrainingSpec
 from askwell.training.loop import train
-from askwell.training.result import Interrupted, TrainingResult, best_by_dev
+from askwell.training.result import HistoryLine, Interrupted, TrainingResult, best_by_dev
 
 
 def best_on_train(
@@ -91,7 +91,7 @@ def run_baseline(
     folder: Path | None = None,
     resume: bool = False,
     progress: Callable[[BaselineProgress], None] | None = None,
-) -> BaselineRun:
+) -> BaselineRun[BaselineLine]:
     """Runs the baseline of that name; a spec replaces the own settings of the baselines that it fits, and the answers,
     the beginning of sentences and the lead-in are those of `asked`. AutoPrompt takes answers of one token alone, and
     baselines that make their own prompt take no lead-in.
@@ -105,7 +105,7 @@ def run_baseline(
     shared: Any = {"seed": seed, "asked": spec}
     if baseline.how == "searched":
         start_from = templates[0] if templates else None
-        run = search_triggers(
+        run: BaselineRun[BaselineLine] = search_triggers(
             lm, relation, search, start_from=start_from, **shared, folder=folder, resume=resume, progress=progress
         )
     elif baseline.how == "fine-tuned":
@@ -132,7 +132,7 @@ def run_baseline(
 
 def _trained(
     mixture: Mixture, relation: Relation, spec: TrainingSpec, *, folder: Path | None, **options: Any
-) -> BaselineRun:
+) -> BaselineRun[HistoryLine]:
     """The mixture, trained as our own are; if interrupted, its best state so far is saved."""
     try:
         result = train(mixture, relation, spec, folder=folder, **options)
@@ -140,8 +140,7 @@ def _trained(
         if folder is not None:
             save_mixture(mixture, folder / IN_A_RUN, about=_about(interrupted.result, relation))
         raise
-    history = tuple(line.as_json() for line in result.history)
-    return BaselineRun(mixture, _about(result, relation), history, result.left_out)
+    return BaselineRun(mixture, _about(result, relation), result.history, result.left_out)
 
 
 def _about(result: TrainingResult, relation: Relation) -> About:

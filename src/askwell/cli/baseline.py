@@ -48,7 +48,7 @@ def baseline(
     if lm is None:
         raise BadOption("baseline needs --lm")
     chosen = _chosen_training(name, training, search, fine_tuning)
-    from askwell.cli.running import do_run, load_for_run, print_run, prompts_name
+    from askwell.cli.running import load_for_run, print_run, prompts_name, run_with_bars
     from askwell.runs.folder import check_folder
     from askwell.runs.run_spec import run_spec
 
@@ -78,7 +78,7 @@ def baseline(
         fine_tuning=fine_tuning if how == "fine-tuned" else None,
         prompts=prompts_name(prompts or ["none"]),
     )
-    record = do_run(
+    record = run_with_bars(
         spec, loaded, relation, out, overwrite=overwrite, resume=resume, controls=controls, split_by=split_by
     )
     print_run(record, out, json=json)

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn
 from askwell.cli.options import Data, Json
 from askwell.cli.terminal import counted, note, plain_table, print_json, progress_bar, say, stdout
 from askwell.data.catalogue import chosen_sets
-from askwell.data.download import PullProgress, mirror, pull, take_from
+from askwell.data.download import PullProgress, mirror, pull_sets, take_from
 from askwell.data.importers import Format
 from askwell.data.importers import import_data as bring_in
 from askwell.data.sentence_templates import frequent_templates, write_templates
@@ -140,7 +140,7 @@ def _pull_with_a_bar(chosen: "Sequence[DataSet]") -> "Pulled":
                 note("another pull is under way; waiting for it")
             bar.update(task, completed=progress.done, total=progress.total, files=progress.files)
 
-        return pull(chosen, show)
+        return pull_sets(chosen, show)
 
 
 _HEADINGS = {

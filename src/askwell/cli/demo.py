@@ -18,7 +18,7 @@ from askwell.files import need_writable_folder, write_whole
 
 if TYPE_CHECKING:
     from askwell.report.cells import KeptRun
-    from askwell.report.demo import DemoRuns, Question
+    from askwell.report.demo import DemoRuns, ShownQuestion
     from askwell.report.told import Findings, ToldFigures
 
 REPORT = "report.html"
@@ -87,7 +87,7 @@ def demo(
         _print_summary(findings, steps, report, time.monotonic() - started)
 
 
-def next_steps(lm: str, out: Path, done: "DemoRuns", questions: "list[Question]") -> list[tuple[str, str]]:
+def next_steps(lm: str, out: Path, done: "DemoRuns", questions: "list[ShownQuestion]") -> list[tuple[str, str]]:
     """Commands to try after the demo, with what each does."""
     from askwell.report.demo import RELATIONS
 

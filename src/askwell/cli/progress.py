@@ -57,13 +57,13 @@ class RunBars:
         elif isinstance(state, SearchProgress):
             self._move("iterations", state.iteration, state.iterations, f"loss {_loss(state.loss)}")
             if state.record is not None:
-                text = f"loss {state.loss:6.3f}  {state.record['template']}"
-                self._print_if_better(state.iteration, state.record["dev"], text, state.record["unwanted"])
+                text = f"loss {state.loss:6.3f}  {state.record.template}"
+                self._print_if_better(state.iteration, state.record.dev, text, state.record.unwanted)
         else:
-            loss = state.record["train_loss"]
+            loss = state.record.train_loss
             self._move("epochs", state.epoch, state.epochs, f"loss {_loss(loss)}")
             text = "untuned" if loss is None else f"loss {loss:6.3f}"
-            self._print_if_better(state.epoch, state.record["dev"], text)
+            self._print_if_better(state.epoch, state.record.dev, text)
 
     def _move(self, what: str, done: int, total: int, text: str = "") -> None:
         """Moves the bar for what is being done; the bar for what was done before is closed."""

@@ -51,7 +51,7 @@ def load_for_run(
     return loaded
 
 
-def do_run(
+def run_with_bars(
     spec: RunSpec, lm: FrozenLM, relation: Relation, folder: Path, *, overwrite: bool, **options: Any
 ) -> RunRecord:
     """Does a run with bars; `overwrite` removes the files of an earlier one first."""

@@ -46,7 +46,7 @@ def train(
     """
     if lm is None or not prompts:
         raise BadOption("train needs --lm and --prompts")
-    from askwell.cli.running import do_run, load_for_run, print_run, print_several, prompts_name
+    from askwell.cli.running import load_for_run, print_run, print_several, prompts_name, run_with_bars
     from askwell.mixture.candidates import find_candidates
     from askwell.runs.folder import check_folder
     from askwell.runs.run_spec import run_spec
@@ -79,12 +79,12 @@ def train(
     how: dict[str, Any] = {"overwrite": overwrite, "untuned": True, "controls": controls, "split_by": split_by}
     how["candidates"] = labels
     if seeds is None:
-        print_run(do_run(specs[0], loaded, relation, out, resume=resume, **how), out, json=json)
+        print_run(run_with_bars(specs[0], loaded, relation, out, resume=resume, **how), out, json=json)
         return
     runs = run_seeds(
         specs,
         out,
-        lambda spec, folder, begun: do_run(spec, loaded, relation, folder, resume=begun, **how),
+        lambda spec, folder, begun: run_with_bars(spec, loaded, relation, folder, resume=begun, **how),
         resume=resume,
         note=note,
     )

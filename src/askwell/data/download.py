@@ -54,7 +54,7 @@ class Pulled:
     """Files that were here and right."""
 
 
-def pull(
+def pull_sets(
     sets: Sequence[DataSet],
     progress: Callable[[PullProgress], None] | None = None,
     *,

@@ -14,9 +14,9 @@ from askwell.files import need_writable_folder, write_folder
 
 LABELS = ("sub_label", "obj_label")
 
-Kind = Literal["facts", "prompts", "vocab"]
+ImportedKind = Literal["facts", "prompts", "vocab"]
 # What the sets of each kind hold, and how that is grouped into files; the report's words.
-_HELD: dict[Kind, tuple[str, str]] = {
+_HELD: dict[ImportedKind, tuple[str, str]] = {
     "facts": ("facts", "relations"),
     "prompts": ("prompts", "relations"),
     "vocab": ("words", "lists"),
@@ -27,7 +27,9 @@ _HELD: dict[Kind, tuple[str, str]] = {
 class Imported:
     """The lines of the files of each set, and a count of what was read and left out."""
 
-    sets: dict[Kind, dict[str, dict[str, list[str]]]] = field(default_factory=lambda: {kind: {} for kind in _HELD})
+    sets: dict[ImportedKind, dict[str, dict[str, list[str]]]] = field(
+        default_factory=lambda: {kind: {} for kind in _HELD}
+    )
     """By kind, set, and file inside the set. Vocabularies and answer spaces can be read by --candidates."""
     files: int = 0
     lines: int = 0
@@ -127,7 +129,7 @@ class Imported:
             told.append(f"skipped: {len(paths)} × {reason} ({named})")
         return told
 
-    def _add(self, kind: Kind, data_set: str, file: str, line: str) -> None:
+    def _add(self, kind: ImportedKind, data_set: str, file: str, line: str) -> None:
         self.sets[kind].setdefault(data_set, {}).setdefault(file, []).append(line)
 
 

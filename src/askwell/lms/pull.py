@@ -28,7 +28,7 @@ class LMPullProgress:
     total: int
 
 
-def pull(name: str, progress: Callable[[LMPullProgress], None] | None = None) -> Path:
+def pull_lm(name: str, progress: Callable[[LMPullProgress], None] | None = None) -> Path:
     """The folder of the LM, which is fetched, checked and converted first if it is not there.
 
     Everything is made aside and renamed when whole: an interrupted pull leaves nothing, and of two at once the second

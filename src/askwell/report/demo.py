@@ -146,7 +146,7 @@ _QUESTIONS: Mapping[FactKind, int] = {"told": 3, "withheld": 2}
 
 
 @dataclass(frozen=True)
-class Answer:
+class ShownAnswer:
     """The most probable answer to a question."""
 
     text: str
@@ -155,18 +155,18 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Question:
+class ShownQuestion:
     """An x, and what the hand-written prompt and the tuned mixture answer."""
 
     relation: str
     x: str
     golds: tuple[str, ...]
     kind: FactKind
-    hard: Answer
-    soft: Answer
+    hard: ShownAnswer
+    soft: ShownAnswer
 
 
-def draw_questions(done: DemoRuns, seed: int) -> list[Question]:
+def draw_questions(done: DemoRuns, seed: int) -> list[ShownQuestion]:
     """A few questions for each relation, drawn at random from x's whose golds are all told or all withheld."""
     questions = []
     for relation in done.relations:
@@ -175,12 +175,14 @@ def draw_questions(done: DemoRuns, seed: int) -> list[Question]:
         for kind in FACT_KINDS:
             xs = sorted(x for x, found in are_told.items() if found == {kind == "told"})
             drawn = random.Random(f"{seed} {relation} {kind}").sample(xs, min(len(xs), _QUESTIONS[kind]))
-            questions += [Question(relation, x, hard[x].golds, kind, _answer(hard[x]), _answer(soft[x])) for x in drawn]
+            questions += [
+                ShownQuestion(relation, x, hard[x].golds, kind, _answer(hard[x]), _answer(soft[x])) for x in drawn
+            ]
     return questions
 
 
-def _answer(outcome: Outcome) -> Answer:
-    return Answer(outcome.answers[0], outcome.probabilities[0], outcome.answers[0] in outcome.golds)
+def _answer(outcome: Outcome) -> ShownAnswer:
+    return ShownAnswer(outcome.answers[0], outcome.probabilities[0], outcome.answers[0] in outcome.golds)
 
 
 def demo_page(
@@ -188,7 +190,7 @@ def demo_page(
     done: DemoRuns,
     figures: ToldFigures,
     findings: Findings,
-    questions: Sequence[Question],
+    questions: Sequence[ShownQuestion],
     next_steps: Sequence[tuple[str, str]],
 ) -> Page:
     """The page of a demo."""
@@ -272,7 +274,7 @@ def _curves(done: DemoRuns) -> FigureBlock:
     return FigureBlock((Drawing("curves", chart),), _TEXTS["curves"], wide=True)
 
 
-def _questions(questions: Sequence[Question], seed: int) -> Table:
+def _questions(questions: Sequence[ShownQuestion], seed: int) -> Table:
     rows: list[Row] = []
     for question, begins in headed(questions, lambda question: question.relation):
         answers = [

@@ -13,7 +13,7 @@ from askwell.mixture.save import load_mixture
 from askwell.report.cells import ARROWS, DEEP, SOFT, VECTORS, WEIGHTS, KeptRun, RunGroup
 from askwell.report.charts import Interval, IntervalRow, Panel, intervals_chart, panels_chart
 from askwell.report.drawing import Chart
-from askwell.report.rows import TEXTS, Line, caption_of, file_name, groups_of, headed
+from askwell.report.rows import TEXTS, Line, caption_of, file_stem, groups_of, headed
 from askwell.report.words import look_at
 from askwell.report.words_figure import words_chart
 
@@ -30,7 +30,7 @@ class StudyFigure:
 
 def figure_of_set(name: str, fact_set: str, caption: str, chart: Chart) -> StudyFigure:
     """The figure of that name for a set of facts."""
-    return StudyFigure(file_name(name, fact_set), f"{fact_set}: {TEXTS[name]['title']}", caption, chart)
+    return StudyFigure(file_stem(name, fact_set), f"{fact_set}: {TEXTS[name]['title']}", caption, chart)
 
 
 _KINDS = (SOFT, DEEP, WEIGHTS, VECTORS)
@@ -119,6 +119,6 @@ def prompt_figures(runs: Sequence[KeptRun]) -> tuple[list[StudyFigure], list[str
         words = look_at(mixture)
         shown = f"the {_HEAVIEST} heaviest of {len(words)} prompts" if len(words) > _HEAVIEST else "all prompts"
         caption = f"{title}, seed {spec.seed}; {shown}. P@1 on test: {run.score('P@1'):.1f} % of {run.facts} facts."
-        name = file_name("prompts", spec.lm, spec.relation, spec.prompts, spec.setting)
+        name = file_stem("prompts", spec.lm, spec.relation, spec.prompts, spec.setting)
         figures.append(StudyFigure(name, title, caption, words_chart(words[:_HEAVIEST], title)))
     return figures, problems

@@ -11,7 +11,7 @@ from askwell.report.rows import (
     Line,
     StudyTable,
     caption_of,
-    file_name,
+    file_stem,
     headed,
     one_decimal,
     record,
@@ -31,7 +31,7 @@ def label_tables(lines: Sequence[Line], fact_set: str) -> list[StudyTable]:
                 found = added([run.record.test.labels for run in runs.values()])
                 if found is not None:
                     cells.setdefault((relation, found.labels), []).append((line, kind, found))
-    files = [file_name("labels", relation) for relation, _ in cells]
+    files = [file_stem("labels", relation) for relation, _ in cells]
     tables = []
     for number, ((relation, labels), of_labels) in enumerate(cells.items()):
         again = files[:number].count(files[number])

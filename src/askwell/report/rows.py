@@ -286,7 +286,7 @@ class Draft:
         """The table of that name; its file can have another one."""
         title = f"{fact_set}: {TEXTS[name]['title'].format(**filling)}"
         table = Table(caption, TEXTS[name]["corner"], tuple(columns), tuple(self.rows))
-        return StudyTable(file or file_name(name, fact_set), title, table, tuple(self.records))
+        return StudyTable(file or file_stem(name, fact_set), title, table, tuple(self.records))
 
 
 def one_decimal(figure: float | None) -> Cell:
@@ -294,6 +294,6 @@ def one_decimal(figure: float | None) -> Cell:
     return MISSING if figure is None else Cell(f"{figure:.1f}")
 
 
-def file_name(*parts: str) -> str:
+def file_stem(*parts: str) -> str:
     """Parts as a name that any file system accepts."""
     return "-".join("".join(char if char.isalnum() or char in "_." else "-" for char in part) for part in parts)

@@ -12,7 +12,7 @@ from askwell.evaluation.significance import permutation_test
 from askwell.report.cells import ARROWS, INIT, KINDS, PRODUCT, PUBLISHED, SOFT, VECTORS, WEIGHTS, RunGroup
 from askwell.report.page import Cell, Column, ColumnGroup
 from askwell.report.paper import is_distinct_y, paper_source
-from askwell.report.rows import Draft, Figure, Line, StudyTable, caption_of, file_name, groups_of, headed, scored
+from askwell.report.rows import Draft, Figure, Line, StudyTable, caption_of, file_stem, groups_of, headed, scored
 
 SIGNIFICANT = 0.02
 """Below this p the paper calls a difference significant."""
@@ -81,7 +81,7 @@ def main_table(lines: Sequence[Line], fact_set: str, average: Average, paper: Pa
         draft.add(line.label, figures, begins=begins)
     columns = [ColumnGroup(kind, METRIC_COLUMNS) for kind in ARROWS]
     caption = caption_of("main", groups, average)
-    file = file_name("distinct_y" if is_distinct_y(fact_set) else "main", fact_set)
+    file = file_stem("distinct_y" if is_distinct_y(fact_set) else "main", fact_set)
     file += "" if average == "micro" else f"-{average}"
     return draft.finished("main", fact_set, columns, caption, file=file, average=average)
 

@@ -22,7 +22,7 @@ Verdict = Literal["better", "worse", "unclear"]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MethodComparison:
     """One method against another, on the same facts."""
 
     won: int
@@ -92,12 +92,12 @@ class ToldFigures:
             return "unclear"
         return "better" if gap > 0 else "worse"
 
-    def compare(self, first: str, second: str, kind: FactKind, relation: str | None = None) -> Comparison:
+    def compare(self, first: str, second: str, kind: FactKind, relation: str | None = None) -> MethodComparison:
         """Two methods fact by fact, in one relation or in all of them."""
         facts = self.facts(kind, relation)
         pairs = [(self.right[first][name][fact], self.right[second][name][fact]) for name, fact in facts]
         won, lost = pairs.count((True, False)), pairs.count((False, True))
-        return Comparison(won, lost, len(pairs), sign_test(won, lost))
+        return MethodComparison(won, lost, len(pairs), sign_test(won, lost))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from askwell.evaluation.partitions import HARD
 from askwell.report.charts import reliability_chart, risk_coverage_chart
 from askwell.report.figures import StudyFigure, figure_of_set
 from askwell.report.page import MISSING, Cell, Column, ColumnGroup, Row, sentences
-from askwell.report.rows import TEXTS, Draft, StudyTable, file_name, headed, one_decimal, ranked_among, record, span
+from askwell.report.rows import TEXTS, Draft, StudyTable, file_stem, headed, one_decimal, ranked_among, record, span
 from askwell.report.trust import CellTrust
 
 _CURVES = 4
@@ -69,7 +69,7 @@ def trust_figures(cells: Sequence[CellTrust], fact_set: str) -> list[StudyFigure
     title, what = TEXTS["reliability"]["title"], TEXTS["reliability"]["what"]
     figures = [
         StudyFigure(
-            file_name("reliability", fact_set, cell.line.lm),
+            file_stem("reliability", fact_set, cell.line.lm),
             title.format(cell=cell.label),
             what.format(cell=cell.label, questions=cell.calibration.questions, ece=100 * cell.calibration.ece),
             reliability_chart(cell.calibration),

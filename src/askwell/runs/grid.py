@@ -55,7 +55,7 @@ _TESTBED = PREFIX.removesuffix(":")
 
 
 @dataclass(frozen=True)
-class Cell:
+class GridCell:
     """A relation and the prompts of one name for it."""
 
     relation: Relation
@@ -72,18 +72,18 @@ def naming(file: Path, key: str) -> Generator[None]:
         raise BadFile(file, f"{key}: {str(error).removeprefix('--lm ')}") from error
 
 
-def cells_of(sweep: SweepSpec, file: Path, data: Path | None) -> tuple[list[Cell], list[str]]:
+def cells_of(sweep: SweepSpec, file: Path, data: Path | None) -> tuple[list[GridCell], list[str]]:
     """The cells of a sweep, and the pairs that do not exist, each with the reason."""
     data = data_folder(data or (Path(sweep.data) if sweep.data else None))
     relations = _relations(sweep, file, data)
-    cells: list[Cell] = []
+    cells: list[GridCell] = []
     without: list[str] = []
     for name, sources in sweep.prompts.items():
         found = len(cells)
         for relation in relations:
             with naming(file, f"prompts.{name}"):
                 try:
-                    cells.append(Cell(relation, name, tuple(read_prompts(sources, relation=relation, data=data))))
+                    cells.append(GridCell(relation, name, tuple(read_prompts(sources, relation=relation, data=data))))
                 except NoPrompts as missing:
                     without.append(f"{relation.name} has no {name} prompts: {missing}")
         if found == len(cells):

@@ -18,7 +18,7 @@ from askwell.mixture.encode import encode_facts, needs_any_length
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.prompts import usable_prompts
 from askwell.mixture.weights import WEIGHTINGS
-from askwell.runs.grid import Cell, cells_of, naming
+from askwell.runs.grid import GridCell, cells_of, naming
 from askwell.runs.run import limited_threads
 from askwell.runs.run_spec import run_spec
 from askwell.runs.store import Store
@@ -143,9 +143,9 @@ def plan_sweep(
     return Plan(tuple(runs.values()), frozenset(done & runs.keys()), seconds, tuple(without))
 
 
-def _usable(lm: FrozenLM, cells: list[Cell]) -> tuple[list[tuple[Cell, int]], list[str]]:
+def _usable(lm: FrozenLM, cells: list[GridCell]) -> tuple[list[tuple[GridCell, int]], list[str]]:
     """The cells whose prompts the LM can use, with how many it can, and why it cannot use the others."""
-    usable: list[tuple[Cell, int]] = []
+    usable: list[tuple[GridCell, int]] = []
     reasons: list[str] = []
     for cell in cells:
         try:
@@ -157,7 +157,7 @@ def _usable(lm: FrozenLM, cells: list[Cell]) -> tuple[list[tuple[Cell, int]], li
     return usable, reasons
 
 
-def _mixtures(sweep: SweepSpec, file: Path, lm: FrozenLM, cells: list[Cell]) -> dict[str, MixtureSpec]:
+def _mixtures(sweep: SweepSpec, file: Path, lm: FrozenLM, cells: list[GridCell]) -> dict[str, MixtureSpec]:
     """The mixture of each setting, with what the LM's sentences begin with: a setting's own choice is for causal LMs,
     and where it makes none, the choice is made from the sweep's first relations."""
     first = {cell.relation.name: (cell.relation, cell.templates) for cell in reversed(cells)}
@@ -183,7 +183,7 @@ def _asked_lm(task: RunTask) -> tuple[str, int]:
 
 def _runs_of(
     sweep: SweepSpec,
-    cell: Cell,
+    cell: GridCell,
     choice: LMChoice,
     lm: FrozenLM,
     mixtures: dict[str, MixtureSpec],

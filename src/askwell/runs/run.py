@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from askwell.baselines.result import BaselineProgress
+from askwell.baselines.result import BaselineLine, BaselineProgress
 from askwell.baselines.run import run_baseline
 from askwell.data.audit import audit_relation
 from askwell.data.facts import Relation
@@ -213,8 +213,8 @@ def templates_of(spec: RunSpec) -> list[Template]:
     return [parse_template(prompt.template, prompt.weight) for prompt in spec.templates]
 
 
-def _lines(history: Sequence[Any]) -> tuple[HistoryRecord, ...]:
-    return tuple(HistoryRecord.model_validate(line if isinstance(line, dict) else line.as_json()) for line in history)
+def _lines(history: Sequence[BaselineLine]) -> tuple[HistoryRecord, ...]:
+    return tuple(HistoryRecord.model_validate(line.as_json()) for line in history)
 
 
 def _record(work: _Work, made: _Made, examination: Examination, trust: Trust | None) -> RunRecord:
