@@ -13,8 +13,9 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from askwell.errors import BadOption, LMUnavailable
 from askwell.lms.batches import Batch
 from askwell.lms.families import FAMILIES, Family
-from askwell.lms.hooks import adding_to_layers, probe, reading_at
+from askwell.lms.hooks import Stack, adding_to_layers, layer_blocks, probe, reading_at
 from askwell.lms.identity import LMIdentity, identify
+from askwell.lms.remembered import Checked, key_of_checks
 from askwell.lms.tokenisation import Beginning, SpecialTokens, Wording
 from askwell.lms.walks.choose import agrees, walk_of
 from askwell.lms.walks.output import distributions_of, log_probs_of, logits_of, several_log_probs_of
@@ -45,7 +46,9 @@ class FrozenLM:
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         compiled: bool = False,
+        as_stored: bool = False,
     ) -> None:
+        """`as_stored` says that the model is as its files are, so that what was found out about it before holds."""
         self.family = family_of(model.config)
         self.identity = identity or identify(
             model, tokenizer, name=name or type(model).__name__, family=self.family.name, folder=None
@@ -60,11 +63,14 @@ class FrozenLM:
         self.wording = Wording(tokenizer)
         self._embedding: Any = model.get_input_embeddings()
         self.special = SpecialTokens(tokenizer, model.config)
-        self.stacks, self._before_head = probe(self.model, self.family, self._embedding)
         self.walk = walk_of(self.model, FeedForward())
         """The fast way through the model's layers; None where the public model runs as a whole, with hooks."""
-        if self.walk is not None and not agrees(self):
-            self.walk = None
+        if not (as_stored and self._recall()):
+            self.stacks, self._before_head = probe(self.model, self.family, self._embedding)
+            if self.walk is not None and not agrees(self):
+                self.walk = None
+            if as_stored:
+                self._remember()
         self.is_compiled = compiled and self.walk is not None
         """Whether parts of its layers are compiled; an LM that runs as a whole runs as it is."""
         if self.is_compiled:
@@ -74,6 +80,27 @@ class FrozenLM:
                     f"--compiled cannot be used here: torch.compile fails for {type(model).__name__} on {self.device}, "
                     "or changes what it computes; leave it out (TORCH_LOGS=dynamo shows what torch says)"
                 )
+
+    def _recall(self) -> bool:
+        """Takes what an earlier start has found out about the LM; False if that is not known."""
+        known = Checked.known(key_of_checks(self.identity, self.device, self.dtype))
+        modules, parts = dict(self.model.named_modules()), self.family.stacks(self.model)
+        if known is None or known.before_head not in modules or set(known.stacks) != set(parts):
+            return False
+        self.stacks = {name: Stack(tuple(layer_blocks(part)), *known.stacks[name]) for name, part in parts.items()}
+        self._before_head = modules[known.before_head]
+        if not known.walk_agrees:
+            self.walk = None
+        return True
+
+    def _remember(self) -> None:
+        name = next(name for name, module in self.model.named_modules() if module is self._before_head)
+        Checked(
+            key=key_of_checks(self.identity, self.device, self.dtype),
+            stacks={name: (stack.layers, stack.width) for name, stack in self.stacks.items()},
+            before_head=name,
+            walk_agrees=self.walk is not None,
+        ).keep()
 
     @property
     def is_from_hub(self) -> bool:

@@ -1,6 +1,7 @@
 """Loads frozen LMs: the testbed's, pulled ones, a checkpoint folder, a GGUF file, or a name on the hub."""
 
 import os
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from askwell.errors import BadOption, LMUnavailable
 from askwell.files import cache_folder
 from askwell.lms.frozen import FrozenLM, family_of
 from askwell.lms.identity import identify
+from askwell.lms.remembered import Identified, key_of_files
 from askwell.lms.tokenizer_files import find_tokenizer, named_tokenizer
 
 
@@ -84,13 +86,22 @@ def load_lm(
     chosen_device = choose_device(device)
     chosen_dtype = choose_dtype(dtype, chosen_device)
     apart = None if tokenizer is None else named_tokenizer(tokenizer)
+    started = time.time()
     model, used, folder = load_checkpoint_files(str(built_in_folder(str(name)) or name), revision, apart)
-    family = family_of(model.config).name
-    identity = identify(model, used, name=public_name(name), family=family, folder=folder)
+    key = None if apart is not None or folder is None else key_of_files(public_name(name), folder, started)
+    known = None if key is None else Identified.known(key)
+    if known is None:
+        family = family_of(model.config).name
+        known = Identified(
+            key=key or {}, identity=identify(model, used, name=public_name(name), family=family, folder=folder)
+        )
+        if key is not None:
+            known.keep()
     return FrozenLM(
         model,
         used,
-        identity=identity,
+        identity=known.identity,
+        as_stored=True,
         source=str(name),
         tokenizer_source=None if tokenizer is None else str(tokenizer),
         device=chosen_device,

@@ -1,0 +1,115 @@
+"""What is remembered of LMs between starts, in the cache folder: what checking one has found, and which LM files hold.
+
+To probe a model, to hold its walk against the public forward pass and to hash its weights takes longer than to load it.
+What was found once holds as long as the LM, the code and the versions of everything that computes are the same, so it
+is kept under a hash of all these. An entry that is damaged, or was written for anything else, is as good as none: what
+it would say is found anew. Models in memory are always checked, since anybody may have changed what they compute.
+"""
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from askwell.errors import CannotWrite
+from askwell.files import cache_folder, write_whole
+from askwell.lms.identity import LMIdentity
+from askwell.version import VERSION
+
+# A file that is written twice within a tick of its file system's clock can look the same both times, so nothing is
+# remembered of files that are as young as that.
+_SETTLED_SECONDS = 5.0
+
+
+class _Entry(BaseModel):
+    """Something that was found for a key."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    key: dict[str, Any]
+    """All that the entry depends on."""
+
+    @classmethod
+    def known(cls, key: Mapping[str, Any]) -> Self | None:
+        """The entry for this key, None if there is none that can be trusted."""
+        try:
+            stored = json.loads(cls._place(key).read_bytes())
+            entry = cls.model_validate(stored["entry"])
+        except (OSError, ValueError, KeyError, TypeError, ValidationError):
+            return None
+        is_whole = stored.get("sha256") == _hash_of(stored["entry"])
+        return entry if is_whole and _hash_of(entry.key) == _hash_of(key) else None
+
+    def keep(self) -> None:
+        """Writes the entry; where nothing can be written, it is found anew next time."""
+        entry = self.model_dump(mode="json")
+        with suppress(CannotWrite):
+            write_whole(self._place(self.key), json.dumps({"entry": entry, "sha256": _hash_of(entry)}, indent=1) + "\n")
+
+    @classmethod
+    def _place(cls, key: Mapping[str, Any]) -> Path:
+        return cache_folder() / cls.__name__.lower() / f"{_hash_of(key)}.json"
+
+
+class Checked(_Entry):
+    """What probing an LM and checking its walk have found."""
+
+    stacks: dict[str, tuple[int, int]]
+    """The layers and the width of each stack."""
+    before_head: str
+    """The name of the module whose output the head reads."""
+    walk_agrees: bool
+    """Whether the walk of its class, if there is one, gives what the public model gives."""
+
+
+class Identified(_Entry):
+    """The identity of the LM in a folder."""
+
+    identity: LMIdentity
+
+
+def key_of_checks(identity: LMIdentity, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
+    """All that decides what checking an LM finds."""
+    return {"lm": identity.digest, "device": str(device), "dtype": str(dtype), **_versions()}
+
+
+def key_of_files(name: str, folder: Path, loaded_at: float) -> dict[str, Any] | None:
+    """All that decides the identity of the LM in a folder: its files by place, size, number and times.
+
+    None where that would not tell an altered file from the one before: where a file has changed since a few seconds
+    before it was loaded, and outside of POSIX, whose time of change follows every write and cannot be set back.
+    """
+    if os.name != "posix":
+        return None
+    files, youngest = {}, 0
+    for path in sorted(folder.iterdir()):
+        if path.is_file():
+            found = path.stat()
+            files[path.name] = [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+            youngest = max(youngest, found.st_mtime_ns, found.st_ctime_ns)
+    if youngest > (loaded_at - _SETTLED_SECONDS) * 1e9:
+        return None
+    return {"name": name, "folder": str(folder.resolve()), "files": files, **_versions()}
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """The versions of all that computes; of askwell also the code itself, which changes while it is worked on."""
+    code = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        code.update(path.read_bytes())
+    packages = {name: version(name) for name in ("torch", "transformers", "tokenizers", "safetensors")}
+    return {**packages, "askwell": VERSION, "code": code.hexdigest(), "machine": platform.machine()}
+
+
+def _hash_of(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
