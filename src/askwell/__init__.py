@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from askwell.mixture.ask import ask
     from askwell.mixture.candidates import Candidates, read_candidates
     from askwell.mixture.mixture import Mixture
-    from askwell.mixture.reply import Reply
+    from askwell.mixture.reply import Replies, Reply
     from askwell.report.words import look_at
     from askwell.runs.folder import Run, read_runs
     from askwell.runs.record import RunRecord
@@ -56,7 +56,7 @@ _HOMES = {
     "askwell.mixture.ask": ["ask"],
     "askwell.mixture.candidates": ["Candidates", "read_candidates"],
     "askwell.mixture.mixture": ["Mixture"],
-    "askwell.mixture.reply": ["Reply"],
+    "askwell.mixture.reply": ["Replies", "Reply"],
     "askwell.runs.folder": ["Run", "read_runs"],
     "askwell.runs.record": ["RunRecord"],
     "askwell.runs.run": ["run"],
@@ -81,6 +81,7 @@ __all__ = [
     "MixtureSpec",
     "Outcome",
     "Relation",
+    "Replies",
     "Reply",
     "Run",
     "RunRecord",

@@ -235,7 +235,7 @@ def test_a_unicode_line_separator_inside_of_a_string_ends_no_line(write):
         ('{"x": "a", "y": NaN}', "NaN is not a JSON number"),
         ('["a", "1"]', "a list"),
         ("null", "null"),
-        ('{"subject": "a", "y": "1"}', r"expected 'x' and 'y'.*'sub' and 'obj'.*found 'subject', 'y'$"),
+        ('{"subject": "a", "y": "1"}', r"expected 'x' and 'y'.*'sub' and 'obj'.*found 'subject', 'y'\."),
         ("{}", "'sub_label' and 'obj_label'.*found none"),
         ('{"x": null, "y": "1"}', "'x' must be text, but is null"),
         ('{"x": "a", "y": ["1"]}', "'y' must be text, but is a list"),

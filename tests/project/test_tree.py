@@ -14,7 +14,7 @@ SOURCE = Path(askwell.__file__).parent
 # A part imports only from those above it. ARCHITECTURE.md tells why each stands where it does.
 ORDER = [
     ["version", "errors"],
-    ["files"],
+    ["files", "display"],
     ["specs"],
     ["data"],
     ["lms"],
@@ -69,6 +69,7 @@ def test_the_exported_names_are_these():
         "MixtureSpec",
         "Outcome",
         "Relation",
+        "Replies",
         "Reply",
         "Run",
         "RunRecord",

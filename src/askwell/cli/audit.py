@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from askwell.cli.options import Data, Flag, Json, NotNegative, SplitBy
+from askwell.cli.options import Data, Flag, Json, NotNegative, Reading
 from askwell.cli.terminal import counted, note, plain_table, print_json, say, stdout
 from askwell.data.audit import SetAudit, audit_sentences, audit_set
 from askwell.data.clean import need_new_folder, write_clean
@@ -22,7 +22,7 @@ def audit(
     *,
     clean: Flag = False,
     out: Path | None = None,
-    split_by: SplitBy = None,
+    reading: Reading = Reading(),  # noqa: B008 - frozen
     seed: NotNegative = 0,
     data: Data = None,
     json: Json = False,
@@ -45,7 +45,7 @@ def audit(
         raise BadOption("--clean and --out FOLDER belong together")
     if out is not None:
         need_new_folder(out)
-    fact_set = read_fact_set(facts, data=data, split=split_by, seed=seed)
+    fact_set = read_fact_set(facts, data=data, split=reading.rule, seed=seed, columns=reading.columns)
     found = audit_set(fact_set)
     cleaned = None if out is None else write_clean(fact_set, out)
     if json:

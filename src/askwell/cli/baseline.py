@@ -35,7 +35,7 @@ def baseline(
     resume: options.Resume = False,
     overwrite: options.Overwrite = False,
     controls: options.WithControls = True,
-    split_by: options.SplitBy = None,
+    reading: options.Reading = options.Reading(),  # noqa: B008 - frozen
     data: options.Data = None,
     loading: options.Loading = options.Loading(),  # noqa: B008 - frozen
     json: options.Json = False,
@@ -60,7 +60,7 @@ def baseline(
     if lead_in != NO_LEAD_IN and "none" in BASELINES[name].prompts:
         raise BadOption(f"--lead-in: {name} searches for its own words; leave it out")
     mixture = _asking(name, seed=seed, begin=begin, answers=answers, lead_in=lead_in)
-    relation = read_relation(facts, data=data, split=split_by, seed=seed)
+    relation = read_relation(facts, data=data, split=reading.rule, seed=seed, x=reading.x, y=reading.y)
     templates = read_prompts(prompts, relation=relation, data=data) if prompts else []
     need_prompts(name, len(templates))
     if resume and how not in ("trained", "searched"):
@@ -79,7 +79,7 @@ def baseline(
         prompts=prompts_name(prompts or ["none"]),
     )
     record = run_with_bars(
-        spec, loaded, relation, out, overwrite=overwrite, resume=resume, controls=controls, split_by=split_by
+        spec, loaded, relation, out, overwrite=overwrite, resume=resume, controls=controls, split_by=reading.rule
     )
     print_run(record, out, json=json)
 

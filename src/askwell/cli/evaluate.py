@@ -29,7 +29,7 @@ def evaluate(
     confidence: Annotated[float | None, Parameter(name=["--confidence", "--sureness"])] = None,
     where: options.Where = None,
     controls: options.WithControls = True,
-    split_by: options.SplitBy = None,
+    reading: options.Reading = options.Reading(),  # noqa: B008 - frozen
     data: options.Data = None,
     loading: options.Loading = options.Loading(),  # noqa: B008 - frozen
     threads: options.Threads = None,
@@ -70,9 +70,13 @@ def evaluate(
 
     set_threads(threads)
     if mixtures:
-        jobs = saved_jobs(find_mixtures(mixtures, where), facts, lm, data, split_by, asdict(loading), note)
+        jobs = saved_jobs(
+            find_mixtures(mixtures, where), facts, lm, data, reading.rule, asdict(loading), note, reading.columns
+        )
     else:
-        jobs = untuned_jobs(prompts or [], facts, lm, mixture, data, split_by, asdict(loading), note)
+        jobs = untuned_jobs(
+            prompts or [], facts, lm, mixture, data, reading.rule, asdict(loading), note, reading.columns
+        )
     scored = score_jobs(
         jobs,
         split,

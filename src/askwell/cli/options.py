@@ -6,6 +6,9 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter, validators
 
+from askwell.data.read_facts import Columns
+from askwell.data.split import rule_with
+
 Flag = Annotated[bool, Parameter(negative="")]
 Several = Annotated[list[str] | None, Parameter(negative="")]
 NotNegative = Annotated[int, Parameter(validator=validators.Number(gte=0))]
@@ -51,10 +54,37 @@ Prompts = Annotated[
     ),
 ]
 Data = Annotated[Path | None, Parameter(help="The data folder, with facts/ and prompts/ in it. [env: ASKWELL_DATA]")]
-SplitBy = Annotated[
-    Literal["random", "distinct-y"] | None,
-    Parameter(help="How to split a single file: 80-10-10 at random, or so that no y appears in two splits."),
-]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Reading:
+    """How facts are read and split."""
+
+    x: Annotated[str | None, Parameter(help="The column of a file that holds x; default: x, sub_label or sub.")] = None
+    y: Annotated[str | None, Parameter(help="The column of a file that holds y; default: y, obj_label or obj.")] = None
+    split_by: Annotated[
+        Literal["random", "distinct-y", "stratified"] | None,
+        Parameter(
+            help="How to split a single file: at random, so that no y appears in two splits, or so that each y has "
+            "its part of every split."
+        ),
+    ] = None
+    split_ratio: Annotated[
+        str | None, Parameter(help="Sizes of train, dev and test of a single file; default: 80-10-10.")
+    ] = None
+
+    @property
+    def rule(self) -> str | None:
+        """The rule of the split, as it is recorded; None where none was given."""
+        return rule_with(self.split_by, self.split_ratio)
+
+    @property
+    def columns(self) -> Columns:
+        """The columns of x and y."""
+        return Columns(self.x, self.y)
+
+
 Candidates = Annotated[
     Path | None,
     Parameter(

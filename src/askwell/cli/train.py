@@ -27,7 +27,7 @@ def train(
     controls: options.WithControls = True,
     candidates: options.Candidates = None,
     among: options.Among = None,
-    split_by: options.SplitBy = None,
+    reading: options.Reading = options.Reading(),  # noqa: B008 - frozen
     data: options.Data = None,
     loading: options.Loading = options.Loading(),  # noqa: B008 - frozen
     compiled: options.Flag = False,
@@ -53,7 +53,9 @@ def train(
     from askwell.runs.seeds import check_seeds, run_seeds, seeds_of, together_over_seeds
 
     several = [mixture.seed] if seeds is None else seeds_of(seeds)
-    relations = [read_relation(facts, data=data, split=split_by, seed=seed) for seed in several]
+    relations = [
+        read_relation(facts, data=data, split=reading.rule, seed=seed, x=reading.x, y=reading.y) for seed in several
+    ]
     check_seeds(relations)
     relation = relations[0]
     templates = read_prompts(prompts, relation=relation, data=data)
@@ -76,7 +78,7 @@ def train(
         )
         for seed in several
     ]
-    how: dict[str, Any] = {"overwrite": overwrite, "untuned": True, "controls": controls, "split_by": split_by}
+    how: dict[str, Any] = {"overwrite": overwrite, "untuned": True, "controls": controls, "split_by": reading.rule}
     how["candidates"] = labels
     if seeds is None:
         print_run(run_with_bars(specs[0], loaded, relation, out, resume=resume, **how), out, json=json)

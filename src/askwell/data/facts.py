@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any, Literal, get_args
 
+from askwell.display.summary import ShowsItself, Summary, counted
 from askwell.errors import BadOption
 
 SplitName = Literal["train", "dev", "test"]
@@ -107,8 +108,8 @@ class SplitLines:
         return {"train": self.train, "dev": self.dev, "test": self.test}
 
 
-@dataclass(frozen=True)
-class Relation(SplitLines):
+@dataclass(frozen=True, repr=False)
+class Relation(ShowsItself, SplitLines):
     """The facts of one relation in canonical order: sorted by x, then y, repeated ones kept."""
 
     counts: Counts
@@ -117,6 +118,17 @@ class Relation(SplitLines):
         # Sorted here, not by the reader, so that no relation can carry the order of lines on disk into a result.
         for name, facts in self.splits.items():
             object.__setattr__(self, name, canonical(facts))
+
+    def summary(self) -> Summary:
+        """Its splits with their sizes, each with a fact, and what is worth telling about them."""
+        rows = [
+            (name, f"{len(facts):,}", f"{facts[0].x} → {facts[0].y}" if facts else "")
+            for name, facts in self.splits.items()
+        ]
+        ys = len({fact.y for facts in self.splits.values() for fact in facts})
+        facts = sum(map(len, self.splits.values()))
+        heading = f"Relation {self.name}: {counted(facts, 'fact')}, {counted(ys, 'different y')}"
+        return Summary(heading, ("split", "facts", "such as"), rows, ("facts",), tuple(self.counts.lines()))
 
     @property
     def description(self) -> dict[str, Any]:

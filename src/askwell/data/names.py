@@ -3,41 +3,66 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
+from typing import Any
 
 from askwell.data.facts import SPLIT_FILES, Relation, SplitLines
-from askwell.data.read_facts import SUFFIXES, parse_facts
+from askwell.data.in_memory import relation_in_memory
+from askwell.data.read_facts import SUFFIXES, USUAL, Columns, parse_facts
 from askwell.data.records import read_records, text_of
 from askwell.data.sources import data_folder, find
-from askwell.data.split import SplitRule, split_facts
+from askwell.data.split import SplitRule, rule_with, split_facts
 from askwell.data.templates import Template, parse_template, read_templates
 from askwell.data.testbed import PREFIX, relation_names, testbed_prompts, testbed_relation
 from askwell.errors import BadFile, BadOption, NoPrompts, UserMistake
 
 
 def read_relation(
-    source: str | Path, *, data: Path | None = None, split: SplitRule | str | None = None, seed: int = 0
+    source: Any,
+    *,
+    x: str | None = None,
+    y: str | None = None,
+    split: SplitRule | str | None = None,
+    ratio: str | Sequence[float | int] | None = None,
+    seed: int = 0,
+    name: str | None = None,
+    data: Path | str | None = None,
 ) -> Relation:
-    """The relation of a name: testbed:capital, trex_original/P19 in the data folder, a folder or a file.
+    """The relation of a name, a path, or facts in memory.
 
-    A folder holds train.jsonl, dev.jsonl and test.jsonl; a single .jsonl, .csv or .tsv file is split ("random" is
-    80-10-10, "distinct-y" keeps each y in one split), by `seed`.
+    A name is testbed:capital, or trex_original/P19 in the `data` folder. A path is a folder with train.jsonl, dev.jsonl
+    and test.jsonl, or a single .jsonl, .csv or .tsv file. In memory, facts are a list of pairs, a dictionary from x to
+    y (or to several ys), or a table: a pandas or polars frame, an Arrow table, a datasets.Dataset; or a dictionary of
+    such by split. `x` and `y` name the columns where they are not called so.
+
+    What has no splits of its own is split by `seed`: 80-10-10, or by another `ratio` such as "70-15-15"; `split` is
+    "random", "stratified" (each y has its part of every split) or "distinct-y" (no y is in two splits).
     """
+    columns, rule = Columns(x, y), rule_with(split, ratio)
+    if not isinstance(source, str | Path):
+        return relation_in_memory(source, columns, split=rule, seed=seed, name=name or "facts")
+    relation = _named_relation(source, columns, None if data is None else Path(data), rule, seed)
+    return relation if name is None else replace(relation, name=name)
+
+
+def _named_relation(source: str | Path, columns: Columns, data: Path | None, split: str | None, seed: int) -> Relation:
     if str(source).startswith(PREFIX):
         if split is not None:
             raise BadOption(f"{source} has splits of its own; leave out the rule {split!r}")
+        if columns != USUAL:
+            raise BadOption(f"{source} has no other columns than x and y; leave out --x and --y")
         return testbed_relation(str(source))
     path = find(str(source), "facts", data_folder(data))
     # A path of the machine must not get into results: the name is that in the data folder, or the path's last part.
     name = _last_part(path) if path == Path(source) else PurePath(source).as_posix()
     if path.is_file():
-        return _split_file(path, name, split or "random", seed)
+        return _split_file(path, columns, name, split or "random", seed)
     if split is not None:
         raise BadOption(f"{source} is a folder with splits of its own, so the rule {split!r} cannot be applied to it")
-    return Relation.of(name, *read_split_files(path).splits.values())
+    return Relation.of(name, *read_split_files(path, columns).splits.values())
 
 
-def _split_file(path: Path, name: str, rule: SplitRule | str, seed: int) -> Relation:
-    facts = parse_facts(path)
+def _split_file(path: Path, columns: Columns, name: str, rule: str, seed: int) -> Relation:
+    facts = parse_facts(path, columns)
     try:
         train, dev, test = split_facts(facts, rule, seed)
     except BadOption:
@@ -47,7 +72,7 @@ def _split_file(path: Path, name: str, rule: SplitRule | str, seed: int) -> Rela
     return Relation.of(name, train, dev, test, removed=len(facts) - len(train) - len(dev) - len(test))
 
 
-def read_split_files(folder: Path) -> SplitLines:
+def read_split_files(folder: Path, columns: Columns = USUAL) -> SplitLines:
     """The relation whose splits are in a folder. It is not sorted: which y comes first in train's file decides ties."""
     missing = [file for file in SPLIT_FILES if not (folder / file).is_file()]
     one_file = f"a single file of facts ends in {', '.join(SUFFIXES)}"
@@ -59,7 +84,7 @@ def read_split_files(folder: Path) -> SplitLines:
         raise BadFile(folder, f"no facts here: {expected}; {advice}")
     if missing:
         raise BadFile(folder / missing[0], f"there is no such file; {expected}")
-    train, dev, test = (tuple(parse_facts(folder / file)) for file in SPLIT_FILES)
+    train, dev, test = (tuple(parse_facts(folder / file, columns)) for file in SPLIT_FILES)
     return SplitLines(_last_part(folder), train, dev, test)
 
 
@@ -95,7 +120,12 @@ class FactSet:
 
 
 def read_fact_set(
-    source: str, *, data: Path | None = None, split: SplitRule | str | None = None, seed: int = 0
+    source: str,
+    *,
+    data: Path | None = None,
+    split: SplitRule | str | None = None,
+    seed: int = 0,
+    columns: Columns = USUAL,
 ) -> FactSet:
     """The relations of a set (trex_original, testbed:), sorted by name, or the one relation that `source` names.
 
@@ -108,14 +138,17 @@ def read_fact_set(
     name = (Path(source).name or source) if Path(source).exists() else source
     folder = None if source.startswith(PREFIX) or split is not None else find(source, "facts", data_folder(data))
     if folder is None or folder.is_file():
-        return FactSet(name, (read_relation(source, data=data, split=split, seed=seed),), is_single=True)
+        return FactSet(name, (_named_relation(source, columns, data, split, seed),), is_single=True)
     if inner := _relation_folders(folder):
-        return FactSet(name, tuple(map(read_split_files, inner)), is_single=False)
-    return FactSet(name, (read_split_files(folder),), is_single=True)
+        return FactSet(name, tuple(read_split_files(one, columns) for one in inner), is_single=False)
+    return FactSet(name, (read_split_files(folder, columns),), is_single=True)
 
 
 def read_prompts(
-    sources: str | Sequence[str], *, relation: Relation | str | None = None, data: Path | None = None
+    sources: str | Path | Sequence[str | Path],
+    *,
+    relation: Relation | str | None = None,
+    data: Path | str | None = None,
 ) -> list[Template]:
     """The templates of all sources in their order.
 
@@ -125,13 +158,14 @@ def read_prompts(
     """
     name = relation.name if isinstance(relation, Relation) else relation or ""
     templates: list[Template] = []
-    for source in [sources] if isinstance(sources, str) else sources:
+    for given in [sources] if isinstance(sources, str | Path) else sources:
+        source = str(given)
         if source.startswith(PREFIX):
             templates += _testbed_prompts(source, name)
         elif "[X]" in source or "[Y]" in source:
             templates.append(parse_template(source))
         else:
-            templates += read_templates(_prompt_file(source, name, data_folder(data)))
+            templates += read_templates(_prompt_file(source, name, data_folder(None if data is None else Path(data))))
     return templates
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import NamedTuple
 
 from askwell.data.facts import Fact
 from askwell.data.records import COLUMN_FILES, listed, read_columns, read_lines
@@ -13,22 +14,38 @@ _KEYS = (("x", "y"), ("sub_label", "obj_label"), ("sub", "obj"))
 _X_KEYS = ("x", "sub_label", "sub")
 
 
-def parse_facts(path: Path) -> list[Fact]:
+class Columns(NamedTuple):
+    """The columns that hold x and y; None for the usual ones."""
+
+    x: str | None = None
+    y: str | None = None
+
+    def found(self, there: Collection[str]) -> tuple[str, str]:
+        """The names of both columns among those that there are; ValueError where one is missing."""
+        for option, name in (("--x", self.x), ("--y", self.y)):
+            if name is not None and name not in there:
+                raise ValueError(f"{option} {name}: there is no such column; found {listed(there)}")
+        for x, y in _KEYS:
+            if (self.x or x) in there and (self.y or y) in there:
+                return self.x or x, self.y or y
+        expected = ", or ".join(f"{x!r} and {y!r}" for x, y in _KEYS)
+        raise ValueError(
+            f"expected {expected} as keys or in the header; found {listed(there)}. "
+            "Other columns are named with --x and --y (x= and y= in Python)"
+        )
+
+
+USUAL = Columns()
+
+
+def parse_facts(path: Path, columns: Columns = USUAL) -> list[Fact]:
     """The facts of a .jsonl, .csv or .tsv file, in the file's order, repeated ones kept."""
     if path.suffix.lower() not in SUFFIXES:
         raise BadFile(path, f"unknown ending {path.suffix!r}: a file of facts ends in {', '.join(SUFFIXES)}")
-    facts = [Fact(x, y) for _, (x, y) in read_columns(path, _keys)]
+    facts = [Fact(x, y) for _, (x, y) in read_columns(path, columns.found)]
     if not facts:
         raise BadFile(path, "the file holds no fact")
     return facts
-
-
-def _keys(there: Collection[str]) -> tuple[str, str]:
-    for x, y in _KEYS:
-        if x in there and y in there:
-            return x, y
-    expected = ", or ".join(f"{x!r} and {y!r}" for x, y in _KEYS)
-    raise ValueError(f"expected {expected} as keys or in the header; found {listed(there)}")
 
 
 def read_xs(path: Path, column: str | None) -> list[str]:

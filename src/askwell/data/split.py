@@ -1,20 +1,51 @@
 """Splits facts into train, dev and test where no split is given, and samples a relation's facts."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
-from itertools import combinations, permutations
+from itertools import combinations, islice, permutations
+from math import gcd, lcm
 from random import Random
 from typing import Literal, NamedTuple, get_args
 
 from askwell.data.facts import Counts, Fact, Relation, canonical
 from askwell.errors import BadOption, UserMistake
 
-SplitRule = Literal["random", "distinct-y"]
-"""random: all ys of an x stay together. distinct-y: no y is in two sets, but an x with several ys can be."""
+SplitRule = Literal["random", "distinct-y", "stratified"]
+"""random: all ys of an x stay together. distinct-y: no y is in two sets, but an x with several ys can be. stratified:
+as random, and each y has its part of every set, as far as its facts go."""
+RULES: tuple[str, ...] = get_args(SplitRule)
 
-_TENTHS = (8, 1, 1)
+Shares = tuple[int, int, int]
+"""How large train, dev and test are beside each other."""
+EIGHTY_TEN_TEN: Shares = (8, 1, 1)
+
+
+def split_shares(ratio: str | Sequence[float | int]) -> Shares:
+    """The shares of train, dev and test in 70-15-15, (70, 15, 15) or (0.7, 0.15, 0.15), in lowest terms."""
+    parts = ratio.split("-") if isinstance(ratio, str) else [str(part) for part in ratio]
+    try:
+        exact = [Fraction(part.strip()) for part in parts]
+    except ValueError:
+        exact = []
+    if len(exact) != 3 or min(exact) <= 0:
+        raise BadOption(
+            f"--split-ratio {ratio}: write three positive numbers for train, dev and test, such as 70-15-15"
+        )
+    scale = lcm(*(part.denominator for part in exact))
+    train, dev, test = (int(part * scale) for part in exact)
+    common = gcd(train, dev, test)
+    return train // common, dev // common, test // common
+
+
+def rule_with(rule: SplitRule | str | None, ratio: str | Sequence[float | int] | None) -> str | None:
+    """The rule with a ratio in it, as it is recorded: "stratified 70-15-15"; None where neither is given."""
+    if ratio is None:
+        return rule
+    train, dev, test = split_shares(ratio)
+    return f"{rule or 'random'} {train}-{dev}-{test}"
 
 
 def split_facts(
@@ -22,11 +53,14 @@ def split_facts(
 ) -> tuple[tuple[Fact, ...], tuple[Fact, ...], tuple[Fact, ...]]:
     """Train, dev and test, as near 80-10-10 as the groups allow, none empty; repeated facts are removed first.
 
-    The result depends on the set of facts, the rule and the seed, not on the order of the facts.
+    A rule can have another ratio in it: "random 70-15-15". The result depends on the set of facts, the rule and the
+    seed, not on the order of the facts.
     """
-    if rule not in get_args(SplitRule):
-        raise BadOption(f"there is no split rule {rule!r}: choose one of {', '.join(get_args(SplitRule))}")
-    kept_together = "x" if rule == "random" else "y"
+    rule, _, ratio = rule.partition(" ")
+    if rule not in RULES:
+        raise BadOption(f"there is no split rule {rule!r}: choose one of {', '.join(RULES)}")
+    shares = split_shares(ratio) if ratio else EIGHTY_TEN_TEN
+    kept_together = "y" if rule == "distinct-y" else "x"
     groups: dict[str, list[Fact]] = {}
     for fact in canonical(set(facts)):
         groups.setdefault(getattr(fact, kept_together), []).append(fact)
@@ -37,7 +71,10 @@ def split_facts(
         )
     order = list(groups)
     Random(str(seed)).shuffle(order)  # as text, because Random(-1) is Random(1)
-    sets = _Sets(sum(map(len, groups.values())))
+    if rule == "stratified":
+        train, dev, test = (canonical(facts) for facts in _stratified([groups[key] for key in order], shares))
+        return train, dev, test
+    sets = _Sets(sum(map(len, groups.values())), shares)
     for key in order:
         sets.add_where_it_fits(groups[key])
     sets.improve()
@@ -45,6 +82,33 @@ def split_facts(
         canonical(fact for groups in by_size.values() for group in groups for fact in group) for by_size in sets.by_size
     )
     return train, dev, test
+
+
+def _stratified(groups: list[list[Fact]], shares: Shares) -> list[list[Fact]]:
+    """Three sets, in each of which every y has its share of groups, up to one group; none is empty.
+
+    What a y's groups leave over goes to the set that has most to catch up, so that sizes come out right over all.
+    """
+    strata: dict[tuple[str, ...], list[list[Fact]]] = {}
+    for group in groups:
+        strata.setdefault(tuple(fact.y for fact in group), []).append(group)
+    sets: list[list[list[Fact]]] = [[], [], []]
+    whole, dealt = sum(shares), 0
+    for _, stratum in sorted(strata.items()):
+        dealt += len(stratum)
+        quotas = [len(stratum) * share // whole for share in shares]
+        while sum(quotas) < len(stratum):
+            # The first of equals is train: a y that is seen once is learned from.
+            behind = [
+                dealt * share - whole * (len(set_) + q) for share, set_, q in zip(shares, sets, quotas, strict=True)
+            ]
+            quotas[behind.index(max(behind))] += 1
+        left = iter(stratum)
+        for set_, quota in zip(sets, quotas, strict=True):
+            set_ += islice(left, quota)
+    for empty in (set_ for set_ in sets if not set_):
+        empty.append(max(sets, key=len).pop())
+    return [[fact for group in set_ for fact in group] for set_ in sets]
 
 
 class _Step(NamedTuple):
@@ -59,18 +123,22 @@ class _Step(NamedTuple):
 class _Sets:
     """Three sets of groups. Groups are kept by size, since a step's worth depends on nothing else."""
 
-    def __init__(self, total: int) -> None:
-        self.total = total
+    def __init__(self, total: int, shares: Shares) -> None:
+        self.total, self.shares, self.whole = total, shares, sum(shares)
         self.by_size: tuple[dict[int, list[list[Fact]]], ...] = ({}, {}, {})
         self.sizes = [0, 0, 0]
 
     def add_where_it_fits(self, group: list[Fact]) -> None:
         """Dev or test while they have room, so that a dominant y always ends in train."""
-        room = (place for place in (1, 2) if 10 * (self.sizes[place] + len(group)) <= _TENTHS[place] * self.total)
+        room = (
+            place
+            for place in (1, 2)
+            if self.whole * (self.sizes[place] + len(group)) <= self.shares[place] * self.total
+        )
         self._add(next(room, 0), group)
 
     def improve(self) -> None:
-        """Move or swap groups, the best step first, until no single step brings the sizes nearer to 80-10-10."""
+        """Move or swap groups, the best step first, until no single step brings the sizes nearer to their shares."""
         while True:
             best = min(self._steps(), key=self._badness_after)
             if self._badness_after(best) >= self._badness(self.sizes):
@@ -96,7 +164,9 @@ class _Sets:
 
     def _badness(self, sizes: list[int]) -> tuple[int, int]:
         """An empty set is worse than any distance; whole numbers, so that equal is equal."""
-        distance = sum(abs(10 * size - tenths * self.total) for size, tenths in zip(sizes, _TENTHS, strict=True))
+        distance = sum(
+            abs(self.whole * size - share * self.total) for size, share in zip(sizes, self.shares, strict=True)
+        )
         return sizes.count(0), distance
 
     def _add(self, place: int, group: list[Fact]) -> None:
@@ -115,7 +185,7 @@ class _Sets:
         return group
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SampledRelation(Relation):
     """Some facts of a relation. The golds stay those of the whole: a right answer is right, drawn or not."""
 

@@ -2,17 +2,22 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import repeat
 from typing import Any
 
 import torch
 
 from askwell.data.facts import Relation, SplitName
+from askwell.display import plots
+from askwell.display.frames import AsFrame, Records
+from askwell.display.summary import ShowsItself, Summary, counted
 from askwell.evaluation.answer_lists import CandidateAnswers, OneTokenAnswers
+from askwell.evaluation.calibration import calibration, questions_of
 from askwell.evaluation.labels import LabelFigures, added
 from askwell.evaluation.metrics import (
     LOG_LOSS,
+    METRICS,
     RANK_METRICS,
     Scores,
     by_relation,
@@ -25,7 +30,7 @@ from askwell.evaluation.metrics import (
 from askwell.evaluation.open_answers import OpenFacts
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.ranking import AskedFacts, BestAnswers, ListedFacts, asked_facts
-from askwell.mixture.candidates import Candidates, CandidateScorer
+from askwell.mixture.candidates import CandidateScorer, GivenCandidates, as_candidates
 from askwell.mixture.encode import EncodedFacts, EncodedRelation, LeftOutFact, count_reasons
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture import AnswersName
@@ -86,8 +91,8 @@ class EvaluationFigures:
         return sum(self.left_out.values())
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(ShowsItself, AsFrame):
     """What a mixture, or several of several relations, made of some facts."""
 
     split: SplitName
@@ -117,6 +122,30 @@ class Evaluation:
         """The mean of -log p(y | x, r) in nats; infinite if some y has probability 0."""
         loss = log_loss_of(self.outcomes)
         return math.inf if loss is None else loss
+
+    def summary(self) -> Summary:
+        """The scores: means over facts, and over relations where there are several."""
+        scores = {"micro": self.micro} | ({"macro": self.macro} if len(by_relation(self.outcomes)) > 1 else {})
+        rows = [
+            (name, *(METRICS[metric].text(figure) for metric, figure in of_mean.items()))
+            for name, of_mean in scores.items()
+        ]
+        heading = f"Evaluation of {counted(len(self.outcomes), f'{self.split} fact')}, among {self.vocabulary}"
+        notes = [f"log-loss {self.log_loss:.3f} nats; scores are in per cent"]
+        notes += [f"{count} left out: {reason}" for reason, count in count_reasons(self.left_out).items()]
+        return Summary(heading, ("mean", *self.micro), rows, tuple(self.micro), tuple(notes))
+
+    def records(self) -> Records:
+        """A row for each fact: x, y, all right answers, the rank of y, and what was answered."""
+        return [asdict(outcome) for outcome in self.outcomes]
+
+    def plot(self, ax: Any = None) -> Any:
+        """A reliability diagram: are answers with probability p right in p of the cases? Gives the matplotlib axes."""
+        questions = questions_of(self.outcomes)
+        found = calibration(questions.confidences, questions.right)
+        return plots.reliability(
+            [(one.confidence, one.accuracy, one.count) for one in found.bins], ece=found.ece, axes=ax
+        )
 
     def for_card(self) -> dict[str, Any]:
         """The few figures that a saved mixture keeps of an evaluation."""
@@ -152,13 +181,13 @@ def evaluate(
     relation: Relation,
     *,
     split: SplitName = "test",
-    candidates: Candidates | None = None,
+    candidates: GivenCandidates = None,
     top: int = 10,
     facts: EncodedRelation | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
     """What the mixture makes of the facts of a split; `progress` is told of facts done and facts in all."""
-    asked = asked_facts(mixture, relation, split, candidates, facts)
+    asked = asked_facts(mixture, relation, split, as_candidates(candidates), facts)
     outcomes: list[Outcome] = []
     for some in asked.chunks():
         outcomes += asked.ask(some, top)[0]

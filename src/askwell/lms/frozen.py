@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from askwell.display.summary import ShowsItself, Summary
 from askwell.errors import BadOption, LMUnavailable
 from askwell.lms.batches import Batch
 from askwell.lms.families import FAMILIES, Family
@@ -26,12 +27,13 @@ from askwell.specs.mixture import Begin
 
 # Probabilities that are held at once: little beside what evaluation adds them up into.
 _PROBABILITIES_AT_ONCE = 2**21
+_LARGE = {1e9: "billion", 1e6: "million"}
 
 Deltas = Mapping[str, Sequence[Float[Tensor, "prompt_tokens hidden"]]] | None
 """For each stack what is added at the prompt tokens as they leave each layer."""
 
 
-class FrozenLM:
+class FrozenLM(ShowsItself):
     """A public model and its tokenizer. No weight of it ever gets a gradient or changes."""
 
     def __init__(
@@ -101,6 +103,20 @@ class FrozenLM:
             before_head=name,
             walk_agrees=self.walk is not None,
         ).keep()
+
+    def summary(self) -> Summary:
+        """Its name, family, size, and how it runs."""
+        layers = ", ".join(
+            f"{'' if len(self.stacks) == 1 else name + ' '}{stack.layers} layers × {stack.width}"
+            for name, stack in self.stacks.items()
+        )
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        size = next(
+            (f"{parameters / n:.1f} {name}" for n, name in _LARGE.items() if parameters >= n), f"{parameters:,}"
+        )
+        heading = f"FrozenLM {self.identity.name} ({self.identity.architecture}, {self.family.name})"
+        where = f"{self.device} in {str(self.dtype).removeprefix('torch.')}"
+        return Summary(heading, notes=(f"{size} parameters, {layers}, {self.vocabulary_size:,} tokens; on {where}",))
 
     @property
     def is_from_hub(self) -> bool:

@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from safetensors import SafetensorError
@@ -70,19 +70,25 @@ Precision = Literal["auto", "float32", "bfloat16", "float16", "float64"]
 
 
 def load_lm(
-    name: str | Path,
+    name: str | Path | PreTrainedModel,
+    tokenizer: str | Path | PreTrainedTokenizerBase | None = None,
     *,
     revision: str | None = None,
-    tokenizer: str | Path | None = None,
-    device: str | None = None,
-    dtype: Precision = "auto",
+    device: str | torch.device | None = None,
+    dtype: Precision | torch.dtype = "auto",
     compiled: bool = False,
 ) -> FrozenLM:
     """The frozen LM of that name: testbed:bert, smollm2, a checkpoint folder, a .gguf file, or a name on the hub.
 
-    `tokenizer` names one that does not lie beside the weights: a folder, a vocab.txt, or a name on the hub. `compiled`
-    compiles parts of its layers with torch.compile: slow to begin with, for long work on a GPU.
+    It can also be a transformers model in memory, with its `tokenizer`; that model is frozen, put into evaluation mode
+    and, if a `device` or `dtype` is given, moved. Otherwise `tokenizer` names one that does not lie beside the weights:
+    a folder, a vocab.txt, or a name on the hub. `dtype` is a torch dtype or its name; "auto" is half precision on a
+    GPU. `compiled` compiles parts of its layers with torch.compile: slow to begin with, for long work on a GPU.
     """
+    if isinstance(name, PreTrainedModel):
+        return _in_memory(name, tokenizer, revision, device, dtype, compiled)
+    if isinstance(tokenizer, PreTrainedTokenizerBase):
+        raise BadOption("a tokenizer in memory goes with a model in memory; for a stored LM, name a folder or hub name")
     chosen_device = choose_device(device)
     chosen_dtype = choose_dtype(dtype, chosen_device)
     apart = None if tokenizer is None else named_tokenizer(tokenizer)
@@ -110,7 +116,31 @@ def load_lm(
     )
 
 
-def choose_device(device: str | None) -> torch.device:
+def _in_memory(
+    model: PreTrainedModel,
+    tokenizer: str | Path | PreTrainedTokenizerBase | None,
+    revision: str | None,
+    device: str | torch.device | None,
+    dtype: Precision | torch.dtype,
+    compiled: bool,
+) -> FrozenLM:
+    if revision is not None:
+        raise BadOption(f"revision={revision!r} is for LMs on the hub; this model is in memory already")
+    if tokenizer is None:
+        raise BadOption("a model in memory needs its tokenizer: load_lm(model, tokenizer)")
+    used = tokenizer if isinstance(tokenizer, PreTrainedTokenizerBase) else named_tokenizer(tokenizer)
+    source = model.config._name_or_path or None  # where a mixture that is saved finds its LM again
+    return FrozenLM(
+        model,
+        used,
+        name=None if source is None else public_name(source),
+        device=None if device is None else choose_device(device),
+        dtype=None if dtype == "auto" else choose_dtype(dtype, model.device),
+        compiled=compiled,
+    )
+
+
+def choose_device(device: str | torch.device | None) -> torch.device:
     """The device of that name; without a name CUDA, else MPS, else the CPU."""
     if device is None:
         if torch.cuda.is_available():
@@ -126,15 +156,15 @@ def choose_device(device: str | None) -> torch.device:
     return chosen
 
 
-def choose_dtype(dtype: Precision, device: torch.device) -> torch.dtype:
+def choose_dtype(dtype: Precision | torch.dtype, device: torch.device) -> torch.dtype:
     """The precision of that name; "auto" is half precision where it is faster."""
+    known = {name: getattr(torch, name) for name in get_args(Precision) if name != "auto"}
+    if isinstance(dtype, torch.dtype) and dtype in known.values():
+        return dtype
+    if dtype in known:
+        return known[dtype]
     if dtype != "auto":
-        return {
-            "float32": torch.float32,
-            "bfloat16": torch.bfloat16,
-            "float16": torch.float16,
-            "float64": torch.float64,
-        }[dtype]
+        raise BadOption(f"dtype {dtype}: an LM runs in one of {', '.join(known)}, or auto")
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
     return torch.float32  # on CPUs half precision is slower, and can crash

@@ -8,13 +8,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from askwell.errors import UserMistake
+from askwell.errors import BadOption, UserMistake
 from askwell.lms.batches import Words, words_of
 from askwell.mixture.answer_search import AnswerSearch
 from askwell.mixture.answers import AnswerKind
-from askwell.mixture.candidates import Candidates, CandidateScorer
+from askwell.mixture.candidates import Candidates, CandidateScorer, GivenCandidates, as_candidates
 from askwell.mixture.encode import default_kind, why_unaskable
-from askwell.mixture.reply import Reply
+from askwell.mixture.reply import Replies, Reply
 from askwell.mixture.search import SearchLimits
 from askwell.specs.mixture import BEAMS
 
@@ -28,16 +28,29 @@ _QUESTIONS_AT_ONCE = 32
 
 def ask(
     mixture: "Mixture",
-    xs: Sequence[str],
+    xs: str | Sequence[str],
     *,
     top: int = 10,
-    candidates: Candidates | None = None,
+    candidates: GivenCandidates = None,
     beams: int = BEAMS,
-) -> Iterator[list[Reply]]:
+) -> Iterator[Replies]:
     """For each x its most probable answers, best first.
 
+    `candidates` are those to choose among: a list of words, a dictionary from labels to words, a file, or `Candidates`.
     Answers of any length are searched; with more `beams`, more of their beginnings are looked into at once and in all.
     """
+    xs = [xs] if isinstance(xs, str) else list(xs)
+    for x, replies in zip(xs, _replies(mixture, xs, top, as_candidates(candidates), beams), strict=True):
+        found = Replies(replies)
+        found.x = x
+        yield found
+
+
+def _replies(
+    mixture: "Mixture", xs: Sequence[str], top: int, candidates: Candidates | None, beams: int
+) -> Iterator[list[Reply]]:
+    if top < 1:
+        raise BadOption(f"top={top}: at least one answer must be asked for")
     kind = default_kind(mixture)
     for x, reason in zip(xs, why_unaskable(mixture, xs, kind), strict=True):
         if reason is not None:

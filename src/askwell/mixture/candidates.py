@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -61,6 +61,10 @@ class Candidates:
         return torch.tensor(found, device=mixture.lm.device), left_out
 
 
+GivenCandidates = Candidates | Mapping[str, str | Iterable[str]] | Iterable[str] | Path | None
+"""What can be given as candidates: words, a dictionary from labels to words, a file, or candidates as they are."""
+
+
 def read_candidates(path: Path | str) -> Candidates:
     """The words of a file, one a line; where every line is of the form "label: word, word", the words of its labels.
 
@@ -89,6 +93,33 @@ def read_candidates(path: Path | str) -> Candidates:
             problem = f"{word!r} is a label, and elsewhere a word of {label!r}; facts with it could mean either"
             raise BadFile(path, f"line {line_of[word]}: {problem}")
     return Candidates(path.stem, tuple(label_of), tuple(label_of.values()))
+
+
+def as_candidates(given: GivenCandidates) -> Candidates | None:
+    """Candidates in whatever form they are given: words, labels with their words, a file, or as they are."""
+    if given is None or isinstance(given, Candidates):
+        return given
+    if isinstance(given, str | Path):
+        return read_candidates(given)
+    if not isinstance(given, Mapping):
+        words = list(given)
+        if not words or not all(isinstance(word, str) for word in words):
+            raise BadOption(f"candidates are words, such as ['Paris', 'Rome']; got {str(words)[:60]}")
+        return Candidates("candidates", _distinct(word.strip() for word in words))
+    of_label = {label: [words] if isinstance(words, str) else list(words) for label, words in given.items()}
+    label_of: dict[str, str] = {}
+    for label, words in of_label.items():
+        if not words:
+            raise BadOption(f"the label {label!r} has no words; write {{{label!r}: ['word', …]}}")
+        for word in words:
+            if label_of.setdefault(word, label) != label:
+                raise BadOption(
+                    f"{word!r} stands for {label_of[word]!r} and for {label!r}; it can be of one label only"
+                )
+    for word, label in label_of.items():
+        if word != label and word in of_label:
+            raise BadOption(f"{word!r} is a label, and a word of {label!r}; facts with it could mean either")
+    return Candidates("candidates", tuple(label_of), tuple(label_of.values()))
 
 
 def train_candidates(relation: Relation) -> Candidates:

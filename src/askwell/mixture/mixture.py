@@ -1,14 +1,16 @@
 """The mixture: prompts with weights, whose answers are put together to one distribution over y."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from askwell.data.templates import Template, parse_template
+from askwell.display import plots
+from askwell.display.summary import ShowsItself, Summary
 from askwell.errors import BadOption
 from askwell.lms.batches import Words
 from askwell.lms.frozen import FrozenLM
@@ -17,14 +19,14 @@ from askwell.mixture import product
 from askwell.mixture.answers import AnswerKind, AnswerSpace
 from askwell.mixture.ask import ask
 from askwell.mixture.begin import resolve_begin
-from askwell.mixture.candidates import Candidates
+from askwell.mixture.candidates import Candidates, GivenCandidates
 from askwell.mixture.encode import EncodedFacts
 from askwell.mixture.hub import OnTheHub
 from askwell.mixture.long_answers import LongAnswers
 from askwell.mixture.openings import RANDOM, opening_of
 from askwell.mixture.pairs import PairReader, Tuned
 from askwell.mixture.prompts import LeftOutPrompt, initial_vectors, usable_prompts, with_opening
-from askwell.mixture.reply import Reply
+from askwell.mixture.reply import Replies
 from askwell.mixture.weights import WEIGHTINGS
 from askwell.specs.mixture import BEAMS, MixtureSpec
 
@@ -35,17 +37,23 @@ Observer = Callable[
 pairs, the weight of each pair, and p(y | t, x) of every answer y."""
 
 
-class Mixture(nn.Module, OnTheHub, library_name="askwell", license="apache-2.0"):
+class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license="apache-2.0"):
     """A mixture (or product) of prompts over a frozen LM. Only the prompts and their weights can be tuned.
 
     The parameters are `vectors`, one for each prompt token; `deltas`, for each stack and layer what is added at the
     prompt tokens as they leave it (none unless the mixture is deep); and those of `weighting`.
     """
 
-    def __init__(self, lm: FrozenLM, templates: Iterable[Template | str], spec: MixtureSpec | None = None) -> None:
+    def __init__(
+        self, lm: FrozenLM, templates: str | Template | Iterable[Template | str], spec: MixtureSpec | None = None
+    ) -> None:
+        if not isinstance(lm, FrozenLM):
+            raise BadOption(f"a mixture asks a loaded LM, and this is {type(lm).__name__}: askwell.load_lm loads one")
         super().__init__()
         self.spec = spec = resolve_begin(spec or MixtureSpec(), lm)
         self._lm = (lm,)  # in a tuple, so that the LM is no submodule: it is not saved, moved or tuned with the mixture
+        if isinstance(templates, str | Template):
+            templates = [templates]
         parsed = [parse_template(template) if isinstance(template, str) else template for template in templates]
         weightless = [template for template in parsed if spec.weights == "file" and template.weight == 0]
         asked = [template for template in parsed if template not in weightless] or parsed
@@ -84,6 +92,28 @@ class Mixture(nn.Module, OnTheHub, library_name="askwell", license="apache-2.0")
 
     left_out_prompts: list[LeftOutPrompt]
     initial_vectors: Tensor
+
+    def summary(self) -> Summary:
+        """The prompts with their weights, the heaviest first, and what can be tuned of them."""
+        weights = self.weights.tolist()
+        heaviest = sorted(range(len(weights)), key=lambda t: (-weights[t], t))
+        rows = [(f"{weights[t]:.3f}", self.prompts[t].template.text) for t in heaviest]
+        kind = "Product" if self.spec.combine == "product" else "Mixture"
+        state = "untuned" if self.answer_kind is None else "tuned"
+        heading = f"{kind} of {len(rows)} prompt{'s' if len(rows) != 1 else ''} over {self.lm.identity.name}, {state}"
+        depth = "at every layer" if self.spec.deep else "at layer 0"
+        notes = [f"{self.vectors.shape[0]} prompt tokens with vectors {depth}; {self.spec.weighting} weights"]
+        if self.candidates is not None:
+            names = self.candidates.names
+            notes.append(f"chooses among {len(names)}: {', '.join(names[:5])}{', …' if len(names) > 5 else ''}")
+        if self.left_out_prompts:
+            notes.append(f"{len(self.left_out_prompts)} prompts left out: see .left_out_prompts")
+        return Summary(heading, ("weight", "prompt"), rows, ("weight",), tuple(notes))
+
+    def plot(self, ax: Any = None) -> Any:
+        """A bar for the weight of each prompt, the heaviest on top. Gives the matplotlib axes."""
+        texts = [prompt.template.text for prompt in self.prompts]
+        return plots.weights(texts, self.weights.tolist(), title=self.summary().heading, axes=ax)
 
     @cached_property
     def long_answers(self) -> LongAnswers:
@@ -146,9 +176,23 @@ class Mixture(nn.Module, OnTheHub, library_name="askwell", license="apache-2.0")
         alike = all(question == questions[0] for question in questions) and len(places) == 1
         return alike and all(token.prompt_token < 0 for token in read)
 
-    def ask(self, x: str, *, top: int = 10, candidates: Candidates | None = None, beams: int = BEAMS) -> list[Reply]:
-        """The most probable answers for x, best first."""
-        return next(ask(self, [x], top=top, candidates=candidates, beams=beams))
+    @overload
+    def ask(self, x: str, *, top: int = ..., candidates: GivenCandidates = ..., beams: int = ...) -> Replies: ...
+
+    @overload
+    def ask(
+        self, x: Sequence[str], *, top: int = ..., candidates: GivenCandidates = ..., beams: int = ...
+    ) -> list[Replies]: ...
+
+    def ask(
+        self, x: str | Sequence[str], *, top: int = 10, candidates: GivenCandidates = None, beams: int = BEAMS
+    ) -> Replies | list[Replies]:
+        """The most probable answers for x, best first; for several x's, a list with the answers to each.
+
+        `candidates` are those to choose among: a list of words, a dictionary from labels to words, or a file.
+        """
+        found = list(ask(self, x, top=top, candidates=candidates, beams=beams))
+        return found[0] if isinstance(x, str) else found
 
     def drop_prompts(self, below: float) -> int:
         """Drops prompts that weigh less: they weigh 0 from now on and are not asked again. Gives their number.

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+from askwell.display.summary import Summary, per_cent
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Reply:
     """One answer to a question."""
 
@@ -11,3 +13,27 @@ class Reply:
     probability: float
     by_prompt: tuple[float, ...]
     """The probability that each prompt gives to this answer."""
+
+    def __repr__(self) -> str:
+        return f"{self.y} ({per_cent(self.probability)})"
+
+
+class Replies(list[Reply]):
+    """The answers to one question, best first: a list of `Reply` that shows itself as a table."""
+
+    x: str = ""
+    """What was asked about."""
+
+    def summary(self) -> Summary:
+        """The answers with their probabilities."""
+        rows = [(per_cent(reply.probability), reply.y) for reply in self]
+        return Summary(self.x or "answers", ("probability", "answer"), rows, ("probability",))
+
+    def __repr__(self) -> str:
+        return self.summary().text()
+
+    def __str__(self) -> str:
+        return self.summary().text()
+
+    def _repr_html_(self) -> str:
+        return self.summary().html()

@@ -142,6 +142,9 @@ class Chart:
     hints: Mapping[str, str] = field(default_factory=dict)
     """Tooltips for parts of the SVG, by the part's gid."""
 
+    def _repr_svg_(self) -> str:
+        return self.svg("chart")
+
     def svg(self, name: str) -> str:
         """The chart as a standalone SVG whose text is text; the same for the same chart and name."""
         return _text_of(self._svg(name, transparent=False))

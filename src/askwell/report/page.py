@@ -77,6 +77,9 @@ class Table:
             if len(row.cells) != len(self.columns):
                 raise ValueError(f"row {row.heading!r} has {len(row.cells)} cells for {len(self.columns)} columns")
 
+    def _repr_html_(self) -> str:
+        return _templates().get_template("notebook_table.html.jinja").render(table=self)
+
     @property
     def columns(self) -> list[Column]:
         """All columns, from left to right."""

@@ -258,6 +258,9 @@ class StudyTable:
     table: Table
     records: tuple[Record, ...]
 
+    def _repr_html_(self) -> str:
+        return self.table._repr_html_()
+
     def as_json(self) -> dict[str, Any]:
         """Its title, caption and figures."""
         return {"title": self.title, "caption": self.table.caption, "figures": [dict(r) for r in self.records]}

@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from askwell.data.facts import SplitName
+from askwell.display import plots
+from askwell.display.frames import AsFrame, Records, pandas_frame
+from askwell.display.summary import ShowsItself, Summary
 from askwell.errors import BadFile, BadOption, DamagedFile
 from askwell.evaluation.compare import Outcomes
 from askwell.evaluation.metrics import LOG_LOSS, METRICS
@@ -36,12 +39,42 @@ _STORED_RUNS = "runs"
 """Stores and demos keep their runs in a folder of this name."""
 
 
-@dataclass(frozen=True)
-class Run:
+@dataclass(frozen=True, repr=False)
+class Run(ShowsItself, AsFrame):
     """A complete run on disk."""
 
     folder: Path
     record: RunRecord
+
+    def summary(self) -> Summary:
+        """What was run, where it is, and what it scores."""
+        shown = self.record.summary()
+        return replace(shown, notes=(*shown.notes, f"in {self.folder}"))
+
+    def records(self) -> Records:
+        """A row for each test fact: x, y, all right answers, the rank of y, and what was answered."""
+        return [asdict(outcome) for outcome in self.test]
+
+    def history_to_pandas(self) -> Any:
+        """A pandas.DataFrame with a row for each time that dev was scored."""
+        return pandas_frame(
+            [
+                {
+                    "pairs": line.pairs,
+                    "train_loss": line.train_loss,
+                    **{f"dev_{name}": figure for name, figure in line.dev.items()},
+                }
+                for line in self.record.history
+            ]
+        )
+
+    def plot(self, ax: Any = None, *, label: str | None = None) -> Any:
+        """Dev P@1 while it was tuned. Gives the matplotlib axes."""
+        points = [(line.pairs, line.dev["P@1"]) for line in self.record.history if line.pairs is not None]
+        scored = [(x, y) for x, y in points if y is not None]
+        if not scored:
+            raise BadOption(f"{self.folder} has no history of dev scores, so there is no curve")
+        return plots.curve(scored, best=None, label=label or self.record.spec.label, axes=ax)
 
     @cached_property
     def test(self) -> list[Outcome]:
@@ -113,7 +146,38 @@ def read_run(folder: Path) -> Run:
     return Run(folder, record.model_copy(update={"environment": environment, "history": history}))
 
 
-def read_runs(path: Path | str) -> list[Run]:
+class Runs(list[Run], AsFrame):
+    """Several runs: a list that shows itself as a table, and becomes a frame with a row for each run."""
+
+    def records(self) -> Records:
+        """A row for each run: what was run, and its scores."""
+        from askwell.runs.query import query_runs
+
+        return query_runs(self).as_json()
+
+    def summary(self) -> Summary:
+        """The scores of each run."""
+        from askwell.runs.query import SHOWN, query_runs
+
+        table = query_runs(self)
+        texts = [
+            tuple(f"{row[name]:.1f}" if isinstance(row[name], float) else str(row[name]) for name in SHOWN)
+            for row in table.as_json()
+        ]
+        numbers = tuple(name for name in SHOWN if name in METRICS or name in ("seed", "facts"))
+        return Summary(f"{len(self)} run{'s' if len(self) != 1 else ''}", SHOWN, texts, numbers)
+
+    def __repr__(self) -> str:
+        return self.summary().text()
+
+    def __str__(self) -> str:
+        return self.summary().text()
+
+    def _repr_html_(self) -> str:
+        return self.summary().html()
+
+
+def read_runs(path: Path | str) -> Runs:
     """The runs at a path: one run, a folder of runs (such as seeds), a store, or a demo."""
     path = Path(path)
     folders = run_folders(path)
@@ -123,7 +187,7 @@ def read_runs(path: Path | str) -> list[Run]:
             "there is no run here; name the folder that `askwell train` or `askwell baseline` wrote, a folder of such "
             "folders, or a sweep's store",
         )
-    return [read_run(folder) for folder in folders]
+    return Runs(read_run(folder) for folder in folders)
 
 
 def run_folders(path: Path) -> list[Path]:

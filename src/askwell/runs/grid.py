@@ -110,7 +110,7 @@ def _relations(sweep: SweepSpec, file: Path, data: Path | None) -> list[Relation
 def _sampled(name: str, sweep: SweepSpec, data: Path | None) -> Relation:
     # The testbed and folders have their own splits.
     is_split = name.startswith(PREFIX) or find(name, "facts", data).is_dir()
-    split = None if is_split else sweep.split_by
-    relation = read_relation(name, data=data, split=split, seed=sweep.facts_seed)
+    own: dict[str, str | None] = {"split": sweep.split_by, "ratio": sweep.split_ratio, "x": sweep.x, "y": sweep.y}
+    relation = read_relation(name, data=data, seed=sweep.facts_seed, **({} if is_split else own))
     sizes = {"train": sweep.train_facts, "dev": sweep.dev_facts, "test": sweep.test_facts}
     return sample(relation, **sizes, seed=sweep.facts_seed)

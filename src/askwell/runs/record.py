@@ -22,9 +22,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from askwell.data.audit import RelationAudit
+from askwell.display.summary import ShowsItself, Summary, counted
 from askwell.evaluation.controls import ControlFigures
 from askwell.evaluation.evaluate import EvaluationFigures
 from askwell.evaluation.knowledge import KnowledgeFigures
+from askwell.evaluation.metrics import METRICS, TABLE_METRICS
 from askwell.evaluation.trust import Trust
 from askwell.lms.identity import LMIdentity
 from askwell.specs import RunSpec
@@ -110,7 +112,7 @@ class Environment(BaseModel):
     """What loading the LM took, in sweeps."""
 
 
-class RunRecord(_Part):
+class RunRecord(ShowsItself, _Part):
     """All that is known about a complete run, except the outcomes of individual facts, which are stored beside it."""
 
     format: Literal["askwell-run"] = "askwell-run"
@@ -143,6 +145,23 @@ class RunRecord(_Part):
     """Stored in history.jsonl."""
     environment: Environment = Field(default=Environment(), exclude=True)
     """Stored in environment.json."""
+
+    def summary(self) -> Summary:
+        """What was run and what it scores on test, beside the untuned prompts and the controls."""
+        scored = {} if self.untuned is None else {"untuned": self.untuned.micro}
+        scored["tuned" if self.training else "test"] = self.test.micro
+        scored |= {name: figures.test for name, figures in self.controls.items() if figures.test is not None}
+        rows = [
+            (name, *(METRICS[metric].text(scores.get(metric)) for metric in TABLE_METRICS))
+            for name, scores in scored.items()
+        ]
+        spec = self.spec
+        prompts = f"{counted(len(self.prompts), 'prompt')} ({spec.prompts})"
+        heading = f"Run {self.id[:8]}: {spec.relation} on {spec.lm}, {prompts}, {spec.setting}, seed {spec.seed}"
+        notes = (
+            f"{counted(self.test.facts, 'test fact')}, among {self.test.vocabulary}; means over facts, in per cent",
+        )
+        return Summary(heading, ("", *TABLE_METRICS), rows, TABLE_METRICS, notes)
 
 
 @cache

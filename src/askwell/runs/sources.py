@@ -10,8 +10,8 @@ from typing import Any
 
 from askwell.data.facts import Relation
 from askwell.data.names import read_prompts, read_relation, relation_label, relations_of
+from askwell.data.read_facts import USUAL, Columns
 from askwell.data.sources import data_folder, find
-from askwell.data.split import SplitRule
 from askwell.data.templates import Template
 from askwell.data.testbed import PREFIX
 from askwell.errors import BadFile, BadOption, NoPrompts, NothingLeft
@@ -115,11 +115,16 @@ def left_out_prompt_lines(mixture: Mixture) -> list[str]:
 
 
 def own_relation(
-    description: Description, facts: str, data: Path | None, split_by: SplitRule | None = None
+    description: Description,
+    facts: str,
+    data: Path | None,
+    split_by: str | None = None,
+    columns: Columns = USUAL,
 ) -> Relation:
     """The relation that `facts` names, split as it was when the mixture was learned, unless `split_by` says how."""
     split = split_by or description.about.split_by
-    return read_relation(facts, data=data, split=split, seed=description.mixture_spec.seed)
+    seed = description.mixture_spec.seed
+    return read_relation(facts, data=data, split=split, seed=seed, x=columns.x, y=columns.y)
 
 
 def warn_of_other_facts(folder: str, description: Description, relation: Relation, danger: str, note: Note) -> None:
@@ -143,9 +148,10 @@ def saved_jobs(
     facts: list[str] | None,
     lm: str | None,
     data: Path | None,
-    split_by: SplitRule | None,
+    split_by: str | None,
     loading: dict[str, Any],
     note: Note,
+    columns: Columns = USUAL,
 ) -> Iterator[EvaluationJob]:
     """Saved mixtures, each with its own relation; an LM that several were learned on is loaded once."""
     if facts is not None and len(facts) != len(folders):
@@ -153,7 +159,8 @@ def saved_jobs(
     known = {folder: read_description(folder) for folder in folders}
     sources = facts or [_recorded_relation(folder, known[folder]) for folder in folders]
     relations = [
-        own_relation(known[folder], source, data, split_by) for folder, source in zip(folders, sources, strict=True)
+        own_relation(known[folder], source, data, split_by, columns)
+        for folder, source in zip(folders, sources, strict=True)
     ]
     loaded = None
     for folder, relation in zip(folders, relations, strict=True):
@@ -182,9 +189,10 @@ def untuned_jobs(
     lm: str | None,
     spec: MixtureSpec,
     data: Path | None,
-    split_by: SplitRule | None,
+    split_by: str | None,
     loading: dict[str, Any],
     note: Note,
+    columns: Columns = USUAL,
 ) -> Iterator[EvaluationJob]:
     """Untuned prompts of one relation, or of each relation in a folder."""
     if lm is None or not facts:
@@ -192,7 +200,7 @@ def untuned_jobs(
     names = [name for source in facts for name in relations_of(source, data)]
     relations: list[tuple[Relation, list[Template]]] = []
     for name in names:
-        relation = read_relation(name, data=data, split=split_by, seed=spec.seed)
+        relation = read_relation(name, data=data, split=split_by, seed=spec.seed, x=columns.x, y=columns.y)
         try:
             relations.append((relation, read_prompts(prompts, relation=relation, data=data)))
         except NoPrompts as missing:

@@ -111,8 +111,14 @@ class SweepSpec(Spec):
     seeds: Seeds = (0,)
     controls: Controls = ()
     """Also run every tuned setting on these LMs that know nothing: what it scores there is not knowledge."""
-    split_by: Literal["random", "distinct-y"] | None = None
+    split_by: Literal["random", "distinct-y", "stratified"] | None = None
     """How single files of facts are split."""
+    split_ratio: str | None = None
+    """Sizes of train, dev and test of single files; default: 80-10-10."""
+    x: str | None = None
+    """The column of single files that holds x; default: x, sub_label or sub."""
+    y: str | None = None
+    """The column of single files that holds y; default: y, obj_label or obj."""
     train_facts: int | None = Field(default=None, ge=1)
     """Draw at most this many train facts of each relation."""
     dev_facts: int | None = Field(default=None, ge=1)

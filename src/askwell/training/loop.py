@@ -13,7 +13,7 @@ from askwell.evaluation.answer_lists import CandidateAnswers
 from askwell.evaluation.evaluate import score_facts
 from askwell.evaluation.ranking import NOT_A_CANDIDATE
 from askwell.mixture.answers import AnswerKind
-from askwell.mixture.candidates import Candidates, CandidateScorer
+from askwell.mixture.candidates import Candidates, CandidateScorer, GivenCandidates, as_candidates
 from askwell.mixture.encode import EncodedFacts, EncodedRelation, LeftOutFact, count_reasons, encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training import TrainingSpec
@@ -29,9 +29,9 @@ def train(
     relation: Relation,
     spec: TrainingSpec | None = None,
     *,
-    candidates: Candidates | None = None,
+    candidates: GivenCandidates = None,
     facts: EncodedRelation | None = None,
-    folder: Path | None = None,
+    folder: Path | str | None = None,
     resume: bool = False,
     progress: Callable[[TrainingProgress], None] | None = None,
 ) -> TrainingResult:
@@ -42,6 +42,7 @@ def train(
     interrupted run that is resumed equals one that was not. Ctrl-C leaves the mixture in its best state so far and is
     raised as `Interrupted`, which holds the result.
     """
+    candidates, folder = as_candidates(candidates), None if folder is None else Path(folder)
     threads_before = torch.get_num_threads()
     spec = spec or TrainingSpec()
     spec = spec.model_copy(update={"threads": spec.threads or threads_before})

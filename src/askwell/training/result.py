@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from askwell.data.facts import Relation
+from askwell.display import plots
+from askwell.display.frames import AsFrame, Records
+from askwell.display.summary import ShowsItself, Summary
 from askwell.mixture.encode import LeftOutFact, count_reasons
 from askwell.specs.training import TrainingSpec
 
@@ -64,8 +67,8 @@ class TrainingProgress:
     history: tuple[HistoryLine, ...]
 
 
-@dataclass(frozen=True)
-class TrainingResult:
+@dataclass(frozen=True, repr=False)
+class TrainingResult(ShowsItself, AsFrame):
     """What a training run did. The mixture is left in its best state."""
 
     spec: TrainingSpec
@@ -85,6 +88,47 @@ class TrainingResult:
     """False where the run was interrupted."""
     vocabulary: str
     """Among which answers y was ranked on dev."""
+
+    def summary(self) -> Summary:
+        """The dev scores on the way; the one that was kept is marked."""
+        rows = [
+            (
+                f"{line.pairs:,}",
+                "" if line.train_loss is None else f"{line.train_loss:.3f}",
+                f"{line.dev['P@1']:.1f}",
+                "∞" if line.dev["log_loss"] is None else f"{line.dev['log_loss']:.3f}",
+                "← kept" if line is self.best else "",
+            )
+            for line in self.history
+        ]
+        columns = ("pairs", "train loss", "dev P@1", "dev log-loss", "")
+        state = "" if self.finished else ", interrupted"
+        heading = f"Trained on {self.train_facts:,} facts, scored on {self.dev_facts:,} dev facts{state}"
+        left_out = {split: count_reasons(facts) for split, facts in self.left_out.items()}
+        notes = tuple(
+            f"{count} facts of {split} left out: {reason}"
+            for split, reasons in left_out.items()
+            for reason, count in reasons.items()
+        )
+        return Summary(heading, columns, rows, columns[:4], notes)
+
+    def records(self) -> Records:
+        """A row for each time that dev was scored."""
+        return [
+            {
+                "pairs": line.pairs,
+                "train_loss": line.train_loss,
+                **{f"dev_{name}": figure for name, figure in line.dev.items()},
+                "effective_prompts": line.effective_prompts,
+                "temperature": line.temperature,
+            }
+            for line in self.history
+        ]
+
+    def plot(self, ax: Any = None, *, label: str = "") -> Any:
+        """Dev P@1 while it was tuned, the kept state marked. Gives the matplotlib axes."""
+        points = [(line.pairs, line.dev["P@1"]) for line in self.history]
+        return plots.curve(points, best=self.best.pairs, label=label, axes=ax)
 
     @property
     def best(self) -> HistoryLine:

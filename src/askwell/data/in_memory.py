@@ -1,0 +1,133 @@
+"""Facts that are in memory already: pairs, dictionaries, and whatever has columns (pandas, polars, Arrow, datasets).
+
+None of those libraries is imported: what has `columns` or `column_names` and gives a column by its name is a table.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from numbers import Integral
+from typing import Any
+
+from askwell.data.facts import Fact, Relation, SplitName
+from askwell.data.read_facts import USUAL, Columns
+from askwell.data.split import split_facts
+from askwell.errors import BadOption, UserMistake
+
+# What other libraries call the splits.
+_SPLIT_KEYS: dict[str, SplitName] = {
+    "train": "train",
+    "dev": "dev",
+    "validation": "dev",
+    "valid": "dev",
+    "test": "test",
+}
+_EXPECTED = (
+    "pairs such as [('France', 'Paris'), …], a dictionary {'France': 'Paris', …}, a table with columns for x and y, "
+    "or a dictionary of such by split: {'train': …, 'dev': …, 'test': …}"
+)
+
+
+def relation_in_memory(
+    source: Any, columns: Columns, *, split: str | None = None, seed: int = 0, name: str = "facts"
+) -> Relation:
+    """The relation of facts in memory, split by a rule unless they come as a dictionary of splits."""
+    if isinstance(source, Relation):
+        return source
+    by_split = _given_splits(source)
+    if by_split is not None:
+        if split is not None:
+            raise BadOption(f"the facts have splits of their own ({', '.join(source)}); leave out the rule {split!r}")
+        return Relation.of(name, *(_facts(by_split[one], columns, one) for one in ("train", "dev", "test")))
+    facts = _facts(source, columns, "facts")
+    train, dev, test = split_facts(facts, split or "random", seed)
+    return Relation.of(name, train, dev, test, removed=len(facts) - len(train) - len(dev) - len(test))
+
+
+def _given_splits(source: Any) -> dict[SplitName, Any] | None:
+    """The parts of a dictionary of splits, by our names; None where it is something else."""
+    if not isinstance(source, Mapping) or not source or not all(key in _SPLIT_KEYS for key in source):
+        return None
+    if any(isinstance(part, str) for part in source.values()):
+        return None  # {"test": "exam"} is a fact
+    found = {_SPLIT_KEYS[key]: part for key, part in source.items()}
+    missing = [one for one in ("train", "dev", "test") if one not in found]
+    if missing or len(found) < len(source):
+        raise UserMistake(
+            f"facts by split need each of train, dev (or validation) and test once; found {', '.join(source)}"
+        )
+    return found
+
+
+def _facts(source: Any, columns: Columns, what: str) -> list[Fact]:
+    rows = _table_rows(source, columns, what) or _rows(source, columns, what)
+    facts = [Fact(_text(x, what, row, "x"), _text(y, what, row, "y")) for row, (x, y) in enumerate(rows)]
+    if not facts:
+        raise UserMistake(f"{what}: there is no fact")
+    return facts
+
+
+def _table_rows(source: Any, columns: Columns, what: str) -> Iterator[tuple[Any, Any]] | None:
+    """The two columns of a table side by side; None where it is none."""
+    # An Arrow table has both, and its `columns` are the values themselves.
+    names = getattr(source, "column_names", None) or getattr(source, "columns", None)
+    is_of_columns = isinstance(source, Mapping) and source and all(_is_column(part) for part in source.values())
+    if is_of_columns and (columns != USUAL or {*source} >= {"x", "y"}):
+        names = list(source)
+    if names is None or callable(names):
+        return None
+    try:
+        x, y = columns.found([str(name) for name in names])
+    except ValueError as error:
+        raise UserMistake(f"{what}: {error}") from None
+    in_x, in_y = _values(source[x]), _values(source[y])
+    if len(in_x) != len(in_y):
+        raise UserMistake(f"{what}: column {x!r} has {len(in_x)} values, {y!r} has {len(in_y)}")
+    return zip(in_x, in_y, strict=True)
+
+
+def _is_column(part: Any) -> bool:
+    return isinstance(part, Sequence) and not isinstance(part, str)
+
+
+def _values(column: Any) -> list[Any]:
+    return column.to_pylist() if hasattr(column, "to_pylist") else list(column)
+
+
+def _rows(source: Any, columns: Columns, what: str) -> Iterator[tuple[Any, Any]]:
+    if isinstance(source, Mapping):
+        for x, ys in source.items():
+            for y in ys if isinstance(ys, list | tuple | set | frozenset) else [ys]:
+                yield x, y
+        return
+    if isinstance(source, str | bytes) or not isinstance(source, Iterable):
+        raise UserMistake(f"{what}: {type(source).__name__} holds no facts; give {_EXPECTED}")
+    for number, row in enumerate(source):
+        if isinstance(row, Fact):
+            yield row.x, row.y
+        elif isinstance(row, Mapping):
+            try:
+                x, y = columns.found([str(key) for key in row])
+            except ValueError as error:
+                raise UserMistake(f"{what}, number {number}: {error}") from None
+            yield row[x], row[y]
+        elif isinstance(row, Sequence) and not isinstance(row, str) and len(row) == 2:
+            yield row[0], row[1]
+        else:
+            raise UserMistake(f"{what}, number {number}: {str(row)[:60]!r} is no pair (x, y); give {_EXPECTED}")
+
+
+def _text(value: Any, what: str, row: int, name: str) -> str:
+    """A value as text. Whole numbers are written out; what could be written in several ways is refused."""
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, str):
+        if not value.strip():
+            raise UserMistake(f"{what}, number {row}: {name} is empty")
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            raise UserMistake(f"{what}, number {row}: {name} holds half a character (a lone surrogate such as \\ud800)")
+        return value.strip()
+    is_missing = value is None or (isinstance(value, float) and math.isnan(value)) or type(value).__name__ == "NAType"
+    problem = (
+        "is missing; leave out such rows" if is_missing else f"is {value!r}; write it as text, as the LM is to say it"
+    )
+    raise UserMistake(f"{what}, number {row}: {name} {problem}")

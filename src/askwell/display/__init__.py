@@ -1,0 +1,1 @@
+"""How objects show themselves to people: summaries, frames, plots."""

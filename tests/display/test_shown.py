@@ -1,0 +1,155 @@
+"""What objects show of themselves, in a terminal and in a notebook."""
+
+from html.parser import HTMLParser
+
+import pytest
+import torch
+from builders.stores import keep, new_store
+from builders.testbed import load_testbed_lm
+from builders.worlds import CAPITALS, frozen
+
+import askwell
+from askwell.display.summary import Summary
+from askwell.report.page import Cell, Column, ColumnGroup, Row, Table
+from askwell.runs.folder import read_runs
+from askwell.training.result import HistoryLine, TrainingResult
+
+
+class Balanced(HTMLParser):
+    """Collects text, and fails if tags are not closed."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.words = ""
+        self.feed(html)
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):  # noqa: ARG002
+        self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words += f"{data}\n"
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    return askwell.Mixture(load_testbed_lm("bert"), ["the capital of [X] is [Y] .", "[X] <b>&[Y]"])
+
+
+def test_a_mixture(mixture):
+    shown = str(mixture).splitlines()
+    assert shown[0] == "Mixture of 2 prompts over testbed:bert, untuned"
+    assert shown[1].split() == ["weight", "prompt"]
+    assert shown[2].split() == "0.500 the capital of [X] is [Y] .".split()  # noqa: SIM905 - as it is read
+    assert repr(mixture) == str(mixture)
+    html = mixture._repr_html_()
+    assert "&lt;b&gt;&amp;[Y]" in html
+    assert "[X] <b>&[Y]" in Balanced(html).words
+
+
+def test_an_lm():
+    lm = load_testbed_lm("bert")
+    parameters = sum(parameter.numel() for parameter in lm.model.parameters())
+    assert str(lm).splitlines() == [
+        "FrozenLM testbed:bert (BertForMaskedLM, masked)",
+        f"  {parameters / 1e6:.1f} million parameters, {lm.model.config.num_hidden_layers} layers × "
+        f"{lm.model.config.hidden_size}, {lm.model.config.vocab_size:,} tokens; on cpu in float32",
+    ]
+    assert "encoder 2 layers" in str(frozen("bart"))
+    assert "decoder 3 layers" in Balanced(frozen("bart")._repr_html_()).words
+
+
+def test_a_relation():
+    shown = str(CAPITALS).splitlines()
+    assert shown[0] == "Relation capitals: 13 facts, 9 different ys"
+    assert shown[2].split() == ["train", "10", "Berlin", "→", "Germany"]
+    assert "1 fact is in both train and dev" in str(CAPITALS)
+    assert "Lima → Peru" in Balanced(CAPITALS._repr_html_()).words
+
+
+def test_answers(mixture):
+    replies = mixture.ask("France", top=2)
+    shown = str(replies).splitlines()
+    assert shown[0] == "France"
+    assert shown[2].split()[0] == f"{100 * replies[0].probability:.1f}"
+    assert str(replies[0]) == f"{replies[0].y} ({100 * replies[0].probability:.1f} %)"
+    assert replies[0].y in Balanced(replies._repr_html_()).words
+    assert isinstance(replies, list)
+
+
+def test_an_evaluation(mixture):
+    relation = askwell.read_relation("testbed:capital")
+    evaluation = askwell.evaluate(mixture, relation, split="dev")
+    shown = str(evaluation).splitlines()
+    asked = len(evaluation.outcomes)
+    assert shown[0].startswith(f"Evaluation of {asked} dev facts, among all ")
+    right = sum(outcome.rank <= 1 for outcome in evaluation.outcomes)
+    assert shown[2].split()[:2] == ["micro", f"{100 * right / asked:.1f}"]
+    assert "P@10" in Balanced(evaluation._repr_html_()).words
+    assert len(str(evaluation)) < 800
+
+
+def test_a_training_result():
+    dev = [{"P@1": p, "log_loss": None if p == 5 else p / 10, "facts": 9} for p in (5.0, 20.0, 10.0)]
+    history = tuple(HistoryLine(n, 10 * n, float(n) or None, scores, 1.0) for n, scores in enumerate(dev))
+    result = TrainingResult(
+        spec=askwell.TrainingSpec(), history=history, left_out={}, train_facts=100, dev_facts=9, pairs=20,
+        planned_pairs=20, step_sizes={}, finished=True, vocabulary="",
+    )  # fmt: skip
+    shown = [line.split() for line in str(result).splitlines()]
+    assert " ".join(shown[0]) == "Trained on 100 facts, scored on 9 dev facts"
+    assert shown[2:] == [
+        ["0", "5.0", "∞"],
+        ["10", "1.000", "20.0", "2.000", "←", "kept"],
+        ["20", "2.000", "10.0", "1.000"],
+    ]
+
+
+def test_runs_and_their_table(tmp_path):
+    store = new_store(tmp_path)
+    keep(store, (1, 20), setting="soft", seed=1, controls={"majority": (1, 1)})
+    keep(store, (1, 1), setting="soft", seed=2)
+    runs = read_runs(tmp_path)
+    assert isinstance(runs, list)
+    shown = str(runs).splitlines()
+    assert shown[0] == "2 runs"
+    assert "50.0" in shown[2]
+    assert "100.0" in shown[3]
+    one = next(run for run in runs if run.record.spec.seed == 1)
+    assert "seed 1" in str(one)
+    assert str(tmp_path) in str(one)
+    assert [line.split()[:2] for line in str(one).splitlines() if line.strip().startswith("test ")] == [
+        ["test", "50.0"]
+    ]
+    for shows in (runs, one, one.record):
+        assert "50.0" in Balanced(shows._repr_html_()).words
+
+
+def test_a_table_of_a_report():
+    groups = (ColumnGroup("", (Column("P@1"),)),)
+    table = Table("all <facts>", "LM", groups, (Row("bert", (Cell("50.0"),)),))
+    assert {"50.0", "bert", "all <facts>"} <= set(Balanced(table._repr_html_()).words.splitlines())
+
+
+def test_only_so_many_rows_are_shown():
+    summary = Summary("many", ("n",), [(str(n),) for n in range(100)], ("n",))
+    assert len(summary.text().splitlines()) == 13
+    assert summary.text().endswith("… and 90 more")
+    assert "and 90 more" in Balanced(summary.html()).words
+
+
+def test_a_tuned_mixture_says_so():
+    mixture = askwell.Mixture(load_testbed_lm("bert"), "the capital of [X] is [Y] .")
+    askwell.train(
+        mixture,
+        askwell.read_relation("testbed:continent"),
+        askwell.TrainingSpec(pairs=8),
+        candidates=["Africa", "Europe", "Asia"],
+    )
+    assert str(mixture).splitlines()[0] == "Mixture of 1 prompt over testbed:bert, tuned"
+    assert "chooses among 3: Africa, Europe, Asia" in str(mixture)
+    assert torch.equal(mixture.weights, torch.ones(1))

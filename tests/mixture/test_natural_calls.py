@@ -1,0 +1,121 @@
+"""Calls as people write them at the first try."""
+
+import inspect
+from pathlib import Path
+
+import pytest
+import torch
+from builders import tiny
+from builders.testbed import load_testbed_lm
+
+import askwell
+from askwell.errors import BadOption, UserMistake
+
+TEMPLATE = "the capital of [X] is [Y] ."
+
+
+@pytest.fixture(scope="module")
+def mixture():
+    return askwell.Mixture(load_testbed_lm("bert"), TEMPLATE)
+
+
+def test_one_template_is_a_mixture_of_one_prompt(mixture):
+    assert [prompt.template.text for prompt in mixture.prompts] == [TEMPLATE]
+    assert len(askwell.Mixture(mixture.lm, askwell.parse_template(TEMPLATE)).prompts) == 1
+    unchecked = inspect.unwrap(askwell.Mixture.__init__)  # types are checked in tests alone
+    with pytest.raises(BadOption, match=r"this is str: askwell\.load_lm loads one"):
+        unchecked(object.__new__(askwell.Mixture), "bert-base-cased", TEMPLATE)
+
+
+def test_several_xs_are_answered_as_each_alone(mixture):
+    both = mixture.ask(["France", "Italy"], top=3)
+    for replies, x in zip(both, ["France", "Italy"], strict=True):
+        alone = mixture.ask(x, top=3)
+        assert [reply.y for reply in replies] == [reply.y for reply in alone]
+        assert [reply.probability for reply in replies] == pytest.approx(
+            [reply.probability for reply in alone], rel=1e-4
+        )
+        assert replies.x == x
+    assert list(askwell.ask(mixture, "France", top=3)) == [mixture.ask("France", top=3)]
+    with pytest.raises(BadOption, match="top=0"):
+        mixture.ask("France", top=0)
+
+
+def test_candidates_as_words_labels_and_files(mixture, tmp_path):
+    words = mixture.ask("France", candidates=["Paris", "Rome"])
+    assert {reply.y for reply in words} == {"Paris", "Rome"}
+    assert sum(reply.probability for reply in words) == pytest.approx(1, abs=1e-5)
+    (tmp_path / "words.txt").write_text("Paris\nRome\n")
+    for given in (str(tmp_path / "words.txt"), tmp_path / "words.txt", ("Rome", "Paris"), iter(["Paris", "Rome"])):
+        assert mixture.ask("France", candidates=given) == words
+    labels = mixture.ask("France", candidates={"here": ["Paris", "Berlin"], "there": "Rome"})
+    by_label = {reply.y: reply.probability for reply in labels}
+    every = {reply.y: reply.probability for reply in mixture.ask("France", candidates=["Paris", "Berlin", "Rome"])}
+    assert by_label["here"] == pytest.approx(every["Paris"] + every["Berlin"], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "message"),
+    [
+        ([], "candidates are words"),
+        ({"a": []}, "has no words"),
+        ({"a": ["w"], "b": ["w"]}, "of one label only"),
+        ({"a": ["b"], "b": ["c"]}, "is a label, and a word of 'a'"),
+    ],
+)
+def test_candidates_that_are_none(mixture, candidates, message):
+    with pytest.raises(UserMistake, match=message):
+        mixture.ask("France", candidates=candidates)
+
+
+def test_evaluate_and_train_take_words_and_a_folder_as_text(tmp_path):
+    mixture = askwell.Mixture(load_testbed_lm("bert"), TEMPLATE)
+    relation = askwell.read_relation("testbed:capital")
+    words = sorted({fact.y for fact in relation.dev})
+    scored = askwell.evaluate(mixture, relation, split="dev", candidates=words)
+    assert all(set(outcome.answers) <= set(words) for outcome in scored.outcomes)
+    askwell.train(mixture, relation, askwell.TrainingSpec(pairs=8), folder=str(tmp_path / "run"))
+    assert any((tmp_path / "run").iterdir())
+
+
+def test_an_lm_from_memory_answers_as_the_public_model_does():
+    model, tokenizer = tiny.TINY["bert"]()
+    lm = askwell.load_lm(model, tokenizer)
+    mixture = askwell.Mixture(lm, "[X] lies in [Y] .", askwell.MixtureSpec(answers="one-token"))
+    ids = tokenizer("Paris lies in [MASK] .", return_tensors="pt")
+    with torch.no_grad():
+        logits = model(**ids).logits[0]
+    at = int((ids["input_ids"][0] == tokenizer.mask_token_id).nonzero())
+    best = logits[at].softmax(0).max()
+    assert mixture.ask("Paris")[0].probability == pytest.approx(float(best), rel=1e-4)
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_what_a_model_in_memory_needs():
+    model, tokenizer = tiny.TINY["bert"]()
+    with pytest.raises(BadOption, match=r"load_lm\(model, tokenizer\)"):
+        askwell.load_lm(model)
+    with pytest.raises(BadOption, match="in memory already"):
+        askwell.load_lm(model, tokenizer, revision="main")
+    with pytest.raises(BadOption, match="goes with a model in memory"):
+        askwell.load_lm("testbed:bert", tokenizer)
+
+
+def test_precision_and_device_as_torch_names_them():
+    lm = askwell.load_lm("testbed:bert", device=torch.device("cpu"), dtype=torch.bfloat16)
+    assert (lm.dtype, lm.device.type) == (torch.bfloat16, "cpu")
+    assert askwell.load_lm("testbed:bert", dtype="float64", device="cpu").dtype == torch.float64
+    model, tokenizer = tiny.TINY["bert"]()
+    assert askwell.load_lm(model, tokenizer, dtype=torch.float64).dtype == torch.float64
+    with pytest.raises(BadOption, match="int8: an LM runs in one of float32"):
+        askwell.load_lm("testbed:bert", dtype=torch.int8)
+    with pytest.raises(BadOption, match="cuda:1 cannot be used here"):
+        askwell.load_lm("testbed:bert", device="cuda:1")
+
+
+def test_paths_as_text_and_as_paths(tmp_path):
+    (tmp_path / "prompts.txt").write_text(f"{TEMPLATE}\n")
+    (tmp_path / "facts.csv").write_text("x,y\na,1\nb,2\nc,3\n")
+    for kind in (str, Path):
+        assert askwell.read_prompts(kind(tmp_path / "prompts.txt"))[0].text == TEMPLATE
+        assert askwell.read_relation(kind(tmp_path / "facts.csv"), data=kind(tmp_path)).name == "facts"
