@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from askwell.runs.record import RunRecord
     from askwell.runs.run import run
     from askwell.runs.run_spec import run_spec
+    from askwell.server.client import Client
     from askwell.specs.mixture import MixtureSpec
     from askwell.specs.run import RunSpec
     from askwell.specs.training import TrainingSpec
@@ -61,6 +62,7 @@ _HOMES = {
     "askwell.runs.record": ["RunRecord"],
     "askwell.runs.run": ["run"],
     "askwell.runs.run_spec": ["run_spec"],
+    "askwell.server.client": ["Client"],
     "askwell.specs": ["MixtureSpec", "RunSpec", "TrainingSpec"],
     "askwell.data.names": ["read_prompts", "read_relation"],
     "askwell.data.templates": ["Template", "parse_template"],
@@ -72,6 +74,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "AskwellError",
     "Candidates",
+    "Client",
     "Evaluation",
     "Fact",
     "Failure",

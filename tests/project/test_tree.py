@@ -60,6 +60,7 @@ def test_the_exported_names_are_these():
     assert sorted(askwell.__all__) == [
         "AskwellError",
         "Candidates",
+        "Client",
         "Evaluation",
         "Fact",
         "Failure",
@@ -107,9 +108,10 @@ def test_help_needs_no_heavy_import():
         "    try: main.main(command.split())\n"
         "    except SystemExit as stop: assert stop.code == 0\n"
         "    heavy = {'torch', 'transformers', 'duckdb', 'numpy', 'huggingface_hub', 'matplotlib', 'jinja2', 'scipy'}\n"
+        "    heavy |= {'fastapi', 'uvicorn', 'httpx'}\n"
         "    assert not heavy & set(sys.modules), (command, heavy & set(sys.modules))\n"
     )
-    commands = ("train", "evaluate", "ask", "baseline", "show", "sweep", "report", "demo")
+    commands = ("train", "evaluate", "ask", "baseline", "show", "sweep", "report", "demo", "serve")
     arguments = ("--help", "--version", *(f"{command} --help" for command in commands))
     done = subprocess.run([sys.executable, "-c", check, *arguments], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr

@@ -33,6 +33,7 @@ app.command("askwell.cli.audit:audit", help="Audit the splits of facts: leaks, a
 app.command("askwell.cli.sweep:sweep", help="Do the runs of a grid: LMs, relations, prompts, settings, seeds.")
 app.command("askwell.cli.runs:runs", help="List runs, filtered and sorted.")
 app.command("askwell.cli.report:report", help="Make tables and figures from runs.")
+app.command("askwell.cli.serve:serve", help="Serve a page and an API over runs: ask, see why, compare, train.")
 app.command("askwell.cli.data:stats", help="Print the paper's statistics of relations and prompts.")
 
 lm = App(name="lm", help="List, fetch and describe LMs.")

@@ -158,7 +158,7 @@ class Catalogue:
         lm = LMSource(source, description.base_lm.revision, tokenizer_source(folder, description))
         build: Callable[[FrozenLM], Mixture] = partial(_build_hard, entry.run, description)
         if entry.kind == "tuned":
-            build = partial(load_mixture, folder)
+            build = partial(_build_saved, folder)
         return Askable(_key(entry, folder), lm, build)
 
     def threshold(self, entry: Entry) -> float | None:
@@ -230,9 +230,16 @@ def _build_testbed(relation: str, lm: FrozenLM) -> Mixture:
     return mixture
 
 
+def _build_saved(folder: Path, lm: FrozenLM) -> Mixture:
+    try:
+        return load_mixture(folder, lm)
+    except DamagedFile as error:
+        raise DamagedFile(_without_path(str(error), folder)) from error
+
+
 def _build_hard(run: Run, description: Description | None, lm: FrozenLM) -> Mixture:
     """The prompts that a run started from, as words; they answer as the tuned ones do, with one token or several."""
-    as_words = {"deep": False, "initial": "words", "noise": 0.0, "copies": 1}
+    as_words = {"deep": False, "initial": "words", "noise": 0.0, "copies": 1, "prefix": 0}
     mixture = Mixture(lm, templates_of(run.record.spec), run.record.spec.mixture.model_copy(update=as_words))
     if description is not None:
         mixture.answer_kind, mixture.candidates = description.answers, description.candidates
@@ -283,4 +290,6 @@ def _advice(name: str, known: Mapping[str, object]) -> str:
 
 def _without_path(message: str, folder: Path) -> str:
     """A message to a client: it names the run, not where it lies on this machine."""
-    return message.replace(str(folder), folder.name).replace(str(folder.parent), "…")
+    for path in (folder, folder.parent, folder.parent.parent):
+        message = message.replace(f"{path}/", "" if path != folder else f"{folder.name}/").replace(str(path), path.name)
+    return message

@@ -77,7 +77,7 @@ class LoadedLMs:
         """The LM, which is loaded if it is not here; others make room for it."""
         if source not in self._lms:
             self._make_room(_size_on_disk(source))
-            loaded = LoadedLM(self._load(source.name, revision=source.revision, tokenizer=source.tokenizer))
+            loaded = LoadedLM(self._loaded(source))
             if loaded.bytes > self._limit:
                 raise LMUnavailable(
                     f"{source.name} takes {loaded.bytes / 2**20:.0f} MiB, and LMs may take {self._limit / 2**20:.0f} "
@@ -87,6 +87,13 @@ class LoadedLMs:
             self._lms[source] = loaded
         self._lms.move_to_end(source)
         return self._lms[source]
+
+    def _loaded(self, source: LMSource) -> FrozenLM:
+        try:
+            return self._load(source.name, revision=source.revision, tokenizer=source.tokenizer)
+        except LMUnavailable as error:  # clients are not told where an LM lies on this machine
+            name = Path(source.name).name if Path(source.name).is_absolute() else source.name
+            raise LMUnavailable(str(error).replace(source.name, name).replace("--lm ", "")) from error
 
     @property
     def names(self) -> list[str]:

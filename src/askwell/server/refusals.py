@@ -25,3 +25,7 @@ class Closing(Refused):
 
 class SwitchedOff(Refused):
     """Something that this service does not offer."""
+
+
+class ClientGone(Refused):
+    """The client went away before it was answered."""

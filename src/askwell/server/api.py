@@ -1,0 +1,256 @@
+"""The API: /api/v1, and the two addresses that machines look at."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import Future
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response, StreamingResponse
+
+from askwell.data.templates import parse_template
+from askwell.data.testbed import PREFIX
+from askwell.errors import UserMistake
+from askwell.mixture.reply import Reply
+from askwell.runs.query import query_runs
+from askwell.server import schemas
+from askwell.server.catalogue import Entry
+from askwell.server.jobs import Job, Order, facts_of
+from askwell.server.problems import explain
+from askwell.server.refusals import ClientGone
+from askwell.server.service import Service
+from askwell.server.settings import LONGEST_NAME, LONGEST_TEXT, MOST_ANSWERS
+from askwell.specs import MixtureSpec, TrainingSpec
+from askwell.version import VERSION
+
+T = TypeVar("T")
+_STREAMED_AT_ONCE = 32
+_SECONDS_BETWEEN_LOOKS = 0.2
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    400: {"model": schemas.Problem, "description": "the body cannot be read"},
+    404: {"model": schemas.Problem, "description": "there is nothing of that name"},
+    413: {"model": schemas.Problem, "description": "the request is too large"},
+    422: {"model": schemas.Problem, "description": "the request is wrong, and the sentence says how"},
+    429: {"model": schemas.Problem, "description": "too much is waiting; Retry-After says for how long"},
+    500: {"model": schemas.Problem, "description": "the request was right, but a run is damaged, say"},
+    503: {"model": schemas.Problem, "description": "the service is about to end"},
+}
+router = APIRouter(prefix="/api/v1", responses=PROBLEMS)
+machines = APIRouter()
+
+
+def service_of(request: Request) -> Service:
+    """The service that answers a request."""
+    return request.app.state.service
+
+
+async def answered(request: Request, future: "Future[T]") -> T:
+    """What a future gives; it is cancelled where the client goes away before that."""
+    answer = asyncio.ensure_future(asyncio.wrap_future(future))
+    gone = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            future.cancel()
+            raise ClientGone("the client went away")
+        return answer.result()
+    finally:
+        gone.cancel()
+        answer.cancel()
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+@router.post("/ask", summary="Ask a mixture about one x or many", response_model_exclude_none=True)
+async def ask(request: Request, body: schemas.AskRequest) -> schemas.Answers:
+    """For each x its most probable answers, best first. What many clients ask at a time is asked together."""
+    found = await answered(request, service_of(request).ask(body.mixture, body.xs, body.top))
+    return schemas.Answers(answers=[_answers(replies, body.by_prompt) for replies in found])
+
+
+@router.get("/ask", summary="Ask a mixture about one x", response_model_exclude_none=True)
+async def ask_one(
+    request: Request,
+    mixture: Annotated[str, Query(min_length=1, max_length=LONGEST_NAME, examples=["p36"])],
+    x: Annotated[str, Query(min_length=1, max_length=LONGEST_TEXT, examples=["France"])],
+    top: Annotated[int, Query(ge=1, le=MOST_ANSWERS)] = 10,
+) -> schemas.Answers:
+    """The same for one x, as an address that can be opened."""
+    found = await answered(request, service_of(request).ask(mixture, [x], top))
+    return schemas.Answers(answers=[_answers(replies, False) for replies in found])
+
+
+@router.post(
+    "/ask/stream",
+    summary="Ask about many x's, with each answer as it comes",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"application/x-ndjson": {"schema": {"type": "string"}}}, "description": "JSON lines"}},
+)
+async def ask_streamed(request: Request, body: schemas.AskRequest) -> StreamingResponse:
+    """A line of JSON for each x, in order: `{"x": …, "answers": […]}`; a line `{"error": …}` ends it early."""
+    service = service_of(request)
+    first = service.ask(body.mixture, body.xs[:_STREAMED_AT_ONCE], body.top)  # what is wrong is told with a status
+
+    async def lines() -> AsyncIterator[str]:
+        waiting: Future[list[list[Reply]]] = first
+        try:
+            for start in range(0, len(body.xs), _STREAMED_AT_ONCE):
+                xs = body.xs[start : start + _STREAMED_AT_ONCE]
+                if start:
+                    waiting = service.ask(body.mixture, xs, body.top)
+                for x, replies in zip(xs, await asyncio.wrap_future(waiting), strict=True):
+                    line = schemas.StreamedAnswer(x=x, answers=_answers(replies, body.by_prompt))
+                    yield line.model_dump_json(exclude_none=True) + "\n"
+        except Exception as error:
+            yield json.dumps({"error": explain(error).sentence}, ensure_ascii=False) + "\n"
+        finally:
+            waiting.cancel()
+
+    return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+
+@router.get("/mixtures", summary="The mixtures that can be asked")
+def mixtures(request: Request) -> schemas.Mixtures:
+    """Every name that can be asked, with what it is."""
+    return schemas.Mixtures(mixtures=[_mixture(one) for one in service_of(request).catalogue.entries().values()])
+
+
+@router.get("/lms", summary="The LMs that are here")
+def lms(request: Request) -> schemas.LMs:
+    """The LMs that can be trained on, and which of them are loaded."""
+    service = service_of(request)
+    loaded = service.loaded.names
+    known = [
+        schemas.LMInfo(name=lm.name, about=lm.about, megabytes=lm.megabytes, loaded=lm.name in loaded)
+        for lm in service.lms()
+    ]
+    return schemas.LMs(lms=known)
+
+
+@router.get("/runs", summary="The runs")
+def runs(request: Request) -> schemas.Runs:
+    """A row for each run, with the columns of `askwell runs`, and its name."""
+    catalogue = service_of(request).catalogue
+    named = catalogue.runs()
+    names = {run.folder: name for name, run in named.items()}
+    table = query_runs(list(named.values()))
+    rows = [{"name": names[run.folder], **row} for run, row in zip(table.runs, table.as_json(), strict=True)]
+    return schemas.Runs(runs=rows, problems=catalogue.problems)
+
+
+@router.get("/runs/{name}", summary="A run's record")
+def run(request: Request, name: str) -> dict[str, Any]:
+    """All that is known about a run, except the outcomes of individual facts."""
+    found = service_of(request).catalogue.run(name)
+    history = [line.model_dump(mode="json", exclude_unset=True) for line in found.record.history]
+    return {"name": name, **found.record.model_dump(mode="json", by_alias=True), "history": history}
+
+
+@router.get("/jobs", summary="The training jobs")
+def jobs(request: Request) -> schemas.JobList:
+    """All jobs since the service began, the newest first."""
+    return schemas.JobList(jobs=[job_info(job, service_of(request)) for job in service_of(request).jobs.all()])
+
+
+@router.post("/jobs", summary="Train a mixture", status_code=201)
+def start_job(request: Request, body: schemas.TrainRequest) -> schemas.JobInfo:
+    """Starts a run, which lands in the folder of runs as any other does."""
+    service = service_of(request)
+    if body.relation.startswith(PREFIX) and body.facts:
+        raise UserMistake(f"{body.relation[:80]} has its own facts: leave out facts, or choose another name")
+    if not body.relation.startswith(PREFIX) and not body.facts:
+        raise UserMistake("there are no facts: give pairs of x and y")
+    order = Order(
+        service.lm_source(body.lm),
+        body.relation,
+        facts_of([(pair.x, pair.y) for pair in body.facts]),
+        tuple(parse_template(text) for text in body.templates),
+        MixtureSpec(deep=body.deep, seed=body.seed),
+        TrainingSpec(pairs=body.pairs),
+    )
+    return job_info(service.train(order), service)
+
+
+@router.get("/jobs/{job}", summary="A training job")
+def one_job(request: Request, job: str) -> schemas.JobInfo:
+    """How far a job is."""
+    service = service_of(request)
+    return job_info(service.jobs.find(job), service)
+
+
+@router.delete("/jobs/{job}", summary="Cancel a training job")
+def cancel_job(request: Request, job: str) -> schemas.JobInfo:
+    """Ends a job; its best state so far is kept, and the same job continues from there."""
+    service = service_of(request)
+    return job_info(service.jobs.cancel(job), service)
+
+
+@router.get(
+    "/jobs/{job}/events",
+    summary="A training job as it goes on",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "events"}},
+)
+async def job_events(request: Request, job: str) -> StreamingResponse:
+    """Server-sent events: the job whenever it changes; the last one when it is over."""
+    service = service_of(request)
+    found = service.jobs.find(job)
+
+    async def events() -> AsyncIterator[str]:
+        version = -1
+        while True:
+            if found.version != version:
+                version, is_over = found.version, found.is_over
+                yield f"data: {job_info(found, service).model_dump_json()}\n\n"
+                if is_over:
+                    return
+            if await request.is_disconnected() or request.app.state.closing:
+                return
+            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+
+    return StreamingResponse(events(), media_type="text/event-stream", headers={"cache-control": "no-cache"})
+
+
+@machines.get("/healthz", summary="Whether the service is up", tags=["machines"])
+def health() -> schemas.Health:
+    """Says that the service is up, and its version."""
+    return schemas.Health(status="ok", version=VERSION)
+
+
+@machines.get("/metrics", summary="Figures for Prometheus", tags=["machines"], response_class=Response)
+def metrics(request: Request) -> Response:
+    """Counters and gauges in Prometheus' text format."""
+    return Response(request.app.state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _answers(replies: Sequence[Reply], by_prompt: bool) -> list[schemas.Answer]:
+    return [
+        schemas.Answer(y=reply.y, probability=reply.probability, by_prompt=list(reply.by_prompt) if by_prompt else None)
+        for reply in replies
+    ]
+
+
+def _mixture(entry: Entry) -> schemas.MixtureInfo:
+    known = {name: getattr(entry, name) for name in ("name", "kind", "lm", "relation", "label", "prompts", "setting")}
+    return schemas.MixtureInfo(**known, run=None if entry.run is None else entry.name.removesuffix(":hard"))
+
+
+def job_info(job: Job, service: Service) -> schemas.JobInfo:
+    """A job as the API shows it."""
+    mixture = None
+    if job.state == "done" and job.folder is not None:
+        mixture = next((name for name, run in service.catalogue.runs().items() if run.folder == job.folder), None)
+    history = [
+        schemas.HistoryPoint(
+            pairs=line["pairs"], train_loss=line["train_loss"], dev_p_at_1=line["P@1"], dev_mrr=line["MRR"]
+        )
+        for line in job.history
+    ]
+    return schemas.JobInfo(
+        id=job.id, state=job.state, lm=job.order.lm.name, relation=job.order.relation, phase=job.phase, done=job.done,
+        total=job.total, history=history, message=job.message, mixture=mixture,
+    )  # fmt: skip

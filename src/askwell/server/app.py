@@ -1,0 +1,85 @@
+"""The web app: the API and the pages over one service, behind the guard."""
+
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from askwell.errors import AskwellError
+from askwell.server import api
+from askwell.server.guard import Guard, Receive, Scope, Send
+from askwell.server.metrics import Metrics
+from askwell.server.problems import explain
+from askwell.server.service import Service
+from askwell.version import VERSION
+
+_log = logging.getLogger("askwell.server")
+_ABOUT = "Ask mixtures of soft prompts, see the runs behind them, and train more."
+
+
+def make_app(service: Service) -> FastAPI:
+    """The app over a service, which is closed when the app ends."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
+        yield
+        app.state.closing = True
+        await run_in_threadpool(service.close)
+
+    app = FastAPI(
+        title="askwell",
+        version=VERSION,
+        description=_ABOUT,
+        openapi_url="/api/v1/openapi.json",
+        docs_url=None,  # their pages load scripts from elsewhere
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    app.state.service, app.state.metrics, app.state.closing = service, Metrics(service), False
+    app.include_router(api.router)
+    app.include_router(api.machines)
+    for kind in (AskwellError, HTTPException, RequestValidationError, Exception):
+        app.add_exception_handler(kind, _tell)
+    app.add_middleware(_Counted, metrics=app.state.metrics)
+    app.add_middleware(Guard, settings=service.settings)
+    return app
+
+
+async def _tell(request: Request, error: Exception) -> Response:
+    """What went wrong, as a sentence."""
+    told = explain(error)
+    if told.is_bug:
+        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return JSONResponse({"error": told.sentence}, told.status, told.headers)
+
+
+class _Counted:
+    """Counts requests by their route; unknown addresses share one, so that no one can make up names without end."""
+
+    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 500
+
+        async def sending(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        finally:
+            route = getattr(scope.get("route"), "path", "other")
+            self._metrics.count(route, status, time.perf_counter() - began)

@@ -1,0 +1,82 @@
+"""A client of the service: asks a mixture that lies elsewhere as if it were here. It needs no torch."""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import httpx
+
+from askwell.errors import Failure, UserMistake
+from askwell.mixture.reply import Reply
+from askwell.server.settings import MOST_XS
+
+_TRIES = 5
+_LONGEST_PAUSE = 60.0
+
+
+class Client:
+    """Asks a service at an address.
+
+    >>> client = askwell.Client("http://127.0.0.1:8000", "p36")
+    >>> client.ask("France")
+    """
+
+    def __init__(
+        self, address: str, mixture: str | None = None, *, token: str | None = None, timeout: float = 600.0
+    ) -> None:
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        self._http = httpx.Client(base_url=address, headers=headers, timeout=timeout)
+        self._mixture = mixture
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends its connections."""
+        self._http.close()
+
+    @property
+    def mixtures(self) -> list[str]:
+        """The names of all mixtures that can be asked."""
+        return [mixture["name"] for mixture in self._call("GET", "/api/v1/mixtures")["mixtures"]]
+
+    def ask(self, x: str, *, top: int = 10, mixture: str | None = None) -> list[Reply]:
+        """The most probable answers for x, best first, as `Mixture.ask` gives them."""
+        return next(self.ask_many([x], top=top, mixture=mixture))
+
+    def ask_many(self, xs: Sequence[str], *, top: int = 10, mixture: str | None = None) -> Iterator[list[Reply]]:
+        """The same for each x; many x's take several requests."""
+        name = mixture or self._mixture or self._only_one()
+        for start in range(0, len(xs), MOST_XS):
+            body = {"mixture": name, "xs": list(xs[start : start + MOST_XS]), "top": top, "by_prompt": True}
+            for replies in self._call("POST", "/api/v1/ask", json=body)["answers"]:
+                yield [Reply(one["y"], one["probability"], tuple(one["by_prompt"])) for one in replies]
+
+    def _only_one(self) -> str:
+        names = self.mixtures
+        if len(names) != 1:
+            raise UserMistake(f"name the mixture to ask; there are {len(names)}: {', '.join(names[:5])}, …")
+        return names[0]
+
+    def _call(self, method: str, path: str, **body: Any) -> Any:
+        """What the service answers; where it is busy, it is asked again when it says so."""
+        for attempt in range(1, _TRIES + 1):
+            try:
+                response = self._http.request(method, path, **body)
+            except httpx.ConnectError as error:
+                raise Failure(f"{self._http.base_url}: no service can be reached there ({error})") from error
+            except httpx.TransportError as error:  # a replica may have died with the request
+                if attempt == _TRIES:
+                    raise Failure(f"{self._http.base_url}: the connection was lost ({error})") from error
+                continue
+            if response.status_code not in (429, 503) or attempt == _TRIES:
+                break
+            time.sleep(min(_LONGEST_PAUSE, float(response.headers.get("retry-after", 1))))
+        if response.is_success:
+            return response.json()
+        told = response.json().get("error", "") if "json" in response.headers.get("content-type", "") else ""
+        problem = told or f"the service answered {response.status_code}"
+        raise (UserMistake if 400 <= response.status_code < 500 else Failure)(problem)

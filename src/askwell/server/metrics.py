@@ -1,0 +1,60 @@
+"""Figures for Prometheus: what was asked, how long it took, what waits and what is loaded."""
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from askwell.server.service import Service
+
+
+class _State(Collector):
+    """Reads the service when it is looked at."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def collect(self) -> Iterator[Metric]:
+        """The figures of this moment."""
+        service, counts = self._service, self._service.queue.counts
+        for name, what, value in (
+            ("asked", "x's that went through an LM", counts.asked),
+            ("from_cache", "x's whose answers were known", counts.from_cache),
+            ("batches", "batches that went through an LM", counts.batches),
+            ("refused", "requests refused since the queue was full", counts.refused),
+            ("cancelled", "requests whose client went away", counts.cancelled),
+        ):
+            yield CounterMetricFamily(f"askwell_{name}", what, value)
+        jobs = service.jobs.all()
+        for name, what, value in (
+            ("queue_waiting", "x's that wait", service.queue.waiting),
+            ("queue_places", "x's that can wait", service.settings.places),
+            ("loaded_lms", "LMs that are loaded", len(service.loaded.names)),
+            ("loaded_lm_bytes", "bytes of the LMs that are loaded", service.loaded.bytes),
+            ("unfinished_jobs", "training jobs that wait or run", sum(not job.is_over for job in jobs)),
+        ):
+            yield GaugeMetricFamily(f"askwell_{name}", what, value)
+
+
+class Metrics:
+    """The figures of one service."""
+
+    def __init__(self, service: Service) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_State(service))
+        self._requests = Counter(
+            "askwell_requests", "requests by route and status", ["route", "status"], registry=self._registry
+        )
+        self._seconds = Histogram(
+            "askwell_request_seconds", "how long requests took", ["route"], registry=self._registry
+        )
+
+    def count(self, route: str, status: int, seconds: float) -> None:
+        """Takes down a request."""
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def text(self) -> bytes:
+        """All figures as Prometheus reads them."""
+        return generate_latest(self._registry)

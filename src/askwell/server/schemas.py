@@ -1,0 +1,191 @@
+"""What requests to the API hold and what it answers, as its OpenAPI document shows them."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+from askwell.server.settings import (
+    LONGEST_NAME,
+    LONGEST_TEXT,
+    MOST_ANSWERS,
+    MOST_FACTS,
+    MOST_TEMPLATES,
+    MOST_XS,
+)
+
+
+def _is_text(value: str) -> str:
+    """Surrogates cannot be written as UTF-8, and tokenizers take none."""
+    value.encode("utf-8")
+    return value
+
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_NAME), AfterValidator(_is_text)]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_TEXT), AfterValidator(_is_text)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class AskRequest(_Body):
+    """Some x's for one mixture."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"mixture": "p36", "xs": ["France", "Peru"]}]})
+
+    mixture: Name
+    """A name from the list of mixtures."""
+    xs: list[Text] = Field(min_length=1, max_length=MOST_XS)
+    top: int = Field(default=10, ge=1, le=MOST_ANSWERS)
+    """How many answers to give to each x."""
+    by_prompt: bool = False
+    """Whether to give the probability under each prompt, too."""
+
+
+class Answer(_Body):
+    """An answer to an x."""
+
+    y: str
+    probability: float
+    by_prompt: list[float] | None = None
+    """What each prompt alone gives it, if that was asked for."""
+
+
+class Answers(_Body):
+    """For each x its answers, best first."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"answers": [[{"y": "Paris", "probability": 0.9}], [{"y": "Lima", "probability": 0.8}]]}]
+        }
+    )
+
+    answers: list[list[Answer]]
+
+
+class StreamedAnswer(_Body):
+    """A line of a streamed reply."""
+
+    x: str
+    answers: list[Answer]
+
+
+class MixtureInfo(_Body):
+    """A mixture that can be asked."""
+
+    name: str
+    kind: Literal["tuned", "hard"]
+    """Tuned, or the hard prompts as they are."""
+    lm: str
+    relation: str
+    label: str
+    """What the relation says, for people."""
+    prompts: int
+    setting: str
+    run: str | None = None
+    """The run it comes from."""
+
+
+class Mixtures(_Body):
+    """All mixtures."""
+
+    mixtures: list[MixtureInfo]
+
+
+class LMInfo(_Body):
+    """An LM that is here."""
+
+    name: str
+    about: str
+    megabytes: float | None
+    loaded: bool
+
+
+class LMs(_Body):
+    """All LMs that are here."""
+
+    lms: list[LMInfo]
+
+
+class Runs(_Body):
+    """All runs, with the columns of `askwell runs`; `problems` names folders that cannot be read, and why."""
+
+    runs: list[dict[str, Any]]
+    problems: dict[str, str]
+
+
+class PairBody(_Body):
+    """A fact."""
+
+    x: Text
+    y: Text
+
+
+class TrainRequest(_Body):
+    """What to train: facts and templates of one's own, or `testbed:…` as the relation."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "lm": "testbed:bert",
+                    "relation": "capitals",
+                    "facts": [{"x": "France", "y": "Paris"}, {"x": "Peru", "y": "Lima"}],
+                    "templates": ["the capital of [X] is [Y] ."],
+                }
+            ]
+        }
+    )
+
+    lm: Name
+    relation: Name
+    facts: list[PairBody] = Field(default=[], max_length=MOST_FACTS)
+    templates: list[Text] = Field(min_length=1, max_length=MOST_TEMPLATES)
+    deep: bool = False
+    pairs: int | None = Field(default=None, ge=1, le=1_000_000)
+    """The budget in (fact, prompt) pairs."""
+    seed: int = Field(default=0, ge=0, lt=2**31)
+
+
+class HistoryPoint(_Body):
+    """Dev scores at some point of tuning."""
+
+    pairs: int
+    train_loss: float | None
+    dev_p_at_1: float
+    dev_mrr: float
+
+
+class JobInfo(_Body):
+    """A training job."""
+
+    id: str
+    state: Literal["waiting", "running", "done", "cancelled", "failed"]
+    lm: str
+    relation: str
+    phase: str
+    done: int
+    total: int
+    history: list[HistoryPoint]
+    message: str
+    mixture: str | None = None
+    """The name to ask it by, when it is done."""
+
+
+class JobList(_Body):
+    """All training jobs, the newest first."""
+
+    jobs: list[JobInfo]
+
+
+class Problem(BaseModel):
+    """What was wrong, as a sentence."""
+
+    error: str
+
+
+class Health(_Body):
+    """That the service is up."""
+
+    status: Literal["ok"]
+    version: str
