@@ -285,5 +285,5 @@ def test_a_product_needs_a_form_for_every_prompt(name: str) -> None:
         each.append(reference.read_answers(twin.log_p_y(t, "Reykjavik").detach(), own))
     expected = reference.log_product(reference.log_softmax(twin.weight_logits).exp().detach(), each)
     assert_near(log_probs[0, encoded.answers[0]], expected[both.index("rome" if name == "albert" else "Rome")], 1e-9)
-    likelihood = mixture(encoded, torch.arange(1))
+    likelihood = mixture.log_likelihood(encoded, torch.arange(1))
     assert_near(likelihood[0], log_probs[0, encoded.answers[0]], 1e-12)

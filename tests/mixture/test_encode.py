@@ -69,7 +69,7 @@ def test_the_longest_x_that_leaves_room_for_the_longest_answer(name, beside):
     encoded, left_out = encode_facts(mixture, facts, answer_kind(mixture, ["Rome", y]))
     assert encoded.facts == (facts[0],)
     assert [one.reason for one in left_out] == [TOO_LONG]
-    assert mixture(encoded, torch.arange(1)).isfinite().all()
+    assert mixture.log_likelihood(encoded, torch.arange(1)).isfinite().all()
     mixture.answer_kind = encoded.kind
     assert mixture.ask(facts[0].x, top=2), "all answers of that length fit"
 
@@ -133,7 +133,7 @@ def test_a_masked_lm_with_train_ys_of_one_token_gives_the_one_token_numbers_to_t
         encoded = encode_relation(mixture, CAPITALS).split("train")
         listed = encode_relation(mixtures["one-token"], CAPITALS).split("train")
         every = torch.arange(len(encoded))
-        assert torch.equal(mixture(encoded, every), mixtures["one-token"](listed, every))
+        assert torch.equal(mixture.log_likelihood(encoded, every), mixtures["one-token"].log_likelihood(listed, every))
     outcomes = {answers: evaluate(mixture, CAPITALS).outcomes for answers, mixture in mixtures.items()}
     assert outcomes["auto"] == outcomes["one-token"]
 

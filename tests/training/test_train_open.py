@@ -78,7 +78,7 @@ def test_facts_are_cut_into_chunks_without_changing_the_gradient():
 def log_likelihood(mixture: Mixture) -> float:
     encoded = encode_relation(mixture, WORLD).split("train")
     with torch.no_grad():
-        return float(mixture(encoded, torch.arange(len(encoded))).mean())
+        return float(mixture.log_likelihood(encoded, torch.arange(len(encoded))).mean())
 
 
 CASES = [("bert", "gradient"), ("gpt2", "em"), ("gpt2", "deep"), ("gpt2", "data-dependent")]

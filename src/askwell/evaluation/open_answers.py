@@ -170,7 +170,7 @@ class OpenFacts:
 
     @torch.no_grad()
     def _gold_log_probabilities(self, some: Int[Tensor, " facts"]) -> list[float]:
-        return self.mixture(self.facts, some).double().tolist()
+        return self.mixture.log_likelihood(self.facts, some).double().tolist()
 
     def _y(self, number: int) -> str:
         return self._text(self.facts.facts[number].y)

@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any, overload
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from askwell.data.facts import Fact, Relation
 from askwell.data.templates import Template, parse_template
 from askwell.display import plots
 from askwell.display.summary import ShowsItself, Summary
-from askwell.errors import BadOption
+from askwell.errors import BadOption, UserMistake
 from askwell.lms.batches import Words
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Beginning
@@ -19,8 +21,9 @@ from askwell.mixture import product
 from askwell.mixture.answers import AnswerKind, AnswerSpace
 from askwell.mixture.ask import ask
 from askwell.mixture.begin import resolve_begin
-from askwell.mixture.candidates import Candidates, GivenCandidates
-from askwell.mixture.encode import EncodedFacts
+from askwell.mixture.candidates import Candidates, CandidateScorer, GivenCandidates, as_candidates
+from askwell.mixture.elsewhere import EmbeddedPrompts, embed, save_peft
+from askwell.mixture.encode import EncodedFacts, encode_facts, encode_relation
 from askwell.mixture.hub import OnTheHub
 from askwell.mixture.long_answers import LongAnswers
 from askwell.mixture.openings import RANDOM, opening_of
@@ -40,8 +43,10 @@ pairs, the weight of each pair, and p(y | t, x) of every answer y."""
 class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license="apache-2.0"):
     """A mixture (or product) of prompts over a frozen LM. Only the prompts and their weights can be tuned.
 
-    The parameters are `vectors`, one for each prompt token; `deltas`, for each stack and layer what is added at the
-    prompt tokens as they leave it (none unless the mixture is deep); and those of `weighting`.
+    It is a torch module. Its parameters are `vectors` [prompt tokens, embedding size], one for each prompt token;
+    `deltas`, for each stack and layer what is added at the prompt tokens as they leave it (none unless the mixture is
+    deep); and those of `weighting`: `logits`, of which `weights` is the softmax, and the temperature of data-dependent
+    weights. `forward(xs, ys)` is log p(y | x, r), with gradients. The LM is no submodule and has no gradients.
     """
 
     def __init__(
@@ -133,6 +138,10 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         return self.lm.beginning(self.spec.begin)
 
     @property
+    def _words_of_labels(self) -> tuple[str, ...]:
+        return () if self.candidates is None else tuple(self.candidates.words_of)
+
+    @property
     def weight_logits(self) -> nn.Parameter:
         """log p(t | r) of each prompt up to a constant; -inf for a prompt that was dropped."""
         return self.weighting.logits
@@ -205,9 +214,50 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
 
     # ── probabilities ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def forward(self, facts: EncodedFacts, chosen: Int[Tensor, " facts"]) -> Float[Tensor, " facts"]:
+    def forward(self, xs: Sequence[str], ys: Sequence[str]) -> Float[Tensor, " facts"]:
+        """log p(y | x, r) of each pair, with gradients into `vectors`, `deltas` and `weighting`: minus its mean is a
+        loss for a training loop of your own.
+
+        What counts as an answer is what the mixture was tuned for or what `settle_answers` was told; until then, what
+        the given ys need. A y that cannot be an answer, or an x that cannot be asked, is an error.
+        """
+        if isinstance(xs, str) or isinstance(ys, str) or len(xs) != len(ys):
+            raise BadOption("forward takes a list of xs and a list of as many ys")
+        facts, left_out = encode_facts(self, map(Fact, xs, ys), labels=self._words_of_labels)
+        if left_out:
+            first = left_out[0]
+            raise UserMistake(
+                f"{len(left_out)} of {len(xs)} pairs cannot be asked, the first being {first.fact.x!r} → "
+                f"{first.fact.y!r}: {first.reason}"
+            )
+        every = torch.arange(len(facts), device=self.lm.device)
+        if self.candidates is None:
+            return self.log_likelihood(facts, every)
+        scorer = CandidateScorer(self, self.candidates, facts.kind)
+        numbers = [scorer.number_of(y) for y in ys]
+        if None in numbers:
+            raise UserMistake(f"{ys[numbers.index(None)]!r} is not among the candidates")
+        log_probs = scorer.log_probs(facts.xs, every, self._log_weights(facts.xs, every)).log_softmax(1)
+        return log_probs.gather(1, torch.tensor(numbers, device=self.lm.device)[:, None])[:, 0]
+
+    def settle_answers(self, relation: Relation, candidates: GivenCandidates = None) -> None:
+        """Settles from a relation's facts what counts as an answer, as training does: one token or any length and, for
+        a masked LM, how long answers are. With candidates, answers are chosen among them from now on."""
+        self.candidates = as_candidates(candidates)
+        encoded = encode_relation(self, relation, candidates=self.candidates, whole_answers=self.candidates is not None)
+        self.answer_kind = encoded.kind
+
+    def embed(self, x: str) -> EmbeddedPrompts:
+        """The prompts with x filled in, as `inputs_embeds` for the LM or for use elsewhere, with gradients."""
+        return embed(self, x)
+
+    def save_peft(self, folder: str | Path) -> None:
+        """Writes a single prompt whose tokens all stand before x as a prompt-tuning adapter of PEFT (causal LMs)."""
+        save_peft(self, folder)
+
+    def log_likelihood(self, facts: EncodedFacts, chosen: Int[Tensor, " facts"]) -> Float[Tensor, " facts"]:
         """log p(y | x, r) of the chosen facts' y, with gradients into all that is tuned; in a product into the weights
-        alone."""
+        alone. It is `forward` for facts that were encoded once, as training reads them again and again."""
         if self.spec.combine == "product":
             if facts.kind.is_long:
                 return product.product_log_likelihood(self, facts, chosen)
