@@ -13,6 +13,7 @@ from flops import needed_flops
 from measure import Times, in_turns, peak_bytes
 from report import merge_summary, write_part
 from shapes import SHAPES, facts_of, lm_of, mixture_of, random_lm
+from shared import shared
 
 from askwell.lms.batches import Words
 from askwell.lms.frozen import FrozenLM
@@ -283,6 +284,7 @@ PARTS: Mapping[str, Callable[[Setting], None]] = {
     "growth": growth,
     "beside": beside,
     "answers": answers,
+    "shared": shared,
 }
 
 

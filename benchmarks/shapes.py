@@ -66,7 +66,7 @@ def mixture_of(lm: FrozenLM, prompts: int, *, deep: bool, data_dependent: bool =
     # One-token answers and a space before the first word, like the loops that it is compared with.
     spec = MixtureSpec(deep=deep, weighting=weighting, answers="one-token", begin="space")
     if lm.identity.name == RANDOM:
-        lengths = _evenly(PROMPT_LENGTHS, prompts)
+        lengths = evenly(PROMPT_LENGTHS, prompts)
         words = PROMPT_WORDS.split()
         # Copies of a prompt are pairs of their own here, so that all lengths can stand in their right proportion.
         return Mixture(lm, [f"[X] {' '.join(words[: length - 1])} [Y] ." for length in lengths], spec)
@@ -83,13 +83,13 @@ def facts_of(mixture: Mixture, count: int) -> EncodedFacts:
     facts = encoded.subset(torch.isin(torch.arange(len(encoded)), order))
     if mixture.lm.identity.name != RANDOM:
         return facts
-    lengths = torch.tensor(_evenly(X_LENGTHS, count))[torch.randperm(count, generator=generator)]
+    lengths = torch.tensor(evenly(X_LENGTHS, count))[torch.randperm(count, generator=generator)]
     places = facts.xs.ids.shape[0]
     ids = torch.randint(200, 5000, (places, count, int(lengths.max())), generator=generator)
     return replace(facts, xs=Words(ids, lengths.expand(places, -1)))
 
 
-def _evenly(counts: tuple[int, ...], number: int) -> list[int]:
+def evenly(counts: tuple[int, ...], number: int) -> list[int]:
     """So many lengths, at even distances in the sorted list of all."""
     every = [length for length, count in enumerate(counts, start=1) for _ in range(count)]
     return [every[(2 * n + 1) * len(every) // (2 * number)] for n in range(number)]

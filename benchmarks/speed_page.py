@@ -6,7 +6,17 @@ from typing import Any
 
 HERE = Path(__file__).parent
 RESULTS, PAGE = HERE / "results", HERE.parent / "docs/speed.md"
-PARTS = ("equal_work", "evaluation", "gemm_fraction", "padding", "time_to_quality", "growth", "beside", "answers")
+PARTS = (
+    "equal_work",
+    "evaluation",
+    "gemm_fraction",
+    "padding",
+    "time_to_quality",
+    "growth",
+    "beside",
+    "answers",
+    "shared",
+)
 PREFACE = """
 # Speed
 
@@ -35,7 +45,7 @@ def rows_of(summary: dict[str, Any]) -> list[tuple[str, float | None, float, boo
     quality = summary.get("time_to_quality", {})
     long = summary.get("answers", {})
     tree, train = long.get("tree", {}), long.get("train", {})
-    good = work.get("against_good", {})
+    good, shared = work.get("against_good", {}), summary.get("shared", {})
     return [
         ("equal work, times the plain loop's speed, base", work.get("base"), 2.5, False),
         ("… small", work.get("small"), 7, False),
@@ -56,6 +66,14 @@ def rows_of(summary: dict[str, Any]) -> list[tuple[str, float | None, float, boo
         ("training on answers of three tokens, in times of as many tokens, causal", train.get("causal"), 1.15, True),
         ("… masked", train.get("masked"), 1.15, True),
         ("… SmolLM2", train.get("smollm2"), 1.15, True),
+        (
+            "shared beginnings on SmolLM2, times the speed without: training, one prompt",
+            shared.get("train"),
+            1.7,
+            False,
+        ),
+        ("… evaluation, ten prompts", shared.get("evaluate"), 1.7, False),
+        ("… training with 100 words before x", shared.get("few_shot"), 5, False),
     ]
 
 

@@ -75,6 +75,25 @@ class Batch:
     """What the pairs see before the tokens of the last stream; None where these are whole sentences. The other streams
     are then left out."""
 
+    def until(self, lengths: Int[Tensor, " pairs"]) -> "Batch":
+        """Only the first so many tokens of each pair, at least one, read at the first; for LMs with one stack."""
+        ((name, stream),) = self.streams.items()
+        within = torch.arange(int(lengths.max()), device=lengths.device) < lengths[:, None]
+        ids, rows = stream.ids[:, : within.shape[1]], stream.prompt_tokens[:, : within.shape[1]]
+        cut = StreamBatch(ids.masked_fill(~within, 0), rows.masked_fill(~within, -1), lengths)
+        return Batch({name: cut}, torch.arange(len(lengths), device=lengths.device), torch.zeros_like(lengths))
+
+    def after(self, lengths: Int[Tensor, " pairs"], past: Past) -> "Batch":
+        """The same without the first so many tokens of each pair, which are its past; for LMs with one stack."""
+        ((name, stream),) = self.streams.items()
+        own = stream.lengths - lengths
+        at = torch.arange(int(own.max()), device=lengths.device).expand(len(own), -1)
+        columns, outside = at + lengths[:, None], at >= own[:, None]
+        ids = _at(stream.ids, columns).masked_fill(outside, 0)
+        rows = _at(stream.prompt_tokens, columns).masked_fill(outside, -1)
+        read_positions = self.read_positions - lengths[self.read_pairs]
+        return Batch({name: StreamBatch(ids, rows, own)}, self.read_pairs, read_positions, past)
+
 
 class _StreamTable:
     """One stack's streams of all prompts, padded into tables."""
@@ -155,12 +174,19 @@ class QuestionTable:
         each = [table.lengths(prompts, x_lengths) + answer * table.has_y for table in self._streams.values()]
         return torch.stack(each).amax(0)
 
+    def first_reads(
+        self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]
+    ) -> Int[Tensor, " pairs"]:
+        """The first position of each pair that is read."""
+        x_lengths = xs.lengths[self._x_places[prompts], facts]
+        return self._read_at[prompts] + x_lengths * self._read_after_x[prompts]
+
     def batch(self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]) -> Batch:
         """The batch of pairs (facts[i], prompts[i]), where a fact is named by the place of its x in `xs`."""
         places = self._x_places[prompts]
         x_ids, x_lengths = xs.ids[places, facts], xs.lengths[places, facts]
         streams = {stack: table.batch(prompts, x_ids, x_lengths) for stack, table in self._streams.items()}
-        read_from = self._read_at[prompts] + x_lengths * self._read_after_x[prompts]
+        read_from = self.first_reads(xs, facts, prompts)
         pairs = torch.arange(len(prompts), device=prompts.device)
         if not self.reads_x:
             return Batch(streams, pairs, read_from)

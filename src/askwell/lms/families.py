@@ -43,6 +43,12 @@ class Family(Protocol):
         ...
 
     @property
+    def shares_prefixes(self) -> bool:
+        """Whether nothing that is computed of a token depends on what comes after it, so that sentences that begin
+        alike can share what is computed of their beginning."""
+        ...
+
+    @property
     def auto_class(self) -> Any:
         """The class of transformers that loads LMs of this family."""
         ...
@@ -82,6 +88,7 @@ class Masked:
     name = "masked"
     masks_x = True
     fills_masks = True
+    shares_prefixes = False
     auto_class = AutoModelForMaskedLM
 
     def fits(self, config: PretrainedConfig) -> bool:
@@ -127,6 +134,7 @@ class Seq2Seq:
     name = "seq2seq"
     masks_x = True
     fills_masks = False
+    shares_prefixes = False  # the decoder's tokens see the encoder's, and so all of x
     auto_class = AutoModelForSeq2SeqLM
 
     def fits(self, config: PretrainedConfig) -> bool:
@@ -187,6 +195,7 @@ class Causal:
     name = "causal"
     masks_x = False
     fills_masks = False
+    shares_prefixes = True
     auto_class = AutoModelForCausalLM
 
     def fits(self, config: PretrainedConfig) -> bool:

@@ -12,13 +12,14 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from askwell.display.summary import ShowsItself, Summary
 from askwell.errors import BadOption, LMUnavailable
-from askwell.lms.batches import Batch
+from askwell.lms.batches import Batch, StreamBatch
 from askwell.lms.families import FAMILIES, Family
 from askwell.lms.hooks import Stack, adding_to_layers, layer_blocks, probe, reading_at
 from askwell.lms.identity import LMIdentity, identify
+from askwell.lms.public_cache import cached_inputs, rows_of
 from askwell.lms.remembered import Checked, key_of_checks
 from askwell.lms.tokenisation import Beginning, SpecialTokens, Wording
-from askwell.lms.walks.choose import agrees, walk_of
+from askwell.lms.walks.choose import agrees, agrees_with_past, walk_of
 from askwell.lms.walks.output import distributions_of, log_probs_of, logits_of, several_log_probs_of
 from askwell.lms.walks.past import Past
 from askwell.lms.walks.rows import pack
@@ -73,6 +74,8 @@ class FrozenLM(ShowsItself):
                 self.walk = None
             if as_stored:
                 self._remember()
+        self.may_share_prefixes = self.family.shares_prefixes
+        """Whether what sentences have in common may be read once; False reads every sentence as a whole."""
         self.is_compiled = compiled and self.walk is not None
         """Whether parts of its layers are compiled; an LM that runs as a whole runs as it is."""
         if self.is_compiled:
@@ -117,6 +120,16 @@ class FrozenLM(ShowsItself):
         heading = f"FrozenLM {self.identity.name} ({self.identity.architecture}, {self.family.name})"
         where = f"{self.device} in {str(self.dtype).removeprefix('torch.')}"
         return Summary(heading, notes=(f"{size} parameters, {layers}, {self.vocabulary_size:,} tokens; on {where}",))
+
+    @property
+    def shares_prefixes(self) -> bool:
+        """Whether what sentences have in common is read once."""
+        return self.may_share_prefixes and (self.walk is not None or self._caches)
+
+    @cached_property
+    def _caches(self) -> bool:
+        """Whether the public model, run as a whole, gives the same when it goes on from its own cache."""
+        return agrees_with_past(self)
 
     @property
     def is_from_hub(self) -> bool:
@@ -264,6 +277,26 @@ class FrozenLM(ShowsItself):
         tokens, if that is asked for; both with gradients. For LMs with a walk."""
         return self._walked_and_kept(self._need_walk(), batch, vectors, deltas, keeps=keeps)
 
+    def kept(self, batch: Batch, vectors: Float[Tensor, "prompt_tokens embedding"], deltas: Deltas = None) -> Past:
+        """What is kept of the batch's own tokens, with gradients."""
+        if self.walk is not None:
+            past = self.hidden_and_kept(batch, vectors, deltas)[1]
+            assert past is not None
+            return past
+        ((_, stream),) = batch.streams.items()
+        cache = self._run_whole(batch, vectors, deltas, use_cache=True).past_key_values
+        return rows_of(cache, stream.attention_mask)
+
+    @cached_property
+    def bytes_of_kept_row(self) -> int:
+        """The memory that the kept keys and values of one token take."""
+        one = torch.ones(1, dtype=torch.long, device=self.device)
+        stream = StreamBatch(torch.zeros_like(one)[:, None], -one[:, None], one)
+        nothing = torch.empty(0, self.embedding_size, dtype=self.parameter_dtype, device=self.device)
+        with torch.no_grad():
+            past = self.kept(Batch(dict.fromkeys(self.stacks, stream), one - 1, one - 1), nothing)
+        return sum(part.numel() * part.element_size() for layer in past.kept.layers for part in layer)
+
     def logits_of_hidden(self, hidden: Float[Tensor, "reads width"]) -> Float[Tensor, "reads vocabulary"]:
         """The LM's logits, in the precision of probabilities, without a gradient."""
         walk = self._need_walk()
@@ -296,19 +329,26 @@ class FrozenLM(ShowsItself):
         return hidden, packed.kept() if keeps else None
 
     def _hooked_logits(self, batch: Batch, vectors: Tensor, deltas: Deltas) -> Float[Tensor, "reads vocabulary"]:
+        return self._run_whole(batch, vectors, deltas).logits[0].to(self.parameter_dtype)
+
+    def _run_whole(self, batch: Batch, vectors: Tensor, deltas: Deltas, **arguments: Any) -> Any:
+        """The output of the public model, whose head sees nothing but the places that are read."""
         embedded: dict[str, tuple[Tensor, Tensor]] = {}
         with ExitStack() as perturbed:
             for stack, stream in batch.streams.items():
                 words = self.word_vectors(stream.ids)
                 at = (stream.prompt_tokens >= 0).nonzero(as_tuple=True)
                 rows = stream.prompt_tokens[at]
-                embedded[stack] = words.index_put(at, vectors[rows].to(words.dtype)), stream.attention_mask
+                mask = stream.attention_mask
+                if batch.past is not None:
+                    further, mask = cached_inputs(self.model, batch.past, mask)
+                    arguments |= further
+                embedded[stack] = words.index_put(at, vectors[rows].to(words.dtype)), mask
                 if deltas is not None:
                     additions = [delta[rows] for delta in deltas[stack]]
                     perturbed.enter_context(adding_to_layers(self.stacks[stack].blocks, at, additions))
             perturbed.enter_context(reading_at(self._before_head, batch.read_pairs, batch.read_positions))
-            logits = self.model(**self.family.inputs(embedded)).logits
-        return logits[0].to(self.parameter_dtype)
+            return self.model(**{**self.family.inputs(embedded), **arguments})
 
 
 def family_of(config: PretrainedConfig) -> Family:

@@ -144,11 +144,9 @@ def _log_probabilities(
     places = reader.y_places[asked]
     ids, lengths = ys.ids[places, texts], ys.lengths[places, texts]
     total = torch.zeros(len(texts), dtype=lm.parameter_dtype, device=lm.device)
-    for chosen in reader.batches(table.lengths(xs, texts, asked) + lengths, int(lengths.max())):
-        some, size = ids[chosen], lengths[chosen]
-        answers = AnswerTokens(some, size, torch.zeros_like(size), size)
-        batch = table.answer_batch(xs, texts[chosen], asked[chosen], answers)
-        targets = some[torch.arange(some.shape[1], device=lm.device) < size[:, None]]
+    answers = AnswerTokens(ids, lengths, torch.zeros_like(lengths), lengths)
+    for chosen, batch in reader.sentences(tuned, table, xs, texts, asked, answers):
+        targets = ids[chosen][torch.arange(ids.shape[1], device=lm.device) < lengths[chosen, None]]
         of_token = reader.log_probs_of(tuned, batch, asked[chosen], targets)
         total.index_add_(0, chosen[batch.read_pairs], of_token)
     return total

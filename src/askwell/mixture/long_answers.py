@@ -85,7 +85,7 @@ class LongAnswers:
             self._masked_reads(*spelt, texts, prompts) if self.fills_masks else self._reads(xs, *spelt, texts, prompts)
         )
         read = self.reader.reading(tuned, len(facts) * self.bytes_of_fact(xs, ys))
-        total = self._summed(read, xs, reads, len(texts))
+        total = self._summed(read, tuned, xs, reads, len(texts))
         if log_lengths is not None:
             total = total + _of_lengths(spelt[1], log_lengths)
         table = total.view(len(facts), len(kept))
@@ -118,11 +118,9 @@ class LongAnswers:
         first = reads.ys.reads.cumsum(0) - reads.ys.reads
         shape = (len(pairs), self.lm.vocabulary_size)
         log_probs = torch.empty(shape, dtype=self.lm.parameter_dtype, device=self.lm.device)
-        lengths = self.table.lengths(xs, reads.texts, reads.prompts) + reads.ys.lengths
-        for chosen in self.reader.batches(lengths, int(reads.ys.reads.max())):
-            some = reads.ys.of(chosen)
-            batch = self.table.answer_batch(xs, reads.texts[chosen], reads.prompts[chosen], some)
-            nth = torch.cat([torch.arange(count, device=self.lm.device) for count in some.reads.tolist()])
+        for chosen, batch in self.reader.sentences(tuned, self.table, xs, reads.texts, reads.prompts, reads.ys):
+            counts = reads.ys.reads[chosen].tolist()
+            nth = torch.cat([torch.arange(count, device=self.lm.device) for count in counts])
             at = first[chosen][batch.read_pairs] + nth
             log_probs[at] = self.lm.logits(batch, tuned.vectors, tuned.deltas).log_softmax(1)
         ends = pairs.new_zeros(len(pairs)) if self.fills_masks else self.ends_of(xs, facts, prompts)[pairs]
@@ -142,16 +140,13 @@ class LongAnswers:
         return self.reader.bytes_of_fact(xs, answer=longest + 1)
 
     def _summed(
-        self, read: Callable[..., Float[Tensor, " reads"]], xs: Words, reads: _Reads, pairs: int
+        self, read: Callable[..., Float[Tensor, " reads"]], tuned: Tuned, xs: Words, reads: _Reads, pairs: int
     ) -> Float[Tensor, " pairs"]:
         """The sum of what is read for each of so many pairs."""
-        lengths = self.table.lengths(xs, reads.texts, reads.prompts) + reads.ys.lengths
         total = torch.zeros(pairs, dtype=self.lm.parameter_dtype, device=self.lm.device)
-        for chosen in self.reader.batches(lengths, int(reads.ys.reads.max())):
-            some = reads.ys.of(chosen)
-            batch = self.table.answer_batch(xs, reads.texts[chosen], reads.prompts[chosen], some)
-            columns = torch.arange(reads.targets.shape[1], device=self.lm.device)
-            targets = reads.targets[chosen][columns < some.reads[:, None]]
+        columns = torch.arange(reads.targets.shape[1], device=self.lm.device)
+        for chosen, batch in self.reader.sentences(tuned, self.table, xs, reads.texts, reads.prompts, reads.ys):
+            targets = reads.targets[chosen][columns < reads.ys.reads[chosen, None]]
             of_token = read(batch, reads.prompts[chosen], targets)
             total = total.index_add(0, reads.pairs[chosen][batch.read_pairs], of_token)
         return total
@@ -207,7 +202,7 @@ class LongAnswers:
         asked, asked_with = (each.repeat_interleave(len(candidates)) for each in (texts, prompts))
         reads = self._reads(xs, ids.repeat(len(texts), 1), lengths.repeat(len(texts)), asked, asked_with)
         read = partial(self.reader.log_probs_of, tuned)
-        return self._summed(read, xs, reads, len(asked)).view(len(texts), len(candidates))
+        return self._summed(read, tuned, xs, reads, len(asked)).view(len(texts), len(candidates))
 
     def beginnings(
         self,
@@ -223,15 +218,13 @@ class LongAnswers:
         read: Any = self.lm.hidden_and_kept
         if recompute:
             read = partial(checkpoint, read, use_reentrant=False, preserve_rng_state=False)
-        lengths = self.table.lengths(xs, texts, prompts)
+        none = torch.zeros_like(texts)
+        ys = AnswerTokens(none.new_empty(len(texts), 0), none, none, torch.ones_like(none))
         hidden, kept, order = [], [], []
-        for chosen in self.reader.batches(lengths, 1):
-            none = torch.zeros_like(chosen)
-            ys = AnswerTokens(none.new_empty(len(chosen), 0), none, none, torch.ones_like(none))
-            batch = self.table.answer_batch(xs, texts[chosen], prompts[chosen], ys)
-            of_batch, past = read(batch, tuned.vectors, tuned.deltas)
+        for chosen, batch in self.reader.sentences(tuned, self.table, xs, texts, prompts, ys):
+            of_batch, own = read(batch, tuned.vectors, tuned.deltas)
             hidden.append(of_batch)
-            kept.append(past)
+            kept.append(own if batch.past is None else batch.past.compact().with_own(own))
             order.append(chosen)
         unsort = torch.cat(order).argsort()
         return torch.cat(hidden)[unsort], Past.joined(kept).of(unsort)

@@ -1,6 +1,7 @@
 """Reads (fact, prompt) pairs with the LM: in batches of about equal length, within bounded memory."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -10,10 +11,11 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from askwell.errors import NotFinite
-from askwell.lms.batches import PLACES, Batch, QuestionTable, Words
+from askwell.lms.batches import PLACES, AnswerTokens, Batch, QuestionTable, Words
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.question import Question
 from askwell.mixture.prompts import Prompt
+from askwell.mixture.shared_prefixes import SharedPrefixes
 
 # A forward pass reads about so many tokens at once: enough to fill the machine, little enough for caches.
 _TOKENS_AT_ONCE = 2048
@@ -66,6 +68,20 @@ class PairReader:
         """The place of x in each prompt, as a number among PLACES."""
         return torch.tensor([PLACES.index(p.tokens.x_place) for p in self._prompts], device=self._lm.device)
 
+    @cached_property
+    def shared_prefixes(self) -> SharedPrefixes:
+        """What the sentences that ask for y have in common, for LMs that share it."""
+        return SharedPrefixes(self._lm, self._prompts, self.y_table, self.x_places)
+
+    @contextmanager
+    def keeping(self, *many_xs: Words) -> Iterator[None]:
+        """While it lasts, what the LM computes of these x's and never changes is kept, as far as memory allows."""
+        if not self._lm.shares_prefixes:
+            yield
+            return
+        with self.shared_prefixes.keeping(*many_xs):
+            yield
+
     # ── log-probabilities ─────────────────────────────────────────────────────────────────────────────────────────
 
     def gold_log_probs(
@@ -75,10 +91,10 @@ class PairReader:
         rows, columns = _all_pairs(facts, tuned)
         read = self.reading(tuned, len(facts) * self.bytes_of_fact(xs))
         parts, order = [], []
-        for chosen in self._short_to_long(self.y_table, xs, rows, columns):
+        for chosen, batch in self.sentences(tuned, self.y_table, xs, rows, columns):
             texts, prompts = rows[chosen], columns[chosen]
             tokens = gold_tokens[self.y_places[prompts], texts]
-            gold = read(self.y_table.batch(xs, texts, prompts), prompts, tokens.clamp(min=0))
+            gold = read(batch, prompts, tokens.clamp(min=0))
             parts.append(gold.masked_fill(tokens < 0, -torch.inf))
             order.append(chosen)
         return self._of_all_prompts(tuned, _unsort(parts, order), len(facts), dropped=-torch.inf)
@@ -88,9 +104,8 @@ class PairReader:
         rows, columns = _all_pairs(facts, tuned)
         read = self.reading(tuned, len(facts) * self.bytes_of_fact(xs))
         parts, order = [], []
-        for chosen in self._short_to_long(self.x_table, xs, rows, columns):
+        for chosen, batch in self.sentences(tuned, self.x_table, xs, rows, columns):
             texts, prompts = rows[chosen], columns[chosen]
-            batch = self.x_table.batch(xs, texts, prompts)
             of_token = read(batch, prompts, self.x_table.x_targets(xs, texts, prompts))
             parts.append(of_token.new_zeros(len(chosen)).index_add(0, batch.read_pairs, of_token))
             order.append(chosen)
@@ -109,8 +124,7 @@ class PairReader:
     ) -> Float[Tensor, "pairs vocabulary"]:
         """log p(· | t, x) of every token of the LM for each pair of a fact and a prompt."""
         parts, order = [], []
-        for chosen in self._short_to_long(self.y_table, xs, facts, prompts):
-            batch = self.y_table.batch(xs, facts[chosen], prompts[chosen])
+        for chosen, batch in self.sentences(tuned, self.y_table, xs, facts, prompts):
             logits = self._lm.logits(batch, tuned.vectors, tuned.deltas)
             log_total = logits.logsumexp(1)
             self.refuse_not_finite(batch.read_pairs, prompts[chosen], log_total)
@@ -124,9 +138,8 @@ class PairReader:
     ) -> Iterator[tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"], Float[Tensor, "pairs vocabulary"]]]:
         """For all pairs, some after the other: the place of the fact among `facts`, the prompt, and p(· | t, x)."""
         rows, columns = _all_pairs(torch.arange(len(facts), device=self._lm.device), tuned)
-        for chosen in self._short_to_long(self.y_table, xs, facts[rows], columns):
+        for chosen, batch in self.sentences(tuned, self.y_table, xs, facts[rows], columns):
             places, prompts = rows[chosen], columns[chosen]
-            batch = self.y_table.batch(xs, facts[places], prompts)
             for some, probabilities, log_total in self._lm.distributions(batch, tuned.vectors, tuned.deltas):
                 self.refuse_not_finite(batch.read_pairs[some], prompts, log_total)
                 yield places[some], prompts[some], probabilities
@@ -158,6 +171,8 @@ class PairReader:
         An answer of several tokens is read in one sentence, or in so many with one read each.
         """
         longest = int(self.longest_question(xs).max())
+        if self._lm.shares_prefixes and not self._reads_x:
+            longest -= self.shared_prefixes.least(xs)
         tokens = (longest + answer - 1) * sentences + (longest if self._reads_x else 0)
         reads = max(answer, sentences) + (int(xs.lengths.max()) if self._reads_x else 0)
         number = torch.finfo(self._lm.dtype).bits // 8
@@ -217,12 +232,42 @@ class PairReader:
             return table
         return table.new_full((facts, len(self._prompts)), dropped).index_copy(1, tuned.kept, table)
 
-    def _short_to_long(
-        self, table: QuestionTable, xs: Words, texts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]
-    ) -> Iterator[Int[Tensor, " chosen"]]:
-        """Batches of pairs of about the same length, so that little is padding."""
+    def sentences(
+        self,
+        tuned: Tuned,
+        table: QuestionTable,
+        xs: Words,
+        texts: Int[Tensor, " pairs"],
+        prompts: Int[Tensor, " pairs"],
+        ys: AnswerTokens | None = None,
+    ) -> Iterator[tuple[Int[Tensor, " chosen"], Batch]]:
+        """All pairs as the LM reads them, with these tokens at y, in batches of sentences of about the same length.
+
+        What sentences have in common, and the LM need read only once, is the past of each batch.
+        """
+        lengths = table.lengths(xs, texts, prompts)
         reads = int(xs.lengths.max()) if table.reads_x else 1
-        return self.batches(table.lengths(xs, texts, prompts), reads)
+        if ys is not None:
+            lengths, reads = lengths + ys.lengths, int(ys.reads.max())
+
+        def batch_of(chosen: Int[Tensor, " chosen"]) -> Batch:
+            if ys is None:
+                return table.batch(xs, texts[chosen], prompts[chosen])
+            return table.answer_batch(xs, texts[chosen], prompts[chosen], ys.of(chosen))
+
+        if table.reads_x or not self._lm.shares_prefixes or not len(texts):
+            for chosen in self.batches(lengths, reads):
+                yield chosen, batch_of(chosen)
+            return
+        first_reads = table.first_reads(xs, texts, prompts)
+        recompute = self.must_recompute(len(tuned.kept) * int(lengths.max()))
+        shared = self.shared_prefixes.of(
+            tuned.vectors, tuned.deltas, xs, texts, prompts, first_reads, recompute=recompute
+        )  # fmt: skip
+        for prefix in shared:
+            for some in self.batches(lengths[prefix.pairs] - prefix.lengths, reads):
+                chosen = prefix.pairs[some]
+                yield chosen, batch_of(chosen).after(prefix.lengths[some], prefix.past.of(some))
 
     def batches(self, lengths: Int[Tensor, " sentences"], reads: int) -> Iterator[Int[Tensor, " chosen"]]:
         """Batches of sentences of about the same length that are read at so many places each, at most."""

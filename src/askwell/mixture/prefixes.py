@@ -100,10 +100,9 @@ class PrefixReader:
         padded = [[*prefix.tokens, *[filler] * (longest - len(prefix.tokens))] for prefix in prefixes]
         ids = torch.tensor(padded, dtype=torch.long, device=lm.device).view(len(prefixes), longest)
         ys = AnswerTokens(ids.repeat_interleave(experts, 0), lengths, done, torch.ones_like(done))
-        sizes = self._answers.table.lengths(self._xs, texts, prompts) + lengths
         logits = torch.empty(len(texts), lm.vocabulary_size, dtype=lm.parameter_dtype, device=lm.device)
-        for chosen in self._answers.reader.batches(sizes, 1):
-            batch = self._answers.table.answer_batch(self._xs, texts[chosen], prompts[chosen], ys.of(chosen))
+        sentences = self._answers.reader.sentences
+        for chosen, batch in sentences(self._tuned, self._answers.table, self._xs, texts, prompts, ys):
             logits[chosen] = lm.logits(batch, self._tuned.vectors, self._tuned.deltas)
         return logits
 

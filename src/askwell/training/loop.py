@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
@@ -112,7 +113,11 @@ def _train(
             vocabulary=_vocabulary(mixture, facts.kind, scorer),
         )
 
+    # What the LM computes of an x before all tuned words never changes: it is kept where it is needed more than once.
+    again = [dev.xs, *([train_facts.xs] if schedule.pairs > len(train_facts) * len(mixture.prompts) else [])]
+    kept = ExitStack()
     try:
+        kept.enter_context(mixture.pairs.keeping(*again))
         tell(0, state.history[-1])
         while not is_over(state, schedule):
             _stretch(mixture, objective, optimizer, spec, schedule, state, tell)
@@ -133,6 +138,7 @@ def _train(
     except KeyboardInterrupt as stop:
         raise Interrupted(result()) from stop
     finally:
+        kept.close()
         mixture.load_state_dict(state.best)
     return result()
 

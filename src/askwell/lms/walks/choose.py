@@ -41,6 +41,8 @@ def walk_of(model: PreTrainedModel, block: FeedForward) -> Walk | None:
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 2e-4}
 _TOLERANCE_OF_HALF_PRECISION = 0.25
 _LENGTHS = (5, 3, 5, 2)
+_READ_FIRST = (3, 1, 2, 1)
+"""How many tokens of each may be read beforehand."""
 
 
 def agrees(lm: Any) -> bool:
@@ -54,6 +56,26 @@ def agrees(lm: Any) -> bool:
             return False  # a module of another kind, a quantised one say, which only the whole model can run
     tolerance = _TOLERANCE.get(lm.dtype, _TOLERANCE_OF_HALF_PRECISION)
     return all(_near(ours, theirs, tolerance) for ours, theirs in zip(walked, hooked, strict=True))
+
+
+def agrees_with_past(lm: Any) -> bool:
+    """Whether an LM without a walk gives the same when a sentence's first tokens are read from its own cache."""
+    with torch.enable_grad():
+        batch = _short_sequences(lm.stacks, lm.device)
+        whole = _log_probs_and_gradients(lm, batch, use_walk=False)
+        try:
+            cut = torch.tensor(_READ_FIRST, device=lm.device)
+            continued = _log_probs_and_gradients(
+                lm, batch, use_walk=False, share=lambda vectors, deltas: _after_first(lm, batch, cut, vectors, deltas)
+            )
+        except (RuntimeError, TypeError, ValueError, AttributeError, IndexError, KeyError, NotImplementedError):
+            return False  # no cache of keys and values: a recurrent model, say
+    tolerance = _TOLERANCE.get(lm.dtype, _TOLERANCE_OF_HALF_PRECISION)
+    return all(_near(ours, theirs, tolerance) for ours, theirs in zip(continued, whole, strict=True))
+
+
+def _after_first(lm: Any, batch: Batch, lengths: Tensor, vectors: Tensor, deltas: Any) -> Batch:
+    return batch.after(lengths, lm.kept(batch.until(lengths), vectors, deltas))
 
 
 def _near(ours: Tensor, theirs: Tensor, tolerance: float) -> bool:
@@ -72,7 +94,9 @@ def _short_sequences(stacks: Mapping[str, Any], device: torch.device) -> Batch:
     return Batch(dict.fromkeys(stacks, stream), pairs, torch.tensor([4, 1, 2, 2, 1], device=device))
 
 
-def _log_probs_and_gradients(lm: Any, batch: Batch, *, use_walk: bool) -> list[Tensor]:
+def _log_probs_and_gradients(
+    lm: Any, batch: Batch, *, use_walk: bool, share: Callable[[Tensor, Any], Batch] | None = None
+) -> list[Tensor]:
     """Log-probabilities of some tokens, and the gradients of their sum for vectors and deltas."""
     generator = torch.Generator().manual_seed(0)
 
@@ -86,6 +110,7 @@ def _log_probs_and_gradients(lm: Any, batch: Batch, *, use_walk: bool) -> list[T
     deltas = {name: leaf(stack.layers, count, stack.width, scale=usual) for name, stack in lm.stacks.items()}
     tokens = torch.arange(len(batch.read_pairs), device=lm.device)
     by_layer = {name: delta.unbind(0) for name, delta in deltas.items()}
+    batch = batch if share is None else share(vectors, by_layer)
     log_probs, log_totals = lm.log_probs_of(batch, vectors, by_layer, tokens, use_walk=use_walk)
     log_probs.sum().backward()
     return [log_probs.detach(), log_totals.detach(), *(_gradient(part) for part in (vectors, *deltas.values()))]

@@ -98,6 +98,13 @@ class Past:
         """The past of some of the pairs, which may be named several times."""
         return Past(self.kept, self.paths.of(chosen), None if self.source is None else self.source.of(chosen))
 
+    def compact(self) -> "Past":
+        """The same with a table of the pairs' own, of nothing but the rows that they see; without an encoder's."""
+        rows = self.paths.in_a_row()
+        layers = tuple((keys.index_select(0, rows), values.index_select(0, rows)) for keys, values in self.kept.layers)
+        lengths = self.paths.lengths
+        return Past(KeptRows(layers), Paths.consecutive(lengths.cumsum(0) - lengths, lengths))
+
     def with_own(self, own: "Past") -> "Past":
         """What the pairs have seen and then read themselves; `own` is what was kept of that."""
         rows = KeptRows(_joined([self.kept.layers, own.kept.layers]), self.kept.source)
