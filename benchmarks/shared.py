@@ -4,7 +4,6 @@ The same LM reads the same facts with and without sharing, in turns. x's and pro
 """
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -70,10 +69,8 @@ def _train(setting: "Setting", lm: FrozenLM, name: str) -> dict[str, Any]:
         with mixture.pairs.keeping(facts.xs):
             epoch()
 
-    with ExitStack() as kept:
-        kept.enter_context(mixture.pairs.keeping(facts.xs))
-        row = _row(setting, lm, name, "train", epoch, {"with x's": with_xs})
-    return row
+    with mixture.pairs.keeping(facts.xs):
+        return _row(setting, lm, name, "train", epoch, {"with x's": with_xs})
 
 
 def _evaluate(setting: "Setting", lm: FrozenLM, name: str) -> dict[str, Any]:

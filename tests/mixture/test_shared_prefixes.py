@@ -1,6 +1,6 @@
 """What sentences have in common is read once: the numbers and gradients of whole sentences, from fewer tokens."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import pytest
@@ -20,7 +20,7 @@ TEMPLATES = [*X_FIRST, "[X], a city ([Y]).", "[X] lies in [Y] ."]
 
 
 @contextmanager
-def read_by(lm: FrozenLM, *, whole: bool = False, shares: bool = True) -> Iterator[None]:
+def read_by(lm: FrozenLM, *, whole: bool = False, shares: bool = True) -> Generator[None]:
     """The LM without its walk, or without sharing."""
     walk = lm.walk
     assert walk is not None

@@ -1,6 +1,6 @@
 """Reads (fact, prompt) pairs with the LM: in batches of about equal length, within bounded memory."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -74,7 +74,7 @@ class PairReader:
         return SharedPrefixes(self._lm, self._prompts, self.y_table, self.x_places)
 
     @contextmanager
-    def keeping(self, *many_xs: Words) -> Iterator[None]:
+    def keeping(self, *many_xs: Words) -> Generator[None]:
         """While it lasts, what the LM computes of these x's and never changes is kept, as far as memory allows."""
         if not self._lm.shares_prefixes:
             yield

@@ -7,7 +7,7 @@ on from the keys and values that were kept (`lms/walks/past.py`).
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -66,7 +66,7 @@ class SharedPrefixes:
         return int(torch.where(self._kinds < 0, self._left_lengths, self._left_lengths + shortest - 1).min())
 
     @contextmanager
-    def keeping(self, *many_xs: Words) -> Iterator[None]:
+    def keeping(self, *many_xs: Words) -> Generator[None]:
         """While it lasts, what is constant of these x's is kept, as far as there is memory for it."""
         before, left_over = self._kept, memory_limit(self._lm.device)
         self._kept = list(before)
