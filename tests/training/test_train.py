@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from agreement import exact
 from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS, REPEATED, TEMPLATES, frozen
 from scipy.optimize import minimize
@@ -115,7 +116,8 @@ def test_em_and_gradient_take_the_same_step_on_the_prompts(deep, weighting):
 
 @pytest.mark.parametrize("name", ["bert", "bart", "llama"])
 def test_facts_may_be_cut_into_chunks_without_changing_the_gradient(name):
-    mixture = Mixture(frozen(name, "float64"), TEMPLATES, paper_spec(deep=True))
+    # Llama's norms compute in float32, where what is read in other batches may round in another way.
+    mixture = Mixture(exact(name), TEMPLATES, paper_spec(deep=True))
     encoded, _ = encode_facts(mixture, FACTS)
     choose_tuned(mixture, TrainingSpec())
     objective = Objective(mixture, encoded, "gradient")
