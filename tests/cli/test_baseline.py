@@ -42,6 +42,7 @@ def bad(done, *parts):
     ("name", "prompts", "more"),
     [
         ("lama", TEMPLATES[:1], ()),
+        ("few-shot", TEMPLATES[:1], ("--shots", "2", "--shot-draws", "2")),
         ("lpaqa-top1", TEMPLATES, ()),
         ("lpaqa-uniform", TEMPLATES, ()),
         ("lpaqa-product", TEMPLATES, ("--pairs", "12")),
@@ -61,7 +62,7 @@ def test_each_baseline_leaves_a_run_behind(run, askwell, tmp_path, name, prompts
     assert record["spec"]["baseline"] == done.json["baseline"] == name
     assert record["test"]["micro"]["P@1"] == done.json["test"]["micro"]["P@1"] == pytest.approx(p_at_1)
     assert not (out / "checkpoint.safetensors").exists()
-    learns = name not in ("lama", "lpaqa-top1", "lpaqa-uniform")
+    learns = name not in ("lama", "few-shot", "lpaqa-top1", "lpaqa-uniform")
     assert (out / "history.jsonl").exists() == learns
     again = askwell("evaluate", out, "--json")
     if again.code == 2:  # the facts are a folder of this test, which a saved mixture does not name
@@ -99,6 +100,10 @@ def test_prompts_that_do_not_fit(run):
 
 def test_names_and_options_that_do_not_fit(run, askwell, facts, tmp_path):
     bad(run("autopromt"), "autopromt", "autoprompt")
+    bad(run("lama", "--shots", "2", prompts=TEMPLATES[:1]), "--shots is not a setting of lama")
+    bad(run("few-shot", "--shots", "0", prompts=TEMPLATES[:1]), "--shots 0", "lama")
+    bad(run("autoprompt", "--lead-in", "So :"), "--lead-in: autoprompt")
+    bad(run("lama", "--lead-in", "So [X] :", prompts=TEMPLATES[:1]), "the text has a blank")
     bad(askwell("baseline", "lama", "--facts", facts, "--out", tmp_path / "o"), "--lm")
     bad(
         run("lama", "--triggers", "3", prompts=TEMPLATES[:1]),

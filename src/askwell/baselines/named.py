@@ -28,6 +28,12 @@ _DENSE = TrainingSpec(epochs=10, batch_facts=16, learning_rate=3e-3)
 
 BASELINES: Mapping[BaselineName, Baseline] = {
     "lama": Baseline("one manual prompt, as it stands", "untuned", "one"),
+    "few-shot": Baseline(
+        "one manual prompt behind train facts in its own words (--shots), all as they stand",
+        "untuned",
+        "one",
+        MixtureSpec(shots=8),
+    ),
     "lpaqa-top1": Baseline("the one of several prompts that answers most train facts", "top-1", "several"),
     "lpaqa-uniform": Baseline("all prompts, their log-probabilities averaged", "untuned", "several", _PRODUCT),
     "lpaqa-weights": Baseline(

@@ -120,7 +120,7 @@ def run_baseline(
         elif baseline.prompts == "none":
             mixture = random_dense_prompt(lm, **shared)
         else:
-            mixture = Mixture(lm, templates, spec)
+            mixture = Mixture(lm, templates, spec, relation=relation)
             need_prompts(name, len(mixture.prompts))
         run = BaselineRun(mixture, About(learned_from=learned_from))
         if baseline.how == "trained":

@@ -10,7 +10,7 @@ from cyclopts import Parameter, validators
 from askwell.cli.options import LM, Candidates, Data, Json, Loading, Prompts, Threads, Where
 from askwell.cli.terminal import note
 from askwell.cli.trust import check_risk
-from askwell.data.names import read_prompts
+from askwell.data.names import read_prompts, read_relation
 from askwell.data.read_facts import read_xs
 from askwell.errors import BadOption, NothingLeft
 from askwell.specs.mixture import BEAMS, MixtureSpec
@@ -86,7 +86,8 @@ def ask(
         asked = saved_mixture(folder, lm, **asdict(loading))
     else:
         templates = read_prompts(prompts or [], relation=facts, data=data)
-        asked = untuned_mixture(load_lm(lm or "", **asdict(loading)), templates, mixture, note)
+        relation = read_relation(facts, data=data, seed=mixture.seed) if facts and mixture.shots else None
+        asked = untuned_mixture(load_lm(lm or "", **asdict(loading)), templates, mixture, note, relation)
     if allowed is not None:
         note_left_out_candidates(asked, allowed)
     several = file is not None or len(xs) > 1

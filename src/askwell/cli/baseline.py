@@ -14,6 +14,7 @@ from askwell.specs import AutoPromptSpec, FineTuningSpec, TrainingSpec
 from askwell.specs.baselines import BaselineName
 from askwell.specs.mixture import NO_LEAD_IN, AnswersChoice, BeginOption, MixtureSpec
 
+_HELP = {name: field.description for name, field in MixtureSpec.model_fields.items()}
 _NAMES = "; ".join(f"{name}: {baseline.about}" for name, baseline in BASELINES.items())
 
 
@@ -26,9 +27,12 @@ def baseline(
     prompts: options.Prompts = None,
     out: options.RunFolder,
     seed: options.Seed = 0,
-    begin: Annotated[BeginOption, Parameter(help=MixtureSpec.model_fields["begin"].description)] = "auto",
-    answers: Annotated[AnswersChoice, Parameter(help=MixtureSpec.model_fields["answers"].description)] = "auto",
-    lead_in: Annotated[str, Parameter(help=MixtureSpec.model_fields["lead_in"].description)] = NO_LEAD_IN,
+    begin: Annotated[BeginOption, Parameter(help=_HELP["begin"])] = "auto",
+    answers: Annotated[AnswersChoice, Parameter(help=_HELP["answers"])] = "auto",
+    lead_in: Annotated[str, Parameter(help=_HELP["lead_in"])] = NO_LEAD_IN,
+    shots: Annotated[int | None, Parameter(help=_HELP["shots"])] = None,
+    shot_separator: Annotated[str | None, Parameter(help=_HELP["shot_separator"])] = None,
+    shot_draws: Annotated[int | None, Parameter(help=_HELP["shot_draws"])] = None,
     search: Annotated[AutoPromptSpec, Parameter(name="*", group="AutoPrompt")] = AutoPromptSpec(),  # noqa: B008 - frozen
     fine_tuning: Annotated[FineTuningSpec, Parameter(group="Fine-tuning")] = FineTuningSpec(),  # noqa: B008 - frozen
     training: Annotated[TrainingSpec, Parameter(name="*", group="Training")] = TrainingSpec(),  # noqa: B008 - frozen
@@ -40,7 +44,7 @@ def baseline(
     loading: options.Loading = options.Loading(),  # noqa: B008 - frozen
     json: options.Json = False,
 ) -> None:
-    """Run a baseline: LAMA, LPAQA, OptiPrompt, AutoPrompt or fine-tuning.
+    """Run a baseline: LAMA, examples in the prompt, LPAQA, OptiPrompt, AutoPrompt or fine-tuning.
 
     It is scored as mixtures are, and the folder gets the same files as with `askwell train`, so that `askwell compare`
     and `askwell report` accept both.
@@ -59,7 +63,13 @@ def baseline(
         answers = "one-token"
     if lead_in != NO_LEAD_IN and "none" in BASELINES[name].prompts:
         raise BadOption(f"--lead-in: {name} searches for its own words; leave it out")
-    mixture = _asking(name, seed=seed, begin=begin, answers=answers, lead_in=lead_in)
+    examples = {"shots": shots, "shot_separator": shot_separator, "shot_draws": shot_draws}
+    given = {option: value for option, value in examples.items() if value is not None}
+    if given and not BASELINES[name].mixture.shots:
+        raise BadOption(f"--{next(iter(given)).replace('_', '-')} is not a setting of {name}: it has no examples")
+    if shots == 0:
+        raise BadOption("--shots 0: without examples, the baseline is lama")
+    mixture = _asking(name, seed=seed, begin=begin, answers=answers, lead_in=lead_in, **given)
     relation = read_relation(facts, data=data, split=reading.rule, seed=seed, x=reading.x, y=reading.y)
     templates = read_prompts(prompts, relation=relation, data=data) if prompts else []
     need_prompts(name, len(templates))

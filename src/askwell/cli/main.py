@@ -27,7 +27,10 @@ app.command("askwell.cli.evaluate:evaluate", help="Score a saved mixture, or unt
 app.command("askwell.cli.ask:ask", help="Ask a saved mixture, or untuned prompts, about one x or many.")
 app.command("askwell.cli.show:show", help="Show the tuned prompts beside the words they started from.")
 app.command("askwell.cli.demo:demo", help="See it work: tune soft prompts on the testbed, and write a report.")
-app.command("askwell.cli.baseline:baseline", help="Run a baseline: LAMA, LPAQA, OptiPrompt, AutoPrompt or fine-tuning.")
+app.command(
+    "askwell.cli.baseline:baseline",
+    help="Run a baseline: LAMA, examples, LPAQA, OptiPrompt, fine-tuning …",
+)
 app.command("askwell.cli.compare:compare", help="Compare two runs on the facts that both answered.")
 app.command("askwell.cli.audit:audit", help="Audit the splits of facts: leaks, and what trivial answers score.")
 app.command("askwell.cli.sweep:sweep", help="Do the runs of a grid: LMs, relations, prompts, settings, seeds.")

@@ -104,6 +104,18 @@ def _note_mixture(mixture: Mixture) -> None:
         note(line)
     if len(mixture.lm.beginnings) > 1:
         note(f"sentences begin with: {mixture.spec.begin} (--begin)")
+    if mixture.examples:
+        drawn = (
+            f"the best of {mixture.spec.shot_draws} draws on dev for each prompt"
+            if (mixture.spec.shot_draws > 1)
+            else "drawn for each prompt"
+        )
+        note(f"examples before the question: {mixture.spec.shots} train facts, {drawn} (--shots, --shot-draws)")
+    if mixture.dropped_examples:
+        note(
+            f"{mixture.dropped_examples} of {mixture.spec.shots * len(mixture.prompts)} examples do not fit the LM's "
+            f"longest input of {mixture.lm.context} tokens and were dropped, the oldest of each prompt first"
+        )
     if mixture.weighting.reads_x and mixture.finds_every_x_alike:
         note(
             "data-dependent weights have no effect here: no prompt has a word before x, so a causal LM finds x "

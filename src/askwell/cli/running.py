@@ -90,6 +90,8 @@ def print_record(record: RunRecord, folder: Path) -> None:
     elif len(record.prompts) == 1 and record.spec.baseline is not None:
         lines.append(f"prompt: {record.prompts[0].template}")
     seconds = record.environment.seconds or 0.0
+    if record.spec.mixture.shots:
+        lines.append(f"{len(record.prompts[0].examples)} examples before the question; {seconds:.0f} s in all.")
     if tuned and record.training is not None:
         lines.append(
             f"effective prompts: {record.effective_prompts:.1f} of {len(record.prompts)}; the state after "

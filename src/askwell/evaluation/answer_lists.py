@@ -155,11 +155,7 @@ class CandidateAnswers:
         log_weights: Float[Tensor, " prompts"] | None = None,
     ) -> Float[Tensor, "facts answers"]:
         """log p(y | x, r) of all answers."""
-        if log_weights is None:
-            log_p_x = self.mixture.log_p_x(xs, some) if self.mixture.weighting.reads_x else None
-            weights = self.mixture.log_weights(len(some), log_p_x)
-        else:
-            weights = log_weights.expand(len(some), -1)
+        weights = self.mixture.log_weights_for(xs, some) if log_weights is None else log_weights.expand(len(some), -1)
         by_prompt = self.scorer.by_prompt(xs, some)
         if observer is not None:
             rows = torch.arange(len(some), device=some.device)

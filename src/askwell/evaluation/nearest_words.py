@@ -81,7 +81,8 @@ def project(mixture: Mixture) -> Mixture:
     if mixture.spec.combine == "product":
         raise BadOption("a product of experts keeps its prompts hard: there is nothing to project")
     spec = mixture.spec.model_copy(update={"deep": False})
-    projected = Mixture(mixture.lm, [prompt.template for prompt in mixture.prompts[:: spec.copies]], spec)
+    templates = [prompt.template for prompt in mixture.prompts[:: spec.copies]]
+    projected = Mixture(mixture.lm, templates, spec, examples=mixture.examples)
     projected.left_out_prompts = list(mixture.left_out_prompts)
     projected.vectors.copy_(mixture.lm.word_vectors(_nearest(mixture)))
     projected.weighting.load_state_dict(mixture.weighting.state_dict())

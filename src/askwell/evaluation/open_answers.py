@@ -227,8 +227,7 @@ class OpenObserver:
 
     def note(self, mixture: Mixture, xs: Words, some: Int[Tensor, " facts"], found: Sequence[LikelyAnswers]) -> None:
         """Takes what was found for some facts."""
-        log_p_x = mixture.log_p_x(xs, some) if mixture.weighting.reads_x else None
-        weights = mixture.log_weights(len(some), log_p_x).exp().double().detach().cpu().numpy()[:, list(self.prompts)]
+        weights = mixture.log_weights_for(xs, some).exp().double().detach().cpu().numpy()[:, list(self.prompts)]
         for of_fact, of_prompts in zip(found, weights, strict=True):
             probs = np.exp([[answer.by_prompt[prompt] for prompt in self.prompts] for answer in of_fact.answers])
             probs = probs.reshape(len(of_fact.answers), len(self.prompts))

@@ -157,8 +157,7 @@ class AnswerSearch:
         mixture, size = self._mixture, bags.shape[1]
         everyone = bags.flatten()
         if given_weights is None:
-            log_p_x = mixture.log_p_x(xs, everyone) if mixture.weighting.reads_x else None
-            given_weights = mixture.log_weights(len(everyone), log_p_x)
+            given_weights = mixture.log_weights_for(xs, everyone)
         log_weights = given_weights.double().expand(len(everyone), -1).view(*bags.shape, -1) - math.log(size)
         results: list[list[SearchResult]] = [[] for _ in bags]
         for place, prompts in self._forms.items():

@@ -86,9 +86,8 @@ def _choose(scorer: CandidateScorer, xs: Sequence[str], top: int) -> Iterator[li
     mixture = scorer.mixture
     words = words_of(xs, mixture.lm.wording, mixture.lm.device)
     for some in torch.arange(len(xs), device=mixture.lm.device).split(_QUESTIONS_AT_ONCE):
-        log_p_x = mixture.log_p_x(words, some) if mixture.weighting.reads_x else None
         by_prompt = scorer.by_prompt(words, some)
-        log_probs = scorer.combine(by_prompt, mixture.log_weights(len(some), log_p_x)).log_softmax(1)
+        log_probs = scorer.combine(by_prompt, mixture.log_weights_for(words, some)).log_softmax(1)
         best = log_probs.sort(dim=1, descending=True, stable=True).indices[:, :top]
         of_prompts = by_prompt.log_softmax(2).exp()
         for row, labels in enumerate(best.tolist()):

@@ -35,8 +35,8 @@ def prompts_behind(mixture: Mixture, x: str) -> list[PromptBehind]:
         raise UserMistake(f"{x[:60]!r} cannot be asked: {reason}")
     words = words_of([x], mixture.lm.wording, mixture.lm.device)
     only = torch.zeros(1, dtype=torch.long, device=mixture.lm.device)
-    log_p_x = mixture.log_p_x(words, only) if mixture.weighting.reads_x else None
-    weights = mixture.weights if mixture.spec.combine == "product" else mixture.log_weights(1, log_p_x)[0].exp()
+    of_mixture = mixture.spec.combine == "mixture"
+    weights = mixture.log_weights_for(words, only)[0].exp() if of_mixture else mixture.weights
     own: list[tuple[str, float]] = []
     if kind.any_length or mixture.candidates is not None:
         found = next(ask(mixture, [x]))

@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
+from askwell.data.facts import Fact
 from askwell.lms.identity import LMIdentity
 from askwell.mixture.answers import AnswerKind
 from askwell.mixture.candidates import Candidates
@@ -83,6 +84,8 @@ class Description(BaseModel):
     mixture_spec: MixtureSpec
     prompts: tuple[SavedPrompt, ...]
     left_out_prompts: tuple[SavedPrompt, ...]
+    examples: tuple[tuple[Fact, ...], ...] = ()
+    """The facts that each prompt shows, in their order; empty where none shows any."""
     mixture_weights: tuple[float, ...]
     answers: AnswerKind | None = None
     """What counts as an answer; None for an untuned mixture."""

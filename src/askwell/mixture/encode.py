@@ -26,6 +26,7 @@ TOO_MANY_TOKENS = "y has more tokens than --longest-answer allows"
 NOT_SPELT = "y has a character that the LM's tokenizer does not know"
 TOO_LONG = "x is longer than the LM's context allows"
 NO_TOKENS = "x has no token of the LM"
+OWN_EXAMPLE = "every prompt shows x as an example"
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,12 @@ def encode_facts(
         unanswerable = dict(zip(ys, why_unspellable(mixture, ys, kind), strict=True))
     else:
         unanswerable = {y: NOT_ONE_TOKEN if numbers[y] is None else None for y in ys}
-    unaskable = why_unaskable(mixture, [fact.x for fact in facts], kind)
+    unaskable = [
+        reason or (OWN_EXAMPLE if is_shown else None)
+        for reason, is_shown in zip(
+            why_unaskable(mixture, [fact.x for fact in facts], kind), _own_examples(mixture, facts), strict=True
+        )
+    ]
     kept: list[Fact] = []
     for fact, reason in zip(facts, unaskable, strict=True):
         reason = (None if fact.y in labels else unanswerable[fact.y]) or reason
@@ -229,6 +235,15 @@ def why_unspellable(mixture: "Mixture", ys: Iterable[str], kind: AnswerKind) -> 
         else:
             reasons.append(TOO_MANY_TOKENS if max(map(len, forms)) > kind.longest else None)
     return reasons
+
+
+def _own_examples(mixture: "Mixture", facts: Sequence[Fact]) -> list[bool]:
+    """Whether all prompts show the x of each fact."""
+    if not mixture.examples:
+        return [False] * len(facts)
+    words = words_of([fact.x for fact in facts], mixture.lm.wording, mixture.lm.device)
+    everyone = torch.arange(len(facts), device=mixture.lm.device)
+    return mixture.is_own_example(words, everyone).tolist()
 
 
 def count_reasons(left_out: Iterable[LeftOutFact]) -> dict[str, int]:

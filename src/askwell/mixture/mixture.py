@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, overload
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from askwell.data.facts import Fact, Relation
@@ -24,11 +24,12 @@ from askwell.mixture.begin import resolve_begin
 from askwell.mixture.candidates import Candidates, CandidateScorer, GivenCandidates, as_candidates
 from askwell.mixture.elsewhere import EmbeddedPrompts, embed, save_peft
 from askwell.mixture.encode import EncodedFacts, encode_facts, encode_relation
+from askwell.mixture.examples import ExampleTable, Shown, choose_examples, renormalised, with_examples
 from askwell.mixture.hub import OnTheHub
 from askwell.mixture.long_answers import LongAnswers
-from askwell.mixture.openings import RANDOM, opening_of
+from askwell.mixture.openings import RANDOM
 from askwell.mixture.pairs import PairReader, Tuned
-from askwell.mixture.prompts import LeftOutPrompt, initial_vectors, usable_prompts, with_opening
+from askwell.mixture.prompts import LeftOutPrompt, initial_vectors, usable_prompts
 from askwell.mixture.reply import Replies
 from askwell.mixture.weights import WEIGHTINGS
 from askwell.specs.mixture import BEAMS, MixtureSpec
@@ -50,8 +51,16 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
     """
 
     def __init__(
-        self, lm: FrozenLM, templates: str | Template | Iterable[Template | str], spec: MixtureSpec | None = None
+        self,
+        lm: FrozenLM,
+        templates: str | Template | Iterable[Template | str],
+        spec: MixtureSpec | None = None,
+        *,
+        relation: Relation | None = None,
+        examples: Sequence[Shown] | None = None,
     ) -> None:
+        """`relation` is that whose train facts are examples, where the spec asks for some; a mixture that is built
+        again is given the `examples` of each prompt themselves."""
         if not isinstance(lm, FrozenLM):
             raise BadOption(f"a mixture asks a loaded LM, and this is {type(lm).__name__}: askwell.load_lm loads one")
         super().__init__()
@@ -64,11 +73,23 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         asked = [template for template in parsed if template not in weightless] or parsed
         prompts, self.left_out_prompts = usable_prompts(lm, asked, self.beginning)
         self.left_out_prompts += [LeftOutPrompt(template, "its weight in the file is 0") for template in weightless]
-        self.prompts = [
-            with_opening(lm, prompt, opening_of(lm, spec, prompt.template, self.beginning))
-            for prompt in prompts
-            for _ in range(spec.copies)
-        ]
+        self.prompts = [prompt for prompt in prompts for _ in range(spec.copies)]
+        self.examples: tuple[Shown, ...] = ()
+        """The facts that each prompt shows; empty where none shows any."""
+        self.example_log_losses: tuple[tuple[float, ...], ...] = ()
+        """For each prompt the log-loss of dev facts with each draw of examples, where several were compared."""
+        self.dropped_examples = 0
+        """How many examples, over all prompts, did not fit into the LM's longest input."""
+        if spec.shots and examples is None:
+            chosen = choose_examples(lm, self.prompts, spec, relation)
+            self.dropped_examples = sum(one.dropped for one in chosen)
+            self.example_log_losses = tuple(one.log_losses for one in chosen if one.log_losses)
+            examples = [one.examples for one in chosen]
+        if examples:
+            self.examples = tuple(map(tuple, examples))
+        each = self.examples or [()] * len(self.prompts)
+        self.prompts = [with_examples(lm, prompt, spec, own) for prompt, own in zip(self.prompts, each, strict=True)]
+        self._example_table = ExampleTable(lm, self.examples) if self.examples else None
         self.answer_space = AnswerSpace(lm, (prompt.tokens.y_place for prompt in self.prompts))
         random_prefix = spec.prefix if spec.prefix_words == RANDOM else 0
         initial = initial_vectors(
@@ -237,7 +258,7 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         numbers = [scorer.number_of(y) for y in ys]
         if None in numbers:
             raise UserMistake(f"{ys[numbers.index(None)]!r} is not among the candidates")
-        log_probs = scorer.log_probs(facts.xs, every, self._log_weights(facts.xs, every)).log_softmax(1)
+        log_probs = scorer.log_probs(facts.xs, every, self.log_weights_for(facts.xs, every)).log_softmax(1)
         return log_probs.gather(1, torch.tensor(numbers, device=self.lm.device)[:, None])[:, 0]
 
     def settle_answers(self, relation: Relation, candidates: GivenCandidates = None) -> None:
@@ -262,7 +283,7 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
             if facts.kind.is_long:
                 return product.product_log_likelihood(self, facts, chosen)
             return self._product_log_likelihood(facts.xs, facts.answers[chosen], chosen)
-        return (self._log_weights(facts.xs, chosen) + self.fact_log_probs(facts, chosen)).logsumexp(1)
+        return (self.log_weights_for(facts.xs, chosen) + self.fact_log_probs(facts, chosen)).logsumexp(1)
 
     def fact_log_probs(self, facts: EncodedFacts, chosen: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"]:
         """log p(y | t, x) of the chosen facts' y under every prompt, whether y is one token or longer."""
@@ -297,6 +318,27 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         """The log-weight of each prompt for each fact, which needs log p(x | t) where the weighting reads x."""
         return self.weighting(log_p_x, facts)
 
+    def log_weights_for(
+        self, xs: Words, facts: Int[Tensor, " facts"], log_p_x: Float[Tensor, "facts prompts"] | None = None
+    ) -> Float[Tensor, "facts prompts"]:
+        """The log-weight of each prompt for each of the facts, among those that do not show its x as an example."""
+        if self.weighting.reads_x and log_p_x is None:
+            log_p_x = self.log_p_x(xs, facts)
+        log_weights = self.log_weights(len(facts), log_p_x if self.weighting.reads_x else None)
+        shown = self.shown(xs, facts)
+        return log_weights if shown is None else renormalised(log_weights, shown)
+
+    def shown(self, xs: Words, facts: Int[Tensor, " facts"]) -> Bool[Tensor, "facts prompts"] | None:
+        """Which prompts show the x of each fact as an example; None where no prompt shows any."""
+        return None if self._example_table is None else self._example_table.shown(xs, facts)
+
+    def is_own_example(self, xs: Words, facts: Int[Tensor, " facts"]) -> Bool[Tensor, " facts"]:
+        """Whether all prompts that are asked show the x of a fact, so that it cannot be asked fairly."""
+        shown = self.shown(xs, facts)
+        if shown is None:
+            return torch.zeros(len(facts), dtype=torch.bool, device=self.lm.device)
+        return (shown | (self.weight_logits == -torch.inf)).all(1)
+
     @torch.no_grad()
     def prompt_log_probs(self, xs: Words, facts: Int[Tensor, " facts"], prompt: int) -> Float[Tensor, "facts answers"]:
         """log p(y | t, x) of every answer y under one prompt; -inf where the prompt has no token for it."""
@@ -318,7 +360,7 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         if self.spec.combine == "product":
             whole = self.combine(xs, facts, self._one_by_one(xs, facts, observer))
             return whole if answers is None else whole[:, answers]
-        log_weights = self._log_weights(xs, facts)
+        log_weights = self.log_weights_for(xs, facts)
         total = self._summed(xs, facts, log_weights.exp(), answers, observer)
         # Probabilities that are tiny beside the largest have lost digits; they are summed again, as logarithms.
         lossy = (total < torch.finfo(total.dtype).tiny ** 0.75).any(1)
@@ -341,7 +383,7 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
                 # An answer for which one prompt has no token is none of the product's, even if that prompt weighs 0.
                 scores += torch.where(log_probs == -torch.inf, -torch.inf, weight * log_probs.nan_to_num(neginf=0.0))
             return scores.log_softmax(1)
-        log_weights = self._log_weights(xs, facts)
+        log_weights = self.log_weights_for(xs, facts)
         total = torch.full(shape, -torch.inf, **like)
         for log_weight, log_probs in zip(log_weights.T, by_prompt, strict=True):
             total = torch.logaddexp(total, log_probs + log_weight[:, None])
@@ -406,9 +448,6 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         scores = torch.einsum("t,fta->fa", self.weights, by_prompt.nan_to_num(neginf=0.0))
         scores = scores.masked_fill(~everywhere, -torch.inf)
         return scores.gather(1, answers[:, None])[:, 0] - scores.logsumexp(1)
-
-    def _log_weights(self, xs: Words, facts: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"]:
-        return self.log_weights(len(facts), self.log_p_x(xs, facts) if self.weighting.reads_x else None)
 
 
 def _initial_weights(prompts: list[Any], spec: MixtureSpec) -> Float[Tensor, " prompts"]:

@@ -1,11 +1,13 @@
-"""What stands before a prompt's sentence and is tuned with it: free vectors and a lead-in.
+"""What stands before a prompt's sentence and is tuned with it: free vectors, a lead-in, examples.
 
 They are prompt tokens like all others. What stands before x matters most to a causal LM: a few words there can be worth
 more than anything between x and y.
 """
 
+from collections.abc import Sequence
 from itertools import cycle, islice
 
+from askwell.data.facts import Fact
 from askwell.data.templates import Template
 from askwell.errors import BadOption
 from askwell.lms.frozen import FrozenLM
@@ -16,12 +18,22 @@ RANDOM, LABEL = "random", "label"
 """What free vectors can start from beside words."""
 
 
-def opening_of(lm: FrozenLM, spec: MixtureSpec, template: Template, beginning: Beginning) -> Opening:
-    """What stands before the sentence of a template."""
-    del template
+def opening_of(
+    lm: FrozenLM, spec: MixtureSpec, template: Template, beginning: Beginning, examples: Sequence[Fact] = ()
+) -> Opening:
+    """What stands before the sentence of a template: free vectors, the lead-in, and examples in the template's words,
+    each with what parts it from the next."""
     lead_in = "" if spec.lead_in == NO_LEAD_IN else up_to_sentence(lm, spec.lead_in)
     prefix = prefix_tokens(lm, spec, beginning)
-    return Opening(prefix, (), lead_in) if prefix or lead_in else NO_OPENING
+    if not examples:
+        return Opening(prefix, (), lead_in) if prefix or lead_in else NO_OPENING
+    after = up_to_sentence(lm, template.after + spec.shot_separator, is_whole=True)
+    filled: list[tuple[str, str]] = []
+    for fact in examples:
+        fillers = {"[X]": fact.x, "[Y]": fact.y}
+        text = after if filled else lead_in
+        filled += [(text + template.before, fillers[template.first]), (template.between, fillers[template.second])]
+    return Opening(prefix, tuple(filled), after, closing=after.rstrip(" "))
 
 
 def prefix_tokens(lm: FrozenLM, spec: MixtureSpec, beginning: Beginning) -> tuple[int, ...]:
@@ -37,12 +49,12 @@ def prefix_tokens(lm: FrozenLM, spec: MixtureSpec, beginning: Beginning) -> tupl
     return tuple(islice(cycle(tokens), spec.prefix))
 
 
-def up_to_sentence(lm: FrozenLM, text: str) -> str:
-    """A text with the space or line break that parts it from the sentence behind it."""
+def up_to_sentence(lm: FrozenLM, text: str, *, is_whole: bool = False) -> str:
+    """A text with the space or line break that parts it from the sentence behind it; one that is whole has its own."""
     if lm.wording.line_break is None:
         text = text.replace("\n", " ")
     if not text[-1:].isspace():
-        return f"{text} "
+        return text if is_whole else f"{text} "
     if text.endswith("\n") and place_after_line_break(lm) is Place.SPACED:
         return f"{text} "
     return text

@@ -61,6 +61,7 @@ def save_mixture(mixture: Mixture, folder: Path, *, about: About | None = None) 
         "left_out_prompts": [
             _template_json(prompt.template) | {"reason": prompt.reason} for prompt in mixture.left_out_prompts
         ],
+        "examples": [[asdict(fact) for fact in shown] for shown in mixture.examples],
         "mixture_weights": mixture.weights.tolist(),
         "answers": None if mixture.answer_kind is None else asdict(mixture.answer_kind),
         "candidates": None if mixture.candidates is None else asdict(mixture.candidates),
@@ -106,7 +107,7 @@ def load_mixture(source: str | Path, lm: FrozenLM | None = None, **hub_options: 
             f"another one: its {', '.join(differences)} differ. Load it onto {identity.name}."
         )
     templates = [parse_template(prompt.template, prompt.weight) for prompt in description.prompts]
-    mixture = Mixture(lm, templates, description.mixture_spec)
+    mixture = Mixture(lm, templates, description.mixture_spec, examples=description.examples)
     mixture.left_out_prompts += [
         LeftOutPrompt(parse_template(prompt.template, prompt.weight), prompt.reason or "")
         for prompt in description.left_out_prompts

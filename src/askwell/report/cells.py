@@ -15,6 +15,7 @@ from askwell.errors import UserMistake
 from askwell.evaluation.metrics import METRICS, Average
 from askwell.evaluation.outcomes import Outcome
 from askwell.runs.folder import Run
+from askwell.specs.mixture import NO_LEAD_IN
 from askwell.specs.run import RunSpec
 
 NO_SET = "own facts"
@@ -33,7 +34,7 @@ _SHALLOW = {("vectors", "weights"): SOFT, ("weights",): WEIGHTS, ("vectors",): V
 _DEEP = {("vectors", "layers", "weights"): DEEP}
 # Kind, row or seed show these; everything else is how a run was done.
 _IN_THE_KIND = {"tune_vectors", "tune_layers", "tune_weights", "method"}
-_IN_THE_ROW = {"deep", "weighting", "initial", "copies", "combine", "weights", "seed"}
+_IN_THE_ROW = {"deep", "weighting", "initial", "copies", "combine", "weights", "seed", "prefix", "shots"}
 
 
 def fact_set_of(relation: str) -> str:
@@ -61,6 +62,9 @@ def kind_of(spec: RunSpec) -> RunKind:
         PRODUCT: mixture.combine == "product",
         PUBLISHED: mixture.weights == "file",
         f"{mixture.copies} copies": mixture.copies > 1,
+        "lead-in": mixture.lead_in != NO_LEAD_IN,
+        f"prefix of {mixture.prefix}": mixture.prefix > 0,
+        f"{mixture.shots} shots": mixture.shots > 0,
     }
     return RunKind(_tuned(spec), tuple(name for name, applies in extras.items() if applies))
 
@@ -92,7 +96,7 @@ def source_of(spec: RunSpec) -> str:
 def how_of(spec: RunSpec) -> dict[str, Any]:
     """All choices of a run that neither its kind, its row nor its seed shows."""
     return {
-        **spec.mixture.model_dump(mode="json", exclude=_IN_THE_ROW),
+        **spec.mixture.model_dump(mode="json", exclude=_IN_THE_ROW | spec.mixture.unused),
         **({} if spec.training is None else spec.training.model_dump(mode="json", exclude=_IN_THE_KIND)),
         **spec.model_dump(mode="json", include={"threads", "device", "dtype"}),
     }

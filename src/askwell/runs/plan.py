@@ -244,5 +244,12 @@ def _seconds(lm: FrozenLM, tasks: list[tuple[RunTask, int]], done: frozenset[str
 
 
 def _measured(lm: FrozenLM, tasks: list[RunTask]) -> float | None:
-    mixtures = ((Mixture(lm, [prompt.template for prompt in task.spec.templates]), task) for task in tasks)
+    mixtures = ((_like(lm, task), task) for task in tasks)
     return next((found for mixture, task in mixtures if (found := measured_pair(mixture, task)) is not None), None)
+
+
+def _like(lm: FrozenLM, task: RunTask) -> Mixture:
+    """A mixture whose sentences are as long as those of a run."""
+    names = ("lead_in", "prefix", "prefix_words", "shots", "shot_separator")
+    spec = MixtureSpec(**{name: getattr(task.spec.mixture, name) for name in names})
+    return Mixture(lm, [prompt.template for prompt in task.spec.templates], spec, relation=task.relation)

@@ -40,6 +40,7 @@ _COLUMNS: Mapping[str, tuple[str, Callable[[Run], Any]]] = {
     "begin": ("VARCHAR", attrgetter("record.spec.mixture.begin")),
     "lead_in": ("VARCHAR", attrgetter("record.spec.mixture.lead_in")),
     "prefix": ("BIGINT", attrgetter("record.spec.mixture.prefix")),
+    "shots": ("BIGINT", attrgetter("record.spec.mixture.shots")),
     "answers": ("VARCHAR", attrgetter("record.test.answers")),
     "copies": ("BIGINT", attrgetter("record.spec.mixture.copies")),
     "threads": ("BIGINT", attrgetter("record.spec.threads")),

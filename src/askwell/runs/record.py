@@ -57,6 +57,10 @@ class PromptRecord(_Part):
     template: str
     weight: float
     """p(t | r), or its exponent in a product."""
+    examples: tuple[tuple[str, str], ...] = ()
+    """The train facts (x, y) that it shows before the question, in their order."""
+    example_log_losses: tuple[float, ...] = ()
+    """The log-loss of dev facts with each draw of examples, where several were compared; the lowest was taken."""
 
 
 class LeftOutTemplate(_Part):
@@ -123,6 +127,8 @@ class RunRecord(ShowsItself, _Part):
     lm: LMIdentity
     relation: RelationRecord
     prompts: tuple[PromptRecord, ...]
+    dropped_examples: int = 0
+    """How many examples, over all prompts, did not fit into the LM's longest input."""
     left_out_prompts: tuple[LeftOutTemplate, ...] = ()
     effective_prompts: float
     temperature: float | None = None

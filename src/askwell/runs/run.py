@@ -144,7 +144,7 @@ class _Work:
     def mixture(self, *, untuned: bool) -> _Made:
         """A mixture of ours, tuned if the spec says so; with `untuned`, its test scores before that."""
         spec, relation = self.spec, self.relation
-        mixture = Mixture(self.lm, templates_of(spec), spec.mixture)
+        mixture = Mixture(self.lm, templates_of(spec), spec.mixture, relation=relation)
         chosen = self.candidates if spec.training is not None and spec.training.classify else None
         # A mixture that is tuned to say anything learns to say y itself, even if y is a label of the candidates.
         among = self.candidates if spec.training is None else chosen
@@ -228,10 +228,8 @@ def _record(work: _Work, made: _Made, examination: Examination, trust: Trust | N
         relation=RelationRecord(
             name=relation.name, sha256=relation.digest, split_by=work.split_by, counts=relation.counts.as_json()
         ),
-        prompts=tuple(
-            PromptRecord(template=prompt.template.text, weight=weight)
-            for prompt, weight in zip(mixture.prompts, mixture.weights.tolist(), strict=True)
-        ),
+        prompts=_prompts(mixture),
+        dropped_examples=mixture.dropped_examples,
         left_out_prompts=tuple(
             LeftOutTemplate(template=prompt.template.text, reason=prompt.reason) for prompt in mixture.left_out_prompts
         ),
@@ -249,6 +247,20 @@ def _record(work: _Work, made: _Made, examination: Examination, trust: Trust | N
         audit=audit_relation(relation),
         training=_training(made.learned_from) if made.learned_from else None,
         history=made.history,
+    )
+
+
+def _prompts(mixture: Mixture) -> tuple[PromptRecord, ...]:
+    weights, none = mixture.weights.tolist(), [()] * len(mixture.prompts)
+    shown, losses = mixture.examples or none, mixture.example_log_losses or none
+    return tuple(
+        PromptRecord(
+            template=prompt.template.text,
+            weight=weight,
+            examples=tuple((fact.x, fact.y) for fact in examples),
+            example_log_losses=of_draws,
+        )
+        for prompt, weight, examples, of_draws in zip(mixture.prompts, weights, shown, losses, strict=True)
     )
 
 

@@ -79,5 +79,6 @@ def setting_name(mixture: MixtureSpec, training: TrainingSpec | None) -> str:
     parts += [mixture.initial] if mixture.initial != "words" else []
     parts += [f"{mixture.copies} copies"] if mixture.copies > 1 else []
     parts += ["lead-in"] if mixture.lead_in != NO_LEAD_IN else []
+    parts += [f"{mixture.shots} shots"] if mixture.shots else []
     parts += [f"prefix of {mixture.prefix}"] if mixture.prefix else []
     return ", ".join(parts)

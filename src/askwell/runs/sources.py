@@ -97,9 +97,11 @@ def saved_mixture(
     return load_mixture(folder, loaded)
 
 
-def untuned_mixture(lm: FrozenLM, templates: Sequence[Template], spec: MixtureSpec, note: Note) -> Mixture:
-    """Prompts as they are, with a note of those that the LM cannot use."""
-    mixture = Mixture(lm, templates, spec)
+def untuned_mixture(
+    lm: FrozenLM, templates: Sequence[Template], spec: MixtureSpec, note: Note, relation: Relation | None = None
+) -> Mixture:
+    """Prompts as they are, with a note of those that the LM cannot use; their examples are the relation's."""
+    mixture = Mixture(lm, templates, spec, relation=relation)
     for line in left_out_prompt_lines(mixture):
         note(line)
     return mixture
@@ -218,7 +220,7 @@ def untuned_jobs(
     for relation, templates in relations:
         try:
             of_relation = with_label(spec, relation_label(relation.name, data))
-            mixture = untuned_mixture(loaded, templates, of_relation, note)
+            mixture = untuned_mixture(loaded, templates, of_relation, note, relation)
         except NothingLeft as nothing:
             if len(relations) == 1:
                 raise

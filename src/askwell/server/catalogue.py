@@ -240,7 +240,11 @@ def _build_saved(folder: Path, lm: FrozenLM) -> Mixture:
 def _build_hard(run: Run, description: Description | None, lm: FrozenLM) -> Mixture:
     """The prompts that a run started from, as words; they answer as the tuned ones do, with one token or several."""
     as_words = {"deep": False, "initial": "words", "noise": 0.0, "copies": 1, "prefix": 0}
-    mixture = Mixture(lm, templates_of(run.record.spec), run.record.spec.mixture.model_copy(update=as_words))
+    spec = run.record.spec.mixture
+    shown = [tuple(Fact(x, y) for x, y in prompt.examples) for prompt in run.record.prompts[:: spec.copies]]
+    mixture = Mixture(
+        lm, templates_of(run.record.spec), spec.model_copy(update=as_words), examples=shown if spec.shots else None
+    )
     if description is not None:
         mixture.answer_kind, mixture.candidates = description.answers, description.candidates
     return mixture

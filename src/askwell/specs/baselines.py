@@ -8,6 +8,7 @@ from askwell.specs.base import Spec
 
 BaselineName = Literal[
     "lama",
+    "few-shot",
     "lpaqa-top1",
     "lpaqa-uniform",
     "lpaqa-weights",

@@ -57,6 +57,14 @@ class MixtureSpec(Spec):
     prefix_words: str = A_FACT
     """What these vectors start from: words, which are repeated until there are enough; label: the relation's name in
     words; random: vectors drawn at random."""
+    shots: int = Field(default=0, ge=0, le=1000)
+    """Write this many train facts before the question as examples, in the prompt's own words; each prompt has its own.
+    A prompt is neither trained on nor asked about an x that it shows."""
+    shot_separator: str = "\n"
+    """What parts the examples from each other and from the question; a line break can be written as \\n."""
+    shot_draws: int = Field(default=1, ge=1, le=1000)
+    """Draw the examples of each prompt this many times, and take the draw under which its dev facts are most
+    probable."""
 
     @model_validator(mode="before")
     @classmethod
@@ -88,16 +96,22 @@ class MixtureSpec(Spec):
             del document["answers"], document["longest_answer"]
         if self.begin == BEGIN_OF_0_1_0:
             del document["begin"]
-        if self.lead_in == NO_LEAD_IN:
-            del document["lead_in"]
-        if not self.prefix:
-            del document["prefix"], document["prefix_words"]
-        return document
+        return {name: choice for name, choice in document.items() if name not in self.unused}
+
+    @property
+    def unused(self) -> set[str]:
+        """The choices about what stands before the sentence that mean nothing here."""
+        no_lead_in = {"lead_in"} if self.lead_in == NO_LEAD_IN else set()
+        no_prefix = {"prefix", "prefix_words"} if not self.prefix else set()
+        no_shots = {"shots", "shot_separator", "shot_draws"} if not self.shots else set()
+        return no_lead_in | no_prefix | no_shots
 
     def asking_like(self, other: "MixtureSpec | None", **changes: Any) -> "MixtureSpec":
         """This spec with the other's answers, beginning of sentences and lead-in: the same question, put another
         way."""
-        names = ("answers", "longest_answer", "begin", "lead_in")
+        names: tuple[str, ...] = ("answers", "longest_answer", "begin", "lead_in")
+        if self.shots and other is not None and other.shots:  # a mixture of examples takes as many as are asked for
+            names += ("shots", "shot_separator", "shot_draws")
         shared = {} if other is None else {name: getattr(other, name) for name in names}
         return self.model_copy(update={**shared, **changes})
 
@@ -116,12 +130,21 @@ class MixtureSpec(Spec):
             raise ValueError("the text has a blank, and it is the same for every x: blanks belong to the prompts")
         return text.lstrip(" ")
 
+    @field_validator("shot_separator")
+    @classmethod
+    def _has_line_breaks(cls, text: str) -> str:
+        return with_line_breaks(text)
+
     @model_validator(mode="after")
     def _fits_together(self) -> "MixtureSpec":
-        if self.copies > 1 and self.noise == 0 and self.initial == "words":
+        if self.copies > 1 and self.noise == 0 and self.initial == "words" and not self.shots:
             raise ValueError(f"copies is {self.copies} with no noise: equal copies would never part; set noise above 0")
         if self.combine == "product" and (self.deep or self.weighting != "static"):
             raise ValueError("a product of experts has hard prompts and static weights: leave out deep and weighting")
+        if self.combine == "product" and self.shots:
+            raise ValueError("a product of experts has no examples: leave out shots")
+        if self.shot_draws > 1 and not self.shots:
+            raise ValueError("shot_draws without shots: there are no examples to draw")
         return self
 
 

@@ -48,13 +48,18 @@ class Objective:
             self._asked_once = torch.cat([gold for gold, _ in parts]), torch.cat([log_p_x for _, log_p_x in parts])
 
     def loss(self, facts: Int[Tensor, " facts"]) -> Loss:
-        """The loss of the facts of these numbers."""
+        """The loss of the facts of these numbers, without those that all prompts show as examples."""
+        if self._mixture.examples:  # encoding leaves such facts out, but prompts can be dropped later
+            facts = facts[~self._mixture.is_own_example(self._facts.xs, facts)]
+            if not len(facts):
+                nothing = torch.zeros((), device=facts.device, requires_grad=True)
+                return Loss(nothing, 0.0, torch.zeros_like(self._mixture.weight_logits))
         if self._scorer is not None:
             return self._loss_among_candidates(self._scorer, facts)
         if self._mixture.spec.combine == "product":
             return self._product_loss(facts)
         gold, log_p_x = self._ask(facts) if self._asked_once is None else [part[facts] for part in self._asked_once]
-        log_weights = self._mixture.log_weights(len(facts), log_p_x if self._mixture.weighting.reads_x else None)
+        log_weights = self._mixture.log_weights_for(self._facts.xs, facts, log_p_x)
         joint = log_weights + gold
         log_likelihood = joint.logsumexp(1)
         posteriors = joint.detach().softmax(1)
@@ -75,7 +80,7 @@ class Objective:
     def _loss_among_candidates(self, scorer: CandidateScorer, facts: Int[Tensor, " facts"]) -> Loss:
         """Classification: the log-probability of the right label, normalised over all labels."""
         mixture, xs = self._mixture, self._facts.xs
-        log_weights = mixture.log_weights(len(facts), mixture.log_p_x(xs, facts) if mixture.weighting.reads_x else None)
+        log_weights = mixture.log_weights_for(xs, facts)
         by_prompt = scorer.by_prompt(xs, facts)
         golds = self._golds[facts, None]
         log_likelihood = scorer.combine(by_prompt, log_weights).log_softmax(1).gather(1, golds)[:, 0]
