@@ -73,7 +73,7 @@ def ours_of_gold(mixture: Mixture, xs: list[str], golds: Tensor) -> tuple[Tensor
     """log p(y | t, x) and log p(y | x, r) of gold tokens, as training puts them together."""
     tokens, facts = words(mixture.lm, xs)
     gold = mixture.gold_log_probs(tokens, golds, facts)
-    return gold, mixture(with_golds(tokens, golds), facts)
+    return gold, mixture.log_likelihood(with_golds(tokens, golds), facts)
 
 
 @pytest.mark.parametrize("kind", SPECS)
@@ -195,7 +195,7 @@ def test_product_of_experts(name: str) -> None:
     xs, facts = words(exact(name), XS)
     golds = [*ids(name, YS[agreement.script(name)]), 30, 77]
     ours = mixture.log_probs(xs, facts)
-    likelihood = mixture(with_golds(xs, torch.tensor([golds, golds])), facts)
+    likelihood = mixture.log_likelihood(with_golds(xs, torch.tensor([golds, golds])), facts)
     likelihood.sum().backward()
     loss = torch.zeros((), dtype=torch.float64)
     for number, x in enumerate(XS):
