@@ -14,6 +14,7 @@ from measure import Times, in_turns, peak_bytes
 from report import merge_summary, write_part
 from shapes import SHAPES, facts_of, lm_of, mixture_of, random_lm
 from shared import shared
+from start import start_of_ask
 
 from askwell.lms.batches import Words
 from askwell.lms.frozen import FrozenLM
@@ -285,6 +286,7 @@ PARTS: Mapping[str, Callable[[Setting], None]] = {
     "beside": beside,
     "answers": answers,
     "shared": shared,
+    "start_of_ask": start_of_ask,
 }
 
 

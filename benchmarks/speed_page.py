@@ -16,6 +16,7 @@ PARTS = (
     "beside",
     "answers",
     "shared",
+    "start_of_ask",
 )
 PREFACE = """
 # Speed
@@ -74,6 +75,12 @@ def rows_of(summary: dict[str, Any]) -> list[tuple[str, float | None, float, boo
         ),
         ("… evaluation, ten prompts", shared.get("evaluate"), 1.7, False),
         ("… training with 100 words before x", shared.get("few_shot"), 5, False),
+        (
+            "`ask` on a saved mixture, in times of loading torch, model and tokenizer",
+            summary.get("start_of_ask"),
+            1.3,
+            True,
+        ),
     ]
 
 

@@ -11,11 +11,10 @@ from typing import Any
 
 import reference
 import torch
-from builders import tiny
+from builders import tiny, tiny_walks
 from builders.specs import paper_spec
 from reference import Piece
 from torch import Tensor, nn
-from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from transformers.models.modernbert import modeling_modernbert
 
 from askwell.lms.batches import Words, words_of
@@ -28,6 +27,9 @@ ALL = list(tiny.TINY)
 MASKED = [name for name in ALL if tiny.FAMILY[name] == "masked"]
 SEQ2SEQ = [name for name in ALL if tiny.FAMILY[name] == "seq2seq"]
 CAUSAL = [name for name in ALL if tiny.FAMILY[name] == "causal"]
+FURTHER = list(tiny_walks.WALKED)
+"""LMs of which only the walks are tested: all but their layers is as in the others."""
+FURTHER_CAUSAL = [name for name in FURTHER if tiny_walks.FAMILIES[name] == "causal"]
 WORDPIECE = ["bert", "distilbert", "electra"]
 BYTE_LEVEL = ["roberta", "modernbert", "bart", "bart-scaled", "gpt2", "llama"]
 
@@ -137,22 +139,41 @@ def _in_tokens(name: str, tokens: str) -> str:
 @functools.cache
 def exact(name: str) -> FrozenLM:
     """The LM in float64, with those of its parts that always compute in float32 made exact."""
-    model, tokenizer = tiny.TINY[name]()
+    model, tokenizer = _made(name)
     for module in model.modules():
-        if isinstance(module, LlamaRMSNorm):
-            module.forward = functools.partial(_norm, module)  # ty: ignore[invalid-assignment]
+        if type(module).__name__.endswith("RMSNorm"):
+            module.forward = functools.partial(_norm, module)
     return FrozenLM(model, tokenizer, name=name, dtype=torch.float64)
 
 
 @functools.cache
 def plain(name: str) -> FrozenLM:
     """The LM in float32, as it is."""
-    model, tokenizer = tiny.TINY[name]()
+    model, tokenizer = _made(name)
     return FrozenLM(model, tokenizer, name=name)
 
 
+def _made(name: str) -> tiny.TinyLM:
+    return (tiny.TINY | tiny_walks.WALKED)[name]()
+
+
 def _norm(module: Any, hidden: Tensor) -> Tensor:
-    return module.weight * hidden * torch.rsqrt(hidden.square().mean(-1, keepdim=True) + module.variance_epsilon)
+    is_gemma = hasattr(module, "eps")
+    weight, small = (1 + module.weight, module.eps) if is_gemma else (module.weight, module.variance_epsilon)
+    return weight * hidden * torch.rsqrt(hidden.square().mean(-1, keepdim=True) + small)
+
+
+def exact_eager_attention(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, scaling: float, softcap: float,
+    **_options: Any,
+) -> tuple[Tensor, None]:  # fmt: skip
+    """Gemma 2's attention without its detour through float32."""
+    groups = module.num_key_value_groups
+    scores = query @ key.repeat_interleave(groups, 1).transpose(2, 3) * scaling
+    scores = torch.tanh(scores / softcap) * softcap
+    if mask is not None:
+        scores = scores + mask
+    return (scores.softmax(-1) @ value.repeat_interleave(groups, 1)).transpose(1, 2).contiguous(), None
 
 
 def exact_rotary(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1) -> tuple[Tensor, Tensor]:
@@ -198,7 +219,8 @@ def ids(name: str, tokens: str) -> list[int]:
 
 def usable(name: str, templates: Sequence[str] = (*X_FIRST, *Y_FIRST)) -> list[str]:
     """Those of the templates that the LM can be asked with."""
-    return [template for template in templates if name not in CAUSAL or template not in Y_FIRST]
+    is_causal = tiny_walks.FAMILIES[name] == "causal"
+    return [template for template in templates if not is_causal or template not in Y_FIRST]
 
 
 def moved(lm: FrozenLM, templates: Sequence[str], spec: MixtureSpec | None = None, seed: int = 11) -> Mixture:

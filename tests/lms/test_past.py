@@ -3,7 +3,7 @@
 import agreement
 import pytest
 import torch
-from agreement import CAUSAL, SEQ2SEQ, exact, moved, plain, usable, words
+from agreement import CAUSAL, FURTHER_CAUSAL, SEQ2SEQ, exact, moved, plain, usable, words
 from builders.specs import paper_spec
 
 from askwell.lms.batches import AnswerTokens, Batch, StreamBatch
@@ -24,7 +24,7 @@ def answers(ids: list[list[int]], first_read: int = 0) -> AnswerTokens:
 
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 @pytest.mark.parametrize("deep", [False, True])
-@pytest.mark.parametrize("name", [*CAUSAL, *SEQ2SEQ])
+@pytest.mark.parametrize("name", [*CAUSAL, *SEQ2SEQ, *FURTHER_CAUSAL])
 def test_going_on_from_a_kept_beginning(name: str, deep: bool, precision: str) -> None:
     lm = exact(name) if precision == "float64" else plain(name)
     mixture = moved(lm, usable(name), paper_spec(deep=deep))
@@ -72,7 +72,7 @@ def test_going_on_from_a_kept_beginning(name: str, deep: bool, precision: str) -
         torch.testing.assert_close(one, other, atol=near, rtol=0)
 
 
-@pytest.mark.parametrize("name", [*CAUSAL, *SEQ2SEQ])
+@pytest.mark.parametrize("name", [*CAUSAL, *SEQ2SEQ, *FURTHER_CAUSAL])
 def test_token_by_token(name: str) -> None:
     """Each step keeps one row more."""
     lm = exact(name)

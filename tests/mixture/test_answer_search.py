@@ -5,12 +5,14 @@ import math
 
 import pytest
 import torch
-from agreement import GLUED_Y, exact, moved, usable, words
-from builders import tiny
+from agreement import GLUED_Y, exact, exact_eager_attention, moved, usable, words
+from builders import tiny, tiny_walks
 
 from askwell.lms.batches import PLACES, Words
+from askwell.lms.frozen import FrozenLM
 from askwell.mixture.answer_search import AnswerSearch, text_of
 from askwell.mixture.long_answers import length_log_probs
+from askwell.mixture.prefixes import PrefixReader
 from askwell.mixture.search import SearchLimits
 from askwell.specs.mixture import MixtureSpec
 
@@ -91,8 +93,9 @@ def test_prompts_that_need_two_forms_count_for_the_same_answer():
         assert answer.log_probability == pytest.approx(expected[answer.text], abs=1e-9)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "bart"])
+@pytest.mark.parametrize("name", ["gpt2", "bart", "gemma2"])
 def test_kept_beginnings_and_whole_sentences_find_the_same(name, monkeypatch):
+    monkeypatch.setattr("transformers.models.gemma2.modeling_gemma2.eager_attention_forward", exact_eager_attention)
     lm = exact(name)
     mixture = moved(lm, usable(name)[:2], MixtureSpec(deep=True))
     only(mixture)
@@ -108,6 +111,28 @@ def test_kept_beginnings_and_whole_sentences_find_the_same(name, monkeypatch):
             for answer, other in zip(of_question.answers, expected.answers, strict=True):
                 assert answer.log_probability == pytest.approx(other.log_probability, abs=1e-9)
                 assert answer.by_prompt == pytest.approx(other.by_prompt, abs=1e-9)
+
+
+def test_a_search_that_outgrows_a_window(monkeypatch):
+    """Questions are kept and go on; where a prefix no longer fits into the window, whole sentences are read."""
+    lm = FrozenLM(*tiny_walks.make_gemma3(window=11), dtype=torch.float64)
+    mixture = moved(lm, usable("gemma3")[:1])
+    only(mixture, 3)
+    xs, questions = words(lm, ["Paris", "Mary Cassatt"])
+    lengths = mixture.long_answers.table.lengths(xs, questions, torch.zeros_like(questions))
+    assert int(lengths.max()) < 11 < int(lengths.max()) + 2
+    ways = []
+    for name in ("_hidden", "_of_sentences"):
+        real = getattr(PrefixReader, name)
+        monkeypatch.setattr(PrefixReader, name, lambda *given, real=real, name=name: ways.append(name) or real(*given))
+    found = AnswerSearch(mixture, LIMITS, None).best(xs, questions)
+    assert ways[0] == "_hidden"
+    assert ways[-1] == "_of_sentences"
+    monkeypatch.setattr(lm, "walk", None)
+    for of_question, expected in zip(found, AnswerSearch(mixture, LIMITS, None).best(xs, questions), strict=True):
+        assert [answer.text for answer in of_question.answers] == [answer.text for answer in expected.answers]
+        for answer, other in zip(of_question.answers, expected.answers, strict=True):
+            assert answer.log_probability == pytest.approx(other.log_probability, abs=1e-6)
 
 
 @pytest.mark.parametrize("forms", [1, 2])

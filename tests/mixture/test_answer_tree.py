@@ -4,8 +4,10 @@ import agreement
 import pytest
 import torch
 from agreement import GLUED_Y, exact, moved, usable, words
+from builders import tiny_walks
 
 from askwell.lms.batches import Words
+from askwell.lms.frozen import FrozenLM
 from askwell.mixture import answer_tree, pairs
 from askwell.mixture.answer_tree import Trie
 from askwell.mixture.long_answers import length_log_probs
@@ -18,9 +20,11 @@ CANDIDATES = [
 
 
 @pytest.fixture(autouse=True)
-def _exact_modernbert(monkeypatch: pytest.MonkeyPatch) -> None:
+def _exact(monkeypatch: pytest.MonkeyPatch) -> None:
     target = "transformers.models.modernbert.modeling_modernbert.apply_rotary_pos_emb"
     monkeypatch.setattr(target, agreement.exact_rotary)
+    target = "transformers.models.gemma2.modeling_gemma2.eager_attention_forward"
+    monkeypatch.setattr(target, agreement.exact_eager_attention)
 
 
 def one_by_one(mixture, xs: Words, facts, candidates: Words, log_lengths) -> torch.Tensor:
@@ -69,7 +73,7 @@ def test_a_tree_gives_what_one_candidate_at_a_time_gives(name: str, deep: bool) 
     compare(mixture, xs, facts[[2, 0]], candidates, log_lengths)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "bart"])
+@pytest.mark.parametrize("name", ["gpt2", "bart", "gemma2", "pythia"])
 def test_an_lm_without_a_walk(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lm = exact(name)
     mixture = moved(lm, usable(name)[:2])
@@ -80,6 +84,22 @@ def test_an_lm_without_a_walk(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     whole = mixture.long_answers.candidate_log_probs(mixture.tuned, xs, facts, candidates)
     torch.testing.assert_close(whole, walked, rtol=0, atol=1e-9)
     compare(mixture, xs, facts[:1], candidates, None)
+
+
+def test_candidates_that_outgrow_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every question fits into the window, but not with the longest candidate behind it."""
+    lengths = []
+    for window in (64, 11):
+        lm = FrozenLM(*tiny_walks.make_mistral(window), dtype=torch.float64)
+        mixture = moved(lm, usable("mistral")[:1])
+        xs, facts = words(lm, XS)
+        lengths = mixture.long_answers.table.lengths(xs, facts, torch.zeros_like(facts))
+        candidates, _ = words(lm, CANDIDATES)
+        found = mixture.long_answers.candidate_log_probs(mixture.tuned, xs, facts, candidates)
+        monkeypatch.setattr(lm, "walk", None)
+        whole = mixture.long_answers.candidate_log_probs(mixture.tuned, xs, facts, candidates)
+        torch.testing.assert_close(found, whole, rtol=0, atol=1e-6)
+    assert int(lengths.max()) <= 11 < int(lengths.max() + candidates.lengths.max())
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2"])

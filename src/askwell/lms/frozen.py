@@ -206,9 +206,10 @@ class FrozenLM(ShowsItself):
         The tuned vectors stand at the prompt tokens, and deltas[stack][l] is added as they leave layer l + 1.
         """
         with torch.no_grad():
-            if self.walk is None:
+            walk = self._walk_of(batch)
+            if walk is None:
                 return self._hooked_logits(batch, vectors, deltas)
-            logits = logits_of(self._walked(self.walk, batch, vectors, deltas), self.walk.output, self.walk.bias)
+            logits = logits_of(self._walked(walk, batch, vectors, deltas), walk.output, walk.bias, walk.cap)
             return logits.to(self.parameter_dtype)
 
     @torch.no_grad()
@@ -222,14 +223,15 @@ class FrozenLM(ShowsItself):
         they were divided by, as a check that they are finite; without gradients."""
         at_once = max(1, _PROBABILITIES_AT_ONCE // self.vocabulary_size)
         slices = [slice(start, start + at_once) for start in range(0, len(batch.read_pairs), at_once)]
-        if self.walk is None:
+        walk = self._walk_of(batch)
+        if walk is None:
             logits = self._hooked_logits(batch, vectors, deltas)
             for some in slices:
                 yield some, logits[some].softmax(1), logits[some].logsumexp(1)
         else:
-            hidden = self._walked(self.walk, batch, vectors, deltas)
+            hidden, dtype = self._walked(walk, batch, vectors, deltas), self.parameter_dtype
             for some in slices:
-                yield some, *distributions_of(hidden[some], self.walk.output, self.walk.bias, self.parameter_dtype)
+                yield some, *distributions_of(hidden[some], walk.output, walk.bias, dtype, walk.cap)
 
     def log_probs_of(
         self,
@@ -242,12 +244,13 @@ class FrozenLM(ShowsItself):
     ) -> tuple[Float[Tensor, " reads"], Float[Tensor, " reads"]]:
         """The log-probability of one token at each place that the batch reads, with its gradients into the tuned
         vectors and deltas, and the log of the total of all tokens, as a check that probabilities are finite."""
-        if self.walk is None or not use_walk:
+        walk = self._walk_of(batch)
+        if walk is None or not use_walk:
             logits = self._hooked_logits(batch, vectors, deltas)
             log_totals = logits.logsumexp(1)
             return logits.gather(1, tokens[:, None])[:, 0] - log_totals, log_totals.detach()
-        hidden = self._walked(self.walk, batch, vectors, deltas)
-        return log_probs_of(hidden, self.walk.output, self.walk.bias, tokens, self.parameter_dtype)
+        hidden = self._walked(walk, batch, vectors, deltas)
+        return log_probs_of(hidden, walk.output, walk.bias, tokens, self.parameter_dtype, walk.cap)
 
     def several_log_probs_of(
         self,
@@ -259,11 +262,12 @@ class FrozenLM(ShowsItself):
     ) -> tuple[Float[Tensor, " targets"], Float[Tensor, " reads"]]:
         """The log-probability of tokens[i] at the batch's read reads[i], in any number for each read, with gradients,
         and the log of the total of all tokens at each read."""
-        if self.walk is None:
+        walk = self._walk_of(batch)
+        if walk is None:
             logits = self._hooked_logits(batch, vectors, deltas)
             log_totals = logits.logsumexp(1)
             return logits[reads, tokens] - log_totals[reads], log_totals.detach()
-        return self.log_probs_of_hidden(self._walked(self.walk, batch, vectors, deltas), reads, tokens)
+        return self.log_probs_of_hidden(self._walked(walk, batch, vectors, deltas), reads, tokens)
 
     def hidden_and_kept(
         self,
@@ -300,14 +304,27 @@ class FrozenLM(ShowsItself):
     def logits_of_hidden(self, hidden: Float[Tensor, "reads width"]) -> Float[Tensor, "reads vocabulary"]:
         """The LM's logits, in the precision of probabilities, without a gradient."""
         walk = self._need_walk()
-        return logits_of(hidden, walk.output, walk.bias).to(self.parameter_dtype)
+        return logits_of(hidden, walk.output, walk.bias, walk.cap).to(self.parameter_dtype)
 
     def log_probs_of_hidden(
         self, hidden: Float[Tensor, "reads width"], reads: Int[Tensor, " targets"], tokens: Int[Tensor, " targets"]
     ) -> tuple[Float[Tensor, " targets"], Float[Tensor, " reads"]]:
         """The log-probability of tokens[i] at reads[i], with gradients, and the log of each read's total."""
         walk = self._need_walk()
-        return several_log_probs_of(hidden, walk.output, walk.bias, reads, tokens, self.parameter_dtype)
+        return several_log_probs_of(hidden, walk.output, walk.bias, reads, tokens, self.parameter_dtype, walk.cap)
+
+    def can_keep(self, longest: int) -> bool:
+        """Whether sentences of up to so many tokens, what is kept of them included, can go on from a kept beginning:
+        whether there is a walk, and no window that would hide a token of them from another."""
+        return self.walk is not None and (self.walk.longest is None or longest <= self.walk.longest)
+
+    def _walk_of(self, batch: Batch) -> Walk | None:
+        """The walk that can take a batch; longer sentences than that go through the whole model."""
+        if self.walk is None or self.walk.longest is None or _longest_sentence(batch) <= self.walk.longest:
+            return self.walk
+        if batch.past is not None:
+            raise ValueError(f"sentences of more than {self.walk.longest} tokens cannot go on from what was kept")
+        return None
 
     def _need_walk(self) -> Walk:
         if self.walk is None:
@@ -320,6 +337,8 @@ class FrozenLM(ShowsItself):
     def _walked_and_kept(
         self, walk: Walk, batch: Batch, vectors: Tensor, deltas: Deltas, *, keeps: bool
     ) -> tuple[Float[Tensor, "reads width"], Past | None]:
+        if walk.longest is not None and _longest_sentence(batch) > walk.longest:
+            raise ValueError(f"sentences of more than {walk.longest} tokens cannot be walked")
         packed = pack(batch, keeps=keeps)
         embedded = {
             name: insert_prompt_vectors(self.word_vectors(rows.ids), rows, vectors)
@@ -349,6 +368,11 @@ class FrozenLM(ShowsItself):
                     perturbed.enter_context(adding_to_layers(self.stacks[stack].blocks, at, additions))
             perturbed.enter_context(reading_at(self._before_head, batch.read_pairs, batch.read_positions))
             return self.model(**{**self.family.inputs(embedded), **arguments})
+
+
+def _longest_sentence(batch: Batch) -> int:
+    longest = max(int(stream.lengths.max()) for stream in batch.streams.values())
+    return longest if batch.past is None else longest + int(batch.past.paths.lengths.max())
 
 
 def family_of(config: PretrainedConfig) -> Family:

@@ -192,7 +192,8 @@ class LongAnswers:
         """log p(c | t, x) for pairs whose prompts take y in one form."""
         if not candidates:
             return torch.zeros(len(texts), 0, dtype=self.lm.parameter_dtype, device=self.lm.device)
-        if self.fills_masks or self.lm.walk is not None:
+        longest = int(self.table.lengths(xs, texts, prompts).max()) + max(map(len, candidates))
+        if self.fills_masks or self.lm.can_keep(longest):
             return CandidateReader(self, tuned, xs).log_probs(candidates, texts, prompts)
         # An LM without a walk keeps nothing: a whole sentence for each candidate.
         longest = max(map(len, candidates))

@@ -6,6 +6,7 @@ a walk, read the whole sentence for each prefix.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import torch
 from jaxtyping import Float, Int
@@ -39,6 +40,7 @@ class PrefixReader:
         self._lm, self._exponents = answers.lm, exponents
         self._never = torch.tensor(answers.never, dtype=torch.long, device=self._lm.device)
         self._kept: KeptRows | None = None
+        self._by_sentences = False
         self._opened: dict[tuple[int, tuple[int, ...]], tuple[Paths, Paths | None]] = {}
         """The kept rows of each prefix that was opened, under each expert, and the encoder's."""
 
@@ -80,13 +82,27 @@ class PrefixReader:
         """The logits after some of the prefixes, then after the next ones."""
         experts = len(self._prompts)
         together = max(1, _LOGITS_AT_ONCE // (experts * self._lm.vocabulary_size))
-        if self._lm.walk is None or self._answers.fills_masks:
+        if not self._keeps(prefixes):
             for start in range(0, len(prefixes), together):
                 some = slice(start, start + together)
                 yield self._of_sentences(prefixes[some], texts[some]).view(-1, experts, self._lm.vocabulary_size)
             return
         for hidden in self._hidden(prefixes, texts).split(together * experts):
             yield self._lm.logits_of_hidden(hidden).view(-1, experts, self._lm.vocabulary_size)
+
+    def _keeps(self, prefixes: Sequence[Prefix]) -> bool:
+        """Whether the sentences so far can be kept; once they cannot, no later ones can, which are longer."""
+        if self._by_sentences or self._answers.fills_masks:
+            return False
+        longest = self._longest_question + max(len(prefix.tokens) for prefix in prefixes)
+        self._by_sentences = not self._lm.can_keep(longest)
+        return not self._by_sentences
+
+    @cached_property
+    def _longest_question(self) -> int:
+        """The most tokens that stand before y."""
+        prompts = self._prompts.expand(len(self._texts), -1).flatten()
+        return int(self._answers.table.lengths(self._xs, self._texts.flatten(), prompts).max())
 
     # ── whole sentences ───────────────────────────────────────────────────────────────────────────────────────────
 

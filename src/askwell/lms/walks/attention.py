@@ -18,10 +18,13 @@ def attend(
     segments: Sequence[Segment],
     head_size: int,
     scale: float,
+    cap: float | None = None,
 ) -> Float[Tensor, "queries width"]:
-    """What each query attends to among the keys of its pair. Fewer key heads are shared by groups of query heads."""
-    by_products = queries.device.type == "cpu"
-    return (_Attend.apply if by_products else attend_fused)(queries, keys, values, segments, head_size, scale)
+    """What each query attends to among the keys of its pair. Fewer key heads are shared by groups of query heads; with
+    a `cap`, scores are held within it by a hyperbolic tangent, as in Gemma 2."""
+    if queries.device.type == "cpu" or cap is not None:
+        return _Attend.apply(queries, keys, values, segments, head_size, scale, cap)
+    return attend_fused(queries, keys, values, segments, head_size, scale)
 
 
 def attend_fused(
@@ -64,6 +67,7 @@ class _Attend(torch.autograd.Function):
         segments: Sequence[Segment],
         head_size: int,
         scale: float,
+        cap: float | None,
     ) -> Tensor:
         key_heads = keys.shape[1] // head_size
         attended = queries.new_empty(queries.shape)
@@ -77,6 +81,10 @@ class _Attend(torch.autograd.Function):
             value = _by_head(values[key_row:key_end], pairs, key_count, key_heads, head_size)
             nothing = query.new_empty(()).expand(query.shape[0], query.shape[1], key.shape[1])
             scores = torch.baddbmm(nothing, query, key.transpose(1, 2), beta=0, alpha=scale)
+            if cap is not None:
+                scores.div_(cap).tanh_()
+                saved.append(1 - scores.square())  # the slope of the cap
+                scores.mul_(cap)
             if segment.visible is not None:
                 hidden = ~segment.visible
                 hidden = hidden if hidden.dim() == 2 else hidden.unsqueeze(1)
@@ -86,11 +94,11 @@ class _Attend(torch.autograd.Function):
             saved += [query, key, value, probs]
             query_row, key_row = query_end, key_end
         ctx.save_for_backward(*saved)
-        ctx.segments, ctx.scale, ctx.key_shape = segments, scale, keys.shape
+        ctx.segments, ctx.scale, ctx.cap, ctx.key_shape = segments, scale, cap, keys.shape
         return attended
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None, None]:
         (gradient,) = gradients
         of_queries = torch.empty_like(gradient)
         of_keys, of_values = gradient.new_empty(ctx.key_shape), gradient.new_empty(ctx.key_shape)
@@ -98,19 +106,22 @@ class _Attend(torch.autograd.Function):
         query_row = key_row = 0
         for segment in ctx.segments:
             pairs, query_count, key_count = segment.pairs, segment.queries, segment.keys
+            slope = None if ctx.cap is None else next(saved)
             query, key, value, probs = next(saved), next(saved), next(saved), next(saved)
             key_heads, head_size = key.shape[0] // pairs, key.shape[2]
             query_end, key_end = query_row + pairs * query_count, key_row + pairs * key_count
             of_output = _by_head(gradient[query_row:query_end], pairs, query_count, key_heads, head_size)
             of_probs = torch.bmm(of_output, value.transpose(1, 2))
             of_scores = torch._softmax_backward_data(of_probs, probs, -1, probs.dtype).mul_(ctx.scale)
+            if slope is not None:
+                of_scores.mul_(slope)
             _to_rows(torch.bmm(of_scores, key), of_queries[query_row:query_end], pairs, query_count, key_heads)
             of_key = torch.bmm(of_scores.transpose(1, 2), query)
             of_value = torch.bmm(probs.transpose(1, 2), of_output)
             _to_rows(of_key, of_keys[key_row:key_end], pairs, key_count, key_heads)
             _to_rows(of_value, of_values[key_row:key_end], pairs, key_count, key_heads)
             query_row, key_row = query_end, key_end
-        return of_queries, of_keys, of_values, None, None, None
+        return of_queries, of_keys, of_values, None, None, None, None
 
 
 def _by_head(rows: Tensor, pairs: int, length: int, key_heads: int, head_size: int) -> Tensor:

@@ -1,6 +1,7 @@
 """Which walk a model gets: one for exactly its class that gives what the public model gives, or none."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -9,10 +10,18 @@ from transformers import PreTrainedModel
 
 from askwell.lms.batches import Batch, StreamBatch
 from askwell.lms.walks.post_norm import walk_albert, walk_bart, walk_bert, walk_distilbert, walk_electra, walk_roberta
-from askwell.lms.walks.pre_norm import walk_gpt2, walk_llama
+from askwell.lms.walks.pre_norm import (
+    walk_gemma,
+    walk_gpt2,
+    walk_gpt_neox,
+    walk_llama,
+    walk_modernbert,
+    walk_olmo2,
+    walk_opt,
+)
 from askwell.lms.walks.walk import FeedForward, Walk
 
-WALKS: Mapping[str, Callable[..., Walk]] = {
+WALKS: Mapping[str, Callable[..., Walk | None]] = {
     "BertForMaskedLM": walk_bert,
     "RobertaForMaskedLM": walk_roberta,
     "XLMRobertaForMaskedLM": walk_roberta,
@@ -22,8 +31,16 @@ WALKS: Mapping[str, Callable[..., Walk]] = {
     "AlbertForMaskedLM": walk_albert,
     "BartForConditionalGeneration": walk_bart,
     "LlamaForCausalLM": walk_llama,
+    "MistralForCausalLM": walk_llama,
     "Qwen2ForCausalLM": walk_llama,
+    "Qwen3ForCausalLM": walk_llama,
+    "Gemma2ForCausalLM": walk_gemma,
+    "Gemma3ForCausalLM": walk_gemma,
+    "Olmo2ForCausalLM": walk_olmo2,
+    "GPTNeoXForCausalLM": walk_gpt_neox,
+    "OPTForCausalLM": walk_opt,
     "GPT2LMHeadModel": walk_gpt2,
+    "ModernBertForMaskedLM": walk_modernbert,
 }
 """By the names of transformers' classes, since to import them all would take a second."""
 
@@ -32,9 +49,27 @@ def walk_of(model: PreTrainedModel, block: FeedForward) -> Walk | None:
     """The walk for models of exactly this class, None where there is none."""
     is_public = type(model).__module__.startswith("transformers.models.")
     make = WALKS.get(type(model).__name__) if is_public else None
-    if make is None or any(layer != "full_attention" for layer in getattr(model.config, "layer_types", None) or ()):
-        return None  # a window over the text shows only in long texts, so no check at load time would find it
-    return make(model, block)
+    if make is None or not set(_kinds_of_layers(model)) <= {"full_attention", "sliding_attention"}:
+        return None
+    walk, longest = make(model, block), _longest(model)
+    if walk is None or (longest is not None and longest < max(_LENGTHS)):
+        return None
+    return replace(walk, longest=longest)
+
+
+def _kinds_of_layers(model: PreTrainedModel) -> Sequence[str]:
+    return getattr(model.config, "layer_types", None) or ()
+
+
+def _longest(model: PreTrainedModel) -> int | None:
+    """The longest sentence in which no window hides a token from another. None if there is no window.
+
+    A window shows only in sentences longer than it, so that no check at load time would find it.
+    """
+    window, kinds = getattr(model.config, "sliding_window", None), _kinds_of_layers(model)
+    if window is None or (kinds and "sliding_attention" not in kinds):
+        return None
+    return window
 
 
 # How far two ways to compute the same may differ, relative to the largest number.

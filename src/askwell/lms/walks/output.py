@@ -13,11 +13,14 @@ _LOGITS_AT_ONCE = 2**20
 
 
 def logits_of(
-    hidden: Float[Tensor, "reads width"], output: Float[Tensor, "vocabulary width"], bias: Tensor | None
+    hidden: Float[Tensor, "reads width"],
+    output: Float[Tensor, "vocabulary width"],
+    bias: Tensor | None,
+    cap: float | None = None,
 ) -> Float[Tensor, "reads vocabulary"]:
     """Logits over the whole vocabulary, without a gradient."""
     with torch.no_grad():
-        return _aligned_logits(hidden, output, bias)[:, : output.shape[0]]
+        return _capped(_aligned_logits(hidden, output, bias), cap)[:, : output.shape[0]]
 
 
 def distributions_of(
@@ -25,10 +28,11 @@ def distributions_of(
     output: Float[Tensor, "vocabulary width"],
     bias: Tensor | None,
     dtype: torch.dtype,
+    cap: float | None = None,
 ) -> tuple[Float[Tensor, "reads vocabulary"], Float[Tensor, " reads"]]:
     """Probabilities over the whole vocabulary and the log of the total that they were divided by, no gradients."""
     with torch.no_grad():
-        logits = _aligned_logits(hidden, output, bias).to(dtype)
+        logits = _capped(_aligned_logits(hidden, output, bias).to(dtype), cap)
         probabilities, log_total = _probabilities(logits)
     return probabilities[:, : output.shape[0]], log_total
 
@@ -39,9 +43,10 @@ def log_probs_of(
     bias: Tensor | None,
     tokens: Int[Tensor, " reads"],
     dtype: torch.dtype,
+    cap: float | None = None,
 ) -> tuple[Float[Tensor, " reads"], Float[Tensor, " reads"]]:
     """The log-probability of one token at each row, and the log of the total of all, which carries no gradient."""
-    return _LogProbsOf.apply(hidden, output, bias, tokens, dtype)
+    return _LogProbsOf.apply(hidden, output, bias, tokens, dtype, cap)
 
 
 class _LogProbsOf(torch.autograd.Function):
@@ -49,20 +54,31 @@ class _LogProbsOf(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, output: Tensor, bias: Tensor | None, tokens: Tensor, dtype: torch.dtype
+        ctx: Any,
+        hidden: Tensor,
+        output: Tensor,
+        bias: Tensor | None,
+        tokens: Tensor,
+        dtype: torch.dtype,
+        cap: float | None,
     ) -> tuple[Tensor, Tensor]:
-        logits = _aligned_logits(hidden, output, bias).to(dtype)
+        logits = _capped(_aligned_logits(hidden, output, bias).to(dtype), cap)
         of_tokens = logits.gather(1, tokens[:, None])[:, 0]
         probabilities, log_total = _probabilities(logits)
-        ctx.save_for_backward(probabilities.to(hidden.dtype), output, tokens)
+        of_cap = None
+        if cap is not None:
+            of_cap = _slope(of_tokens, cap).to(hidden.dtype)
+            probabilities = probabilities * _slope(logits, cap)
+        ctx.save_for_backward(probabilities.to(hidden.dtype), output, tokens, of_cap)
         ctx.mark_non_differentiable(log_total)
         return of_tokens - log_total, log_total
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
-        probabilities, output, tokens = ctx.saved_tensors
-        of_hidden = (output[tokens] - torch.mm(probabilities[:, : output.shape[0]], output)) * gradients[0][:, None]
-        return of_hidden.to(output.dtype), None, None, None, None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None, None]:
+        probabilities, output, tokens, of_cap = ctx.saved_tensors
+        of_tokens = output[tokens] if of_cap is None else output[tokens] * of_cap[:, None]
+        of_hidden = (of_tokens - torch.mm(probabilities[:, : output.shape[0]], output)) * gradients[0][:, None]
+        return of_hidden.to(output.dtype), None, None, None, None, None
 
 
 def several_log_probs_of(
@@ -72,10 +88,11 @@ def several_log_probs_of(
     reads: Int[Tensor, " targets"],
     tokens: Int[Tensor, " targets"],
     dtype: torch.dtype,
+    cap: float | None = None,
 ) -> tuple[Float[Tensor, " targets"], Float[Tensor, " reads"]]:
     """The log-probability of tokens[i] at the row reads[i], in any number for each row, and the log of each row's
     total, which carries no gradient."""
-    return _SeveralLogProbsOf.apply(hidden, output, bias, reads, tokens, dtype)
+    return _SeveralLogProbsOf.apply(hidden, output, bias, reads, tokens, dtype, cap)
 
 
 class _SeveralLogProbsOf(torch.autograd.Function):
@@ -91,35 +108,53 @@ class _SeveralLogProbsOf(torch.autograd.Function):
         reads: Tensor,
         tokens: Tensor,
         dtype: torch.dtype,
+        cap: float | None,
     ) -> tuple[Tensor, Tensor]:
         vocabulary, order = output.shape[0], reads.argsort(stable=True)
         log_probs = torch.empty(len(reads), dtype=dtype, device=hidden.device)
         log_totals = torch.empty(len(hidden), dtype=dtype, device=hidden.device)
         mean_output = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
+        of_cap = None if cap is None or mean_output is None else hidden.new_empty(len(reads))
         at_once = max(1, _LOGITS_AT_ONCE // vocabulary)
         ends = torch.searchsorted(
             reads[order], torch.arange(0, len(hidden) + at_once, at_once, device=reads.device)
         ).tolist()
         for number, start in enumerate(range(0, len(hidden), at_once)):
             some, targets = slice(start, start + at_once), order[ends[number] : ends[number + 1]]
-            logits = _aligned_logits(hidden[some], output, bias).to(dtype)
+            logits = _capped(_aligned_logits(hidden[some], output, bias).to(dtype), cap)
             of_targets = logits[reads[targets] - start, tokens[targets]]
             if mean_output is None:
                 largest = logits.amax(1, keepdim=True)
                 log_totals[some] = logits.sub_(largest).exp_().sum(1).log_().add_(largest[:, 0])
             else:
                 probabilities, log_totals[some] = _probabilities(logits)
+                if of_cap is not None and cap is not None:
+                    of_cap[targets] = _slope(of_targets, cap).to(hidden.dtype)
+                    probabilities = probabilities * _slope(logits, cap)
                 torch.mm(probabilities[:, :vocabulary].to(hidden.dtype), output, out=mean_output[some])
             log_probs[targets] = of_targets - log_totals[reads[targets]]
-        ctx.save_for_backward(mean_output, output, reads, tokens)
+        ctx.save_for_backward(mean_output, output, reads, tokens, of_cap)
         ctx.mark_non_differentiable(log_totals)
         return log_probs, log_totals
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None, None]:
-        mean_output, output, reads, tokens = ctx.saved_tensors
-        of_targets = (gradients[0].to(output.dtype))[:, None] * (output[tokens] - mean_output[reads])
-        return torch.zeros_like(mean_output).index_add_(0, reads, of_targets), None, None, None, None, None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None, None, None]:
+        mean_output, output, reads, tokens, of_cap = ctx.saved_tensors
+        of_tokens = output[tokens] if of_cap is None else output[tokens] * of_cap[:, None]
+        of_targets = (gradients[0].to(output.dtype))[:, None] * (of_tokens - mean_output[reads])
+        return torch.zeros_like(mean_output).index_add_(0, reads, of_targets), None, None, None, None, None, None
+
+
+def _capped(logits: Tensor, cap: float | None) -> Tensor:
+    """The logits, held within a cap; the columns that only fill a row keep their -inf."""
+    if cap is None:
+        return logits
+    return logits.div(cap).tanh_().mul_(cap).masked_fill_(logits == -torch.inf, -torch.inf)
+
+
+def _slope(capped: Tensor, cap: float) -> Tensor:
+    """How fast capped logits follow those before the cap; 0 for what is -inf."""
+    return 1 - capped.div(cap).square_().clamp_(max=1)
 
 
 def _probabilities(logits: Tensor) -> tuple[Tensor, Tensor]:

@@ -27,6 +27,10 @@ class Walk:
     """The output embedding, [vocabulary, width]."""
     bias: Tensor | None
     """What is added to the logits."""
+    cap: float | None = None
+    """What holds the logits within it by a hyperbolic tangent, as in Gemma 2."""
+    longest: int | None = None
+    """The longest sentence that can be walked: in a longer one, a window would hide tokens from others."""
 
 
 @dataclass(frozen=True)
