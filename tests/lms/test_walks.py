@@ -227,8 +227,7 @@ def test_sentences_longer_than_a_window_go_through_the_whole_model(make: Any, mo
     assert not lm.can_keep(7)
     with pytest.raises(ValueError, match="more than 6 tokens"):
         lm.hidden_and_kept(batch, vectors)
-    blind = replace(lm.walk, longest=None)
-    monkeypatch.setattr(lm, "walk", blind)
+    monkeypatch.setattr(lm, "window", None)
     assert (lm.logits(batch, vectors)[0] - whole).abs().max() > 1e-3
 
 

@@ -5,7 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from agreement import CAUSAL, X_FIRST, exact, gradients, moved, plain, words
+from agreement import CAUSAL, FURTHER_CAUSAL, X_FIRST, exact, exact_eager_attention, gradients, moved, plain, words
+from builders import tiny_walks
 from builders.specs import paper_spec
 
 from askwell.lms.batches import Batch, Words
@@ -71,6 +72,36 @@ def test_shared_and_unshared_sentences_give_the_same(name: str, precision: str, 
         xs, _ = words(lm, XS)
         with mixture.pairs.keeping(xs):
             assert_near(read_all(mixture, xs), unshared, lm.dtype)
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["walk", "whole model"])
+@pytest.mark.parametrize("name", FURTHER_CAUSAL)
+def test_further_lms_share_too(name: str, whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transformers.models.gemma2.modeling_gemma2.eager_attention_forward", exact_eager_attention)
+    lm = exact(name)
+    mixture = moved(lm, TEMPLATES[:3], paper_spec(deep=True))
+    with read_by(lm, whole=whole, shares=False):
+        unshared = read_all(mixture)
+    with read_by(lm, whole=whole):
+        xs, _ = words(lm, XS)
+        with mixture.pairs.keeping(xs):
+            assert_near(read_all(mixture, xs), unshared, lm.dtype)
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["walk", "whole model"])
+def test_sentences_longer_than_a_window_share_nothing(whole: bool) -> None:
+    lm = FrozenLM(*tiny_walks.make_mistral(window=9), dtype=torch.float64)
+    mixture = moved(lm, ["The capital of [X] is [Y] .", "[X] [Y]"], paper_spec())
+    xs, _ = words(lm, XS)
+    lengths = mixture.pairs.longest_question(xs).tolist()
+    assert min(lengths) <= 9 < max(lengths)
+    with read_by(lm, whole=True, shares=False):
+        unshared = read_all(mixture)
+    with read_by(lm, whole=whole):
+        with mixture.pairs.keeping(xs):
+            found = read_all(mixture, xs)
+        for mine, other in zip(found, unshared, strict=True):
+            torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])

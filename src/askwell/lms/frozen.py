@@ -19,7 +19,7 @@ from askwell.lms.identity import LMIdentity, identify
 from askwell.lms.public_cache import cached_inputs, rows_of
 from askwell.lms.remembered import Checked, key_of_checks
 from askwell.lms.tokenisation import Beginning, SpecialTokens, Wording
-from askwell.lms.walks.choose import agrees, agrees_with_past, walk_of
+from askwell.lms.walks.choose import agrees, agrees_with_past, walk_of, window_of
 from askwell.lms.walks.output import distributions_of, log_probs_of, logits_of, several_log_probs_of
 from askwell.lms.walks.past import Past
 from askwell.lms.walks.rows import pack
@@ -66,6 +66,8 @@ class FrozenLM(ShowsItself):
         self.wording = Wording(tokenizer)
         self._embedding: Any = model.get_input_embeddings()
         self.special = SpecialTokens(tokenizer, model.config)
+        self.window = window_of(self.model)
+        """The longest sentence that no window cuts; longer ones go through the public model, each as a whole."""
         self.walk = walk_of(self.model, FeedForward())
         """The fast way through the model's layers; None where the public model runs as a whole, with hooks."""
         if not (as_stored and self._recall()):
@@ -314,16 +316,23 @@ class FrozenLM(ShowsItself):
         return several_log_probs_of(hidden, walk.output, walk.bias, reads, tokens, self.parameter_dtype, walk.cap)
 
     def can_keep(self, longest: int) -> bool:
-        """Whether sentences of up to so many tokens, what is kept of them included, can go on from a kept beginning:
+        """Whether sentences of up to so many tokens, what is kept of them included, can go on from what a walk keeps:
         whether there is a walk, and no window that would hide a token of them from another."""
-        return self.walk is not None and (self.walk.longest is None or longest <= self.walk.longest)
+        return self.walk is not None and self._fits(longest)
+
+    def can_share(self, longest: int) -> bool:
+        """Whether what sentences of up to so many tokens have in common is read once."""
+        return self.shares_prefixes and self._fits(longest)
+
+    def _fits(self, longest: int) -> bool:
+        return self.window is None or longest <= self.window
 
     def _walk_of(self, batch: Batch) -> Walk | None:
         """The walk that can take a batch; longer sentences than that go through the whole model."""
-        if self.walk is None or self.walk.longest is None or _longest_sentence(batch) <= self.walk.longest:
+        if self.walk is None or self.window is None or self._fits(_longest_sentence(batch)):
             return self.walk
         if batch.past is not None:
-            raise ValueError(f"sentences of more than {self.walk.longest} tokens cannot go on from what was kept")
+            raise ValueError(f"sentences of more than {self.window} tokens cannot go on from what was kept")
         return None
 
     def _need_walk(self) -> Walk:
@@ -337,8 +346,8 @@ class FrozenLM(ShowsItself):
     def _walked_and_kept(
         self, walk: Walk, batch: Batch, vectors: Tensor, deltas: Deltas, *, keeps: bool
     ) -> tuple[Float[Tensor, "reads width"], Past | None]:
-        if walk.longest is not None and _longest_sentence(batch) > walk.longest:
-            raise ValueError(f"sentences of more than {walk.longest} tokens cannot be walked")
+        if self.window is not None and not self._fits(_longest_sentence(batch)):
+            raise ValueError(f"sentences of more than {self.window} tokens cannot be walked")
         packed = pack(batch, keeps=keeps)
         embedded = {
             name: insert_prompt_vectors(self.word_vectors(rows.ids), rows, vectors)

@@ -79,7 +79,9 @@ class PairReader:
         if not self._lm.shares_prefixes:
             yield
             return
-        with self.shared_prefixes.keeping(*many_xs):
+        asked = [xs for xs in many_xs if xs.lengths.shape[1]]
+        fitting = [xs for xs in asked if self._lm.can_share(int(self.longest_question(xs).max()))]
+        with self.shared_prefixes.keeping(*fitting):
             yield
 
     # ── log-probabilities ─────────────────────────────────────────────────────────────────────────────────────────
@@ -171,7 +173,7 @@ class PairReader:
         An answer of several tokens is read in one sentence, or in so many with one read each.
         """
         longest = int(self.longest_question(xs).max())
-        if self._lm.shares_prefixes and not self._reads_x:
+        if self._lm.can_share(longest) and not self._reads_x:
             longest -= self.shared_prefixes.least(xs)
         tokens = (longest + answer - 1) * sentences + (longest if self._reads_x else 0)
         reads = max(answer, sentences) + (int(xs.lengths.max()) if self._reads_x else 0)
@@ -255,7 +257,7 @@ class PairReader:
                 return table.batch(xs, texts[chosen], prompts[chosen])
             return table.answer_batch(xs, texts[chosen], prompts[chosen], ys.of(chosen))
 
-        if table.reads_x or not self._lm.shares_prefixes or not len(texts):
+        if table.reads_x or not len(texts) or not self._lm.can_share(int(lengths.max())):
             for chosen in self.batches(lengths, reads):
                 yield chosen, batch_of(chosen)
             return

@@ -1,7 +1,6 @@
 """Which walk a model gets: one for exactly its class that gives what the public model gives, or none."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -51,25 +50,27 @@ def walk_of(model: PreTrainedModel, block: FeedForward) -> Walk | None:
     make = WALKS.get(type(model).__name__) if is_public else None
     if make is None or not set(_kinds_of_layers(model)) <= {"full_attention", "sliding_attention"}:
         return None
-    walk, longest = make(model, block), _longest(model)
-    if walk is None or (longest is not None and longest < max(_LENGTHS)):
+    window = window_of(model)
+    if window is not None and window < max(_LENGTHS):
         return None
-    return replace(walk, longest=longest)
+    return make(model, block)
 
 
 def _kinds_of_layers(model: PreTrainedModel) -> Sequence[str]:
     return getattr(model.config, "layer_types", None) or ()
 
 
-def _longest(model: PreTrainedModel) -> int | None:
-    """The longest sentence in which no window hides a token from another. None if there is no window.
+def window_of(model: PreTrainedModel) -> int | None:
+    """The longest sentence of which every token sees all that it may see. None if no layer has a window.
 
-    A window shows only in sentences longer than it, so that no check at load time would find it.
+    A window shows in longer sentences alone, so that no check on short ones would find it.
     """
-    window, kinds = getattr(model.config, "sliding_window", None), _kinds_of_layers(model)
-    if window is None or (kinds and "sliding_attention" not in kinds):
+    names = ("sliding_window", "window_size", "attention_chunk_size")
+    sizes = [size for name in names if isinstance(size := getattr(model.config, name, None), int)]
+    kinds = _kinds_of_layers(model)
+    if not sizes or (kinds and set(kinds) <= {"full_attention"}):
         return None
-    return window
+    return min(sizes)
 
 
 # How far two ways to compute the same may differ, relative to the largest number.

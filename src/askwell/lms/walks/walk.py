@@ -29,8 +29,6 @@ class Walk:
     """What is added to the logits."""
     cap: float | None = None
     """What holds the logits within it by a hyperbolic tangent, as in Gemma 2."""
-    longest: int | None = None
-    """The longest sentence that can be walked: in a longer one, a window would hide tokens from others."""
 
 
 @dataclass(frozen=True)
