@@ -208,6 +208,13 @@ def test_train_over_seeds_and_go_on(askwell, lms, facts, tmp_path):
     name = "mixture/mixture.safetensors"
     assert (folders[1] / name).read_bytes() == (tmp_path / "alone" / name).read_bytes(), "as that seed gives alone"
 
+    both = askwell("evaluate", tmp_path / "runs", "--facts", facts, "--json")
+    assert both.code == 0, both.err
+    assert both.json["several_runs"][0]["scores"]["MRR"]["mean"] == pytest.approx(sum(scores) / 2)
+    too_many = askwell("evaluate", folders[0], "--facts", facts, "--facts", facts)
+    assert too_many.code == 2
+    assert "--facts names 2 relations for 1 mixtures; give one for all, or one for each" in too_many.err
+
     refused = askwell(*seeded(lms, facts, tmp_path / "runs", "--seeds", "3,5"))
     assert refused.code == 2
     assert "already holds a run" in refused.err

@@ -9,12 +9,11 @@ from rich.table import Table
 
 from askwell.cli.options import Json, NotNegative, Where
 from askwell.cli.terminal import counted, print_json, say, stdout
-from askwell.errors import BadOption
 from askwell.evaluation.metrics import METRICS
 from askwell.files import to_json
 
 if TYPE_CHECKING:
-    from askwell.evaluation.compare import Comparison, Outcomes
+    from askwell.evaluation.compare import Comparison
 
     MetricName = str
 else:
@@ -53,9 +52,14 @@ def compare(
         changed: How many of the changed facts to show.
     """
     from askwell.evaluation.compare import compare_outcomes
+    from askwell.runs.query import outcomes_at
 
     comparison = compare_outcomes(
-        _outcomes(a, where_a, "--where-a"), _outcomes(b, where_b, "--where-b"), metric=metric, unit=unit, seed=seed
+        outcomes_at(a, where_a, option="--where-a"),
+        outcomes_at(b, where_b, option="--where-b"),
+        metric=metric,
+        unit=unit,
+        seed=seed,
     )
     a_named, b_named = (
         str(path) if where is None else f"{path} ({where})" for path, where in ((a, where_a), (b, where_b))
@@ -65,22 +69,6 @@ def compare(
         print_json({"a": a_named, "b": b_named, **to_json(shown), "changed_facts": len(comparison.changed)})
     else:
         _print(comparison, a_named, b_named, changed)
-
-
-def _outcomes(path: Path, where: str | None, option: str) -> "Outcomes":
-    """The outcomes at a path: of a Parquet file, of one run, or of the chosen ones among several."""
-    from askwell.evaluation.outcomes import read_outcomes
-    from askwell.runs.folder import is_run, outcomes_of
-    from askwell.runs.query import select_runs
-    from askwell.runs.record import TEST_OUTCOMES
-
-    if (path / TEST_OUTCOMES).is_file() and not is_run(path):  # as `evaluate --per-fact` leaves it
-        path = path / TEST_OUTCOMES
-    if path.is_file():
-        if where is not None:
-            raise BadOption(f"{option} chooses among several runs, but {path} is a file")
-        return read_outcomes(path)
-    return outcomes_of(select_runs(path, where, option=option))
 
 
 def _print(comparison: "Comparison", a: str, b: str, changed: int) -> None:

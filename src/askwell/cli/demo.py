@@ -1,6 +1,5 @@
 """`askwell demo`."""
 
-import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -14,14 +13,12 @@ from rich.text import Text
 from askwell.cli.options import Flag, Json, Seed, Several
 from askwell.cli.terminal import counted, note, print_json, say, stdout
 from askwell.errors import Failure
-from askwell.files import need_writable_folder, write_whole
+from askwell.files import need_writable_folder
 
 if TYPE_CHECKING:
     from askwell.report.cells import KeptRun
-    from askwell.report.demo import DemoRuns, ShownQuestion
-    from askwell.report.told import Findings, ToldFigures
-
-REPORT = "report.html"
+    from askwell.report.demo import Demo
+    from askwell.report.told import ToldFigures
 
 
 def demo(
@@ -46,9 +43,7 @@ def demo(
     """
     need_writable_folder(out, "--out")
     from askwell.cli.progress import SweepBar
-    from askwell.report.demo import demo_page, demo_runs, demo_sweep, draw_questions
-    from askwell.report.page import render_page
-    from askwell.report.told import MIXTURE, findings_of
+    from askwell.report.demo import demo_sweep, write_demo
     from askwell.runs.plan import plan_sweep
     from askwell.runs.store import new_or_open_store
     from askwell.runs.sweep import choose_engine, go
@@ -64,51 +59,24 @@ def demo(
         failed = go(plan, choose_engine(sweep), store, live)
     if failed:
         raise Failure(f"{len(failed)} of {len(plan.runs)} runs failed ({failed[0].message}); {out / 'failed'} says why")
-    done = demo_runs(plan, store)
-    figures, questions = done.figures(), draw_questions(done, seed)
-    curves = {relation: run.curve for relation, run in done.of(MIXTURE).items()}
-    findings, steps = findings_of(figures, curves, lm), next_steps(lm, out, done, questions)
-    report = out / REPORT
-    write_whole(report, render_page(demo_page(sweep, done, figures, findings, questions, steps)))
+    made = write_demo(sweep, plan, store)
     if json:
         print_json(
             {
-                "report": str(report),
+                "report": str(made.report),
                 "lm": lm,
-                "relations": list(done.relations),
+                "relations": list(made.runs.relations),
                 "seed": seed,
-                "findings": asdict(findings),
-                "figures": {method: _figures(figures, method, done.relations) for method in figures.right},
-                "questions": [asdict(question) for question in questions],
-                "runs": [_run(*key, run) for key, run in done.runs.items()],
+                "findings": asdict(made.findings),
+                "figures": {
+                    method: _figures(made.figures, method, made.runs.relations) for method in made.figures.right
+                },
+                "questions": [asdict(question) for question in made.questions],
+                "runs": [_run(*key, run) for key, run in made.runs.runs.items()],
             }
         )
     else:
-        _print_summary(findings, steps, report, time.monotonic() - started)
-
-
-def next_steps(lm: str, out: Path, done: "DemoRuns", questions: "list[ShownQuestion]") -> list[tuple[str, str]]:
-    """Commands to try after the demo, with what each does."""
-    from askwell.report.demo import RELATIONS
-
-    first = done.relations[0]
-    here, of_first = shlex.quote(str(out)), f"relation = 'testbed:{first}'"
-    mixture, deep = f"{of_first} and setting = 'mixture'", f"{of_first} and deep"
-    x = next((question.x for question in questions if question.relation == first), "France")
-    other_lm = "testbed:causal" if lm != "testbed:causal" else "testbed:bert"
-    whole = (f"askwell demo --lm {lm}", f"The whole demo: {', '.join(RELATIONS)}.")
-    return [
-        (f'askwell ask {here} {shlex.quote(x)} --where "{of_first}"', f"Ask the best mixture for {first} about any x."),
-        (f'askwell show {here} --where "{mixture}"', "See the soft prompts of the mixture in the terminal."),
-        (f'askwell show {here} --where "{deep}"', "See how far the deep one moves each layer."),
-        *([] if set(done.relations) == set(RELATIONS) else [whole]),
-        (f"askwell demo --lm {other_lm} --out {other_lm.removeprefix('testbed:')}-demo", "The same with another LM."),
-        ("askwell testbed", "List all relations, prompts and LMs of the testbed."),
-        (
-            'askwell train --lm bert-base-cased --facts facts.csv --prompts "[X] was born in [Y] ." --out mine',
-            "Ask your own LM about your own facts: columns x and y.",
-        ),
-    ]
+        _print_summary(made, time.monotonic() - started)
 
 
 def _figures(figures: "ToldFigures", method: str, relations: Sequence[str]) -> dict[str, Any]:
@@ -137,16 +105,16 @@ def _run(relation: str, method: str, run: "KeptRun") -> dict[str, Any]:
     }
 
 
-def _print_summary(findings: "Findings", steps: list[tuple[str, str]], report: Path, seconds: float) -> None:
+def _print_summary(made: "Demo", seconds: float) -> None:
     stdout.print("\nWhat was found", style="bold")
     table = Table.grid(padding=(0, 1))
-    for sentence in (*findings.main, *findings.learning):
+    for sentence in (*made.findings.main, *made.findings.learning):
         table.add_row(" •", Text(sentence))
     stdout.print(table)
     stdout.print("\nThe report", style="bold")
-    say(f" {report}")
+    say(f" {made.report}")
     stdout.print("\nWhat to try next", style="bold")
-    for command, purpose in steps:
+    for command, purpose in made.next_steps:
         say(f" {command}")
         stdout.print(f"     {purpose}", style="dim", markup=False)
     stdout.print(f"\n{seconds:.0f} s in all.", style="dim")

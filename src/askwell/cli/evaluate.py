@@ -43,8 +43,9 @@ def evaluate(
 
     Args:
         mixtures: Runs, folders of runs, stores, or saved mixtures.
-        facts: The relation to ask about, one for each saved mixture. With --prompts it can also be a folder or name of
-            many relations, such as trex_original; --prompts is then the folder or name of their prompts.
+        facts: The relation to ask about: one for all saved mixtures, or one for each. With --prompts it can also be a
+            folder or name of many relations, such as trex_original; --prompts is then the folder or name of their
+            prompts.
         split: The facts to ask about.
         per_fact: A Parquet file that gets one row per fact.
         trust: Also report how far the scores can be trusted: calibration, abstention, answer sets, whether the prompts
@@ -62,10 +63,12 @@ def evaluate(
         raise BadOption(f"--trust learns thresholds on dev and measures on test: leave out --split {split}")
     if per_fact is not None:
         need_writable_folder(per_fact.parent, "--per-fact")
-    from askwell.cli.scores import print_scored, score_jobs, scored_as_json
+    from askwell.cli.progress import Bars
+    from askwell.cli.scores import print_scored, scored_as_json
     from askwell.evaluation.outcomes import write_outcomes
     from askwell.lms.load import set_threads
     from askwell.mixture.candidates import find_candidates
+    from askwell.runs.scoring import score_jobs
     from askwell.runs.sources import find_mixtures, saved_jobs, untuned_jobs
 
     set_threads(threads)
@@ -77,15 +80,18 @@ def evaluate(
         jobs = untuned_jobs(
             prompts or [], facts, lm, mixture, data, reading.rule, asdict(loading), note, reading.columns
         )
-    scored = score_jobs(
-        jobs,
-        split,
-        lambda relation: find_candidates(candidates, among, relation),
-        controls=controls and split == "test",
-        trust=trust,
-        risk=risk,
-        confidence=confidence,
-    )
+    with Bars() as bars:
+        scored = score_jobs(
+            jobs,
+            split,
+            lambda relation: find_candidates(candidates, among, relation),
+            controls=controls and split == "test",
+            trust=trust,
+            risk=risk,
+            confidence=confidence,
+            progress=lambda state: bars.move(state.what, state.done, state.total),
+            note=note,
+        )
     if per_fact is not None:
         write_outcomes(scored.evaluation.outcomes, per_fact)
         note(f"one row per fact is in {per_fact}")

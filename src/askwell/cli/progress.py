@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from rich.live import Live
 from rich.markup import escape
@@ -22,22 +22,45 @@ from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.result import HistoryLine, TrainingProgress, badness, best_of
 
 
-class RunBars:
-    """A bar for whatever a run is doing, and a line for each dev score. If interrupted, it says how to continue."""
+class Bars:
+    """A bar for whatever is being done: when something else begins, its bar takes the place of the one before."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self) -> None:
         self._bar, self._shown = Bar(""), ""
-        self._best: tuple[float, ...] | None = None
-        self._measured_from = (time.monotonic(), 0)
 
-    def __enter__(self) -> "RunBars":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._bar.__exit__()
+
+    def move(self, what: str, done: int, total: int, text: str = "") -> None:
+        """Moves the bar for what is being done."""
+        if self._shown != what:
+            self._bar.__exit__()
+            self._bar, self._shown = Bar(what), what
+            self._bar.__enter__()
+        self._bar(done, total, text)
+
+
+class RunBars(Bars):
+    """The bars of a run, and a line for each dev score. If interrupted, it says how to continue."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        self._best: tuple[float, ...] | None = None
+        self._measured_from = (time.monotonic(), 0)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
         if kind is not None and issubclass(kind, KeyboardInterrupt) and (self._folder / CHECKPOINT).exists():
             note(
                 f"interrupted: the best state so far is saved in {self._folder}; the same command with --resume "
@@ -51,33 +74,25 @@ class RunBars:
         if isinstance(state, Built):
             _note_mixture(state.mixture)
         elif isinstance(state, Asking):
-            self._move(state.what, state.done, state.total)
+            self.move(state.what, state.done, state.total)
         elif isinstance(state, TrainingProgress):
             self._follow_training(state)
         elif isinstance(state, SearchProgress):
-            self._move("iterations", state.iteration, state.iterations, f"loss {_loss(state.loss)}")
+            self.move("iterations", state.iteration, state.iterations, f"loss {_loss(state.loss)}")
             if state.record is not None:
                 text = f"loss {state.loss:6.3f}  {state.record.template}"
                 self._print_if_better(state.iteration, state.record.dev, text, state.record.unwanted)
         else:
             loss = state.record.train_loss
-            self._move("epochs", state.epoch, state.epochs, f"loss {_loss(loss)}")
+            self.move("epochs", state.epoch, state.epochs, f"loss {_loss(loss)}")
             text = "untuned" if loss is None else f"loss {loss:6.3f}"
             self._print_if_better(state.epoch, state.record.dev, text)
-
-    def _move(self, what: str, done: int, total: int, text: str = "") -> None:
-        """Moves the bar for what is being done; the bar for what was done before is closed."""
-        if self._shown != what:
-            self._bar.__exit__()
-            self._bar, self._shown = Bar(what), what
-            self._bar.__enter__()
-        self._bar(done, total, text)
 
     def _follow_training(self, state: TrainingProgress) -> None:
         began, pairs_before = self._measured_from
         seconds, pairs = time.monotonic() - began, state.pairs_done - pairs_before
         speed = f"{pairs / seconds:.0f} pairs/s" if seconds > 0 and pairs > 0 else "– pairs/s"
-        self._move("pairs", state.pairs_done, state.pairs, f"loss {_loss(state.loss)}  {speed}")
+        self.move("pairs", state.pairs_done, state.pairs, f"loss {_loss(state.loss)}  {speed}")
         if state.record is not None:
             self._print_record(state, state.record, speed)
             self._measured_from = (time.monotonic(), state.pairs_done)

@@ -1,14 +1,17 @@
 """The demo: a sweep over relations of the built-in testbed, and the page made from its runs."""
 
 import random
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from askwell.data.facts import Fact
 from askwell.data.testbed import PREFIX, lm_folder, relations, testbed_relation, told
 from askwell.errors import BadOption
 from askwell.evaluation.outcomes import Outcome
+from askwell.files import write_whole
 from askwell.mixture.encode import encode_relation
 from askwell.mixture.save import load_mixture
 from askwell.report.cells import KeptRun, kept_runs
@@ -30,9 +33,20 @@ from askwell.report.page import (
     Section,
     Table,
     read_texts,
+    render_page,
 )
 from askwell.report.rows import headed, one_decimal, ranked_among
-from askwell.report.told import FACT_KINDS, MANUAL, MIXTURE, MOST_FREQUENT, SINGLE, FactKind, Findings, ToldFigures
+from askwell.report.told import (
+    FACT_KINDS,
+    MANUAL,
+    MIXTURE,
+    MOST_FREQUENT,
+    SINGLE,
+    FactKind,
+    Findings,
+    ToldFigures,
+    findings_of,
+)
 from askwell.runs.plan import Plan
 from askwell.runs.store import Store
 from askwell.specs.sweep import SweepSpec
@@ -40,6 +54,7 @@ from askwell.version import VERSION
 
 _DEMO = read_texts("demo.toml")
 _SWEEP, _TEXTS = _DEMO["sweep"], _DEMO["texts"]
+REPORT = "report.html"
 RELATIONS, QUICK_RELATIONS = tuple(_DEMO["relations"]), tuple(_DEMO["quick_relations"])
 
 
@@ -183,6 +198,53 @@ def draw_questions(done: DemoRuns, seed: int) -> list[ShownQuestion]:
 
 def _answer(outcome: Outcome) -> ShownAnswer:
     return ShownAnswer(outcome.answers[0], outcome.probabilities[0], outcome.answers[0] in outcome.golds)
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A demo whose runs are done and whose report is written."""
+
+    report: Path
+    runs: DemoRuns
+    figures: ToldFigures
+    findings: Findings
+    questions: tuple[ShownQuestion, ...]
+    next_steps: tuple[tuple[str, str], ...]
+    """Commands to try, each with what it does."""
+
+
+def write_demo(sweep: SweepSpec, plan: Plan, store: Store) -> Demo:
+    """Writes the report on the demo's runs, all of which are in the store, and returns what it says."""
+    lm, seed = sweep.lms[0].source, sweep.seeds[0]
+    done = demo_runs(plan, store)
+    figures, questions = done.figures(), tuple(draw_questions(done, seed))
+    curves = {relation: run.curve for relation, run in done.of(MIXTURE).items()}
+    findings, steps = findings_of(figures, curves, lm), tuple(next_steps(lm, store.folder, done, questions))
+    report = store.folder / REPORT
+    write_whole(report, render_page(demo_page(sweep, done, figures, findings, questions, steps)))
+    return Demo(report, done, figures, findings, questions, steps)
+
+
+def next_steps(lm: str, out: Path, done: DemoRuns, questions: Sequence[ShownQuestion]) -> list[tuple[str, str]]:
+    """Commands to try after the demo, with what each does."""
+    first = done.relations[0]
+    here, of_first = shlex.quote(str(out)), f"relation = 'testbed:{first}'"
+    mixture, deep = f"{of_first} and setting = 'mixture'", f"{of_first} and deep"
+    x = next((question.x for question in questions if question.relation == first), "France")
+    other_lm = "testbed:causal" if lm != "testbed:causal" else "testbed:bert"
+    whole = (f"askwell demo --lm {lm}", f"The whole demo: {', '.join(RELATIONS)}.")
+    return [
+        (f'askwell ask {here} {shlex.quote(x)} --where "{of_first}"', f"Ask the best mixture for {first} about any x."),
+        (f'askwell show {here} --where "{mixture}"', "See the soft prompts of the mixture in the terminal."),
+        (f'askwell show {here} --where "{deep}"', "See how far the deep one moves each layer."),
+        *([] if set(done.relations) == set(RELATIONS) else [whole]),
+        (f"askwell demo --lm {other_lm} --out {other_lm.removeprefix('testbed:')}-demo", "The same with another LM."),
+        ("askwell testbed", "List all relations, prompts and LMs of the testbed."),
+        (
+            'askwell train --lm bert-base-cased --facts facts.csv --prompts "[X] was born in [Y] ." --out mine',
+            "Ask your own LM about your own facts: columns x and y.",
+        ),
+    ]
 
 
 def demo_page(

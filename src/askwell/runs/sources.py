@@ -156,10 +156,11 @@ def saved_jobs(
     columns: Columns = USUAL,
 ) -> Iterator[EvaluationJob]:
     """Saved mixtures, each with its own relation; an LM that several were learned on is loaded once."""
-    if facts is not None and len(facts) != len(folders):
-        raise BadOption(f"--facts is given {len(facts)} times for {len(folders)} mixtures; give one for each, or none")
     known = {folder: read_description(folder) for folder in folders}
-    sources = facts or [_recorded_relation(folder, known[folder]) for folder in folders]
+    if facts:
+        sources = _one_for_each(facts, [known[folder] for folder in folders])
+    else:
+        sources = [_recorded_relation(folder, known[folder]) for folder in folders]
     relations = [
         own_relation(known[folder], source, data, split_by, columns)
         for folder, source in zip(folders, sources, strict=True)
@@ -171,6 +172,23 @@ def saved_jobs(
         loaded = mixture.lm
         warn_of_other_facts(folder, known[folder], relation, "it may have been trained on these very facts", note)
         yield EvaluationJob(mixture, relation)
+
+
+def _one_for_each(facts: list[str], descriptions: Sequence[Description]) -> list[str]:
+    """The facts for each mixture: those given for it, or the same for all mixtures of one relation."""
+    if len(facts) == len(descriptions):
+        return facts
+    if len(facts) > 1:
+        raise BadOption(
+            f"--facts names {len(facts)} relations for {len(descriptions)} mixtures; give one for all, or one for each"
+        )
+    learned = sorted({about for description in descriptions if (about := description.about.relation) is not None})
+    if len(learned) > 1:
+        raise BadOption(
+            f"--facts {facts[0]}: the mixtures were learned from several relations ({', '.join(learned)}); choose some "
+            "with --where, or leave --facts out"
+        )
+    return facts * len(descriptions)
 
 
 def _recorded_relation(folder: str, description: Description) -> str:
