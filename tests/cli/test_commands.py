@@ -149,6 +149,29 @@ def test_ask_untuned_prompts_about_several(askwell, lms):
     assert done.json[0]["answers"][0]["y"] in shown.out
 
 
+def test_ask_among_the_ys_of_train_and_each_prompt_by_itself(askwell, lms, tmp_path):
+    pairs = [("Paris", "Mary Cassatt"), ("Rome", "Quito"), ("Quito", "Rome")]
+    facts = write_relation(tmp_path / "friends", train=pairs, dev=pairs, test=pairs)
+    start = ("ask", "--lm", lms["bert"], "--prompts", TEMPLATES[0], "--prompts", TEMPLATES[1], "Paris")
+    done = askwell(*start, "--facts", facts, "--among", "train", "--each-prompt", "--json")
+    assert done.code == 0, done.err
+    assert {answer["y"] for answer in done.json["answers"]} == {"Mary Cassatt", "Quito", "Rome"}
+    assert sum(answer["probability"] for answer in done.json["answers"]) == pytest.approx(1, abs=1e-5)
+    assert [prompt["prompt"] for prompt in done.json["prompts"]] == TEMPLATES[:2]
+    for number, prompt in enumerate(done.json["prompts"]):
+        by_prompt = {answer["y"]: answer["by_prompt"][number] for answer in done.json["answers"]}
+        assert prompt["y"] == max(by_prompt, key=by_prompt.__getitem__)
+        assert prompt["probability"] == pytest.approx(by_prompt[prompt["y"]])
+    # How long answers are is told by the facts alone, too: Mary Cassatt is no token of a masked LM.
+    assert askwell(*start, "--answers", "any-length").code == 2
+    shown = askwell(*start, "--facts", facts, "--answers", "any-length", "--each-prompt")
+    assert shown.code == 0, shown.err
+    assert "its own answer" in shown.out
+    no_facts = askwell(*start, "--among", "train")
+    assert no_facts.code == 2
+    assert "--facts" in no_facts.err
+
+
 @pytest.mark.parametrize(
     ("name", "content", "options"),
     [

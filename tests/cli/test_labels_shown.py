@@ -83,9 +83,12 @@ def test_untuned_prompts_among_labels(askwell, lms, relation, labels):
     assert done.json["labels"]["labels"] == ["city", "a country"]
     asked = askwell("ask", *one_token, "Paris")
     assert asked.code == 0, asked.err
-    # Without facts it is not known how long answers are, so a masked LM is asked for one token.
-    assert "3 of 5 candidates cannot be asked for" in asked.err
-    assert "'Boston', 'Mary Cassatt', '日本'" in asked.err
+    # Without facts the candidates themselves tell a masked LM how long answers are.
+    assert "1 of 5 candidates cannot be asked for" in asked.err
+    assert "'日本'" in asked.err
+    given = askwell("ask", *one_token, "Paris", "--answers", "one-token")
+    assert "3 of 5 candidates cannot be asked for" in given.err
+    assert "'Boston', 'Mary Cassatt', '日本'" in given.err
 
 
 def test_many_labels_are_named_by_what_they_are_taken_for(askwell, lms, tmp_path):

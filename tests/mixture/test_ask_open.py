@@ -58,8 +58,9 @@ def test_more_beams_look_into_more():
     expected = enumerated("gpt2", "Paris", COUNTS)
     found = {beams: mixture.ask("Paris", top=100, beams=beams) for beams in (1, 8, 100)}
     counts = [len(replies) for replies in found.values()]
-    # Each beam opens two prefixes after the question itself, each of which is an answer if it ends there.
-    assert all(count <= 2 * beams for beams, count in zip(found, counts, strict=True))
+    # Each beam opens two prefixes after the question itself, each of which is an answer if it ends there; for the best
+    # answer as many more are opened as it may have tokens.
+    assert all(count <= 2 * beams + 3 for beams, count in zip(found, counts, strict=True))
     assert counts[0] < counts[1] < counts[2] == len(expected)
     for replies in found.values():
         for reply in replies:

@@ -97,3 +97,25 @@ def test_answers_that_do_not_count_do_not_end_the_search():
     )
     assert first in [answer.text for answer in result.answers]
     assert sum(answer.text != first for answer in result.answers) >= 3
+
+
+@pytest.mark.parametrize("opened", [3, 8])
+def test_a_sure_answer_of_many_tokens_is_not_lost_among_short_ones(opened):
+    """Of nine tokens, each with probability 0.9; whatever else there is has one token."""
+
+    def open_(prefixes, branches):
+        logits = torch.full((len(prefixes), 1, VOCABULARY), math.log(0.1 / VOCABULARY), dtype=torch.float64)
+        ends = torch.full((len(prefixes), 1), math.log(0.1 / VOCABULARY), dtype=torch.float64)
+        for row, prefix in enumerate(prefixes):
+            if prefix.tokens == (2,) * len(prefix.tokens):
+                (ends[row] if len(prefix.tokens) == 9 else logits[row, :, 2]).fill_(math.log(0.9))
+            else:
+                ends[row] = math.log(0.9)
+        joint = torch.stack([prefix.log_joint for prefix in prefixes])
+        return Continuations.best_of(joint, logits, torch.zeros_like(joint), ends, branches)
+
+    limits = SearchLimits(answers=4, tokens=10, opened=opened, at_once=8)
+    root = [Prefix(0, (), torch.zeros(1, dtype=torch.float64))]
+    (result,) = search_answers([root], open_, lambda tokens: "".join("abcde"[token] for token in tokens), limits)
+    assert result.answers[0].text == "c" * 9
+    assert result.answers[0].log_probability == pytest.approx(10 * math.log(0.9))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,14 +10,16 @@ from rich.table import Table
 from rich.text import Text
 
 from askwell.cli.terminal import Bar, note, print_json, say, stdout
+from askwell.data.facts import Relation
 from askwell.data.names import read_relation
 from askwell.evaluation.cautious import CautiousReply, DevAnswers, ask_cautiously, dev_answers, dev_answers_from
 from askwell.evaluation.evaluate import evaluate
 from askwell.mixture.ask import ask
+from askwell.mixture.ask_prompts import ask_each_prompt
 from askwell.mixture.candidates import Candidates, unaskable_candidates
 from askwell.mixture.encode import default_kind
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.reply import Reply
+from askwell.mixture.reply import PromptReply, Reply
 from askwell.mixture.save import read_description, read_dev_answers
 from askwell.runs.sources import own_relation, warn_of_other_facts
 
@@ -27,16 +30,20 @@ def dev_answers_of(
     """The dev answers saved with the mixture, or the answers to the dev facts of a named relation."""
     if facts is None:
         return dev_answers_from(read_dev_answers(folder or ""))
-    if folder is None:
-        relation = read_relation(facts, data=data, seed=mixture.spec.seed)
-    else:
-        description = read_description(folder)
-        relation = own_relation(description, facts, data)
+    relation = relation_to_ask(mixture, folder, facts, data)
+    if folder is not None:
         danger = "if it was trained on these very dev facts, the threshold is too low"
-        warn_of_other_facts(folder, description, relation, danger, note)
+        warn_of_other_facts(folder, read_description(folder), relation, danger, note)
     with Bar(f"dev facts of {relation.name}") as shown:
         evaluation = evaluate(mixture, relation, split="dev", candidates=candidates, progress=shown)
     return dev_answers(evaluation, candidates or mixture.candidates)
+
+
+def relation_to_ask(mixture: Mixture, folder: str | None, facts: str, data: Path | None) -> Relation:
+    """The named relation, split as for the mixture in the folder, if there is one."""
+    if folder is None:
+        return read_relation(facts, data=data, seed=mixture.spec.seed)
+    return own_relation(read_description(folder), facts, data)
 
 
 def note_left_out_candidates(mixture: Mixture, candidates: Candidates) -> None:
@@ -61,8 +68,10 @@ def print_answers(
     confidence: float | None,
     form: Literal["json", "lines", "tables"],
     several: bool,
+    each_prompt: bool = False,
 ) -> None:
-    """Asks about each x and prints the answers; with `dev`, only those that are probable enough for the risk."""
+    """Asks about each x and prints the answers; with `dev`, only those that are probable enough for the risk; with
+    `each_prompt`, also what each prompt answers by itself."""
     replies: Iterable[CautiousReply]
     if dev is None:
         answers = zip(xs, ask(mixture, xs, top=top, candidates=candidates, beams=beams), strict=True)
@@ -70,12 +79,18 @@ def print_answers(
     else:
         replies = ask_cautiously(mixture, xs, risk=risk, confidence=confidence, top=top, candidates=candidates, dev=dev)
         _note_threshold(dev, risk, confidence)
+    alone: Iterable[Sequence[PromptReply] | None] = repeat(None, len(xs))
+    if each_prompt:
+        alone = ask_each_prompt(mixture, xs, candidates=candidates, beams=beams)
     if form == "json":
         limits = None if dev is None else {"risk": risk, "sureness": confidence}
-        documents = [_document(reply, limits, several) for reply in replies]
+        documents = [
+            _document(mixture, reply, limits, several, of_prompts)
+            for reply, of_prompts in zip(replies, alone, strict=True)
+        ]
         print_json(documents if several else documents[0])
         return
-    for reply in replies:
+    for reply, of_prompts in zip(replies, alone, strict=True):
         if form == "lines":
             _print_lines(reply)
         elif reply.answered:
@@ -87,6 +102,8 @@ def print_answers(
                 f"{100 * best.probability:.1f} %, below the threshold of {100 * reply.threshold:.1f} % for a risk of "
                 f"{100 * risk:g} %."
             )
+        if of_prompts is not None and form == "tables":
+            _print_prompts(mixture, of_prompts)
 
 
 def _note_threshold(dev: DevAnswers, risk: float, confidence: float | None) -> None:
@@ -99,12 +116,24 @@ def _note_threshold(dev: DevAnswers, risk: float, confidence: float | None) -> N
     )
 
 
-def _document(reply: CautiousReply, limits: dict[str, Any] | None, several: bool) -> Any:
+def _document(
+    mixture: Mixture,
+    reply: CautiousReply,
+    limits: dict[str, Any] | None,
+    several: bool,
+    alone: Sequence[PromptReply] | None,
+) -> Any:
     answers = [asdict(answer) for answer in reply.answers]
+    prompts = {} if alone is None else {"prompts": [_prompt_document(mixture, one) for one in alone]}
     if limits is not None:
         given = {"answered": reply.answered, "threshold": reply.threshold, **limits}
-        return {"x": reply.x, **given, "answers": answers}
-    return {"x": reply.x, "answers": answers} if several else answers
+        return {"x": reply.x, **given, "answers": answers, **prompts}
+    return {"x": reply.x, "answers": answers, **prompts} if several or prompts else answers
+
+
+def _prompt_document(mixture: Mixture, reply: PromptReply) -> dict[str, Any]:
+    template, weight = mixture.prompts[reply.prompt].template.text, float(mixture.weights.detach()[reply.prompt])
+    return {"prompt": template, "weight": weight, "y": reply.y, "probability": reply.probability}
 
 
 def _print_lines(reply: CautiousReply) -> None:
@@ -125,4 +154,13 @@ def _print_table(mixture: Mixture, x: str, answers: Sequence[Reply]) -> None:
         bar = "█" * round(20 * reply.probability)
         template = mixture.prompts[most_confident].template.text
         table.add_row(Text(reply.y), f"{100 * reply.probability:.1f} %", Text(bar, style="blue"), Text(template))
+    stdout.print(table)
+
+
+def _print_prompts(mixture: Mixture, replies: Sequence[PromptReply]) -> None:
+    """Prints what each prompt answers by itself, the one with the largest weight first."""
+    table = Table("weight", "prompt", "its own answer", "probability", box=None, header_style="dim")
+    for one in sorted((_prompt_document(mixture, reply) for reply in replies), key=lambda one: -one["weight"]):
+        cells = Text(one["prompt"]), Text(one["y"], style="bold"), f"{100 * one['probability']:.1f} %"
+        table.add_row(f"{100 * one['weight']:.1f} %", *cells)
     stdout.print(table)

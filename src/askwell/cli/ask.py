@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
-from askwell.cli.options import LM, Candidates, Data, Json, Loading, Prompts, Threads, Where
+from askwell.cli.options import LM, Among, Candidates, Data, Flag, Json, Loading, Prompts, Threads, Where
 from askwell.cli.terminal import note
 from askwell.cli.trust import check_risk
 from askwell.data.names import read_prompts, read_relation
@@ -30,6 +30,8 @@ def ask(
     beams: Annotated[int, Parameter(validator=validators.Number(gte=1))] = BEAMS,
     where: Where = None,
     candidates: Candidates = None,
+    among: Among = None,
+    each_prompt: Flag = False,
     data: Data = None,
     loading: Loading = Loading(),  # noqa: B008 - frozen
     threads: Threads = None,
@@ -40,12 +42,14 @@ def ask(
     `askwell ask my-mixture "Mary Cassatt"` asks a saved mixture; `askwell ask --lm bert-base-cased --prompts "[X] was
     born in [Y] ." "Mary Cassatt"` asks with untuned prompts. For one x, --json prints a list of answers, best first,
     each with its probability and that of every prompt; for several x's, a list of {x, answers}. With --risk, each x is
-    an object that also gives the threshold and whether the x is answered.
+    an object that also gives the threshold and whether the x is answered; with --each-prompt, one that also gives what
+    each prompt answers by itself.
 
     Args:
         words: A run, a folder of runs, a store or a saved mixture, then x's; with --prompts, only x's.
-        facts: The relation, if the name of the prompts needs it: testbed:capital for testbed:single. With --risk, the
-            relation whose dev facts the threshold is learned from; a saved mixture has its own.
+        facts: For untuned prompts, the relation: its facts tell how long answers are, and what the name of the prompts
+            stands for (testbed:capital for testbed:single). With --among, the relation whose train ys are chosen from.
+            With --risk, the relation whose dev facts the threshold is learned from; a saved mixture has its own.
         file: A file of x's: lines of text, or a column of a .csv, .tsv or .jsonl file.
         column: The column of the file that holds the x's; default: x, sub_label or sub.
         top: How many answers to give.
@@ -53,6 +57,7 @@ def ask(
             most this fraction of the answers given is wrong: 0.1 for one in ten.
         beams: How many beginnings of answers to look into at once, and, in proportion, in all; more find improbable
             answers more surely.
+        each_prompt: Also give what each prompt would answer by itself.
         confidence: The confidence with which to keep the risk, e.g. 0.95; with few dev facts, less is answered.
     """
     if not prompts and not words:
@@ -60,8 +65,12 @@ def ask(
     if prompts and lm is None:
         raise BadOption("untuned prompts need --lm")
     folder, given = (None, words) if prompts else (words[0], words[1:])
-    if folder is not None and (mixture != MixtureSpec() or (facts and risk is None)):
+    if folder is not None and (mixture != MixtureSpec() or (facts and risk is None and among is None)):
         raise BadOption("a saved mixture stays as it is: leave out --facts and the options for untuned prompts")
+    if among is not None and not facts:
+        raise BadOption("--among train chooses among the ys of train facts: name the relation with --facts")
+    if among is not None and candidates is not None:
+        raise BadOption("--candidates and --among each say what answers are chosen from: give one of them")
     if confidence is not None and risk is None:
         raise BadOption("--confidence goes with --risk")
     if risk is not None:
@@ -73,11 +82,11 @@ def ask(
         raise BadOption("nothing to ask: give an x, or --file")
     if column and not file:
         raise BadOption("--column goes with --file")
-    from askwell.cli.answers import dev_answers_of, note_left_out_candidates, print_answers
+    from askwell.cli.answers import dev_answers_of, note_left_out_candidates, print_answers, relation_to_ask
     from askwell.lms.load import load_lm, set_threads
-    from askwell.mixture.candidates import read_candidates
+    from askwell.mixture.candidates import read_candidates, train_candidates
     from askwell.mixture.encode import default_kind, why_unaskable
-    from askwell.runs.sources import find_mixture, saved_mixture, untuned_mixture
+    from askwell.runs.sources import find_mixture, saved_mixture, settle_answers, untuned_mixture
 
     allowed = read_candidates(candidates) if candidates else None
     set_threads(threads)
@@ -86,8 +95,12 @@ def ask(
         asked = saved_mixture(folder, lm, **asdict(loading))
     else:
         templates = read_prompts(prompts or [], relation=facts, data=data)
-        relation = read_relation(facts, data=data, seed=mixture.seed) if facts and mixture.shots else None
-        asked = untuned_mixture(load_lm(lm or "", **asdict(loading)), templates, mixture, note, relation)
+        relation = read_relation(facts, data=data, seed=mixture.seed) if facts else None
+        shown = relation if mixture.shots else None
+        asked = untuned_mixture(load_lm(lm or "", **asdict(loading)), templates, mixture, note, shown)
+        settle_answers(asked, relation, train_candidates(relation) if among and relation else allowed)
+    if among is not None:
+        allowed = train_candidates(relation_to_ask(asked, folder, facts or "", data))
     if allowed is not None:
         note_left_out_candidates(asked, allowed)
     several = file is not None or len(xs) > 1
@@ -103,5 +116,5 @@ def ask(
     form = "json" if json else "lines" if file is not None else "tables"
     print_answers(
         asked, xs, top=top, candidates=allowed, beams=beams, dev=dev, risk=risk or 0.0, confidence=confidence,
-        form=form, several=several,
+        form=form, several=several, each_prompt=each_prompt,
     )  # fmt: skip

@@ -32,6 +32,8 @@ from askwell.mixture.search import SearchLimits
 RANKED = 10
 """Ranks are exact up to this one."""
 _FACTS_AT_ONCE = 32
+_OPENED_FOR_THE_BEST = 4
+"""Prefixes of one fact that are opened together where only the best answer counts: a better one is soon found."""
 _MOST_XS = 32
 """The prior of open answers is the mean over at most so many x's of train."""
 _PRIOR_ANSWERS = 30
@@ -110,7 +112,7 @@ class OpenFacts:
 
     def is_best(self, some: Int[Tensor, " facts"]) -> tuple[list[bool], list[float]]:
         """Whether y is the best answer to each of some facts, and its log-probability: less work than its rank."""
-        search = self._search(SearchLimits(answers=1, tokens=self.facts.kind.longest))
+        search = self._search(SearchLimits(answers=1, tokens=self.facts.kind.longest, at_once=_OPENED_FOR_THE_BEST))
         golds = self._gold_log_probabilities(some)
         right = [self._others(number) | {self._text(self.facts.facts[number].y)} for number in some.tolist()]
         possible = [place for place, gold in enumerate(golds) if gold > -math.inf]

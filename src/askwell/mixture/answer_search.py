@@ -8,7 +8,7 @@ all prompts.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -54,11 +54,22 @@ class LikelyAnswers:
 class AnswerSearch:
     """Searches the answers of one mixture, as it is now."""
 
-    def __init__(self, mixture: "Mixture", limits: SearchLimits, log_lengths: Float[Tensor, " lengths"] | None) -> None:
+    def __init__(
+        self,
+        mixture: "Mixture",
+        limits: SearchLimits,
+        log_lengths: Float[Tensor, " lengths"] | None,
+        *,
+        only: int | None = None,
+    ) -> None:
+        """With `only`, the number of a prompt, its answers are searched as if it were the only one."""
         self._mixture, self._limits, self._tuned = mixture, limits, mixture.tuned
+        if only is not None:
+            self._tuned = replace(self._tuned, kept=torch.tensor([only], device=mixture.lm.device))
         self._log_lengths = log_lengths if mixture.long_answers.fills_masks else None
         places = mixture.pairs.y_places[self._tuned.kept]
-        self._exponents = mixture.weights.detach()[self._tuned.kept] if mixture.spec.combine == "product" else None
+        is_product = mixture.spec.combine == "product" and only is None
+        self._exponents = mixture.weights.detach()[self._tuned.kept] if is_product else None
         if self._exponents is not None:
             check_one_form(mixture)
         self._forms = {

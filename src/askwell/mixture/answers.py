@@ -8,7 +8,6 @@ tokens are the one answer Paris, and a token that has no partner in the other fo
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float, Int
@@ -17,10 +16,7 @@ from torch import Tensor
 from askwell.lms.batches import PLACES
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
-from askwell.specs.mixture import AnswersName
-
-if TYPE_CHECKING:
-    pass
+from askwell.specs.mixture import LONGEST_ANSWER, AnswersName
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,9 @@ class AnswerKind:
         return self.any_length and len(self.log_lengths) != 1
 
     def describe(self, lm_name: str) -> str:
-        """Among which answers the right one is ranked, in words."""
+        """Among which answers the right one is ranked, in words; of tokens only if someone has asked about them."""
+        if self.longest == LONGEST_ANSWER:
+            return f"all answers of any length of {lm_name}"
         return f"all answers of up to {self.longest} tokens of {lm_name}"
 
     def lengths_on(self, lm: FrozenLM) -> Float[Tensor, " lengths"] | None:
@@ -98,6 +96,15 @@ class AnswerSpace:
             table[PLACES.index(place), answers] = torch.arange(len(answers))
         return table.to(self._lm.device)
 
+    @cached_property
+    def askable(self) -> Int[Tensor, " askable"]:
+        """The numbers of the answers that can be given to who asks: all but special tokens."""
+        special = torch.tensor(special_tokens(self._lm), dtype=torch.long)
+        is_given = torch.ones(self.count, dtype=torch.bool)
+        for answers in self._answer_of.values():
+            is_given[answers[special]] = False
+        return is_given.nonzero()[:, 0].to(self._lm.device)
+
     @property
     def description(self) -> str:
         """How many answers there are, and of which LM."""
@@ -119,6 +126,12 @@ class AnswerSpace:
     def numbers_of(self, words: Sequence[str]) -> list[int | None]:
         """The number of each word, None for one that is no answer."""
         return [self.number_of(spell(self._lm, word)) for word in words]
+
+
+def special_tokens(lm: FrozenLM) -> list[int]:
+    """Tokens that are never part of an answer, such as [UNK], as far as the LM's distribution has them."""
+    special = {token for token, added in lm.tokenizer.added_tokens_decoder.items() if added.special}
+    return sorted(token for token in special | {*lm.tokenizer.all_special_ids} if token < lm.vocabulary_size)
 
 
 def token_text(lm: FrozenLM, token: int) -> str:

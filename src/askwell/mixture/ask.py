@@ -51,10 +51,7 @@ def _replies(
 ) -> Iterator[list[Reply]]:
     if top < 1:
         raise BadOption(f"top={top}: at least one answer must be asked for")
-    kind = default_kind(mixture)
-    for x, reason in zip(xs, why_unaskable(mixture, xs, kind), strict=True):
-        if reason is not None:
-            raise UserMistake(f"{x[:60]!r} cannot be asked: {reason}")
+    kind = kind_to_ask(mixture, xs)
     candidates = candidates or mixture.candidates
     if candidates is not None and (kind.any_length or candidates.labels is not None):
         yield from _choose(CandidateScorer(mixture, candidates, kind), xs, top)
@@ -68,10 +65,23 @@ def _replies(
         yield from _ask_some(mixture, xs[start : start + together], top, allowed)
 
 
-def _search(mixture: "Mixture", xs: Sequence[str], top: int, kind: AnswerKind, beams: int) -> Iterator[list[Reply]]:
+def kind_to_ask(mixture: "Mixture", xs: Sequence[str]) -> AnswerKind:
+    """What counts as an answer; an x that cannot be asked is a mistake."""
+    kind = default_kind(mixture)
+    for x, reason in zip(xs, why_unaskable(mixture, xs, kind), strict=True):
+        if reason is not None:
+            raise UserMistake(f"{x[:60]!r} cannot be asked: {reason}")
+    return kind
+
+
+def search_limits(top: int, kind: AnswerKind, beams: int) -> SearchLimits:
+    """When a search for so many answers ends."""
     # The beginnings of answers in which it is looked: the first, and two more rounds of as many as there are beams.
-    limits = SearchLimits(answers=top, tokens=kind.longest, at_once=beams, opened=1 + 2 * beams)
-    search = AnswerSearch(mixture, limits, kind.lengths_on(mixture.lm))
+    return SearchLimits(answers=top, tokens=kind.longest, at_once=beams, opened=1 + 2 * beams)
+
+
+def _search(mixture: "Mixture", xs: Sequence[str], top: int, kind: AnswerKind, beams: int) -> Iterator[list[Reply]]:
+    search = AnswerSearch(mixture, search_limits(top, kind, beams), kind.lengths_on(mixture.lm))
     words = words_of(xs, mixture.lm.wording, mixture.lm.device)
     for some in torch.arange(len(xs), device=mixture.lm.device).split(_QUESTIONS_AT_ONCE):
         for found in search.best(words, some):
@@ -121,18 +131,21 @@ def replies(
     An x is named by its place among `words`.
     """
     log_probs = mixture.combine(words, asked, by_prompt.unbind(1))
-    if allowed is not None:  # nothing else can be answered, so probabilities sum to one
+    if allowed is None:
+        allowed = mixture.answer_space.askable
+        log_probs = log_probs[:, allowed]
+    else:  # nothing else can be answered, so probabilities sum to one
         log_probs = log_probs[:, allowed].log_softmax(1)
-        by_prompt = by_prompt[..., allowed].log_softmax(2)
+        by_prompt = by_prompt - by_prompt[..., allowed].logsumexp(2, keepdim=True)
     for number in range(len(asked)):
         places = _best_first(log_probs[number], top)
-        answers = places if allowed is None else allowed[places]
+        answers = allowed[places]
         yield [
             Reply(mixture.answer_space.word(answer), probability, tuple(of_prompts))
             for answer, probability, of_prompts in zip(
                 answers.tolist(),
                 log_probs[number, places].exp().tolist(),
-                by_prompt[number][:, places].exp().T.tolist(),
+                by_prompt[number][:, answers].exp().T.tolist(),
                 strict=True,
             )
         ]

@@ -18,6 +18,7 @@ from askwell.lms.batches import AnswerTokens, Batch, QuestionTable, StreamBatch,
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.walks.past import Past
 from askwell.mixture.answer_tree import CandidateReader
+from askwell.mixture.answers import special_tokens
 from askwell.mixture.pairs import PairReader, Tuned
 from askwell.mixture.prompts import Prompt
 
@@ -239,9 +240,7 @@ class LongAnswers:
     @cached_property
     def never(self) -> list[int]:
         """Tokens that are never part of an answer, as far as the LM's distribution has them."""
-        tokenizer = self.lm.tokenizer
-        special = {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
-        return sorted(token for token in special | {*tokenizer.all_special_ids} if token < self.lm.vocabulary_size)
+        return special_tokens(self.lm)
 
     def ends_of(self, xs: Words, texts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]) -> Int[Tensor, " pairs"]:
         """The token that ends an answer of each pair."""

@@ -37,3 +37,14 @@ class Replies(list[Reply]):
 
     def _repr_html_(self) -> str:
         return self.summary().html()
+
+
+@dataclass(frozen=True)
+class PromptReply:
+    """What one prompt of a mixture answers by itself."""
+
+    prompt: int
+    """Its number among the mixture's prompts."""
+    y: str
+    """Empty where it finds no answer."""
+    probability: float

@@ -99,13 +99,16 @@ class SearchLimits:
     answers: int = 10
     """So many answers are enough."""
     opened: int = 100
-    """Prefixes that are opened for one question, at most."""
+    """Prefixes that are opened for one question, at most; for want of the best answer a few more, one by one."""
     tokens: int = 10
     """Tokens of an answer, at most."""
     at_once: int = 32
     """Prefixes of one question that are opened together, at most."""
     branches: int = 64
     """Continuations of one prefix that are kept, at most."""
+    spread: float = math.log(8)
+    """What is opened together with the most probable prefix is less probable by at most this factor: else a sure answer
+    of many tokens would be waiting for what no one wants to know."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,8 @@ class _Search:
     found: list[FoundAnswer] = field(default_factory=list)
     best: list[float] = field(default_factory=list)
     """The most probable of the answers that count, as many as are enough: a heap."""
+    most: float = -math.inf
+    """The probability of the most probable answer that was found."""
     opened: int = 0
     cut: float = -math.inf
     """The probability of the most probable continuation that was not kept."""
@@ -159,11 +164,18 @@ class _Search:
     @property
     def is_over(self) -> bool:
         """Whether nothing more is to be opened."""
-        if not self.heap or self.opened >= self.limits.opened:
+        if not self.heap or (self.least is not None and self.has_enough):
             return True
-        if self.least is not None and self.has_enough:
+        if self.opened >= self.limits.opened and not self._lacks_the_best:
             return True
         return -self.heap[0][0] < self.bound
+
+    @property
+    def _lacks_the_best(self) -> bool:
+        """Whether the most probable answer may still be found by opening as many prefixes as it has tokens at most."""
+        if self.least is not None or self.opened >= self.limits.opened + self.limits.tokens:
+            return False
+        return self.most < -self.heap[0][0]
 
     def push(self, branch: _Branch, log_probability: float) -> None:
         heapq.heappush(self.heap, (-log_probability, self.pushed, branch))
@@ -171,8 +183,12 @@ class _Search:
 
     def pop(self) -> list[Prefix]:
         """The prefixes that are opened next."""
-        prefixes = []
-        while len(prefixes) < self.limits.at_once and not self.is_over:
+        prefixes: list[Prefix] = []
+        least = -math.inf
+        at_once = min(self.limits.at_once, max(1, self.limits.opened - self.opened))
+        while len(prefixes) < at_once and not self.is_over and -self.heap[0][0] >= least:
+            if not prefixes:
+                least = -self.heap[0][0] - self.limits.spread
             prefixes.append(heapq.heappop(self.heap)[2].as_prefix())
             self.opened += 1
         return prefixes
@@ -182,6 +198,7 @@ class _Search:
         if text is None or log_probability < self.bound:
             return
         self.found.append(FoundAnswer(text, tokens, log_probability, log_joint))
+        self.most = max(self.most, log_probability)
         if self.counts is None or self.counts(self.number, text):
             heapq.heappush(self.best, log_probability)
             if len(self.best) > self.limits.answers:

@@ -18,8 +18,9 @@ from askwell.errors import BadFile, BadOption, NoPrompts, NothingLeft
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import Precision, load_lm
 from askwell.mixture.begin import resolve_begin
+from askwell.mixture.candidates import Candidates
 from askwell.mixture.description import Description
-from askwell.mixture.encode import needs_any_length
+from askwell.mixture.encode import answer_kind, encode_relation, needs_any_length
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.openings import with_label
 from askwell.mixture.save import CONFIG, IN_A_RUN, lm_source, load_mixture, read_description, tokenizer_source
@@ -105,6 +106,17 @@ def untuned_mixture(
     for line in left_out_prompt_lines(mixture):
         note(line)
     return mixture
+
+
+def settle_answers(mixture: Mixture, relation: Relation | None, candidates: Candidates | None) -> None:
+    """Lets the facts of a relation, where there is one, tell an untuned mixture what counts as an answer, or the
+    candidates a masked LM how long answers are."""
+    if mixture.answer_kind is not None:
+        return
+    if relation is not None:
+        mixture.answer_kind = encode_relation(mixture, relation, candidates=candidates).kind
+    elif candidates is not None and mixture.lm.family.fills_masks:
+        mixture.answer_kind = answer_kind(mixture, candidates.words)
 
 
 def left_out_prompt_lines(mixture: Mixture) -> list[str]:

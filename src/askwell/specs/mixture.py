@@ -11,6 +11,8 @@ Initial = Literal["words", "random", "random-full"]
 WeightingName = Literal["static", "data-dependent"]
 AnswersName = Literal["one-token", "any-length"]
 AnswersChoice = Literal["auto", "one-token", "any-length"]
+LONGEST_ANSWER = 10
+"""The most tokens of an answer, unless another limit is set."""
 BEAMS = 16
 """Beginnings of answers that `ask` looks into at once, twice over, for each x."""
 Begin = Literal["nothing", "space", "bos", "eos", "line-break"]
@@ -45,7 +47,7 @@ class MixtureSpec(Spec):
     answers: AnswersChoice = "auto"
     """Take answers of one token of the LM alone (the paper's setting), of any length, or of any length where a fact
     needs it."""
-    longest_answer: int = Field(default=10, ge=1, le=100)
+    longest_answer: int = Field(default=LONGEST_ANSWER, ge=1, le=100)
     """Leave out facts whose y has more tokens than this, where answers may be of any length."""
     begin: BeginOption = "auto"
     """What a sentence begins with, for a causal LM; auto: that under which the prompts' words make the train ys most

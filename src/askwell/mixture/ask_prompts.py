@@ -1,0 +1,80 @@
+"""What each prompt of a mixture would answer if it were the only one."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from askwell.lms.batches import Words, words_of
+from askwell.mixture.answer_search import AnswerSearch, LikelyAnswers
+from askwell.mixture.answers import AnswerKind
+from askwell.mixture.ask import kind_to_ask, search_limits
+from askwell.mixture.candidates import Candidates, CandidateScorer, GivenCandidates, as_candidates
+from askwell.mixture.mixture import Mixture
+from askwell.mixture.reply import PromptReply
+from askwell.specs.mixture import BEAMS
+
+_QUESTIONS_AT_ONCE = 32
+
+
+def ask_each_prompt(
+    mixture: Mixture, xs: str | Sequence[str], *, candidates: GivenCandidates = None, beams: int = BEAMS
+) -> Iterator[list[PromptReply]]:
+    """For each x the best answer of every prompt by itself, in the order of the mixture's prompts; prompts that were
+    dropped are left out."""
+    xs = [xs] if isinstance(xs, str) else list(xs)
+    kind, chosen = kind_to_ask(mixture, xs), as_candidates(candidates) or mixture.candidates
+    words = words_of(xs, mixture.lm.wording, mixture.lm.device)
+    every = torch.arange(len(xs), device=mixture.lm.device)
+    if kind.any_length and chosen is None:
+        yield from _searched(mixture, words, every, kind, beams)
+    else:
+        yield from _listed(mixture, words, every, kind, chosen)
+
+
+def _searched(
+    mixture: Mixture, words: Words, every: Int[Tensor, " xs"], kind: AnswerKind, beams: int
+) -> Iterator[list[PromptReply]]:
+    prompts, limits = mixture.tuned.kept.tolist(), search_limits(1, kind, beams)
+    searches = [AnswerSearch(mixture, limits, kind.lengths_on(mixture.lm), only=prompt) for prompt in prompts]
+    certain = torch.zeros(len(mixture.prompts), device=mixture.lm.device)
+    for some in every.split(_QUESTIONS_AT_ONCE):
+        by_prompt = [search.best(words, some, log_weights=certain) for search in searches]
+        for of_x in zip(*by_prompt, strict=True):
+            yield [_best(prompt, found) for prompt, found in zip(prompts, of_x, strict=True)]
+
+
+def _best(prompt: int, found: LikelyAnswers) -> PromptReply:
+    if not found.answers:
+        return PromptReply(prompt, "", 0.0)
+    return PromptReply(prompt, found.answers[0].text, math.exp(found.answers[0].log_probability))
+
+
+@torch.no_grad()
+def _listed(
+    mixture: Mixture, words: Words, every: Int[Tensor, " xs"], kind: AnswerKind, candidates: Candidates | None
+) -> Iterator[list[PromptReply]]:
+    """Of one-token answers and candidates, all are scored; among candidates probabilities sum to one."""
+    scorer, allowed = None, mixture.answer_space.askable
+    if candidates is not None and (kind.any_length or candidates.labels is not None):
+        scorer = CandidateScorer(mixture, candidates, kind)
+    elif candidates is not None:
+        allowed = candidates.answers(mixture)[0]
+    for x in every.split(1):
+        log_probs = _of_tokens(mixture, words, x, allowed) if scorer is None else scorer.by_prompt(words, x)[0]
+        best = (log_probs if candidates is None else log_probs.log_softmax(1)).max(1)
+        replies = []
+        for prompt in mixture.tuned.kept.tolist():
+            number = int(best.indices[prompt])
+            y = mixture.answer_space.word(int(allowed[number])) if scorer is None else scorer.labels[number]
+            replies.append(PromptReply(prompt, y, float(best.values[prompt].detach().exp())))
+        yield replies
+
+
+def _of_tokens(
+    mixture: Mixture, words: Words, x: Int[Tensor, " one"], allowed: Int[Tensor, " allowed"]
+) -> Float[Tensor, "prompts allowed"]:
+    every = range(len(mixture.prompts))
+    return torch.cat([mixture.prompt_log_probs(words, x, prompt) for prompt in every])[:, allowed]
