@@ -11,7 +11,10 @@ from builders import tiny
 from builders.specs import paper_spec
 from written_out import next_log_probs
 
+from askwell.data.facts import Fact, Relation
+from askwell.data.templates import parse_template
 from askwell.errors import BadOption
+from askwell.mixture.begin import LEAD_INS, known_lead_in, resolve_begin
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.openings import with_label
 from askwell.mixture.save import load_mixture, save_mixture
@@ -162,3 +165,31 @@ def test_ids_of_runs_without_an_opening_are_those_of_before() -> None:
 def test_a_lead_in_is_a_text_without_blanks(text: str) -> None:
     with pytest.raises(ValueError, match=r"lead_in"):
         MixtureSpec(lead_in=text)
+
+
+FACTS = [Fact("Paris", "France"), Fact("Rome", "Italy"), Fact("Lima", "Peru")]
+
+
+def test_the_lead_in_that_fits_train_facts_best_is_chosen_and_kept() -> None:
+    lm = plain("gpt2")
+    relation, template = Relation.of("r", FACTS, [], FACTS), "The capital of [X] is [Y] ."
+    expected = {}
+    for text in LEAD_INS:
+        lead_in = "" if text == "none" else f"{text} "
+        written = [f"{lead_in}{template.partition(' [Y]')[0]}".replace("[X]", fact.x) for fact in FACTS]
+        golds = [ids("gpt2", f"Ġ{fact.y}")[0] for fact in FACTS]
+        each = [
+            float(next_log_probs("gpt2", lm.model, lm.tokenizer, text, "")[gold])
+            for text, gold in zip(written, golds, strict=True)
+        ]
+        expected[text] = sum(each) / len(each)
+    asked = MixtureSpec(lead_in="auto", begin="nothing")
+    chosen = resolve_begin(asked, lm, [(relation, [parse_template(template)])])
+    assert chosen.lead_in == max(expected, key=expected.__getitem__)
+    known = known_lead_in(lm, "nothing")
+    assert known is not None
+    assert known.log_probabilities == pytest.approx(expected, abs=1e-4)
+    # Once chosen, it is known; elsewhere, and without facts, there is none.
+    assert Mixture(lm, [template], asked).spec.lead_in == chosen.lead_in
+    assert Mixture(lm, [template], MixtureSpec(lead_in="auto", begin="eos")).spec.lead_in == "none"
+    assert Mixture(plain("bert"), [template], MixtureSpec(lead_in="auto")).spec.lead_in == "none"

@@ -4,17 +4,20 @@ from dataclasses import replace
 
 import pytest
 import torch
+from agreement import plain
 from builders import tiny
 from builders.specs import paper_spec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from looked_at import TEMPLATES, trained_looking
 
+from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NotFinite
 from askwell.evaluation import nearest_words as nearest
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
-from askwell.report.words import SPACE, BlankPlace, PromptToken, brightness, look_at, visible
+from askwell.report.words import SPACE, BlankPlace, PromptToken, brightness, look_at, notes_on_prompt, visible
+from askwell.specs.mixture import MixtureSpec
 
 
 def softmax_by_hand(mixture: Mixture, vector: list[float]) -> list[float]:
@@ -158,7 +161,8 @@ def test_json_tells_everything(deep_bart):
     (plain, *_) = told = json.loads(json.dumps([prompt.as_json() for prompt in look_at(deep_bart)], allow_nan=False))
     assert len(told) == 3
     assert set(plain) == {
-        *("weight", "template", "copy", "copies", "original_is_initial", "cut_text", "items", "deep_norms")
+        *("weight", "template", "copy", "copies", "original_is_initial", "cut_text", "items", "deep_norms"),
+        "sentences",
     }
     token = next(item for prompt in told for item in prompt["items"] if item["kind"] == "token")
     assert set(token) == {"kind", "original", "tuned", "size_ratio", "next_nearest"}
@@ -195,3 +199,20 @@ def test_words_that_could_not_be_seen_are_written_out():
     assert visible("  ") == SPACE * 2
     assert visible("\u0301") == "◌\u0301"
     assert visible("Zürich 東京") == "Zürich 東京"
+
+
+def test_each_example_and_the_question_begin_a_line() -> None:
+    relation = Relation.of("r", [Fact("Paris", "France"), Fact("Rome", "Italy")], [], [Fact("Lima", "Peru")])
+    for name in ("bert", "gpt2"):
+        spec = MixtureSpec(shots=2, lead_in="The city :", begin="nothing" if name == "gpt2" else "space")
+        mixture = Mixture(plain(name), ["[X] is in [Y] ."], spec, relation=relation)
+        (prompt,) = look_at(mixture)
+        in_words = [
+            " ".join(item.name if isinstance(item, BlankPlace) else item.original.text for item in line)
+            for line in prompt.lines
+        ]
+        (one, two), stop = mixture.examples[0], "" if name == "gpt2" else " ."
+        end = " . \n" if name == "gpt2" else " ."
+        assert in_words[0].replace("T h e", "The") == f"The city : {one.x} is in {one.y}{end}"
+        assert in_words[1:] == [f"{two.x} is in {two.y}{end}", f"[X] is in [Y]{stop}"]
+        assert notes_on_prompt(prompt)[0].startswith("2 examples before the question")

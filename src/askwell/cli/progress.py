@@ -17,6 +17,7 @@ from askwell.runs.plan import Plan
 from askwell.runs.run import Asking, Built, RunProgress
 from askwell.runs.sources import left_out_prompt_lines
 from askwell.runs.worker import RunDone
+from askwell.specs.mixture import NO_LEAD_IN
 from askwell.specs.run import RunSpec
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.result import HistoryLine, TrainingProgress, badness, best_of
@@ -119,6 +120,8 @@ def _note_mixture(mixture: Mixture) -> None:
         note(line)
     if len(mixture.lm.beginnings) > 1:
         note(f"sentences begin with: {mixture.spec.begin} (--begin)")
+    if mixture.spec.lead_in != NO_LEAD_IN:
+        note(f"sentences are led in by: {mixture.spec.lead_in} (--lead-in)")
     if mixture.examples:
         drawn = (
             f"the best of {mixture.spec.shot_draws} draws on dev for each prompt"

@@ -281,6 +281,8 @@ class PromptTokens:
     beginning: Beginning = WITH_A_SPACE
     opening: int = 0
     """How many of the tokens stand before the sentence itself."""
+    sentences: tuple[int, ...] = ()
+    """At which tokens a further sentence begins: each example but the first, and the question behind them."""
     closing: tuple[int, ...] = ()
     """How a sentence goes on after its second blank where others follow it; empty where none does."""
 
@@ -291,8 +293,11 @@ def tokenise(
     """The tokens of a template, as it stands in a sentence that begins so, behind its opening."""
     before = list(opening.tokens)
     start: Place | None = Place.SPACED if opening.tokens else beginning.place
-    for text, filler in opening.filled:
+    sentences = []
+    for number, (text, filler) in enumerate(opening.filled):
         tokens, place = _stretch(wording, text, start)
+        if number and number % 2 == 0:  # an example has two blanks
+            sentences.append(len(before) + len(_stretch(wording, opening.text, None)[0]))
         before += [*tokens, *wording.encode(filler, place)]
         start = None
     tokens, first_place = _stretch(wording, opening.text + template.before, start)
@@ -301,6 +306,7 @@ def tokenise(
     x_place, y_place = (first_place, second_place) if template.x_first else (second_place, first_place)
     is_opened = opening != NO_OPENING
     alone = _stretch(wording, template.before, _stretch(wording, opening.text, start)[1])[0] if is_opened else before
+    own = max(0, len(before) - len(alone))
     return PromptTokens(
         before=tuple(before),
         between=tuple(between),
@@ -309,7 +315,8 @@ def tokenise(
         x_place=x_place,
         y_place=y_place,
         beginning=beginning,
-        opening=max(0, len(before) - len(alone)),
+        opening=own,
+        sentences=(*sentences, own) if opening.filled else (),
         closing=tuple(_encode(wording, opening.closing, wording.place_of_text(opening.closing))),
     )
 

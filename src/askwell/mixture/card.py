@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from huggingface_hub import ModelCard, ModelCardData
 
+from askwell.specs.mixture import NO_LEAD_IN
+
 if TYPE_CHECKING:
     from askwell.mixture.description import About
     from askwell.mixture.mixture import Mixture
@@ -53,6 +55,13 @@ def _prompt_table(mixture: "Mixture") -> str:
         f"{'exponents' if mixture.spec.combine == 'product' else 'p(t | r)'}"
         f"{f'; they also depend on x{dependent}' if mixture.weighting.reads_x else ''}."
     )
+    if mixture.spec.lead_in != NO_LEAD_IN:
+        note += f" Before every sentence stands `{mixture.spec.lead_in}`."
+    if mixture.examples:
+        note += (
+            f" Every prompt shows up to {mixture.spec.shots} train facts before the question, its own ones; they stand "
+            "in config.json."
+        )
     return "\n".join(["| weight | template |", "|---:|---|", *rows]) + f"\n\n{note}"
 
 

@@ -101,6 +101,15 @@ class PromptWords:
     deep_norms: dict[str, tuple[float, ...]]
     """For each stack of a deep mixture, from layer 1: the mean of |Δ| over the prompt's tokens."""
 
+    sentences: tuple[int, ...] = ()
+    """At which items a further sentence begins, where examples stand before the question."""
+
+    @property
+    def lines(self) -> list[tuple[PromptToken | BlankPlace, ...]]:
+        """The items, each sentence by itself."""
+        ends = (*self.sentences, len(self.items))
+        return [self.items[start:end] for start, end in zip((0, *self.sentences), ends, strict=True)]
+
     @property
     def tokens(self) -> list[PromptToken]:
         """The prompt tokens alone."""
@@ -150,6 +159,7 @@ def look_at(mixture: Mixture, nearest: int = 3) -> list[PromptWords]:
                 original_is_initial=mixture.spec.initial == "words",
                 cut_text=prompt.template.after if _is_cut(prompt) else "",
                 deep_norms=_deep_norms(mixture, rows) if prompt.token_ids else {},
+                sentences=prompt.tokens.sentences,
             )
         )
     return sorted(prompts, key=lambda prompt: -prompt.weight)  # the sort is stable: ties stay in their order
@@ -225,6 +235,9 @@ NOT_AN_EXPLANATION = "Nearest words are not an explanation of a soft prompt."
 def notes_on_prompt(prompt: PromptWords) -> list[str]:
     """Notes on one prompt: which part of its template is not read, and how far later layers are moved."""
     notes = []
+    if prompt.sentences:
+        count = len(prompt.sentences)
+        notes.append(f"{count} example{'s' if count > 1 else ''} before the question, each from the start of a line on")
     if prompt.cut_text.strip():
         notes.append(f"cut off after [Y], not read by the LM: “{visible(prompt.cut_text.strip())}”")
     for stack, norms in prompt.deep_norms.items():

@@ -6,6 +6,7 @@ far from white as from black, so that they can be read on both.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeVar
 
 from askwell.report.drawing import Chart, chart_style, light, new_figure, place, text_width
@@ -165,9 +166,11 @@ class _Drawing:
         self._rule()
         top = self.y
         self.y += 14
-        columns = map(_column, prompt.items)
-        lines = in_lines(columns, _ROOM, lambda column: column.width, lambda column: column.gap)
-        for number, columns in enumerate(lines):
+        lines = (
+            in_lines(map(_column, line), _ROOM, lambda column: column.width, lambda column: column.gap)
+            for line in prompt.lines
+        )
+        for number, columns in enumerate(chain.from_iterable(lines)):
             baseline = self.y + max(column.size for column in columns)
             if number == 0:
                 self._weight(prompt, baseline, share)

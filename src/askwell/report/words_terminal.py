@@ -42,10 +42,11 @@ class _Drawing:
         heading.append(f" {copy_of(prompt)}".rstrip(), "not bold")
         self._print(heading)
         room = self._console.width - self._indent
-        for columns in in_lines(map(self._column, prompt.items), room, _width, lambda _: _GAP):
-            for row, label in enumerate(self._labels):
-                if row == 0 or any(column[row].plain for column in columns):
-                    self._print(self._row(label, columns, row))
+        for line in prompt.lines:
+            for columns in in_lines(map(self._column, line), room, _width, lambda _: _GAP):
+                for row, label in enumerate(self._labels):
+                    if row == 0 or any(column[row].plain for column in columns):
+                        self._print(self._row(label, columns, row))
         for note in notes_on_prompt(prompt):
             self._print_prose(Text(self._writable(note), "italic"))
         self._console.print()

@@ -161,7 +161,8 @@ def _mixtures(sweep: SweepSpec, file: Path, lm: FrozenLM, cells: list[GridCell])
     """The mixture of each setting, with what the LM's sentences begin with: a setting's own choice is for causal LMs,
     and where it makes none, the choice is made from the sweep's first relations."""
     first = {cell.relation.name: (cell.relation, cell.templates) for cell in reversed(cells)}
-    automatic = resolve_begin(MixtureSpec(), lm, list(reversed(first.values())), anew=True)
+    in_order = list(reversed(first.values()))
+    automatic = resolve_begin(MixtureSpec(), lm, in_order, anew=True)
     # One kind of answers for all relations of an LM, so that no mean is taken over both.
     needed = any(needs_any_length(lm, cell.relation) for cell in cells)
     answers = sweep.answers if sweep.answers != "auto" else "any-length" if needed else "one-token"
@@ -172,7 +173,7 @@ def _mixtures(sweep: SweepSpec, file: Path, lm: FrozenLM, cells: list[GridCell])
         chosen = {"begin": automatic.begin if takes_default else mixture.begin}
         chosen["answers"] = answers if mixture.answers == "auto" else mixture.answers
         with naming(file, f"settings.{name}"):
-            mixtures[name] = resolve_begin(mixture.model_copy(update=chosen), lm)
+            mixtures[name] = resolve_begin(mixture.model_copy(update=chosen), lm, in_order, anew=True)
     return mixtures
 
 

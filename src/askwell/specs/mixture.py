@@ -19,7 +19,7 @@ Begin = Literal["nothing", "space", "bos", "eos", "line-break"]
 """What a sentence begins with. Only causal LMs have a choice; a sentence of the others begins with a space."""
 BeginOption = Literal["auto", "nothing", "space", "bos", "eos", "line-break"]
 BEGIN_OF_0_1_0: Begin = "space"
-NO_LEAD_IN = "none"
+NO_LEAD_IN, AUTO_LEAD_IN = "none", "auto"
 A_FACT = "Here is a fact about the world :"
 # In version 0.1.0 the weighting was a yes or no. Written so, old and new files are the same, and so are ids of runs.
 _BY_DATA_DEPENDENT: dict[bool, WeightingName] = {False: "static", True: "data-dependent"}
@@ -53,7 +53,8 @@ class MixtureSpec(Spec):
     """What a sentence begins with, for a causal LM; auto: that under which the prompts' words make the train ys most
     probable, chosen once for an LM, or a line break where there are no facts to choose by."""
     lead_in: str = NO_LEAD_IN
-    """A text that stands before the sentence of every prompt and is tuned with it; none: nothing stands there."""
+    """A text that stands before the sentence of every prompt and is tuned with it; none: nothing stands there; auto:
+    for a causal LM that of a few texts, or none, under which the prompts' words make the train ys most probable."""
     prefix: int = Field(default=0, ge=0, le=1000)
     """Put this many free vectors before the sentence of every prompt, in front of its lead-in."""
     prefix_words: str = A_FACT

@@ -1,0 +1,229 @@
+"""askwell beside PEFT's prompt tuning: the same LM, facts, test facts and pairs; the table of docs/peft.md.
+
+    pip install 'askwell[peft]'; askwell lm pull smollm2
+    ASKWELL_DATA=… python benchmarks/beside_peft.py --pairs 1000 P176 P138 P19
+    python benchmarks/beside_peft.py --write                     # docs/peft.md from what is done
+
+Every line of benchmarks/results/peft.jsonl is one run; runs that are there are not done again.
+
+PEFT tunes eight free vectors before the sentence, which start from a text, with AdamW under one cycle, as its users do:
+padded batches through the public model, loss on y's tokens. It is run with three rates, and the one with the lowest dev
+log-loss counts. What it has learned is then put before the same sentence in a mixture, so that both are asked the same
+test facts and scored by the same code. Its seconds are those of its steps alone; askwell's hold the scores on dev, too.
+"""
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from askwell import Mixture, load_lm, train
+from askwell.data.facts import Fact, Relation
+from askwell.data.names import read_prompts, read_relation
+from askwell.data.templates import Template
+from askwell.evaluation.evaluate import evaluate
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.tokenisation import Place
+from askwell.mixture.encode import encode_facts
+from askwell.specs.mixture import A_FACT, MixtureSpec
+from askwell.specs.training import TrainingSpec
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results" / "peft.jsonl"
+PAGE = HERE.parent / "docs" / "peft.md"
+WORDS, VIRTUAL_TOKENS, BATCH = "Here is a fact about the world:", 8, 32
+RATES = (3e-3, 1e-2, 3e-2)
+IN_FRONT: dict[str, Any] = {"prefix": VIRTUAL_TOKENS, "prefix_words": WORDS, "begin": "nothing"}
+OURS: dict[str, dict[str, Any]] = {
+    "askwell, lead-in": {"lead_in": A_FACT, "begin": "line-break"},
+    "askwell, the same 8 vectors": IN_FRONT,
+    "askwell, no opening": {"begin": "line-break"},
+    "askwell, 4 shots": {"shots": 4, "begin": "line-break"},
+}
+TRAIN_FACTS, DEV_FACTS, TEST_FACTS = 300, 60, 150
+
+
+def sample(facts: Sequence[Fact], count: int) -> list[Fact]:
+    """So many of the facts, always the same."""
+    return sorted(random.Random(0).sample(list(facts), min(count, len(facts))))
+
+
+def sentence(lm: FrozenLM, template: Template, fact: Fact, *, whole: bool) -> tuple[list[int], list[int]]:
+    """The tokens up to y, and those of y, with what follows it in the template where whole answers are learned."""
+    before, after = template.text.replace("[X]", fact.x).split("[Y]")
+    y = lm.wording.encode(fact.y, Place.SPACED)
+    follows = lm.wording.encode(after, Place.GLUED) if after else [lm.special.text_end]
+    return lm.wording.encode(f" {before.rstrip()}", Place.GLUED), [*y, *(follows[:1] if whole else [])]
+
+
+def peft_model(lm: FrozenLM) -> Any:
+    """The public model with PEFT's free vectors before every text, which start from words."""
+    from peft import PromptTuningConfig, TaskType, get_peft_model
+
+    config = PromptTuningConfig(task_type=TaskType.CAUSAL_LM, num_virtual_tokens=VIRTUAL_TOKENS)
+    model = get_peft_model(lm.model, config)
+    with torch.no_grad():
+        model.prompt_encoder["default"].embedding.weight.copy_(lm.word_vectors(torch.tensor(prompt_ids(lm))))
+    return model
+
+
+def prompt_ids(lm: FrozenLM) -> list[int]:
+    """The tokens that PEFT's vectors start from, repeated until there are enough, as PEFT itself does it."""
+    return (lm.wording.encode(WORDS, Place.GLUED) * VIRTUAL_TOKENS)[:VIRTUAL_TOKENS]
+
+
+def tune_peft(
+    lm: FrozenLM, template: Template, facts: Sequence[Fact], pairs: int, rate: float, *, whole: bool
+) -> tuple[Tensor, float]:
+    """The free vectors after one cycle over so many pairs, and the CPU seconds that it took."""
+    model = peft_model(lm)
+    vectors = model.prompt_encoder["default"].embedding.weight
+    rows = [sentence(lm, template, fact, whole=whole) for fact in facts]
+    order = random.Random(0)
+    numbers: list[int] = []
+    while len(numbers) < pairs:
+        numbers += order.sample(range(len(rows)), len(rows))
+    steps = [numbers[start : start + BATCH] for start in range(0, pairs, BATCH)]
+    optimizer = torch.optim.AdamW([vectors], lr=rate)
+    # A tenth of the steps up, the others down; not from 0 on, so that no step is wasted.
+    growing, count = max(1, len(steps) // 10), len(steps)
+    rise_and_fall = lambda step: min((step + 1) / growing, (count - step) / max(1, count - growing))  # noqa: E731
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rise_and_fall)
+    began = time.process_time()
+    for step in steps:
+        ids = [torch.tensor(rows[n][0] + rows[n][1]) for n in step]
+        labels = [torch.tensor([-100] * len(rows[n][0]) + rows[n][1]) for n in step]
+        batch = {
+            "input_ids": pad_sequence(ids, batch_first=True, padding_value=0),
+            "attention_mask": pad_sequence([torch.ones_like(of) for of in ids], batch_first=True),
+            "labels": pad_sequence(labels, batch_first=True, padding_value=-100),
+        }
+        model(**batch).loss.backward()
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+    return vectors.detach().clone(), time.process_time() - began
+
+
+def with_vectors(lm: FrozenLM, template: Template, vectors: Tensor, answers: str) -> Mixture:
+    """PEFT's free vectors before the sentence, whose words stay as they are."""
+    mixture = Mixture(lm, [template], MixtureSpec.model_validate({**IN_FRONT, "answers": answers}))
+    with torch.no_grad():
+        mixture.vectors[: len(vectors)] = vectors.to(mixture.vectors.dtype)
+    return mixture
+
+
+def facts_of(lm: FrozenLM, name: str, answers: str) -> tuple[Relation, Template]:
+    """The relation with the facts that are used of it, and LAMA's template."""
+    whole = read_relation(f"trex_original/{name}")
+    (template,) = read_prompts([f"trex/{name}"], relation=whole)
+    plain = Mixture(lm, [template], MixtureSpec.model_validate({"begin": "line-break", "answers": answers}))
+    usable = {split: encode_facts(plain, whole.split(split))[0].facts for split in ("train", "dev", "test")}
+    sizes = {"train": TRAIN_FACTS, "dev": DEV_FACTS, "test": TEST_FACTS}
+    return Relation.of(whole.name, *(sample(usable[split], sizes[split]) for split in sizes)), template
+
+
+def figures(mixture: Mixture, relation: Relation) -> dict[str, Any]:
+    """Scores on dev and test."""
+    dev, test = evaluate(mixture, relation, split="dev"), evaluate(mixture, relation)
+    return {"facts": len(test.outcomes), "P@1": test.micro["P@1"], "log_loss": test.log_loss, "dev": dev.log_loss}
+
+
+def do(lm: FrozenLM, name: str, contender: str, rate: float | None, pairs: int, answers: str) -> dict[str, Any]:
+    """One run."""
+    relation, template = facts_of(lm, name, answers)
+    if rate is not None:
+        vectors, seconds = tune_peft(lm, template, relation.train, pairs, rate, whole=answers != "one-token")
+        mixture = with_vectors(lm, template, vectors, answers)
+    else:
+        spec = MixtureSpec.model_validate({**OURS[contender], "answers": answers})
+        mixture = Mixture(lm, [template], spec, relation=relation)
+        began = time.process_time()
+        train(mixture, relation, TrainingSpec(pairs=pairs))
+        seconds = time.process_time() - began
+    return {
+        **figures(mixture, relation),
+        "cpu_seconds": round(seconds, 1),
+        "pairs_per_second": round(pairs / seconds, 1),
+    }
+
+
+def read() -> list[dict[str, Any]]:
+    """The runs that are done."""
+    return [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()] if RESULTS.exists() else []
+
+
+def best_rates(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Of PEFT's rates the best on dev, for each relation; all other runs."""
+    kept: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for line in lines:
+        key = tuple(line[name] for name in ("answers", "pairs", "relation", "contender"))
+        if key not in kept or line["dev"] < kept[key]["dev"]:
+            kept[key] = line
+    return list(kept.values())
+
+
+def table(lines: Sequence[dict[str, Any]]) -> str:
+    """A row for each contender, over the relations that all of them have."""
+    contenders = list(dict.fromkeys(line["contender"] for line in lines))
+    by_cell = {(line["contender"], line["relation"]): line for line in lines}
+    names = [name for name in dict.fromkeys(line["relation"] for line in lines)
+             if all((contender, name) in by_cell for contender in contenders)]  # fmt: skip
+    if not names:
+        return "No relation is done by all contenders yet."
+    rows = [f"| | {' | '.join(names)} | macro P@1 | log-loss | CPU s | pairs/s |", "|---|" + "---:|" * (len(names) + 4)]
+    for contender in contenders:
+        own = [by_cell[contender, name] for name in names]
+        each = " | ".join(f"{line['P@1']:.1f}" for line in own)
+        means = [fmean(line[key] for line in own) for key in ("P@1", "log_loss", "cpu_seconds", "pairs_per_second")]
+        rows.append(f"| {contender} | {each} | {means[0]:.1f} | {means[1]:.2f} | {means[2]:.0f} | {means[3]:.1f} |")
+    return "\n".join(rows)
+
+
+def write() -> None:
+    """docs/peft.md, up to its tables, is written by hand; the tables are made from the results."""
+    text = PAGE.read_text(encoding="utf-8")
+    head = text[: text.index("## Tables")]
+    lines, parts = best_rates(read()), []
+    for answers, pairs in dict.fromkeys((line["answers"], line["pairs"]) for line in lines):
+        own = [line for line in lines if (line["answers"], line["pairs"]) == (answers, pairs)]
+        parts.append(f"### {answers} answers, {pairs:,} pairs\n\n{table(own)}")
+    PAGE.write_text(head + "## Tables\n\n" + "\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Does the runs that are not done."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("relations", nargs="*")
+    parser.add_argument("--pairs", type=int, default=1000)
+    parser.add_argument("--answers", choices=["one-token", "any-length"], default="one-token")
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    if options.write:
+        write()
+        return
+    torch.set_num_threads(1)
+    done, lm = read(), load_lm("smollm2", device="cpu")
+    for name in options.relations:
+        runs = [("PEFT, 8 virtual tokens", rate) for rate in RATES] + [(contender, None) for contender in OURS]
+        for contender, rate in runs:
+            asked = {"answers": options.answers, "pairs": options.pairs, "relation": name, "contender": contender}
+            asked["rate"] = rate
+            if any(asked.items() <= line.items() for line in done):
+                continue
+            line = {**asked, **do(lm, name, contender, rate, options.pairs, options.answers)}
+            with RESULTS.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+            print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main()
