@@ -85,7 +85,7 @@ def test_what_differs_by_definition_is_told_from_the_runs(tmp_path, paper):
     told = " ".join(study_of(store.runs(), paper, drawn=0).sets[0].beside_the_paper)
     assert "other right answers for the same x" in told
     assert "3 of 5 facts (over all runs) could not be asked" in told
-    assert "one cycle over a budget of pairs, by gradient" in told
+    assert "until the log-loss on dev no longer falls, by gradient" in told
     assert (
         "trex_original has 20 facts per relation (1 relation) here, including train and dev, 1715 in the paper" in told
     )

@@ -92,11 +92,12 @@ def test_a_budget_that_was_measured_replaces_minutes():
         {"pairs": 10, "minutes": 1.0},
         {"recipe": "paper", "pairs": 10},
         {"recipe": "paper", "minutes": 1.0},
-        {"patience": 3},
+        {"patience": 3, "pairs": 10},
+        {"recipe": "plateau", "drop_below": 0.1},
     ],
 )
 def test_budgets_that_exclude_each_other_are_refused(choices):
-    with pytest.raises(ValidationError, match=r"budget|patience"):
+    with pytest.raises(ValidationError, match=r"budget|patience|drop_below"):
         TrainingSpec(**choices)
 
 

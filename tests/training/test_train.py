@@ -18,8 +18,7 @@ from askwell.errors import BadOption, NotFinite, NothingLeft
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training import TrainingSpec
-from askwell.training.checkpoint import State
-from askwell.training.loop import is_over, train
+from askwell.training.loop import train
 from askwell.training.objective import Objective
 from askwell.training.optimiser import choose_tuned, optimizer_of, rates_of
 from askwell.training.result import HistoryLine
@@ -167,7 +166,7 @@ def test_early_stop_counts_epochs_since_the_best():
             for n, (score, loss) in enumerate(scores)
         ]
         schedule = schedule_of(TrainingSpec(recipe="paper", **settings), facts=10, dev_facts=5, prompts=2, seed=0)
-        return is_over(State(lines, {}, {}, {}, stretches=len(lines) - 1), schedule)
+        return schedule.is_over(len(lines) - 1, lines)
 
     two = [(10.0, 3.0), (10.0, 2.0)]
     assert not is_over_after(*two, patience=2)

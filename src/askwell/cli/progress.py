@@ -20,7 +20,7 @@ from askwell.runs.worker import RunDone
 from askwell.specs.mixture import NO_LEAD_IN
 from askwell.specs.run import RunSpec
 from askwell.training.checkpoint import CHECKPOINT
-from askwell.training.result import HistoryLine, TrainingProgress, badness, best_of
+from askwell.training.result import HistoryLine, TrainingProgress, badness
 
 
 class Bars:
@@ -93,16 +93,18 @@ class RunBars(Bars):
         began, pairs_before = self._measured_from
         seconds, pairs = time.monotonic() - began, state.pairs_done - pairs_before
         speed = f"{pairs / seconds:.0f} pairs/s" if seconds > 0 and pairs > 0 else "– pairs/s"
-        self.move("pairs", state.pairs_done, state.pairs, f"loss {_loss(state.loss)}  {speed}")
+        what = "pairs, at most" if state.ends_by_itself else "pairs"
+        self.move(what, state.pairs_done, state.pairs, f"loss {_loss(state.loss)}  {speed}")
         if state.record is not None:
             self._print_record(state, state.record, speed)
             self._measured_from = (time.monotonic(), state.pairs_done)
 
     def _print_record(self, state: TrainingProgress, record: HistoryLine, speed: str) -> None:
         loss = "untuned    " if record.train_loss is None else f"loss {record.train_loss:6.3f}"
-        best = "  ← best" if best_of(state.history) == record else ""
+        best = "  ← best" if state.best == record else ""
+        of_all = "" if state.ends_by_itself else f"/{state.pairs}"
         stderr.print(
-            f"{record.pairs:{len(str(state.pairs))}}/{state.pairs} pairs  {loss}  {_dev(record.dev)}  {speed}{best}",
+            f"{record.pairs:{len(str(state.pairs))}}{of_all} pairs  {loss}  {_dev(record.dev)}  {speed}{best}",
             markup=False,
         )
 

@@ -10,22 +10,28 @@ from askwell.specs.base import Spec
 class TrainingSpec(Spec):
     """How a mixture is tuned. The recipe chooses whatever is None."""
 
-    recipe: Literal["cycle", "paper"] = "cycle"
-    """One cycle over a budget, with step sizes that follow the LM's own scale; or the paper's: Adam at 1e-3, 64 facts
-    per step, at most 16 epochs, stopping when dev has not improved for 4."""
+    recipe: Literal["plateau", "cycle", "paper"] = "plateau"
+    """Train until dev's log-loss no longer falls, and take the mean over the last steps; or one cycle over a budget,
+    which is the default where a budget is given, both with step sizes that follow the LM's own scale; or the paper's:
+    Adam at 1e-3, 64 facts per step, at most 16 epochs, stopping when dev has not improved for 4."""
     method: Literal["gradient", "em"] = "gradient"
     """Follow the gradient of everything at once, or alternate posteriors over prompts with steps on the prompts."""
     classify: bool = False
     """Tune the mixture to choose among the candidates alone; --candidates sets this."""
     pairs: int | None = Field(default=None, ge=1)
-    """Budget of the cycle: (fact, prompt) pairs to train on. Without a budget: 4000 for one prompt, down to 2000 for
-    many."""
+    """Budget: (fact, prompt) pairs to train on, in one cycle. With --recipe plateau given as well, the most that may
+    be trained on; without it, that is 4000 for one prompt, down to 2000 for many."""
     minutes: float | None = Field(default=None, gt=0)
-    """Budget of the cycle in minutes; the number of pairs that fit into it is measured at the start."""
+    """Budget in minutes; the number of pairs that fit into it is measured at the start."""
     epochs: int | None = Field(default=None, ge=0)
-    """Passes over the training facts: the cycle's budget, or the maximum for the paper's recipe."""
+    """Passes over the training facts: the cycle's budget, or the maximum for the other recipes."""
     patience: int | None = Field(default=None, ge=1)
-    """With the paper's recipe: stop after this many epochs without a better dev score."""
+    """Stop after this many dev scores without a lower log-loss, or, with the paper's recipe, after this many epochs
+    without a better dev score."""
+    keep: Literal["P@1", "near-best", "log-loss"] | None = None
+    """Which state is kept, by its dev scores: the highest P@1, log-loss breaking ties (the default of the cycle and of
+    the paper's recipe); the lowest log-loss of all states whose P@1 is within half a standard error of the highest
+    (the default otherwise); or the lowest log-loss."""
     batch_facts: int | None = Field(default=None, ge=1)
     """Facts per step, each asked with every prompt; default: about 32 pairs, or 64 facts with the paper's recipe."""
     drop_below: float = Field(default=0.0, ge=0, lt=1)
@@ -60,8 +66,22 @@ class TrainingSpec(Spec):
     @property
     def canonical(self) -> dict[str, Any]:
         """The choices as they are hashed: one that is newer than version 0.1.0 is left out where it is not used."""
-        unused = set() if self.classify else {"classify"}
+        unused = {name for name, value in (("classify", False), ("keep", None)) if getattr(self, name) == value}
         return self.model_dump(mode="json", exclude=unused)
+
+    @property
+    def kept_by(self) -> Literal["P@1", "near-best", "log-loss"]:
+        """Which state is kept: as chosen, or else as the recipe has it."""
+        return self.keep or ("near-best" if self.recipe == "plateau" else "P@1")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_budget_is_for_a_cycle(cls, choices: Any) -> Any:
+        if isinstance(choices, dict) and "recipe" not in choices:
+            budgets = [choices.get(name) for name in ("pairs", "minutes", "epochs")]
+            if any(budget is not None for budget in budgets) or choices.get("drop_below"):
+                return {**choices, "recipe": "cycle"}
+        return choices
 
     @model_validator(mode="after")
     def _fits_together(self) -> "TrainingSpec":
@@ -70,10 +90,10 @@ class TrainingSpec(Spec):
             raise ValueError(f"{' and '.join(budgets)} are each a budget of the run: give only one of them")
         if self.recipe == "paper" and (self.pairs is not None or self.minutes is not None):
             raise ValueError(f"{budgets[0]} is a budget of the cycle; the paper's recipe takes epochs and patience")
-        if self.recipe == "paper" and self.drop_below:
-            raise ValueError("drop_below goes with the cycle; the paper's recipe keeps all prompts")
+        if self.recipe != "cycle" and self.drop_below:
+            raise ValueError("drop_below goes with the cycle; the other recipes keep all prompts")
         if self.recipe == "cycle" and self.patience is not None:
-            raise ValueError("patience goes with the paper's recipe; the cycle runs to the end of its budget")
+            raise ValueError("patience goes with the other recipes; the cycle runs to the end of its budget")
         if self.classify and self.method == "em":
             raise ValueError("EM has no closed form among candidates: leave out the method, which is then gradient")
         return self

@@ -17,6 +17,7 @@ from askwell.specs.training import TrainingSpec
 from askwell.training.result import HistoryLine
 
 CHECKPOINT = "checkpoint.safetensors"
+_KEPT = "kept-"
 _NOTES = ("stretches", "loss", "facts", "pairs")
 
 
@@ -26,9 +27,12 @@ class State:
 
     history: list[HistoryLine]
     parameters: dict[str, Tensor]
-    best: dict[str, Tensor]
+    kept: dict[int, dict[str, Tensor]]
+    """The states that may turn out to be the best, by the round in which they were scored."""
     moments: dict[str, Tensor]
     """Adam's moments."""
+    means: dict[str, Tensor]
+    """The means over the last steps of all that is tuned, where the schedule takes them."""
     stretches: int = 0
     """Stretches done."""
     loss: float = 0.0
@@ -50,13 +54,15 @@ def run_id(mixture: Mixture, relation: Relation, spec: TrainingSpec, candidates:
         "training": spec.model_dump(),
         "candidates": None if candidates is None else candidates.digest,
         "start": hash_of(mixture.state_dict()),
+        "format": 2,
     }
     return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
 
 
 def save_checkpoint(folder: Path, run: str, state: State) -> None:
     """Writes the state of the run of that name."""
-    parts = {"parameters": state.parameters, "best": state.best, "moments": state.moments}
+    parts = {"parameters": state.parameters, "moments": state.moments, "means": state.means}
+    parts |= {f"{_KEPT}{round_}": tensors for round_, tensors in state.kept.items()}
     tensors = {f"{part}/{name}": tensor for part, content in parts.items() for name, tensor in content.items()}
     notes = {name: getattr(state, name) for name in _NOTES}
     history = [line.as_json() for line in state.history]
@@ -74,14 +80,15 @@ def load_checkpoint(folder: Path, run: str, device: torch.device) -> State | Non
             f"{path} is the state of a run with another LM, other facts, other prompts or other settings, or of "
             "another version of askwell; resume with the options of that run, or name another folder"
         )
-    parts: dict[str, dict[str, Tensor]] = {"parameters": {}, "best": {}, "moments": {}}
+    parts: dict[str, dict[str, Tensor]] = {"parameters": {}, "moments": {}, "means": {}}
     for name, tensor in tensors.items():
         part, _, inner = name.partition("/")
-        parts[part][inner] = tensor.to(device)
+        parts.setdefault(part, {})[inner] = tensor.to(device)
     return State(
         history=[HistoryLine(**line) for line in notes["history"]],
         parameters=parts["parameters"],
-        best=parts["best"],
+        kept={int(part.removeprefix(_KEPT)): parts[part] for part in parts if part.startswith(_KEPT)},
         moments=parts["moments"],
+        means=parts["means"],
         **{name: notes[name] for name in _NOTES},
     )

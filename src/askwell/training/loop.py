@@ -20,8 +20,18 @@ from askwell.mixture.mixture import Mixture
 from askwell.specs.training import TrainingSpec
 from askwell.training.checkpoint import State, load_checkpoint, run_id, save_checkpoint
 from askwell.training.objective import Objective
-from askwell.training.optimiser import choose_tuned, moments_of, optimizer_of, penalty, rates_of, restore_moments, step
-from askwell.training.result import HistoryLine, Interrupted, TrainingProgress, TrainingResult, best_of
+from askwell.training.optimiser import (
+    add_to_means,
+    choose_tuned,
+    moments_of,
+    optimizer_of,
+    penalty,
+    rates_of,
+    restore_moments,
+    step,
+    tuned_by,
+)
+from askwell.training.result import HistoryLine, Interrupted, TrainingProgress, TrainingResult, best_of, may_be_kept
 from askwell.training.schedule import Schedule, schedule_of
 
 
@@ -79,9 +89,8 @@ def _train(
         mixture.load_state_dict(state.parameters)
     else:
         untuned = _copy(mixture)
-        state = State(
-            [_score(mixture, dev, relation, scorer, round_=0, pairs=0, train_loss=None)], untuned, untuned, {}
-        )
+        first = _score(mixture, dev, relation, scorer, round_=0, pairs=0, train_loss=None)
+        state = State([first], parameters=untuned, kept={0: untuned}, moments={}, means={})
     objective = Objective(mixture, train_facts, spec.method, scorer)
     if spec.minutes is not None and state.pairs is None:
         state.pairs = _pairs_within(spec.minutes, mixture, objective, len(train_facts))
@@ -97,7 +106,9 @@ def _train(
         if progress is not None:
             loss = state.loss / state.facts if state.facts else None
             done = schedule.pairs_after(state.stretches) + pairs_since
-            progress(TrainingProgress(done, schedule.pairs, loss, line, tuple(state.history)))
+            best = best_of(state.history, spec.kept_by)
+            ends = schedule.ends_by_itself
+            progress(TrainingProgress(done, schedule.pairs, loss, line, tuple(state.history), best, ends))
 
     def result() -> TrainingResult:
         return TrainingResult(
@@ -109,7 +120,7 @@ def _train(
             pairs=schedule.pairs_after(state.stretches),
             planned_pairs=schedule.pairs,
             step_sizes=rates.as_json(),
-            finished=is_over(state, schedule),
+            finished=schedule.is_over(state.stretches, state.history),
             vocabulary=_vocabulary(mixture, facts.kind, scorer),
         )
 
@@ -119,19 +130,22 @@ def _train(
     try:
         kept.enter_context(mixture.pairs.keeping(*again))
         tell(0, state.history[-1])
-        while not is_over(state, schedule):
+        while not schedule.is_over(state.stretches, state.history):
             _stretch(mixture, objective, optimizer, spec, schedule, state, tell)
             if spec.drop_below and state.stretches == schedule.drop_after:
                 mixture.drop_prompts(spec.drop_below)
+            state.parameters, state.moments = _copy(mixture), moments_of(optimizer)
             line = None
             if schedule.scores_dev(state.stretches):
                 round_, pairs = len(state.history), schedule.pairs_after(state.stretches)
+                scored = {**state.parameters, **state.means}
+                mixture.load_state_dict(scored)
                 line = _score(mixture, dev, relation, scorer, round_, pairs, state.loss / state.facts)
+                mixture.load_state_dict(state.parameters)
+                state.kept[round_] = scored  # before its line, so that Ctrl-C finds the state of every line
                 state.history.append(line)
                 state.loss, state.facts = 0.0, 0
-            state.parameters, state.moments = _copy(mixture), moments_of(optimizer)
-            if best_of(state.history) is line:
-                state.best = state.parameters
+                state.kept = {each.round: state.kept[each.round] for each in may_be_kept(state.history, spec.kept_by)}
             if folder is not None:
                 save_checkpoint(folder, run, state)
             tell(0, line)
@@ -139,7 +153,7 @@ def _train(
         raise Interrupted(result()) from stop
     finally:
         kept.close()
-        mixture.load_state_dict(state.best)
+        mixture.load_state_dict(state.kept[best_of(state.history, spec.kept_by).round])
     return result()
 
 
@@ -166,14 +180,6 @@ def _vocabulary(mixture: Mixture, kind: AnswerKind, scorer: CandidateScorer | No
     return kind.describe(mixture.lm.identity.name) if kind.any_length else mixture.answer_space.description
 
 
-def is_over(state: State, schedule: Schedule) -> bool:
-    """Whether a run has ended: by its schedule, or since dev has not got better."""
-    if state.stretches >= len(schedule.ends):
-        return True
-    since_best = state.history[-1].round - best_of(state.history).round
-    return schedule.patience is not None and since_best >= schedule.patience
-
-
 def _stretch(
     mixture: Mixture,
     objective: Objective,
@@ -186,7 +192,8 @@ def _stretch(
     """The steps of the next stretch of the schedule."""
     facts_done = 0
     posteriors = torch.zeros_like(mixture.weight_logits)
-    for batch, fraction in schedule.batches(state.stretches):
+    tuned, first = tuned_by(optimizer, mixture), schedule.steps_after(state.stretches)
+    for number, (batch, fraction) in enumerate(schedule.batches(state.stretches), start=first):
         for chunk in batch.to(mixture.lm.device).split(objective.facts_at_once):
             loss = objective.loss(chunk)
             if optimizer is not None:
@@ -197,6 +204,8 @@ def _stretch(
             if spec.l2:
                 (spec.l2 * penalty(mixture)).backward()
             step(optimizer, fraction)
+            if schedule.ends_by_itself:
+                add_to_means(state.means, tuned, schedule.weight_in_mean(number))
         facts_done += len(batch)
         state.facts += len(batch)
         tell(facts_done * schedule.prompts, None)

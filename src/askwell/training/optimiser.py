@@ -168,3 +168,20 @@ def restore_moments(optimizer: torch.optim.Optimizer, moments: Mapping[str, Tens
         # Adam counts its steps on the CPU, wherever the parameters are.
         state.setdefault(int(number), {})[name] = value.cpu() if name == "step" else value
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+
+
+def tuned_by(optimizer: torch.optim.Optimizer | None, mixture: Mixture) -> dict[str, nn.Parameter]:
+    """The parameters of the mixture that the optimiser moves, by name."""
+    groups = [] if optimizer is None else optimizer.param_groups
+    moved = {id(parameter) for group in groups for parameter in group["params"]}
+    return {name: parameter for name, parameter in mixture.named_parameters() if id(parameter) in moved}
+
+
+@torch.no_grad()
+def add_to_means(means: dict[str, Tensor], tuned: Mapping[str, nn.Parameter], weight: float) -> None:
+    """Moves the means of all that is tuned towards what it is now by that weight; the first is what it is."""
+    for name, parameter in tuned.items():
+        now = parameter.detach()
+        mean = means.get(name, now)
+        # The logit of a dropped prompt is -inf, and stays so.
+        means[name] = torch.where(mean == now, now, mean + weight * (now - mean))

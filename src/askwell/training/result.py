@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from askwell.data.facts import Relation
 from askwell.display import plots
@@ -13,11 +13,17 @@ from askwell.mixture.encode import LeftOutFact, count_reasons
 from askwell.specs.training import TrainingSpec
 
 LineT = TypeVar("LineT")
+KeptBy = Literal["P@1", "near-best", "log-loss"]
 
 
 def badness(scores: Mapping[str, Any]) -> tuple[float, float]:
     """A key that sorts dev scores, the best first: by P@1, then by log-loss, which is None where it is infinite."""
-    return -scores["P@1"], math.inf if scores["log_loss"] is None else scores["log_loss"]
+    return -scores["P@1"], log_loss_of(scores)
+
+
+def log_loss_of(scores: Mapping[str, Any]) -> float:
+    """The log-loss, which is written as None where it is infinite."""
+    return math.inf if scores["log_loss"] is None else scores["log_loss"]
 
 
 def best_by_dev(lines: Iterable[LineT], scores_of: Callable[[LineT], Mapping[str, Any]]) -> LineT:
@@ -47,9 +53,43 @@ class HistoryLine:
         return line if self.temperature is None else {**line, "temperature": self.temperature}
 
 
-def best_of(history: Iterable[HistoryLine]) -> HistoryLine:
-    """The line of the state that is kept."""
-    return best_by_dev(history, lambda line: line.dev)
+def best_of(history: Iterable[HistoryLine], kept_by: KeptBy = "P@1") -> HistoryLine:
+    """The line of the state that is kept, the earliest of equal ones.
+
+    Of few dev facts P@1 is coarse: "near-best" tells states by log-loss that differ by less than half its standard
+    error. Half, since the states of one run agree on most facts, so that their difference is surer than either.
+    """
+    lines = list(history)
+    if kept_by == "near-best":
+        highest = best_by_dev(lines, lambda line: line.dev).dev
+        enough = highest["P@1"] - standard_error(highest["P@1"], highest["facts"]) / 2
+        lines = [line for line in lines if line.dev["P@1"] >= enough]
+    if kept_by == "P@1":
+        return best_by_dev(lines, lambda line: line.dev)
+    return min(lines, key=lambda line: (log_loss_of(line.dev), -line.dev["P@1"]))
+
+
+def standard_error(per_cent: float, facts: int) -> float:
+    """The standard error of a P@1 over so many facts, in per cent; one right and one wrong answer are added to them,
+    so that few facts that are all right or all wrong are not taken for certain."""
+    share = (per_cent / 100 * facts + 1) / (facts + 2)
+    return 100 * math.sqrt(share * (1 - share) / (facts + 2))
+
+
+def may_be_kept(history: Iterable[HistoryLine], kept_by: KeptBy) -> list[HistoryLine]:
+    """The lines whose states can still turn out to be the best, whatever comes.
+
+    A higher P@1 that comes later raises what is within its standard error, and so an earlier state that was not the
+    best can become it: all those are kept to which no other is at least equal both in P@1 and in log-loss.
+    """
+    lines = list(history)
+    if kept_by != "near-best":
+        return [best_of(lines, kept_by)]
+    front: list[HistoryLine] = []
+    for line in sorted(lines, key=lambda line: (*badness(line.dev), line.round)):
+        if not front or log_loss_of(line.dev) < log_loss_of(front[-1].dev):
+            front.append(line)
+    return front
 
 
 @dataclass(frozen=True)
@@ -65,6 +105,10 @@ class TrainingProgress:
     record: HistoryLine | None
     """The line of the history, when dev has just been scored."""
     history: tuple[HistoryLine, ...]
+    best: HistoryLine
+    """The line of the state that would be kept now."""
+    ends_by_itself: bool
+    """Whether the run may end before all its pairs, since dev's log-loss no longer falls."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,7 +177,7 @@ class TrainingResult(ShowsItself, AsFrame):
     @property
     def best(self) -> HistoryLine:
         """The line of the state that was kept."""
-        return best_of(self.history)
+        return best_of(self.history, self.spec.kept_by)
 
     @property
     def dev_scores(self) -> dict[str, Any]:

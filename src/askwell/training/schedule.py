@@ -1,8 +1,11 @@
-"""The schedule of a training run: which facts each step takes, how large it is, and when dev is scored."""
+"""The schedule of a training run: which facts each step takes, how large it is, when dev is scored, and when the run
+is over."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import ceil
+from itertools import pairwise
+from math import ceil, inf
+from typing import Literal
 
 import numpy as np
 import torch
@@ -10,6 +13,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from askwell.specs.training import TrainingSpec
+from askwell.training.result import HistoryLine, best_of, log_loss_of
 
 _PAIRS = 2000
 STRETCHES = 8
@@ -18,6 +22,18 @@ WARM_UP = 0.1
 """The fraction of the cycle in which the step size grows."""
 _PAIRS_OF_STEP = 32
 _PAPER_EPOCHS, _PAPER_PATIENCE, _PAPER_FACTS = 16, 4, 64
+
+PLATEAU_STEPS, PLATEAU_FACTS = 4, 16
+"""A stretch of a run that ends by itself: so many steps, or as many as take so many facts. The first is its warm-up."""
+PLATEAU_PAIRS = 384
+"""It ends when dev's log-loss has not fallen over so many pairs, or at one score where they are further apart."""
+PLATEAU_FALL, _FALL_PAIRS = 0.16, 500
+"""What counts as falling from one score to the next: so many nats for 1,000 pairs in between, of which no more than the
+second number count."""
+PLATEAU_MEAN = 4.0
+"""How much more the last steps count in the mean over steps: the mean age of what it holds is a sixth of the run."""
+_COST_OF_SCORE = 1 / 3
+"""A pair that is only asked, as on dev, costs about this much of one that is trained on."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +51,33 @@ class Schedule:
     """Dev is scored after every so many stretches."""
     patience: int | None
     """Stop after so many dev scores without a better one; None: never."""
-    is_cycle: bool
+    recipe: Literal["plateau", "cycle", "paper"]
     seed: int
+    least_fall: float = 0.0
+    """How much dev's log-loss has to fall from one score to the next to count as falling, where that ends the run."""
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether the run ends when dev's log-loss no longer falls, and its result is the mean over the last steps."""
+        return self.recipe == "plateau"
+
+    def is_over(self, stretches: int, history: Sequence[HistoryLine]) -> bool:
+        """Whether a run has ended after so many stretches: all steps are done, or dev has not got better."""
+        if stretches >= len(self.ends):
+            return True
+        if self.patience is None:
+            return False
+        if self.ends_by_itself:
+            return scores_since_fall(history, self.least_fall) >= self.patience
+        return history[-1].round - best_of(history).round >= self.patience
+
+    def weight_in_mean(self, step: int) -> float:
+        """How much a step, counted from 0, weighs in the mean over steps when it is added to it.
+
+        With these weights each step counts in proportion to a power of its number: the first steps are soon forgotten,
+        whatever the length of the run turns out to be.
+        """
+        return (PLATEAU_MEAN + 1) / (PLATEAU_MEAN + step + 1)
 
     @property
     def steps(self) -> int:
@@ -48,10 +89,13 @@ class Schedule:
         """(fact, prompt) pairs of the whole run, at most."""
         return self.pairs_after(len(self.ends))
 
+    def steps_after(self, stretches: int) -> int:
+        """Steps of so many stretches."""
+        return self.ends[stretches - 1] if stretches else 0
+
     def pairs_after(self, stretches: int) -> int:
         """(fact, prompt) pairs of so many stretches."""
-        steps = self.ends[stretches - 1] if stretches else 0
-        epochs, left = divmod(steps, self._steps_of_epoch)
+        epochs, left = divmod(self.steps_after(stretches), self._steps_of_epoch)
         return (epochs * self.facts + min(left * self.batch, self.facts)) * self.prompts
 
     @property
@@ -66,7 +110,7 @@ class Schedule:
     def batches(self, stretch: int) -> Iterator[tuple[Int[Tensor, " facts"], float]]:
         """The facts of each step of a stretch, and the fraction of the largest step size that it takes."""
         order, order_of = torch.empty(0, dtype=torch.long), -1
-        for step in range(self.ends[stretch - 1] if stretch else 0, self.ends[stretch]):
+        for step in range(self.steps_after(stretch), self.ends[stretch]):
             epoch, place = divmod(step, self._steps_of_epoch)
             if epoch != order_of:
                 order = torch.from_numpy(np.random.default_rng([self.seed, epoch]).permutation(self.facts))
@@ -78,7 +122,9 @@ class Schedule:
         return ceil(self.facts / self.batch)
 
     def _fraction(self, step: int) -> float:
-        if not self.is_cycle or self.steps == 1:
+        if self.recipe == "plateau":
+            return min(1.0, (step + 1) / self.ends[0])
+        if self.recipe == "paper" or self.steps == 1:
             return 1.0
         return warm_up_and_decay(step, self.steps, peak=WARM_UP * self.steps)
 
@@ -96,6 +142,19 @@ def default_pairs(prompts: int) -> int:
     return round(_PAIRS * (1 + 1 / prompts))
 
 
+def scores_since_fall(history: Sequence[HistoryLine], least: float) -> int:
+    """The number of dev scores since one whose log-loss was lower, by at least so much, than that of the one before.
+
+    It is not compared with the lowest of all: the first steps often find a good prior over answers that is lost again
+    before x is made use of.
+    """
+    losses = [inf, *(log_loss_of(line.dev) for line in history)]
+    since = 0
+    for before, loss in pairwise(losses):
+        since = 0 if loss <= before - least and loss < inf else since + 1
+    return since
+
+
 def schedule_of(
     spec: TrainingSpec, *, facts: int, dev_facts: int, prompts: int, seed: int, pairs: int | None = None
 ) -> Schedule:
@@ -105,11 +164,20 @@ def schedule_of(
         batch = batch or _PAPER_FACTS
         epochs = _PAPER_EPOCHS if spec.epochs is None else spec.epochs
         ends = tuple(ceil(facts / batch) * epoch for epoch in range(1, epochs + 1))
-        return Schedule(facts, prompts, batch, ends, 1, spec.patience or _PAPER_PATIENCE, is_cycle=False, seed=seed)
+        return Schedule(facts, prompts, batch, ends, 1, spec.patience or _PAPER_PATIENCE, spec.recipe, seed)
     batch = min(batch or max(1, round(_PAIRS_OF_STEP / prompts)), facts)
     passes = (pairs or spec.pairs or default_pairs(prompts)) / (facts * prompts) if spec.epochs is None else spec.epochs
     steps = max(1, round(passes * ceil(facts / batch))) if passes else 0
+    if spec.recipe == "plateau":
+        of_stretch = max(PLATEAU_STEPS, ceil(PLATEAU_FACTS / batch))
+        ends = tuple(min(end, steps) for end in range(of_stretch, steps + of_stretch, of_stretch)) if steps else ()
+        # Dev is scored as often as that costs no more than the training in between.
+        score_every = max(1, round(_COST_OF_SCORE * dev_facts / (of_stretch * batch)))
+        between = score_every * of_stretch * batch * prompts
+        patience = spec.patience or max(1, round(PLATEAU_PAIRS / between))
+        least_fall = PLATEAU_FALL * min(between, _FALL_PAIRS) / 1000
+        return Schedule(facts, prompts, batch, ends, score_every, patience, spec.recipe, seed, least_fall)
     ends = tuple(sorted({round(steps * stretch / STRETCHES) for stretch in range(1, STRETCHES + 1)} - {0}))
     # Dev is scored as often as all scores together cost no more than the training itself.
     scores = max(1, min(STRETCHES, int(passes * facts / max(1, dev_facts))))
-    return Schedule(facts, prompts, batch, ends, ceil(STRETCHES / scores), None, is_cycle=True, seed=seed)
+    return Schedule(facts, prompts, batch, ends, ceil(STRETCHES / scores), None, spec.recipe, seed)
