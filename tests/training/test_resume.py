@@ -20,7 +20,7 @@ SETTINGS = {
     "em": TrainingSpec(method="em", **PAPER, threads=1),
     "cycle": TrainingSpec(pairs=600, threads=1),
     "cycle, em": TrainingSpec(method="em", pairs=300, batch_facts=3, threads=1),
-    "plateau": TrainingSpec(recipe="plateau", batch_facts=3, patience=1, pairs=600, threads=1),
+    "plateau": TrainingSpec(recipe="plateau", batch_facts=3, patience=2, pairs=300, threads=1),
     "plateau, em": TrainingSpec(method="em", recipe="plateau", batch_facts=3, pairs=300, threads=1),
 }
 
