@@ -166,7 +166,7 @@ def test_the_result_is_the_mean_over_the_last_steps():
     for stretch in range(len(schedule.ends)):
         for batch, fraction in schedule.batches(stretch):
             adam.zero_grad()
-            (-plain(facts, batch).sum() / len(batch)).backward()
+            (-plain.log_likelihood(facts, batch).sum() / len(batch)).backward()
             for group, peak in zip(adam.param_groups, peaks, strict=True):
                 group["lr"] = peak * fraction
             adam.step()

@@ -89,6 +89,6 @@ class Objective:
         return Loss(-log_likelihood.sum(), -float(log_likelihood.detach().sum()), posteriors.sum(0))
 
     def _product_loss(self, facts: Int[Tensor, " facts"]) -> Loss:
-        log_likelihood = self._mixture(self._facts, facts)
+        log_likelihood = self._mixture.log_likelihood(self._facts, facts)
         no_posteriors = torch.zeros(len(self._mixture.prompts), device=log_likelihood.device)
         return Loss(-log_likelihood.sum(), -float(log_likelihood.detach().sum()), no_posteriors)
