@@ -1,6 +1,6 @@
 """What `askwell lm list` and `askwell lm info` have to tell."""
 
-from builders import tiny
+from builders import tiny, tiny_walks
 
 from askwell.lms.describe import describe, list_lms
 from askwell.lms.frozen import FrozenLM
@@ -39,4 +39,23 @@ def test_sizes_are_those_of_the_public_model():
     assert (description["vocabulary"], description["parameters"]) == (config.vocab_size, count)
     assert description["megabytes_of_weights"] == round(4 * count / 1e6, 1)
     assert description["runs_on"] == "cpu in float32"
+    assert description["path"] == "walk: layer by layer, without padding"
     assert list(description)[-1] == "tensors_sha256"
+
+
+def test_the_path_and_why(monkeypatch):
+    def path(made):
+        return describe(FrozenLM(*made, name="tiny")).path
+
+    assert "sentences of more than 40 tokens" in path(tiny_walks.make_mistral())
+    assert path(tiny.TINY["modernbert"]()).endswith("there is no walk for a ModernBertForMaskedLM with this config")
+    model, tokenizer = tiny.TINY["bert"]()
+
+    class Own(type(model)):
+        pass
+
+    assert path((Own(model.config), tokenizer)) == (
+        "the public model as a whole, with padding: there is no walk for Own"
+    )
+    monkeypatch.setattr("askwell.lms.frozen.agrees", lambda _lm: False)
+    assert path((model, tokenizer)).endswith("its walk does not give what the public model gives")

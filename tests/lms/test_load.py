@@ -9,6 +9,7 @@ from typing import Any
 
 import agreement
 import gguf
+import httpx
 import numpy as np
 import pytest
 import torch
@@ -18,10 +19,11 @@ from builders.specs import paper_spec
 from builders.tiny_gguf import write_gguf
 from transformers import BertConfig, BertForSequenceClassification, BertModel, ElectraForPreTraining, GPT2Config
 
-from askwell.errors import BadOption, LMUnavailable
+from askwell.errors import BadFile, BadOption, LMUnavailable
 from askwell.lms.frozen import FrozenLM, family_of
 from askwell.lms.load import load_lm
 from askwell.mixture.mixture import Mixture
+from askwell.mixture.save import load_mixture
 from askwell.specs.mixture import MixtureSpec
 
 Checkpoints = Callable[[str], Path]
@@ -136,6 +138,54 @@ def test_a_hub_name_without_network(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert "HF_HUB_OFFLINE is set" in message
     assert str(tmp_path) in message
     assert "\n" not in message
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The addresses that are asked of a hub that cannot be reached."""
+    asked: list[str] = []
+
+    def nobody(address: str, **_options: Any) -> None:
+        asked.append(address)
+        raise httpx.ConnectError("no such host")
+
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr("askwell.lms.hub._found", None)
+    monkeypatch.setattr("httpx.head", nobody)
+    monkeypatch.setattr("httpx.Client.send", lambda _client, request, **_options: nobody(str(request.url)))
+    return asked
+
+
+def test_a_hub_that_cannot_be_reached_is_asked_once(asked: list[str], tmp_path: Path) -> None:
+    for name, alike in (
+        ("smolm2", "Did you mean smollm2?"),
+        ("nobody/no-such-lm", "testbed:bert"),
+        ("berd", "smollm2"),
+    ):
+        with pytest.raises(LMUnavailable, match="the hub cannot be reached") as refusal:
+            load_lm(name, device="cpu")
+        assert alike in str(refusal.value)
+        assert "`askwell lm list`" in str(refusal.value)
+    with pytest.raises(LMUnavailable, match="--tokenizer no-such-one"):
+        load_lm("testbed:bert", tokenizer="no-such-one")
+    with pytest.raises(BadFile, match="no such mixture on the hub"):
+        load_mixture("nobody/no-such-mixture")
+    assert asked == ["http://127.0.0.1:9"]
+
+
+def test_what_is_in_the_cache_is_used_where_the_hub_cannot_be_reached(
+    asked: list[str], checkpoints: Checkpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = tmp_path / "hub" / "models--me--bert"
+    shutil.copytree(checkpoints("bert"), repository / "snapshots" / ("a" * 40))
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("a" * 40)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("transformers.utils.hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    assert load_lm("me/bert", device="cpu").identity.revision == "a" * 40
+    assert asked == ["http://127.0.0.1:9"]
 
 
 def test_an_unknown_device_is_refused(checkpoints: Checkpoints) -> None:

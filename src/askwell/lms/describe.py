@@ -13,6 +13,8 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import PULLABLE, pulled_folder
 from askwell.lms.question import Unusable
 from askwell.lms.tokenisation import tokenise
+from askwell.lms.walks.choose import WALKS, walk_of
+from askwell.lms.walks.walk import FeedForward
 
 _FORMS = {"x before y": "[X] lies in [Y] .", "y before x": "[Y] holds [X] .", "no words at all": "[X] [Y]"}
 
@@ -85,6 +87,8 @@ class LMDescription:
     prompts_it_can_use: list[str]
     prompts_it_cannot_use: list[str]
     runs_on: str
+    path: str
+    """Whether its layers are walked or the public model runs as a whole, and why."""
     tensors_sha256: str
 
     def as_json(self) -> dict[str, Any]:
@@ -114,7 +118,26 @@ def describe(lm: FrozenLM) -> LMDescription:
         prompts_it_can_use=[form for form, can in usable.items() if can],
         prompts_it_cannot_use=[form for form, can in usable.items() if not can],
         runs_on=f"{lm.device} in {str(lm.dtype).removeprefix('torch.')}",
+        path=_path(lm),
     )
+
+
+def _path(lm: FrozenLM) -> str:
+    """The way that sentences take through the LM, in words."""
+    if lm.walk is not None and lm.window is None:
+        return "walk: layer by layer, without padding"
+    if lm.walk is not None:
+        return (
+            f"walk: layer by layer, without padding; sentences of more than {lm.window} tokens, the window of some of "
+            "its layers, go through the public model as a whole"
+        )
+    if type(lm.model).__name__ not in WALKS:
+        why = f"there is no walk for {type(lm.model).__name__}"
+    elif walk_of(lm.model, FeedForward()) is None:
+        why = f"there is no walk for a {type(lm.model).__name__} with this config"
+    else:
+        why = "its walk does not give what the public model gives"
+    return f"the public model as a whole, with padding: {why}"
 
 
 def _can_use(lm: FrozenLM, text: str) -> bool:

@@ -1,5 +1,6 @@
 """Loads frozen LMs: the testbed's, pulled ones, a checkpoint folder, a GGUF file, or a name on the hub."""
 
+import difflib
 import os
 import time
 from collections.abc import Generator
@@ -15,10 +16,11 @@ from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
-from askwell.data.testbed import PREFIX, lm_folder
+from askwell.data.testbed import PREFIX, lm_folder, lm_names
 from askwell.errors import BadOption, LMUnavailable
 from askwell.files import cache_folder
 from askwell.lms.frozen import FrozenLM, family_of
+from askwell.lms.hub import answers, hub_options
 from askwell.lms.identity import identify
 from askwell.lms.remembered import Identified, key_of_files
 from askwell.lms.tokenizer_files import find_tokenizer, named_tokenizer
@@ -205,10 +207,12 @@ def load_checkpoint_files(
     else:
         source, gguf, folder = name, {}, None
     try:
+        reach = {}
         if not gguf and folder is None:
-            folder = Path(str(cached_file(name, "config.json", revision=revision))).parent
+            reach = hub_options()
+            folder = Path(str(cached_file(name, "config.json", revision=revision, **reach))).parent
         with quiet(), no_bar() if gguf else nullcontext():
-            options = {"revision": revision, "trust_remote_code": False, **gguf}
+            options = {"revision": revision, "trust_remote_code": False, **gguf, **reach}
             config = AutoConfig.from_pretrained(source, **options)
             family = family_of(config)
             used: Any = find_tokenizer(source, **options) if tokenizer is None else tokenizer
@@ -259,15 +263,19 @@ def _explain(name: str, error: Exception) -> str:
     if Path(name).exists():
         return f"--lm {name}: cannot be loaded ({reason})"
     offline = [variable for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") if os.environ.get(variable)]
-    advice = (
-        f"{' and '.join(offline)} is set, so only models in the cache are found"
-        if offline
-        else "check the name and the network; HF_HUB_OFFLINE=1 uses the cache alone"
-    )
+    if offline:
+        problem = f"{' and '.join(offline)} is set, so only models in the hub's cache are found"
+    elif not answers():
+        problem = "the hub cannot be reached, and its cache does not have it"
+    else:
+        problem = f"the hub has no such model that can be used ({reason})"
+    alike = difflib.get_close_matches(name, [*PULLABLE, *(PREFIX + lm for lm in lm_names())], n=1)
     return (
-        f"--lm {name}: no such folder here, and no such model can be had from the hub ({reason}). {advice}; "
-        f"the cache is {os.environ.get('HF_HOME', '~/.cache/huggingface')} (HF_HOME). A local checkpoint folder or a "
-        ".gguf file works without a hub."
+        f"--lm {name}: no such folder here, and {problem}; the cache is "
+        f"{os.environ.get('HF_HOME', '~/.cache/huggingface')} (HF_HOME). "
+        + (f"Did you mean {alike[0]}? " if alike else "")
+        + f"`askwell lm list` shows which LMs are here; those of the testbed (--lm {PREFIX}bert), --lm smollm2, a "
+        "checkpoint folder and a .gguf file need no hub."
     )
 
 

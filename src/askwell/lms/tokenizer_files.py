@@ -9,6 +9,7 @@ from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
 from askwell.errors import LMUnavailable
+from askwell.lms.hub import hub_options
 
 VOCABULARY, SETTINGS = "vocab.txt", "tokenizer_config.json"
 _SPECIAL = ("[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]")
@@ -70,7 +71,7 @@ def named_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
             raise LMUnavailable(f"it is a file; name its folder, or a {VOCABULARY}")
         if not path.is_dir() and str(name).startswith((".", "/", "~")):
             raise LMUnavailable("there is no such folder or file")
-        return find_tokenizer(str(name), trust_remote_code=False)
+        return find_tokenizer(str(name), trust_remote_code=False, **({} if path.is_dir() else hub_options()))
     except LMUnavailable as error:
         raise LMUnavailable(f"--tokenizer {name}: {error}") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -89,6 +90,7 @@ def _file(source: str, name: str, options: dict[str, Any]) -> Path | None:
         source,
         name,
         revision=options.get("revision"),
+        local_files_only=options.get("local_files_only", False),
         _raise_exceptions_for_gated_repo=False,
         _raise_exceptions_for_missing_entries=False,
         _raise_exceptions_for_connection_errors=False,

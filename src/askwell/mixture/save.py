@@ -24,6 +24,7 @@ from askwell.data.templates import Template, parse_template
 from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
 from askwell.files import write_whole
 from askwell.lms.frozen import FrozenLM
+from askwell.lms.hub import hub_options as reach_of_hub
 from askwell.lms.load import load_lm, public_name
 from askwell.mixture.card import model_card
 from askwell.mixture.description import About, Description, SavedFile
@@ -224,7 +225,7 @@ def _fetch(source: str | Path, name: str, hub_options: dict[str, Any]) -> Path:
     if folder.exists():
         raise BadFile(folder, "is a file; name the folder of a saved mixture")
     try:
-        return Path(hf_hub_download(str(source), name, **hub_options))
+        return Path(hf_hub_download(str(source), name, **{**reach_of_hub(), **hub_options}))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise BadFile(source, f"no such folder here, and no such mixture on the hub ({reason})") from None
