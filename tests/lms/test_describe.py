@@ -1,6 +1,7 @@
 """What `askwell lm list` and `askwell lm info` have to tell."""
 
 from builders import tiny, tiny_walks
+from transformers import BertForMaskedLM
 
 from askwell.lms.describe import describe, list_lms
 from askwell.lms.frozen import FrozenLM
@@ -51,7 +52,7 @@ def test_the_path_and_why(monkeypatch):
     assert path(tiny.TINY["modernbert"]()).endswith("there is no walk for a ModernBertForMaskedLM with this config")
     model, tokenizer = tiny.TINY["bert"]()
 
-    class Own(type(model)):
+    class Own(BertForMaskedLM):
         pass
 
     assert path((Own(model.config), tokenizer)) == (

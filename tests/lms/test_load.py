@@ -158,7 +158,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-def test_a_hub_that_cannot_be_reached_is_asked_once(asked: list[str], tmp_path: Path) -> None:
+def test_a_hub_that_cannot_be_reached_is_asked_once(asked: list[str]) -> None:
     for name, alike in (
         ("smolm2", "Did you mean smollm2?"),
         ("nobody/no-such-lm", "testbed:bert"),
