@@ -1,5 +1,6 @@
 """The command line: `askwell COMMAND …`. Commands are imported when they are called, so that help is quick."""
 
+import logging
 import signal
 import sys
 from typing import NoReturn
@@ -66,6 +67,7 @@ def _testbed() -> None:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Runs a command; exits with 0, with 2 for a user's mistake, with 1 for a failure, with 130 when interrupted."""
+    logging.getLogger("askwell").addHandler(logging.NullHandler())  # commands say themselves what is left out
     signal.signal(signal.SIGTERM, _interrupt)  # a job that is told to end saves what it has, as at Ctrl-C
     written_out = _written_out(sys.argv[1:] if arguments is None else arguments)
     try:

@@ -11,6 +11,7 @@ import torch
 from askwell.data.facts import Relation, SplitName
 from askwell.display import plots
 from askwell.display.frames import AsFrame, Records
+from askwell.display.progress import bar
 from askwell.display.summary import ShowsItself, Summary, counted
 from askwell.evaluation.answer_lists import CandidateAnswers, OneTokenAnswers
 from askwell.evaluation.calibration import calibration, questions_of
@@ -184,15 +185,19 @@ def evaluate(
     candidates: GivenCandidates = None,
     top: int = 10,
     facts: EncodedRelation | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] | bool | None = None,
 ) -> Evaluation:
-    """What the mixture makes of the facts of a split; `progress` is told of facts done and facts in all."""
+    """What the mixture makes of the facts of a split.
+
+    Where it takes long, a bar shows in a terminal or notebook, unless `progress` is False; a function is told of facts
+    done and facts in all instead.
+    """
     asked = asked_facts(mixture, relation, split, as_candidates(candidates), facts)
     outcomes: list[Outcome] = []
-    for some in asked.chunks():
-        outcomes += asked.ask(some, top)[0]
-        if progress is not None:
-            progress(len(outcomes), len(asked.facts))
+    with bar(f"{split} facts", None if progress is None else progress is True) as shown:
+        for some in asked.chunks():
+            outcomes += asked.ask(some, top)[0]
+            (progress if callable(progress) else shown)(len(outcomes), len(asked.facts))
     return evaluation_of(asked, split, outcomes)
 
 

@@ -16,6 +16,7 @@ from askwell.lms.batches import Batch, StreamBatch
 from askwell.lms.families import FAMILIES, Family
 from askwell.lms.hooks import Stack, adding_to_layers, layer_blocks, probe, reading_at
 from askwell.lms.identity import LMIdentity, identify
+from askwell.lms.placed import input_device, tell_once, why_it_stays
 from askwell.lms.public_cache import cached_inputs, rows_of
 from askwell.lms.remembered import Checked, key_of_checks
 from askwell.lms.tokenisation import Beginning, SpecialTokens, Wording
@@ -60,18 +61,25 @@ class FrozenLM(ShowsItself):
         """What `load_lm` was called with; None for a model in memory."""
         self.tokenizer_source = tokenizer_source
         """The tokenizer that `load_lm` was called with; None for the one that lies beside the weights."""
-        self.device = torch.device(device) if device is not None else model.device
-        self.model = model.to(device=self.device, dtype=dtype or model.dtype).eval().requires_grad_(False)
+        self.stays = why_it_stays(model)
+        """Why the model is neither moved nor walked through: it is quantised, offloaded or spread; else None."""
+        if self.stays is not None:
+            tell_once(self.identity.name, self.stays)
+            as_stored, self.device = False, input_device(model)
+        else:
+            self.device = torch.device(device) if device is not None else model.device
+            model = model.to(device=self.device, dtype=dtype or model.dtype)
+        self.model = model.eval().requires_grad_(False)
         self.tokenizer = tokenizer
         self.wording = Wording(tokenizer)
         self._embedding: Any = model.get_input_embeddings()
         self.special = SpecialTokens(tokenizer, model.config)
         self.window = window_of(self.model)
         """The longest sentence that no window cuts; longer ones go through the public model, each as a whole."""
-        self.walk = walk_of(self.model, FeedForward())
+        self.walk = None if self.stays else walk_of(self.model, FeedForward())
         """The fast way through the model's layers; None where the public model runs as a whole, with hooks."""
         if not (as_stored and self._recall()):
-            self.stacks, self._before_head = probe(self.model, self.family, self._embedding)
+            self.stacks, self._before_head = probe(self.model, self.family, self._embedding, self.device)
             if self.walk is not None and not agrees(self):
                 self.walk = None
             if as_stored:
@@ -120,8 +128,11 @@ class FrozenLM(ShowsItself):
             (f"{parameters / n:.1f} {name}" for n, name in _LARGE.items() if parameters >= n), f"{parameters:,}"
         )
         heading = f"FrozenLM {self.identity.name} ({self.identity.architecture}, {self.family.name})"
+        way = (f"{self.stays}: read as a whole",) if self.stays else ()
         where = f"{self.device} in {str(self.dtype).removeprefix('torch.')}"
-        return Summary(heading, notes=(f"{size} parameters, {layers}, {self.vocabulary_size:,} tokens; on {where}",))
+        return Summary(
+            heading, notes=(f"{size} parameters, {layers}, {self.vocabulary_size:,} tokens; on {where}", *way)
+        )
 
     @property
     def shares_prefixes(self) -> bool:

@@ -48,7 +48,8 @@ def adding_to_layers(
 
     def add(_module: nn.Module, _inputs: Any, output: Any) -> Any:
         hidden = output[0] if isinstance(output, tuple) else output
-        hidden = hidden.index_put(at, next(nth_call).to(hidden.dtype), accumulate=True)
+        there = tuple(index.to(hidden.device) for index in at)  # a layer of an LM that is spread may be elsewhere
+        hidden = hidden.index_put(there, next(nth_call).to(hidden), accumulate=True)
         return (hidden, *output[1:]) if isinstance(output, tuple) else hidden
 
     with _hooked([(block, add) for block in blocks]):
@@ -62,7 +63,8 @@ def reading_at(
     """While it lasts, the head sees the hidden states of the given positions only, as one row [1, reads, hidden]."""
 
     def select(_module: nn.Module, _inputs: Any, output: Any) -> Any:
-        output["last_hidden_state"] = output["last_hidden_state"][pairs, positions].unsqueeze(0)
+        hidden = output["last_hidden_state"]
+        output["last_hidden_state"] = hidden[pairs.to(hidden.device), positions.to(hidden.device)].unsqueeze(0)
         return output
 
     with _hooked([(base_model, select)]):
@@ -106,10 +108,12 @@ class Stack:
 
 
 @torch.no_grad()
-def probe(model: PreTrainedModel, family: Family, embedding: Any) -> tuple[dict[str, Stack], nn.Module]:
+def probe(
+    model: PreTrainedModel, family: Family, embedding: Any, device: torch.device | None = None
+) -> tuple[dict[str, Stack], nn.Module]:
     """The stacks of a model, and the part of it whose output its head reads."""
-    ids = torch.tensor([[0, 1, 2, 0], [1, 2, 0, 0]], device=model.device)
-    lengths = torch.tensor([4, 2], device=model.device)
+    ids = torch.tensor([[0, 1, 2, 0], [1, 2, 0, 0]], device=device or model.device)
+    lengths = torch.tensor([4, 2], device=device or model.device)
     try:
         parts = family.stacks(model)
         blocks = {name: tuple(layer_blocks(part)) for name, part in parts.items()}
@@ -133,7 +137,7 @@ def _find_before_head(
 ) -> nn.Module:
     """The module whose output the head reads: the base model, or the decoder inside of it (OPT)."""
     candidates = [model.base_model, getattr(model.base_model, "decoder", None)]
-    one = torch.ones(1, dtype=torch.long, device=model.device)
+    one = torch.ones(1, dtype=torch.long, device=ids.device)
     for candidate in candidates:
         if isinstance(candidate, nn.Module):
             with reading_at(candidate, one, one):

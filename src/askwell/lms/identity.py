@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from askwell.lms.placed import stored_tensors
+
 # What says where, when and how a checkpoint was written or is run, not what it computes.
 _INCIDENTAL = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures", "use_cache"}
 _PROBE = "Mary Cassatt (1844–1926), born in [X]vik, didn't pay 3.50 € for it.\n\tÅ naïve 東京 😀"
@@ -94,12 +96,7 @@ def _hash_config(model: PreTrainedModel, folder: Path | None) -> str:
 def _hash_tensors(model: nn.Module) -> str:
     """A hash of names, shapes and contents; a tensor that is tied to another is taken once."""
     digest = hashlib.sha256()
-    seen: set[tuple[int, tuple[int, ...]]] = set()
-    for name, tensor in sorted(model.state_dict().items()):
-        where = (tensor.data_ptr(), tuple(tensor.shape))
-        if where in seen:
-            continue
-        seen.add(where)
+    for name, tensor in stored_tensors(model):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)};".encode())
         digest.update(_bytes_of(tensor))
     return digest.hexdigest()

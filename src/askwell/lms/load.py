@@ -78,6 +78,7 @@ def load_lm(
     revision: str | None = None,
     device: str | torch.device | None = None,
     dtype: Precision | torch.dtype = "auto",
+    device_map: str | dict[str, Any] | None = None,
     compiled: bool = False,
 ) -> FrozenLM:
     """The frozen LM of that name: testbed:bert, smollm2, a checkpoint folder, a .gguf file, or a name on the hub.
@@ -86,7 +87,14 @@ def load_lm(
     and, if a `device` or `dtype` is given, moved. Otherwise `tokenizer` names one that does not lie beside the weights:
     a folder, a vocab.txt, or a name on the hub. `dtype` is a torch dtype or its name; "auto" is half precision on a
     GPU. `compiled` compiles parts of its layers with torch.compile: slow to begin with, for long work on a GPU.
+
+    `device_map` ("auto", or as transformers takes it) spreads an LM that does not fit on one device over several, and
+    over CPU and disk. Such an LM, and a quantised one, stays as it is and is read as a whole.
     """
+    if device_map is not None and (device is not None or dtype != "auto"):
+        raise BadOption(
+            "device_map= says where an LM runs, in the precision of its files; leave out device= and dtype="
+        )
     if isinstance(name, PreTrainedModel):
         return _in_memory(name, tokenizer, revision, device, dtype, compiled)
     if isinstance(tokenizer, PreTrainedTokenizerBase):
@@ -95,7 +103,7 @@ def load_lm(
     chosen_dtype = choose_dtype(dtype, chosen_device)
     apart = None if tokenizer is None else named_tokenizer(tokenizer)
     started = time.time()
-    model, used, folder = load_checkpoint_files(str(built_in_folder(str(name)) or name), revision, apart)
+    model, used, folder = load_checkpoint_files(str(built_in_folder(str(name)) or name), revision, apart, device_map)
     key = None if apart is not None or folder is None else key_of_files(public_name(name), folder, started)
     known = None if key is None else Identified.known(key)
     if known is None:
@@ -112,8 +120,8 @@ def load_lm(
         as_stored=True,
         source=str(name),
         tokenizer_source=None if tokenizer is None else str(tokenizer),
-        device=chosen_device,
-        dtype=chosen_dtype,
+        device=None if device_map is not None else chosen_device,
+        dtype=None if device_map is not None else chosen_dtype,
         compiled=compiled,
     )
 
@@ -187,7 +195,10 @@ def set_threads(threads: int | None) -> int:
 
 
 def load_checkpoint_files(
-    name: str, revision: str | None, tokenizer: PreTrainedTokenizerBase | None = None
+    name: str,
+    revision: str | None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    device_map: str | dict[str, Any] | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Path | None]:
     """The public model and its tokenizer as they are stored, and the folder that holds them, if it is one.
 
@@ -221,6 +232,8 @@ def load_checkpoint_files(
                     f"its tokenizer has no mask token ({config.model_type}); askwell asks seq2seq LMs that fill in a "
                     "mask, such as BART, but not T5 and its like, which fill in sentinels"
                 )
+            if device_map is not None:
+                options["device_map"] = device_map
             model, loading = family.auto_class.from_pretrained(
                 source, config=config, dtype="auto", output_loading_info=True, **options
             )

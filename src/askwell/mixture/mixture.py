@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import Template, parse_template
 from askwell.display import plots
+from askwell.display.progress import bar
 from askwell.display.summary import ShowsItself, Summary
 from askwell.errors import BadOption, UserMistake
 from askwell.lms.batches import Words
@@ -211,17 +212,34 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
 
     @overload
     def ask(
-        self, x: Sequence[str], *, top: int = ..., candidates: GivenCandidates = ..., beams: int = ...
+        self,
+        x: Sequence[str],
+        *,
+        top: int = ...,
+        candidates: GivenCandidates = ...,
+        beams: int = ...,
+        progress: bool | None = ...,
     ) -> list[Replies]: ...
 
     def ask(
-        self, x: str | Sequence[str], *, top: int = 10, candidates: GivenCandidates = None, beams: int = BEAMS
+        self,
+        x: str | Sequence[str],
+        *,
+        top: int = 10,
+        candidates: GivenCandidates = None,
+        beams: int = BEAMS,
+        progress: bool | None = None,
     ) -> Replies | list[Replies]:
         """The most probable answers for x, best first; for several x's, a list with the answers to each.
 
-        `candidates` are those to choose among: a list of words, a dictionary from labels to words, or a file.
+        `candidates` are those to choose among: a list of words, a dictionary from labels to words, or a file. Where it
+        takes long, a bar shows in a terminal or notebook, unless `progress` is False.
         """
-        found = list(ask(self, x, top=top, candidates=candidates, beams=beams))
+        xs, found = [x] if isinstance(x, str) else list(x), []
+        with bar("questions", progress) as shown:
+            for replies in ask(self, xs, top=top, candidates=candidates, beams=beams):
+                found.append(replies)
+                shown(len(found), len(xs))
         return found[0] if isinstance(x, str) else found
 
     def drop_prompts(self, below: float) -> int:

@@ -1,7 +1,8 @@
 """The training loop: build, step, score on dev, keep the best."""
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from askwell.data.facts import Relation, SplitName
+from askwell.display.progress import bar
 from askwell.errors import NothingLeft
 from askwell.evaluation.answer_lists import CandidateAnswers
 from askwell.evaluation.evaluate import score_facts
@@ -34,6 +36,8 @@ from askwell.training.optimiser import (
 from askwell.training.result import HistoryLine, Interrupted, TrainingProgress, TrainingResult, best_of, may_be_kept
 from askwell.training.schedule import Schedule, schedule_of
 
+_log = logging.getLogger("askwell")
+
 
 def train(
     mixture: Mixture,
@@ -44,7 +48,7 @@ def train(
     facts: EncodedRelation | None = None,
     folder: Path | str | None = None,
     resume: bool = False,
-    progress: Callable[[TrainingProgress], None] | None = None,
+    progress: Callable[[TrainingProgress], None] | bool | None = None,
 ) -> TrainingResult:
     """Tunes the mixture on a relation's train facts and leaves it in the state that was best on its dev facts.
 
@@ -52,6 +56,9 @@ def train(
     With a `folder`, a checkpoint is kept there after each stretch of the schedule, from which `resume` goes on: an
     interrupted run that is resumed equals one that was not. Ctrl-C leaves the mixture in its best state so far and is
     raised as `Interrupted`, which holds the result.
+
+    Where it takes long, a bar shows in a terminal or notebook, unless `progress` is False; a function is told of each
+    step instead. How many facts are left out, and why, is logged once before training.
     """
     candidates, folder = as_candidates(candidates), None if folder is None else Path(folder)
     threads_before = torch.get_num_threads()
@@ -61,7 +68,12 @@ def train(
     try:
         if facts is None:
             facts = encode_relation(mixture, relation, candidates=candidates, whole_answers=candidates is not None)
-        return _train(mixture, facts, spec, candidates, folder, resume, progress)
+        if callable(progress):
+            return _train(mixture, facts, spec, candidates, folder, resume, progress)
+        with bar("pairs", None if progress is None else progress is True) as shown:
+            return _train(
+                mixture, facts, spec, candidates, folder, resume, lambda at: shown(at.pairs_done, at.pairs or 0)
+            )
     finally:
         torch.set_num_threads(threads_before)
 
@@ -82,6 +94,7 @@ def _train(
     left_out: dict[str, tuple[LeftOutFact, ...]] = {split: facts.left_out(split) for split in ("train", "dev")}
     if scorer is not None:
         train_facts, dev = (_with_labels(facts, split, scorer, left_out) for split in ("train", "dev"))
+    _warn_of_left_out(relation, left_out)
     run = run_id(mixture, relation, spec, candidates)
     rates = rates_of(mixture, train_facts, spec)
     state = load_checkpoint(folder, run, mixture.lm.device) if folder is not None and resume else None
@@ -155,6 +168,13 @@ def _train(
         kept.close()
         mixture.load_state_dict(state.kept[best_of(state.history, spec.kept_by).round])
     return result()
+
+
+def _warn_of_left_out(relation: Relation, left_out: Mapping[str, tuple[LeftOutFact, ...]]) -> None:
+    for split, facts in left_out.items():
+        for reason, count in count_reasons(facts).items():
+            of = len(relation.splits[split])
+            _log.warning("%s: %d of %d %s facts are left out, since %s", relation.name, count, of, split, reason)
 
 
 def _with_labels(

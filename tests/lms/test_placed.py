@@ -1,0 +1,99 @@
+"""LMs that are offloaded, spread or quantised are read as they are, and answer as they would in memory."""
+
+import logging
+
+import pytest
+import torch
+from accelerate import cpu_offload, disk_offload
+from builders import tiny
+from builders.worlds import REPEATED, TEMPLATES
+
+import askwell
+from askwell.errors import BadOption
+from askwell.lms import placed
+from askwell.lms.frozen import FrozenLM
+from askwell.mixture.mixture import Mixture
+from askwell.specs.mixture import MixtureSpec
+
+SPEC = MixtureSpec(answers="one-token", deep=True)
+XS, YS = [fact.x for fact in REPEATED.train[:3]], [fact.y for fact in REPEATED.train[:3]]
+
+
+def in_memory(name: str) -> FrozenLM:
+    model, tokenizer = tiny.TINY[name]()
+    lm = FrozenLM(model, tokenizer, name=name)
+    lm.walk = None
+    return lm
+
+
+def told(lm: FrozenLM) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a mixture says, and its gradient."""
+    mixture = Mixture(lm, TEMPLATES, SPEC)
+    log_probs = mixture(XS, YS)
+    log_probs.sum().backward()
+    assert mixture.vectors.grad is not None
+    assert all(parameter.grad is None for parameter in lm.model.parameters())
+    return log_probs.detach(), mixture.vectors.grad
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "bart"])
+@pytest.mark.parametrize("where", ["cpu", "disk"])
+def test_an_offloaded_lm_answers_as_one_in_memory(name, where, tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(placed, "_told", set())
+    model, tokenizer = tiny.TINY[name]()
+    if where == "cpu":
+        cpu_offload(model, execution_device=torch.device("cpu"), offload_buffers=False)
+    else:
+        disk_offload(model, str(tmp_path), execution_device=torch.device("cpu"))
+    with caplog.at_level(logging.WARNING, "askwell"):
+        lm = askwell.load_lm(model, tokenizer)
+        askwell.load_lm(model, tokenizer)
+    assert [record.message for record in caplog.records] == [
+        f"{type(model).__name__} is offloaded to CPU or disk: it stays as it is and is read as a whole, without the "
+        "fast walk"
+    ]
+    assert lm.walk is None
+    assert lm.device.type == "cpu"
+    plain = in_memory(name)
+    assert lm.identity.tensors_sha256 == plain.identity.tensors_sha256
+    for ours, theirs in zip(told(lm), told(plain), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert "offloaded" in str(lm)
+
+
+def test_a_device_map_from_files(tmp_path):
+    model, tokenizer = tiny.TINY["gpt2"]()
+    tiny.save(model, tokenizer, tmp_path / "lm")
+    spread = askwell.load_lm(
+        tmp_path / "lm", device_map={"transformer.wte": "cpu", "transformer.wpe": "cpu", "transformer.h.0": "disk",
+                                     "transformer.h.1": "cpu", "transformer.h.2": "cpu", "transformer.ln_f": "cpu",
+                                     "lm_head": "cpu"},
+    )  # fmt: skip
+    assert spread.stays is not None
+    plain = askwell.load_lm(tmp_path / "lm", device="cpu")
+    assert plain.stays is None
+    assert spread.identity == plain.identity
+    for ours, theirs in zip(told(spread), told(plain), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    auto = askwell.load_lm(tmp_path / "lm", device_map="auto")
+    torch.testing.assert_close(told(auto)[0], told(plain)[0], rtol=1e-4, atol=1e-5)
+    with pytest.raises(BadOption, match="leave out device= and dtype="):
+        askwell.load_lm(tmp_path / "lm", device_map="auto", dtype="float64")
+
+
+def test_a_quantised_lm_is_neither_cast_nor_walked(monkeypatch):
+    monkeypatch.setattr(placed, "_told", set())
+    model, tokenizer = tiny.TINY["bert"]()
+    monkeypatch.setattr(model, "is_quantized", True, raising=False)  # as transformers marks them
+    lm = askwell.load_lm(model, tokenizer, dtype=torch.bfloat16)
+    assert (lm.stays, lm.walk, lm.dtype) == ("quantised", None, torch.float32)
+
+
+def test_a_checkpoint_in_half_precision_stays_in_it(tmp_path):
+    model, tokenizer = tiny.TINY["gpt2"]()
+    tiny.save(model.to(torch.bfloat16), tokenizer, tmp_path)
+    lm = askwell.load_lm(tmp_path, device_map="auto")
+    assert lm.dtype == torch.bfloat16
+    mixture = Mixture(lm, TEMPLATES, SPEC)
+    assert mixture.vectors.dtype == torch.float32
+    assert mixture(XS, YS).isfinite().all()
