@@ -4,6 +4,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from builders import tiny
@@ -17,7 +18,7 @@ from askwell.data.facts import Fact
 from askwell.data.names import read_prompts
 from askwell.data.templates import Template, parse_template
 from askwell.errors import LMUnavailable
-from askwell.lms.batches import QuestionTable, words_of
+from askwell.lms.batches import PLACES, QuestionTable, SpeltTexts, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place, PromptTokens, Wording, tokenise
 from askwell.mixture.encode import encode_facts
@@ -423,3 +424,40 @@ def test_prompts_that_begin_with_y_lose_no_fact(shared_data: Path) -> None:
     encoded, left_out = encode_facts(mixture, facts)
     assert left_out == []
     assert len(encoded) == len(facts)
+
+
+AWKWARD = ["Paris", "", " ", "  Paris", "the Paris", "(Paris) is", "Paris(is", "été", "vik", "a\tis", "[MASK] a",
+           "北京", "...", "-a is", "a" * 120, "Paris"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+@settings(max_examples=25, deadline=None)
+@given(drawn=st.lists(st.text(max_size=12), max_size=6))
+def test_many_texts_at_once_are_spelt_as_each_alone(name: str, drawn: list[str]) -> None:
+    texts, asked = [*AWKWARD, *drawn], wording(name)
+    spelt, kept = SpeltTexts(texts, asked), np.array([3, 0, len(texts) - 1, 4])
+    for number, place in enumerate(PLACES):
+        alone = [asked.encode(text, place) for text in texts]
+        assert asked.encode_all(texts, place) == alone
+        assert spelt.lengths[number].tolist() == [len(tokens) for tokens in alone]
+        assert spelt.single(place).tolist() == [tokens[0] if len(tokens) == 1 else -1 for tokens in alone]
+        for token in {0, asked.unknown_id, *alone[0]} - {None}:
+            assert spelt.holds(token, place).tolist() == [token in tokens for tokens in alone]
+        for words, expected in (
+            (spelt.words(torch.device("cpu")), alone),
+            (spelt.words(torch.device("cpu"), kept), [alone[place] for place in kept]),
+        ):
+            rows = zip(words.ids[number].tolist(), words.lengths[number].tolist(), strict=True)
+            assert [ids[:length] for ids, length in rows] == expected
+            assert not words.ids[number][torch.arange(words.ids.shape[2]) >= words.lengths[number][:, None]].any()
+    assert not spelt.holds(None, PLACES[0]).any()
+
+
+def test_one_endless_text_takes_no_room_from_the_others() -> None:
+    """Padded to the longest, 20,000 texts would take 20,000 × 100,000 numbers."""
+    mixture = Mixture(lm(WORDPIECE), ["[X] is [Y] ."])
+    facts = [*(Fact("Paris", "France") for _ in range(20_000)), Fact("Paris " * 100_000, "France")]
+    encoded, left_out = encode_facts(mixture, facts)
+    assert len(encoded) == 20_000
+    assert encoded.xs.ids.shape[2] == 1
+    assert [one.fact.x[:6] for one in left_out] == ["Paris "]

@@ -1,6 +1,7 @@
 """Asking mixtures: answers, effective prompts, facts that are left out, candidate files."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from builders.specs import paper_spec
 
 from askwell.data.facts import Fact
 from askwell.errors import BadFile, NotFinite, NothingLeft, UserMistake
+from askwell.lms.batches import Words
 from askwell.lms.frozen import FrozenLM
+from askwell.mixture import ask as ask_module
 from askwell.mixture.candidates import Candidates, read_candidates
 from askwell.mixture.encode import NO_TOKENS, NOT_ONE_TOKEN, TOO_LONG, count_reasons, encode_facts
 from askwell.mixture.mixture import Mixture
@@ -270,3 +273,23 @@ def test_asking_among_candidates() -> None:
         assert reply.probability == pytest.approx(everything[reply.y].probability / total, abs=1e-12)
         expected = [p / of_prompt for p, of_prompt in zip(everything[reply.y].by_prompt, of_prompts, strict=True)]
         assert reply.by_prompt == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+def test_the_first_answers_come_before_the_last_x_is_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more x's are put into tensors than are asked at once, however many there are."""
+    mixture = Mixture(FrozenLM(*tiny.TINY[name]()), ["[X] is in [Y] ."])
+    padded: list[int] = []
+    spell = ask_module.words_of
+
+    def counted(xs: Sequence[str], *options: Any) -> Words:
+        padded.append(len(xs))
+        return spell(xs, *options)
+
+    monkeypatch.setattr(ask_module, "words_of", counted)
+    monkeypatch.setattr(ask_module, "_NUMBERS_AT_ONCE", 32 * mixture.answer_space.count)
+    found = ask_module.ask(mixture, ["Paris"] * 100)
+    assert next(found)
+    assert padded == [32]
+    assert len(list(found)) == 99
+    assert padded == [32, 32, 32, 4]

@@ -1,10 +1,12 @@
 """What `askwell ask` prints: the answers to each x, or, with --risk, that the answer is not known."""
 
+import sys
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from itertools import repeat
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 from rich.table import Table
 from rich.text import Text
@@ -90,10 +92,11 @@ def print_answers(
         ]
         print_json(documents if several else documents[0])
         return
+    if form == "lines":
+        _print_all_lines(replies, len(xs))
+        return
     for reply, of_prompts in zip(replies, alone, strict=True):
-        if form == "lines":
-            _print_lines(reply)
-        elif reply.answered:
+        if reply.answered:
             _print_table(mixture, reply.x, reply.answers)
         else:
             best = reply.answers[0]
@@ -102,7 +105,7 @@ def print_answers(
                 f"{100 * best.probability:.1f} %, below the threshold of {100 * reply.threshold:.1f} % for a risk of "
                 f"{100 * risk:g} %."
             )
-        if of_prompts is not None and form == "tables":
+        if of_prompts is not None:
             _print_prompts(mixture, of_prompts)
 
 
@@ -136,10 +139,20 @@ def _prompt_document(mixture: Mixture, reply: PromptReply) -> dict[str, Any]:
     return {"prompt": template, "weight": weight, "y": reply.y, "probability": reply.probability}
 
 
-def _print_lines(reply: CautiousReply) -> None:
+def _print_all_lines(replies: Iterable[CautiousReply], count: int) -> None:
+    """Prints answers as they are found. On a terminal they show by themselves how far it is; otherwise a bar does."""
+    out = sys.stdout  # while a bar is shown, sys.stdout stands for the terminal that it is drawn on
+    with nullcontext(None) if out.isatty() else Bar("x's asked") as shown:
+        for done, reply in enumerate(replies, start=1):
+            _print_lines(reply, out)
+            if shown is not None:
+                shown(done, count)
+
+
+def _print_lines(reply: CautiousReply, out: TextIO) -> None:
     for answer in reply.answers if reply.answered else reply.answers[:1]:
         y = answer.y if reply.answered else ""
-        print(reply.x, y, f"{answer.probability:.6f}", sep="\t", flush=True)
+        print(reply.x, y, f"{answer.probability:.6f}", sep="\t", file=out, flush=True)
 
 
 def _print_table(mixture: Mixture, x: str, answers: Sequence[Reply]) -> None:

@@ -155,10 +155,13 @@ def majority_y(train: Sequence[Fact]) -> str:
 
 def copy_from_train(train: Sequence[Fact]) -> dict[str, str]:
     """Train's most common y for each x; among several, the first in the file."""
-    ys: dict[str, Counter[str]] = {}
+    found: dict[str, str] = {}
+    several = {fact.x for fact in train if found.setdefault(fact.x, fact.y) != fact.y}
+    ys: dict[str, Counter[str]] = {x: Counter() for x in several}  # not for all: a million counters take a gigabyte
     for fact in train:
-        ys.setdefault(fact.x, Counter())[fact.y] += 1
-    return {x: counted.most_common(1)[0][0] for x, counted in ys.items()}
+        if fact.x in several:
+            ys[fact.x][fact.y] += 1
+    return found | {x: counted.most_common(1)[0][0] for x, counted in ys.items()}
 
 
 def copy_from_x(train: Sequence[Fact]) -> Callable[[str], str | None]:
@@ -169,13 +172,23 @@ def copy_from_x(train: Sequence[Fact]) -> Callable[[str], str | None]:
     most_common_first = [y for y, _ in Counter(fact.y for fact in train).most_common()]
     y_of = {y.casefold(): y for y in reversed(most_common_first)}
     order = {y: place for place, y in enumerate(most_common_first)}
-    longest = max(map(len, y_of))
+    by_length: dict[int, set[str]] = {}
+    for y in y_of:
+        by_length.setdefault(len(y), set()).add(y)
+    longest_first = sorted(by_length, reverse=True)
 
     def answer(x: str) -> str | None:
         text = x.casefold()
-        for length in range(min(len(text), longest), 0, -1):
-            pieces = {text[begin : begin + length] for begin in range(len(text) - length + 1)}
-            if found := pieces & y_of.keys():
+        for length in longest_first:
+            pieces = len(text) - length + 1
+            if pieces <= 0:
+                continue
+            ys = by_length[length]
+            if len(ys) < pieces:  # whichever is less: look for each y, or look each piece of x up
+                found = {y for y in ys if y in text}
+            else:
+                found = {piece for begin in range(pieces) if (piece := text[begin : begin + length]) in ys}
+            if found:
                 return min((y_of[piece] for piece in found), key=order.__getitem__)
         return None
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -65,7 +66,7 @@ class Counts:
             **{f"{one}_{other}": len(both) for (one, other), both in shared.items()},
             in_two_splits=len(frozenset().union(*shared.values())),
             test_in_train=sum(fact in facts["train"] for fact in lines["test"]),
-            several_golds=sum(len(ys) > 1 for ys in _golds(frozenset().union(*facts.values())).values()),
+            several_golds=sum(ys > 1 for ys in Counter(fact.x for fact in frozenset().union(*facts.values())).values()),
         )
 
     @property
@@ -146,7 +147,12 @@ class Relation(ShowsItself, SplitLines):
     @cached_property
     def golds(self) -> Mapping[str, tuple[str, ...]]:
         """For each x all its right ys over all splits, distinct and sorted."""
-        return _golds({*self.train, *self.dev, *self.test})
+        golds: dict[str, list[str]] = {}
+        for fact in canonical((*self.train, *self.dev, *self.test)):
+            ys = golds.setdefault(fact.x, [])
+            if ys[-1:] != [fact.y]:  # sorted, so that repeated facts follow each other
+                ys.append(fact.y)
+        return {x: tuple(ys) for x, ys in golds.items()}
 
     def split(self, name: str) -> tuple[Fact, ...]:
         """The facts of one split."""
@@ -169,10 +175,3 @@ def canonical(facts: Iterable[Fact]) -> tuple[Fact, ...]:
 def facts_jsonl(facts: Iterable[Fact]) -> str:
     """The text of a file of facts, one a line."""
     return "".join(json.dumps({"sub": fact.x, "obj": fact.y}, ensure_ascii=False) + "\n" for fact in facts)
-
-
-def _golds(facts: Iterable[Fact]) -> dict[str, tuple[str, ...]]:
-    golds: dict[str, list[str]] = {}
-    for fact in canonical(facts):
-        golds.setdefault(fact.x, []).append(fact.y)
-    return {x: tuple(ys) for x, ys in golds.items()}

@@ -1,8 +1,10 @@
 """Batches: from (fact, prompt) pairs to the tensors that an LM reads, by gathers alone."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
@@ -22,13 +24,80 @@ class Words:
     lengths: Int[Tensor, "places texts"]
 
 
+class SpeltTexts:
+    """The tokens of a list of texts at each place, one text behind the other: a long one takes no room from others."""
+
+    def __init__(self, texts: Sequence[str], wording: Wording, places: Collection[Place] = PLACES) -> None:
+        """Spells the texts at these places, the first of PLACES among them; at others they repeat what they are there,
+        which must not be read."""
+        distinct = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        self._of = np.fromiter((distinct[text] for text in texts), np.int64, len(texts))
+        every = list(distinct)
+        parts: list[tuple[list[np.ndarray], list[np.ndarray]]] = [([], []) for _ in PLACES]
+        for begin in range(0, len(every), _TEXTS_AT_ONCE):
+            for place, (flat, counts) in zip(PLACES, parts, strict=True):
+                if place not in places:
+                    continue
+                tokens = wording.encode_all(every[begin : begin + _TEXTS_AT_ONCE], place)
+                counts.append(np.fromiter(map(len, tokens), np.int64, len(tokens)))
+                flat.append(np.fromiter(chain.from_iterable(tokens), np.int32, int(counts[-1].sum())))
+        parts = [part if place in places else parts[0] for place, part in zip(PLACES, parts, strict=True)]
+        self._flat = [np.concatenate([*flat, np.zeros(0, np.int32)]) for flat, _ in parts]
+        self._counts = np.stack([np.concatenate([*counts, np.zeros(0, np.int64)]) for _, counts in parts])
+        self._starts = self._counts.cumsum(1) - self._counts
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """How many tokens each text has: places × texts."""
+        return self._counts[:, self._of]
+
+    def single(self, place: Place) -> np.ndarray:
+        """For each text its token at a place if it is one, else -1."""
+        number = PLACES.index(place)
+        found = np.full(self._counts.shape[1], -1, np.int64)
+        are_one = self._counts[number] == 1
+        found[are_one] = self._flat[number][self._starts[number][are_one]]
+        return found[self._of]
+
+    def holds(self, token: int | None, place: Place) -> np.ndarray:
+        """For each text whether it has a token at a place."""
+        number = PLACES.index(place)
+        at = np.zeros(0, np.int64) if token is None else np.flatnonzero(self._flat[number] == token)
+        found = np.zeros(self._counts.shape[1], bool)
+        found[np.searchsorted(self._starts[number] + self._counts[number], at, side="right")] = True
+        return found[self._of]
+
+    def lengths_alone(self, device: torch.device) -> Words:
+        """The texts as words of which only the lengths are known, which takes little memory however long one is."""
+        return Words(
+            torch.zeros(len(PLACES), len(self), 0, dtype=torch.long, device=device),
+            torch.from_numpy(self.lengths).to(device),
+        )
+
+    def words(self, device: torch.device, kept: np.ndarray | None = None) -> Words:
+        """The texts, or those at the `kept` places of the list, padded into tensors."""
+        of = self._of if kept is None else self._of[kept]
+        lengths = self._counts[:, of]
+        longest = int(lengths.max()) if lengths.size else 0
+        ids = np.zeros((len(PLACES), len(of), longest), np.int64)
+        columns = np.arange(longest)
+        for number in range(len(PLACES)):
+            for begin in range(0, len(of), _TEXTS_AT_ONCE):
+                some = slice(begin, begin + _TEXTS_AT_ONCE)
+                inside = columns < lengths[number, some, None]
+                ids[number, some][inside] = self._flat[number][(self._starts[number, of[some], None] + columns)[inside]]
+        return Words(torch.from_numpy(ids).to(device), torch.from_numpy(lengths).to(device))
+
+
+_TEXTS_AT_ONCE = 2**14
+
+
 def words_of(texts: Sequence[str], wording: Wording, device: torch.device) -> Words:
     """The tokens of all texts in both places."""
-    tokens = [[wording.encode(text, place) for text in texts] for place in PLACES]
-    lengths = torch.tensor([[len(ids) for ids in row] for row in tokens], dtype=torch.long)
-    longest = int(lengths.max()) if texts else 0
-    ids = torch.tensor([[ids + [0] * (longest - len(ids)) for ids in row] for row in tokens], dtype=torch.long)
-    return Words(ids.view(len(PLACES), len(texts), longest).to(device), lengths.to(device))
+    return SpeltTexts(texts, wording).words(device)
 
 
 @dataclass(frozen=True)

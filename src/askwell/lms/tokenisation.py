@@ -6,6 +6,8 @@ writes "vik" as "##vik" inside a word.
 """
 
 import json
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -16,6 +18,9 @@ from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from askwell.data.templates import Template
 from askwell.errors import LMUnavailable
+
+# Threads of the tokenizers library would not keep to --threads, and make it warn whenever the process is forked later.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 class Place(StrEnum):
@@ -51,6 +56,7 @@ class Wording:
         if self.keeps_spaces and self._words.encode("a").ids == self._as_written.encode("a").ids:
             self.first_place = Place.GLUED
         self._inside_word = _inside_word(self._words, description) or self._as_written
+        self._alone: dict[str, bool] = {}
         self.marker, self.marks = _marker(description)
         """The mark in a token's name that tells its form, and the place whose tokens carry it."""
         self.unknown_id: int | None = tokenizer.unk_token_id
@@ -77,6 +83,15 @@ class Wording:
         if place is Place.SPACED or text[:1].isspace():
             return self._words.encode(text).ids
         return self._encode_inside_word(text)
+
+    def encode_all(self, texts: Sequence[str], place: Place) -> list[list[int]]:
+        """The tokens of each text at a place, as `encode` gives them, several times as fast for many texts."""
+        if self.keeps_spaces:
+            written = [f" {text}" for text in texts] if place is Place.SPACED else texts
+            return _ids(self._as_written, written)
+        if place is Place.SPACED:
+            return _ids(self._words, texts)
+        return self._encode_all_inside_words(texts)
 
     def single_token(self, text: str, place: Place) -> int | None:
         """The one token that spells `text` at a place, if there is one."""
@@ -111,15 +126,39 @@ class Wording:
 
     def _encode_inside_word(self, text: str) -> list[int]:
         """Tokens of a text whose first word goes on from what stands before it, while the others are their own."""
+        first_word, rest = self._cut_first_word(text)
+        inside = self._inside_word.encode(first_word).ids if first_word else []
+        return inside + (self._words.encode(rest).ids if rest.strip() or not first_word else [])
+
+    def _encode_all_inside_words(self, texts: Sequence[str]) -> list[list[int]]:
+        cut = [("", text) if text[:1].isspace() else self._cut_first_word(text) for text in texts]
+        first_words = list(dict.fromkeys(first for first, _ in cut if first))
+        inside = dict(zip(first_words, _ids(self._inside_word, first_words), strict=True))
+        rests = _ids(self._words, [rest for _, rest in cut])
+        return [
+            inside[first] + (ids if rest.strip() else []) if first else ids
+            for (first, rest), ids in zip(cut, rests, strict=True)
+        ]
+
+    def _cut_first_word(self, text: str) -> tuple[str, str]:
+        """The normalised text's first word, if it goes on from what stands before it, and the rest of the text."""
         if self._words.normalizer is not None:
             text = self._words.normalizer.normalize_str(text)
-        if not text or text[0].isspace() or self.stands_alone(text):
-            return self._words.encode(text).ids
+        if not text or text[0].isspace() or self._alone_by_first(text[0]):
+            return "", text
         first_word = text.split(maxsplit=1)[0]
         if self._inside_word is not self._as_written and self._words.pre_tokenizer is not None:
             first_word = self._words.pre_tokenizer.pre_tokenize_str(text)[0][0]  # up to the first punctuation
-        rest = text[len(first_word) :]
-        return self._inside_word.encode(first_word).ids + (self._words.encode(rest).ids if rest.strip() else [])
+        return first_word, text[len(first_word) :]
+
+    def _alone_by_first(self, character: str) -> bool:
+        if character not in self._alone:
+            self._alone[character] = self.stands_alone(character)
+        return self._alone[character]
+
+
+def _ids(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+    return [encoding.ids for encoding in tokenizer.encode_batch_fast(list(texts))]
 
 
 def _without_special_tokens(description: dict[str, Any]) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from askwell.lms.batches import PLACES
+from askwell.lms.batches import PLACES, SpeltTexts
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.specs.mixture import LONGEST_ANSWER, AnswersName
@@ -125,7 +126,16 @@ class AnswerSpace:
 
     def numbers_of(self, words: Sequence[str]) -> list[int | None]:
         """The number of each word, None for one that is no answer."""
-        return [self.number_of(spell(self._lm, word)) for word in words]
+        return self.numbers_of_spelt(SpeltTexts(words, self._lm.wording))
+
+    def numbers_of_spelt(self, words: SpeltTexts) -> list[int | None]:
+        """The same of words that are spelt already."""
+        numbers = np.full(len(words), -1)
+        for place in reversed(self.places):  # the first place at which a word is one token tells its number
+            tokens = words.single(place)
+            is_one = (tokens >= 0) & (tokens != self._lm.wording.unknown_id)
+            numbers[is_one] = self._answer_of[place].numpy()[tokens[is_one]]
+        return [None if number < 0 else number for number in numbers.tolist()]
 
 
 def special_tokens(lm: FrozenLM) -> list[int]:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from askwell.mixture.mixture import Mixture
 
 # Each x holds prompts × answers numbers while it is answered, so that every answer can say what each prompt thinks.
-_NUMBERS_AT_ONCE = 2**25
+# Few at a time, so that the first answers come soon and memory does not grow with the number of x's.
+_NUMBERS_AT_ONCE = 2**22
 _QUESTIONS_AT_ONCE = 32
 
 
@@ -82,8 +83,7 @@ def search_limits(top: int, kind: AnswerKind, beams: int) -> SearchLimits:
 
 def _search(mixture: "Mixture", xs: Sequence[str], top: int, kind: AnswerKind, beams: int) -> Iterator[list[Reply]]:
     search = AnswerSearch(mixture, search_limits(top, kind, beams), kind.lengths_on(mixture.lm))
-    words = words_of(xs, mixture.lm.wording, mixture.lm.device)
-    for some in torch.arange(len(xs), device=mixture.lm.device).split(_QUESTIONS_AT_ONCE):
+    for words, some in _in_turn(mixture, xs):
         for found in search.best(words, some):
             yield [
                 Reply(answer.text, math.exp(answer.log_probability), tuple(map(math.exp, answer.by_prompt)))
@@ -91,11 +91,17 @@ def _search(mixture: "Mixture", xs: Sequence[str], top: int, kind: AnswerKind, b
             ]
 
 
+def _in_turn(mixture: "Mixture", xs: Sequence[str]) -> Iterator[tuple[Words, Int[Tensor, " xs"]]]:
+    """Some of the x's after others, padded to the longest among themselves alone."""
+    for start in range(0, len(xs), _QUESTIONS_AT_ONCE):
+        words = words_of(xs[start : start + _QUESTIONS_AT_ONCE], mixture.lm.wording, mixture.lm.device)
+        yield words, torch.arange(words.lengths.shape[1], device=mixture.lm.device)
+
+
 @torch.no_grad()
 def _choose(scorer: CandidateScorer, xs: Sequence[str], top: int) -> Iterator[list[Reply]]:
     mixture = scorer.mixture
-    words = words_of(xs, mixture.lm.wording, mixture.lm.device)
-    for some in torch.arange(len(xs), device=mixture.lm.device).split(_QUESTIONS_AT_ONCE):
+    for words, some in _in_turn(mixture, xs):
         by_prompt = scorer.by_prompt(words, some)
         log_probs = scorer.combine(by_prompt, mixture.log_weights_for(words, some)).log_softmax(1)
         best = log_probs.sort(dim=1, descending=True, stable=True).indices[:, :top]

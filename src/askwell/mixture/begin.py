@@ -21,7 +21,7 @@ from askwell.data.facts import Fact, Relation
 from askwell.data.templates import Template
 from askwell.errors import CannotWrite, NothingLeft
 from askwell.files import cache_folder, write_whole
-from askwell.lms.batches import AnswerTokens, words_of
+from askwell.lms.batches import AnswerTokens, SpeltTexts, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Beginning, Place
 from askwell.mixture.openings import opening_of
@@ -181,8 +181,8 @@ def _askable(
         return None
     if not relation.train:
         return None
-    xs = words_of([fact.x for fact in relation.train], lm.wording, lm.device)
-    ys = words_of([fact.y for fact in relation.train], lm.wording, lm.device)
+    texts = [fact.x for fact in relation.train], [fact.y for fact in relation.train]
+    xs, ys = (SpeltTexts(some, lm.wording).lengths_alone(lm.device) for some in texts)
     fits = (xs.lengths > 0).all(0) & (ys.lengths > 0).all(0) & (ys.lengths <= _LONGEST_ANSWER).all(0)
     if lm.context is not None:
         for beginning in _distinct(lm).values():

@@ -5,16 +5,17 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 from askwell.data.facts import Fact, Relation, SplitName
 from askwell.errors import BadOption, NothingLeft
-from askwell.lms.batches import PLACES, Words, words_of
+from askwell.lms.batches import PLACES, SpeltTexts, Words
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
-from askwell.mixture.answers import ONE_TOKEN, AnswerKind, spell
+from askwell.mixture.answers import ONE_TOKEN, AnswerKind
 from askwell.mixture.long_answers import length_log_probs
 
 if TYPE_CHECKING:
@@ -73,33 +74,38 @@ def encode_facts(
     What counts as an answer follows from the mixture, or else from the facts themselves, unless it is given. A y that
     is one of the `labels` is never asked for itself, so the LM need not be able to spell it.
     """
-    facts = list(facts)
+    facts, lm = list(facts), mixture.lm
     kind = kind or answer_kind(mixture, [fact.y for fact in facts])
-    left_out: list[LeftOutFact] = []
-    ys = list(dict.fromkeys(fact.y for fact in facts))
-    numbers = dict(zip(ys, _gold_answers(mixture, ys), strict=True))
+    # Texts are spelt once, and padded into tensors only when it is known which are asked.
+    xs, ys = _spelt_xs(mixture, [fact.x for fact in facts]), SpeltTexts([fact.y for fact in facts], lm.wording)
+    numbers = _gold_answers(mixture, ys)
     if kind.any_length:
-        unanswerable = dict(zip(ys, why_unspellable(mixture, ys, kind), strict=True))
+        unanswerable = _why_unspellable(mixture, ys, kind)
     else:
-        unanswerable = {y: NOT_ONE_TOKEN if numbers[y] is None else None for y in ys}
-    unaskable = [
-        reason or (OWN_EXAMPLE if is_shown else None)
-        for reason, is_shown in zip(
-            why_unaskable(mixture, [fact.x for fact in facts], kind), _own_examples(mixture, facts), strict=True
-        )
+        unanswerable = [NOT_ONE_TOKEN if number is None else None for number in numbers]
+    reasons = [
+        (None if fact.y in labels else of_y) or of_x
+        for fact, of_y, of_x in zip(facts, unanswerable, _why_unaskable(mixture, xs, kind), strict=True)
     ]
-    kept: list[Fact] = []
-    for fact, reason in zip(facts, unaskable, strict=True):
-        reason = (None if fact.y in labels else unanswerable[fact.y]) or reason
-        if reason is None:
-            kept.append(fact)
-        else:
-            left_out.append(LeftOutFact(fact, reason))
-    lm, device = mixture.lm, mixture.lm.device
-    answers = torch.tensor([-1 if (n := numbers[fact.y]) is None else n for fact in kept], dtype=torch.long).to(device)
+    kept = _places_without(reasons)
+    words = xs.words(lm.device, kept)
+    if mixture.examples:
+        shown = mixture.is_own_example(words, torch.arange(len(kept), device=lm.device)).tolist()
+        for place, is_shown in zip(kept.tolist(), shown, strict=True):
+            reasons[place] = OWN_EXAMPLE if is_shown else None
+        kept = _places_without(reasons)
+        words = xs.words(lm.device, kept)
+    left_out = [LeftOutFact(fact, why) for fact, why in zip(facts, reasons, strict=True) if why is not None]
+    chosen = kept.tolist()
+    answers = torch.tensor([-1 if (n := numbers[place]) is None else n for place in chosen], dtype=torch.long)
+    answers = answers.to(lm.device)
     tokens = mixture.answer_space.tokens[:, answers.clamp(min=0)].masked_fill(answers < 0, -1)
-    xs, spelt = (words_of(texts, lm.wording, device) for texts in ([f.x for f in kept], [f.y for f in kept]))
-    return EncodedFacts(tuple(kept), xs, spelt, answers, tokens, kind), left_out
+    asked = tuple(facts[place] for place in chosen)
+    return EncodedFacts(asked, words, ys.words(lm.device, kept), answers, tokens, kind), left_out
+
+
+def _places_without(reasons: Sequence[str | None]) -> np.ndarray:
+    return np.flatnonzero(np.fromiter((reason is None for reason in reasons), bool, len(reasons)))
 
 
 def answer_kind(
@@ -118,23 +124,23 @@ def answer_kind(
     if choice == "auto" and whole:
         choice = "any-length"
     if choice == "auto":
-        needs_more = None in _gold_answers(mixture, dict.fromkeys([*train_ys, *other_ys]))
+        every = list(dict.fromkeys([*train_ys, *other_ys]))
+        needs_more = None in _gold_answers(mixture, SpeltTexts(every, lm.wording))
         choice = "any-length" if needs_more else "one-token"
     if choice == "one-token":
         return ONE_TOKEN
     if not lm.family.fills_masks:
         return AnswerKind(any_length=True, longest=longest)
-    place, kind, distinct = mixture.answer_space.places[0], AnswerKind(any_length=True, longest=longest), {*train_ys}
-    reasons = zip(distinct, why_unspellable(mixture, distinct, kind), strict=True)
-    spelt = {y: len(lm.wording.encode(y, place)) for y, reason in reasons if reason is None}
-    lengths = [spelt[y] for y in train_ys if y in spelt]
+    kind, ys = AnswerKind(any_length=True, longest=longest), SpeltTexts(train_ys, lm.wording)
+    of_place = ys.lengths[PLACES.index(mixture.answer_space.places[0])]
+    lengths = of_place[_places_without(_why_unspellable(mixture, ys, kind))].tolist()
     return replace(kind, log_lengths=tuple(length_log_probs(lengths, longest).tolist()))
 
 
 def needs_any_length(lm: FrozenLM, relation: Relation) -> bool:
     """Whether some y of a relation is not one token of the LM."""
-    ys = {fact.y for fact in (*relation.train, *relation.dev, *relation.test)}
-    return any(len(lm.wording.encode(y, Place.SPACED)) != 1 for y in ys)
+    ys = list(dict.fromkeys(fact.y for fact in (*relation.train, *relation.dev, *relation.test)))
+    return any(len(tokens) != 1 for tokens in lm.wording.encode_all(ys, Place.SPACED))
 
 
 def default_kind(mixture: "Mixture") -> AnswerKind:
@@ -210,9 +216,19 @@ def why_unaskable(mixture: "Mixture", xs: Sequence[str], kind: AnswerKind = ONE_
 
     Answers of any length need room for their longest, too.
     """
-    if not xs:
+    return _why_unaskable(mixture, _spelt_xs(mixture, xs), kind)
+
+
+def _spelt_xs(mixture: "Mixture", xs: Sequence[str]) -> SpeltTexts:
+    """The x's at the places at which some prompt has them, and at the first, by which examples know them."""
+    needed = {PLACES[0], *(PLACES[place] for place in mixture.pairs.x_places.tolist())}
+    return SpeltTexts(xs, mixture.lm.wording, needed)
+
+
+def _why_unaskable(mixture: "Mixture", xs: SpeltTexts, kind: AnswerKind) -> list[str | None]:
+    if not len(xs):
         return []
-    words = words_of(xs, mixture.lm.wording, mixture.lm.device)
+    words = xs.lengths_alone(mixture.lm.device)
     empty = (words.lengths == 0).any(0).tolist()
     longest = mixture.pairs.longest_question(words)
     if kind.any_length:
@@ -227,23 +243,20 @@ def why_unaskable(mixture: "Mixture", xs: Sequence[str], kind: AnswerKind = ONE_
 
 def why_unspellable(mixture: "Mixture", ys: Iterable[str], kind: AnswerKind) -> list[str | None]:
     """For each y the reason why it cannot be an answer of any length, None where it can."""
-    reasons: list[str | None] = []
-    for y in ys:
-        forms = [mixture.lm.wording.encode(y, place) for place in mixture.answer_space.places]
-        if any(not tokens or mixture.lm.wording.unknown_id in tokens for tokens in forms):
-            reasons.append(NOT_SPELT)
-        else:
-            reasons.append(TOO_MANY_TOKENS if max(map(len, forms)) > kind.longest else None)
-    return reasons
+    return _why_unspellable(mixture, SpeltTexts(list(ys), mixture.lm.wording), kind)
 
 
-def _own_examples(mixture: "Mixture", facts: Sequence[Fact]) -> list[bool]:
-    """Whether all prompts show the x of each fact."""
-    if not mixture.examples:
-        return [False] * len(facts)
-    words = words_of([fact.x for fact in facts], mixture.lm.wording, mixture.lm.device)
-    everyone = torch.arange(len(facts), device=mixture.lm.device)
-    return mixture.is_own_example(words, everyone).tolist()
+def _why_unspellable(mixture: "Mixture", ys: SpeltTexts, kind: AnswerKind) -> list[str | None]:
+    places, unknown = mixture.answer_space.places, mixture.lm.wording.unknown_id
+    lengths = ys.lengths[[PLACES.index(place) for place in places]]
+    not_spelt = (lengths == 0).any(0)
+    for place in places:
+        not_spelt |= ys.holds(unknown, place)
+    too_long = np.asarray((lengths > kind.longest).any(0))
+    return [
+        NOT_SPELT if is_not_spelt else TOO_MANY_TOKENS if is_too_long else None
+        for is_not_spelt, is_too_long in zip(not_spelt.tolist(), too_long.tolist(), strict=True)
+    ]
 
 
 def count_reasons(left_out: Iterable[LeftOutFact]) -> dict[str, int]:
@@ -251,10 +264,11 @@ def count_reasons(left_out: Iterable[LeftOutFact]) -> dict[str, int]:
     return dict(Counter(fact.reason for fact in left_out))
 
 
-def _gold_answers(mixture: "Mixture", ys: Iterable[str]) -> list[int | None]:
+def _gold_answers(mixture: "Mixture", ys: SpeltTexts) -> list[int | None]:
     """The number of each y among the mixture's answers; in a product every prompt must have a form of it."""
     space, needed = mixture.answer_space, [PLACES.index(place) for place in mixture.answer_space.places]
-    numbers = [space.number_of(spell(mixture.lm, y)) for y in ys]
+    numbers = space.numbers_of_spelt(ys)
     if mixture.spec.combine == "mixture":
         return numbers
-    return [n if n is not None and bool((space.tokens[needed, n] >= 0).all()) else None for n in numbers]
+    has_all = (space.tokens[needed] >= 0).all(0).tolist()
+    return [n if n is not None and has_all[n] else None for n in numbers]

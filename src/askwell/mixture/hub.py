@@ -16,6 +16,12 @@ class OnTheHub(ModelHubMixin):
     """`save_pretrained`, `from_pretrained` and `push_to_hub` of a mixture. `askwell.mixture.save` does the work; it is
     imported when it is needed, since it imports Mixture."""
 
+    @classmethod
+    def _is_jsonable(cls, value: Any) -> bool:  # noqa: ARG003 - the mixin's signature
+        """Whether the mixin keeps an argument of the constructor for its own config.json, which is never written: it
+        would copy every fact of a relation, one by one."""
+        return False
+
     def save_pretrained(
         self,
         save_directory: str | Path,

@@ -4,6 +4,7 @@ A causal LM and a decoder are read token by token, and then at the token that en
 masks at y as the answer has tokens, and fills them in from left to right, one forward pass each.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -287,7 +288,7 @@ def length_log_probs(lengths: Sequence[int], most: int = 10) -> Float[Tensor, " 
     """
     longest = min(max(lengths, default=1), most)
     counts = torch.full((longest,), 0.5, dtype=torch.float64)
-    for length in lengths:
+    for length, count in Counter(lengths).items():
         if length <= longest:
-            counts[length - 1] += 1
+            counts[length - 1] += count
     return (counts / counts.sum()).log()

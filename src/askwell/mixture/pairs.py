@@ -148,9 +148,10 @@ class PairReader:
 
     def sample(self, tuned: Tuned, xs: Words, pairs: int) -> Batch:
         """Some of the pairs of these x's and all prompts, as the LM reads them, spread evenly."""
-        rows, columns = _all_pairs(torch.arange(xs.lengths.shape[1], device=self._lm.device), tuned)
-        chosen = torch.linspace(0, len(rows) - 1, min(pairs, len(rows)), device=rows.device).round().long()
-        return self.y_table.batch(xs, rows[chosen], columns[chosen])
+        kept = tuned.kept
+        every = xs.lengths.shape[1] * len(kept)
+        chosen = torch.linspace(0, every - 1, min(pairs, every), device=kept.device).round().long().clamp(max=every - 1)
+        return self.y_table.batch(xs, chosen // len(kept), kept[chosen % len(kept)])
 
     # ── sizes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
