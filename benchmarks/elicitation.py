@@ -1,7 +1,8 @@
-"""What tuned prompts bring out of the testbed's LMs, beside hard ones: the table of docs/testbed.md.
+"""What tuned prompts bring out of the testbed's LMs, beside hard ones: the tables of docs/testbed.md.
 
     python benchmarks/elicitation.py                       # all LMs; what is done is kept in build/elicitation
     python benchmarks/elicitation.py --lms testbed:bert --relations capital
+    python benchmarks/elicitation.py --answers any-length  # the second part of the page
 
 For told facts a tuned mixture is held against the hard prompts that are not in the text (manual and paraphrased, equal
 weights), and the one tuned manual prompt against itself untuned, with the paired permutation test over all facts. The
@@ -22,9 +23,14 @@ from askwell.data.testbed import relations, testbed_prompts, testbed_relation, t
 from askwell.evaluation.compare import compare_outcomes
 from askwell.evaluation.evaluate import evaluate
 from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.tokenisation import Place
+from askwell.mixture.begin import resolve_begin
+from askwell.specs.mixture import AnswersName
 
 HERE = Path(__file__).parent
-KEPT, DOCUMENT, RESULTS = HERE.parent / "build/elicitation", HERE.parent / "docs/testbed.md", HERE / "results"
+KEPT, DOCUMENT = HERE.parent / "build/elicitation", HERE.parent / "docs/testbed.md"
+ONE_TOKEN, ANY_LENGTH = HERE / "results/elicitation.json", HERE / "results/elicitation_any_length.json"
 LMS = ("testbed:bert", "testbed:roberta", "testbed:bart", "testbed:causal")
 STUDIED = ("dialling_code", "country_of_region", "neighbour")
 ABSENT = ("single", "paraphrased")
@@ -42,14 +48,16 @@ WAYS: dict[str, tuple[str, tuple[str, ...], MixtureSpec, bool]] = {
 }
 
 
-def outcomes_of(lm_name: str, lm: Any, relation_name: str, way: str) -> list[Outcome]:
+def outcomes_of(lm_name: str, lm: FrozenLM, relation_name: str, way: str, answers: AnswersName) -> list[Outcome]:
     """What one way of asking makes of the test facts of a relation; kept once it is known."""
-    path = KEPT / lm_name.replace(":", "-") / way / f"{relation_name}.parquet"
+    path = KEPT / answers / lm_name.replace(":", "-") / way / f"{relation_name}.parquet"
     if path.exists():
         return list(read_outcomes(path))
     _, kinds, spec, tuned = WAYS[way]
     relation = testbed_relation(relation_name)
-    mixture = Mixture(lm, [template for kind in kinds for template in testbed_prompts(kind, relation_name)], spec)
+    templates = [template for kind in kinds for template in testbed_prompts(kind, relation_name)]
+    spec = spec.model_copy(update={"answers": answers})
+    mixture = Mixture(lm, templates, resolve_begin(spec, lm, [(relation, templates)]))
     if tuned:
         train(mixture, relation)
     evaluation = evaluate(mixture, relation)
@@ -100,12 +108,13 @@ def figures(by_way: dict[str, list[Outcome]], names: list[str]) -> dict[str, Any
     return rows
 
 
-def document(results: dict[str, dict[str, Any]], names: list[str]) -> str:
-    """The page of the documentation."""
+def document(kept: dict[str, Any]) -> str:
+    """The part of the page about one-token answers."""
+    results, names = kept["lms"], kept["relations"]
     lines = [
         "# The testbed: what tuned prompts elicit",
         "",
-        f"Made by `python benchmarks/elicitation.py` on {datetime.datetime.now(tz=datetime.UTC).date()}.",
+        f"Made by `python benchmarks/elicitation.py` on {kept['date']}.",
         "",
         f"Relations: {', '.join(names)};",
         "those of the [study of defaults](defaults.md) are left out. P@1 in per cent among all",
@@ -130,28 +139,89 @@ def document(results: dict[str, dict[str, Any]], names: list[str]) -> str:
     return "\n".join(lines)
 
 
+def is_long(lm: FrozenLM, outcome: Outcome) -> bool:
+    """Whether the right answer has several tokens."""
+    return len(lm.wording.encode(outcome.y, Place.SPACED)) > 1
+
+
+def long_figures(lm: FrozenLM, by_way: dict[str, list[Outcome]]) -> dict[str, Any]:
+    """The figures of one LM for answers of any length: of all facts, and of those with several tokens."""
+    rows = {}
+    for way, outcomes in by_way.items():
+        row: dict[str, Any] = {}
+        for name, is_told in (("told", True), ("withheld", False)):
+            some = only(outcomes, is_told=is_told)
+            for part, chosen in (("", some), ("_long", [o for o in some if is_long(lm, o)])):
+                right = sum(o.rank <= 1 for o in chosen)
+                row[name + part] = {"facts": len(chosen), "P@1": 100 * right / len(chosen) if chosen else None}
+        rows[way] = row
+    return rows
+
+
+def long_section(kept: dict[str, Any]) -> list[str]:
+    """The part of the page about answers of any length."""
+    lines = [
+        "# Answers of any length",
+        "",
+        f"Made by `python benchmarks/elicitation.py --answers any-length` on {kept['date']}. Relations:",
+        f"{', '.join(kept['relations'])}.",
+        "P@1 in per cent of whole answers among all answers of any length, over all test facts (micro), told and",
+        "withheld; *several tokens* are the facts that a one-token run leaves out. The number of facts is in brackets.",
+        "",
+        "| LM | prompts | told | told, several tokens | withheld | withheld, several tokens |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    for lm, rows in kept["lms"].items():
+        for way, row in rows.items():
+            cells = [
+                "–" if cell["P@1"] is None else f"{cell['P@1']:.1f} ({cell['facts']})"
+                for cell in (row[name] for name in ("told", "told_long", "withheld", "withheld_long"))
+            ]
+            lines.append(f"| {lm} | {WAYS[way][0]} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
 def main() -> None:
     """Does what is not done yet, then writes the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lms", nargs="+", default=list(LMS))
     parser.add_argument("--relations", nargs="+")
+    parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
+    parser.add_argument("--answers", default="one-token", choices=["one-token", "any-length"])
     parser.add_argument("--no-page", action="store_true", help="only do the runs")
     chosen = parser.parse_args()
-    names = chosen.relations or [relation.name for relation in relations() if relation.name not in STUDIED]
+    every = [relation.name for relation in relations() if relation.name not in STUDIED]
+    names = chosen.relations or every
     torch.set_num_threads(1)
-    results = {}
+    results: dict[str, Any] = {}
     for lm_name in chosen.lms:
         lm = load_lm(lm_name)
         by_way = {}
-        for way in WAYS:
-            by_way[way] = [o for name in names for o in outcomes_of(lm_name, lm, name, way)]
+        for way in chosen.ways:
+            by_way[way] = [o for name in names for o in outcomes_of(lm_name, lm, name, way, chosen.answers)]
             print(lm_name, way, f"told {macro(only(by_way[way], is_told=True), names):.1f}", flush=True)
-        results[lm_name] = figures(by_way, names)
-    if not chosen.no_page:
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / "elicitation.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-        DOCUMENT.parent.mkdir(exist_ok=True)
-        DOCUMENT.write_text(document(results, names), encoding="utf-8")
+        results[lm_name] = figures(by_way, names) if chosen.answers == "one-token" else long_figures(lm, by_way)
+    if chosen.no_page:
+        return
+    if chosen.answers == "one-token":
+        write_json(ONE_TOKEN, {"date": today(), "relations": names, "lms": results})
+    else:
+        write_json(ANY_LENGTH, {"date": today(), "relations": names, "lms": results})
+    kept = json.loads(ONE_TOKEN.read_text(encoding="utf-8"))
+    text = document(kept)
+    if ANY_LENGTH.exists():
+        text += "\n" + "\n".join(long_section(json.loads(ANY_LENGTH.read_text(encoding="utf-8"))))
+    DOCUMENT.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, results: dict[str, Any]) -> None:
+    """Keeps what was measured."""
+    path.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+
+
+def today() -> str:
+    """The date."""
+    return str(datetime.datetime.now(tz=datetime.UTC).date())
 
 
 if __name__ == "__main__":
