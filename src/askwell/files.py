@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
@@ -14,21 +15,45 @@ from askwell.errors import BadFile, BadOption, CannotWrite, DamagedFile
 if TYPE_CHECKING:
     from torch import Tensor
 
+LARGEST_TEXT = 2**30
+"""As many bytes of text as are read; a million facts have some fifty million."""
+
 
 def read_text(path: Path) -> str:
     """The UTF-8 text of a file, without the byte order mark that some editors write."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise BadFile(path, "there is no such file") from None
-    except OSError as error:
-        raise BadFile(path, f"the file cannot be read: {error.strerror}") from error
+    data = read_bytes(path)
     data = data.removeprefix(b"\xef\xbb\xbf")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise BadFile(path, f"not UTF-8 ({error.reason}): save the file as UTF-8", line) from error
+
+
+def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
+    """What is in a file or a pipe, of at most so many bytes. A device, which may have no end, is refused."""
+    try:
+        # Some files of the system (/proc/kmsg) would otherwise wait for ever.
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        with open(handle, "rb") as file:  # noqa: PTH123 - of a handle, not of a path
+            mode = os.fstat(handle).st_mode
+            if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+                raise BadFile(path, "is a device; name a file")
+            if stat.S_ISDIR(mode):
+                raise BadFile(path, "is a folder; name a file")
+            if stat.S_ISFIFO(mode):
+                os.set_blocking(handle, True)
+            data = file.read(most + 1)
+    except FileNotFoundError:
+        raise BadFile(path, "there is no such file") from None
+    except (OSError, ValueError) as error:  # ValueError: a name with a null character
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise BadFile(path, f"the file cannot be read: {reason}") from error
+    if data is None:
+        raise BadFile(path, "the file cannot be read: it would wait for something to be written to it")
+    if len(data) > most:
+        raise BadFile(path, f"the file is larger than {most // 2**20} MiB, which is more than askwell reads")
+    return data
 
 
 def to_json(result: Any) -> Any:

@@ -14,6 +14,7 @@ from rich.text import Text
 from askwell.cli.terminal import Bar, note, print_json, say, stdout
 from askwell.data.facts import Relation
 from askwell.data.names import read_relation
+from askwell.display.printable import printable
 from askwell.evaluation.cautious import CautiousReply, DevAnswers, ask_cautiously, dev_answers, dev_answers_from
 from askwell.evaluation.evaluate import evaluate
 from askwell.mixture.ask import ask
@@ -152,7 +153,7 @@ def _print_all_lines(replies: Iterable[CautiousReply], count: int) -> None:
 def _print_lines(reply: CautiousReply, out: TextIO) -> None:
     for answer in reply.answers if reply.answered else reply.answers[:1]:
         y = answer.y if reply.answered else ""
-        print(reply.x, y, f"{answer.probability:.6f}", sep="\t", file=out, flush=True)
+        print(printable(reply.x), printable(y), f"{answer.probability:.6f}", sep="\t", file=out, flush=True)
 
 
 def _print_table(mixture: Mixture, x: str, answers: Sequence[Reply]) -> None:

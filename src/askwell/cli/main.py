@@ -1,16 +1,25 @@
 """The command line: `askwell COMMAND …`. Commands are imported when they are called, so that help is quick."""
 
+import contextlib
+import errno
 import logging
+import os
 import signal
 import sys
+import tempfile
+import traceback
+from pathlib import Path
 from typing import NoReturn
 
 from cyclopts import App, CycloptsError
 
+from askwell.display.printable import clipped, printable
 from askwell.errors import AskwellError, UserMistake
 from askwell.version import VERSION
 
 USER_MISTAKE, FAILURE, INTERRUPTED = 2, 1, 130
+DEBUG = "--debug"
+"""Shows the traceback of what was not foreseen."""
 # Options that stand for another one with a value.
 _SHORT_FOR = {
     "--data-dependent": ["--weighting", "data-dependent"],
@@ -66,15 +75,23 @@ def _testbed() -> None:
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Runs a command; exits with 0, with 2 for a user's mistake, with 1 for a failure, with 130 when interrupted."""
+    """Runs a command; exits with 0, with 2 for a user's mistake, with 1 for a failure, with 130 when interrupted.
+
+    No traceback is shown unless `--debug` asks for it.
+    """
     logging.getLogger("askwell").addHandler(logging.NullHandler())  # commands say themselves what is left out
     signal.signal(signal.SIGTERM, _interrupt)  # a job that is told to end saves what it has, as at Ctrl-C
     written_out = _written_out(sys.argv[1:] if arguments is None else arguments)
+    debug = DEBUG in written_out
+    written_out = [argument for argument in written_out if argument != DEBUG]
     try:
         for command in app.parse_commands(written_out)[1]:
             if command.default_command is not None and command.default_command.__doc__:
                 command.help = None  # its docstring is its own help; what is given above is for the list of commands
-        app(written_out, exit_on_error=False, print_error=False)
+        try:
+            app(written_out, exit_on_error=False, print_error=False)
+        finally:
+            sys.stdout.flush()  # here, where a full disk can still be told
     except CycloptsError as error:
         _stop(_speak_in_options(error), USER_MISTAKE)
     except UserMistake as error:
@@ -86,6 +103,10 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except BrokenPipeError:  # the reader of our output, e.g. `head`, has seen enough
         sys.stderr.close()
         sys.exit(0)
+    except Exception as error:
+        if debug:
+            raise
+        _stop(*_unforeseen(error))
     sys.exit(0)
 
 
@@ -98,8 +119,39 @@ def _interrupt(_signal: int, _frame: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
+def _unforeseen(error: Exception) -> tuple[str, int]:
+    """One sentence about an error that nothing else has dealt with, and the exit code."""
+    if isinstance(error, OSError) and error.errno in _OF_THE_SYSTEM:
+        where = f"{error.filename}: " if error.filename is not None else "the output cannot be written: "
+        if error.filename is None:
+            with contextlib.suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it once more at its end
+        return f"{where}{error.strerror}", USER_MISTAKE if error.errno == errno.ENAMETOOLONG else FAILURE
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this", FAILURE
+    what = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}" if str(error).strip() else repr(error)
+    try:
+        handle, name = tempfile.mkstemp(prefix="askwell-", suffix=".txt")
+        os.close(handle)
+        Path(name).write_text("".join(traceback.format_exception(error)), encoding="utf-8", errors="backslashreplace")
+    except OSError:
+        return f"this was not foreseen ({clipped(what, 300)}); {DEBUG} shows where it happened", FAILURE
+    return (
+        f"this was not foreseen ({clipped(what, 300)}); where it happened is written to {name}, which is worth "
+        f"reporting as a bug; {DEBUG} shows it here",
+        FAILURE,
+    )
+
+
+# Names that are too long, disks that are full or cannot be written: nothing that a traceback would help with.
+_OF_THE_SYSTEM = {
+    errno.ENAMETOOLONG, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EMFILE,
+    errno.ENFILE, errno.ELOOP,
+}  # fmt: skip
+
+
 def _stop(message: str, code: int) -> NoReturn:
-    print(f"askwell: {message}", file=sys.stderr)
+    print(clipped(printable(f"askwell: {message}")), file=sys.stderr)
     sys.exit(code)
 
 

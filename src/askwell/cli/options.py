@@ -94,7 +94,9 @@ Candidates = Annotated[
 ]
 Among = Annotated[Literal["train"] | None, Parameter(help="Choose answers among the ys of the train facts alone.")]
 Seed = Annotated[NotNegative, Parameter(help="Seed of everything drawn at random.")]
-Threads = Annotated[int | None, Parameter(help="CPU threads; default: all.")]
+Threads = Annotated[
+    int | None, Parameter(help="CPU threads; default: all.", validator=validators.Number(gte=1, lte=1024))
+]
 
 RunFolder = Annotated[Path, Parameter(help="The folder of the run.")]
 Resume = Annotated[Flag, Parameter(help="Continue the interrupted run in the folder.")]

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from askwell.cli.options import Flag, Json, Store
 from askwell.cli.terminal import counted, note, print_json, say, stdout
+from askwell.display.printable import for_csv
 from askwell.errors import BadOption
 from askwell.evaluation.metrics import METRICS
 from askwell.files import to_json
@@ -67,7 +68,7 @@ def runs(
 def _print_csv(found: "RunTable") -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(found.columns)
-    writer.writerows(found.rows)
+    writer.writerows([for_csv(value) for value in row] for row in found.rows)
 
 
 def _print_table(found: "RunTable", store: Path, sort: str | None) -> None:

@@ -2,24 +2,38 @@
 
 import json
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+from rich.segment import Segment
 from rich.table import Table
+
+from askwell.display.printable import json_escaped, printable
 
 if TYPE_CHECKING:
     from askwell.evaluation.evaluate import LeftOut
 
-stderr = Console(stderr=True, highlight=False, soft_wrap=True)
-stdout = Console(highlight=False)
+
+class _Terminal(Console):
+    """A console that prints no control character but its own: texts come from files that others wrote."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """What is printed, with characters that a terminal would act on written as escapes."""
+        for segment in super().render(renderable, options):
+            is_own = segment.control is not None
+            yield segment if is_own else Segment(printable(segment.text), segment.style, segment.control)
+
+
+stderr = _Terminal(stderr=True, highlight=False, soft_wrap=True)
+stdout = _Terminal(highlight=False)
 
 
 def print_json(document: Any) -> None:
     """One JSON document on stdout."""
-    json.dump(document, sys.stdout, ensure_ascii=False, indent=2, allow_nan=False)
-    sys.stdout.write("\n")
+    text = json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
+    sys.stdout.write(json_escaped(text) + "\n")
 
 
 def say(*lines: str) -> None:

@@ -128,11 +128,23 @@ def _object(path: Path, number: int | None, text: str, decoder: json.JSONDecoder
     except json.JSONDecodeError as error:
         problem = f"broken JSON: {error.msg} at column {error.colno}"
         raise BadFile(path, problem, number or error.lineno) from error
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise BadFile(path, "broken JSON: it is nested too deeply", number) from None
+    except ValueError as error:
         raise BadFile(path, f"broken JSON: {error}", number) from error
+    if "\\u" in text and _has_half_characters(content):
+        raise BadFile(path, "broken JSON: half a character (a lone surrogate such as \\ud800)", number)
     if not isinstance(content, dict):
         raise BadFile(path, f'expected an object such as {{"x": …, "y": …}}, but this is {_kind(content)}', number)
     return content
+
+
+def _has_half_characters(content: Any) -> bool:
+    try:
+        json.dumps(content, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _kind(value: object) -> str:

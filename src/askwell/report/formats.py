@@ -5,6 +5,7 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 
+from askwell.display.printable import for_csv, printable
 from askwell.report.page import Block, Cell, Code, FigureBlock, Paragraph, Points, Section, Table
 from askwell.report.rows import FIELDS, StudyTable
 
@@ -35,7 +36,7 @@ def markdown_table(table: Table) -> str:
 
 def markdown_escaped(text: str) -> str:
     """The text with the signs that Markdown would act on written as themselves."""
-    return re.sub(r"([\\|*_`<>\[\]])", r"\\\1", text).replace("\n", " ")
+    return re.sub(r"([\\|*_`<>\[\]])", r"\\\1", printable(text)).replace("\n", " ")
 
 
 def _markdown_block(block: Block) -> str:
@@ -48,7 +49,9 @@ def _markdown_block(block: Block) -> str:
             heading = f"### {markdown_escaped(block.heading)}\n\n" if block.heading else ""
             return heading + "".join(f"- {markdown_escaped(item)}\n" for item in block.items)
         case Code():
-            return "".join(f"- `{command}`: {markdown_escaped(purpose)}\n" for command, purpose in block.lines)
+            return "".join(
+                f"- `{printable(command)}`: {markdown_escaped(purpose)}\n" for command, purpose in block.lines
+            )
         case FigureBlock():
             lines = []
             for drawing in block.drawings:
@@ -125,7 +128,7 @@ def latex_table(table: Table, name: str) -> str:
 
 def latex_escaped(text: str) -> str:
     """The text with every sign that LaTeX would act on, or has in mathematics only, written as itself."""
-    return text.translate(str.maketrans(_SIGNS))
+    return printable(text).translate(str.maketrans(_SIGNS))
 
 
 def label(name: str) -> str:
@@ -163,5 +166,5 @@ def csv_table(study: StudyTable) -> str:
     written = io.StringIO()
     writer = csv.DictWriter(written, FIELDS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(study.records)
+    writer.writerows({field: for_csv(value) for field, value in record.items()} for record in study.records)
     return written.getvalue()

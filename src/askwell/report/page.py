@@ -14,6 +14,7 @@ from typing import Any, Literal
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from askwell.display.printable import printable
 from askwell.report.drawing import Chart, css_variables, variable
 from askwell.report.words import visible
 
@@ -191,6 +192,7 @@ def _templates() -> Environment:
         loader=PackageLoader("askwell.report"),
         autoescape=select_autoescape(("html.jinja",)),
         undefined=StrictUndefined,
+        finalize=_printable,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -206,6 +208,11 @@ def _templates() -> Environment:
         "visible": visible,
     }
     return environment
+
+
+def _printable(value: Any) -> Any:
+    """What a template prints; texts come from files that others wrote."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _listed(words: Sequence[str], before_last: str = "and") -> str:

@@ -59,13 +59,20 @@ def _together(relation: str, evaluations: Sequence[Evaluation], left_out: Iterab
     )
 
 
+_MOST_SEEDS = 1000
+
+
 def seeds_of(text: str) -> list[int]:
     """The seeds that --seeds names: a list such as 0,1,2, or how many, counted from 0."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
         raise BadOption(f"--seeds {text}: give seeds such as 0,1,2, or how many of them")
+    if any(len(part) > 18 for part in parts):
+        raise BadOption(f"--seeds {text}: a seed has at most 18 digits")
     seeds = [int(part) for part in parts]
     if len(seeds) == 1:
+        if seeds[0] > _MOST_SEEDS:
+            raise BadOption(f"--seeds {text}: at most {_MOST_SEEDS} seeds")
         seeds = list(range(seeds[0]))
     if len(seeds) < 2 or len({*seeds}) < len(seeds):
         raise BadOption(f"--seeds {text}: a spread needs at least two different seeds")

@@ -25,11 +25,11 @@ class AutoPromptSpec(Spec):
 
     triggers: int = Field(default=5, ge=1, le=100)
     """Number of trigger tokens, if no prompt is given to start from."""
-    candidates: int = Field(default=10, ge=1)
+    candidates: int = Field(default=10, ge=1, lt=2**63)
     """Tokens tried in place of one trigger in each iteration."""
-    iterations: int = Field(default=1000, ge=1)
+    iterations: int = Field(default=1000, ge=1, lt=2**63)
     """Number of iterations; each tries to replace one trigger."""
-    sampled_facts: int = Field(default=56, ge=1)
+    sampled_facts: int = Field(default=56, ge=1, lt=2**63)
     """Train facts drawn for the gradient of each iteration, and again for trying its candidates."""
     start: Literal["mask", "random"] = "mask"
     """Start from mask tokens, each of which is later replaced by a word, or from words drawn at random."""
@@ -53,9 +53,9 @@ class AutoPromptSpec(Spec):
 class FineTuningSpec(Spec):
     """How all weights of an LM are tuned: AdamW with a linear warm-up and a linear decay to 0."""
 
-    epochs: int = Field(default=10, ge=0)
+    epochs: int = Field(default=10, ge=0, lt=2**63)
     """Passes over the train facts; dev is scored after each."""
-    batch_facts: int = Field(default=16, ge=1)
+    batch_facts: int = Field(default=16, ge=1, lt=2**63)
     """Facts per step."""
     learning_rate: float = Field(default=2e-5, gt=0)
     """AdamW's peak step size."""

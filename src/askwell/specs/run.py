@@ -53,7 +53,7 @@ class RunSpec(Spec):
     candidates: str | None = None
     """The name of the candidate vocabulary; None: all answers of the LM."""
     candidates_sha256: str | None = None
-    threads: int = Field(default=1, ge=1)
+    threads: int = Field(default=1, ge=1, le=1024)
     """CPU threads of the run."""
     device: DeviceKind = "cpu"
     dtype: Digits = "float32"

@@ -119,11 +119,11 @@ class SweepSpec(Spec):
     """The column of single files that holds x; default: x, sub_label or sub."""
     y: str | None = None
     """The column of single files that holds y; default: y, obj_label or obj."""
-    train_facts: int | None = Field(default=None, ge=1)
+    train_facts: int | None = Field(default=None, ge=1, lt=2**63)
     """Draw at most this many train facts of each relation."""
-    dev_facts: int | None = Field(default=None, ge=1)
+    dev_facts: int | None = Field(default=None, ge=1, lt=2**63)
     """Draw at most this many dev facts of each relation."""
-    test_facts: int | None = Field(default=None, ge=1)
+    test_facts: int | None = Field(default=None, ge=1, lt=2**63)
     """Draw at most this many test facts of each relation."""
     facts_seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of splits and samples. It is not the seed of the runs, so that all runs are asked the same facts."""
@@ -134,7 +134,7 @@ class SweepSpec(Spec):
     of any length if one of the relations needs it."""
     data: str | None = None
     """The data folder, with facts/ and prompts/ in it."""
-    threads: int = Field(default=1, ge=1)
+    threads: int = Field(default=1, ge=1, le=1024)
     """CPU threads of each run."""
     device: DeviceKind = "cpu"
     dtype: Digits = "float32"
@@ -142,7 +142,7 @@ class SweepSpec(Spec):
     compiled: bool = False
     """Compile parts of the LMs' layers with torch.compile: slow to start, but pays off for long work on a GPU."""
     engine: EngineName = "pool"
-    workers: int | None = Field(default=None, ge=1)
+    workers: int | None = Field(default=None, ge=1, le=1024)
     """Worker processes of the pool; default: as many as there are cores for."""
     address: str | None = None
     """Address of the Ray cluster; default: one is started on this machine."""

@@ -18,21 +18,21 @@ class TrainingSpec(Spec):
     """Follow the gradient of everything at once, or alternate posteriors over prompts with steps on the prompts."""
     classify: bool = False
     """Tune the mixture to choose among the candidates alone; --candidates sets this."""
-    pairs: int | None = Field(default=None, ge=1)
+    pairs: int | None = Field(default=None, ge=1, lt=2**63)
     """Budget: (fact, prompt) pairs to train on, in one cycle. With --recipe plateau given as well, the most that may
     be trained on; without it, that is 4000 for one prompt, down to 2000 for many."""
     minutes: float | None = Field(default=None, gt=0)
     """Budget in minutes; the number of pairs that fit into it is measured at the start."""
-    epochs: int | None = Field(default=None, ge=0)
+    epochs: int | None = Field(default=None, ge=0, lt=2**63)
     """Passes over the training facts: the cycle's budget, or the maximum for the other recipes."""
-    patience: int | None = Field(default=None, ge=1)
+    patience: int | None = Field(default=None, ge=1, lt=2**63)
     """Stop after this many dev scores without a lower log-loss, or, with the paper's recipe, after this many epochs
     without a better dev score."""
     keep: Literal["P@1", "near-best", "log-loss"] | None = None
     """Which state is kept, by its dev scores: the highest P@1, log-loss breaking ties (the default of the cycle and of
     the paper's recipe); the lowest log-loss of all states whose P@1 is within half a standard error of the highest
     (the default otherwise); or the lowest log-loss."""
-    batch_facts: int | None = Field(default=None, ge=1)
+    batch_facts: int | None = Field(default=None, ge=1, lt=2**63)
     """Facts per step, each asked with every prompt; default: about 32 pairs, or 64 facts with the paper's recipe."""
     drop_below: float = Field(default=0.0, ge=0, lt=1)
     """Drop prompts whose weight is below this after a third of the cycle, to save their cost; 0 drops none."""
@@ -60,7 +60,7 @@ class TrainingSpec(Spec):
     """Adam's guard against division by zero."""
     l2: float = Field(default=0.0, ge=0)
     """Penalty on the squared norm of what was added to the prompts, on top of the mean loss per fact."""
-    threads: int | None = Field(default=None, ge=1)
+    threads: int | None = Field(default=None, ge=1, le=1024)
     """CPU threads; default: all. A different number of threads can change the last digits."""
 
     @property

@@ -1,0 +1,48 @@
+"""Text from outside, made safe to show: what a terminal, a reader's eye or a spreadsheet would act on becomes visible.
+
+Names of relations and LMs, x's, templates and file names come from files that others wrote. A control character in one
+of them could move a terminal's cursor or rename its window, and a bidirectional override could make a line read as
+something that it does not say.
+"""
+
+import re
+
+# Controls but tab and line feed, DEL and C1, bidirectional and invisible marks, line separators, halves of characters.
+_ACTING = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\ud800-\udfff]"
+)
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+MOST_CHARACTERS = 2000
+"""As long as a message may be."""
+
+
+def printable(text: str) -> str:
+    """The text with every character that would act, rather than be seen, written as Python escapes it: \\x1b."""
+    return _ACTING.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def clipped(text: str, most: int = MOST_CHARACTERS) -> str:
+    """The text, or its beginning and its end where it is longer."""
+    if len(text) <= most:
+        return text
+    kept = (most - 5) // 2
+    return f"{text[:kept]} […] {text[-kept:]}"
+
+
+def for_csv(value: object) -> object:
+    """A value as a spreadsheet may open it: a text that it would take for a formula gets an apostrophe before it."""
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def json_escaped(document: str) -> str:
+    """JSON with those characters as JSON escapes them, so that it holds the same texts and can be shown."""
+    return _ACTING.sub(lambda match: "".join(f"\\u{unit:04x}" for unit in _utf16(match[0])), document)
+
+
+def _utf16(character: str) -> list[int]:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return [int.from_bytes(units[start : start + 2], "big") for start in range(0, len(units), 2)]

@@ -1,0 +1,132 @@
+"""Numbers, files and names that nobody would type: one sentence, the right exit code, nothing left behind."""
+
+import os
+from pathlib import Path
+
+import pytest
+from builders.commands import exit_code
+
+from askwell.cli import main as command_line
+from askwell.files import read_text
+
+FACTS = "testbed:capital"
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> str:
+    """The message; one of at most 2,000 characters and without a traceback."""
+    message = capsys.readouterr().err
+    assert "Traceback" not in message
+    assert len(message) <= 2001
+    return message
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--minutes", "inf"),
+        ("--minutes", "nan"),
+        ("--threads", "9" * 400),
+        ("--threads", "0"),
+        ("--seeds", "9" * 400),
+        ("--seeds", f"0,{'9' * 400}"),
+        ("--seeds", "1000000000"),
+        ("--pairs", "9" * 400),
+        ("--pairs", "9" * 5000),
+        ("--seed", "9" * 400),
+        ("--learning-rate", "inf"),
+        ("--noise", "inf"),
+    ],
+    ids=lambda options: " ".join(options)[:24],
+)
+def test_numbers_that_are_too_large_or_not_finite(options, tmp_path, capsys):
+    out = tmp_path / "out"
+    arguments = ["--lm", "testbed:bert", "--facts", FACTS, "--prompts", "testbed:single", "--out", str(out), *options]
+    assert exit_code("train", *arguments) == 2
+    assert options[0].lstrip("-").split("-")[0] in told(capsys).lower().replace("_", "-")
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("deep.jsonl", "[" * 100_000, "line 1"),
+        ("deep-objects.jsonl", '{"x":' * 100_000, "line 1"),
+        ("half.jsonl", '{"x": "\\ud800", "y": "b"}', "half a character"),
+        ("digits.jsonl", '{"x": "a", "y": ' + "9" * 5000 + "}", None),
+        ("field.csv", 'x,y\n"' + "a" * 140_000 + '",b\n', None),
+        ("null.csv", "x,y\na\x00,b\n", None),
+    ],
+)
+def test_facts_that_no_one_would_write(name, content, expected, tmp_path, capsys):
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    assert exit_code("audit", str(path)) in (0, 2)
+    message = told(capsys)
+    assert expected is None or expected in message
+
+
+def test_half_a_character_in_a_prompt_file(tmp_path, capsys):
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text('{"template": "[X] is in [Y] \\ud800"}\n', encoding="utf-8")
+    arguments = ["--lm", "testbed:bert", "--facts", FACTS, "--prompts", str(prompts), "--out", str(tmp_path / "out")]
+    assert exit_code("train", *arguments) == 2
+    assert "line 1" in told(capsys)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["a." * 50_000 + "b = 1", "a = " + "[" * 5000, "a = " + "9" * 5000, "a = {" * 400, '"\\ud800" = 1'],
+    ids=["parts", "brackets", "digits", "tables", "half"],
+)
+def test_sweeps_that_no_one_would_write(content, tmp_path, capsys):
+    sweep = tmp_path / "sweep.toml"
+    sweep.write_text(content, encoding="utf-8")
+    assert exit_code("sweep", str(sweep), "--store", str(tmp_path / "store")) == 2
+    assert str(sweep) in told(capsys).replace("\n", "")
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/proc/kmsg", "/dev/tty", "/", "\0", "a" * 300, "x/" * 3000])
+def test_paths_that_are_no_files(path, capsys):
+    if path.startswith("/") and not Path(path).exists():
+        pytest.skip(f"there is no {path} here")
+    assert exit_code("audit", path) == 2
+    assert told(capsys)
+
+
+def test_a_pipe_is_read_like_a_file():
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as file:
+        file.write("x,y\n")
+    try:
+        assert read_text(Path(f"/dev/fd/{reading}")) == "x,y\n"
+    finally:
+        os.close(reading)
+
+
+def test_what_was_not_foreseen_is_one_sentence_and_a_file(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+
+    def fail(*_arguments: object, **_options: object) -> None:
+        raise ZeroDivisionError("a bug\nof two lines")
+
+    monkeypatch.setattr(
+        command_line, "app", type("App", (), {"__call__": fail, "parse_commands": command_line.app.parse_commands})()
+    )
+    assert exit_code("lm", "list") == 1
+    message = told(capsys)
+    (written,) = tmp_path.glob("askwell-*.txt")
+    assert str(written) in message
+    assert "ZeroDivisionError: a bug" in message
+    assert "Traceback" in written.read_text(encoding="utf-8")
+    with pytest.raises(ZeroDivisionError):
+        command_line.main(["lm", "list", "--debug"])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_full_disk_behind_stdout(monkeypatch, capsys):
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        monkeypatch.setattr("sys.stdout", full)
+        assert exit_code("lm", "list", "--json") == 1
+    assert "No space left on device" in told(capsys)
