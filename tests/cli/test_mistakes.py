@@ -193,7 +193,7 @@ def test_an_lm_that_gives_nan_is_a_failure(askwell, facts, tmp_path):
 
 
 def test_a_bug_is_not_hidden(monkeypatch, facts, tmp_path):
-    """Only errors that askwell raises on purpose lose their traceback."""
+    """Its traceback is written to a file, and shown with --debug."""
 
     def broken(_path):
         raise ZeroDivisionError("a bug")
@@ -201,7 +201,7 @@ def test_a_bug_is_not_hidden(monkeypatch, facts, tmp_path):
     monkeypatch.setattr("askwell.data.records.read_text", broken)
     arguments = ["train", "--lm", "x", "--facts", str(facts), "--prompts", "[X] [Y]", "--out", str(tmp_path / "o")]
     with pytest.raises(ZeroDivisionError):
-        main(arguments)
+        main([*arguments, "--debug"])
 
 
 def test_json_documents_have_no_nan(askwell, lms, tmp_path):

@@ -56,8 +56,6 @@ def text_of(path: Path, line: int | None, fields: Mapping[str, Any], key: str) -
     if not isinstance(value, str):
         problem = f"but is {_kind(value)}" if key in fields else f"but there are only {listed(fields)}"
         raise BadFile(path, f"{key!r} must be text, {problem}", line)
-    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
-        raise BadFile(path, f"{key!r} holds half a character (a lone surrogate such as \\ud800)", line)
     return value.strip()
 
 
