@@ -3,6 +3,7 @@
 What a user should know (prompts that the LM cannot use, facts that were trained on) goes to `note`.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from askwell.data.templates import Template
 from askwell.data.testbed import PREFIX
 from askwell.errors import BadFile, BadOption, NoPrompts, NothingLeft
 from askwell.lms.frozen import FrozenLM
+from askwell.lms.identity import LMIdentity
 from askwell.lms.load import Precision, load_lm
 from askwell.mixture.begin import resolve_begin
 from askwell.mixture.candidates import Candidates
@@ -177,11 +179,14 @@ def saved_jobs(
         own_relation(known[folder], source, data, split_by, columns)
         for folder, source in zip(folders, sources, strict=True)
     ]
-    loaded = None
+    loaded: dict[LMIdentity, FrozenLM] = {}
+    still_needed = Counter(known[folder].base_lm for folder in folders)
     for folder, relation in zip(folders, relations, strict=True):
-        is_loaded = loaded is not None and known[folder].base_lm == loaded.identity
-        mixture = saved_mixture(folder, loaded if is_loaded else lm, **loading)
-        loaded = mixture.lm
+        base = known[folder].base_lm
+        mixture = saved_mixture(folder, loaded.pop(base, None) or lm, **loading)
+        still_needed[base] -= 1
+        if still_needed[base]:
+            loaded[base] = mixture.lm
         warn_of_other_facts(folder, known[folder], relation, "it may have been trained on these very facts", note)
         yield EvaluationJob(mixture, relation)
 

@@ -15,7 +15,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.mixture.candidates import Candidates
 from askwell.runs.record import ENVIRONMENT
-from askwell.runs.run import run
+from askwell.runs.run import limited_threads, run
 from askwell.runs.store import Store, unfinished_run
 from askwell.specs import ControlKind, RunSpec
 from askwell.specs.run import DeviceKind, Digits
@@ -105,7 +105,8 @@ def lm_of(task: RunTask) -> FrozenLM:
 
 def _do(task: RunTask) -> RunDone:
     spec, began = task.spec, time.monotonic()
-    lm = lm_of(task)
+    with limited_threads(spec.threads):
+        lm = lm_of(task)
     loading = round(time.monotonic() - began, 3)
     with tempfile.TemporaryDirectory(prefix="askwell-") as elsewhere:
         is_shared = task.store.is_here()

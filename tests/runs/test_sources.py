@@ -1,0 +1,74 @@
+"""Which LMs an evaluation of many relations or mixtures loads, and how many workers a sweep has."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import tiny
+
+from askwell.lms.load import load_lm
+from askwell.mixture.mixture import Mixture
+from askwell.mixture.save import save_mixture
+from askwell.runs import sources, sweep
+from askwell.runs.pool import Pool
+from askwell.runs.sources import saved_jobs, untuned_jobs
+from askwell.specs import MixtureSpec, SweepSpec
+
+LOADING: dict[str, Any] = {"revision": None, "tokenizer": None, "device": "cpu", "dtype": "auto"}
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the LMs that were loaded."""
+    names: list[str] = []
+
+    def noted(name: str, **options: Any) -> Any:
+        names.append(Path(name).name)
+        return load_lm(name, **options)
+
+    monkeypatch.setattr(sources, "load_lm", noted)
+    return names
+
+
+def nothing(_text: str) -> None:
+    pass
+
+
+def test_untuned_prompts_of_a_whole_set_load_the_lm_once(loads: list[str]) -> None:
+    jobs = list(
+        untuned_jobs(["testbed:single"], ["testbed:"], "testbed:bert", MixtureSpec(), None, None, LOADING, nothing)
+    )
+    assert len(jobs) > 10
+    assert loads == ["testbed:bert"]
+    assert len({id(job.mixture.lm) for job in jobs}) == 1
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_mixtures_of_several_lms_load_each_once(loads: list[str], tmp_path: Path, moved: bool) -> None:
+    """In whatever order they are named, and wherever the LM lies now."""
+    folders = []
+    for number, name in enumerate(["bert", "bert", "bert"] if moved else ["bert", "roberta", "bert", "roberta"]):
+        checkpoint = tmp_path / name
+        if not checkpoint.exists():
+            tiny.save(*tiny.TINY[name](), checkpoint)
+        folders.append(str(tmp_path / f"mixture-{number}"))
+        save_mixture(Mixture(load_lm(checkpoint, device="cpu"), ["[X] lies in [Y] ."]), Path(folders[-1]))
+    elsewhere = None
+    if moved:
+        elsewhere = str((tmp_path / "bert").rename(tmp_path / "elsewhere"))
+    facts = ["testbed:capital"] * len(folders)
+    jobs = list(saved_jobs(folders, facts, elsewhere, None, None, LOADING, nothing))
+    assert len(jobs) == len(folders)
+    assert loads == (["elsewhere"] if moved else ["bert", "roberta"])
+
+
+@pytest.mark.parametrize(("threads", "workers"), [(None, 6), (1, 6), (2, 3), (4, 1), (12, 1)])
+def test_a_sweep_fills_all_cores_with_one_thread_workers(
+    threads: int | None, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "available_threads", lambda: 6)
+    grid: dict[str, Any] = {"lms": ["testbed:bert"], "facts": ["testbed:capital"], "store": "s"}
+    grid |= {"prompts": {"single": ["testbed:single"]}, "settings": {"plain": {}}}
+    engine = sweep.choose_engine(SweepSpec.model_validate(grid | ({} if threads is None else {"threads": threads})))
+    assert isinstance(engine, Pool)
+    assert engine.workers == workers
