@@ -158,7 +158,7 @@ def test_without_a_folder_the_testbed_answers(monkeypatch, tmp_path):
     service = Service(Settings())
     entry = service.catalogue.find("testbed:capital/bert")
     lm = load_testbed_lm("bert")
-    alone = Mixture(lm, testbed.testbed_prompts("mined", "capital")).ask("France", top=3)
+    alone = Mixture(lm, testbed.testbed_prompts("single", "capital")).ask("France", top=3)
     found = service.ask(entry.name, ["France"], 3).result(600)[0]
     assert [reply.y for reply in found] == [reply.y for reply in alone]
     assert len(service.catalogue.entries()) == 4 * 13

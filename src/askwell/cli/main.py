@@ -47,6 +47,7 @@ app.command("askwell.cli.sweep:sweep", help="Do the runs of a grid: LMs, relatio
 app.command("askwell.cli.runs:runs", help="List runs, filtered and sorted.")
 app.command("askwell.cli.report:report", help="Make tables and figures from runs.")
 app.command("askwell.cli.serve:serve", help="Serve a page and an API over runs: ask, see why, compare, train.")
+app.command("askwell.cli.export:export", help="Write a run as one self-contained HTML file.")
 app.command("askwell.cli.data:stats", help="Print the paper's statistics of relations and prompts.")
 
 lm = App(name="lm", help="List, fetch and describe LMs.")

@@ -97,7 +97,7 @@ class AskedTogether:
         for number, question in enumerate(questions):
             groups.setdefault((question.mixture, question.top), []).append(number)
         for (mixture, top), numbers in groups.items():
-            by_prompt = _over_answers(mixture, torch.stack([of_pairs[number] for number in numbers]))
+            by_prompt = over_answers(mixture, torch.stack([of_pairs[number] for number in numbers]))
             asked = torch.tensor(numbers, device=device)
             answers = replies(mixture, words, asked, by_prompt, top, self._allowed[mixture])
             found |= zip(numbers, answers, strict=True)
@@ -127,7 +127,7 @@ def _joined(mixtures: Sequence[Mixture], prompts: int) -> Tuned:
     return Tuned(vectors, deltas, torch.arange(prompts, device=lm.device))
 
 
-def _over_answers(
+def over_answers(
     mixture: Mixture, log_probs: Float[Tensor, "xs prompts vocabulary"]
 ) -> Float[Tensor, "xs prompts answers"]:
     """Log-probabilities of tokens as those of the answers that the tokens spell at the prompts' places."""

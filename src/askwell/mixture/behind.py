@@ -7,6 +7,7 @@ import torch
 from askwell.errors import UserMistake
 from askwell.lms.batches import words_of
 from askwell.mixture.ask import ask
+from askwell.mixture.ask_together import over_answers
 from askwell.mixture.encode import default_kind, why_unaskable
 from askwell.mixture.mixture import Mixture
 
@@ -15,6 +16,8 @@ from askwell.mixture.mixture import Mixture
 class PromptBehind:
     """A prompt of a mixture, asked about one x."""
 
+    number: int
+    """Its place in a reply's `by_prompt`."""
     template: str
     weight: float
     """p(t | r, x); in a product, its exponent."""
@@ -44,11 +47,17 @@ def prompts_behind(mixture: Mixture, x: str) -> list[PromptBehind]:
             best = max(found, key=lambda reply, at=prompt: reply.by_prompt[at])
             own.append((best.y, best.by_prompt[prompt]))
     else:
-        for prompt in range(len(mixture.prompts)):
-            log_probability, answer = mixture.prompt_log_probs(words, only, prompt)[0].max(0)
-            own.append((mixture.answer_space.word(int(answer)), float(log_probability.exp())))
+        every = torch.arange(len(mixture.prompts), device=mixture.lm.device)
+        log_probs = mixture.pairs.pair_log_probs(mixture.tuned, words, torch.zeros_like(every), every)
+        log_probability, answer = over_answers(mixture, log_probs[None])[0].max(1)
+        own = [
+            (mixture.answer_space.word(number), probability)
+            for number, probability in zip(answer.tolist(), log_probability.exp().tolist(), strict=True)
+        ]
     behind = [
-        PromptBehind(prompt.template.text, weight, y, probability)
-        for prompt, weight, (y, probability) in zip(mixture.prompts, weights.tolist(), own, strict=True)
+        PromptBehind(number, prompt.template.text, weight, y, probability)
+        for number, (prompt, weight, (y, probability)) in enumerate(
+            zip(mixture.prompts, weights.tolist(), own, strict=True)
+        )
     ]
     return sorted(behind, key=lambda one: -one.weight)

@@ -29,6 +29,7 @@ _STREAMED_AT_ONCE = 32
 _SECONDS_BETWEEN_LOOKS = 0.2
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: {"model": schemas.Problem, "description": "the body cannot be read"},
+    403: {"model": schemas.Problem, "description": "it comes from another site, or training is switched off"},
     404: {"model": schemas.Problem, "description": "there is nothing of that name"},
     413: {"model": schemas.Problem, "description": "the request is too large"},
     422: {"model": schemas.Problem, "description": "the request is wrong, and the sentence says how"},
@@ -160,6 +161,7 @@ def jobs(request: Request) -> schemas.JobList:
 def start_job(request: Request, body: schemas.TrainRequest) -> schemas.JobInfo:
     """Starts a run, which lands in the folder of runs as any other does."""
     service = service_of(request)
+    service.need_training()
     if body.relation.startswith(PREFIX) and body.facts:
         raise UserMistake(f"{body.relation[:80]} has its own facts: leave out facts, or choose another name")
     if not body.relation.startswith(PREFIX) and not body.facts:

@@ -13,10 +13,11 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from askwell.errors import AskwellError
-from askwell.server import api
+from askwell.server import api, ask_page, run_pages, train_pages
 from askwell.server.guard import Guard, Receive, Scope, Send
 from askwell.server.metrics import Metrics
 from askwell.server.problems import explain
+from askwell.server.render import colours, page, static
 from askwell.server.service import Service
 from askwell.version import VERSION
 
@@ -45,6 +46,9 @@ def make_app(service: Service) -> FastAPI:
     app.state.service, app.state.metrics, app.state.closing = service, Metrics(service), False
     app.include_router(api.router)
     app.include_router(api.machines)
+    for pages in (ask_page, run_pages, train_pages):
+        app.include_router(pages.router)
+    app.add_api_route("/static/{name}", _static, include_in_schema=False)
     for kind in (AskwellError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _tell)
     app.add_middleware(_Counted, metrics=app.state.metrics)
@@ -57,7 +61,34 @@ async def _tell(request: Request, error: Exception) -> Response:
     told = explain(error)
     if told.is_bug:
         _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return JSONResponse({"error": told.sentence}, told.status, told.headers)
+    if request.url.path.startswith(_FOR_MACHINES):
+        return JSONResponse({"error": told.sentence}, told.status, told.headers)
+    if request.headers.get("hx-request"):  # shown where the answer would stand; browsers log other codes as errors
+        return page(request, "problem_part.html", sentence=told.sentence)
+    shown = page(request, "problem.html", status=told.status, sentence=told.sentence)
+    shown.headers.update(told.headers)
+    return shown
+
+
+_FOR_MACHINES = ("/api/", "/healthz", "/metrics", "/static/")
+_STATIC = {
+    "htmx.min.js": "text/javascript; charset=utf-8",
+    "page.js": "text/javascript; charset=utf-8",
+    "page.css": "text/css; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+
+
+def _static(name: str) -> Response:
+    """A file that pages need; a name that is none of them is unknown."""
+    if name == "colours.css":
+        return Response(colours(), media_type="text/css; charset=utf-8", headers=_CACHED)
+    if name not in _STATIC:
+        raise HTTPException(404, "there is no such file")
+    return Response(static(name), media_type=_STATIC[name], headers=_CACHED)
+
+
+_CACHED = {"cache-control": "max-age=3600"}
 
 
 class _Counted:

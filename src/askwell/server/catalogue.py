@@ -30,7 +30,7 @@ from askwell.server.refusals import NoSuchName
 
 HARD = ":hard"
 """Behind the name of a run: the hard prompts that it started from."""
-TESTBED_PROMPTS = "mined"
+TESTBED_PROMPTS = "single"
 RISK = 0.1
 """The share of wrong answers that is accepted when a mixture says what it knows."""
 _HASH = re.compile(r"[0-9a-f]{64}")

@@ -212,7 +212,7 @@ class _Telling:
                     "pairs": line.pairs,
                     "train_loss": line.train_loss,
                     "P@1": line.dev["P@1"],
-                    "MRR": line.dev["MRR"],
+                    "MRR": line.dev.get("MRR"),
                 }
                 for line in event.history
             ]

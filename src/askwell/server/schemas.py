@@ -153,7 +153,8 @@ class HistoryPoint(_Body):
     pairs: int
     train_loss: float | None
     dev_p_at_1: float
-    dev_mrr: float
+    dev_mrr: float | None
+    """None where answers of any length are tuned, which are not ranked on dev."""
 
 
 class JobInfo(_Body):

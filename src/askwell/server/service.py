@@ -83,9 +83,13 @@ class Service:
 
     def train(self, order: Order) -> Job:
         """Starts a training job."""
+        self.need_training()
+        return self.jobs.start(order)
+
+    def need_training(self) -> None:
+        """Refuses where training is switched off."""
         if not self.settings.training:
             raise SwitchedOff("training is switched off here")
-        return self.jobs.start(order)
 
     def tune_testbed(self, entry: Entry) -> Job:
         """Starts to tune the testbed's prompts of an entry."""

@@ -1,0 +1,134 @@
+"""A run as one HTML file that needs nothing else: for a colleague, or to be kept."""
+
+from collections.abc import Sequence
+
+from askwell.evaluation.metrics import METRICS
+from askwell.report.cells import kept_runs
+from askwell.report.charts import Panel, panels_chart, reliability_chart, risk_coverage_chart
+from askwell.report.page import (
+    Block,
+    Cell,
+    Column,
+    ColumnGroup,
+    Drawing,
+    FigureBlock,
+    Page,
+    Points,
+    Row,
+    Section,
+    Table,
+    render_page,
+)
+from askwell.report.rows import lines_of
+from askwell.report.trust import trust_in
+from askwell.report.trust_section import sentences_of
+from askwell.report.words import NOT_AN_EXPLANATION, PromptWords
+from askwell.report.words_figure import words_chart
+from askwell.runs.folder import Run
+from askwell.server.render import drawing_alone
+from askwell.server.run_pages import audit_lines
+from askwell.version import VERSION
+
+_ANSWERS = 12
+
+
+def exported(name: str, run: Run, prompts: Sequence[PromptWords] | None) -> str:
+    """The page of a run; `prompts` are its soft prompts in words, if they are to be shown."""
+    record, spec = run.record, run.record.spec
+    about = {
+        "Relation": spec.relation,
+        "LM": spec.asked_lm,
+        "Prompts": f"{len(record.prompts)} ({spec.prompts})",
+        "Setting": spec.setting,
+        "Seed": str(spec.seed),
+        "Answers": record.test.vocabulary,
+    }
+    sections = [Section("Scores", (_scores(run),)), *_trust(run), *_learning(run), *_prompts(prompts, name)]
+    sections.append(Section("Some answers", (_answers(run),)))
+    page = Page(
+        title=f"{spec.relation} on {spec.asked_lm}",
+        lead=_lead(run),
+        about=tuple(about.items()),
+        sections=tuple(sections),
+        foot=f"Run {record.id}, written by askwell {record.environment.askwell}; this page by askwell {VERSION}.",
+    )
+    with drawing_alone():
+        return render_page(page)
+
+
+def _lead(run: Run) -> str:
+    score, before = run.score("P@1"), run.record.untuned
+    told = f"{score:.1f} % of {run.record.test.facts} test facts are answered correctly"
+    if before is not None and (untuned := before.score("P@1")) is not None:
+        told += f"; with the same prompts before tuning, {untuned:.1f} %"
+    return f"{told}."
+
+
+def _scores(run: Run) -> Table:
+    before = run.record.untuned
+    rows = [("as it is now", [run.score(name) for name in METRICS])]
+    if before is not None:
+        rows.insert(0, ("before tuning", [before.score(name) for name in METRICS]))
+    for name, control in run.record.controls.items():
+        if control.test is not None:
+            rows.append((name, [control.test.get(metric) for metric in METRICS]))
+    return Table(
+        caption="Means over test facts (micro). Controls need no knowledge: what they score is no sign of any.",
+        corner="",
+        groups=(ColumnGroup("", tuple(Column(name) for name in METRICS)),),
+        rows=tuple(
+            Row(label, tuple(Cell(metric.text(score)) for metric, score in zip(METRICS.values(), scores, strict=True)))
+            for label, scores in rows
+        ),
+    )
+
+
+def _trust(run: Run) -> list[Section]:
+    found = trust_in(lines_of(kept_runs([run])), {})
+    audit = [] if run.record.audit is None else audit_lines(run.record.audit)
+    blocks: list[Block] = []
+    if found:
+        cell = found[0]
+        blocks.append(Points(tuple(sentences_of(cell))))
+        drawings = (
+            Drawing("reliability", reliability_chart(cell.calibration)),
+            Drawing("coverage", risk_coverage_chart({"by probability": cell.risk_coverage}, chosen=0.1)),
+        )
+        caption = "Left: how often answers are right, by their probability. Right: how many are wrong if only the most "
+        blocks.append(FigureBlock(drawings, f"{caption}confident ones are given."))
+    if audit:
+        blocks.append(Points(tuple(audit), heading="The facts"))
+    return [Section("Can I believe this?", tuple(blocks))] if blocks else []
+
+
+def _learning(run: Run) -> list[Section]:
+    points = [
+        (float(line.pairs), score)
+        for line in run.record.history
+        if line.pairs is not None and (score := line.dev["P@1"]) is not None
+    ]
+    if len(points) < 2:
+        return []
+    chart = panels_chart([Panel("dev", {"P@1": points})], ["P@1"], measure="P@1, %", trained="pairs trained on")
+    caption = "Right answers to dev facts in %, as tuning went on; the best state was kept."
+    return [Section("Learning", (FigureBlock((Drawing("learning", chart),), caption),))]
+
+
+def _prompts(prompts: Sequence[PromptWords] | None, name: str) -> list[Section]:
+    if not prompts:
+        return []
+    figure = FigureBlock((Drawing("words", words_chart(prompts, name, heading=False)),), NOT_AN_EXPLANATION, wide=True)
+    return [Section("The prompts, by weight", (figure,))]
+
+
+def _answers(run: Run) -> Table:
+    rows = []
+    for outcome in run.test[:: max(1, len(run.test) // _ANSWERS)][:_ANSWERS]:
+        best = outcome.answers[0] if outcome.answers else "–"
+        probability = f"{100 * outcome.probabilities[0]:.1f} %" if outcome.probabilities else ""
+        mark = "right" if best in outcome.golds else "wrong"
+        rows.append(Row(outcome.x, (Cell(best, mark=mark, note=probability), Cell(", ".join(outcome.golds)))))
+    columns = (Column("best answer"), Column("right"))
+    return Table(
+        "Test facts, evenly spread over the list.", "x", (ColumnGroup("", columns),), tuple(rows), numeric=False
+    )

@@ -1,0 +1,311 @@
+"""The pages about runs: all of them, one, two compared; their prompts in words; how far they can be trusted."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse, Response
+from markupsafe import Markup
+
+from askwell.data.audit import RelationAudit
+from askwell.errors import AskwellError, UserMistake
+from askwell.evaluation.compare import Comparison, compare_outcomes
+from askwell.evaluation.metrics import METRICS
+from askwell.report.cells import kept_runs
+from askwell.report.charts import Gap, Panel, gaps_chart, panels_chart, reliability_chart, risk_coverage_chart
+from askwell.report.drawing import Chart
+from askwell.report.rows import lines_of
+from askwell.report.trust import CellTrust, control_runs, trust_in
+from askwell.report.trust_section import sentences_of
+from askwell.report.words import PromptToken, PromptWords, notes_on_all
+from askwell.report.words_figure import probability_figure, words_chart
+from askwell.runs.folder import Run
+from askwell.runs.query import query_runs
+from askwell.server.api import answered, service_of
+from askwell.server.ask_page import About, choices, choose
+from askwell.server.catalogue import Catalogue
+from askwell.server.render import drawn, page
+from askwell.server.settings import LONGEST_NAME
+
+router = APIRouter(include_in_schema=False)
+COLUMNS = ("relation", "lm", "prompts", "setting", "seed", "P@1", "MRR", "facts")
+_CHANGED = 20
+_CURVES = 6
+LINE = 0.02
+"""The paper calls a difference significant if p is below this."""
+Name = Annotated[str, Query(max_length=LONGEST_NAME)]
+
+
+@router.get("/runs", response_class=HTMLResponse)
+def runs_page(request: Request, sort: Name = "", find: Name = "") -> HTMLResponse:
+    """All runs, filtered and sorted, with gains and learning curves."""
+    catalogue = service_of(request).catalogue
+    named = catalogue.runs()
+    names = {run.folder: name for name, run in named.items()}
+    sort = sort if sort in COLUMNS else ""
+    table = query_runs(list(named.values()), sort=sort or None)
+    rows = [{"name": names[run.folder], **row} for run, row in zip(table.runs, table.as_json(), strict=True)]
+    words = find.lower().split()
+    shown = [row for row in rows if all(word in " ".join(map(str, row.values())).lower() for word in words)]
+    kept = {row["name"]: named[row["name"]] for row in shown}
+    part = "runs_table.html" if request.headers.get("hx-target") == "runs" else "runs.html"
+    figures = {"gains": gains(kept), "curves": curves(kept)}
+    filling: dict[str, Any] = {
+        "rows": shown,
+        "all": len(rows),
+        "columns": COLUMNS,
+        "problems": catalogue.problems,
+        **figures,
+    }
+    return page(request, part, sort=sort, find=find, numbers=("seed", "P@1", "MRR", "facts"), **filling)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawing and the sentence that says what it means."""
+
+    svg: Markup
+    sentence: str
+
+
+def gains(runs: Mapping[str, Run]) -> Figure | None:
+    """P@1 before and after tuning, by relation and LM."""
+    scored = [
+        (f"{run.record.spec.relation} · {run.record.spec.lm}", run.record.untuned.score("P@1"), run.score("P@1"))
+        for run in runs.values()
+        if run.record.untuned is not None
+    ]
+    by_label: dict[str, list[tuple[float, float]]] = {}
+    for label, before, after in scored:
+        if before is not None and after is not None:
+            by_label.setdefault(label, []).append((after, before))
+    if not by_label:
+        return None
+    best = {label: max(pairs) for label, pairs in by_label.items()}
+    gaps = [Gap(_shortened(label), after, before) for label, (after, before) in sorted(best.items())][:40]
+    better = sum(after > before for after, before in best.values())
+    mean = sum(after - before for after, before in best.values()) / len(best)
+    sentence = (
+        f"Full dots: right answers in % after tuning; hollow diamonds: with the same prompts before it. Tuning helps "
+        f"in {better} of {len(best)} cases, by {signed(mean)} points on average (of several runs, the best is shown)."
+    )
+    return Figure(
+        drawn(lambda: gaps_chart(gaps, first="tuned", second="hard prompts", measure="P@1 on test facts"), "gains"),
+        sentence,
+    )
+
+
+def signed(figure: float) -> str:
+    """A difference with its sign."""
+    return f"{figure:+.1f}".replace("-", "−")
+
+
+def _shortened(label: str) -> str:
+    relation, _, lm = label.rpartition(" · ")
+    short = relation.removeprefix("testbed:")
+    return f"{short[:16]} · {lm.removeprefix('testbed:')[:8]}"
+
+
+def curves(runs: Mapping[str, Run]) -> Figure | None:
+    """Dev P@1 while tuning, of the first few runs."""
+    panels = []
+    for name, run in runs.items():
+        line = [(line.pairs, line.dev["P@1"]) for line in run.record.history if line.pairs is not None]
+        points = [(float(pairs), score) for pairs, score in line if score is not None]
+        if len(points) > 1:
+            panels.append(Panel(name if len(name) <= 30 else f"{name[:29]}…", {"dev P@1": points}))
+    if not panels:
+        return None
+    few = panels[:_CURVES]
+    more = f" The first {_CURVES} of {len(panels)} runs." if len(panels) > _CURVES else ""
+    sentence = (
+        "Right answers to dev facts in %, as tuning goes on: a curve that has become flat has learned what it can."
+        f"{more}"
+    )
+    return Figure(
+        drawn(lambda: panels_chart(few, ["dev P@1"], measure="P@1, %", trained="pairs trained on"), "curves"), sentence
+    )
+
+
+@router.get("/runs/compare", response_class=HTMLResponse)
+def compare_page(request: Request, a: Name = "", b: Name = "") -> HTMLResponse:
+    """Two runs on the facts that both answered."""
+    catalogue = service_of(request).catalogue
+    if not a or not b or a == b:
+        raise UserMistake("choose two different runs to compare, one as A and one as B")
+    first, second = catalogue.run(a), catalogue.run(b)
+    found = compare_outcomes(first.test, second.test)
+    return page(
+        request, "compare.html", a=a, b=b, runs=(first, second), found=found, sentences=compared(found),
+        changed=found.changed[:_CHANGED],
+    )  # fmt: skip
+
+
+def compared(found: Comparison) -> list[str]:
+    """What a comparison says, in plain sentences."""
+    difference = found.micro
+    verdict = "a difference that is hardly chance" if difference.p < LINE else "which may be chance"
+    p = f"{difference.p:.3f}" if difference.p >= 0.001 else "below 0.001"
+    who = (
+        "A is better" if difference.difference > 0 else "B is better" if difference.difference < 0 else "They are equal"
+    )
+    return [
+        f"{who}: A answers {difference.a:.1f} % of {found.facts} facts correctly, B {difference.b:.1f} %.",
+        f"The difference is {signed(difference.difference)} points ({signed(difference.low)} to "
+        f"{signed(difference.high)} at "
+        f"{100 * found.confidence:.0f} %), {verdict} (permutation test p = {p}).",
+        f"A alone is right about {found.wins} facts, B alone about {found.losses}; {found.only_a + found.only_b} facts "
+        "were answered by one of them only and do not count.",
+    ]
+
+
+@router.get("/runs/{name}", response_class=HTMLResponse)
+def run_page(request: Request, name: str) -> HTMLResponse:
+    """One run."""
+    run = service_of(request).catalogue.run(name)
+    return page(request, "run.html", name=name, run=run, record=run.record, curve=curves({name: run}), metrics=METRICS)
+
+
+@router.get("/runs/{name}/export")
+async def export_run(request: Request, name: str) -> Response:
+    """The run as one HTML file."""
+    from askwell.server.export import exported
+
+    service = service_of(request)
+    run = service.catalogue.run(name)
+    prompts = None
+    if run.mixture is not None:
+        prompts = await answered(request, service.words(service.catalogue.find(name)))
+    content = exported(name, run, prompts)
+    headers = {"content-disposition": 'attachment; filename="run.html"'}
+    return Response(content, media_type="text/html; charset=utf-8", headers=headers)
+
+
+# ── prompts ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@router.get("/prompts", response_class=HTMLResponse)
+async def prompts_page(request: Request, about: About = "") -> HTMLResponse:
+    """The paper's figure, live."""
+    service = service_of(request)
+    known = choices(service.catalogue)
+    if not known:
+        return page(request, "empty.html", titles=[])
+    choice = choose(service.catalogue, about)
+    entry = choice.entry
+    words = await answered(request, service.words(entry))
+    title = f"{entry.label} on {entry.lm}"
+    figure = drawn(lambda: with_nearest(words_chart(words, title, heading=False), words), "words")
+    run = entry.run
+    projection = None if run is None or run.record.trust is None else run.record.trust.projection
+    filling: dict[str, Any] = {
+        "choice": choice,
+        "titles": list(known),
+        "prompts": words,
+        "figure": figure,
+        "projection": projection,
+    }
+    return page(request, "prompts.html", notes=notes_on_all(words), **filling)
+
+
+def with_nearest(chart: Chart, prompts: Sequence[PromptWords]) -> Chart:
+    """The chart of soft prompts with more in its tooltips: the next nearest words, and Δ by layer."""
+    tokens = [(prompt, item) for prompt in prompts for item in prompt.items if isinstance(item, PromptToken)]
+    hints = {}
+    for (name, hint), (prompt, token) in zip(chart.hints.items(), tokens, strict=True):
+        nearest = ", ".join(f"{word.shown} {probability_figure(word.p)}" for word in token.next_nearest)
+        deep = "; ".join(
+            f"mean |Δ| {' '.join(f'{norm:.2g}' for norm in norms)}" for norms in prompt.deep_norms.values()
+        )
+        hints[name] = "; ".join(part for part in (hint, f"next nearest: {nearest}" if nearest else "", deep) if part)
+    return replace(chart, hints=hints)
+
+
+# ── trust ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class TrustShown:
+    """How far a run's score can be trusted: sentences, and figures with theirs."""
+
+    sentences: list[str]
+    figures: list[Figure]
+    controls: list[tuple[str, str, float | None]]
+    """Name, what it is, and its P@1 on test."""
+    audit: list[str]
+
+
+@router.get("/trust", response_class=HTMLResponse)
+def trust_page(request: Request, run: Name = "") -> HTMLResponse:
+    """What the report says about trust, of one run."""
+    catalogue = service_of(request).catalogue
+    named = {name: one for name, one in catalogue.runs().items() if one.record.spec.control is None}
+    if not named:
+        return page(request, "empty.html", titles=[])
+    name = run or next((name for name, one in named.items() if one.mixture is not None), next(iter(named)))
+    chosen = catalogue.run(name)
+    return page(
+        request, "trust.html", names=list(named), name=name, record=chosen.record, shown=trust_of_run(catalogue, chosen)
+    )
+
+
+def trust_of_run(catalogue: Catalogue | None, run: Run) -> TrustShown:
+    """Sentences and figures of a run, compared with control runs of the same folder."""
+    others = [] if catalogue is None else list(catalogue.runs().values())
+    try:
+        cells = trust_in(lines_of(kept_runs([run])), control_runs(others))
+    except AskwellError:
+        cells = []
+    record = run.record
+    controls = [
+        (name, one.description, None if one.test is None else one.test["P@1"]) for name, one in record.controls.items()
+    ]
+    audit = [] if record.audit is None else audit_lines(record.audit)
+    if not cells:
+        return TrustShown(_untuned_sentences(run), [], controls, audit)
+    cell = cells[0]
+    return TrustShown(sentences_of(cell), _trust_figures(cell), controls, audit)
+
+
+def _untuned_sentences(run: Run) -> list[str]:
+    score = run.score("P@1")
+    shown = "" if score is None else f" {score:.1f} % of {run.record.test.facts} test facts are answered correctly."
+    return [f"Nothing was tuned in this run, so nothing could be learned from train facts.{shown}"]
+
+
+def _trust_figures(cell: CellTrust) -> list[Figure]:
+    gap = cell.calibration.confidence - cell.calibration.accuracy
+    how = "about right" if abs(gap) < 0.05 else "too high" if gap > 0 else "too low"
+    return [
+        Figure(
+            drawn(lambda: reliability_chart(cell.calibration), "reliability"),
+            f"Its probabilities are {how} on average. Where a bar ends below its dot, answers are right less often "
+            "than they claim to be.",
+        ),
+        Figure(
+            drawn(lambda: risk_coverage_chart({"by probability": cell.risk_coverage}, chosen=0.1), "coverage"),
+            "If only its most confident answers are given, this share of them is wrong. The dashed line is one in ten.",
+        ),
+    ]
+
+
+def audit_lines(audit: RelationAudit) -> list[str]:
+    """What is worth knowing of the splits, as sentences."""
+    test = audit.facts["test"]
+    told = [
+        f"There are {audit.facts['train']} train, {audit.facts['dev']} dev and {test} test facts.",
+        f"{audit.leaked_pairs} of the test facts stand in train, too."
+        if audit.leaked_pairs
+        else "No test fact stands in train.",
+        f"Always giving train's most common answer would be right for {audit.majority} of {test} test facts.",
+    ]
+    if audit.unseen_y:
+        told.append(f"The answer of {_of_facts(audit.unseen_y, test)} never is one in train.")
+    if audit.y_in_x:
+        told.append(f"The answer of {_of_facts(audit.y_in_x, test)} is part of x itself.")
+    return told
+
+
+def _of_facts(count: int, total: int) -> str:
+    return "every test fact" if count == total else f"{count} of {total} test facts"

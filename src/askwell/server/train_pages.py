@@ -1,0 +1,117 @@
+"""The page Train: facts and templates go in, are checked as one types, and become a run that can be watched."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, File, Form, Request, UploadFile
+from fastapi.responses import HTMLResponse, RedirectResponse
+
+from askwell.data.facts import Fact
+from askwell.data.read_facts import SUFFIXES, parse_facts
+from askwell.data.templates import parse_template
+from askwell.data.testbed import PREFIX
+from askwell.errors import UserMistake
+from askwell.server.api import answered, job_info, service_of
+from askwell.server.ask_page import uploaded
+from askwell.server.jobs import Order, facts_of
+from askwell.server.render import page
+from askwell.server.settings import LONGEST_NAME, LONGEST_TEXT, MOST_FACTS, MOST_TEMPLATES
+from askwell.specs import MixtureSpec, TrainingSpec
+
+router = APIRouter(include_in_schema=False)
+_EXAMPLE_FACTS = "France, Paris\nPeru, Lima\nNorway, Oslo"
+_EXAMPLE_TEMPLATES = "the capital of [X] is [Y] .\n[X] is ruled from [Y] ."
+LM = Annotated[str, Form(max_length=LONGEST_NAME)]
+Long = Annotated[str, Form()]
+
+
+@router.get("/train", response_class=HTMLResponse)
+def train_page(request: Request) -> HTMLResponse:
+    """The form, and the jobs so far."""
+    service = service_of(request)
+    jobs = [job_info(job, service) for job in service.jobs.all()]
+    filling: dict[str, Any] = {"example_facts": _EXAMPLE_FACTS, "example_templates": _EXAMPLE_TEMPLATES, "jobs": jobs}
+    return page(request, "train.html", lms=service.lms(), allowed=service.settings.training, **filling)
+
+
+@router.post("/train/check", response_class=HTMLResponse)
+async def check(request: Request, lm: LM = "", facts: Long = "", templates: Long = "") -> HTMLResponse:
+    """How the LM reads the templates, and which facts it could not be asked."""
+    texts, problem, pairs = _lines(templates), "", []
+    try:
+        pairs = list(_pairs(facts))
+    except UserMistake as error:
+        problem = str(error)
+    found = await answered(request, service_of(request).check(lm, texts[:MOST_TEMPLATES], pairs))
+    return page(request, "checked.html", found=found, problem=problem)
+
+
+@router.post("/train", response_class=HTMLResponse)
+async def start(
+    request: Request,
+    lm: LM,
+    relation: Annotated[str, Form(max_length=LONGEST_NAME)] = "",
+    facts: Long = "",
+    templates: Long = "",
+    budget: Annotated[str, Form(max_length=12)] = "",
+    deep: Annotated[bool, Form()] = False,
+    file: Annotated[UploadFile | None, File()] = None,
+) -> RedirectResponse:
+    """Starts a job and shows it."""
+    service = service_of(request)
+    pairs = list(_pairs(facts))
+    if file is not None and file.filename:
+        with uploaded(await file.read(), file.filename, SUFFIXES) as path:
+            pairs += parse_facts(path)
+    name = relation.strip()
+    if not name or name.startswith(PREFIX):
+        raise UserMistake(f"the relation needs a name of its own, which does not begin with {PREFIX}")
+    if len(pairs) > MOST_FACTS:
+        raise UserMistake(f"{len(pairs)} facts are too many for the page: {MOST_FACTS} at most")
+    if budget and not (budget.isdecimal() and 0 < int(budget) <= 1_000_000):
+        raise UserMistake("the budget is a number of pairs, such as 2000")
+    parsed = tuple(parse_template(text) for text in _lines(templates))
+    if not parsed:
+        raise UserMistake("there is no template: write at least one, such as [X] was born in [Y] .")
+    order = Order(
+        service.lm_source(lm), name, facts_of([(fact.x, fact.y) for fact in pairs]), parsed, MixtureSpec(deep=deep),
+        TrainingSpec(pairs=int(budget) if budget else None),
+    )  # fmt: skip
+    return RedirectResponse(f"/train/{service.train(order).id}", status_code=303)
+
+
+@router.get("/train/{job}", response_class=HTMLResponse)
+def job_page(request: Request, job: str) -> HTMLResponse:
+    """A job as it is now."""
+    service = service_of(request)
+    part = "job.html" if request.headers.get("hx-target") == "job" else "job_page.html"
+    return page(request, part, job=job_info(service.jobs.find(job), service))
+
+
+@router.post("/train/{job}/cancel")
+def cancel(request: Request, job: str) -> RedirectResponse:
+    """Cancels a job."""
+    service_of(request).jobs.cancel(job)
+    return RedirectResponse(f"/train/{job}", status_code=303)
+
+
+def _lines(text: str) -> list[str]:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if long := next((line for line in lines if len(line) > LONGEST_TEXT), None):
+        raise UserMistake(f"{long[:40]!r}… has {len(long)} characters: {LONGEST_TEXT} at most")
+    return lines
+
+
+def _pairs(text: str) -> list[Fact]:
+    """Lines of x and y with a tab, a semicolon or a comma between them."""
+    pairs = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        separator = next((mark for mark in ("\t", ";", ",") if mark in line), None)
+        x, _, y = line.partition(separator) if separator else (line, "", "")
+        if not x.strip() or not y.strip():
+            raise UserMistake(f"facts, line {number}: expected an x and a y with a comma, a semicolon or a tab between")
+        if max(len(x), len(y)) > LONGEST_TEXT:
+            raise UserMistake(f"facts, line {number}: {LONGEST_TEXT} characters are the most for an x or a y")
+        pairs.append(Fact(x.strip(), y.strip()))
+    return pairs

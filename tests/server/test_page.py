@@ -1,0 +1,295 @@
+"""The page in a real browser: every screen, the keyboard's way through, training, and nothing from elsewhere."""
+
+import csv
+import io
+import re
+import shutil
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+from builders.servers import Served, served
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from askwell.data import testbed
+from askwell.server.settings import Settings
+
+CHROMIUM = next(
+    (path for path in (Path("/usr/bin/chromium"), Path("/usr/bin/chromium-browser")) if path.exists()), None
+)
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
+FLAGS += ["--disable-background-networking", "--disable-component-update"]
+SHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text(encoding="utf-8")
+SIZES = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
+LONG = 20_000
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here: apt-get install chromium"),
+]
+
+
+@dataclass
+class Seen:
+    """A page, and what went wrong in it."""
+
+    page: Page
+    address: str
+    wrong: list[str] = field(default_factory=list)
+
+    def open(self, path: str) -> Page:
+        self.page.goto(self.address + path)
+        return self.page
+
+    def check(self, name: str, *, shots: bool = True) -> None:
+        """Screenshots in all sizes and colours, nothing wider than the screen, and no fault that axe finds."""
+        for scheme in ("light", "dark"):
+            self.page.emulate_media(color_scheme=scheme)
+            for size, viewport in SIZES.items():
+                self.page.set_viewport_size(viewport)  # ty: ignore[invalid-argument-type]
+                if shots:
+                    self.page.screenshot(path=SHOTS / f"{name}-{size}-{scheme}.png", full_page=True)
+                assert self.page.evaluate("document.documentElement.scrollWidth") <= viewport["width"], (name, size)
+            self.page.evaluate(AXE)
+            found = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+            faults = [(fault["id"], [node["html"] for node in fault["nodes"]][:3]) for fault in found["violations"]]
+            assert faults == [], (name, scheme)
+        self.page.emulate_media(color_scheme="light")
+        self.page.set_viewport_size(SIZES["desktop"])  # ty: ignore[invalid-argument-type]
+
+
+@pytest.fixture(scope="module")
+def at(made_runs, tmp_path_factory) -> Generator[Served]:
+    """The testbed, and runs that were tuned on it."""
+    cache = tmp_path_factory.mktemp("cache")
+    shutil.copytree(made_runs, cache / "served")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ASKWELL_CACHE", str(cache))
+        with served(Settings()) as running:
+            yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Browser]:
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def seen(at, browser) -> Generator[Seen]:
+    context = browser.new_context(viewport=SIZES["desktop"])
+    context.set_default_timeout(LONG)
+    page = context.new_page()
+    found = Seen(page, at.address)
+    page.on(
+        "console", lambda message: found.wrong.append(message.text) if message.type in ("error", "warning") else None
+    )
+    page.on("pageerror", lambda error: found.wrong.append(str(error)))
+    page.on(
+        "request",
+        lambda request: (
+            None if request.url.startswith((at.address, "data:")) else found.wrong.append(f"a request to {request.url}")
+        ),
+    )
+    yield found
+    context.close()
+    assert found.wrong == []
+
+
+@pytest.fixture(autouse=True)
+def _patient() -> None:
+    expect.set_options(timeout=LONG)
+
+
+def test_the_first_screen_answers_something(seen, at):
+    page = seen.open("/")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Ask")
+    bars = page.locator(".told .bars li")
+    expect(bars).to_have_count(5)
+    first = httpx.get(f"{at.address}/api/v1/ask", params={"mixture": "testbed:language/bert", "x": "France"}).json()
+    expect(bars.first.locator(".y")).to_contain_text(first["answers"][0][0]["y"])
+    expect(page.get_by_role("button", name="Tune it")).to_be_visible()
+    seen.check("first")
+
+
+def test_a_tuned_mixture_beside_its_hard_prompts(seen):
+    page = seen.open("/")
+    page.get_by_label("Relation and LM").fill("chemical element → its symbol · testbed:bert · soft")
+    fact = next(fact for fact in testbed.testbed_relation("symbol").test if fact in testbed.told("symbol"))
+    page.get_by_label("x", exact=True).fill(fact.x)
+    page.get_by_role("button", name="Ask", exact=True).click()
+    expect(page.locator("#of-x")).to_contain_text(fact.x)
+    expect(page.locator(".told h3")).to_have_text([re.compile("Tuned mixture"), re.compile("Hard prompts")])
+    expect(page.locator(".known")).to_contain_text(f"The right answer is {fact.y}.")
+    expect(page.locator(".known")).to_contain_text("tells it, so it can be known")
+    assert "x=" in page.url  # the answer has an address
+    page.locator(".told").first.locator("summary").first.click()
+    rows = page.locator(".told").first.locator("tbody").first.locator("tr")
+    expect(rows).to_have_count(3)
+    weights = [float(row.locator("td").first.inner_text().replace("<", "")) for row in rows.all()]
+    assert sum(weights) == pytest.approx(1, abs=0.005)
+    seen.check("ask")
+
+
+def test_it_says_when_it_does_not_know(seen, at):
+    service = at.service
+    entry = service.catalogue.find("soft")
+    threshold = service.catalogue.threshold(entry)
+    assert threshold is not None
+    xs = list(service.catalogue.facts(entry))
+    best = {x: found[0].probability for x, found in zip(xs, service.ask("soft", xs).result(600), strict=True)}
+    page = seen.open(f"/?about=soft&x={min(best, key=lambda x: best[x])}")
+    expect(page.locator(".told").first.locator(".unknown")).to_contain_text("I do not know.")
+    page = seen.open(f"/?about=soft&x={max(best, key=lambda x: best[x])}")
+    expect(page.locator(".unknown")).to_have_count(0)
+
+
+def test_the_keyboards_way_through(seen):
+    page = seen.open("/")
+    expect(page.get_by_label("x", exact=True)).to_be_focused()
+    page.keyboard.press("Control+a")
+    page.keyboard.type("Peru")
+    page.keyboard.press("Enter")
+    expect(page.locator("#of-x")).to_contain_text("Peru")
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.tagName") == "SUMMARY":
+            break
+    page.keyboard.press("Enter")
+    expect(page.locator(".bars details[open]")).to_have_count(1)
+    seen.open("/runs")
+    page.keyboard.press("Tab")
+    expect(page.get_by_text("Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#main")).to_be_focused()
+
+
+def test_many_at_once_and_as_a_file(seen, tmp_path):
+    page = seen.open("/?about=soft")
+    page.get_by_text("Ask about many x’s at once").click()
+    page.get_by_label("A column of x’s").fill("iron\n<script>alert(1)</script>\n" + "long " * 190)
+    (tmp_path / "more.csv").write_text("x,other\ngold,1\n")
+    page.get_by_label("or a file").set_input_files(tmp_path / "more.csv")
+    page.get_by_role("button", name="Ask them all").click()
+    rows = page.locator("#table tbody tr")
+    expect(rows).to_have_count(4)
+    expect(rows.nth(1).locator("th")).to_have_text("<script>alert(1)</script>")
+    expect(rows.nth(2)).to_contain_text("longer than the LM's context")
+    expect(rows.nth(3).locator("th")).to_have_text("gold")
+    seen.check("many")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download as CSV").click()
+    lines = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text(encoding="utf-8"))))
+    assert [line["x"] for line in lines][:2] == ["iron", "<script>alert(1)</script>"]
+    assert lines[0]["tuned"]
+    assert 0 < float(lines[0]["hard_probability"]) <= 1
+
+
+def test_an_error_is_a_sentence(seen):
+    page = seen.open("/")
+    page.get_by_label("x", exact=True).fill("word " * 190)
+    page.get_by_role("button", name="Ask", exact=True).click()
+    expect(page.locator("#answers [role=alert]").first).to_contain_text("longer than the LM's context")
+    page.get_by_label("Relation and LM").fill("nothing of that name")
+    page.get_by_role("button", name="Ask", exact=True).click()
+    expect(page.locator("#answers [role=alert]")).to_contain_text("there is no mixture 'nothing of that name'")
+    response = httpx.get(f"{seen.address}/?about=nowhere")
+    assert response.status_code == 404
+    assert "there is no mixture" in response.text
+
+
+def test_prompts(seen):
+    page = seen.open("/prompts?about=deep")
+    words = page.locator("figure svg")
+    expect(words).to_be_visible()
+    expect(words.locator("title", has_text="next nearest")).not_to_have_count(0)
+    expect(words.locator("title", has_text="mean |Δ|")).not_to_have_count(0)
+    expect(page.locator("figcaption")).to_contain_text(re.compile("read no more into these words|not an explanation"))
+    page.get_by_text("vectors", exact=False).locator("visible=true").last.click()
+    seen.check("prompts")
+
+
+def test_runs_are_filtered_sorted_compared_and_kept(seen, made_runs):
+    page = seen.open("/runs")
+    expect(page.locator(".runs tbody tr")).to_have_count(3)
+    seen.check("runs")
+    page.get_by_label("Filter").fill("deep")
+    expect(page.locator(".runs tbody tr")).to_have_count(1)
+    page.get_by_label("Filter").fill("")
+    expect(page.locator(".runs tbody tr")).to_have_count(3)
+    page.get_by_role("link", name="P@1").click()
+    scores = [float(score) for score in page.locator(".runs tbody td:nth-child(9)").all_inner_texts()]
+    assert scores == sorted(scores, reverse=True)
+    page.get_by_label("soft as A").check()
+    page.get_by_label("hard as B").check()
+    page.get_by_role("button", name="Compare A with B").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Two runs compared")
+    expect(page.locator(".sentences")).to_contain_text("permutation test")
+    seen.check("compare")
+    page.get_by_role("link", name="soft").first.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("soft")
+    seen.check("run")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Save as one HTML file").click()
+    kept = Path(download.value.path()).read_text(encoding="utf-8")
+    assert "Can I believe this?" in kept
+    assert not re.search(r"""(?:src|href)=["'](?!#)""", kept)  # nothing but the file itself
+    assert "<script" not in kept
+
+
+def test_trust(seen):
+    page = seen.open("/trust")
+    page.get_by_label("Run").select_option("soft")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator(".sentences").first).to_contain_text("test facts are answered correctly")
+    expect(page.locator("figure svg")).to_have_count(2)
+    for figure in page.locator("figure").all():
+        expect(figure.locator("figcaption")).not_to_be_empty()
+    seen.check("trust")
+
+
+def test_training_is_checked_watched_and_asked(seen, tmp_path):
+    page = seen.open("/train")
+    page.get_by_label("Name of the relation").fill("<b>my symbols</b>")
+    facts = [fact for facts in testbed.testbed_relation("symbol").splits.values() for fact in facts]
+    page.get_by_label("Pairs:").fill("\n".join(f"{fact.x}, {fact.y}" for fact in facts) + "\nsnow, ☃☃☃")
+    page.get_by_label("Templates").fill("the symbol of [X] is [Y] .\n[X] without")
+    expect(page.locator("#checked .problem")).to_contain_text("[Y]")
+    expect(page.locator("#checked .piece").first).to_have_text("the")
+    expect(page.locator("#checked")).to_contain_text("1 of")
+    seen.check("train")
+    page.get_by_label("Templates").fill("the symbol of [X] is [Y] .")
+    expect(page.locator("#checked .problem")).to_have_count(0)
+    page.get_by_label("Budget").fill("300")
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("<b>my symbols</b>")
+    expect(page.locator(".state")).to_contain_text("Done.")
+    assert page.locator(".curve .dot").count() > 1
+    seen.check("job")
+    page.get_by_role("link", name="Ask it").click()
+    expect(page.locator(".told h3").first).to_contain_text("Tuned mixture")
+
+
+def test_training_is_cancelled(seen):
+    page = seen.open("/train")
+    page.get_by_label("Name of the relation").fill("long")
+    facts = testbed.testbed_relation("symbol").train
+    page.get_by_label("Pairs:").fill("\n".join(f"{fact.x}; {fact.y}" for fact in facts))
+    page.get_by_label("Templates").fill("the symbol of [X] is [Y] .")
+    page.get_by_label("Budget").fill("900000")
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator(".curve")).to_be_visible()
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator(".state")).to_contain_text("Cancelled.")
+
+
+def test_a_mistake_in_the_form_is_a_sentence(at):
+    sent = {"lm": "testbed:bert", "relation": "x", "facts": "no pair", "templates": "[X] [Y]"}
+    response = httpx.post(f"{at.address}/train", data=sent)
+    assert response.status_code == 422
+    assert "facts, line 1: expected an x and a y" in response.text
