@@ -19,6 +19,7 @@ from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.mixture.answers import ONE_TOKEN, AnswerKind
+from askwell.mixture.card import model_card
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import About, read_description, read_dev_answers
 from askwell.specs.mixture import MixtureSpec
@@ -380,3 +381,16 @@ def test_the_card_names_its_prompts_by_weight(tmp_path: Path) -> None:
     assert weights == pytest.approx(sorted(mixture.weights.tolist(), reverse=True), abs=1e-4)
     assert card.startswith("---\n")
     assert "base_model" not in card, "a model in memory has no name on the hub"
+
+
+def test_texts_from_outside_stay_text_in_the_card() -> None:
+    hostile = "<script>alert(1)</script> ![x](http://x) `a` |\x1b[31m\u202e"
+    mixture = Mixture(FrozenLM(*tiny.TINY["bert"]()), ["[X] ``` <b> is [Y] ."])
+    scores = {"test": {"facts": 1, "vocabulary": hostile, "P@1": 1.0}}
+    about = About(relation=hostile, learned_from={"relation": {"name": hostile}}, scores=scores)
+    card = str(model_card(mixture, about))
+    assert "<script" not in card
+    assert "](http" not in card
+    assert all(one.isprintable() or one == "\n" for one in card)
+    assert card.count("&#60;script&#62;alert(1)") == 3
+    assert "| ```` [X] ``` <b> is [Y] . ```` |" in card  # code is shown as it is, and cannot end early

@@ -19,7 +19,7 @@ from askwell.evaluation.metrics import METRICS
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm, set_threads
-from askwell.runs.folder import clear_folder
+from askwell.runs.folder import check_folder, clear_folder, hold_folder
 from askwell.runs.record import RunRecord
 from askwell.runs.run import run
 from askwell.runs.seeds import SeveralRuns
@@ -55,9 +55,11 @@ def run_with_bars(
     spec: RunSpec, lm: FrozenLM, relation: Relation, folder: Path, *, overwrite: bool, **options: Any
 ) -> RunRecord:
     """Does a run with bars; `overwrite` removes the files of an earlier one first."""
-    if overwrite:
-        clear_folder(folder)
-    with RunBars(folder) as bars:
+    with hold_folder(folder), RunBars(folder) as bars:
+        # Again, since another run can have ended there while the LM was loaded.
+        check_folder(folder, resume=options.get("resume", False), overwrite=overwrite)
+        if overwrite:
+            clear_folder(folder)
         return run(spec, lm, relation, folder, progress=bars, **options)
 
 

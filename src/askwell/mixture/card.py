@@ -1,5 +1,7 @@
 """The model card of a mixture: what it asks, of which LM, how well."""
 
+import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from huggingface_hub import ModelCard, ModelCardData
@@ -20,13 +22,13 @@ def model_card(mixture: "Mixture", about: "About") -> ModelCard:
         tags=["askwell", "soft-prompts", "mixture-of-prompts"],
         license="apache-2.0",
     )
-    relation = about.relation or "a relation"
+    relation = _plain(about.relation or "a relation")
     kind = "product of experts" if mixture.spec.combine == "product" else "mixture"
     parts = [
         f"---\n{header.to_yaml()}\n---",
         f"# A {kind} of {len(mixture.prompts)} prompts for {relation}",
-        f"It asks the frozen LM **{identity.name}** ({identity.architecture}) and was made by askwell. The LM's "
-        "weights are not part of it and were not changed.",
+        f"It asks the frozen LM **{_plain(identity.name)}** ({_plain(identity.architecture)}) and was made by askwell. "
+        "The LM's weights are not part of it and were not changed.",
         _usage(mixture),
         "## Prompts\n\n" + _prompt_table(mixture),
         _facts_and_settings(mixture, about),
@@ -37,10 +39,10 @@ def model_card(mixture: "Mixture", about: "About") -> ModelCard:
 
 
 def _usage(mixture: "Mixture") -> str:
-    source = mixture.lm.identity.name
+    source = json.dumps(_visible(mixture.lm.identity.name), ensure_ascii=False)
     return (
         "```python\nimport askwell\n\n"
-        f'mixture = askwell.Mixture.from_pretrained("<this folder or repository>", lm=askwell.load_lm("{source}"))\n'
+        f'mixture = askwell.Mixture.from_pretrained("<this folder or repository>", lm=askwell.load_lm({source}))\n'
         'mixture.ask("<x>")\n```'
     )
 
@@ -48,7 +50,8 @@ def _usage(mixture: "Mixture") -> str:
 def _prompt_table(mixture: "Mixture") -> str:
     weights = mixture.weights.tolist()
     order = sorted(range(len(weights)), key=lambda number: (-weights[number], number))
-    rows = [f"| {weights[n]:.4f} | `{mixture.prompts[n].template.text.replace('|', chr(92) + '|')}` |" for n in order]
+    templates = [_code(prompt.template.text).replace("|", "\\|") for prompt in mixture.prompts]
+    rows = [f"| {weights[n]:.4f} | {templates[n]} |" for n in order]
     dependent = "" if mixture.temperature is None else f", with temperature {mixture.temperature:.3g}"
     note = (
         f"Effective number of prompts: {mixture.effective_prompts:.2f} of {len(weights)}. The weights are "
@@ -56,7 +59,7 @@ def _prompt_table(mixture: "Mixture") -> str:
         f"{f'; they also depend on x{dependent}' if mixture.weighting.reads_x else ''}."
     )
     if mixture.spec.lead_in != NO_LEAD_IN:
-        note += f" Before every sentence stands `{mixture.spec.lead_in}`."
+        note += f" Before every sentence stands {_code(mixture.spec.lead_in)}."
     if mixture.examples:
         note += (
             f" Every prompt shows up to {mixture.spec.shots} train facts before the question, its own ones; they stand "
@@ -68,8 +71,8 @@ def _prompt_table(mixture: "Mixture") -> str:
 def _facts_and_settings(mixture: "Mixture", about: "About") -> str:
     if not about.learned_from:
         return "It is untuned: its prompts are those above, as they stand."
-    lines = [f"- {name}: {_flat(value)}" for name, value in about.learned_from.items()]
-    lines += [f"- mixture: {_flat(mixture.spec.model_dump())}"]
+    lines = [f"- {_plain(name)}: {_plain(_flat(value))}" for name, value in about.learned_from.items()]
+    lines += [f"- mixture: {_plain(_flat(mixture.spec.model_dump()))}"]
     return "## Learned from\n\n" + "\n".join(lines)
 
 
@@ -80,8 +83,8 @@ def _score_table(scores: dict[str, Any]) -> str:
     beside = {"facts", "vocabulary", "log_loss"}
     metrics = list(dict.fromkeys(name for figures in scores.values() for name in figures if name not in beside))
     rows = [
-        f"| {split} | {figures['facts']} | {''.join(f'{_or_dash(figures.get(name))} | ' for name in metrics)}"
-        f"{figures['vocabulary']} |"
+        f"| {_plain(split)} | {figures['facts']} | {''.join(f'{_or_dash(figures.get(name))} | ' for name in metrics)}"
+        f"{_plain(str(figures['vocabulary']))} |"
         for split, figures in scores.items()
     ]
     columns = ["split", "facts", *metrics, "ranked among"]
@@ -95,7 +98,25 @@ def _score_table(scores: dict[str, Any]) -> str:
 
 def _lm_table(mixture: "Mixture") -> str:
     identity = mixture.lm.identity.model_dump()
-    return "## The LM\n\n" + "\n".join(f"- {name.replace('_', ' ')}: `{value}`" for name, value in identity.items())
+    lines = (f"- {name.replace('_', ' ')}: {_code(str(value))}" for name, value in identity.items())
+    return "## The LM\n\n" + "\n".join(lines)
+
+
+def _visible(text: str) -> str:
+    """A text from outside in one line, with characters that would not be seen written out."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def _plain(text: str) -> str:
+    """A text from outside that stays text: neither HTML nor links, images, code or cells of a table."""
+    return "".join(f"&#{ord(one)};" if one in "<>&[]`|" else one for one in _visible(text))
+
+
+def _code(text: str) -> str:
+    """A text from outside as a piece of code, between more backticks than it has in a row."""
+    text = _visible(text)
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence}{text}{fence}" if len(fence) == 1 else f"{fence} {text} {fence}"
 
 
 def _flat(value: Any) -> str:

@@ -1,8 +1,11 @@
 """The folder of a run: writing it, and reading one run, a folder of runs, or a store."""
 
+import errno
 import json
+import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,11 +17,11 @@ from askwell.data.facts import SplitName
 from askwell.display import plots
 from askwell.display.frames import AsFrame, Records, pandas_frame
 from askwell.display.summary import ShowsItself, Summary
-from askwell.errors import BadFile, BadOption, DamagedFile
+from askwell.errors import BadFile, BadOption, CannotWrite, DamagedFile
 from askwell.evaluation.compare import Outcomes
 from askwell.evaluation.metrics import LOG_LOSS, METRICS
 from askwell.evaluation.outcomes import Outcome, read_controls, read_outcomes, write_controls, write_outcomes
-from askwell.files import need_writable_folder, write_whole
+from askwell.files import need_writable_folder, write_whole, writing
 from askwell.mixture.save import CONFIG
 from askwell.runs.legacy import is_legacy_run, read_legacy_record
 from askwell.runs.record import (
@@ -237,6 +240,35 @@ def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
     if resume and is_whole and not is_unfinished:
         raise BadOption(f"--resume: the run in {folder} is finished; there is nothing to continue")
     need_writable_folder(folder, "--out")
+
+
+@contextmanager
+def hold_folder(folder: Path) -> Generator[None]:
+    """Keeps other runs out of a folder while the block runs; BadOption if one is at work there.
+
+    The lock is the system's, on the folder itself: nothing is written, and it goes with its process, even a killed one.
+    """
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    if os.name != "posix":  # no other system can lock a folder
+        yield
+        return
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadOption(
+                f"--out {folder} is in use by another run: wait for it to end, or name another folder"
+            ) from None
+        except OSError as error:  # some network file systems lock no folders; work goes on there as it always did
+            if error.errno not in (errno.EBADF, errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL):
+                raise CannotWrite(f"{folder} cannot be locked: {error.strerror}") from error
+        yield
+    finally:
+        os.close(handle)
 
 
 def clear_folder(folder: Path) -> None:
