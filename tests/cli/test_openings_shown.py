@@ -42,9 +42,8 @@ def test_a_run_records_its_examples_and_uses_them_everywhere(askwell, trained, f
 
 
 def test_untuned_prompts_take_examples_too(askwell, lms, facts):
-    done = askwell(
-        "evaluate", "--lm", lms["bert"], "--facts", facts, "--prompts", TEMPLATES[0], "--shots", "2", "--json"
-    )
+    prompts = ("--prompts", TEMPLATES[0], "--shots", "2")
+    done = askwell("evaluate", "--lm", lms["bert"], "--facts", facts, *prompts, "--json")
     assert done.code == 0, done.err
     without = askwell("ask", "--lm", lms["bert"], *prompts, "Paris")
     assert without.code == 2
