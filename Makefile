@@ -48,6 +48,7 @@ bench: setup
 
 docs: setup
 	$(BIN)/python -m pip install --quiet --no-compile --editable ".[docs]"
+	$(BIN)/python scripts/build_reference.py
 	$(BIN)/zensical build --strict
 	@echo "The documentation is in build/site/index.html"
 
