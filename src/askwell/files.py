@@ -98,7 +98,7 @@ def write_aside(path: Path, write: Callable[[Path], object]) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Generator[None]:
-    """Turns an error of the system, in the block that writes to a path, into CannotWrite."""
+    """Turns an OSError in the block, which writes to a path, into CannotWrite."""
     try:
         yield
     except OSError as error:
@@ -123,7 +123,7 @@ def write_folder(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def need_writable_folder(folder: Path, option: str) -> None:
-    """Raises at once, before any work, if nothing can be written in the folder. It leaves the disk as it was."""
+    """Raises, before any work is done, if the folder cannot be written to. The disk stays as it was."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -142,7 +142,7 @@ def need_writable_folder(folder: Path, option: str) -> None:
 
 
 def write_tensors(path: Path, tensors: "Mapping[str, Tensor]", notes: Mapping[str, Any]) -> None:
-    """Writes tensors and JSON notes; the hash of the tensors stands in the file's header."""
+    """Writes tensors and JSON notes; the file's header has a hash of the tensors."""
     from safetensors.torch import save  # here, since this takes seconds and `askwell --help` reads no tensors
 
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
@@ -160,9 +160,9 @@ def read_tensors(path: Path) -> "tuple[dict[str, Tensor], dict[str, Any]]":
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - a handle, not a mapping
         notes = json.loads(header["notes"])
     except (SafetensorError, KeyError, json.JSONDecodeError, OSError):
-        raise DamagedFile(f"{path} is truncated or altered; remove it to start the run anew") from None
+        raise DamagedFile(f"{path} is truncated or altered; remove it to start the run over") from None
     if header.get("sha256") != hash_of(tensors):
-        raise DamagedFile(f"{path} was altered; remove it to start the run anew")
+        raise DamagedFile(f"{path} was altered; remove it to start the run over")
     return tensors, notes
 
 
@@ -175,7 +175,7 @@ def hash_of(tensors: "Mapping[str, Tensor]") -> str:
 
 
 def cache_folder() -> Path:
-    """The cache folder, whether it is there or not: ASKWELL_CACHE, or askwell in the user's cache folder."""
+    """The cache folder, whether or not it exists: ASKWELL_CACHE, or askwell in the user's cache folder."""
     own = os.environ.get("ASKWELL_CACHE")
     if own:
         return Path(own)

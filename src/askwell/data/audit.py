@@ -12,7 +12,7 @@ from askwell.data.names import FactSet
 
 @dataclass(frozen=True)
 class RelationAudit:
-    """The audit of one relation. Unless said otherwise a number counts lines of test, repeated ones each time."""
+    """The audit of one relation. Unless stated otherwise, a number counts lines of test, including repeated ones."""
 
     name: str
     facts: dict[str, int]
@@ -48,7 +48,8 @@ class RelationAudit:
     largest: int
     """y is test's most common y."""
     effective_ys: float
-    """2^H, where H is the entropy in bits of the ys of test: as many equally common ys would be as hard to guess."""
+    """2^H, where H is the entropy in bits of the ys of test: guessing among this many equally common ys would be as
+    hard."""
 
 
 def audit_relation(splits: SplitLines) -> RelationAudit:
@@ -109,11 +110,12 @@ class SetAudit:
 
     def macro(self, count: str) -> float:
         """The mean over the relations of a count in per cent of the relation's lines of test."""
-        shares = [getattr(relation, count) / relation.facts["test"] for relation in self.relations]
-        return 100 * sum(shares) / len(shares)
+        fractions = [getattr(relation, count) / relation.facts["test"] for relation in self.relations]
+        return 100 * sum(fractions) / len(fractions)
 
     def as_json(self) -> dict[str, Any]:
-        """The audit of the whole, and under "relations" the same for each; shares are in per cent of test's lines."""
+        """The audit of the whole, and under "relations" the same for each; fractions are in per cent of test's
+        lines."""
         return {
             **self._figures(),
             "relations": {relation.name: SetAudit(self.name, (relation,))._figures() for relation in self.relations},
@@ -201,7 +203,7 @@ def is_inside(y: str, x: str) -> bool:
 
 
 def audit_sentences(audit: SetAudit) -> list[str]:
-    """What a reader of a score on these facts should know, one sentence each; what is not the case is left out."""
+    """What a reader of a score on these facts should know, one sentence each; only what applies is mentioned."""
     facts, test, total, micro = audit.by_split("facts"), audit.test, audit.total, audit.micro
     told = [
         f"{facts['train']:,} train, {facts['dev']:,} dev and {test:,} test facts, {total('distinct'):,} of them "
@@ -211,7 +213,7 @@ def audit_sentences(audit: SetAudit) -> list[str]:
     if repeated:
         told.append(f"Lines that repeat a fact of their own split: {', '.join(repeated)}.")
     leaked, share = total("leaked_pairs"), micro("leaked_pairs")
-    memory = f"{leaked:,} of {test:,} test facts ({share:.1f} %) are also in train: a score on them can be memory."
+    memory = f"{leaked:,} of {test:,} test facts ({share:.1f} %) are also in train: a score on them may be memory."
     told.append(memory if leaked else "No test fact is in train.")
     told.append(
         f"Always answering train's most common y scores {micro('majority'):.1f} % (mean over facts) or "
@@ -221,12 +223,12 @@ def audit_sentences(audit: SetAudit) -> list[str]:
         "leaked_x": f"{micro('leaked_x'):.1f} % of test facts have an x that is also in train; answering with train's "
         f"y for the same x scores {micro('copy_train_y'):.1f} %.",
         "in_dev": f"Test facts that are also in dev: {total('in_dev'):,}.",
-        "dev_in_train": f"Dev facts that are also in train: {total('dev_in_train'):,}; dev flatters what was learned "
-        "by heart.",
+        "dev_in_train": f"Dev facts that are also in train: {total('dev_in_train'):,}; dev scores overrate what was "
+        "memorised.",
         "y_in_x": f"In {micro('y_in_x'):.1f} % of test facts y is part of x; answering with a y of train that is part "
         f"of x scores {micro('copy_x'):.1f} %.",
-        "unseen_y": f"{micro('unseen_y'):.1f} % of test facts have a y that train never shows: they cannot be owed to "
-        "a preference for train's ys.",
+        "unseen_y": f"{micro('unseen_y'):.1f} % of test facts have a y that never occurs in train: a preference for "
+        "train's ys cannot explain a right answer there.",
         "several_golds": f"{micro('several_golds'):.1f} % of test facts have an x with several right ys in test "
         f"({micro('several_golds_all'):.1f} % when train and dev are counted too).",
     }

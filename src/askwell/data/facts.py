@@ -51,7 +51,7 @@ class Counts:
     test_in_train: int
     """Lines of test whose fact is also in train: what a score on test can owe to memory."""
     several_golds: int
-    """How many x have several right ys, over all splits."""
+    """How many x's have several right ys, over all splits."""
 
     @classmethod
     def of(cls, train: Iterable[Fact], dev: Iterable[Fact], test: Iterable[Fact], removed: int = 0) -> "Counts":
@@ -75,7 +75,7 @@ class Counts:
         return self.duplicates_train + self.duplicates_dev + self.duplicates_test + self.removed
 
     def lines(self) -> list[str]:
-        """What is worth telling, one sentence each; empty if nothing is."""
+        """What is worth mentioning, one sentence each; empty if there is nothing."""
         of_test = f"{self.test_in_train} {'line' if self.test_in_train == 1 else 'lines'} of test"
         told = (
             (self.duplicates_train, "line repeats", "lines repeat", "a fact of train"),
@@ -121,7 +121,7 @@ class Relation(ShowsItself, SplitLines):
             object.__setattr__(self, name, canonical(facts))
 
     def summary(self) -> Summary:
-        """Its splits with their sizes, each with a fact, and what is worth telling about them."""
+        """Its splits with their sizes, each with a fact, and what is worth mentioning about them."""
         rows = [
             (name, f"{len(facts):,}", f"{facts[0].x} → {facts[0].y}" if facts else "")
             for name, facts in self.splits.items()
@@ -173,5 +173,5 @@ def canonical(facts: Iterable[Fact]) -> tuple[Fact, ...]:
 
 
 def facts_jsonl(facts: Iterable[Fact]) -> str:
-    """The text of a file of facts, one a line."""
+    """The text of a file of facts, one per line."""
     return "".join(json.dumps({"sub": fact.x, "obj": fact.y}, ensure_ascii=False) + "\n" for fact in facts)

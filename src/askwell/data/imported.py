@@ -59,7 +59,7 @@ class Imported:
         keys: tuple[str, str] = LABELS,
         split: SplitName | None = None,
     ) -> None:
-        """Takes the fact of a line; one with an empty x or y is left out, counted."""
+        """Takes the fact of a line; one with an empty x or y is left out and counted."""
         self.lines += 1
         x, y = (text_of(path, line, record, key) for key in keys)
         if not x or not y:
@@ -71,7 +71,7 @@ class Imported:
     def add_prompt(
         self, data_set: str, relation: str, path: Path, line: int | None, text: str, weight: float | None = None
     ) -> None:
-        """Takes a template; text that is none is left out, counted."""
+        """Takes a template; text that is not a template is left out and counted."""
         self.lines += 1
         try:
             record: dict[str, Any] = {"template": parse_template(text).text}

@@ -16,7 +16,7 @@ _SPECIAL = dict.fromkeys(("[CLS]", "[SEP]", "<s>", "</s>"), "")
 
 
 def read_lama(source: Path, name: str) -> Imported:
-    """The facts of each relation, in one file since LAMA has no splits, and one template a T-REx relation."""
+    """The facts of each relation, in one file since LAMA has no splits, and one template per T-REx relation."""
     _need_folder(source, "TREx, Google_RE, ConceptNet or relations.jsonl")
     root = _inner(source, "data")
     imported = Imported()
@@ -48,7 +48,7 @@ def _add_conceptnet(imported: Imported, data_set: str, path: Path) -> None:
 
 
 def read_lpaqa(source: Path, name: str) -> Imported:
-    """The templates of <folder>/<relation>.jsonl (template and weight) and <folder>/<relation>.txt (one a line)."""
+    """The templates of <folder>/<relation>.jsonl (template and weight) and <folder>/<relation>.txt (one per line)."""
     _need_folder(source, "mine, paraphrase or other folders of <relation>.jsonl")
     root = _inner(source, "prompt")
     imported = Imported()
@@ -116,7 +116,7 @@ def _add_facts_and_templates(imported: Imported, source: Path, name: str, set_of
 
 
 def _add_templates(imported: Imported, data_set: str, path: Path) -> None:
-    """Takes a file that has one template a line, with its relation."""
+    """Takes a file that has one template per line, with its relation."""
     for number, record in imported.records(path):
         relation, text = (text_of(path, number, record, key) for key in ("relation", "template"))
         if "[T]" in text or "{context}" in text:
@@ -129,7 +129,7 @@ def _add_templates(imported: Imported, data_set: str, path: Path) -> None:
 
 
 def _need_folder(source: Path, holds: str) -> None:
-    """Raises if the source is not a folder, and says which one is meant."""
+    """Raises if the source is not a folder; the message says which folder to name."""
     if source.is_dir():
         return
     if not source.exists():
@@ -144,7 +144,7 @@ def _inner(source: Path, name: str) -> Path:
 
 
 def _files_below(source: Path, suffix: str) -> list[Path]:
-    """All files with an ending, in the folder or deeper, in a fixed order; hidden ones are left alone."""
+    """All files with an ending, in the folder or below it, in a fixed order; hidden ones are ignored."""
     found = (path for path in source.rglob(f"*{suffix}") if path.is_file())
     return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(source).parts))
 
@@ -207,7 +207,7 @@ def _add_facts(imported: Imported, data_set: str, relation: str, path: Path, ans
 
 
 def _texts(path: Path, relation: str, about: dict[str, Any], *keys: str) -> list[str]:
-    """The list of texts under the first of the keys that is there and not empty."""
+    """The list of texts under the first of the keys that exists and is not empty."""
     for key in keys:
         if texts := about.get(key):
             if not isinstance(texts, list):

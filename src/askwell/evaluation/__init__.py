@@ -1,1 +1,1 @@
-"""What a mixture makes of held-out facts, how two runs compare, and how far a score can be trusted."""
+"""How a mixture answers held-out facts, how two runs compare, and how far a score can be trusted."""

@@ -1,9 +1,8 @@
 """Abstention: if only the most confident answers are given, how many of them are wrong?
 
-Coverage is the share of questions that are answered, risk the share of the answers given that are wrong, both from 0
-to 1. The signal by which answers are held back can be a probability, or anything else that is larger for answers that
-are more likely to be right.
-"""
+Coverage is the fraction of questions that are answered, risk the fraction of the given answers that are wrong, both
+from 0 to 1. The signal by which answers are held back can be a probability, or anything else that is larger for answers
+that are more likely to be right."""
 
 from dataclasses import dataclass
 
@@ -18,19 +17,19 @@ class RiskCoverage:
     """The risk–coverage curve: what happens if all questions with a signal of at least a threshold are answered."""
 
     thresholds: tuple[float, ...]
-    """All distinct signals, falling."""
+    """All distinct signals, in descending order."""
     coverages: tuple[float, ...]
     risks: tuple[float, ...]
     area: float
-    """The mean of the risk over the coverages 1/n, 2/n … 1: the smaller the better."""
+    """The mean of the risk over the coverages 1/n, 2/n … 1: lower is better."""
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """A threshold, and what it gives on the questions that it was learned from."""
+    """A threshold, with its coverage and risk on the questions that it was learned from."""
 
     value: float | None
-    """Answer if the signal is at least this; None if no threshold keeps the risk, so that nothing is answered."""
+    """Answer if the signal is at least this; None if no threshold keeps the risk, in which case nothing is answered."""
     coverage: float
     risk: float
     """0 if nothing is answered."""
@@ -38,7 +37,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Abstention:
-    """What a threshold gives on other questions."""
+    """The coverage and risk of a threshold on other questions."""
 
     questions: int
     answered: int
@@ -46,27 +45,26 @@ class Abstention:
 
     @property
     def coverage(self) -> float:
-        """The share of questions that is answered."""
+        """The fraction of questions that are answered."""
         return self.answered / self.questions
 
     @property
     def risk(self) -> float:
-        """The share of the answers given that is wrong; 0 if none is given."""
+        """The fraction of the given answers that are wrong; 0 if none is given."""
         return self.wrong / self.answered if self.answered else 0.0
 
 
 def risk_coverage(signals: Float[np.ndarray, " questions"], right: Bool[np.ndarray, " questions"]) -> RiskCoverage:
     """The curve of a signal, and the area under it.
 
-    Questions with equal signals cannot be told apart by a threshold: the curve has one point for all of them, and for
-    the area their wrong answers are spread evenly over their places, which is the mean over all orders of them.
-    """
+    A threshold cannot separate questions with equal signals: the curve has one point for all of them, and for the area
+    their wrong answers are spread evenly over their positions, which is the mean over all their orders."""
     _check(signals)
     thresholds, which = np.unique(-signals, return_inverse=True)
     counts = np.bincount(which)
     wrongs = np.bincount(which, weights=~right)
     answered, wrong = np.cumsum(counts), np.cumsum(wrongs)
-    # At each place inside of a group: what went before, and an even share of the group's wrong answers.
+    # At each position inside a group: what came before, and an even part of the group's wrong answers.
     of_place = np.repeat(np.arange(len(counts)), counts)
     places = np.arange(1, len(signals) + 1)
     before = answered[of_place] - counts[of_place]
@@ -89,7 +87,7 @@ def learn_threshold(
     """The threshold that answers most dev questions while the risk among them is at most `risk`.
 
     With `confidence` (0.95, say) it is not the risk itself but its one-sided Clopper–Pearson bound that must be at most
-    `risk`, since a threshold that was chosen on few dev questions will be wrong more often elsewhere.
+    `risk`, since a threshold chosen on few dev questions will be wrong more often elsewhere.
     """
     if not 0 <= risk <= 1:
         raise BadOption(f"the risk {risk} is not between 0 and 1")
@@ -104,7 +102,7 @@ def learn_threshold(
 
         some_right = wrong < answered
         bound[some_right] = stats.beta.ppf(confidence, wrong[some_right] + 1, (answered - wrong)[some_right])
-    # Not where the curve first goes above the risk: it rises and falls, and may come back.
+    # Not where the curve first exceeds the risk: it rises and falls, and may come down again.
     kept = np.flatnonzero(bound <= risk)
     if not len(kept):
         return Threshold(None, 0.0, 0.0)
@@ -115,7 +113,8 @@ def learn_threshold(
 def abstain(
     threshold: float | None, signals: Float[np.ndarray, " questions"], right: Bool[np.ndarray, " questions"]
 ) -> Abstention:
-    """What is answered, and wrong, if only questions with a signal of at least the threshold are; None answers none."""
+    """How many questions are answered, and how many of these wrongly, if those with a signal of at least the threshold
+    are answered; None answers none."""
     _check(signals)
     answered = np.zeros(len(signals), dtype=bool) if threshold is None else signals >= threshold
     return Abstention(len(signals), int(answered.sum()), int((answered & ~right).sum()))

@@ -1,6 +1,7 @@
-"""Whether the prompts of a mixture agree: what each of them answers, and whether agreement tells right from wrong.
+"""Whether the prompts of a mixture agree: what each of them answers, and whether agreement separates right answers from
+wrong ones.
 
-Shares are from 0 to 1. Agreement is not truth: all prompts can be wrong together.
+Fractions are from 0 to 1. Agreement is not truth: all prompts can be wrong together.
 """
 
 from collections.abc import Mapping
@@ -34,7 +35,7 @@ class PromptAnswers:
 
 
 class PromptObserver:
-    """Notes what each prompt alone answers while `Mixture.log_probs` puts the prompts together.
+    """Notes what each prompt alone answers while `Mixture.log_probs` combines the prompts.
 
     Best answers are the best among the candidates; divergences are those of the whole distributions.
     """
@@ -48,7 +49,7 @@ class PromptObserver:
         self._parts: list[tuple[Tensor, ...]] = []
 
     def begin(self, facts: int) -> None:
-        """Makes room for the next facts that are asked together."""
+        """Prepares for the next facts that are asked together."""
         self._best = self._nothing.new_zeros(facts, len(self.prompts), dtype=torch.long)
         self._weights = self._nothing.new_zeros(facts, len(self.prompts))
         self._mean = self._nothing.new_zeros(facts, self._answers)
@@ -76,13 +77,13 @@ class PromptObserver:
     def end(self, log_probs: Float[Tensor, "facts answers"]) -> None:
         """Takes the mixture's own distribution over the answers that are ranked, and keeps what was noted."""
         of_mixture = log_probs.argmax(1) if self._allowed is None else self._allowed[log_probs.argmax(1)]
-        # Rounding can leave a tiny negative number where all prompts say the same.
+        # Rounding can leave a tiny negative number where all prompts give the same distribution.
         divergences = (torch.special.entr(self._mean).sum(1) - self._mean_of_entropies).clamp(min=0)
         self._parts.append((self._best, of_mixture, self._weights, divergences))
         del self._mean
 
     def answers(self, rows: list[int]) -> PromptAnswers:
-        """What was noted of some of the facts, one for each x."""
+        """What was noted about some of the facts, one for each x."""
         return PromptAnswers(self.prompts, *(column[rows] for column in self._columns()))
 
     @property
@@ -95,7 +96,7 @@ class PromptObserver:
 
 
 def best_of_rows(values: Float[Tensor, "xs answers"], allowed: Int[Tensor, " candidates"] | None) -> Int[Tensor, " xs"]:
-    """The number of the best answer of each row; of equal ones the first, as everywhere."""
+    """The number of the best answer of each row; of equal ones, the first, as everywhere."""
     return values.argmax(1) if allowed is None else allowed[values[:, allowed].argmax(1)]
 
 
@@ -110,11 +111,11 @@ class Agreement:
 
     questions: int
     pairs: float
-    """Of all pairs of prompts, the share that gives the same answer."""
+    """The fraction of all pairs of prompts that give the same answer."""
     weighted: float | None
-    """The same with pairs counted by the product of their weights; None where one prompt has all the weight."""
+    """The same with each pair weighted by the product of its weights; None where one prompt has all the weight."""
     all_agree: float
-    """The share of questions to which all prompts give the same answer."""
+    """The fraction of questions to which all prompts give the same answer."""
     with_mixture: float
     """The weight of the prompts whose answer is the mixture's own."""
 
@@ -132,7 +133,7 @@ class Consistency:
 def consistency(answers: PromptAnswers, right: Bool[np.ndarray, " xs"]) -> Consistency:
     """How far the prompts agree on all x's, and on those that the mixture answers right."""
     if len(answers.prompts) < 2:
-        raise BadOption("one prompt alone has none to agree with: consistency is about two prompts or more")
+        raise BadOption("a single prompt has no other to agree with: consistency takes two prompts or more")
     return Consistency(
         prompts=len(answers.prompts),
         all=_agreement(answers.best, answers.weights, answers.of_mixture),
@@ -151,7 +152,7 @@ def _agreement(
         which = np.unique(answers, return_inverse=True)[1]
         counts, totals = np.bincount(which), np.bincount(which, weights=shares)
         pairs.append((counts * (counts - 1)).sum() / (prompts * (prompts - 1)))
-        alone = (shares**2).sum()  # pairs of a prompt with itself, which count nowhere
+        alone = (shares**2).sum()  # pairs of a prompt with itself, which never count
         if alone < 1 - 1e-12:
             weighted.append(((totals**2).sum() - alone) / (1 - alone))
         all_agree.append(len(counts) == 1)
@@ -167,14 +168,14 @@ def _agreement(
 
 @dataclass(frozen=True)
 class SignalAreas:
-    """The area under the risk–coverage curve of several signals on the same questions: the smaller the better."""
+    """The area under the risk–coverage curve of several signals on the same questions: lower is better."""
 
     questions: int
     areas: dict[str, float]
     best_possible: float
     """If all right answers came before all wrong ones."""
     no_signal: float
-    """If answers came in random order: the share of wrong ones."""
+    """If answers came in random order: the fraction of wrong ones."""
 
 
 def disagreement(answers: PromptAnswers) -> Float[np.ndarray, " xs"]:
@@ -186,7 +187,7 @@ def disagreement(answers: PromptAnswers) -> Float[np.ndarray, " xs"]:
 def signals_of(
     confidences: Float[np.ndarray, " questions"], answers: PromptAnswers
 ) -> dict[str, Float[np.ndarray, " questions"]]:
-    """Three signals of confidence: the probability of the answer, and the prompts' agreement in two senses."""
+    """Three signals of confidence: the probability of the answer, and two measures of the prompts' agreement."""
     return {
         "probability": confidences,
         "agreement": 1 - disagreement(answers),

@@ -15,7 +15,7 @@ from askwell.mixture.answers import AnswerKind
 from askwell.mixture.candidates import Candidates, CandidateScorer
 from askwell.mixture.mixture import Mixture
 
-# Facts × answers numbers that are held at once.
+# Numbers (facts × answers) that are held at once.
 _NUMBERS_AT_ONCE = 2**23
 
 
@@ -61,7 +61,7 @@ class AnswerList(Protocol):
         ...
 
     def observer(self) -> PromptObserver:
-        """What notes each prompt's own answers while they are put together."""
+        """An observer that notes each prompt's own answers while they are combined."""
         ...
 
 
@@ -111,7 +111,7 @@ class OneTokenAnswers:
         return whole if self._allowed is None else whole[:, self._allowed]
 
     def observer(self) -> PromptObserver:
-        """What notes each prompt's own answers while they are put together."""
+        """An observer that notes each prompt's own answers while they are combined."""
         return PromptObserver(self.mixture, self.mixture.answer_space.count, self._allowed)
 
     @cached_property
@@ -167,7 +167,8 @@ class CandidateAnswers:
         return self.scorer.combine(by_prompt, weights)
 
     def observer(self) -> PromptObserver:
-        """What notes each prompt's own answers; all that is no candidate counts as one answer that is never best."""
+        """An observer that notes each prompt's own answers; everything that is not a candidate counts as one answer,
+        which is never the best."""
         return PromptObserver(self.mixture, self.count + 1, torch.arange(self.count, device=self.mixture.lm.device))
 
 

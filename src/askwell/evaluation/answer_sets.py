@@ -1,6 +1,6 @@
-"""Answer sets: all answers above a threshold, held against all the right ones.
+"""Answer sets: all answers above a threshold, compared with all the right ones.
 
-The right ones are the ys of an x in the split at hand, as far as they could be asked for. Its golds of other splits
+The right ones are the ys of an x in the split at hand, provided that they could be asked for. Its golds of other splits
 are left out of the answers, as they are left out of ranks: they are right, but may have been learned in training.
 """
 
@@ -16,7 +16,7 @@ from askwell.evaluation.outcomes import Outcome
 
 @dataclass(frozen=True)
 class AnswerSets:
-    """How good the answer sets of some x's are; shares are from 0 to 1."""
+    """How good the answer sets of some x's are; fractions are from 0 to 1."""
 
     threshold: float
     questions: int
@@ -24,9 +24,9 @@ class AnswerSets:
     answered: int
     """How many of them got at least one answer."""
     precision: float
-    """Of all answers to all x's, the share that is right; 0 if there is no answer."""
+    """The fraction of all answers to all x's that are right; 0 if there is no answer."""
     recall: float
-    """Of all ys asked for, the share that was answered."""
+    """The fraction of all ys asked for that were answered."""
     f1: float
     """The harmonic mean of precision and recall."""
     mean_f1: float
@@ -55,7 +55,7 @@ def learn_set_threshold(outcomes: Sequence[Outcome]) -> float:
     probabilities = np.array([p for question in questions for p in question.probabilities])
     right = np.array([is_right for question in questions for is_right in question.right], dtype=bool)
     if not right.any():
-        return 1.0  # no threshold is better than another, and this one says least
+        return 1.0  # no threshold is better than another, and this one gives the fewest answers
     thresholds, which = np.unique(-probabilities, return_inverse=True)
     answers = np.cumsum(np.bincount(which))
     hits = np.cumsum(np.bincount(which, weights=right))
@@ -89,7 +89,7 @@ def score_answer_sets(outcomes: Sequence[Outcome], threshold: float) -> AnswerSe
 
 def _questions(outcomes: Sequence[Outcome]) -> list[_Answers]:
     if not outcomes:
-        raise UserMistake("there are no outcomes, and so no answer sets")
+        raise UserMistake("there are no outcomes, so there are no answer sets")
     return [_answers(of_x) for of_x in outcomes_by_x(outcomes)]
 
 

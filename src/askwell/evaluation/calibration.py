@@ -1,6 +1,7 @@
-"""Calibration: of the answers that are given with probability p, is a share p right?
+"""Calibration: of the answers given with probability p, is a fraction p right?
 
-It is told over questions: an x with several right answers is one question, to which the mixture gives one best answer.
+It is measured over questions: an x with several right answers is one question, to which the mixture gives one best
+answer.
 """
 
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ def questions_of(outcomes: Sequence[Outcome]) -> Questions:
     """
     by_x = outcomes_by_x(outcomes)
     if not by_x:
-        raise UserMistake("there are no outcomes, and so no questions")
+        raise UserMistake("there are no outcomes, so there are no questions")
     return Questions(
         np.array([of_x[0].probabilities[0] for of_x in by_x]),
         np.array(
@@ -58,7 +59,7 @@ class Bin:
     confidence: float
     """Their mean probability."""
     accuracy: float
-    """The share of them that is right."""
+    """The fraction of them that are right."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def calibration(
     if bins < 1:
         raise BadOption(f"{bins} bins: at least one is needed")
     if not len(confidences):
-        raise BadOption("there are no answers whose calibration could be told")
+        raise BadOption("there are no answers to measure calibration on")
     if (confidences < 0).any() or (confidences > 1 + 1e-6).any():
         raise BadOption("calibration is about probabilities, and some numbers are not between 0 and 1")
     edges = np.arange(bins + 1) / bins

@@ -1,7 +1,7 @@
-"""Asking with a chosen risk: an answer that is too improbable is not given.
+"""Asking at a chosen risk: an answer that is too improbable is withheld.
 
-How probable is probable enough is learned from what the mixture answered to the relation's dev questions, which is
-kept with the mixture.
+How probable an answer must be is learned from the mixture's answers to the relation's dev questions, which are saved
+with the mixture.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,11 +39,9 @@ class DevAnswers:
     """1 where this answer is right, 0 where it is wrong."""
 
     def threshold(self, risk: float, confidence: float | None = None) -> float:
-        """The lowest probability that keeps the share of wrong answers among the dev answers given at `risk`.
-
-        With `confidence` an upper bound of that share is kept, see `learn_threshold`. The dev facts also chose the
-        state of a tuned mixture that was kept, so elsewhere the risk can be a little higher.
-        """
+        """The lowest probability that keeps the fraction of wrong answers among the given dev answers at `risk`. With
+        `confidence` an upper bound of that fraction is kept, see `learn_threshold`. The dev facts also chose the state
+        of a tuned mixture that was kept, so elsewhere the risk can be a little higher."""
         found = self.learned(risk, confidence).value
         if found is not None:
             return found
@@ -64,7 +62,7 @@ class DevAnswers:
 
 
 def dev_answers(evaluation: Evaluation, candidates: Candidates | None = None) -> DevAnswers:
-    """What is to be kept of an evaluation on the dev facts of one relation, among the same candidates."""
+    """What to keep of an evaluation on the dev facts of one relation, among the same candidates."""
     names = {outcome.relation for outcome in evaluation.outcomes}
     if evaluation.split != "dev" or len(names) != 1:
         raise UserMistake("a threshold is learned from the dev facts of one relation")

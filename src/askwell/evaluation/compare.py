@@ -59,9 +59,8 @@ class Paired:
 def pair_outcomes(a: Outcomes, b: Outcomes) -> Paired:
     """Pairs the same facts and, where both sides have several seeds, the same seeds.
 
-    A side without seeds (a baseline that has none) stands beside every seed of the other. A fact that stands n times
-    in one run and m times in the other makes min(n, m) pairs.
-    """
+    A side without seeds (a baseline that has none) is paired with every seed of the other. A fact that occurs n times
+    in one run and m times in the other makes min(n, m) pairs."""
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         seeds = sorted(a.keys() & b.keys())
         if not seeds:

@@ -1,6 +1,6 @@
 """Controls: answers that do not look at x. What they score needs no knowledge of x.
 
-- "majority" gives the ys of train by how often they stand there (repeated lines counted). A y that train does not have
+- "majority" gives the ys of train by how often they occur there (repeated lines counted). A y that train does not have
   stands behind all that it has: all such answers of the vocabulary have the same rank, as equal answers do everywhere.
   Ys that are no answer of the LM cannot be given and are passed over.
 - "prior" gives the mean of the prompts' own answers p(y | x, r) over x's of train.
@@ -32,7 +32,7 @@ from askwell.mixture.mixture import Mixture
 
 MAJORITY, PRIOR, PRIOR_MASKED_X, PRIOR_CORRECTED = "majority", "prior", "prior-masked-x", "prior-corrected"
 MOST_XS = 500
-"""A prior is the mean over at most so many x's of train."""
+"""A prior is the mean over at most this many x's of train."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Prior:
 
 
 def majority(answers: AnswerList, relation: Relation) -> Prior:
-    """The shares of the ys of train among its facts whose y is one of the answers."""
+    """The relative frequencies of the ys of train, among its facts whose y is one of the answers."""
     counts = Counter(fact.y for fact in relation.train)
     shares = torch.zeros(answers.count, dtype=torch.float64)
     for number, count in zip(answers.numbers_of(list(counts)), counts.values(), strict=True):
@@ -63,10 +63,8 @@ def majority(answers: AnswerList, relation: Relation) -> Prior:
 
 @torch.no_grad()
 def prompt_prior(answers: AnswerList, relation: Relation, *, most: int = MOST_XS, seed: int = 0) -> Prior:
-    """The mean of p(y | x, r) over the distinct x's of train; of more than `most`, so many are drawn by the seed.
-
-    It takes as much time as asking about so many facts, and the memory of a few of them.
-    """
+    """The mean of p(y | x, r) over the distinct x's of train; of more than `most`, that many are drawn with the seed.
+    It takes as long as asking about that many facts, and the memory of a few of them."""
     mixture = answers.mixture
     distinct = sorted({fact.x for fact in relation.train})
     reasons = why_unaskable(mixture, distinct, answers.kind)
@@ -111,7 +109,7 @@ def masked_x(mixture: Mixture) -> Words | None:
 
 
 def priors_of(answers: AnswerList, relation: Relation, *, seed: int = 0) -> tuple[dict[str, Prior], dict[str, str]]:
-    """Majority, prior and prior with x masked by name, as far as they can be had, and why others cannot."""
+    """Majority, prior and prior with x masked, by name, as far as they are available, and why the others are not."""
     priors: dict[str, Prior] = {}
     missing: dict[str, str] = {}
     try:
@@ -138,14 +136,14 @@ class ControlFigures:
 
 @dataclass(frozen=True)
 class Controls:
-    """What the controls, and the prior-corrected answers, made of some splits of a relation."""
+    """The outcomes of the controls, and of the prior-corrected answers, on some splits of a relation."""
 
     descriptions: dict[str, str]
     """What each is, by name."""
     outcomes: dict[str, dict[SplitName, list[Outcome]]]
     """By name and split."""
     missing: dict[str, str]
-    """What could not be had (a control, a split), and why."""
+    """What is not available (a control, a split), and why."""
 
     @property
     def controls(self) -> dict[str, dict[SplitName, list[Outcome]]]:

@@ -1,6 +1,6 @@
 """Examines a mixture in one pass over the facts: its outcomes, those of the controls, and what each prompt answers.
 
-Every question is put to the LM once. The answers to a fact give the mixture's own outcome, the one corrected by the
+Each question is put to the LM once. The answers to a fact give the mixture's own outcome, the one corrected by the
 prior, and each prompt's best answer; the prior itself takes the x's of train, and the masked x one question more.
 """
 
@@ -27,7 +27,7 @@ CHOSEN_ON: SplitName = "dev"
 
 @dataclass(frozen=True)
 class Examination:
-    """What one pass over the facts of a relation has told of a mixture."""
+    """What one pass over the facts of a relation has shown about a mixture."""
 
     evaluations: dict[SplitName, Evaluation]
     controls: Controls
@@ -54,8 +54,8 @@ def examine(
 ) -> Examination:
     """Asks the mixture about each fact of the splits once; the first split must have facts that can be asked.
 
-    Controls are told for these splits and for dev. Without `controls` no prior is made, and without `prompts` it is
-    not noted what each prompt answers. `progress` is told of facts done and facts in all.
+    Controls are scored on these splits and on dev. Without `controls` no prior is made, and without `prompts` it is
+    not noted what each prompt answers. `progress` is called with the number of facts done and in total.
     """
     asked: dict[SplitName, AskedFacts] = {}
     missing: dict[SplitName, str] = {}

@@ -1,4 +1,4 @@
-"""Knowledge: what a run scores above the best control, that is, above what can be had without knowing anything."""
+"""Knowledge: what a run scores above the best control, that is, above what can be scored without knowing anything."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -108,7 +108,7 @@ def _value_of_facts(outcomes: Outcomes, metric: Metric) -> dict[tuple[str, str, 
 
 @dataclass(frozen=True)
 class Answered:
-    """What a control made of the dev and the test facts; several seeds are given as one list for each."""
+    """A control's outcomes on the dev and the test facts; several seeds are given as one list for each."""
 
     dev: Outcomes
     test: Outcomes
@@ -171,7 +171,7 @@ def knowledge(
     happens to be more frequent in test would too often seem to know something.
     """
     if not controls:
-        raise UserMistake("there is no control to hold the score against")
+        raise UserMistake("there is no control to compare the score with")
     by = metric_named(metric)
     best = best_control({name: control.dev for name, control in controls.items()}, metric=metric)
     gain = gain_over(

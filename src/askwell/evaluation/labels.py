@@ -1,4 +1,4 @@
-"""Classification: how well each label is told from the others, where answers are chosen among a few."""
+"""Classification: how well each label is distinguished from the others, where answers are chosen among a few."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ MOST_LABELS = 30
 
 @dataclass(frozen=True)
 class LabelScores:
-    """How well one label is told, in per cent."""
+    """How well one label is recognised, in per cent."""
 
     facts: int
     """Facts that have this label."""

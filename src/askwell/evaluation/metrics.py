@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from askwell.errors import BadOption
 
-if TYPE_CHECKING:  # the command line reads the table for its options, and is to start quickly
+if TYPE_CHECKING:  # the command line reads this table for its options, and should start quickly
     from askwell.evaluation.outcomes import Outcome
 
 Scores = dict[str, float]
@@ -47,7 +47,7 @@ class Metric:
     def mean(self, outcomes: Sequence["Outcome"]) -> float:
         """The score of some outcomes, as their mean."""
         if not outcomes:
-            raise BadOption("there are no outcomes, and so no scores")
+            raise BadOption("there are no outcomes, so there are no scores")
         return self.scale / len(outcomes) * sum(self.value(outcome) for outcome in outcomes)
 
 
@@ -75,7 +75,7 @@ METRICS = MappingProxyType(
 RANK_METRICS = tuple(metric.name for metric in METRICS.values() if metric.of_rank)
 """Those that follow from ranks."""
 TABLE_METRICS = tuple(name for name in METRICS if name != LOG_LOSS)
-"""Those that stand side by side in tables. The log-loss stands apart: it is infinite if one y is impossible."""
+"""Those shown side by side in tables. The log-loss is shown apart: it is infinite if one y is impossible."""
 
 
 def metric_named(name: str) -> Metric:
@@ -99,7 +99,7 @@ def macro(outcomes: Sequence["Outcome"], metrics: Iterable[str] = TABLE_METRICS)
     metrics = tuple(metrics)
     each = [scores_of(of_relation, metrics) for of_relation in by_relation(outcomes).values()]
     if not each:
-        raise BadOption("there are no outcomes, and so no scores")
+        raise BadOption("there are no outcomes, so there are no scores")
     return {name: sum(scores[name] for scores in each) / len(each) for name in metrics}
 
 
@@ -118,5 +118,5 @@ def by_relation(outcomes: Iterable["Outcome"]) -> dict[str, list["Outcome"]]:
 
 
 def with_raw_ranks(outcomes: Iterable["Outcome"]) -> list["Outcome"]:
-    """The same outcomes, where the other right answers of an x count as wrong ones that stand before y."""
+    """The same outcomes, where the other right answers of an x count as wrong ones ranked before y."""
     return [replace(outcome, rank=outcome.raw_rank) for outcome in outcomes]

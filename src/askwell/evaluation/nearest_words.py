@@ -1,6 +1,6 @@
 """Nearest words: p(w | v) of each of an LM's words for a vector, and what the nearest words score as a hard prompt.
 
-A tuned vector is near a word without being that word. What the words alone score tells how much may be read into them.
+A tuned vector is near a word without being that word. What the words alone score shows how much may be read into them.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from askwell.mixture.candidates import Candidates
 from askwell.mixture.encode import EncodedRelation
 from askwell.mixture.mixture import Mixture
 
-# Word vectors and their products with all prompt tokens take about so many bytes at once.
+# Word vectors and their products with all prompt tokens take about this many bytes at once.
 _BYTES_AT_ONCE = 64 * 2**20
 
 
@@ -69,7 +69,7 @@ class Projection:
     tuned: Scores
     projected: Scores
     changed: float
-    """The share of prompt tokens, from 0 to 1, whose nearest word is another than that of the hard prompt."""
+    """The fraction of prompt tokens, from 0 to 1, whose nearest word differs from that of the hard prompt."""
 
 
 @torch.no_grad()

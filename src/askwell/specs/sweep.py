@@ -48,7 +48,7 @@ class LMChoice(Spec):
     revision: str | None = None
     """Branch, tag or commit of an LM on the hub."""
     tokenizer: str | None = None
-    """A tokenizer that does not lie beside the LM's weights: a folder, a vocab.txt, or a name on the hub."""
+    """A tokenizer that is not stored with the LM's weights: a folder, a vocab.txt, or a name on the hub."""
 
 
 class Setting(Spec):
@@ -128,7 +128,7 @@ class SweepSpec(Spec):
     facts_seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of splits and samples. It is not the seed of the runs, so that all runs are asked the same facts."""
     candidates: str | None = None
-    """A file of words, one per line: rank answers among these."""
+    """A file of words, one per line, among which answers are ranked."""
     answers: AnswersChoice = "auto"
     """The answers of all settings that do not choose their own: of one token of the LM, of any length, or, for an LM,
     of any length if one of the relations needs it."""

@@ -17,7 +17,7 @@ class TrainingSpec(Spec):
     method: Literal["gradient", "em"] = "gradient"
     """Follow the gradient of everything at once, or alternate posteriors over prompts with steps on the prompts."""
     classify: bool = False
-    """Tune the mixture to choose among the candidates alone; --candidates sets this."""
+    """Tune the mixture to choose among the candidates only; --candidates sets this."""
     pairs: int | None = Field(default=None, ge=1, lt=2**63)
     """Budget: (fact, prompt) pairs to train on, in one cycle. With --recipe plateau given as well, the most that may
     be trained on; without it, that is 4000 for one prompt, down to 2000 for many."""
@@ -95,5 +95,5 @@ class TrainingSpec(Spec):
         if self.recipe == "cycle" and self.patience is not None:
             raise ValueError("patience goes with the other recipes; the cycle runs to the end of its budget")
         if self.classify and self.method == "em":
-            raise ValueError("EM has no closed form among candidates: leave out the method, which is then gradient")
+            raise ValueError("EM has no closed form among candidates; leave out the method, and gradients are used")
         return self
