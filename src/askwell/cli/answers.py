@@ -1,12 +1,13 @@
 """What `askwell ask` prints: the answers to each x, or, with --risk, that the answer is not known."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
 from itertools import repeat
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, Literal
 
 from rich.table import Table
 from rich.text import Text
@@ -143,17 +144,18 @@ def _prompt_document(mixture: Mixture, reply: PromptReply) -> dict[str, Any]:
 def _print_all_lines(replies: Iterable[CautiousReply], count: int) -> None:
     """Prints answers as they are found. On a terminal they show by themselves how far it is; otherwise a bar does."""
     out = sys.stdout  # while a bar is shown, sys.stdout stands for the terminal that it is drawn on
+    emit = partial(print, sep="\t", file=out, flush=True)
     with nullcontext(None) if out.isatty() else Bar("x's asked") as shown:
         for done, reply in enumerate(replies, start=1):
-            _print_lines(reply, out)
+            _print_lines(reply, emit)
             if shown is not None:
                 shown(done, count)
 
 
-def _print_lines(reply: CautiousReply, out: TextIO) -> None:
+def _print_lines(reply: CautiousReply, emit: Callable[..., None]) -> None:
     for answer in reply.answers if reply.answered else reply.answers[:1]:
         y = answer.y if reply.answered else ""
-        print(printable(reply.x), printable(y), f"{answer.probability:.6f}", sep="\t", file=out, flush=True)
+        emit(printable(reply.x), printable(y), f"{answer.probability:.6f}")
 
 
 def _print_table(mixture: Mixture, x: str, answers: Sequence[Reply]) -> None:

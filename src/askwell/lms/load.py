@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
-from safetensors import SafetensorError
 from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
@@ -23,6 +22,7 @@ from askwell.lms.frozen import FrozenLM, family_of
 from askwell.lms.hub import answers, hub_options
 from askwell.lms.identity import identify
 from askwell.lms.remembered import Identified, key_of_files
+from askwell.lms.stored_sizes import check_sizes
 from askwell.lms.tokenizer_files import find_tokenizer, named_tokenizer
 
 
@@ -232,6 +232,7 @@ def load_checkpoint_files(
                     f"its tokenizer has no mask token ({config.model_type}); askwell asks seq2seq LMs that fill in a "
                     "mask, such as BART, but not T5 and its like, which fill in sentinels"
                 )
+            check_sizes(config, folder, family.auto_class)
             if device_map is not None:
                 options["device_map"] = device_map
             model, loading = family.auto_class.from_pretrained(
@@ -239,7 +240,7 @@ def load_checkpoint_files(
             )
     except LMUnavailable as error:
         raise LMUnavailable(f"--lm {name}: {error}") from None
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+    except Exception as error:  # what is wrong with others' files shows in all kinds of errors of several libraries
         raise LMUnavailable(_explain(name, error)) from error
     if gguf and tokenizer is None:
         honour_bos(path, used)
@@ -272,7 +273,7 @@ def _few(names: list[str]) -> str:
 
 
 def _explain(name: str, error: Exception) -> str:
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    reason = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
     if Path(name).exists():
         return f"--lm {name}: cannot be loaded ({reason})"
     offline = [variable for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") if os.environ.get(variable)]
