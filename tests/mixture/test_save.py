@@ -394,3 +394,13 @@ def test_texts_from_outside_stay_text_in_the_card() -> None:
     assert all(one.isprintable() or one == "\n" for one in card)
     assert card.count("&#60;script&#62;alert(1)") == 3
     assert "| ```` [X] ``` <b> is [Y] . ```` |" in card  # code is shown as it is, and cannot end early
+
+
+def test_tensors_that_are_no_numbers_are_refused_though_all_hashes_fit(tmp_path: Path) -> None:
+    lm = FrozenLM(*tiny.TINY["bert"]())
+    mixture = Mixture(lm, ["[X] is [Y] ."])
+    with torch.no_grad():
+        mixture.vectors[0, 0] = math.nan
+    mixture.save_pretrained(tmp_path)
+    with pytest.raises(DamagedFile, match="NaN"):
+        Mixture.from_pretrained(tmp_path, lm=lm)

@@ -114,6 +114,8 @@ def load_mixture(source: str | Path, lm: FrozenLM | None = None, **hub_options: 
         for prompt in description.left_out_prompts
     ]
     mixture.answer_kind, mixture.candidates = description.answers, description.candidates
+    if TENSORS not in description.files:
+        raise DamagedFile(f"{Path(str(source)) / CONFIG} names no {TENSORS} among the mixture's files")
     tensors = _read_checked(source, TENSORS, description.files[TENSORS], hub_options)
     _load_state(mixture, tensors, description.version, Path(str(source)) / TENSORS)
     return mixture
@@ -200,6 +202,8 @@ def _load_state(mixture: Mixture, data: bytes, version: int, path: Path) -> None
         mixture.load_state_dict(tensors if version > 1 else _from_version_1(tensors, mixture))
     except (SafetensorError, RuntimeError) as error:
         raise DamagedFile(f"{path} does not fit its prompts: {str(error).splitlines()[0]}") from None
+    if broken := sorted(name for name, tensor in tensors.items() if tensor.isnan().any()):
+        raise DamagedFile(f"{path} holds numbers that are none (NaN) in {broken[0]}")
 
 
 def _from_version_1(tensors: dict[str, Tensor], mixture: Mixture) -> dict[str, Tensor]:
