@@ -85,7 +85,8 @@ What askwell ships with is bold. What was found:
   nothing. The first default was 0.05; this study made it 0.02.
 - Weights and pairs a step: flat.
 - Budget: a mixture has its P@1 with 1,000 to 2,000 pairs, and from then on only the log-loss gets better; a single
-  prompt on the causal LM gains a point with each doubling. So the default is 2,000 × (1 + 1 / prompts) pairs.
+  prompt on the causal LM gains a point with each doubling. So the default is 2,000 × (1 + 1 / prompts) pairs; since
+  then that is the most, and a run ends before it when dev's log-loss no longer falls ([how](plateau.md)).
 - SmolLM2 (a single prompt, two relations) says the same: 0.1, 0.2 and 0.4 are within 3 points, deeper layers are
   flat in P@1 with the best log-loss at 0.01, and more pairs help up to 2,000 at least (56.7, 58.1, 64.5 with 500, 1,000
   and 2,000).

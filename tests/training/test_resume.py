@@ -21,7 +21,7 @@ SETTINGS = {
     "cycle": TrainingSpec(pairs=600, threads=1),
     "cycle, em": TrainingSpec(method="em", pairs=300, batch_facts=3, threads=1),
     "plateau": TrainingSpec(recipe="plateau", batch_facts=3, patience=2, pairs=300, threads=1),
-    "plateau, em": TrainingSpec(method="em", recipe="plateau", batch_facts=3, pairs=300, threads=1),
+    "plateau, em": TrainingSpec(method="em", recipe="plateau", batch_facts=3, patience=3, pairs=300, threads=1),
 }
 
 

@@ -12,8 +12,9 @@ class TrainingSpec(Spec):
 
     recipe: Literal["plateau", "cycle", "paper"] = "plateau"
     """Train until dev's log-loss no longer falls, and take the mean over the last steps; or one cycle over a budget,
-    which is the default where a budget is given, both with step sizes that follow the LM's own scale; or the paper's:
-    Adam at 1e-3, 64 facts per step, at most 16 epochs, stopping when dev has not improved for 4."""
+    which is the default where a budget is given (and what the first does where it could score dev a few times only),
+    both with step sizes that follow the LM's own scale; or the paper's: Adam at 1e-3, 64 facts per step, at most 16
+    epochs, stopping when dev has not improved for 4."""
     method: Literal["gradient", "em"] = "gradient"
     """Follow the gradient of everything at once, or alternate posteriors over prompts with steps on the prompts."""
     classify: bool = False

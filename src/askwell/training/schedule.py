@@ -32,6 +32,8 @@ PLATEAU_FALL, _FALL_PAIRS = 0.16, 500
 second number count."""
 PLATEAU_MEAN = 4.0
 """How much more the last steps count in the mean over steps: the mean age of what it holds is a sixth of the run."""
+PLATEAU_SCORES = 8
+"""Where fewer dev scores than this fit into the limit, there is too little to end a run by, and it is one cycle."""
 _COST_OF_SCORE = 1 / 3
 """A pair that is only asked, as on dev, costs about this much of one that is trained on."""
 
@@ -168,11 +170,11 @@ def schedule_of(
     batch = min(batch or max(1, round(_PAIRS_OF_STEP / prompts)), facts)
     passes = (pairs or spec.pairs or default_pairs(prompts)) / (facts * prompts) if spec.epochs is None else spec.epochs
     steps = max(1, round(passes * ceil(facts / batch))) if passes else 0
-    if spec.recipe == "plateau":
-        of_stretch = max(PLATEAU_STEPS, ceil(PLATEAU_FACTS / batch))
+    of_stretch = max(PLATEAU_STEPS, ceil(PLATEAU_FACTS / batch))
+    # Dev is scored as often as that costs no more than the training in between.
+    score_every = max(1, round(_COST_OF_SCORE * dev_facts / (of_stretch * batch)))
+    if spec.recipe == "plateau" and (spec.patience is not None or steps >= PLATEAU_SCORES * score_every * of_stretch):
         ends = tuple(min(end, steps) for end in range(of_stretch, steps + of_stretch, of_stretch)) if steps else ()
-        # Dev is scored as often as that costs no more than the training in between.
-        score_every = max(1, round(_COST_OF_SCORE * dev_facts / (of_stretch * batch)))
         between = score_every * of_stretch * batch * prompts
         patience = spec.patience or max(1, round(PLATEAU_PAIRS / between))
         least_fall = PLATEAU_FALL * min(between, _FALL_PAIRS) / 1000
@@ -180,4 +182,4 @@ def schedule_of(
     ends = tuple(sorted({round(steps * stretch / STRETCHES) for stretch in range(1, STRETCHES + 1)} - {0}))
     # Dev is scored as often as all scores together cost no more than the training itself.
     scores = max(1, min(STRETCHES, int(passes * facts / max(1, dev_facts))))
-    return Schedule(facts, prompts, batch, ends, ceil(STRETCHES / scores), None, spec.recipe, seed)
+    return Schedule(facts, prompts, batch, ends, ceil(STRETCHES / scores), None, "cycle", seed)
