@@ -112,7 +112,7 @@ def test_dev_is_scored_as_often_as_it_costs_about_what_the_training_does(dev_fac
     done = [n for n in range(1, len(schedule.ends) + 1) if schedule.scores_dev(n)]
     assert done[-1] == len(schedule.ends)
     between = schedule.pairs_after(min(schedule.score_every, len(schedule.ends)))
-    if len(done) > 1 and schedule.score_every > 1:
+    if schedule.ends_by_itself and schedule.score_every > 1:
         assert between == pytest.approx(dev_facts * prompts / 3, rel=0.5)
 
 
@@ -133,7 +133,7 @@ def test_it_ends_when_the_log_loss_has_not_fallen_for_as_long_as_it_has_patience
 
 @pytest.mark.parametrize(
     ("dev_facts", "prompts", "between", "patience", "fall"),
-    [(20, 1, 128, 3, 0.02048), (40, 16, 256, 2, 0.04096), (1200, 1, 384, 1, 0.06144)],
+    [(20, 1, 128, 3, 0.02048), (20, 4, 128, 3, 0.02048), (700, 1, 256, 2, 0.04096)],
 )
 def test_patience_is_counted_in_pairs(dev_facts, prompts, between, patience, fall):
     schedule = plan(facts=320, dev_facts=dev_facts, prompts=prompts)
@@ -147,7 +147,7 @@ def test_where_dev_can_be_scored_a_few_times_only_it_is_one_cycle():
     assert plan(facts=320, dev_facts=100, prompts=16) == plan(
         TrainingSpec(recipe="cycle"), facts=320, dev_facts=100, prompts=16
     )
-    assert plan(facts=320, dev_facts=20, prompts=16).ends_by_itself
+    assert plan(facts=320, dev_facts=100, prompts=4).ends_by_itself
     assert plan(TrainingSpec(patience=2), facts=320, dev_facts=100, prompts=16).ends_by_itself, "it was asked for"
 
 

@@ -32,7 +32,7 @@ PLATEAU_FALL, _FALL_PAIRS = 0.16, 500
 second number count."""
 PLATEAU_MEAN = 4.0
 """How much more the last steps count in the mean over steps: the mean age of what it holds is a sixth of the run."""
-PLATEAU_SCORES = 8
+PLATEAU_SCORES = 12
 """Where fewer dev scores than this fit into the limit, there is too little to end a run by, and it is one cycle."""
 _COST_OF_SCORE = 1 / 3
 """A pair that is only asked, as on dev, costs about this much of one that is trained on."""
