@@ -49,8 +49,7 @@ def answers(setting: "Setting") -> None:
         figures["train"]["smollm2"] = round(row_of_training["ratio"], 3)
         figures["train_as_many_reads"]["smollm2"] = round(row_of_training["of as many reads"], 3)
         asking = [_asking(setting, lm, xs) for xs in (1, 16)]
-        figures["ask_ten"] = round(max(row["ratio"] for row in asking), 2)
-        figures["ask_ten_of_one"], figures["ask_ten_of_16"] = (round(row["ratio"], 2) for row in asking)
+        figures["ask_ten"], figures["ask_ten_of_16"] = (round(row["ratio"], 2) for row in asking)
         rows += [row, row_of_training, *asking]
     notes = [
         f"tree: log p(c | t, x) of {CANDIDATES:,} candidates (the names in the testbed's world) for one x and one "
@@ -60,7 +59,8 @@ def answers(setting: "Setting") -> None:
         "sentences with as many tokens in all, which are read off one place (the ratio), or off as many places as "
         "three tokens and an end (the last column): where the LM is small, a place that is read costs as much as a "
         "token.",
-        "ask: ten answers of any length, against ten answers of one token; one prompt.",
+        "ask: ten answers of any length, against ten answers of one token; one prompt. Of 16 x's asked at once the "
+        "words before x are read once, so that one token costs little; some 35 prefixes of each are still to be read.",
         "CPU seconds: median (least–most); the ratios are medians of the rounds' own ratios.",
     ]
     write_part(setting.folder, "answers", "Answers of any length", rows, notes)

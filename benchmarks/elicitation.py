@@ -178,7 +178,10 @@ def long_section(kept: dict[str, Any]) -> list[str]:
                 for cell in (row[name] for name in ("told", "told_long", "withheld", "withheld_long"))
             ]
             lines.append(f"| {lm} | {WAYS[way][0]} | {' | '.join(cells)} |")
-    return [*lines, ""]
+    missing = [lm for lm in LMS if lm not in kept["lms"]]
+    left = [name for name in kept["every"] if name not in kept["relations"]]
+    notes = [f"Not measured yet: {', '.join(missing + left)}.", ""] if missing or left else []
+    return [*lines, "", *notes]
 
 
 def main() -> None:
@@ -206,7 +209,7 @@ def main() -> None:
     if chosen.answers == "one-token":
         write_json(ONE_TOKEN, {"date": today(), "relations": names, "lms": results})
     else:
-        write_json(ANY_LENGTH, {"date": today(), "relations": names, "lms": results})
+        write_json(ANY_LENGTH, {"date": today(), "relations": names, "every": every, "lms": results})
     kept = json.loads(ONE_TOKEN.read_text(encoding="utf-8"))
     text = document(kept)
     if ANY_LENGTH.exists():

@@ -74,6 +74,10 @@ def test_runs_of_train(askwell, lms, facts, tmp_path):
     assert document["facts"] == 2 * 4
     same = askwell("compare", tmp_path / "tuned" / "1", tmp_path / "tuned" / "1", "--json").json
     assert (same["micro"]["p"], same["micro"]["difference"]) == (1, 0)
+    assert same["a_vocabulary"] == same["b_vocabulary"]
+    assert "one-token answers" in same["a_vocabulary"]
+    told = askwell("compare", tmp_path / "tuned" / "1", tmp_path / "untuned" / "1").out
+    assert f"Ranked among {same['a_vocabulary']}." in " ".join(told.split())
 
 
 def test_runs_of_a_store_are_chosen(askwell, tmp_path):

@@ -1,5 +1,6 @@
 """`askwell compare`."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -52,7 +53,7 @@ def compare(
         changed: How many of the changed facts to show.
     """
     from askwell.evaluation.compare import compare_outcomes
-    from askwell.runs.query import outcomes_at
+    from askwell.runs.query import outcomes_at, vocabularies_at
 
     comparison = compare_outcomes(
         outcomes_at(a, where_a, option="--where-a"),
@@ -61,17 +62,22 @@ def compare(
         unit=unit,
         seed=seed,
     )
+    among = [
+        "; ".join(vocabularies_at(path, where, option=option))
+        for path, where, option in ((a, where_a, "--where-a"), (b, where_b, "--where-b"))
+    ]
     a_named, b_named = (
         str(path) if where is None else f"{path} ({where})" for path, where in ((a, where_a), (b, where_b))
     )
     if json:
         shown = replace(comparison, changed=comparison.changed[:changed])
-        print_json({"a": a_named, "b": b_named, **to_json(shown), "changed_facts": len(comparison.changed)})
+        ranked = {"a_vocabulary": among[0] or None, "b_vocabulary": among[1] or None}
+        print_json({"a": a_named, "b": b_named, **ranked, **to_json(shown), "changed_facts": len(comparison.changed)})
     else:
-        _print(comparison, a_named, b_named, changed)
+        _print(comparison, a_named, b_named, changed, among)
 
 
-def _print(comparison: "Comparison", a: str, b: str, changed: int) -> None:
+def _print(comparison: "Comparison", a: str, b: str, changed: int, among: Sequence[str]) -> None:
     several = len(comparison.relations) > 1
     averages = {"micro average": comparison.micro, "macro average": comparison.macro}
     digits = METRICS[comparison.metric].decimals
@@ -89,6 +95,10 @@ def _print(comparison: "Comparison", a: str, b: str, changed: int) -> None:
         for name, of in averages.items():
             add(name, of, comparison)
     stdout.print(table)
+    if any(among) and among[0] == among[1]:
+        say(f"Ranked among {among[0]}.")
+    elif any(among):
+        say(*(f"{side} ranks among {of_side}." for side, of_side in zip("AB", among, strict=True) if of_side))
     seeds = f", each with seeds {', '.join(map(str, comparison.seeds))}" if comparison.seeds else ""
     say(
         f"{counted(comparison.facts, 'fact')} answered by both{seeds}; {comparison.only_a} only by A, "

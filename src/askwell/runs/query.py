@@ -136,3 +136,10 @@ def outcomes_at(path: Path | str, where: str | None = None, *, option: str = "--
     if where is not None:
         raise BadOption(f"{option} chooses among several runs, but {path} is a file")
     return read_outcomes(path)
+
+
+def vocabularies_at(path: Path | str, where: str | None = None, *, option: str = "--where") -> tuple[str, ...]:
+    """Among which answers the runs at a path ranked, in words, each once; none for a Parquet file of facts."""
+    if not is_run(Path(path)) and ((Path(path) / TEST_OUTCOMES).is_file() or Path(path).is_file()):
+        return ()
+    return tuple(dict.fromkeys(run.record.test.vocabulary for run in select_runs(path, where, option=option)))
