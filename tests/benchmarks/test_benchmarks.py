@@ -73,22 +73,16 @@ def test_a_summary_keeps_the_figures_of_other_parts(tmp_path):
 
 @pytest.mark.slow
 def test_all_parts_run_quickly(tmp_path):
-    subprocess.run(
-        [sys.executable, str(BENCHMARKS / "run.py"), "--quick", "--out", str(tmp_path)], check=True, timeout=1800
-    )
+    from parts import PARTS
+
+    parts = [part for part in PARTS if part != "start_of_ask"]  # it starts a dozen processes
+    command = [sys.executable, str(BENCHMARKS / "run.py"), *parts, "--quick", "--out", str(tmp_path)]
+    subprocess.run(command, check=True, timeout=1800)
     summary = json.loads((tmp_path / "summary.json").read_text())
     for part in ("equal_work", "evaluation", "gemm_fraction"):
         assert summary[part]["small"] > 0
     assert 0 < summary["evaluation_memory_ratio"] < 1
-    assert {path.stem for path in tmp_path.glob("*.md")} == {
-        "equal_work",
-        "evaluation",
-        "gemm_fraction",
-        "padding",
-        "growth",
-        "beside",
-        "answers",
-    }
+    assert {path.stem for path in tmp_path.glob("*.md")} == {*parts}
 
 
 def test_an_unknown_part_is_refused(capsys):

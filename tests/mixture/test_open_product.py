@@ -73,7 +73,7 @@ def test_one_token_answers_give_the_one_token_product():
     one_token.load_state_dict(mixture.state_dict())
     facts = [Fact("Paris", "Rome"), Fact("Mary Cassatt", "Cass")]
     every = torch.arange(2)
-    expected = one_token(encode_facts(one_token, facts)[0], every)
+    expected = one_token.log_likelihood(encode_facts(one_token, facts)[0], every)
     encoded, _ = encode_facts(mixture, facts, AnswerKind(any_length=True, longest=3, log_lengths=(0.0,)))
     torch.testing.assert_close(product_log_likelihood(mixture, encoded, every), expected, rtol=0, atol=1e-12)
     assert torch.equal(mixture.log_likelihood(encoded, every), expected)
