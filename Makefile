@@ -24,7 +24,8 @@ setup: .venv/ready
 	$(BIN)/python -m pip install --quiet --no-compile --editable ".[dev]"
 	$(BIN)/python -m pip install --quiet --no-compile --no-deps --requirement scripts/testbed-sources.txt
 	$(BIN)/python -m compileall -qq -j 0 -x '/tests/' .venv/lib || true # some packages carry templates that are no Python
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || apt-get install -y -q chromium >/dev/null 2>&1 || \
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
+		(apt-get update -q && apt-get install -y -q chromium) >/dev/null 2>&1 || \
 		echo "Chromium is not here and could not be installed; the tests of the page are skipped: apt-get install chromium"
 	touch $@
 

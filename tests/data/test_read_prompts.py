@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from askwell.data.names import read_prompts
-from askwell.data.templates import parse_template
+from askwell.data.templates import parse_template, read_templates
 from askwell.errors import BadFile, BadTemplate
 
 
@@ -117,3 +117,22 @@ def test_a_file_that_is_not_utf8(tmp_path: Path) -> None:
     path.write_bytes("[X] is [Y]\n[X] l\xe4uft [Y]\n".encode("latin-1"))
     with pytest.raises(BadFile, match="not UTF-8"):
         read_prompts(str(path))
+
+
+def test_lines_that_begin_with_a_hash_are_comments(tmp_path):
+    path = tmp_path / "prompts.txt"
+    path.write_text("# capitals\n[X] is ruled from [Y] .\n  # more\n[X] # [Y]\n", encoding="utf-8")
+    assert [template.text for template in read_templates(path)] == ["[X] is ruled from [Y] .", "[X] # [Y]"]
+
+
+def test_all_lines_that_are_no_templates_are_named(tmp_path):
+    path = tmp_path / "prompts.txt"
+    path.write_text("[X] is\n[X] is [Y]\n[Y] is\n", encoding="utf-8")
+    with pytest.raises(BadFile) as mistake:
+        read_templates(path)
+    assert "2 lines" in str(mistake.value)
+    assert "line 1" in str(mistake.value)
+    assert "line 3" in str(mistake.value)
+    path.write_text("nothing\n" * 25, encoding="utf-8")
+    with pytest.raises(BadFile, match="and 15 more"):
+        read_templates(path)

@@ -28,7 +28,9 @@ def evaluation(*ranks: float, confidences=None) -> askwell.Evaluation:
 
 
 def result(*scores: float) -> TrainingResult:
-    history = tuple(HistoryLine(n, 10 * n, 1.0, {"P@1": float(p), "log_loss": 1.0, "facts": 9}, 1.0) for n, p in enumerate(scores))
+    history = tuple(
+        HistoryLine(n, 10 * n, 1.0, {"P@1": float(p), "log_loss": 1.0, "facts": 9}, 1.0) for n, p in enumerate(scores)
+    )
     return TrainingResult(
         spec=askwell.TrainingSpec(), history=history, left_out={}, train_facts=9, dev_facts=9, pairs=20,
         planned_pairs=20, step_sizes={}, finished=True, vocabulary="",

@@ -26,9 +26,19 @@ _SHORT_FOR = {
     "--no-data-dependent": ["--weighting", "static"],
 }
 
+
+def _versions() -> str:
+    """askwell's own version, and those of what it runs on."""
+    from importlib.metadata import version
+
+    return (
+        f"{VERSION} (torch {version('torch')}, transformers {version('transformers')}, Python {sys.version.split()[0]})"
+    )
+
+
 app = App(
     name="askwell",
-    version=VERSION,
+    version=_versions,
     help="Find out what a frozen language model knows, by learning how to ask it.",
     help_format="markdown",
 )

@@ -59,19 +59,32 @@ def _advice(text: str, blank: str) -> str:
 
 
 def read_templates(path: Path) -> list[Template]:
-    """The templates of a prompt file: JSON lines, or one template a line."""
+    """The templates of a prompt file: JSON lines, or one template a line, where lines that begin with # are comments.
+
+    If some are no templates, the error names all of them.
+    """
     if path.is_dir():
         raise BadFile(path, "is a folder; name one prompt file of it")
-    is_json = path.suffix == ".jsonl"
-    templates = []
-    for number, text, weight in _json_lines(path) if is_json else ((*line, None) for line in read_lines(path)):
+    templates: list[Template] = []
+    mistakes: dict[int, str] = {}
+    for number, text, weight in _json_lines(path) if path.suffix == ".jsonl" else _text_lines(path):
         try:
             templates.append(parse_template(text, weight))
         except BadTemplate as error:
-            raise BadFile(path, str(error), line=number) from None
+            mistakes[number] = str(error)
+    if len(mistakes) == 1:
+        ((number, mistake),) = mistakes.items()
+        raise BadFile(path, mistake, line=number)
+    if mistakes:
+        named = "; ".join(f"line {number}: {mistake}" for number, mistake in list(mistakes.items())[:_NAMED_MISTAKES])
+        more = f"; and {len(mistakes) - _NAMED_MISTAKES} more" if len(mistakes) > _NAMED_MISTAKES else ""
+        raise BadFile(path, f"{len(mistakes)} lines are no templates: {named}{more}")
     if not templates:
         raise BadFile(path, "holds no templates")
     return templates
+
+
+_NAMED_MISTAKES = 10
 
 
 def templates_jsonl(templates: Iterable[Mapping[str, Any]]) -> str:
@@ -88,6 +101,10 @@ def weight_of(path: Path, line: int, record: Mapping[str, Any]) -> float | None:
     if not is_number or not 0 <= weight <= sys.float_info.max:
         raise BadFile(path, f"'weight' is {weight!r}; it must be a number that is not negative", line)
     return float(weight)
+
+
+def _text_lines(path: Path) -> Iterator[tuple[int, str, None]]:
+    return ((number, line, None) for number, line in read_lines(path) if not line.lstrip().startswith("#"))
 
 
 def _json_lines(path: Path) -> Iterator[tuple[int, str, float | None]]:
