@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 
 import httpx
@@ -22,7 +23,7 @@ CHROMIUM = next(
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
 FLAGS += ["--disable-background-networking", "--disable-component-update"]
 SHOTS = Path(__file__).parents[2] / "build" / "screenshots"
-AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text(encoding="utf-8")
+AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
 SIZES = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
 LONG = 20_000
 pytestmark = [

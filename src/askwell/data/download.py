@@ -173,10 +173,10 @@ def _fetch_all(
         source = pooch.Pooch(
             staging,
             base,
-            registry={file.path: file.sha256 for file in files},
             urls={file.path: address(base, file.origin) for file in files},
             retry_if_failed=attempts - 1,
         )
+        source.registry.update({file.path: file.sha256 for file in files})
         stopped = threading.Event()
         jobs = {pool.submit(_fetch, source, file.path, folder, timeout, stopped): file for file in files}
         try:

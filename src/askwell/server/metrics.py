@@ -41,13 +41,14 @@ class Metrics:
     """The figures of one service."""
 
     def __init__(self, service: Service) -> None:
-        self._registry = CollectorRegistry()
-        self._registry.register(_State(service))
+        self._collectors = CollectorRegistry()  # of this service alone, not of the process
+        self._collectors.register(_State(service))
+        no_prefix = ("", "", "")  # neither namespace, subsystem nor unit
         self._requests = Counter(
-            "askwell_requests", "requests by route and status", ["route", "status"], registry=self._registry
+            "askwell_requests", "requests by route and status", ["route", "status"], *no_prefix, self._collectors
         )
         self._seconds = Histogram(
-            "askwell_request_seconds", "how long requests took", ["route"], registry=self._registry
+            "askwell_request_seconds", "how long requests took", ["route"], *no_prefix, self._collectors
         )
 
     def count(self, route: str, status: int, seconds: float) -> None:
@@ -57,4 +58,4 @@ class Metrics:
 
     def text(self) -> bytes:
         """All figures as Prometheus reads them."""
-        return generate_latest(self._registry)
+        return generate_latest(self._collectors)
