@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from askwell import Mixture
+from askwell.mixture import distributions
 from askwell.mixture.encode import EncodedFacts
 from askwell.training.objective import Objective
 
@@ -69,7 +70,7 @@ def good_epoch(mixture: Mixture, facts: EncodedFacts) -> Epoch:
 
 def our_evaluation(mixture: Mixture, facts: EncodedFacts) -> Callable[[], Tensor]:
     """log p(· | x, r) of all facts."""
-    return lambda: mixture.log_probs(facts.xs, torch.arange(len(facts)))
+    return lambda: distributions.log_probs(mixture, facts.xs, torch.arange(len(facts)))
 
 
 def plain_evaluation(mixture: Mixture, facts: EncodedFacts) -> Callable[[], Tensor]:

@@ -32,6 +32,7 @@ from askwell.evaluation.metrics import RANK_METRICS, Scores, scores_of
 from askwell.evaluation.outcomes import Outcome
 from askwell.files import to_json
 from askwell.lms.batches import words_of
+from askwell.mixture import distributions
 from askwell.mixture.encode import encode_facts
 from askwell.specs.mixture import MixtureSpec
 
@@ -56,7 +57,7 @@ def by_first_token(mixture: Mixture, facts: Sequence[Fact]) -> Scores:
     golds = torch.tensor([lm.wording.encode(fact.y, prompt.tokens.y_place)[0] for fact in facts])
     outcomes: list[Outcome] = []
     for some in torch.arange(len(facts)).split(100):
-        log_probs = mixture.prompt_log_probs(words, some, 0)
+        log_probs = distributions.prompt_log_probs(mixture, words, some, 0)
         of_golds = log_probs.gather(1, golds[some, None])
         ranks = (1.0 + (log_probs > of_golds).sum(1)).tolist()
         outcomes += [Outcome("", "", "", (), rank, rank, math.nan, (), ()) for rank in ranks]

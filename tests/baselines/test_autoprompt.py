@@ -16,6 +16,7 @@ from askwell.data.templates import parse_template
 from askwell.errors import BadOption, DamagedFile
 from askwell.files import read_tensors
 from askwell.lms.frozen import FrozenLM
+from askwell.mixture import distributions
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description
@@ -137,7 +138,7 @@ def test_it_is_asked_with_exactly_the_tokens_that_were_found(tmp_path, whole_wor
     result = search_triggers(lm, REPEATED, spec, folder=tmp_path)
     for mixture in (result.mixture, Mixture.from_pretrained(tmp_path, lm=lm)):
         facts, _ = encode_facts(mixture, FACTS)
-        found = mixture.log_probs(facts.xs, EVERY_FACT).gather(1, facts.answers[:, None])[:, 0]
+        found = distributions.log_probs(mixture, facts.xs, EVERY_FACT).gather(1, facts.answers[:, None])[:, 0]
         expected = [float(by_hand.log_prob(lm, fact, found_tokens(result)[:4])) for fact in facts.facts]
         assert found.tolist() == pytest.approx(expected, abs=1e-5)
     if whole_words:

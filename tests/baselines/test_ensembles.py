@@ -11,6 +11,7 @@ from askwell.data.facts import Fact, Relation
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
 from askwell.evaluation.evaluate import evaluate
+from askwell.mixture import distributions
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training import TrainingSpec
@@ -18,11 +19,11 @@ from askwell.specs.training import TrainingSpec
 PROMPTS = [parse_template(text, weight) for text, weight in zip(TEMPLATES, (0.5, 0.2, 0.1), strict=True)]
 
 
-def distributions(lm, template) -> torch.Tensor:
+def all_log_probs(lm, template) -> torch.Tensor:
     """log p(y | t, x) of all facts and tokens with one prompt alone, by a mixture of it alone."""
     mixture = Mixture(lm, [template], paper_spec())
     facts, _ = encode_facts(mixture, FACTS)
-    return mixture.log_probs(facts.xs, torch.arange(len(facts)))
+    return distributions.log_probs(mixture, facts.xs, torch.arange(len(facts)))
 
 
 def golds(mixture) -> torch.Tensor:
@@ -31,7 +32,7 @@ def golds(mixture) -> torch.Tensor:
 
 
 def product_by_hand(lm, weights) -> torch.Tensor:
-    each = torch.stack([distributions(lm, prompt) for prompt in PROMPTS]).double()
+    each = torch.stack([all_log_probs(lm, prompt) for prompt in PROMPTS]).double()
     powers = torch.einsum("t,tfy->fy", torch.tensor(weights, dtype=torch.float64), each).exp()
     return (powers / powers.sum(1, keepdim=True)).log()
 
@@ -53,7 +54,7 @@ def test_top_1_is_the_prompt_that_answers_most_train_facts():
     lm = frozen("bert")
     right, losses = [], []
     for prompt in PROMPTS:
-        log_probs = distributions(lm, prompt)
+        log_probs = all_log_probs(lm, prompt)
         gold = golds(Mixture(lm, [prompt], paper_spec()))
         right.append(int((log_probs.argmax(1) == gold).sum()))
         losses.append(-float(log_probs.gather(1, gold[:, None]).mean()))

@@ -11,6 +11,7 @@ from builders.specs import paper_spec
 from builders.worlds import FACTS, TEMPLATES, frozen
 from torch.utils.flop_counter import FlopCounterMode
 
+from askwell.mixture import distributions
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 
@@ -33,9 +34,9 @@ def test_needed_flops_are_what_askwell_computes(training):
     everyone = torch.arange(len(facts))
     with FlopCounterMode(display=False) as counter:
         if training:
-            mixture.gold_log_probs(facts.xs, facts.gold_tokens, everyone).sum().backward()
+            distributions.gold_log_probs(mixture, facts.xs, facts.gold_tokens, everyone).sum().backward()
         else:
-            mixture.log_probs(facts.xs, everyone)
+            distributions.log_probs(mixture, facts.xs, everyone)
     lengths = [mixture.pairs.y_table.lengths(facts.xs, everyone, torch.full_like(everyone, t)).sum() for t in range(3)]
     tuned = sum(len(prompt.token_ids) for prompt in mixture.prompts) * len(facts)
     idle = 2 * 3 * 24 * 24 * (int(sum(lengths)) - tuned) if training else 0

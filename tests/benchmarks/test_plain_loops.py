@@ -7,6 +7,7 @@ import torch
 from builders.specs import paper_spec
 from builders.worlds import FACTS, TEMPLATES, frozen
 
+from askwell.mixture import distributions
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 
@@ -49,7 +50,7 @@ def test_both_loops_agree_with_the_library(name, deep):
                 for delta, of_layer in zip(mixture.layer_deltas["layers"], plain.deltas[number], strict=True):
                     delta[tokens] = of_layer
     every = torch.arange(len(encoded))
-    expected = mixture.gold_log_probs(encoded.xs, encoded.gold_tokens, every)
+    expected = distributions.gold_log_probs(mixture, encoded.xs, encoded.gold_tokens, every)
     place = 0  # all these blanks are filled after a space
     facts = [
         plain_loop.PlainFact(
@@ -64,7 +65,7 @@ def test_both_loops_agree_with_the_library(name, deep):
     torch.testing.assert_close(good_plain_loop.log_probs(lm.model, plain, facts), expected, atol=5e-5, rtol=0)
     if not deep:
         whole = plain_loop.evaluate(lm.model, plain, facts)
-        torch.testing.assert_close(whole, mixture.log_probs(encoded.xs, every), atol=5e-5, rtol=0)
+        torch.testing.assert_close(whole, distributions.log_probs(mixture, encoded.xs, every), atol=5e-5, rtol=0)
 
 
 def test_an_epoch_of_either_loop_lowers_the_loss():

@@ -16,7 +16,7 @@ from askwell.evaluation.examine import examine
 from askwell.evaluation.metrics import RANK_METRICS, scores_of
 from askwell.evaluation.trust import trust_of
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture import encode
+from askwell.mixture import distributions, encode
 from askwell.mixture.candidates import Candidates
 from askwell.mixture.encode import encode_facts, encode_relation
 
@@ -116,7 +116,7 @@ def test_the_entropy_of_weights_that_depend_on_x():
     relation = Relation.of("r", [], [], [Fact("Paris", "Rome"), Fact("Paris", "Lima"), Fact("Mary Cassatt", "Oslo")])
     facts, _ = encode_facts(mixture, relation.test)
     with torch.no_grad():
-        log_weights = mixture.log_weights(3, mixture.log_p_x(facts.xs, torch.arange(3))).tolist()
+        log_weights = mixture.weighting(distributions.log_p_x(mixture, facts.xs, torch.arange(3)), 3).tolist()
     entropies = [-sum(math.exp(w) * w for w in row) / math.log(2) for row in log_weights]
     found = examine(mixture, relation, splits=("test",), controls=False)
     assert found.mean_entropy_over_x == pytest.approx(sum(entropies) / 3)

@@ -13,6 +13,7 @@ from torch import Tensor
 from askwell.data.facts import Fact
 from askwell.errors import NothingLeft
 from askwell.lms.batches import Words
+from askwell.mixture import distributions
 from askwell.mixture.encode import EncodedFacts, encode_facts
 from askwell.mixture.mixture import Mixture
 
@@ -49,10 +50,10 @@ def test_whole_distributions_in_float64(name: str, kind: str) -> None:
     mixture, twin = mixture_and_twin(name, kind)
     xs, facts = words(exact(name), XS)
     with torch.no_grad():
-        of_x = mixture.log_p_x(xs, facts)
-        log_weights = mixture.log_weights(len(XS), of_x if (spec.weighting == "data-dependent") else None)
-        log_probs = mixture.log_probs(xs, facts)
-        by_prompt = [mixture.prompt_log_probs(xs, facts, t) for t in range(len(templates))]
+        of_x = distributions.log_p_x(mixture, xs, facts)
+        log_weights = mixture.weighting(of_x if (spec.weighting == "data-dependent") else None, len(XS))
+        log_probs = distributions.log_probs(mixture, xs, facts)
+        by_prompt = [distributions.prompt_log_probs(mixture, xs, facts, t) for t in range(len(templates))]
     for number, x in enumerate(XS):
         for t in range(len(templates)):
             assert_near(by_prompt[t][number], twin.log_p_y(t, x), 1e-9)
@@ -72,8 +73,8 @@ def with_golds(xs: Words, golds: Tensor) -> EncodedFacts:
 def ours_of_gold(mixture: Mixture, xs: list[str], golds: Tensor) -> tuple[Tensor, Tensor]:
     """log p(y | t, x) and log p(y | x, r) of gold tokens, as training puts them together."""
     tokens, facts = words(mixture.lm, xs)
-    gold = mixture.gold_log_probs(tokens, golds, facts)
-    return gold, mixture.log_likelihood(with_golds(tokens, golds), facts)
+    gold = distributions.gold_log_probs(mixture, tokens, golds, facts)
+    return gold, distributions.log_likelihood(mixture, with_golds(tokens, golds), facts)
 
 
 @pytest.mark.parametrize("kind", SPECS)
@@ -107,7 +108,7 @@ def test_gradient_of_p_x_in_float64(name: str) -> None:
     mixture = moved(exact(name), templates, paper_spec(deep=True, weighting="data-dependent"))
     twin = Twin.of(name, templates, mixture)
     cotangent = torch.randn(len(XS), len(templates), generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    (mixture.log_p_x(*words(exact(name), XS)) * cotangent).sum().backward()
+    (distributions.log_p_x(mixture, *words(exact(name), XS)) * cotangent).sum().backward()
     expected = [[twin.log_p_x(t, x) for t in range(len(templates))] for x in XS]
     (torch.stack([torch.stack(row) for row in expected]) * cotangent).sum().backward()
     ours, theirs = agreement.gradients(mixture), twin.gradients()
@@ -125,15 +126,15 @@ def test_in_float32(name: str) -> None:
     xs, facts = words(plain(name), XS)
     with torch.no_grad():
         twin = Twin.of(name, templates, mixture)
-        log_probs, of_x = mixture.log_probs(xs, facts), mixture.log_p_x(xs, facts)
+        log_probs, of_x = distributions.log_probs(mixture, xs, facts), distributions.log_p_x(mixture, xs, facts)
         assert log_probs.dtype == torch.float32
-        log_weights = mixture.log_weights(len(XS), of_x)
+        log_weights = mixture.weighting(of_x, len(XS))
         for number, x in enumerate(XS):
             assert_near(log_probs[number], twin.log_mixture(x, data_dependent=True), 5e-5)
             assert_near(log_weights[number], twin.log_weights(x), 5e-5)
             for t in range(len(templates)):
                 assert_near(of_x[number, t], twin.log_p_x(t, x), 5e-5)
-                assert_near(mixture.prompt_log_probs(xs, facts, t)[number], twin.log_p_y(t, x), 5e-5)
+                assert_near(distributions.prompt_log_probs(mixture, xs, facts, t)[number], twin.log_p_y(t, x), 5e-5)
 
 
 @pytest.mark.parametrize("template", ["[X] [Y]", GLUED_X, "in [Y] lies [X]vik."])
@@ -149,7 +150,7 @@ def test_one_prompt_is_every_mixture(name: str, template: str) -> None:
     answers = []
     for spec in (paper_spec(), paper_spec(weighting="data-dependent"), paper_spec(combine="product")):
         mixture = moved(lm, [template], spec)
-        answers.append(mixture.log_probs(xs, facts))
+        answers.append(distributions.log_probs(mixture, xs, facts))
         twin = Twin.of(name, [template], mixture)
         for number, x in enumerate(XS):
             assert_near(answers[-1][number], twin.log_p_y(0, x), 1e-9)
@@ -164,12 +165,12 @@ def test_a_high_temperature_gives_the_static_mixture(name: str) -> None:
     static = moved(lm, templates)
     dependent = moved(lm, templates, paper_spec(weighting="data-dependent"))
     assert torch.equal(static.weight_logits, dependent.weight_logits)
-    expected = static.log_probs(xs, facts)
+    expected = distributions.log_probs(static, xs, facts)
     distances = []
     for log_temperature in (0.0, 4.0, 8.0, 30.0):
         with torch.no_grad():
             agreement.log_temperature_of(dependent).fill_(log_temperature)
-        distances.append(float((dependent.log_probs(xs, facts) - expected).abs().max()))
+        distances.append(float((distributions.log_probs(dependent, xs, facts) - expected).abs().max()))
     assert distances[0] > 0.1
     assert distances == sorted(distances, reverse=True)
     assert distances[-1] < 1e-10
@@ -179,9 +180,9 @@ def test_p_x_is_constant_where_all_prompts_of_a_causal_lm_begin_with_x() -> None
     lm = exact("llama")
     mixture = moved(lm, ["[X] is [Y]", "[X] , its capital [Y]"], paper_spec(weighting="data-dependent"))
     xs, facts = words(lm, XS)
-    of_x = mixture.log_p_x(xs, facts)
+    of_x = distributions.log_p_x(mixture, xs, facts)
     assert_near(of_x[:, 0], of_x[:, 1], 1e-12)
-    assert_near(mixture.log_weights(3, of_x).exp(), mixture.weights.expand(3, 2), 1e-12)
+    assert_near(mixture.weighting(of_x, 3).exp(), mixture.weights.expand(3, 2), 1e-12)
 
 
 # Products of experts
@@ -194,8 +195,8 @@ def test_product_of_experts(name: str) -> None:
     twin = Twin.of(name, templates, mixture)
     xs, facts = words(exact(name), XS)
     golds = [*ids(name, YS[agreement.script(name)]), 30, 77]
-    ours = mixture.log_probs(xs, facts)
-    likelihood = mixture.log_likelihood(with_golds(xs, torch.tensor([golds, golds])), facts)
+    ours = distributions.log_probs(mixture, xs, facts)
+    likelihood = distributions.log_likelihood(mixture, with_golds(xs, torch.tensor([golds, golds])), facts)
     likelihood.sum().backward()
     loss = torch.zeros((), dtype=torch.float64)
     for number, x in enumerate(XS):
@@ -240,9 +241,9 @@ def test_each_prompt_reads_its_own_form(name: str, data_dependent: bool) -> None
 
     everyone = torch.arange(len(encoded))
     with torch.no_grad():
-        gold = mixture.gold_log_probs(encoded.xs, encoded.gold_tokens, everyone)
-        log_probs = mixture.log_probs(encoded.xs, everyone)
-        by_prompt = [mixture.prompt_log_probs(encoded.xs, everyone, t) for t in range(len(FORMS))]
+        gold = distributions.gold_log_probs(mixture, encoded.xs, encoded.gold_tokens, everyone)
+        log_probs = distributions.log_probs(mixture, encoded.xs, everyone)
+        by_prompt = [distributions.prompt_log_probs(mixture, encoded.xs, everyone, t) for t in range(len(FORMS))]
     twin = Twin.of(name, FORMS, mixture)
     numbers = [tuple(None if form is None else ids(name, form)[0] for form in pair) for pair in forms.values()]
     each = []
@@ -270,7 +271,7 @@ def test_a_product_needs_a_form_for_every_prompt(name: str) -> None:
     encoded, left_out = encode_facts(mixture, facts)
     assert [fact.y for fact in encoded.facts] == ["Rome"]
     assert [fact.fact.y for fact in left_out] == ["Italy", "Cuba"]
-    log_probs = mixture.log_probs(encoded.xs, torch.arange(1))
+    log_probs = distributions.log_probs(mixture, encoded.xs, torch.arange(1))
     assert float(log_probs.exp().sum()) == pytest.approx(1, abs=1e-12)
 
     twin = Twin.of(name, FORMS, mixture)
@@ -285,5 +286,5 @@ def test_a_product_needs_a_form_for_every_prompt(name: str) -> None:
         each.append(reference.read_answers(twin.log_p_y(t, "Reykjavik").detach(), own))
     expected = reference.log_product(reference.log_softmax(twin.weight_logits).exp().detach(), each)
     assert_near(log_probs[0, encoded.answers[0]], expected[both.index("rome" if name == "albert" else "Rome")], 1e-9)
-    likelihood = mixture.log_likelihood(encoded, torch.arange(1))
+    likelihood = distributions.log_likelihood(mixture, encoded, torch.arange(1))
     assert_near(likelihood[0], log_probs[0, encoded.answers[0]], 1e-12)

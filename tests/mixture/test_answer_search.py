@@ -10,6 +10,7 @@ from builders import tiny, tiny_walks
 
 from askwell.lms.batches import PLACES, Words
 from askwell.lms.frozen import FrozenLM
+from askwell.mixture import distributions
 from askwell.mixture.answer_search import AnswerSearch, text_of
 from askwell.mixture.long_answers import length_log_probs
 from askwell.mixture.prefixes import PrefixReader
@@ -52,7 +53,7 @@ def every_answer(mixture, tokens: list[int], x: str, log_lengths) -> dict[str, f
     same_x = Words(xs.ids.expand(-1, len(strings), -1), xs.lengths.expand(-1, len(strings)))
     with torch.no_grad():
         by_prompt = mixture.long_answers.log_probs(mixture.tuned, same_x, ys, every, log_lengths)
-        total = (by_prompt + mixture.log_weights(1)).logsumexp(1)
+        total = (by_prompt + mixture.weighting(None, 1)).logsumexp(1)
     return dict(zip(strings, total.tolist(), strict=True))
 
 
@@ -170,7 +171,7 @@ def test_the_best_answers_of_bags_are_those_of_the_mean(name, forms):
         strings |= {text for spelling in spellings if (text := spelt(spelling)) is not None}
     ys, _ = words(lm, sorted(strings))
     with torch.no_grad():
-        weights = mixture.log_weights(len(names), mixture.log_p_x(xs, torch.arange(len(names))))
+        weights = mixture.weighting(distributions.log_p_x(mixture, xs, torch.arange(len(names))), len(names))
         every = mixture.long_answers.candidate_log_probs(mixture.tuned, xs, torch.arange(len(names)), ys, log_lengths)
     by_x = (every + weights[:, :, None]).logsumexp(1).exp()
     for bag, of in zip(bags, found, strict=True):

@@ -16,6 +16,7 @@ from askwell.errors import BadFile, NotFinite, NothingLeft, UserMistake
 from askwell.lms.batches import Words
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture import ask as ask_module
+from askwell.mixture import distributions
 from askwell.mixture.candidates import Candidates, read_candidates
 from askwell.mixture.encode import NO_TOKENS, NOT_ONE_TOKEN, TOO_LONG, count_reasons, encode_facts
 from askwell.mixture.mixture import Mixture
@@ -54,7 +55,7 @@ def test_effective_prompts(weights: list[float], effective: float) -> None:
 def test_answers_are_those_of_the_distribution(name: str, spec: MixtureSpec) -> None:
     mixture = moved(exact(name), X_FIRST, spec)
     xs, facts = words(exact(name), ["Reykjavik"])
-    probabilities = mixture.log_probs(xs, facts)[0].exp()
+    probabilities = distributions.log_probs(mixture, xs, facts)[0].exp()
     replies = mixture.ask("Reykjavik", top=7)
     assert len(replies) == 7
     best = probabilities.sort(descending=True)
@@ -62,7 +63,9 @@ def test_answers_are_those_of_the_distribution(name: str, spec: MixtureSpec) -> 
     tokenizer: Any = exact(name).tokenizer
     for reply, token in zip(replies, best.indices.tolist(), strict=False):
         assert reply.y == tokenizer.decode([token]).strip() or reply.y in tokenizer.convert_ids_to_tokens(token)
-        each = [float(mixture.prompt_log_probs(xs, facts, t)[0, token].exp()) for t in range(len(X_FIRST))]
+        each = [
+            float(distributions.prompt_log_probs(mixture, xs, facts, t)[0, token].exp()) for t in range(len(X_FIRST))
+        ]
         assert list(reply.by_prompt) == pytest.approx(each, abs=1e-12)
         if spec == paper_spec():
             together = sum(w * p for w, p in zip(mixture.weights.tolist(), reply.by_prompt, strict=True))
@@ -79,7 +82,7 @@ def test_all_answers_sum_to_one_in_two_forms() -> None:
     xs, only = words(mixture.lm, ["Paris"])
     rest = []
     for prompt in range(2):
-        of_tokens = mixture.prompt_log_probs(xs, only, prompt)[0].exp()
+        of_tokens = distributions.prompt_log_probs(mixture, xs, only, prompt)[0].exp()
         rest.append(1 - float(of_tokens[numbers].sum()))
         assert sum(reply.by_prompt[prompt] for reply in replies) == pytest.approx(rest[-1], abs=1e-9)
     expected = float(mixture.weights.detach() @ torch.tensor(rest, dtype=torch.float64))
@@ -101,7 +104,7 @@ def test_one_answer_stands_for_both_forms(name: str) -> None:
         single.vectors.data.copy_(vectors)
     xs, facts = words(exact(name), ["Paris"])
     read = [
-        float(single.prompt_log_probs(xs, facts, 0)[0, token].exp())
+        float(distributions.prompt_log_probs(single, xs, facts, 0)[0, token].exp())
         for single, token in zip(alone, (spaced, glued), strict=True)
     ]
     assert list(given[0].by_prompt) == pytest.approx(read, abs=1e-12)
@@ -114,9 +117,9 @@ def test_prompts_that_all_need_the_glued_form(name: str) -> None:
     assert [fact.y for fact in encoded.facts] == ["Rome", "Cuba"]
     assert [fact.fact.y for fact in left_out] == ["Italy"]
     glued = ids(name, "rome cuba" if name == "albert" else "Rome Cuba")
-    gold = mixture.gold_log_probs(encoded.xs, encoded.gold_tokens, torch.arange(2))
+    gold = distributions.gold_log_probs(mixture, encoded.xs, encoded.gold_tokens, torch.arange(2))
     for prompt in range(2):
-        everything = mixture.prompt_log_probs(encoded.xs, torch.arange(2), prompt)
+        everything = distributions.prompt_log_probs(mixture, encoded.xs, torch.arange(2), prompt)
         assert everything.shape == (2, len(exact(name).tokenizer))
         expected = everything[torch.arange(2), torch.tensor(glued)]
         torch.testing.assert_close(gold[:, prompt].detach(), expected)
@@ -189,7 +192,7 @@ def test_the_longest_x_that_fits(name: str) -> None:
     encoded, left_out = encode_facts(mixture, facts)
     assert encoded.facts == (facts[0],)
     assert [fact.reason for fact in left_out] == [TOO_LONG]
-    assert mixture.log_probs(encoded.xs, torch.arange(1)).isfinite().all()
+    assert distributions.log_probs(mixture, encoded.xs, torch.arange(1)).isfinite().all()
 
 
 def test_a_data_dependent_causal_mixture_counts_its_start_token() -> None:
@@ -200,7 +203,7 @@ def test_a_data_dependent_causal_mixture_counts_its_start_token() -> None:
     encoded, left_out = encode_facts(mixture, facts)
     assert encoded.facts == (facts[0],)
     assert [fact.reason for fact in left_out] == [TOO_LONG]
-    assert mixture.log_probs(encoded.xs, torch.arange(1)).isfinite().all()
+    assert distributions.log_probs(mixture, encoded.xs, torch.arange(1)).isfinite().all()
 
 
 def test_an_x_without_tokens_is_left_out() -> None:

@@ -11,6 +11,7 @@ from enumeration import ONE_OF_EACH, by_prompt, enumerated, few_tokens, lengths_
 
 from askwell.errors import BadOption, UserMistake
 from askwell.lms.frozen import FrozenLM
+from askwell.mixture import distributions
 from askwell.mixture.answer_search import AnswerSearch
 from askwell.mixture.answers import ONE_TOKEN, AnswerKind
 from askwell.mixture.encode import default_kind
@@ -77,14 +78,14 @@ def test_special_tokens_are_never_part_of_an_answer(name):
     special = sorted({*tokenizer.all_special_ids})
     with torch.no_grad():
         if name == "gpt2":  # whose output embedding has no bias
-            best = int(Mixture(plain(name), templates, spec).prompt_log_probs(xs, only, 0).argmax())
+            best = int(distributions.prompt_log_probs(Mixture(plain(name), templates, spec), xs, only, 0).argmax())
             model.get_output_embeddings().weight[special] = 3 * model.get_output_embeddings().weight[best]
         elif name == "bart":
             model.get_buffer("final_logits_bias")[:, special] += 20.0
         else:
             model.get_output_embeddings().bias[special] += 20.0
     mixture = Mixture(FrozenLM(model, tokenizer, name=name), templates, spec)
-    assert int(mixture.prompt_log_probs(xs, only, 0).argmax()) in special
+    assert int(distributions.prompt_log_probs(mixture, xs, only, 0).argmax()) in special
     lengths = tuple(lengths_by_hand([1, 1])) if name == "bert" else ()
     mixture.answer_kind = AnswerKind(any_length=True, longest=2, log_lengths=lengths)
     replies = mixture.ask("Paris", top=5)

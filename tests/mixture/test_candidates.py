@@ -200,7 +200,7 @@ def test_words_that_the_lm_spells_alike_count_once() -> None:
     mixture = moved(exact("albert"), usable("albert"))  # it lower-cases
     mixture.answer_kind = kind_of("albert")
     xs, facts = words(exact("albert"), ["Paris"])
-    weights = mixture.log_weights(1)
+    weights = mixture.weighting(None, 1)
     each = [
         CandidateScorer(mixture, Candidates("c", of, labels), kind_of("albert")).log_probs(xs, facts, weights)
         for of, labels in (

@@ -13,6 +13,7 @@ from builders.worlds import CAPITALS, FACTS, TEMPLATES, frozen
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption
 from askwell.evaluation.evaluate import evaluate
+from askwell.mixture import distributions
 from askwell.mixture.answers import ONE_TOKEN, AnswerKind
 from askwell.mixture.encode import (
     NO_TOKENS,
@@ -69,7 +70,7 @@ def test_the_longest_x_that_leaves_room_for_the_longest_answer(name, beside):
     encoded, left_out = encode_facts(mixture, facts, answer_kind(mixture, ["Rome", y]))
     assert encoded.facts == (facts[0],)
     assert [one.reason for one in left_out] == [TOO_LONG]
-    assert mixture.log_likelihood(encoded, torch.arange(1)).isfinite().all()
+    assert distributions.log_likelihood(mixture, encoded, torch.arange(1)).isfinite().all()
     mixture.answer_kind = encoded.kind
     assert mixture.ask(facts[0].x, top=2), "all answers of that length fit"
 
@@ -133,7 +134,10 @@ def test_a_masked_lm_with_train_ys_of_one_token_gives_the_one_token_numbers_to_t
         encoded = encode_relation(mixture, CAPITALS).split("train")
         listed = encode_relation(mixtures["one-token"], CAPITALS).split("train")
         every = torch.arange(len(encoded))
-        assert torch.equal(mixture.log_likelihood(encoded, every), mixtures["one-token"].log_likelihood(listed, every))
+        assert torch.equal(
+            distributions.log_likelihood(mixture, encoded, every),
+            distributions.log_likelihood(mixtures["one-token"], listed, every),
+        )
     outcomes = {answers: evaluate(mixture, CAPITALS).outcomes for answers, mixture in mixtures.items()}
     assert outcomes["auto"] == outcomes["one-token"]
 
@@ -149,6 +153,6 @@ def test_two_forms_of_y_each_have_their_own_number_of_tokens():
     assert encoded.facts == (facts[0],)
     assert [one.reason for one in left_out] == [TOO_MANY_TOKENS]
     with torch.no_grad():
-        spaced, glued = mixture.fact_log_probs(encoded, torch.arange(1))[0].tolist()
+        spaced, glued = distributions.fact_log_probs(mixture, encoded, torch.arange(1))[0].tolist()
     assert spaced > -math.inf
     assert glued == -math.inf, "no train y has five tokens after a space"

@@ -14,6 +14,7 @@ from written_out import next_log_probs
 
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NothingLeft
+from askwell.mixture import distributions
 from askwell.mixture.encode import OWN_EXAMPLE, encode_facts, encode_relation
 from askwell.mixture.examples import draw_examples
 from askwell.mixture.mixture import Mixture
@@ -66,7 +67,7 @@ def test_a_hard_few_shot_prompt_is_the_public_model_on_the_written_out_text(name
         assert len(mixture.examples[number]) == 2
         if template.startswith("[Y]") and script(name) == "byte-level":  # the public mask swallows the line break
             continue
-        ours = mixture.prompt_log_probs(encoded, facts, number)
+        ours = distributions.prompt_log_probs(mixture, encoded, facts, number)
         for fact, x in enumerate(xs):
             before, after = few_shot_text(name, template, mixture.examples[number], x)
             expected = next_log_probs(name, lm.model, lm.tokenizer, before, after)
@@ -104,7 +105,7 @@ def test_examples_are_tuned_at_all_layers_as_the_reference_has_it(name: str) -> 
     expected = reference.log_p_y(lm.model, lm.tokenizer, tiny.FAMILY[name], pieces, x, vectors, deltas)[gold]
     expected.backward()
     xs, facts = words(lm, ["Reykjavik"])
-    ours = mixture.gold_log_probs(xs, torch.full((2, 1), gold), facts).sum()
+    ours = distributions.gold_log_probs(mixture, xs, torch.full((2, 1), gold), facts).sum()
     ours.backward()
     torch.testing.assert_close(ours, expected, rtol=0, atol=1e-9)
     found = gradients(mixture)
@@ -121,7 +122,7 @@ def test_without_examples_it_is_the_plain_prompt_to_the_bit() -> None:
         other = Mixture(plain(name), usable(name), MixtureSpec(shots=0), relation=RELATION)
         assert [prompt.tokens for prompt in one.prompts] == [prompt.tokens for prompt in other.prompts]
         xs, facts = words(plain(name), ["Paris", "Egypt"])
-        assert torch.equal(one.log_probs(xs, facts), other.log_probs(xs, facts))
+        assert torch.equal(distributions.log_probs(one, xs, facts), distributions.log_probs(other, xs, facts))
 
 
 def test_examples_are_train_facts_each_about_another_x() -> None:
@@ -152,9 +153,9 @@ def test_a_prompt_has_no_weight_for_an_x_that_it_shows(weighting: str) -> None:
     shown = torch.tensor([shows(mixture, fact.x) for fact in TRAIN])
     assert shown.any()
     with torch.no_grad():
-        log_p_x = mixture.log_p_x(xs, facts)
-        by_prompt = torch.stack([mixture.prompt_log_probs(xs, facts, t).exp() for t in range(3)], 1)
-        found = mixture.log_probs(xs, facts).exp()
+        log_p_x = distributions.log_p_x(mixture, xs, facts)
+        by_prompt = torch.stack([distributions.prompt_log_probs(mixture, xs, facts, t).exp() for t in range(3)], 1)
+        found = distributions.log_probs(mixture, xs, facts).exp()
     for n in range(len(TRAIN)):
         each = [
             float(mixture.weight_logits[t].detach().exp() * (log_p_x[n, t].exp() if weighting != "static" else 1))
@@ -260,7 +261,7 @@ def test_another_separator() -> None:
     text = f"in {one.x} is {one.y} ;in {two.x} is {two.y} ;in Egypt is"
     expected = next_log_probs("gpt2", lm.model, lm.tokenizer, text, "")
     xs, facts = words(lm, ["Egypt"])
-    torch.testing.assert_close(mixture.prompt_log_probs(xs, facts, 0)[0], expected, rtol=0, atol=3e-5)
+    torch.testing.assert_close(distributions.prompt_log_probs(mixture, xs, facts, 0)[0], expected, rtol=0, atol=3e-5)
 
 
 @pytest.mark.parametrize("name", ["bert", "bart", "gpt2"])
@@ -276,7 +277,7 @@ def test_a_mixture_with_examples_is_tuned_saved_and_loaded(name: str, tmp_path: 
     assert loaded.examples == mixture.examples
     assert [prompt.tokens for prompt in loaded.prompts] == [prompt.tokens for prompt in mixture.prompts]
     xs, facts = words(lm, ["Egypt", "Paris"])
-    assert torch.equal(loaded.log_probs(xs, facts), mixture.log_probs(xs, facts))
+    assert torch.equal(distributions.log_probs(loaded, xs, facts), distributions.log_probs(mixture, xs, facts))
     assert loaded.ask("Paris", top=2) == mixture.ask("Paris", top=2)
 
 

@@ -31,7 +31,7 @@ def test_probabilities_and_gradients_of_whole_answers_in_float64(name: str, deep
     ys, _ = words(lm, YS)
     log_lengths = length_log_probs([1, 2, 2, 3, 4, 5]) if tiny.FAMILY[name] == "masked" else None
     ours = mixture.long_answers.log_probs(mixture.tuned, xs, ys, facts, log_lengths)
-    (ours + mixture.log_weights(len(XS))).logsumexp(1).sum().backward()
+    (ours + mixture.weighting(None, len(XS))).logsumexp(1).sum().backward()
     total = torch.zeros((), dtype=torch.float64)
     for number, x in enumerate(XS):
         each = []

@@ -21,6 +21,7 @@ from enumeration import (
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption
 from askwell.evaluation.evaluate import evaluate
+from askwell.mixture import distributions
 from askwell.mixture.answer_search import AnswerSearch
 from askwell.mixture.answers import AnswerKind
 from askwell.mixture.encode import encode_facts
@@ -53,7 +54,7 @@ def test_the_likelihood_and_its_gradient_into_the_weights(name, templates):
     mixture, twin, log_lengths = product_of(name, templates)
     encoded, left_out = encode_facts(mixture, FACTS)
     assert not left_out
-    ours = mixture.log_likelihood(encoded, torch.arange(len(FACTS)))
+    ours = distributions.log_likelihood(mixture, encoded, torch.arange(len(FACTS)))
     ours.sum().backward()
     logits = mixture.weight_logits.detach().clone().requires_grad_()
     expected = torch.stack(
@@ -73,10 +74,10 @@ def test_one_token_answers_give_the_one_token_product():
     one_token.load_state_dict(mixture.state_dict())
     facts = [Fact("Paris", "Rome"), Fact("Mary Cassatt", "Cass")]
     every = torch.arange(2)
-    expected = one_token.log_likelihood(encode_facts(one_token, facts)[0], every)
+    expected = distributions.log_likelihood(one_token, encode_facts(one_token, facts)[0], every)
     encoded, _ = encode_facts(mixture, facts, AnswerKind(any_length=True, longest=3, log_lengths=(0.0,)))
     torch.testing.assert_close(product_log_likelihood(mixture, encoded, every), expected, rtol=0, atol=1e-12)
-    assert torch.equal(mixture.log_likelihood(encoded, every), expected)
+    assert torch.equal(distributions.log_likelihood(mixture, encoded, every), expected)
 
 
 @pytest.mark.parametrize(("name", "templates"), [("bert", TEMPLATES), ("gpt2", TEMPLATES), ("gpt2", SAME_END)])
@@ -115,7 +116,7 @@ def test_prompts_that_need_two_forms_of_y_are_refused():
     encoded, _ = encode_facts(mixture, FACTS)
     sentence = "needs prompts that write y in one form, either after a space or glued"
     with pytest.raises(BadOption, match=sentence):
-        mixture.log_likelihood(encoded, torch.arange(1))
+        distributions.log_likelihood(mixture, encoded, torch.arange(1))
     with pytest.raises(BadOption, match=sentence):
         mixture.ask("Paris")
     with pytest.raises(BadOption, match=sentence):

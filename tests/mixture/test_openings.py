@@ -14,6 +14,7 @@ from written_out import next_log_probs
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
+from askwell.mixture import distributions
 from askwell.mixture.begin import LEAD_INS, known_lead_in, resolve_begin
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.openings import with_label
@@ -40,7 +41,7 @@ def test_a_hard_prompt_is_the_public_model_on_the_text_with_its_lead_in(name: st
     for number, template in enumerate(TEMPLATES):
         if name == "albert" and "[Y]." in template:  # the public tokenizer writes a space behind a mask
             continue
-        ours = mixture.prompt_log_probs(xs, facts, number)
+        ours = distributions.prompt_log_probs(mixture, xs, facts, number)
         for fact, x in enumerate(XS):
             before, after = f"{space}{LEAD_IN} {template}".replace("[X]", x).split("[Y]")
             written = before.rstrip() if tiny.FAMILY[name] == "causal" else before
@@ -87,7 +88,7 @@ def test_the_lead_in_is_tuned_with_the_rest_of_the_prompt_at_all_layers(name: st
     total = (torch.stack(by_prompt, 1) + weights).logsumexp(1).sum()
     total.backward()
     tokens = torch.full((2, len(XS)), gold)
-    ours = (mixture.gold_log_probs(xs, tokens, facts) + weights).logsumexp(1).sum()
+    ours = (distributions.gold_log_probs(mixture, xs, tokens, facts) + weights).logsumexp(1).sum()
     ours.backward()
     torch.testing.assert_close(ours, total, rtol=0, atol=1e-9)
     found = gradients(mixture)
@@ -152,7 +153,7 @@ def test_a_saved_mixture_keeps_its_opening(tmp_path: Path) -> None:
     loaded = load_mixture(tmp_path, lm)
     assert [prompt.tokens for prompt in loaded.prompts] == [prompt.tokens for prompt in mixture.prompts]
     xs, facts = words(lm, XS)
-    assert torch.equal(loaded.log_probs(xs, facts), mixture.log_probs(xs, facts))
+    assert torch.equal(distributions.log_probs(loaded, xs, facts), distributions.log_probs(mixture, xs, facts))
 
 
 def test_ids_of_runs_without_an_opening_are_those_of_before() -> None:

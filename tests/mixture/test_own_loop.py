@@ -12,6 +12,7 @@ from builders.worlds import PAIRS, REPEATED, TEMPLATES, frozen
 import askwell
 from askwell.errors import BadOption, UserMistake
 from askwell.lms.batches import words_of
+from askwell.mixture import distributions
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture import MixtureSpec
@@ -50,7 +51,7 @@ def test_forward_is_what_training_minimises(name):
     encoded, left_out = encode_facts(mixture, REPEATED.train[:4])
     assert not left_out
     got = mixture([fact.x for fact in encoded.facts], [fact.y for fact in encoded.facts])
-    assert torch.equal(got, mixture.log_likelihood(encoded, torch.arange(4)))
+    assert torch.equal(got, distributions.log_likelihood(mixture, encoded, torch.arange(4)))
 
 
 def test_forward_among_candidates_is_what_ask_says():

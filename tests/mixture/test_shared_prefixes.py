@@ -11,7 +11,7 @@ from builders.specs import paper_spec
 
 from askwell.lms.batches import Batch, Words
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture import shared_prefixes
+from askwell.mixture import distributions, shared_prefixes
 from askwell.mixture.mixture import Mixture
 
 XS = ["Paris", "Reykjavik", "Mary Cassatt", "Cuba"]
@@ -41,12 +41,16 @@ def read_all(mixture: Mixture, xs: Words | None = None) -> list[torch.Tensor]:
     mixture.zero_grad()
     first_tokens = ys.ids[:, :, 0]
     parts = [
-        mixture.gold_log_probs(xs, first_tokens, facts),
+        distributions.gold_log_probs(mixture, xs, first_tokens, facts),
         mixture.long_answers.log_probs(mixture.tuned, xs, ys, facts),
     ]
     weights = torch.linspace(1, 2, parts[0].numel(), dtype=lm.dtype).view_as(parts[0])
     torch.stack([(weights * part).sum() for part in parts]).sum().backward()
-    return [*(part.detach() for part in parts), *gradients(mixture).values(), mixture.log_probs(xs, facts)]
+    return [
+        *(part.detach() for part in parts),
+        *gradients(mixture).values(),
+        distributions.log_probs(mixture, xs, facts),
+    ]
 
 
 def assert_near(ours: list[torch.Tensor], theirs: list[torch.Tensor], dtype: torch.dtype) -> None:
@@ -130,7 +134,7 @@ class Counted:
     def during(self, mixture: Mixture, xs: Words, facts: torch.Tensor) -> int:
         """The tokens that one reading of one-token ys takes."""
         before = self.tokens
-        mixture.gold_log_probs(xs, xs.ids[:, :, 0], facts)
+        distributions.gold_log_probs(mixture, xs, xs.ids[:, :, 0], facts)
         return self.tokens - before
 
 

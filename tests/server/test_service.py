@@ -11,7 +11,7 @@ from askwell.data.facts import Fact
 from askwell.data.templates import parse_template
 from askwell.errors import DamagedFile, UserMistake
 from askwell.lms.load import load_lm
-from askwell.mixture.behind import prompts_behind
+from askwell.mixture.ask_prompts import prompts_behind
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import load_mixture
 from askwell.runs.folder import read_run, read_runs

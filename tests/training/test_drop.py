@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from askwell.errors import BadOption
 from askwell.evaluation.evaluate import evaluate
+from askwell.mixture import distributions
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training import TrainingSpec
@@ -53,8 +54,8 @@ def test_a_dropped_prompt_is_not_asked_again(monkeypatch):
         table, "batch", lambda xs, texts, prompts: asked.update(prompts.tolist()) or batch(xs, texts, prompts)
     )
     every = torch.arange(len(facts))
-    assert bool((mixture.gold_log_probs(facts.xs, facts.gold_tokens, every)[:, 1] == -torch.inf).all())
-    mixture.log_probs(facts.xs, every)
+    assert bool((distributions.gold_log_probs(mixture, facts.xs, facts.gold_tokens, every)[:, 1] == -torch.inf).all())
+    distributions.log_probs(mixture, facts.xs, every)
     assert asked == {0, 2}
 
 

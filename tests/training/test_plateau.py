@@ -13,6 +13,7 @@ from builders.worlds import CAPITALS, TEMPLATES, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
+from askwell.mixture import distributions
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.run import RunSpec
@@ -175,7 +176,7 @@ def test_the_result_is_the_mean_over_the_last_steps():
     for stretch in range(len(schedule.ends)):
         for batch, fraction in schedule.batches(stretch):
             adam.zero_grad()
-            (-plain.log_likelihood(facts, batch).sum() / len(batch)).backward()
+            (-distributions.log_likelihood(plain, facts, batch).sum() / len(batch)).backward()
             for group, peak in zip(adam.param_groups, peaks, strict=True):
                 group["lr"] = peak * fraction
             adam.step()
@@ -217,7 +218,7 @@ def test_dev_is_scored_as_the_state_that_is_kept():
     mixture = new_mixture(deep=True)
     result = train(mixture, CAPITALS, TrainingSpec(batch_facts=4, patience=2, threads=1))
     encoded, _ = encode_facts(mixture, CAPITALS.dev)
-    log_probs = mixture.log_probs(encoded.xs, torch.arange(len(encoded)))
+    log_probs = distributions.log_probs(mixture, encoded.xs, torch.arange(len(encoded)))
     loss = -float(log_probs.gather(1, encoded.answers[:, None]).mean())
     assert loss == pytest.approx(result.best.dev["log_loss"], abs=1e-9)
 

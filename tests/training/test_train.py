@@ -15,8 +15,10 @@ from scipy.optimize import minimize
 
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NotFinite, NothingLeft
+from askwell.mixture import distributions
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
+from askwell.mixture.weights import finds_every_x_alike
 from askwell.specs.training import TrainingSpec
 from askwell.training.loop import train
 from askwell.training.objective import Objective
@@ -39,7 +41,7 @@ def gold_matrix(mixture, facts=FACTS):
         [
             torch.stack(
                 [
-                    mixture.prompt_log_probs(encoded.xs, torch.tensor([i]), t)[0, encoded.answers[i]]
+                    distributions.prompt_log_probs(mixture, encoded.xs, torch.tensor([i]), t)[0, encoded.answers[i]]
                     for i in range(len(encoded))
                 ]
             )
@@ -140,7 +142,7 @@ def test_training_makes_the_loss_smaller_and_keeps_the_state_that_was_best_on_de
     ranked = sorted(result.history, key=lambda line: (-line.dev["P@1"], line.dev["log_loss"]))
     assert result.best == ranked[0]
     encoded, _ = encode_facts(mixture, CAPITALS.dev)
-    log_probs = mixture.log_probs(encoded.xs, torch.arange(len(encoded)))
+    log_probs = distributions.log_probs(mixture, encoded.xs, torch.arange(len(encoded)))
     dev_loss = -log_probs.gather(1, encoded.answers[:, None]).mean()
     assert float(dev_loss) == pytest.approx(result.best.dev["log_loss"], abs=1e-5)
     assert [state.record.round for state in seen if state.record] == list(range(13))
@@ -241,7 +243,9 @@ def test_a_product_learns_its_weights_and_keeps_its_prompts():
     start = mixture.vectors.detach().clone()
     everything = REPEATED
     encoded, _ = encode_facts(mixture, FACTS)
-    tables = np.stack([mixture.prompt_log_probs(encoded.xs, torch.arange(len(encoded)), t).numpy() for t in range(3)])
+    tables = np.stack(
+        [distributions.prompt_log_probs(mixture, encoded.xs, torch.arange(len(encoded)), t).numpy() for t in range(3)]
+    )
     golds = encoded.answers.numpy()
 
     def loss(logits):
@@ -267,10 +271,11 @@ def test_weights_cannot_depend_on_x_where_no_causal_prompt_has_a_word_before_it(
     every = torch.arange(len(encoded))
     for mixture, alike in ((blind, True), (seeing, False)):
         torch.nn.init.normal_(mixture.vectors)
-        assert mixture.finds_every_x_alike is alike
-        weights = mixture.log_weights(len(encoded), mixture.log_p_x(encoded.xs, every))
+        assert finds_every_x_alike(mixture) is alike
+        weights = mixture.weighting(distributions.log_p_x(mixture, encoded.xs, every), len(encoded))
         assert bool(torch.allclose(weights, weights[:1].expand_as(weights), atol=1e-9)) is alike
-    assert not Mixture(frozen("bert"), ["[X] lies in [Y]", "[X] and [Y] ."], paper_spec()).finds_every_x_alike
+    blind = Mixture(frozen("bert"), ["[X] lies in [Y]", "[X] and [Y] ."], paper_spec())
+    assert not finds_every_x_alike(blind)
 
 
 def test_what_cannot_be_is_refused():

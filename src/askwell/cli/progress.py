@@ -12,6 +12,7 @@ from rich.table import Table
 from askwell.baselines.result import SearchProgress
 from askwell.cli.terminal import Bar, note, stderr
 from askwell.mixture.mixture import Mixture
+from askwell.mixture.weights import finds_every_x_alike
 from askwell.runs.engines import Ended, Event, Lost, Started
 from askwell.runs.plan import Plan
 from askwell.runs.run import Asking, Built, RunProgress
@@ -136,7 +137,7 @@ def _note_mixture(mixture: Mixture) -> None:
             f"{mixture.dropped_examples} of {mixture.spec.shots * len(mixture.prompts)} examples do not fit the LM's "
             f"longest input of {mixture.lm.context} tokens and were dropped, the oldest of each prompt first"
         )
-    if mixture.weighting.reads_x and mixture.finds_every_x_alike:
+    if mixture.weighting.reads_x and finds_every_x_alike(mixture):
         note(
             "data-dependent weights have no effect here: no prompt has a word before x, so a causal LM finds x "
             "equally probable with all of them"

@@ -75,9 +75,6 @@ class ShowsItself:
     def __repr__(self) -> str:
         return self.summary().text()
 
-    def __str__(self) -> str:
-        return self.summary().text()
-
     def _repr_html_(self) -> str:
         return self.summary().html()
 

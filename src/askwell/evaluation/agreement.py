@@ -35,7 +35,7 @@ class PromptAnswers:
 
 
 class PromptObserver:
-    """Notes what each prompt alone answers while `Mixture.log_probs` combines the prompts.
+    """Notes what each prompt alone answers while `distributions.log_probs` combines the prompts.
 
     Best answers are the best among the candidates; divergences are those of the whole distributions.
     """

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from askwell.evaluation.agreement import PromptObserver
 from askwell.lms.batches import Words
+from askwell.mixture import distributions
 from askwell.mixture.answers import AnswerKind
 from askwell.mixture.candidates import Candidates, CandidateScorer
 from askwell.mixture.mixture import Mixture
@@ -104,10 +105,10 @@ class OneTokenAnswers:
     ) -> Float[Tensor, "facts answers"]:
         """log p(y | x, r) of all answers."""
         if log_weights is None:
-            return self.mixture.log_probs(xs, some, self._allowed, observer)
+            return distributions.log_probs(self.mixture, xs, some, self._allowed, observer)
         whole = torch.full((len(some), self.mixture.answer_space.count), -torch.inf, device=self.mixture.lm.device)
         for prompt, log_weight in enumerate(log_weights):
-            whole = torch.logaddexp(whole, log_weight + self.mixture.prompt_log_probs(xs, some, prompt))
+            whole = torch.logaddexp(whole, log_weight + distributions.prompt_log_probs(self.mixture, xs, some, prompt))
         return whole if self._allowed is None else whole[:, self._allowed]
 
     def observer(self) -> PromptObserver:

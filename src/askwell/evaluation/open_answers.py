@@ -23,6 +23,7 @@ from askwell.evaluation.agreement import PromptAnswers
 from askwell.evaluation.controls import MAJORITY, PRIOR, PRIOR_MASKED_X, masked_x
 from askwell.evaluation.outcomes import Outcome
 from askwell.lms.batches import Words, words_of
+from askwell.mixture import distributions
 from askwell.mixture.answer_search import AnswerSearch, LikelyAnswer, LikelyAnswers, text_of
 from askwell.mixture.answers import AnswerKind
 from askwell.mixture.encode import EncodedFacts, LeftOutFact, why_unaskable, why_unspellable
@@ -172,7 +173,7 @@ class OpenFacts:
 
     @torch.no_grad()
     def _gold_log_probabilities(self, some: Int[Tensor, " facts"]) -> list[float]:
-        return self.mixture.log_likelihood(self.facts, some).double().tolist()
+        return distributions.log_likelihood(self.mixture, self.facts, some).double().tolist()
 
     def _y(self, number: int) -> str:
         return self._text(self.facts.facts[number].y)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from askwell.errors import BadOption, UserMistake
 from askwell.lms.batches import Words, words_of
+from askwell.mixture import distributions
 from askwell.mixture.answer_search import AnswerSearch
 from askwell.mixture.answers import AnswerKind
 from askwell.mixture.candidates import Candidates, CandidateScorer, GivenCandidates, as_candidates
@@ -119,7 +120,9 @@ def _choose(scorer: CandidateScorer, xs: Sequence[str], top: int) -> Iterator[li
 def _ask_some(mixture: "Mixture", xs: Sequence[str], top: int, allowed: torch.Tensor | None) -> Iterator[list[Reply]]:
     words = words_of(xs, mixture.lm.wording, mixture.lm.device)
     everyone = torch.arange(len(xs), device=mixture.lm.device)
-    by_prompt = torch.stack([mixture.prompt_log_probs(words, everyone, t) for t in range(len(mixture.prompts))], 1)
+    by_prompt = torch.stack(
+        [distributions.prompt_log_probs(mixture, words, everyone, t) for t in range(len(mixture.prompts))], 1
+    )
     yield from replies(mixture, words, everyone, by_prompt, top, allowed)
 
 
@@ -136,7 +139,7 @@ def replies(
 
     An x is named by its place among `words`.
     """
-    log_probs = mixture.combine(words, asked, by_prompt.unbind(1))
+    log_probs = distributions.combine(mixture, words, asked, by_prompt.unbind(1))
     if allowed is None:
         allowed = mixture.answer_space.askable
         log_probs = log_probs[:, allowed]

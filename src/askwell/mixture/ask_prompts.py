@@ -1,22 +1,41 @@
-"""What each prompt of a mixture would answer if it were the only one."""
+"""What each prompt of a mixture contributes: what it would answer if it were the only one, and its weight for an x."""
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from askwell.errors import UserMistake
 from askwell.lms.batches import Words, words_of
+from askwell.mixture import distributions
 from askwell.mixture.answer_search import AnswerSearch, LikelyAnswers
 from askwell.mixture.answers import AnswerKind
-from askwell.mixture.ask import kind_to_ask, search_limits
+from askwell.mixture.ask import ask, kind_to_ask, search_limits
+from askwell.mixture.ask_together import over_answers
 from askwell.mixture.candidates import Candidates, CandidateScorer, GivenCandidates, as_candidates
+from askwell.mixture.encode import default_kind, why_unaskable
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.reply import PromptReply
 from askwell.specs.mixture import BEAMS
 
 _QUESTIONS_AT_ONCE = 32
+
+
+@dataclass(frozen=True)
+class PromptBehind:
+    """A prompt of a mixture, asked about one x."""
+
+    number: int
+    """Its place in a reply's `by_prompt`."""
+    template: str
+    weight: float
+    """p(t | r, x); in a product, its exponent."""
+    y: str
+    """What it would answer alone."""
+    probability: float
 
 
 def ask_each_prompt(
@@ -77,4 +96,41 @@ def _of_tokens(
     mixture: Mixture, words: Words, x: Int[Tensor, " one"], allowed: Int[Tensor, " allowed"]
 ) -> Float[Tensor, "prompts allowed"]:
     every = range(len(mixture.prompts))
-    return torch.cat([mixture.prompt_log_probs(words, x, prompt) for prompt in every])[:, allowed]
+    return torch.cat([distributions.prompt_log_probs(mixture, words, x, prompt) for prompt in every])[:, allowed]
+
+
+@torch.no_grad()
+def prompts_behind(mixture: Mixture, x: str) -> list[PromptBehind]:
+    """Each prompt with its weight for x and its own best answer, heaviest first.
+
+    Where answers are searched (of any length, or labels), a prompt's own is that of the mixture's best ten which it
+    finds most probable.
+    """
+    kind = default_kind(mixture)
+    if (reason := why_unaskable(mixture, [x], kind)[0]) is not None:
+        raise UserMistake(f"{x[:60]!r} cannot be asked: {reason}")
+    words = words_of([x], mixture.lm.wording, mixture.lm.device)
+    only = torch.zeros(1, dtype=torch.long, device=mixture.lm.device)
+    of_mixture = mixture.spec.combine == "mixture"
+    weights = mixture.log_weights_for(words, only)[0].exp() if of_mixture else mixture.weights
+    own: list[tuple[str, float]] = []
+    if kind.any_length or mixture.candidates is not None:
+        found = next(ask(mixture, [x]))
+        for prompt in range(len(mixture.prompts)):
+            best = max(found, key=lambda reply, at=prompt: reply.by_prompt[at])
+            own.append((best.y, best.by_prompt[prompt]))
+    else:
+        every = torch.arange(len(mixture.prompts), device=mixture.lm.device)
+        log_probs = mixture.pairs.pair_log_probs(mixture.tuned, words, torch.zeros_like(every), every)
+        log_probability, answer = over_answers(mixture, log_probs[None])[0].max(1)
+        own = [
+            (mixture.answer_space.word(number), probability)
+            for number, probability in zip(answer.tolist(), log_probability.exp().tolist(), strict=True)
+        ]
+    behind = [
+        PromptBehind(number, prompt.template.text, weight, y, probability)
+        for number, (prompt, weight, (y, probability)) in enumerate(
+            zip(mixture.prompts, weights.tolist(), own, strict=True)
+        )
+    ]
+    return sorted(behind, key=lambda one: -one.weight)

@@ -16,6 +16,7 @@ from askwell.data.facts import Relation
 from askwell.errors import BadFile, BadOption, NothingLeft
 from askwell.files import read_text
 from askwell.lms.batches import Words, words_of
+from askwell.mixture import distributions
 from askwell.mixture.answers import AnswerKind
 from askwell.mixture.encode import default_kind
 
@@ -215,7 +216,7 @@ class CandidateScorer:
         if self.kind.any_length:
             lengths = self.kind.lengths_on(mixture.lm)
             return mixture.long_answers.candidate_log_probs(mixture.tuned, xs, facts, self._ys, lengths)
-        each = [mixture.prompt_log_probs(xs, facts, prompt) for prompt in range(len(mixture.prompts))]
+        each = [distributions.prompt_log_probs(mixture, xs, facts, prompt) for prompt in range(len(mixture.prompts))]
         return torch.stack([log_probs[:, self._one_token] for log_probs in each], dim=1)
 
     @cached_property

@@ -1,12 +1,12 @@
 """The mixture: prompts with weights, whose answers are put together to one distribution over y."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from askwell.data.facts import Fact, Relation
@@ -18,13 +18,13 @@ from askwell.errors import BadOption, UserMistake
 from askwell.lms.batches import Words
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Beginning
-from askwell.mixture import product
+from askwell.mixture import distributions
 from askwell.mixture.answers import AnswerKind, AnswerSpace
 from askwell.mixture.ask import ask
 from askwell.mixture.begin import resolve_begin
 from askwell.mixture.candidates import Candidates, CandidateScorer, GivenCandidates, as_candidates
 from askwell.mixture.elsewhere import EmbeddedPrompts, embed, save_peft
-from askwell.mixture.encode import EncodedFacts, encode_facts, encode_relation
+from askwell.mixture.encode import encode_facts, encode_relation
 from askwell.mixture.examples import ExampleTable, Shown, choose_examples, renormalised, with_examples
 from askwell.mixture.hub import OnTheHub
 from askwell.mixture.long_answers import LongAnswers
@@ -32,14 +32,8 @@ from askwell.mixture.openings import RANDOM
 from askwell.mixture.pairs import PairReader, Tuned
 from askwell.mixture.prompts import LeftOutPrompt, initial_vectors, usable_prompts
 from askwell.mixture.reply import Replies
-from askwell.mixture.weights import WEIGHTINGS
+from askwell.mixture.weights import WEIGHTINGS, initial_weights
 from askwell.specs.mixture import BEAMS, MixtureSpec
-
-Observer = Callable[
-    [Int[Tensor, " pairs"], Int[Tensor, " pairs"], Float[Tensor, " pairs"], Float[Tensor, "pairs answers"]], None
-]
-"""Is shown what each prompt alone says while the prompts are put together: the rows of facts and the prompts of some
-pairs, the weight of each pair, and p(y | t, x) of every answer y."""
 
 
 class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license="apache-2.0"):
@@ -90,7 +84,7 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
             self.examples = tuple(map(tuple, examples))
         each = self.examples or [()] * len(self.prompts)
         self.prompts = [with_examples(lm, prompt, spec, own) for prompt, own in zip(self.prompts, each, strict=True)]
-        self._example_table = ExampleTable(lm, self.examples) if self.examples else None
+        self.example_table = ExampleTable(lm, self.examples) if self.examples else None
         self.answer_space = AnswerSpace(lm, (prompt.tokens.y_place for prompt in self.prompts))
         random_prefix = spec.prefix if spec.prefix_words == RANDOM else 0
         initial = initial_vectors(
@@ -110,7 +104,9 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         )
         # What follows from the prompts alone: their questions, put to the LM in batches.
         self.pairs = PairReader(lm, self.prompts, reads_x=WEIGHTINGS[spec.weighting].reads_x)
-        self.weighting = WEIGHTINGS[spec.weighting](_initial_weights(prompts, spec).log().to(**like))
+        self.weighting = WEIGHTINGS[spec.weighting](
+            initial_weights([prompt.template for prompt in prompts], spec).log().to(**like)
+        )
 
         self.answer_kind: AnswerKind | None = None
         """What counts as an answer: settled when the mixture is tuned, and kept with it; None until then."""
@@ -195,18 +191,6 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         entropy_bits = torch.special.entr(self.weights.detach().cpu().double()).sum() / torch.log(torch.tensor(2.0))
         return float(2**entropy_bits)
 
-    @cached_property
-    def finds_every_x_alike(self) -> bool:
-        """Whether p(x | t) is the same for all prompts, whatever is tuned, since none has a word before x.
-
-        Only a causal LM can be so blind; data-dependent weights are then the static ones.
-        """
-        questions = [self.lm.family.ask_x(prompt.tokens, self.lm.wording, self.lm.special) for prompt in self.prompts]
-        read = [token for stream in questions[0].streams.values() for token in (*stream.left, *stream.right)]
-        places = {prompt.tokens.x_place for prompt in self.prompts}
-        alike = all(question == questions[0] for question in questions) and len(places) == 1
-        return alike and all(token.prompt_token < 0 for token in read)
-
     @overload
     def ask(self, x: str, *, top: int = ..., candidates: GivenCandidates = ..., beams: int = ...) -> Replies: ...
 
@@ -251,8 +235,6 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         self.weight_logits.data.masked_fill_(light, -torch.inf)
         return int(light.sum())
 
-    # ── probabilities ─────────────────────────────────────────────────────────────────────────────────────────────
-
     def forward(self, xs: Sequence[str], ys: Sequence[str]) -> Float[Tensor, " facts"]:
         """log p(y | x, r) of each pair, with gradients into `vectors`, `deltas` and `weighting`: minus its mean is a
         loss for a training loop of your own.
@@ -271,7 +253,7 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
             )
         every = torch.arange(len(facts), device=self.lm.device)
         if self.candidates is None:
-            return self.log_likelihood(facts, every)
+            return distributions.log_likelihood(self, facts, every)
         scorer = CandidateScorer(self, self.candidates, facts.kind)
         numbers = [scorer.number_of(y) for y in ys]
         if None in numbers:
@@ -294,189 +276,13 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         """Writes a single prompt whose tokens all stand before x as a prompt-tuning adapter of PEFT (causal LMs)."""
         save_peft(self, folder)
 
-    def log_likelihood(self, facts: EncodedFacts, chosen: Int[Tensor, " facts"]) -> Float[Tensor, " facts"]:
-        """log p(y | x, r) of the chosen facts' y, with gradients into all that is tuned; in a product into the weights
-        alone. It is `forward` for facts that were encoded once, as training reads them again and again."""
-        if self.spec.combine == "product":
-            if facts.kind.is_long:
-                return product.product_log_likelihood(self, facts, chosen)
-            return self._product_log_likelihood(facts.xs, facts.answers[chosen], chosen)
-        return (self.log_weights_for(facts.xs, chosen) + self.fact_log_probs(facts, chosen)).logsumexp(1)
-
-    def fact_log_probs(self, facts: EncodedFacts, chosen: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"]:
-        """log p(y | t, x) of the chosen facts' y under every prompt, whether y is one token or longer."""
-        if not facts.kind.is_long:
-            return self.gold_log_probs(facts.xs, facts.gold_tokens, chosen)
-        return self.long_answers.log_probs(self.tuned, facts.xs, facts.ys, chosen, facts.kind.lengths_on(self.lm))
-
-    def facts_at_once(self, facts: EncodedFacts) -> int:
-        """How many of these facts can be trained on in one forward and backward pass within bounded memory."""
-        if not facts.kind.is_long:
-            return self.pairs.facts_at_once(self.pairs.bytes_of_fact(facts.xs))
-        if self.spec.combine == "product":
-            return product.facts_at_once(self, facts)
-        return self.pairs.facts_at_once(self.long_answers.bytes_of_fact(facts.xs, facts.ys))
-
-    def gold_log_probs(
-        self, xs: Words, gold_tokens: Int[Tensor, "places texts"], facts: Int[Tensor, " facts"]
-    ) -> Float[Tensor, "facts prompts"]:
-        """log p(y | t, x) of the gold y for each of the given facts and every prompt.
-
-        It is -inf where y has no token, and for prompts that were dropped.
-        """
-        return self.pairs.gold_log_probs(self.tuned, xs, gold_tokens, facts)
-
-    def log_p_x(self, xs: Words, facts: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"]:
-        """log p(x | t): how probable each prompt finds x itself."""
-        return self.pairs.log_p_x(self.tuned, xs, facts)
-
-    def log_weights(
-        self, facts: int, log_p_x: Float[Tensor, "facts prompts"] | None = None
-    ) -> Float[Tensor, "facts prompts"]:
-        """The log-weight of each prompt for each fact, which needs log p(x | t) where the weighting reads x."""
-        return self.weighting(log_p_x, facts)
-
     def log_weights_for(
         self, xs: Words, facts: Int[Tensor, " facts"], log_p_x: Float[Tensor, "facts prompts"] | None = None
     ) -> Float[Tensor, "facts prompts"]:
         """The log-weight of each prompt for each of the facts, among those that do not show its x as an example."""
         if self.weighting.reads_x and log_p_x is None:
-            log_p_x = self.log_p_x(xs, facts)
-        log_weights = self.log_weights(len(facts), log_p_x if self.weighting.reads_x else None)
-        shown = self.shown(xs, facts)
-        return log_weights if shown is None else renormalised(log_weights, shown)
-
-    def shown(self, xs: Words, facts: Int[Tensor, " facts"]) -> Bool[Tensor, "facts prompts"] | None:
-        """Which prompts show the x of each fact as an example; None where no prompt shows any."""
-        return None if self._example_table is None else self._example_table.shown(xs, facts)
-
-    def is_own_example(self, xs: Words, facts: Int[Tensor, " facts"]) -> Bool[Tensor, " facts"]:
-        """Whether all prompts that are asked show the x of a fact, so that it cannot be asked fairly."""
-        shown = self.shown(xs, facts)
-        if shown is None:
-            return torch.zeros(len(facts), dtype=torch.bool, device=self.lm.device)
-        return (shown | (self.weight_logits == -torch.inf)).all(1)
-
-    @torch.no_grad()
-    def prompt_log_probs(self, xs: Words, facts: Int[Tensor, " facts"], prompt: int) -> Float[Tensor, "facts answers"]:
-        """log p(y | t, x) of every answer y under one prompt; -inf where the prompt has no token for it."""
-        log_probs = self.pairs.log_probs(self.tuned, xs, facts, prompt)
-        if len(self.answer_space.places) == 1:
-            return log_probs
-        tokens = self.answer_space.tokens[self.pairs.y_places[prompt]]
-        return log_probs[:, tokens.clamp(min=0)].masked_fill(tokens < 0, -torch.inf)
-
-    @torch.no_grad()
-    def log_probs(
-        self,
-        xs: Words,
-        facts: Int[Tensor, " facts"],
-        answers: Int[Tensor, " answers"] | None = None,
-        observer: Observer | None = None,
-    ) -> Float[Tensor, "facts answers"]:
-        """log p(y | x, r) of every answer y, or of the given ones. No more than facts × answers is ever held."""
-        if self.spec.combine == "product":
-            whole = self.combine(xs, facts, self._one_by_one(xs, facts, observer))
-            return whole if answers is None else whole[:, answers]
-        log_weights = self.log_weights_for(xs, facts)
-        total = self._summed(xs, facts, log_weights.exp(), answers, observer)
-        # Probabilities that are tiny beside the largest have lost digits; they are summed again, as logarithms.
-        lossy = (total < torch.finfo(total.dtype).tiny ** 0.75).any(1)
-        log_probs = total.log_()
-        if lossy.any():
-            exact = self.combine(xs, facts[lossy], self._one_by_one(xs, facts[lossy]))
-            log_probs[lossy] = exact if answers is None else exact[:, answers]
-        return log_probs
-
-    @torch.no_grad()
-    def combine(
-        self, xs: Words, facts: Int[Tensor, " facts"], by_prompt: Iterable[Float[Tensor, "facts answers"]]
-    ) -> Float[Tensor, "facts answers"]:
-        """log p(y | x, r) from the prompts' own log-probabilities, which are taken one after the other."""
-        shape = (len(facts), self.answer_space.count)
-        like: Any = {"dtype": self.weight_logits.dtype, "device": self.lm.device}
-        if self.spec.combine == "product":
-            scores = torch.zeros(shape, **like)
-            for weight, log_probs in zip(self.weights, by_prompt, strict=True):
-                # An answer for which one prompt has no token is none of the product's, even if that prompt weighs 0.
-                scores += torch.where(log_probs == -torch.inf, -torch.inf, weight * log_probs.nan_to_num(neginf=0.0))
-            return scores.log_softmax(1)
-        log_weights = self.log_weights_for(xs, facts)
-        total = torch.full(shape, -torch.inf, **like)
-        for log_weight, log_probs in zip(log_weights.T, by_prompt, strict=True):
-            total = torch.logaddexp(total, log_probs + log_weight[:, None])
-        return total
-
-    def _one_by_one(
-        self, xs: Words, facts: Int[Tensor, " facts"], observer: Observer | None = None
-    ) -> Iterator[Float[Tensor, "facts answers"]]:
-        rows = torch.arange(len(facts), device=self.lm.device)
-        for prompt in range(len(self.prompts)):
-            log_probs = self.prompt_log_probs(xs, facts, prompt)
-            if observer is not None:
-                observer(rows, torch.full_like(rows, prompt), self.weights[prompt].expand(len(rows)), log_probs.exp())
-            yield log_probs
-
-    def _summed(
-        self,
-        xs: Words,
-        facts: Int[Tensor, " facts"],
-        weights: Float[Tensor, "facts prompts"],
-        answers: Int[Tensor, " answers"] | None,
-        observer: Observer | None,
-    ) -> Float[Tensor, "facts answers"]:
-        """p(y | x, r): the prompts' distributions, weighted and summed as probabilities, as the batches come."""
-        space = self.answer_space
-        count = space.count if answers is None else len(answers)
-        total = torch.zeros(len(facts), count, dtype=self.weight_logits.dtype, device=self.lm.device)
-        tokens = space.tokens if answers is None else space.tokens[:, answers]
-        takes_all = len(space.places) == 1 and answers is None
-        answered_at = [(of_place >= 0).nonzero()[:, 0] for of_place in tokens]
-        columns_of = [(answered, of_place[answered]) for answered, of_place in zip(answered_at, tokens, strict=True)]
-        for rows, prompts, probabilities in self.pairs.distributions(self.tuned, xs, facts):
-            of_pairs = weights[rows, prompts]
-            if observer is not None:
-                observer(rows, prompts, of_pairs, self._over_answers(probabilities, prompts))
-            probabilities.mul_(of_pairs[:, None])
-            places = self.pairs.y_places[prompts].tolist()
-            # Row by row: index_add_ would write out an index as large as the probabilities.
-            for row, (fact, place) in enumerate(zip(rows.tolist(), places, strict=True)):
-                if takes_all:
-                    total[fact].add_(probabilities[row])
-                else:
-                    answered, spelt = columns_of[place]
-                    total[fact, answered] += probabilities[row, spelt]
-        return total
-
-    def _over_answers(
-        self, probs: Float[Tensor, "pairs vocabulary"], prompts: Int[Tensor, " pairs"]
-    ) -> Float[Tensor, "pairs answers"]:
-        """Probabilities of tokens as those of the answers that the tokens spell at the prompts' places."""
-        if len(self.answer_space.places) == 1:
-            return probs
-        tokens = self.answer_space.tokens[self.pairs.y_places[prompts]]
-        return probs.gather(1, tokens.clamp(min=0)).masked_fill(tokens < 0, 0)
-
-    def _product_log_likelihood(
-        self, xs: Words, answers: Int[Tensor, " facts"], facts: Int[Tensor, " facts"]
-    ) -> Float[Tensor, " facts"]:
-        """log p(y | x, r) of the gold y in a product, with gradients into the weights alone."""
-        by_prompt = torch.stack([self.prompt_log_probs(xs, facts, t) for t in range(len(self.prompts))], dim=1)
-        everywhere = by_prompt.isfinite().all(1)
-        scores = torch.einsum("t,fta->fa", self.weights, by_prompt.nan_to_num(neginf=0.0))
-        scores = scores.masked_fill(~everywhere, -torch.inf)
-        return scores.gather(1, answers[:, None])[:, 0] - scores.logsumexp(1)
-
-
-def _initial_weights(prompts: list[Any], spec: MixtureSpec) -> Float[Tensor, " prompts"]:
-    if spec.weights == "uniform":
-        each = [1.0] * len(prompts)
-    else:
-        each = [prompt.template.weight for prompt in prompts]
-        without = [prompt.template.text for prompt in prompts if prompt.template.weight is None]
-        if without:
-            raise BadOption(f"the weights of the prompt file are asked for, but {without[0]!r} has no weight in it")
-        if sum(each) == 0:
-            raise BadOption("the weights of the prompt file are asked for, but all of them are 0")
-    weights = torch.tensor([weight for weight in each for _ in range(spec.copies)], dtype=torch.float64)
-    return weights / weights.sum()
+            log_p_x = distributions.log_p_x(self, xs, facts)
+        log_weights = self.weighting(log_p_x if self.weighting.reads_x else None, len(facts))
+        if self.example_table is None:
+            return log_weights
+        return renormalised(log_weights, self.example_table.shown(xs, facts))

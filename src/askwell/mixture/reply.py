@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from askwell.display.summary import Summary, per_cent
+from askwell.display.summary import ShowsItself, Summary, per_cent
 
 
 @dataclass(frozen=True, repr=False)
@@ -18,7 +18,7 @@ class Reply:
         return f"{self.y} ({per_cent(self.probability)})"
 
 
-class Replies(list[Reply]):
+class Replies(ShowsItself, list[Reply]):
     """The answers to one question, best first: a list of `Reply` that shows itself as a table."""
 
     x: str = ""
@@ -28,15 +28,6 @@ class Replies(list[Reply]):
         """The answers with their probabilities."""
         rows = [(per_cent(reply.probability), reply.y) for reply in self]
         return Summary(self.x or "answers", ("probability", "answer"), rows, ("probability",))
-
-    def __repr__(self) -> str:
-        return self.summary().text()
-
-    def __str__(self) -> str:
-        return self.summary().text()
-
-    def _repr_html_(self) -> str:
-        return self.summary().html()
 
 
 @dataclass(frozen=True)

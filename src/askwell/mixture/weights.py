@@ -1,12 +1,18 @@
 """How much each prompt of a mixture weighs: p(t | r), the same for every x, or p(t | r, x)."""
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from askwell.specs.mixture import WeightingName
+from askwell.data.templates import Template
+from askwell.errors import BadOption
+from askwell.specs.mixture import MixtureSpec, WeightingName
+
+if TYPE_CHECKING:
+    from askwell.mixture.mixture import Mixture
 
 
 class Weighting(nn.Module):
@@ -71,3 +77,31 @@ class DataDependentWeights(Weighting):
 
 
 WEIGHTINGS: dict[WeightingName, type[Weighting]] = {"static": StaticWeights, "data-dependent": DataDependentWeights}
+
+
+def initial_weights(templates: Sequence[Template], spec: MixtureSpec) -> Float[Tensor, " prompts"]:
+    """p(t | r) before tuning, for each copy of each template: uniform, or as the prompt file has it."""
+    if spec.weights == "uniform":
+        each = [1.0] * len(templates)
+    else:
+        without = [template.text for template in templates if template.weight is None]
+        if without:
+            raise BadOption(f"the weights of the prompt file are to be used, but {without[0]!r} has no weight in it")
+        each = [template.weight or 0.0 for template in templates]
+        if sum(each) == 0:
+            raise BadOption("the weights of the prompt file are to be used, but all of them are 0")
+    weights = torch.tensor([weight for weight in each for _ in range(spec.copies)], dtype=torch.float64)
+    return weights / weights.sum()
+
+
+def finds_every_x_alike(mixture: "Mixture") -> bool:
+    """Whether p(x | t) is the same for all prompts, whatever is tuned, because none has a word before x.
+
+    This happens to causal LMs alone; data-dependent weights are then static ones.
+    """
+    lm = mixture.lm
+    questions = [lm.family.ask_x(prompt.tokens, lm.wording, lm.special) for prompt in mixture.prompts]
+    read = [token for stream in questions[0].streams.values() for token in (*stream.left, *stream.right)]
+    places = {prompt.tokens.x_place for prompt in mixture.prompts}
+    alike = all(question == questions[0] for question in questions) and len(places) == 1
+    return alike and all(token.prompt_token < 0 for token in read)

@@ -149,7 +149,7 @@ def read_run(folder: Path) -> Run:
     return Run(folder, record.model_copy(update={"environment": environment, "history": history}))
 
 
-class Runs(list[Run], AsFrame):
+class Runs(ShowsItself, list[Run], AsFrame):
     """Several runs: a list that shows itself as a table, and becomes a frame with a row for each run."""
 
     def records(self) -> Records:
@@ -169,15 +169,6 @@ class Runs(list[Run], AsFrame):
         ]
         numbers = tuple(name for name in SHOWN if name in METRICS or name in ("seed", "facts"))
         return Summary(f"{len(self)} run{'s' if len(self) != 1 else ''}", SHOWN, texts, numbers)
-
-    def __repr__(self) -> str:
-        return self.summary().text()
-
-    def __str__(self) -> str:
-        return self.summary().text()
-
-    def _repr_html_(self) -> str:
-        return self.summary().html()
 
 
 def read_runs(path: Path | str) -> Runs:

@@ -16,7 +16,7 @@ from starlette.datastructures import UploadFile as SentFile
 from askwell.data.read_facts import SUFFIXES, read_xs
 from askwell.data.testbed import PREFIX
 from askwell.errors import AskwellError, BadFile, UserMistake
-from askwell.mixture.behind import PromptBehind
+from askwell.mixture.ask_prompts import PromptBehind
 from askwell.mixture.reply import Reply
 from askwell.server.api import service_of
 from askwell.server.catalogue import HARD, RISK, Catalogue, Entry, KnownX

@@ -12,7 +12,7 @@ from askwell.lms.describe import ListedLM, list_lms
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.question import Unusable
 from askwell.lms.tokenisation import tokenise
-from askwell.mixture.behind import PromptBehind, prompts_behind
+from askwell.mixture.ask_prompts import PromptBehind, prompts_behind
 from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.reply import Reply

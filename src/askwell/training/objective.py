@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from askwell.mixture import distributions, examples
 from askwell.mixture.candidates import CandidateScorer
 from askwell.mixture.encode import EncodedFacts
 from askwell.mixture.mixture import Mixture
@@ -33,7 +34,7 @@ class Objective:
         scorer: CandidateScorer | None = None,
     ) -> None:
         self._mixture, self._facts, self._method, self._scorer = mixture, facts, method, scorer
-        self.facts_at_once = mixture.facts_at_once(facts)
+        self.facts_at_once = distributions.facts_at_once(mixture, facts)
         self._asked_once = None
         if scorer is not None:
             golds = [scorer.number_of(fact.y) for fact in facts.facts]
@@ -50,7 +51,7 @@ class Objective:
     def loss(self, facts: Int[Tensor, " facts"]) -> Loss:
         """The loss of the facts of these numbers, without those that all prompts show as examples."""
         if self._mixture.examples:  # encoding leaves such facts out, but prompts can be dropped later
-            facts = facts[~self._mixture.is_own_example(self._facts.xs, facts)]
+            facts = facts[~examples.is_own_example(self._mixture, self._facts.xs, facts)]
             if not len(facts):
                 nothing = torch.zeros((), device=facts.device, requires_grad=True)
                 return Loss(nothing, 0.0, torch.zeros_like(self._mixture.weight_logits))
@@ -74,8 +75,10 @@ class Objective:
     def _ask(self, facts: Int[Tensor, " facts"]) -> tuple[Tensor, Tensor]:
         """log p(y | t, x) and, where it is needed, log p(x | t)."""
         mixture = self._mixture
-        gold = mixture.fact_log_probs(self._facts, facts)
-        return gold, mixture.log_p_x(self._facts.xs, facts) if mixture.weighting.reads_x else gold.detach()
+        gold = distributions.fact_log_probs(mixture, self._facts, facts)
+        return gold, distributions.log_p_x(
+            mixture, self._facts.xs, facts
+        ) if mixture.weighting.reads_x else gold.detach()
 
     def _loss_among_candidates(self, scorer: CandidateScorer, facts: Int[Tensor, " facts"]) -> Loss:
         """Classification: the log-probability of the right label, normalised over all labels."""
@@ -89,6 +92,6 @@ class Objective:
         return Loss(-log_likelihood.sum(), -float(log_likelihood.detach().sum()), posteriors.sum(0))
 
     def _product_loss(self, facts: Int[Tensor, " facts"]) -> Loss:
-        log_likelihood = self._mixture.log_likelihood(self._facts, facts)
+        log_likelihood = distributions.log_likelihood(self._mixture, self._facts, facts)
         no_posteriors = torch.zeros(len(self._mixture.prompts), device=log_likelihood.device)
         return Loss(-log_likelihood.sum(), -float(log_likelihood.detach().sum()), no_posteriors)
