@@ -15,8 +15,8 @@ from torch import Tensor
 from askwell import Mixture, load_lm, read_relation
 from askwell.data.testbed import relation_names
 from askwell.lms.batches import Words, words_of
+from askwell.lms.checkpoints import pulled_folder
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.load import pulled_folder
 from askwell.mixture.answers import ONE_TOKEN, AnswerKind
 from askwell.mixture.ask import ask
 

@@ -14,8 +14,8 @@ from shapes import PROMPT_WORDS, X_LENGTHS, evenly
 
 from askwell import Mixture, MixtureSpec, load_lm, read_relation
 from askwell.lms.batches import Words
+from askwell.lms.checkpoints import pulled_folder
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.load import pulled_folder
 from askwell.mixture.encode import EncodedFacts, encode_facts
 
 if TYPE_CHECKING:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 import uvicorn
 
-from askwell.server.addresses import address_of, listen
+from askwell.server.app import server_of
 from askwell.server.service import Service
-from askwell.server.serving import server_of
-from askwell.server.settings import Settings
+from askwell.server.settings import Settings, address_of, listen
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ from builders.tiny_gguf import write_gguf
 from transformers import BertConfig, BertForSequenceClassification, BertModel, ElectraForPreTraining, GPT2Config
 
 from askwell.errors import BadFile, BadOption, LMUnavailable
-from askwell.lms.frozen import FrozenLM, family_of
+from askwell.lms.families import family_of
+from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.mixture import distributions
 from askwell.mixture.mixture import Mixture

@@ -22,8 +22,9 @@ from askwell.data.templates import Template
 from askwell.errors import BadOption, CannotWrite
 from askwell.evaluation.evaluate import score_facts
 from askwell.lms.batches import PLACES, QuestionTable
+from askwell.lms.checkpoints import quiet
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.load import load_lm, quiet
+from askwell.lms.load import load_lm
 from askwell.mixture.begin import resolve_begin
 from askwell.mixture.encode import EncodedFacts, encode_relation
 from askwell.mixture.mixture import Mixture

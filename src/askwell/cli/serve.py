@@ -42,14 +42,13 @@ def serve(
         queue: How many x's may wait; beyond that, clients are told to come back later (429).
         batch: How many x's are asked at once.
     """
-    from askwell.server.addresses import address_of, check_reach, check_runs, listen, names_of
-    from askwell.server.settings import Settings
+    from askwell.server.settings import Settings, address_of, check_reach, check_runs, listen, names_of
 
     token = token or os.environ.get("ASKWELL_TOKEN") or None
     check_reach(host, token)
     check_runs(runs)
     from askwell.cli.running import set_threads
-    from askwell.server.serving import serve as serve_until_told
+    from askwell.server.app import serve as serve_until_told
 
     used = set_threads(threads)
     settings = Settings(

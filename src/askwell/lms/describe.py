@@ -9,8 +9,8 @@ from huggingface_hub.errors import CacheNotFound
 
 from askwell.data.templates import parse_template
 from askwell.data.testbed import PREFIX, lm_names, lms_folder
+from askwell.lms.checkpoints import PULLABLE, pulled_folder
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.load import PULLABLE, pulled_folder
 from askwell.lms.question import Unusable
 from askwell.lms.tokenisation import tokenise
 from askwell.lms.walks.choose import WALKS, walk_of

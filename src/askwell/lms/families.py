@@ -18,6 +18,7 @@ from transformers import (
 )
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
+from askwell.errors import LMUnavailable
 from askwell.lms.question import Question, Sentence, Stream, Token, Unusable, X, lay_out
 from askwell.lms.tokenisation import WITH_A_SPACE, Beginning, PromptTokens, SpecialTokens, Wording
 from askwell.specs.mixture import Begin
@@ -248,3 +249,14 @@ class Causal:
 
 FAMILIES: tuple[Family, ...] = (Seq2Seq(), Masked(), Causal())
 """In the order in which they are tried on a config."""
+
+
+def family_of(config: PretrainedConfig) -> Family:
+    """The family of LMs to which a config belongs."""
+    for family in FAMILIES:
+        if family.fits(config):
+            return family
+    known = ", ".join(family.name for family in FAMILIES)
+    raise LMUnavailable(
+        f"an LM of type {config.model_type!r} belongs to none of the families that can be asked: {known}"
+    )

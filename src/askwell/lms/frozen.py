@@ -1,38 +1,34 @@
 """A frozen LM: a public model that is asked, and never changed."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from askwell.display.summary import ShowsItself, Summary
-from askwell.errors import BadOption, LMUnavailable
+from askwell.errors import BadOption
 from askwell.lms.batches import Batch, StreamBatch
-from askwell.lms.families import FAMILIES, Family
-from askwell.lms.hooks import Stack, adding_to_layers, layer_blocks, probe, reading_at
+from askwell.lms.families import family_of
+from askwell.lms.hooks import Stack, layer_blocks, probe
 from askwell.lms.identity import LMIdentity, identify
 from askwell.lms.placed import input_device, tell_once, why_it_stays
-from askwell.lms.public_cache import cached_inputs, rows_of
 from askwell.lms.remembered import Checked, key_of_checks
 from askwell.lms.tokenisation import Beginning, SpecialTokens, Wording
 from askwell.lms.walks.choose import agrees, agrees_with_past, walk_of, window_of
 from askwell.lms.walks.output import distributions_of, log_probs_of, logits_of, several_log_probs_of
 from askwell.lms.walks.past import Past
 from askwell.lms.walks.rows import pack
-from askwell.lms.walks.walk import FeedForward, Walk, insert_prompt_vectors, rows_at
+from askwell.lms.walks.walk import Deltas, FeedForward, Walk, insert_prompt_vectors, rows_at
+from askwell.lms.whole_model import cached_rows, run_whole
 from askwell.specs.mixture import Begin
 
 # Probabilities that are held at once: little beside what evaluation adds them up into.
 _PROBABILITIES_AT_ONCE = 2**21
 _LARGE = {1e9: "billion", 1e6: "million"}
-
-Deltas = Mapping[str, Sequence[Float[Tensor, "prompt_tokens hidden"]]] | None
-"""For each stack what is added at the prompt tokens as they leave each layer."""
 
 
 class FrozenLM(ShowsItself):
@@ -79,7 +75,7 @@ class FrozenLM(ShowsItself):
         self.walk = None if self.stays else walk_of(self.model, FeedForward())
         """The fast way through the model's layers; None where the public model runs as a whole, with hooks."""
         if not (as_stored and self._recall()):
-            self.stacks, self._before_head = probe(self.model, self.family, self._embedding, self.device)
+            self.stacks, self.before_head = probe(self.model, self.family, self._embedding, self.device)
             if self.walk is not None and not agrees(self):
                 self.walk = None
             if as_stored:
@@ -103,13 +99,13 @@ class FrozenLM(ShowsItself):
         if known is None or known.before_head not in modules or set(known.stacks) != set(parts):
             return False
         self.stacks = {name: Stack(tuple(layer_blocks(part)), *known.stacks[name]) for name, part in parts.items()}
-        self._before_head = modules[known.before_head]
+        self.before_head = modules[known.before_head]
         if not known.walk_agrees:
             self.walk = None
         return True
 
     def _remember(self) -> None:
-        name = next(name for name, module in self.model.named_modules() if module is self._before_head)
+        name = next(name for name, module in self.model.named_modules() if module is self.before_head)
         Checked(
             key=key_of_checks(self.identity, self.device, self.dtype),
             stacks={name: (stack.layers, stack.width) for name, stack in self.stacks.items()},
@@ -301,8 +297,8 @@ class FrozenLM(ShowsItself):
             assert past is not None
             return past
         ((_, stream),) = batch.streams.items()
-        cache = self._run_whole(batch, vectors, deltas, use_cache=True).past_key_values
-        return rows_of(cache, stream.attention_mask)
+        cache = run_whole(self, batch, vectors, deltas, use_cache=True).past_key_values
+        return cached_rows(cache, stream.attention_mask)
 
     @cached_property
     def bytes_of_kept_row(self) -> int:
@@ -368,39 +364,9 @@ class FrozenLM(ShowsItself):
         return hidden, packed.kept() if keeps else None
 
     def _hooked_logits(self, batch: Batch, vectors: Tensor, deltas: Deltas) -> Float[Tensor, "reads vocabulary"]:
-        return self._run_whole(batch, vectors, deltas).logits[0].to(self.parameter_dtype)
-
-    def _run_whole(self, batch: Batch, vectors: Tensor, deltas: Deltas, **arguments: Any) -> Any:
-        """The output of the public model, whose head sees nothing but the places that are read."""
-        embedded: dict[str, tuple[Tensor, Tensor]] = {}
-        with ExitStack() as perturbed:
-            for stack, stream in batch.streams.items():
-                words = self.word_vectors(stream.ids)
-                at = (stream.prompt_tokens >= 0).nonzero(as_tuple=True)
-                rows = stream.prompt_tokens[at]
-                mask = stream.attention_mask
-                if batch.past is not None:
-                    further, mask = cached_inputs(self.model, batch.past, mask)
-                    arguments |= further
-                embedded[stack] = words.index_put(at, vectors[rows].to(words.dtype)), mask
-                if deltas is not None:
-                    additions = [delta[rows] for delta in deltas[stack]]
-                    perturbed.enter_context(adding_to_layers(self.stacks[stack].blocks, at, additions))
-            perturbed.enter_context(reading_at(self._before_head, batch.read_pairs, batch.read_positions))
-            return self.model(**{**self.family.inputs(embedded), **arguments})
+        return run_whole(self, batch, vectors, deltas).logits[0].to(self.parameter_dtype)
 
 
 def _longest_sentence(batch: Batch) -> int:
     longest = max(int(stream.lengths.max()) for stream in batch.streams.values())
     return longest if batch.past is None else longest + int(batch.past.paths.lengths.max())
-
-
-def family_of(config: PretrainedConfig) -> Family:
-    """The family of LMs to which a config belongs."""
-    for family in FAMILIES:
-        if family.fits(config):
-            return family
-    known = ", ".join(family.name for family in FAMILIES)
-    raise LMUnavailable(
-        f"an LM of type {config.model_type!r} belongs to none of the families that can be asked: {known}"
-    )

@@ -16,7 +16,7 @@ from filelock import FileLock
 from transformers import AutoModelForCausalLM
 
 from askwell.errors import BadOption, CannotWrite, DamagedFile, Failure
-from askwell.lms.load import PULLABLE, PackagedLM, load_checkpoint_files, pulled_folder, quiet
+from askwell.lms.checkpoints import PULLABLE, PackagedLM, load_checkpoint_files, pulled_folder, quiet
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,10 @@ from torch import Tensor
 from askwell.data.templates import Template, parse_template
 from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
 from askwell.files import write_whole
+from askwell.lms.checkpoints import public_name
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.hub import hub_options as reach_of_hub
-from askwell.lms.load import load_lm, public_name
+from askwell.lms.load import load_lm
 from askwell.mixture.card import model_card
 from askwell.mixture.description import About, Description, SavedFile
 from askwell.mixture.mixture import Mixture

@@ -17,8 +17,7 @@ from askwell.runs.query import query_runs
 from askwell.server import schemas
 from askwell.server.catalogue import Entry
 from askwell.server.jobs import Job, Order, facts_of
-from askwell.server.problems import explain
-from askwell.server.refusals import ClientGone
+from askwell.server.refusals import ClientGone, explain
 from askwell.server.service import Service
 from askwell.server.settings import LONGEST_NAME, LONGEST_TEXT, MOST_ANSWERS
 from askwell.specs import MixtureSpec, TrainingSpec

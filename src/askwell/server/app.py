@@ -1,11 +1,13 @@
-"""The web app: the API and the pages over one service, behind the guard."""
+"""The web app (the API and the pages over one service, behind the guard) and the server that runs it."""
 
 import logging
+import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
@@ -16,13 +18,15 @@ from askwell.errors import AskwellError
 from askwell.server import api, ask_page, run_pages, train_pages
 from askwell.server.guard import Guard, Receive, Scope, Send
 from askwell.server.metrics import Metrics
-from askwell.server.problems import explain
+from askwell.server.refusals import explain
 from askwell.server.render import colours, page, static
 from askwell.server.service import Service
+from askwell.server.settings import Settings
 from askwell.version import VERSION
 
 _log = logging.getLogger("askwell.server")
 _ABOUT = "Ask mixtures of soft prompts, see the runs behind them, and train more."
+_SECONDS_TO_END = 30
 
 
 def make_app(service: Service) -> FastAPI:
@@ -114,3 +118,38 @@ class _Counted:
         finally:
             route = getattr(scope.get("route"), "path", "other")
             self._metrics.count(route, status, time.perf_counter() - began)
+
+
+class _Server(uvicorn.Server):
+    """Tells its app when it is to end, so that streams without an end are ended."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+        super().__init__(config)
+        self._app = app
+
+    def handle_exit(self, sig: int, frame: object) -> None:
+        """Begins to end."""
+        self._app.state.closing = True
+        super().handle_exit(sig, frame)  # ty: ignore[invalid-argument-type]
+
+
+def serve(settings: Settings, listening: socket.socket) -> None:
+    """Serves until a signal comes; then finishes what was asked, ends training as Ctrl-C would, and returns."""
+    server_of(settings).run(sockets=[listening])
+
+
+def server_of(settings: Settings) -> uvicorn.Server:
+    """The server of a new service."""
+    app = make_app(Service(settings))
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_SECONDS_TO_END,
+        timeout_keep_alive=75,
+        limit_concurrency=4096,
+        h11_max_incomplete_event_size=64 * 1024,
+        ws="none",
+    )
+    return _Server(config, app)

@@ -20,8 +20,7 @@ from askwell.mixture.ask_prompts import PromptBehind
 from askwell.mixture.reply import Reply
 from askwell.server.api import service_of
 from askwell.server.catalogue import HARD, RISK, Catalogue, Entry, KnownX
-from askwell.server.problems import explain
-from askwell.server.refusals import NoSuchName
+from askwell.server.refusals import NoSuchName, explain
 from askwell.server.render import page
 from askwell.server.service import Service
 from askwell.server.settings import LONGEST_NAME, LONGEST_TEXT, MOST_XS

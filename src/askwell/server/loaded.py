@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from askwell.errors import LMUnavailable
+from askwell.lms.checkpoints import built_in_folder
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.load import built_in_folder, load_lm
+from askwell.lms.load import load_lm
 from askwell.mixture.ask_together import AskedTogether
 from askwell.mixture.mixture import Mixture
 

@@ -1,6 +1,12 @@
-"""Why a request is refused. The service turns these into status codes, and a page into a sentence."""
+"""Why a request is refused, and every error as a status and a sentence for clients."""
 
-from askwell.errors import AskwellError
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from askwell.errors import AskwellError, UserMistake
 
 
 class Refused(AskwellError):
@@ -29,3 +35,47 @@ class SwitchedOff(Refused):
 
 class ClientGone(Refused):
     """The client went away before it was answered."""
+
+
+_STATUS: list[tuple[type[Exception], int]] = [
+    (NoSuchName, 404),
+    (Overloaded, 429),
+    (Closing, 503),
+    (SwitchedOff, 403),
+    (ClientGone, 499),
+    (UserMistake, 422),
+    (AskwellError, 500),
+]
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What a client is told of an error."""
+
+    status: int
+    sentence: str
+    headers: dict[str, str] = field(default_factory=dict)
+    is_bug: bool = False
+    """Whether its traceback belongs in the log."""
+
+
+def explain(error: Exception) -> Explained:
+    """The status and the sentence for an error; one that is not ours is not shown to clients."""
+    if isinstance(error, HTTPException):
+        return Explained(error.status_code, str(error.detail), dict(error.headers or {}))
+    if isinstance(error, RequestValidationError):
+        problems = error.errors()
+        status = 400 if any(problem["type"] == "json_invalid" for problem in problems) else 422
+        return Explained(status, "; ".join(map(_told, problems[:5])))
+    for kind, status in _STATUS:
+        if isinstance(error, kind):
+            headers = {"retry-after": str(error.seconds)} if isinstance(error, Overloaded) else {}
+            return Explained(status, str(error), headers)
+    return Explained(500, "this failed for a reason that the service's log names", is_bug=True)
+
+
+def _told(problem: dict[str, Any]) -> str:
+    if problem["type"] == "json_invalid":
+        return f"the body is no JSON ({problem.get('ctx', {}).get('error', 'it cannot be read')})"
+    where = ".".join(map(str, problem["loc"][1:]))  # the first is body, query or path
+    return f"{where}: {problem['msg']}" if where else problem["msg"]

