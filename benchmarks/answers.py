@@ -1,6 +1,8 @@
 """What answers of any length cost: candidates through their prefix tree, ten answers to a question, training."""
 
 import json
+import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -45,6 +47,11 @@ def answers(setting: "Setting") -> None:
         lm = load_lm(SMOLLM2, device="cpu")
         row = _tree(setting, lm, SMOLLM2, "causal", looped=20)
         figures["tree"]["smollm2"] = round(row["ratio"], 1)
+        frequent = ys_of_trex(CANDIDATES)
+        if frequent:
+            row_of_trex = _tree(setting, lm, SMOLLM2, "causal, T-REx", looped=20, texts=frequent)
+            figures["tree"]["smollm2_trex"] = round(row_of_trex["ratio"], 1)
+            rows.append(row_of_trex)
         row_of_training = _training(setting, lm, SMOLLM2)
         figures["train"]["smollm2"] = round(row_of_training["ratio"], 3)
         figures["train_as_many_reads"]["smollm2"] = round(row_of_training["of as many reads"], 3)
@@ -52,9 +59,12 @@ def answers(setting: "Setting") -> None:
         figures["ask_ten"], figures["ask_ten_of_16"] = (round(row["ratio"], 2) for row in asking)
         rows += [row, row_of_training, *asking]
     notes = [
-        f"tree: log p(c | t, x) of {CANDIDATES:,} candidates (the names in the testbed's world) for one x and one "
-        "prompt, against a loop that reads each with the public model: one forward pass a candidate, in masked LMs "
-        "one for each of its tokens. Of SmolLM2's loop 20 candidates are measured, and the rest is taken to be alike.",
+        f"tree: log p(c | t, x) of {CANDIDATES:,} candidates for one x and one prompt, against a loop that reads each "
+        "with the public model: one forward pass a candidate, in masked LMs one for each of its tokens. The candidates "
+        "are names of all kinds in the testbed's world, every eighth of all in alphabetical order, which share "
+        "few beginnings; in the row T-REx the most frequent ys of its train facts, as for real relations. "
+        "`nodes` is how many tokens (in masked LMs: sentences) the tree reads. Of SmolLM2's loop 20 candidates are "
+        "measured, spread evenly, and the rest is taken to be alike.",
         "train: a forward and backward pass over facts whose answers have three tokens, against one-token answers in "
         "sentences with as many tokens in all, which are read off one place (the ratio), or off as many places as "
         "three tokens and an end (the last column): where the LM is small, a place that is read costs as much as a "
@@ -92,29 +102,67 @@ def names_of_the_world(count: int) -> list[str]:
         for fact in (*relation.train, *relation.dev, *relation.test):
             found |= {fact.y: None, fact.x: None}
     names = sorted(found)
-    return [names[number * len(names) // count] for number in range(min(count, len(names)))]
+    count = min(count, len(names))
+    return [names[number * len(names) // count] for number in range(count)]
 
 
-def _tree(setting: "Setting", lm: FrozenLM, name: str, kind: str, looped: int | None = None) -> dict[str, Any]:
+def ys_of_trex(count: int) -> list[str]:
+    """The most frequent ys of T-REx's train facts; none where the data is absent."""
+    relations = shared_data() / "facts" / "trex_original"
+    counts: Counter[str] = Counter()
+    for path in sorted(relations.glob("*/train.jsonl")):
+        with path.open(encoding="utf-8") as lines:
+            counts.update(json.loads(line)["obj"] for line in lines)
+    return [word for word, _ in counts.most_common(count)]
+
+
+def shared_data() -> Path:
+    """Where the data lies that is no part of the repository."""
+    return Path(os.environ.get("ASKWELL_SHARED", Path(__file__).parents[2] / "shared")) / "data"
+
+
+def _tree(
+    setting: "Setting",
+    lm: FrozenLM,
+    name: str,
+    kind: str,
+    looped: int | None = None,
+    texts: Sequence[str] | None = None,
+) -> dict[str, Any]:
     mixture = Mixture(lm, [TEMPLATE])
-    texts = names_of_the_world(40 if setting.quick else CANDIDATES)
+    texts = texts or names_of_the_world(40 if setting.quick else CANDIDATES)
     xs, candidates = words_of(["Belgium"], lm.wording, lm.device), words_of(texts, lm.wording, lm.device)
     fact = torch.zeros(1, dtype=torch.long)
-    loop = plain_loop(mixture, xs, candidates, looped or len(texts))
+    each = looped or len(texts)
+    sample = torch.arange(each) * len(texts) // each
+    loop = plain_loop(mixture, xs, candidates, sample.tolist())
 
     @torch.no_grad()
     def tree() -> Tensor:
         return mixture.long_answers.candidate_log_probs(mixture.tuned, xs, fact, candidates)[0, 0]
 
-    torch.testing.assert_close(tree()[: looped or len(texts)], loop(), atol=1e-3, rtol=1e-3)
-    times = in_turns({"loop": loop, "tree": tree}, 1 if setting.quick or looped else min(3, setting.rounds), warm_up=0)
-    tokens = float(candidates.lengths[mixture.pairs.y_places[0]].float().mean())
-    case = {"candidates": len(texts), "tokens of each": tokens, "looped": looped or len(texts)}
-    return _row(f"tree, {kind}", name, "loop", "tree", times, **case, scale=len(texts) / (looped or len(texts)))
+    torch.testing.assert_close(tree()[sample], loop(), atol=1e-3, rtol=1e-3)
+    times = in_turns({"loop": loop, "tree": tree}, 1 if setting.quick else min(3, setting.rounds), warm_up=0)
+    place = mixture.pairs.y_places[0]
+    lengths, ids = candidates.lengths[place], candidates.ids[place]
+    case = {"candidates": len(texts), "tokens of each": float(lengths.float().mean()), "looped": each}
+    case["nodes"] = _nodes(
+        [row[:length] for row, length in zip(ids.tolist(), lengths.tolist(), strict=True)],
+        by_length=mixture.long_answers.fills_masks,
+    )
+    return _row(f"tree, {kind}", name, "loop", "tree", times, **case, scale=len(texts) / each)
 
 
-def plain_loop(mixture: Mixture, xs: Words, candidates: Words, count: int) -> Callable[[], Tensor]:
-    """Each candidate by the public model alone, with plain token ids."""
+def _nodes(spelt: Sequence[Sequence[int]], *, by_length: bool) -> int:
+    """The distinct beginnings of candidates that are to be read: all of them, or in a masked LM those that go on, each
+    as many times as there are lengths."""
+    if not by_length:
+        return len({tuple(tokens[:end]) for tokens in spelt for end in range(len(tokens) + 1)})
+    return len({(len(tokens), *tokens[:end]) for tokens in spelt for end in range(len(tokens))})
+
+
+def plain_loop(mixture: Mixture, xs: Words, candidates: Words, numbers: Sequence[int]) -> Callable[[], Tensor]:
+    """Each of the candidates with these numbers by the public model alone, with plain token ids."""
     lm, (prompt,) = mixture.lm, mixture.prompts
     place, question = int(mixture.pairs.y_places[0]), lm.family.ask_answer(prompt.tokens, lm.wording, lm.special)
     x = xs.ids[int(mixture.pairs.x_places[0]), 0, : int(xs.lengths[int(mixture.pairs.x_places[0]), 0])].tolist()
@@ -154,7 +202,7 @@ def plain_loop(mixture: Mixture, xs: Words, candidates: Words, count: int) -> Ca
 
     @torch.no_grad()
     def loop() -> Tensor:
-        return torch.stack([one(y) for y in spelt[:count]])
+        return torch.stack([one(spelt[number]) for number in numbers])
 
     return loop
 

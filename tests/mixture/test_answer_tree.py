@@ -73,6 +73,18 @@ def test_a_tree_gives_what_one_candidate_at_a_time_gives(name: str, deep: bool) 
     compare(mixture, xs, facts[[2, 0]], candidates, log_lengths)
 
 
+@pytest.mark.parametrize("name", ["bart", "gpt2", "llama"])
+def test_a_tree_in_bunches_that_share_nodes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More nodes than stand together: those above a bunch are in it, too, and are not read again."""
+    monkeypatch.setattr(answer_tree, "_NODES_TOGETHER", 3)
+    monkeypatch.setattr("askwell.lms.walks.output._COLUMNS_AT_ONCE", 7)
+    lm = exact(name)
+    mixture = moved(lm, [*usable(name)[:2], GLUED_Y])
+    xs, facts = words(lm, XS)
+    candidates, _ = words(lm, CANDIDATES)
+    compare(mixture, xs, facts, candidates, None)
+
+
 @pytest.mark.parametrize("name", ["gpt2", "bart", "gemma2", "pythia"])
 def test_an_lm_without_a_walk(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lm = exact(name)
@@ -105,6 +117,7 @@ def test_candidates_that_outgrow_a_window(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("name", ["bert", "gpt2"])
 def test_in_small_parts_and_computed_again_for_gradients(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer_tree, "_ROWS_AT_ONCE", 4)
+    monkeypatch.setattr("askwell.lms.walks.output._ROWS_AT_ONCE", 2)
     monkeypatch.setattr(answer_tree, "_KEPT_BYTES", 1)
     monkeypatch.setattr(pairs, "_TRAINING_BYTES", 1)
     monkeypatch.setattr("askwell.lms.walks.output._LOGITS_AT_ONCE", 500)
@@ -158,3 +171,23 @@ def test_a_tree_by_hand() -> None:
     assert list(zip(rows.tolist(), columns.tolist(), tokens.tolist(), strict=True)) == [
         (0, 2, 6), (0, 7, -1), (1, 1, 5), (1, 3, 7), (1, 6, -1),
     ]  # fmt: skip
+
+
+def test_bunches_by_hand() -> None:
+    """The tree 1 → (2 → 3, 4), 5: three nodes together, of which those above the first come again."""
+    trie = Trie.of([[5, 6, 7], [5, 8], [9]], torch.device("cpu"))
+    bunches = trie.bunches(3)
+    assert bunches.lengths.tolist() == [5]  # never fewer than twice the depth: six
+    trie = Trie.of([[5, 6, 7], [5, 6, 8], [5, 6, 9], [5, 6, 10], [5, 6, 11], [12]], torch.device("cpu"))
+    bunches = trie.bunches(3)
+    assert bunches.nodes.tolist() == [[1, 2, 3, 4, 5, 6], [1, 2, 7, 8, 0, 0]]
+    assert bunches.lengths.tolist() == [6, 4]
+    assert bunches.is_new.int().tolist() == [[1, 1, 1, 1, 1, 1], [0, 0, 1, 1, 0, 0]]
+    assert bunches.sees[1].int().tolist() == [
+        [1, 0, 0, 0, 0, 0],
+        [1, 1, 0, 0, 0, 0],
+        [1, 1, 1, 0, 0, 0],
+        [0, 0, 0, 1, 0, 0],
+        [0] * 6,
+        [0] * 6,
+    ]

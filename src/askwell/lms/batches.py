@@ -143,6 +143,9 @@ class Batch:
     past: Past | None = None
     """What the pairs see before the tokens of the last stream; None where these are whole sentences. The other streams
     are then left out."""
+    branches: Bool[Tensor, "pairs positions positions"] | None = None
+    """Which of its pair's tokens each token of the last stream sees, itself included, where they are the branches of a
+    tree behind one past; None where they are a sentence. Only LMs with a walk read trees."""
 
     def until(self, lengths: Int[Tensor, " pairs"]) -> "Batch":
         """Only the first so many tokens of each pair, at least one, read at the first; for LMs with one stack."""

@@ -369,4 +369,6 @@ class FrozenLM(ShowsItself):
 
 def _longest_sentence(batch: Batch) -> int:
     longest = max(int(stream.lengths.max()) for stream in batch.streams.values())
+    if batch.branches is not None:
+        longest = int(batch.branches.sum(2).max())
     return longest if batch.past is None else longest + int(batch.past.paths.lengths.max())

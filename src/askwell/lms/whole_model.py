@@ -22,6 +22,8 @@ def run_whole(
     lm: "FrozenLM", batch: Batch, vectors: Float[Tensor, "prompt_tokens embedding"], deltas: Deltas, **arguments: Any
 ) -> Any:
     """The output of the public model, whose head sees nothing but the positions that are read."""
+    if batch.branches is not None:
+        raise ValueError(f"{type(lm.model).__name__} is read as a whole, so it cannot read trees")
     embedded: dict[str, tuple[Tensor, Tensor]] = {}
     with ExitStack() as perturbed:
         for stack, stream in batch.streams.items():

@@ -1,9 +1,9 @@
 """Many candidates at once: log p(c | t, x) of every candidate, each of their common prefixes read once.
 
-Causal LMs and decoders go through the tree of the candidates' tokens level by level: each node is read once for a pair
-of a fact and a prompt, as one token after the kept keys and values of what stands before it. A masked LM has a tree
-for each number of tokens, and reads a sentence for each of its inner nodes: all candidates of one token come from one
-sentence. All tokens that follow a node are read from its one distribution.
+Causal LMs and decoders read the tree of the candidates' tokens once for a pair of a fact and a prompt, after the kept
+keys and values of what stands before it: each node is one row, which sees the nodes above it and none beside it. A
+masked LM has a tree for each number of tokens, and reads a sentence for each of its inner nodes: all candidates of one
+token come from one sentence. All tokens that follow a node are read from its one distribution.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,11 +12,11 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from askwell.lms.batches import AnswerTokens, Words
+from askwell.lms.batches import AnswerTokens, Batch, StreamBatch, Words
 from askwell.lms.walks.past import Past, ranges
 from askwell.mixture.pairs import Tuned
 
@@ -25,13 +25,15 @@ if TYPE_CHECKING:
 
 # Nodes that are read at once: enough to fill the machine.
 _ROWS_AT_ONCE = 1024
-# What is kept of the nodes of the pairs that are scored at once.
+# Nodes that stand side by side in one stretch of attention, most of which do not see each other.
+_NODES_TOGETHER = 64
+# What is kept of the questions that are scored at once, and of what is read after them.
 _KEPT_BYTES = 2**28
 
 
 @dataclass(frozen=True)
 class Trie:
-    """The tokens of candidates as a tree, whose root is node 0; a parent comes before its children."""
+    """The tokens of candidates as a tree, whose root is node 0; nodes are numbered depth first."""
 
     tokens: Int[Tensor, " nodes"]
     parents: Int[Tensor, " nodes"]
@@ -45,9 +47,10 @@ class Trie:
     def of(cls, candidates: Sequence[Sequence[int]], device: torch.device) -> "Trie":
         """The tree of these token sequences."""
         known: dict[tuple[int, int], int] = {}
-        tokens, parents, depths, ways = [0], [0], [0], []
-        for candidate in candidates:
-            node, way = 0, []
+        tokens, parents, depths = [0], [0], [0]
+        ways: list[list[int]] = [[] for _ in candidates]
+        for number in sorted(range(len(candidates)), key=lambda number: tuple(candidates[number])):
+            candidate, node, way = candidates[number], 0, ways[number]
             for depth, token in enumerate(candidate, start=1):
                 if (node, token) not in known:
                     known[node, token] = len(tokens)
@@ -56,7 +59,6 @@ class Trie:
                     depths.append(depth)
                 node = known[node, token]
                 way.append(node)
-            ways.append(way)
         longest = max(map(len, ways), default=0)
         padded = [way + [0] * (longest - len(way)) for way in ways]
         return cls(
@@ -83,6 +85,37 @@ class Trie:
         tokens = torch.cat([self.tokens[1:], torch.full_like(ended, -1)])
         return Targets.of(nodes, columns, tokens, len(self))
 
+    def bunches(self, together: int) -> "Bunches":
+        """All nodes but the root, about so many together, each time with all nodes above them."""
+        parents, count = self.parents.tolist(), len(self)
+        together = max(together, 2 * int(self.depths.max()))
+        nodes: list[list[int]] = []
+        new: list[int] = []
+        start = 1
+        while start < count:
+            above, at = [], parents[start]
+            while at:
+                above.append(at)
+                at = parents[at]
+            end = min(count, start + together - len(above))
+            nodes.append([*reversed(above), *range(start, end)])
+            new.append(len(above))
+            start = end
+        longest = max(map(len, nodes), default=0)
+        padded = [each + [0] * (longest - len(each)) for each in nodes]
+        device = self.tokens.device
+        lengths = torch.tensor(list(map(len, nodes)), dtype=torch.long, device=device)
+        of_bunch = torch.tensor(padded, dtype=torch.long, device=device).view(len(nodes), longest)
+        columns = torch.arange(longest, device=device)
+        within = columns < lengths[:, None]
+        sees = torch.zeros(len(nodes), longest, longest, dtype=torch.bool, device=device)
+        at = of_bunch
+        for _ in range(int(self.depths.max())):
+            sees |= (at[:, :, None] == of_bunch[:, None, :]) & (at > 0)[:, :, None]
+            at = self.parents[at]
+        is_new = within & (columns >= torch.tensor(new, dtype=torch.long, device=device)[:, None])
+        return Bunches(of_bunch, lengths, sees, is_new)
+
     def spelt(self, nodes: Int[Tensor, " nodes"], longest: int, filler: int) -> Int[Tensor, "nodes longest"]:
         """The tokens from the root to each node, and then a filler."""
         ids = torch.full((len(nodes), longest), filler, device=nodes.device)
@@ -92,6 +125,18 @@ class Trie:
             ids[below, self.depths[at[below]] - 1] = self.tokens[at[below]]
             at = self.parents[at]
         return ids
+
+
+@dataclass(frozen=True)
+class Bunches:
+    """The nodes of a tree, some together: each bunch holds every node above its own."""
+
+    nodes: Int[Tensor, "bunches longest"]
+    lengths: Int[Tensor, " bunches"]
+    sees: Bool[Tensor, "bunches longest longest"]
+    """Which nodes of its bunch each node sees: itself and those above it."""
+    is_new: Bool[Tensor, "bunches longest"]
+    """Whether a node is in no bunch before."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +168,7 @@ class CandidateReader:
 
     def __init__(self, answers: "LongAnswers", tuned: Tuned, xs: Words) -> None:
         self._answers, self._tuned, self._xs, self._lm = answers, tuned, xs, answers.lm
+        self._stack = list(self._lm.stacks)[-1]
 
     def log_probs(
         self, candidates: Sequence[Sequence[int]], texts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]
@@ -143,17 +189,17 @@ class CandidateReader:
         return found
 
     def _chunks(self, trie: Trie, texts: Tensor, prompts: Tensor) -> Iterator[slice]:
-        """Pairs of whose trees no more is kept than fits; with gradients all of it is kept, whatever is done."""
+        """Pairs of which no more is kept than fits; with gradients all of it is kept, whatever is done."""
         number = torch.finfo(self._lm.dtype).bits // 8
         of_token = sum(2 * number * stack.layers * stack.width for stack in self._lm.stacks.values())
-        tokens = int(self._answers.table.lengths(self._xs, texts, prompts).max()) + len(trie)
-        at_once = len(texts) if torch.is_grad_enabled() else max(1, _KEPT_BYTES // (tokens * of_token))
+        of_pair = int(self._answers.table.lengths(self._xs, texts, prompts).max()) * of_token + 16 * len(trie)
+        at_once = len(texts) if torch.is_grad_enabled() else max(1, _KEPT_BYTES // of_pair)
         return (slice(start, start + at_once) for start in range(0, len(texts), at_once))
 
     # ── causal LMs and decoders ───────────────────────────────────────────────────────────────────────────────────
 
     def _through(self, trie: Trie, texts: Tensor, prompts: Tensor) -> Float[Tensor, "pairs candidates"]:
-        """Through the tree, level by level."""
+        """Through the tree, after all that stands before y."""
         pairs, nodes, device = len(texts), len(trie), self._lm.device
         ends, targets = self._answers.ends_of(self._xs, texts, prompts), trie.children_and_ends
         tokens = int(self._answers.table.lengths(self._xs, texts, prompts).sum()) + pairs * nodes
@@ -173,32 +219,21 @@ class CandidateReader:
         hidden, past = self._answers.beginnings(self._tuned, self._xs, texts, prompts, recompute=recompute)
         every = torch.arange(pairs, device=device)
         read(hidden, every, torch.zeros_like(every))
-        place_above = torch.zeros(nodes, dtype=torch.long, device=device)  # of each node among those kept of its level
-        kept_above = 1
-        walk, is_inner = self._hidden_and_kept(recompute), trie.children.counts > 0
-        for depth in range(1, int(trie.depths.max()) + 1):
-            at_depth = trie.depths == depth
-            inner, leaves = (at_depth & is_inner).nonzero()[:, 0], (at_depth & ~is_inner).nonzero()[:, 0]
-            # The inner nodes of all pairs come first: what is read of the others is not needed again.
-            at = torch.cat([inner.repeat(pairs), leaves.repeat(pairs)])
-            of_pairs = torch.cat([every.repeat_interleave(len(some)) for some in (inner, leaves)])
-            seen, kept_rows = of_pairs * kept_above + place_above[trie.parents[at]], pairs * len(inner)
-            own: list[Past] = []
-            for start in range(0, len(at), _ROWS_AT_ONCE):
-                rows = slice(start, start + _ROWS_AT_ONCE)
-                batch = self._answers.next_tokens(trie.tokens[at[rows]], past.of(seen[rows]))
-                hidden, kept = walk(batch, self._tuned.vectors, self._tuned.deltas, keeps=start < kept_rows)
-                read(hidden, of_pairs[rows], at[rows])
-                if kept is not None:
-                    own.append(kept.of(torch.arange(min(len(hidden), kept_rows - start), device=device)))
-            if own:
-                past = past.of(seen[:kept_rows]).with_own(Past.joined(own))
-                place_above[inner] = torch.arange(len(inner), device=device)
-                kept_above = len(inner)
+        walk, bunches = self._walk(recompute), trie.bunches(_NODES_TOGETHER)
+        bunch_count, longest = bunches.nodes.shape
+        of_pairs = every.repeat_interleave(bunch_count)
+        of_bunches = torch.arange(bunch_count, device=device).repeat(pairs)
+        for some in torch.arange(len(of_pairs), device=device).split(max(1, _ROWS_AT_ONCE // max(1, longest))):
+            at, asked = of_bunches[some], of_pairs[some]
+            nodes_at, (rows, columns) = bunches.nodes[at], bunches.is_new[at].nonzero(as_tuple=True)
+            stream = StreamBatch(trie.tokens[nodes_at], torch.full_like(nodes_at, -1), bunches.lengths[at])
+            batch = Batch({self._stack: stream}, rows, columns, past.of(asked), bunches.sees[at])
+            hidden, _ = walk(batch, self._tuned.vectors, self._tuned.deltas, keeps=False)
+            read(hidden, asked[rows], nodes_at[rows, columns])
         table = _table(values, places, (pairs, 2 * nodes))
         return table[:, trie.ways].sum(2) + table[:, nodes + trie.ends]
 
-    def _hidden_and_kept(self, recompute: bool) -> Callable[..., tuple[Tensor, Past | None]]:
+    def _walk(self, recompute: bool) -> Callable[..., tuple[Tensor, Past | None]]:
         read: Any = self._lm.hidden_and_kept
         return partial(checkpoint, read, use_reentrant=False, preserve_rng_state=False) if recompute else read
 

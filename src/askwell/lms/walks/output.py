@@ -8,8 +8,11 @@ from torch import Tensor
 
 # Rows of logits that begin at multiples of so many numbers are written at twice the speed by a CPU's matrix product.
 _ALIGNED = 16
-# Where several tokens are read from a distribution, so many logits are held at once.
+# Where several tokens are read from a distribution, about so many logits are held at once: of so many rows at least,
+# since products with fewer rows are slow, and without gradients of so many columns, which stay in the cache.
 _LOGITS_AT_ONCE = 2**20
+_ROWS_AT_ONCE = 128
+_COLUMNS_AT_ONCE = 2048
 
 
 def logits_of(
@@ -92,6 +95,11 @@ def several_log_probs_of(
 ) -> tuple[Float[Tensor, " targets"], Float[Tensor, " reads"]]:
     """The log-probability of tokens[i] at the row reads[i], in any number for each row, and the log of each row's
     total, which carries no gradient."""
+    if not (torch.is_grad_enabled() and hidden.requires_grad):
+        log_totals = _log_totals(hidden, output, bias, dtype, cap)
+        of_tokens = torch.linalg.vecdot(hidden[reads], output[tokens]).to(dtype)
+        of_tokens = _capped(of_tokens if bias is None else of_tokens + bias[tokens], cap)
+        return of_tokens - log_totals[reads], log_totals
     return _SeveralLogProbsOf.apply(hidden, output, bias, reads, tokens, dtype, cap)
 
 
@@ -113,9 +121,9 @@ class _SeveralLogProbsOf(torch.autograd.Function):
         vocabulary, order = output.shape[0], reads.argsort(stable=True)
         log_probs = torch.empty(len(reads), dtype=dtype, device=hidden.device)
         log_totals = torch.empty(len(hidden), dtype=dtype, device=hidden.device)
-        mean_output = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
-        of_cap = None if cap is None or mean_output is None else hidden.new_empty(len(reads))
-        at_once = max(1, _LOGITS_AT_ONCE // vocabulary)
+        mean_output = torch.empty_like(hidden)
+        of_cap = None if cap is None else hidden.new_empty(len(reads))
+        at_once = max(_ROWS_AT_ONCE, _LOGITS_AT_ONCE // vocabulary)
         ends = torch.searchsorted(
             reads[order], torch.arange(0, len(hidden) + at_once, at_once, device=reads.device)
         ).tolist()
@@ -123,15 +131,11 @@ class _SeveralLogProbsOf(torch.autograd.Function):
             some, targets = slice(start, start + at_once), order[ends[number] : ends[number + 1]]
             logits = _capped(_aligned_logits(hidden[some], output, bias).to(dtype), cap)
             of_targets = logits[reads[targets] - start, tokens[targets]]
-            if mean_output is None:
-                largest = logits.amax(1, keepdim=True)
-                log_totals[some] = logits.sub_(largest).exp_().sum(1).log_().add_(largest[:, 0])
-            else:
-                probabilities, log_totals[some] = _probabilities(logits)
-                if of_cap is not None and cap is not None:
-                    of_cap[targets] = _slope(of_targets, cap).to(hidden.dtype)
-                    probabilities = probabilities * _slope(logits, cap)
-                torch.mm(probabilities[:, :vocabulary].to(hidden.dtype), output, out=mean_output[some])
+            probabilities, log_totals[some] = _probabilities(logits)
+            if of_cap is not None and cap is not None:
+                of_cap[targets] = _slope(of_targets, cap).to(hidden.dtype)
+                probabilities = probabilities * _slope(logits, cap)
+            torch.mm(probabilities[:, :vocabulary].to(hidden.dtype), output, out=mean_output[some])
             log_probs[targets] = of_targets - log_totals[reads[targets]]
         ctx.save_for_backward(mean_output, output, reads, tokens, of_cap)
         ctx.mark_non_differentiable(log_totals)
@@ -143,6 +147,30 @@ class _SeveralLogProbsOf(torch.autograd.Function):
         of_tokens = output[tokens] if of_cap is None else output[tokens] * of_cap[:, None]
         of_targets = (gradients[0].to(output.dtype))[:, None] * (of_tokens - mean_output[reads])
         return torch.zeros_like(mean_output).index_add_(0, reads, of_targets), None, None, None, None, None, None
+
+
+@torch.no_grad()
+def _log_totals(
+    hidden: Float[Tensor, "reads width"],
+    output: Float[Tensor, "vocabulary width"],
+    bias: Tensor | None,
+    dtype: torch.dtype,
+    cap: float | None,
+) -> Float[Tensor, " reads"]:
+    """The log of the total of each row's distribution, a part of the vocabulary after the other."""
+    found = torch.empty(len(hidden), dtype=dtype, device=hidden.device)
+    vocabulary, at_once = output.shape[0], max(_ROWS_AT_ONCE, _LOGITS_AT_ONCE // _COLUMNS_AT_ONCE)
+    for start in range(0, len(hidden), at_once):
+        some = hidden[start : start + at_once]
+        parts = []
+        for first in range(0, vocabulary, _COLUMNS_AT_ONCE):
+            columns = slice(first, first + _COLUMNS_AT_ONCE)
+            logits = torch.mm(some, output[columns].T).to(dtype)
+            logits = _capped(logits if bias is None else logits.add_(bias[columns]), cap)
+            largest = logits.amax(1, keepdim=True)
+            parts.append(logits.sub_(largest).exp_().sum(1).log_().add_(largest[:, 0]))
+        found[start : start + at_once] = torch.stack(parts, 1).logsumexp(1)
+    return found
 
 
 def _capped(logits: Tensor, cap: float | None) -> Tensor:

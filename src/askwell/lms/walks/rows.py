@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from askwell.lms.batches import Batch
@@ -39,6 +39,8 @@ class Rows:
     """The prompt token at each of them, as a row of the tuned vectors."""
     lengths: tuple[int, ...]
     """Rows of each pair."""
+    sees: Bool[Tensor, "rows longest_keys"] | None = None
+    """Of the branches of a tree: which keys of its pair each row sees; None where it sees all before it."""
 
 
 @dataclass(frozen=True)
@@ -82,32 +84,42 @@ def pack(batch: Batch, *, keeps: bool = False) -> PackedBatch:
     order = key.argsort(stable=True)
     place = torch.empty_like(order)
     place[order] = torch.arange(len(order), device=device)
-    streams = {}
+    streams, sees = {}, None
     for name, stream in batch.streams.items():
         pairs, positions = stream.attention_mask[order].nonzero(as_tuple=True)
         pairs = order[pairs]
+        depths = positions
+        if batch.branches is not None and name == last:
+            depths = batch.branches[pairs, positions].sum(1) - 1
+            sees = _seen(batch.branches[pairs, positions], past.paths.lengths[pairs] if past else 0 * pairs)
         streams[name] = _rows(
             stream.ids[pairs, positions],
-            positions if past is None else positions + past.paths.lengths[pairs],
+            depths if past is None else depths + past.paths.lengths[pairs],
             stream.prompt_tokens[pairs, positions],
             tuple(stream.lengths[order].tolist()),
+            sees,
         )
     sorted_pairs = place[batch.read_pairs]
     read_order = sorted_pairs.argsort(stable=True)
     lengths = batch.streams[last].lengths[order]
     first_rows = lengths.cumsum(0) - lengths
-    read_positions = batch.read_positions[read_order]
-    read_at = first_rows[sorted_pairs[read_order]] + read_positions
-    prompt_tokens = batch.streams[last].prompt_tokens[batch.read_pairs[read_order], read_positions]
+    read_at = first_rows[sorted_pairs[read_order]] + batch.read_positions[read_order]
+    prompt_tokens = batch.streams[last].prompt_tokens[batch.read_pairs[read_order], batch.read_positions[read_order]]
     own_lengths = streams[last].lengths
     memory, key_lengths, source_lengths = Memory(keeps=keeps), own_lengths, streams[next(iter(streams))].lengths
     if past is not None:
-        read_positions = read_positions + past.paths.lengths[batch.read_pairs[read_order]]
         source = None if past.source is None else past.source.of(order)
         memory = Memory.of(Past(past.kept, past.paths.of(order), source), own_lengths, keeps=keeps)
         key_lengths = tuple((past.paths.lengths[order] + lengths).tolist())
         source_lengths = () if source is None else tuple(source.lengths.tolist())
-    reads = _rows(streams[last].ids[read_at], read_positions, prompt_tokens, tuple(read_counts[order].tolist()))
+    rows = streams[last]
+    reads = _rows(
+        rows.ids[read_at],
+        rows.positions[read_at],
+        prompt_tokens,
+        tuple(read_counts[order].tolist()),
+        None if sees is None else sees[read_at],
+    )
     return PackedBatch(
         streams, read_at, reads, read_order.argsort(), place, key_lengths, source_lengths, memory
     )  # fmt: skip
@@ -115,7 +127,7 @@ def pack(batch: Batch, *, keeps: bool = False) -> PackedBatch:
 
 def segments_of(queries: Rows, key_lengths: Sequence[int], *, causal: bool) -> list[Segment]:
     """The segments in which `queries` attend to the keys of their pairs; a causal query sees no key after its own
-    position."""
+    position, and none on another branch."""
     segments, start, query_row = [], 0, 0
     lengths = list(zip(queries.lengths, key_lengths, strict=True))
     for end in range(1, len(lengths) + 1):
@@ -123,7 +135,10 @@ def segments_of(queries: Rows, key_lengths: Sequence[int], *, causal: bool) -> l
             continue
         (query_count, key_count), pairs = lengths[start], end - start
         visible = None
-        if causal:
+        if causal and queries.sees is not None:
+            of_rows = queries.sees[query_row : query_row + pairs * query_count, :key_count]
+            visible = of_rows.view(pairs, 1, query_count, key_count)
+        elif causal:
             at = queries.positions[query_row : query_row + pairs * query_count].view(pairs, query_count, 1)
             visible = at >= torch.arange(key_count, device=at.device)
             if query_count == key_count:
@@ -141,6 +156,15 @@ def _rows(
     positions: Int[Tensor, " rows"],
     prompt_tokens: Int[Tensor, " rows"],
     lengths: tuple[int, ...],
+    sees: Bool[Tensor, "rows longest_keys"] | None,
 ) -> Rows:
     tuned = (prompt_tokens >= 0).nonzero()[:, 0]
-    return Rows(ids, positions, tuned, prompt_tokens[tuned], lengths)
+    return Rows(ids, positions, tuned, prompt_tokens[tuned], lengths, sees)
+
+
+def _seen(own: Bool[Tensor, "rows positions"], past_lengths: Int[Tensor, " rows"]) -> Bool[Tensor, "rows longest_keys"]:
+    """Which keys rows see that see all of their past, and these of their pair's own tokens."""
+    before = past_lengths[:, None]
+    columns = torch.arange(int(past_lengths.max()) + own.shape[1], device=own.device).expand(len(own), -1)
+    at = columns - before
+    return (at < 0) | (own.gather(1, at.clamp(0, own.shape[1] - 1)) & (at < own.shape[1]))
