@@ -138,6 +138,7 @@ def test_a_command_has_a_line_in_the_list_and_all_of_its_docstring_in_its_own_he
     for arguments, shown in (
         (["--help"], [line]),
         (["compare", "--help"], ["significance, what changed", "--where-b"]),
+        (["--help"], [line]),
     ):
         assert exit_code(*arguments) == 0
         told = " ".join(capsys.readouterr().out.split())

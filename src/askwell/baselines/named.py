@@ -1,12 +1,17 @@
-"""The table of baselines: what each name means. It imports nothing heavy; `run` does what it says."""
+"""The table of baselines: what each name means and which settings it takes. It imports nothing heavy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from askwell.errors import BadOption
-from askwell.specs import MixtureSpec, TrainingSpec
+from askwell.specs import AutoPromptSpec, FineTuningSpec, MixtureSpec, TrainingSpec
 from askwell.specs.baselines import BaselineName
+from askwell.specs.mixture import NO_LEAD_IN
+
+_SpecKind = TypeVar("_SpecKind", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,11 @@ class Baseline:
     mixture: MixtureSpec = MixtureSpec()  # noqa: RUF009 - frozen
     training: TrainingSpec = TrainingSpec()  # noqa: RUF009 - frozen
     """How it is tuned, where it is trained as our own mixtures are."""
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether it can be continued after an interruption."""
+        return self.how in ("trained", "searched")
 
 
 _PRODUCT = MixtureSpec(combine="product")
@@ -66,3 +76,78 @@ def need_prompts(name: BaselineName, count: int) -> None:
             raise BadOption(f"{name} makes its own prompt; leave --prompts out")
         case "one or none" if count > 1:
             raise BadOption(f"{name} starts from one prompt or from none, and {count} were given")
+
+
+@dataclass(frozen=True)
+class BaselineSettings:
+    """All choices of one baseline; None for the kinds of learning that it does not use."""
+
+    mixture: MixtureSpec
+    training: TrainingSpec | None
+    search: AutoPromptSpec | None
+    fine_tuning: FineTuningSpec | None
+
+
+def baseline_settings(
+    name: BaselineName,
+    training: TrainingSpec = TrainingSpec(),  # noqa: B008 - frozen
+    search: AutoPromptSpec = AutoPromptSpec(),  # noqa: B008 - frozen
+    fine_tuning: FineTuningSpec = FineTuningSpec(),  # noqa: B008 - frozen
+    **mixture: Any,
+) -> BaselineSettings:
+    """The baseline's own settings, updated by those given; a setting that it does not have is an error."""
+    how = BASELINES[name].how
+    chosen = _training_of(name, training, search, fine_tuning)
+    return BaselineSettings(
+        _mixture_of(name, **mixture),
+        chosen if how == "trained" else None,
+        search if how == "searched" else None,
+        fine_tuning if how == "fine-tuned" else None,
+    )
+
+
+def _mixture_of(name: BaselineName, **given: Any) -> MixtureSpec:
+    baseline = BASELINES[name]
+    if baseline.how == "searched":
+        if given.get("answers") == "any-length":
+            raise BadOption(f"--answers any-length: {name} only searches with answers that are one token of the LM")
+        given["answers"] = "one-token"
+    if given.get("lead_in", NO_LEAD_IN) != NO_LEAD_IN and "none" in baseline.prompts:
+        raise BadOption(f"--lead-in: {name} searches for its own words; leave it out")
+    of_examples = [option for option in ("shots", "shot_separator", "shot_draws") if option in given]
+    if of_examples and not baseline.mixture.shots:
+        raise BadOption(f"--{of_examples[0].replace('_', '-')} is not a setting of {name}: it has no examples")
+    if given.get("shots") == 0:
+        raise BadOption("--shots 0: without examples, the baseline is lama")
+    return _validated(MixtureSpec, baseline.mixture.model_dump() | given)
+
+
+def _training_of(
+    name: BaselineName, training: TrainingSpec, search: AutoPromptSpec, fine_tuning: FineTuningSpec
+) -> TrainingSpec:
+    how = BASELINES[name].how
+    fits = {"trained": training, "searched": search, "fine-tuned": fine_tuning}
+    prefix = {"fine-tuned": "fine-tuning."}
+    for kind, spec in fits.items():
+        given = sorted(spec.model_fields_set - {"threads"})
+        if given and kind != how:
+            option = f"--{prefix.get(kind, '')}{given[0].replace('_', '-')}"
+            raise BadOption(f"{option} is not a setting of {name}{_own_options(fits.get(how), prefix.get(how, ''))}")
+    own = BASELINES[name].training.model_dump(exclude_unset=True)
+    given = training.model_dump(exclude_unset=True)
+    if {"pairs", "minutes", "epochs"} & given.keys():  # one budget replaces another
+        own = {key: value for key, value in own.items() if key not in ("pairs", "minutes", "epochs")}
+    return _validated(TrainingSpec, own | given)
+
+
+def _validated(kind: type[_SpecKind], values: dict[str, Any]) -> _SpecKind:
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        raise BadOption(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+
+
+def _own_options(spec: BaseModel | None, prefix: str) -> str:
+    if spec is None:
+        return ": it learns nothing"
+    return "; it takes " + ", ".join(f"--{prefix}{field.replace('_', '-')}" for field in type(spec).model_fields)

@@ -6,48 +6,20 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from itertools import repeat
-from pathlib import Path
 from typing import Any, Literal
 
 from rich.table import Table
 from rich.text import Text
 
 from askwell.cli.terminal import Bar, note, print_json, say, stdout
-from askwell.data.facts import Relation
-from askwell.data.names import read_relation
 from askwell.display.printable import printable
-from askwell.evaluation.cautious import CautiousReply, DevAnswers, ask_cautiously, dev_answers, dev_answers_from
-from askwell.evaluation.evaluate import evaluate
+from askwell.evaluation.cautious import CautiousReply, DevAnswers, ask_cautiously
 from askwell.mixture.ask import ask
 from askwell.mixture.ask_prompts import ask_each_prompt
 from askwell.mixture.candidates import Candidates, unaskable_candidates
 from askwell.mixture.encode import default_kind
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.reply import PromptReply, Reply
-from askwell.mixture.save import read_description, read_dev_answers
-from askwell.runs.sources import own_relation, warn_of_other_facts
-
-
-def dev_answers_of(
-    mixture: Mixture, folder: str | None, facts: str | None, data: Path | None, candidates: Candidates | None
-) -> DevAnswers:
-    """The dev answers saved with the mixture, or the answers to the dev facts of a named relation."""
-    if facts is None:
-        return dev_answers_from(read_dev_answers(folder or ""))
-    relation = relation_to_ask(mixture, folder, facts, data)
-    if folder is not None:
-        danger = "if it was trained on these very dev facts, the threshold is too low"
-        warn_of_other_facts(folder, read_description(folder), relation, danger, note)
-    with Bar(f"dev facts of {relation.name}") as shown:
-        evaluation = evaluate(mixture, relation, split="dev", candidates=candidates, progress=shown)
-    return dev_answers(evaluation, candidates or mixture.candidates)
-
-
-def relation_to_ask(mixture: Mixture, folder: str | None, facts: str, data: Path | None) -> Relation:
-    """The named relation, split as for the mixture in the folder, if there is one."""
-    if folder is None:
-        return read_relation(facts, data=data, seed=mixture.spec.seed)
-    return own_relation(read_description(folder), facts, data)
 
 
 def note_left_out_candidates(mixture: Mixture, candidates: Candidates) -> None:

@@ -1,6 +1,7 @@
 """`askwell ask`."""
 
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 
 from askwell.cli.options import LM, Among, Candidates, Data, Flag, Json, Loading, Prompts, Threads, Where
-from askwell.cli.terminal import note
+from askwell.cli.terminal import Bar, note
 from askwell.cli.trust import check_risk
 from askwell.data.names import read_prompts, read_relation
 from askwell.data.read_facts import read_xs
@@ -82,11 +83,18 @@ def ask(
         raise BadOption("nothing to ask: give an x, or --file")
     if column and not file:
         raise BadOption("--column goes with --file")
-    from askwell.cli.answers import dev_answers_of, note_left_out_candidates, print_answers, relation_to_ask
+    from askwell.cli.answers import note_left_out_candidates, print_answers
     from askwell.lms.load import load_lm, set_threads
     from askwell.mixture.candidates import read_candidates, train_candidates
     from askwell.mixture.encode import default_kind, why_unaskable
-    from askwell.runs.sources import find_mixture, saved_mixture, settle_answers, untuned_mixture
+    from askwell.runs.sources import (
+        dev_answers_of,
+        find_mixture,
+        relation_to_ask,
+        saved_mixture,
+        settle_answers,
+        untuned_mixture,
+    )
 
     allowed = read_candidates(candidates) if candidates else None
     set_threads(threads)
@@ -112,7 +120,11 @@ def ask(
         xs = [x for x in xs if x not in reasons]
         if not xs:
             raise NothingLeft("x to ask about", Counter(reasons.values()))
-    dev = None if risk is None else dev_answers_of(asked, folder, facts, data, allowed)
+    dev = None
+    if risk is not None:
+        learned_from = relation_to_ask(asked, folder, facts, data) if facts else None
+        with Bar(f"dev facts of {learned_from.name}") if learned_from else nullcontext() as shown_bar:
+            dev = dev_answers_of(asked, folder, learned_from, allowed, progress=shown_bar, note=note)
     form = "json" if json else "lines" if file is not None else "tables"
     print_answers(
         asked, xs, top=top, candidates=allowed, beams=beams, dev=dev, risk=risk or 0.0, confidence=confidence,

@@ -1,12 +1,11 @@
 """`askwell baseline`."""
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
-from pydantic import BaseModel, ValidationError
 
-from askwell.baselines.named import BASELINES, need_prompts
+from askwell.baselines.named import BASELINES, baseline_settings, need_prompts
 from askwell.cli import options
 from askwell.data.names import read_prompts, read_relation
 from askwell.errors import BadOption
@@ -51,29 +50,26 @@ def baseline(
     """
     if lm is None:
         raise BadOption("baseline needs --lm")
-    chosen = _chosen_training(name, training, search, fine_tuning)
-    from askwell.cli.running import load_for_run, print_run, prompts_name, run_with_bars
+    from askwell.cli.running import load_for_run, print_run, run_with_bars
     from askwell.runs.folder import check_folder
-    from askwell.runs.run_spec import run_spec
+    from askwell.runs.run_spec import prompts_name, run_spec
 
-    how = BASELINES[name].how
-    if how == "searched":
-        if answers == "any-length":
-            raise BadOption(f"--answers any-length: {name} searches with answers of one token of the LM alone")
-        answers = "one-token"
-    if lead_in != NO_LEAD_IN and "none" in BASELINES[name].prompts:
-        raise BadOption(f"--lead-in: {name} searches for its own words; leave it out")
     examples = {"shots": shots, "shot_separator": shot_separator, "shot_draws": shot_draws}
-    given = {option: value for option, value in examples.items() if value is not None}
-    if given and not BASELINES[name].mixture.shots:
-        raise BadOption(f"--{next(iter(given)).replace('_', '-')} is not a setting of {name}: it has no examples")
-    if shots == 0:
-        raise BadOption("--shots 0: without examples, the baseline is lama")
-    mixture = _asking(name, seed=seed, begin=begin, answers=answers, lead_in=lead_in, **given)
+    settings = baseline_settings(
+        name,
+        training,
+        search,
+        fine_tuning,
+        seed=seed,
+        begin=begin,
+        answers=answers,
+        lead_in=lead_in,
+        **{option: value for option, value in examples.items() if value is not None},
+    )
     relation = read_relation(facts, data=data, split=reading.rule, seed=seed, x=reading.x, y=reading.y)
     templates = read_prompts(prompts, relation=relation, data=data) if prompts else []
     need_prompts(name, len(templates))
-    if resume and how not in ("trained", "searched"):
+    if resume and not BASELINES[name].can_continue:
         raise BadOption(f"--resume: {name} cannot be continued; start over, with --overwrite if need be")
     check_folder(out, resume=resume, overwrite=overwrite)
     loaded = load_for_run(lm, relation, templates, training.threads, **asdict(loading))
@@ -81,50 +77,14 @@ def baseline(
         loaded,
         relation,
         templates,
-        mixture=mixture,
-        training=chosen if how == "trained" else None,
+        mixture=settings.mixture,
+        training=settings.training,
         baseline=name,
-        search=search if how == "searched" else None,
-        fine_tuning=fine_tuning if how == "fine-tuned" else None,
+        search=settings.search,
+        fine_tuning=settings.fine_tuning,
         prompts=prompts_name(prompts or ["none"]),
     )
     record = run_with_bars(
         spec, loaded, relation, out, overwrite=overwrite, resume=resume, controls=controls, split_by=reading.rule
     )
     print_run(record, out, json=json)
-
-
-def _asking(name: BaselineName, **asked: Any) -> MixtureSpec:
-    """The baseline's own mixture, with what is asked for."""
-    try:
-        return MixtureSpec.model_validate(BASELINES[name].mixture.model_dump() | asked)
-    except ValidationError as error:
-        raise BadOption(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
-
-
-def _chosen_training(
-    name: BaselineName, training: TrainingSpec, search: AutoPromptSpec, fine_tuning: FineTuningSpec
-) -> TrainingSpec:
-    """The baseline's own training settings, updated by those given; settings of other baselines are refused."""
-    how = BASELINES[name].how
-    fits = {"trained": training, "searched": search, "fine-tuned": fine_tuning}
-    prefix = {"fine-tuned": "fine-tuning."}
-    for kind, spec in fits.items():
-        given = sorted(spec.model_fields_set - {"threads"})
-        if given and kind != how:
-            option = f"--{prefix.get(kind, '')}{given[0].replace('_', '-')}"
-            raise BadOption(f"{option} is not a setting of {name}{_own_settings(fits.get(how), prefix.get(how, ''))}")
-    own = BASELINES[name].training.model_dump(exclude_unset=True)
-    given = training.model_dump(exclude_unset=True)
-    if {"pairs", "minutes", "epochs"} & given.keys():  # one budget replaces another
-        own = {key: value for key, value in own.items() if key not in ("pairs", "minutes", "epochs")}
-    try:
-        return TrainingSpec.model_validate(own | given)
-    except ValidationError as error:
-        raise BadOption(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
-
-
-def _own_settings(spec: BaseModel | None, prefix: str) -> str:
-    if spec is None:
-        return ": it learns nothing"
-    return "; it takes " + ", ".join(f"--{prefix}{field.replace('_', '-')}" for field in type(spec).model_fields)

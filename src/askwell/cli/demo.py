@@ -1,10 +1,8 @@
 """`askwell demo`."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from rich.table import Table
@@ -16,9 +14,7 @@ from askwell.errors import Failure
 from askwell.files import need_writable_folder
 
 if TYPE_CHECKING:
-    from askwell.report.cells import KeptRun
     from askwell.report.demo import Demo
-    from askwell.report.told import ToldFigures
 
 
 def demo(
@@ -61,48 +57,9 @@ def demo(
         raise Failure(f"{len(failed)} of {len(plan.runs)} runs failed ({failed[0].message}); {out / 'failed'} says why")
     made = write_demo(sweep, plan, store)
     if json:
-        print_json(
-            {
-                "report": str(made.report),
-                "lm": lm,
-                "relations": list(made.runs.relations),
-                "seed": seed,
-                "findings": asdict(made.findings),
-                "figures": {
-                    method: _figures(made.figures, method, made.runs.relations) for method in made.figures.right
-                },
-                "questions": [asdict(question) for question in made.questions],
-                "runs": [_run(*key, run) for key, run in made.runs.runs.items()],
-            }
-        )
+        print_json({"lm": lm, "seed": seed, **made.as_json()})
     else:
         _print_summary(made, time.monotonic() - started)
-
-
-def _figures(figures: "ToldFigures", method: str, relations: Sequence[str]) -> dict[str, Any]:
-    from askwell.report.told import FACT_KINDS
-
-    by_relation = {
-        relation: {
-            kind: {"P@1": figures.p_at_1(method, relation, kind), "facts": len(figures.facts(kind, relation))}
-            for kind in FACT_KINDS
-        }
-        for relation in relations
-    }
-    return by_relation | {"macro": {kind: {"P@1": figures.macro(method, kind)} for kind in FACT_KINDS}}
-
-
-def _run(relation: str, method: str, run: "KeptRun") -> dict[str, Any]:
-    return {
-        "relation": relation,
-        "method": method,
-        "folder": str(run.folder),
-        "vocabulary": run.record.test.vocabulary,
-        "left_out": run.record.test.left_out,
-        "prompts": len(run.record.prompts),
-        "effective_prompts": run.record.effective_prompts,
-        "history": [line.model_dump(mode="json", exclude_unset=True) for line in run.record.history],
-    }
 
 
 def _print_summary(made: "Demo", seconds: float) -> None:

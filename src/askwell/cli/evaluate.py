@@ -64,7 +64,7 @@ def evaluate(
     if per_fact is not None:
         need_writable_folder(per_fact.parent, "--per-fact")
     from askwell.cli.progress import Bars
-    from askwell.cli.scores import print_scored, scored_as_json
+    from askwell.cli.scores import print_scored
     from askwell.evaluation.outcomes import write_outcomes
     from askwell.lms.load import set_threads
     from askwell.mixture.candidates import find_candidates
@@ -96,6 +96,6 @@ def evaluate(
         write_outcomes(scored.evaluation.outcomes, per_fact)
         note(f"one row per fact is in {per_fact}")
     if json:
-        print_json(scored_as_json(scored))
+        print_json(scored.as_json())
     else:
         print_scored(scored)

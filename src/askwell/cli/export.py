@@ -4,7 +4,6 @@ from pathlib import Path
 
 from askwell.cli.options import LM, Where
 from askwell.cli.terminal import note
-from askwell.errors import AskwellError
 from askwell.files import need_writable_folder, write_whole
 
 
@@ -16,21 +15,7 @@ def export(run: Path, /, *, out: Path = Path("run.html"), where: Where = None, l
         out: The HTML file.
     """
     need_writable_folder(out.parent, "--out")
-    from askwell.errors import BadOption
-    from askwell.report.words import look_at
-    from askwell.runs.query import select_runs
-    from askwell.runs.sources import saved_mixture
-    from askwell.server.export import exported
+    from askwell.server.export import export_run
 
-    runs = select_runs(run, where)
-    if len(runs) > 1:
-        raise BadOption(f"{run} holds {len(runs)} runs: choose one with --where, or name its folder")
-    prompts = None
-    if runs[0].mixture is not None:
-        try:
-            mixture = saved_mixture(str(runs[0].mixture), lm, revision=None, device=None, dtype="auto")
-            prompts = look_at(mixture)
-        except AskwellError as problem:
-            note(f"the prompts are not drawn: {problem}")
-    write_whole(out, exported(runs[0].folder.resolve().name, runs[0], prompts))
+    write_whole(out, export_run(run, where, lm, note=note))
     note(f"written to {out}")

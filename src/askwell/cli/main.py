@@ -96,12 +96,18 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     debug = DEBUG in written_out
     written_out = [argument for argument in written_out if argument != DEBUG]
     try:
-        for command in app.parse_commands(written_out)[1]:
-            if command.default_command is not None and command.default_command.__doc__:
-                command.help = None  # its docstring is its own help; what is given above is for the list of commands
+        # A command's own help is its docstring; the line given above is for the list of commands.
+        named = app.parse_commands(written_out)[1]
+        lines = [
+            (command, command.help) for command in named if command.default_command and command.default_command.__doc__
+        ]
         try:
+            for command, _ in lines:
+                command.help = None
             app(written_out, exit_on_error=False, print_error=False)
         finally:
+            for command, line in lines:
+                command.help = line
             sys.stdout.flush()  # here, where a full disk can still be told
     except CycloptsError as error:
         _stop(_speak_in_options(error), USER_MISTAKE)

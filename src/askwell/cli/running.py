@@ -31,11 +31,6 @@ _CONTROLS = {MAJORITY: "train's ys by frequency", PRIOR: "the prompts' prior", P
 _WIDTH_OF_LABELS = 40
 
 
-def prompts_name(sources: list[str]) -> str:
-    """What tables call these prompts: the names of their sources, or "given" for templates that were typed."""
-    return " + ".join(dict.fromkeys("given" if "[X]" in source else Path(source).stem for source in sources))
-
-
 def load_for_run(
     lm: str, relation: Relation, templates: Sequence[Template], threads: int | None, **loading: Any
 ) -> FrozenLM:

@@ -1,7 +1,6 @@
 """What `askwell evaluate` prints."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from rich.table import Table
 
@@ -11,22 +10,7 @@ from askwell.cli.trust import trust_lines
 from askwell.evaluation.controls import PRIOR_CORRECTED
 from askwell.evaluation.evaluate import Evaluation
 from askwell.evaluation.metrics import METRICS, TABLE_METRICS, scores_of
-from askwell.files import to_json
 from askwell.runs.scoring import Scored
-
-
-def scored_as_json(scored: Scored) -> dict[str, Any]:
-    """The document that --json prints."""
-    document = to_json(scored.evaluation.figures())
-    document |= {"counts": scored.counts, "relations_left_out": scored.relations_left_out}
-    if scored.controls is not None:
-        document |= {
-            "controls": to_json(scored.controls.figures()),
-            "controls_missing": scored.controls_missing,
-            "knowledge": to_json(scored.knowledge),
-        }
-    document |= {"several_runs": to_json(scored.several_runs)} if scored.several_runs else {}
-    return document | ({} if scored.trust is None else {"trust": to_json(scored.trust)})
 
 
 def print_scored(scored: Scored) -> None:

@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 from rich.table import Table
@@ -72,7 +72,7 @@ def sweep(
             failed = go(plan, chosen, kept, live)
     seconds = time.monotonic() - started
     if json:
-        print_json(_document(plan, kept.folder, at_once, failed, seconds))
+        print_json({"store": str(kept.folder), **plan.as_json(at_once, failed), "seconds": round(seconds, 1)})
     elif dry_run:
         _print_plan(plan, at_once)
     else:
@@ -119,23 +119,3 @@ def _print_plan(plan: "Plan", workers: int) -> None:
         table.add_row(*map(escape, names), *map(str, counts), time_left)
     stdout.print(table)
     say(_in_short(plan, workers))
-
-
-def _document(plan: "Plan", store: Path, workers: int, failed: "list[RunFailed]", seconds: float) -> dict[str, Any]:
-    why = {failure.id: failure.message for failure in failed}
-    shown = ("id", "lm", "relation", "prompts", "setting", "seed", "control")
-    return {
-        "store": str(store),
-        "runs": [
-            {
-                **{name: getattr(task.spec, name) for name in shown},
-                "was_done": task.spec.id in plan.done,
-                "estimated_seconds": plan.seconds.get(task.spec.id),
-                "failure": why.get(task.spec.id),
-            }
-            for task in plan.runs
-        ],
-        "left_out": list(plan.without),
-        "estimated_seconds": plan.estimate(workers),
-        "seconds": round(seconds, 1),
-    }

@@ -4,8 +4,9 @@ import random
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from askwell.data.facts import Fact
 from askwell.data.testbed import PREFIX, lm_folder, relations, testbed_relation, told
@@ -211,6 +212,29 @@ class Demo:
     questions: tuple[ShownQuestion, ...]
     next_steps: tuple[tuple[str, str], ...]
     """Commands to try, each with what it does."""
+
+    def as_json(self) -> dict[str, Any]:
+        """What was found and by which runs, as plain JSON."""
+        return {
+            "report": str(self.report),
+            "relations": list(self.runs.relations),
+            "findings": asdict(self.findings),
+            "figures": {method: self.figures.as_json(method) for method in self.figures.right},
+            "questions": [asdict(question) for question in self.questions],
+            "runs": [
+                {
+                    "relation": relation,
+                    "method": method,
+                    "folder": str(run.folder),
+                    "vocabulary": run.record.test.vocabulary,
+                    "left_out": run.record.test.left_out,
+                    "prompts": len(run.record.prompts),
+                    "effective_prompts": run.record.effective_prompts,
+                    "history": [line.model_dump(mode="json", exclude_unset=True) for line in run.record.history],
+                }
+                for (relation, method), run in self.runs.runs.items()
+            ],
+        }
 
 
 def write_demo(sweep: SweepSpec, plan: Plan, store: Store) -> Demo:

@@ -54,6 +54,17 @@ class ToldFigures:
         """The relations' names."""
         return tuple(self.told)
 
+    def as_json(self, method: str) -> dict[str, Any]:
+        """The P@1 of a method by relation and kind of fact, and over all relations."""
+        by_relation = {
+            relation: {
+                kind: {"P@1": self.p_at_1(method, relation, kind), "facts": len(self.facts(kind, relation))}
+                for kind in FACT_KINDS
+            }
+            for relation in self.relations
+        }
+        return by_relation | {"macro": {kind: {"P@1": self.macro(method, kind)} for kind in FACT_KINDS}}
+
     def facts(self, kind: FactKind, relation: str | None = None) -> list[tuple[str, Fact]]:
         """The facts of one kind that were asked, for one relation or all of them, each with its relation."""
         asked = next(iter(self.right.values()))

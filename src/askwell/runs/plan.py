@@ -1,10 +1,11 @@
 """From a sweep to its runs: what is to be done, what is done already, and about how long the rest will take."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -22,7 +23,7 @@ from askwell.runs.grid import GridCell, cells_of, naming
 from askwell.runs.run import limited_threads
 from askwell.runs.run_spec import run_spec
 from askwell.runs.store import Store
-from askwell.runs.worker import LMKey, RunTask
+from askwell.runs.worker import LMKey, RunFailed, RunTask
 from askwell.specs.mixture import MixtureSpec
 from askwell.specs.run import RunSpec
 from askwell.specs.sweep import LMChoice, SweepSpec
@@ -103,6 +104,21 @@ class Plan:
             return None
         longest = max(self.seconds.values(), default=0.0)
         return max(longest, sum(self.seconds.values()) / workers)
+
+    def as_json(self, workers: int, failed: Sequence[RunFailed] = ()) -> dict[str, Any]:
+        """The plan with its estimates for so many workers, and what became of it, as plain JSON."""
+        why = {failure.id: failure.message for failure in failed}
+        shown = ("id", "lm", "relation", "prompts", "setting", "seed", "control")
+        runs = [
+            {
+                **{name: getattr(task.spec, name) for name in shown},
+                "was_done": task.spec.id in self.done,
+                "estimated_seconds": self.seconds.get(task.spec.id),
+                "failure": why.get(task.spec.id),
+            }
+            for task in self.runs
+        ]
+        return {"runs": runs, "left_out": list(self.without), "estimated_seconds": self.estimate(workers)}
 
 
 def plan_sweep(

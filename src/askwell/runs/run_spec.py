@@ -1,6 +1,7 @@
 """The spec of a run on an LM, facts and prompts that are already loaded."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from pydantic import TypeAdapter
@@ -82,3 +83,8 @@ def setting_name(mixture: MixtureSpec, training: TrainingSpec | None) -> str:
     parts += [f"{mixture.shots} shots"] if mixture.shots else []
     parts += [f"prefix of {mixture.prefix}"] if mixture.prefix else []
     return ", ".join(parts)
+
+
+def prompts_name(sources: list[str]) -> str:
+    """What tables call these prompts: the names of their sources, or "given" for templates that were typed."""
+    return " + ".join(dict.fromkeys("given" if "[X]" in source else Path(source).stem for source in sources))

@@ -11,6 +11,7 @@ from askwell.evaluation.evaluate import Evaluation, together
 from askwell.evaluation.examine import examine
 from askwell.evaluation.knowledge import KnowledgeFigures, knowledge_over
 from askwell.evaluation.trust import Trust, trust_of
+from askwell.files import to_json
 from askwell.mixture.candidates import Candidates
 from askwell.runs.run import Asking
 from askwell.runs.seeds import SeveralRuns, several_runs
@@ -34,6 +35,19 @@ class Scored:
     knowledge: KnowledgeFigures | None
     """The gain over the best control."""
     trust: list[Trust] | None
+
+    def as_json(self) -> dict[str, Any]:
+        """All figures, as plain JSON."""
+        document = to_json(self.evaluation.figures())
+        document |= {"counts": self.counts, "relations_left_out": self.relations_left_out}
+        if self.controls is not None:
+            document |= {
+                "controls": to_json(self.controls.figures()),
+                "controls_missing": self.controls_missing,
+                "knowledge": to_json(self.knowledge),
+            }
+        document |= {"several_runs": to_json(self.several_runs)} if self.several_runs else {}
+        return document | ({} if self.trust is None else {"trust": to_json(self.trust)})
 
 
 def score_jobs(

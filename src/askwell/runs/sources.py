@@ -16,6 +16,8 @@ from askwell.data.sources import data_folder, find
 from askwell.data.templates import Template
 from askwell.data.testbed import PREFIX
 from askwell.errors import BadFile, BadOption, NoPrompts, NothingLeft
+from askwell.evaluation.cautious import DevAnswers, dev_answers, dev_answers_from
+from askwell.evaluation.evaluate import evaluate
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.identity import LMIdentity
 from askwell.lms.load import Precision, load_lm
@@ -25,7 +27,15 @@ from askwell.mixture.description import Description
 from askwell.mixture.encode import answer_kind, encode_relation, needs_any_length
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.openings import with_label
-from askwell.mixture.save import CONFIG, IN_A_RUN, lm_source, load_mixture, read_description, tokenizer_source
+from askwell.mixture.save import (
+    CONFIG,
+    IN_A_RUN,
+    lm_source,
+    load_mixture,
+    read_description,
+    read_dev_answers,
+    tokenizer_source,
+)
 from askwell.specs import MixtureSpec
 
 Note = Callable[[str], None]
@@ -149,6 +159,32 @@ def warn_of_other_facts(folder: str, description: Description, relation: Relatio
         note(
             f"WARNING: {relation.name} is not the relation, or not the split, that {folder} was learned from; {danger}"
         )
+
+
+def relation_to_ask(mixture: Mixture, folder: str | None, facts: str, data: Path | None) -> Relation:
+    """The named relation, split as for the mixture in the folder, if there is one."""
+    if folder is None:
+        return read_relation(facts, data=data, seed=mixture.spec.seed)
+    return own_relation(read_description(folder), facts, data)
+
+
+def dev_answers_of(
+    mixture: Mixture,
+    folder: str | None,
+    relation: Relation | None,
+    candidates: Candidates | None,
+    *,
+    progress: Callable[[int, int], None] | None,
+    note: Note,
+) -> DevAnswers:
+    """The answers to a relation's dev facts or, without a relation, those that were saved with the mixture."""
+    if relation is None:
+        return dev_answers_from(read_dev_answers(folder or ""))
+    if folder is not None:
+        danger = "if it was trained on these very dev facts, the threshold is too low"
+        warn_of_other_facts(folder, read_description(folder), relation, danger, note)
+    evaluation = evaluate(mixture, relation, split="dev", candidates=candidates, progress=progress)
+    return dev_answers(evaluation, candidates or mixture.candidates)
 
 
 @dataclass(frozen=True)

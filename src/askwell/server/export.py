@@ -1,7 +1,9 @@
 """A run as one HTML file that needs nothing else: for a colleague, or to be kept."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
+from askwell.errors import AskwellError, BadOption
 from askwell.evaluation.metrics import METRICS
 from askwell.report.cells import kept_runs
 from askwell.report.charts import Panel, panels_chart, reliability_chart, risk_coverage_chart
@@ -22,14 +24,35 @@ from askwell.report.page import (
 from askwell.report.rows import lines_of
 from askwell.report.trust import trust_in
 from askwell.report.trust_section import sentences_of
-from askwell.report.words import NOT_AN_EXPLANATION, PromptWords
+from askwell.report.words import NOT_AN_EXPLANATION, PromptWords, look_at
 from askwell.report.words_figure import words_chart
 from askwell.runs.folder import Run
+from askwell.runs.query import select_runs
+from askwell.runs.sources import saved_mixture
 from askwell.server.render import drawing_alone
 from askwell.server.run_pages import audit_lines
 from askwell.version import VERSION
 
 _ANSWERS = 12
+
+
+def export_run(
+    path: Path, where: str | None = None, lm: str | None = None, *, note: Callable[[str], None] = lambda _line: None
+) -> str:
+    """The page of the one run at a path; `lm` says where its LM is, if it is no longer where it was.
+
+    Where the LM cannot be loaded, the page has no drawing of the prompts, and `note` is told why.
+    """
+    runs = select_runs(path, where)
+    if len(runs) > 1:
+        raise BadOption(f"{path} holds {len(runs)} runs: choose one with --where, or name its folder")
+    prompts = None
+    if runs[0].mixture is not None:
+        try:
+            prompts = look_at(saved_mixture(str(runs[0].mixture), lm, revision=None, device=None, dtype="auto"))
+        except AskwellError as problem:
+            note(f"the prompts are not drawn: {problem}")
+    return exported(runs[0].folder.resolve().name, runs[0], prompts)
 
 
 def exported(name: str, run: Run, prompts: Sequence[PromptWords] | None) -> str:
