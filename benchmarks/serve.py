@@ -1,7 +1,12 @@
-"""How many asks a second the service answers with 1, 8 and 64 clients, against asking one at a time in the same run.
+"""The service under load, each part in a process of its own on this machine's loopback, with one thread for the LM.
 
-python benchmarks/serve.py [SECONDS [MIXTURE]] prints a table for docs/serving.md. The service is its own process, every
-x is another one, so that nothing comes from the cache, and all use one thread.
+python benchmarks/serve.py rates [SECONDS [ROUNDS]]    1, 8 and 64 clients against asking one at a time, in turns
+python benchmarks/serve.py overload [SECONDS]          many more clients than there are places
+python benchmarks/serve.py soak [SECONDS]              memory under steady load
+
+Every x is another one, so that nothing comes from the cache (except in the soak, where it is to fill up). Besides the
+clock's asks a second, which depend on what else the machine does, the CPU time of the service for an ask is compared
+with that of `Mixture.ask`.
 """
 
 import asyncio
@@ -11,36 +16,108 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 os.environ["OMP_NUM_THREADS"] = "1"
+sys.path.insert(0, str(Path(__file__).parent))
+
+from report import merge_summary, write_part
+
+RESULTS = Path(__file__).parent / "results"
+CLIENTS = (1, 8, 64)
+RELATION = "testbed:symbol"
+MANY = 28
 _NAMES = ("France", "Peru", "Norway", "Japan", "Kenya", "Chad", "Cuba", "Italy")
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def xs():
+def xs() -> Iterator[str]:
     """x's without end, each another one."""
     return (f"{name} {number}" for number in itertools.count() for name in _NAMES)
 
 
-def one_at_a_time(mixture: str, seconds: float) -> float:
-    """Asks a second of `Mixture.ask`, called again and again in this process."""
+# ── the service ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Service:
+    address: str
+    pid: int
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time of all its threads so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    @property
+    def megabytes(self) -> float:
+        """Memory that it holds."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
+
+
+@contextmanager
+def service(runs: Path, *options: str) -> Generator[Service]:
+    """`askwell serve` over a folder of runs, until the block ends."""
+    command = [sys.executable, "-m", "askwell", "serve", str(runs), "--port", "0", "--threads", "1", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        if process.stdout is None:
+            raise RuntimeError("the service has no output")
+        yield Service(process.stdout.readline().strip(), process.pid)
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def make_runs(folder: Path) -> None:
+    """Untuned runs named `one` and `many`: the same relation with one prompt and with 28."""
+    from askwell.data.testbed import testbed_prompts, testbed_relation
     from askwell.lms.load import load_lm
-    from askwell.server.catalogue import Catalogue
+    from askwell.runs.run import run
+    from askwell.runs.run_spec import run_spec
+    from askwell.specs import MixtureSpec
 
-    catalogue = Catalogue(None)
-    askable = catalogue.askable(catalogue.find(mixture))
-    built = askable.build(load_lm(askable.lm.name))
-    built.ask("France")
-    began = time.perf_counter()
-    for asked, x in enumerate(xs(), start=1):
-        built.ask(x)
-        if time.perf_counter() - began >= seconds:
-            return asked / (time.perf_counter() - began)
-    raise RuntimeError("there is always another x")
+    lm, relation = load_lm("testbed:bert"), testbed_relation(RELATION)
+    every = [*testbed_prompts("single", RELATION), *testbed_prompts("paraphrased", RELATION)]
+    every += testbed_prompts("mined", RELATION)
+    distinct = list({template.text: template for template in every}.values())
+    some = list(itertools.islice(itertools.cycle(distinct), MANY))
+    for name, templates in (("one", distinct[:1]), ("many", some)):
+        spec = run_spec(lm, relation, templates, mixture=MixtureSpec(), training=None, prompts=name, threads=1)
+        run(spec, lm, relation, folder / name, untuned=False)
 
 
-async def client(address: str, mixture: str, questions, until: float, took: list[float], failed: list[int]) -> None:
-    """One client on one connection, which asks the next x as soon as it has its answer."""
+# ── clients ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass
+class Heard:
+    """What clients were answered."""
+
+    took: list[float] = field(default_factory=list)
+    """Seconds of each ask that was answered."""
+    refused: list[float] = field(default_factory=list)
+    """Seconds until each refusal (429)."""
+    pauses: set[int] = field(default_factory=set)
+    """What refusals said in Retry-After."""
+    failed: int = 0
+    seconds: float = 0.0
+
+    def percentile(self, part: float) -> float:
+        """Milliseconds within which this part of the asks was answered."""
+        return 1e3 * sorted(self.took)[min(len(self.took) - 1, int(part * len(self.took)))]
+
+
+async def one_client(address: str, mixture: str, questions: Iterator[str], until: float, heard: Heard) -> None:
+    """A client on one connection, which asks the next x as soon as it has its answer; refused, it waits a little."""
     host, port = address.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     while time.perf_counter() < until:
@@ -48,47 +125,183 @@ async def client(address: str, mixture: str, questions, until: float, took: list
         head = f"POST /api/v1/ask HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
         began = time.perf_counter()
         writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        answer = await reader.readuntil(b"\r\n\r\n")
-        length = next(line for line in answer.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-        await reader.readexactly(int(length.split(b":")[1]))
-        took.append(time.perf_counter() - began)
-        if b" 200 " not in answer.split(b"\r\n", 1)[0]:
-            failed.append(1)
+        answer = (await reader.readuntil(b"\r\n\r\n")).lower()
+        fields = dict(line.split(b": ", 1) for line in answer.split(b"\r\n")[1:] if line)
+        await reader.readexactly(int(fields[b"content-length"]))
+        took, status = time.perf_counter() - began, int(answer.split(b" ", 2)[1])
+        if status == 200:
+            heard.took.append(took)
+        elif status == 429:
+            heard.refused.append(took)
+            heard.pauses.add(int(fields[b"retry-after"]))
+            await asyncio.sleep(0.1)
+        else:
+            heard.failed += 1
     writer.close()
 
 
-async def clients(address: str, mixture: str, count: int, seconds: float) -> tuple[float, list[float], int]:
-    """Asks a second with so many clients, how long each took, and how many failed."""
-    questions = (f"{x} of {count}" for x in xs())
-    took: list[float] = []
-    failed: list[int] = []
-    began = time.perf_counter()
-    await asyncio.gather(*(client(address, mixture, questions, began + seconds, took, failed) for _ in range(count)))
-    return len(took) / (time.perf_counter() - began), took, len(failed)
+async def _clients(address: str, mixture: str, count: int, seconds: float, questions: Iterator[str]) -> Heard:
+    heard, began = Heard(), time.perf_counter()
+    asking = (one_client(address, mixture, questions, began + seconds, heard) for _ in range(count))
+    await asyncio.gather(*asking)
+    heard.seconds = time.perf_counter() - began
+    return heard
+
+
+def clients(at: Service, mixture: str, count: int, seconds: float, questions: Iterator[str]) -> Heard:
+    """What so many clients hear who ask at the same time."""
+    return asyncio.run(_clients(at.address, mixture, count, seconds, questions))
+
+
+# ── parts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def rates(seconds: float, rounds: int) -> None:
+    """1, 8 and 64 clients against `Mixture.ask`, called again and again in this process; all take turns."""
+    from askwell.lms.load import load_lm
+    from askwell.server.catalogue import Catalogue
+
+    rows: list[dict[str, Any]] = []
+    figures: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        make_runs(Path(folder))
+        catalogue, lm = Catalogue(Path(folder)), load_lm("testbed:bert")
+        for mixture, prompts in (("one", 1), ("many", MANY)):
+            alone = catalogue.askable(catalogue.find(mixture)).build(lm).requires_grad_(False)
+            questions = xs()
+            per_ask: dict[int, list[float]] = {count: [] for count in (0, *CLIENTS)}
+            asks: dict[int, list[float]] = {count: [] for count in (0, *CLIENTS)}
+            heard: dict[int, Heard] = {count: Heard() for count in CLIENTS}
+            with service(Path(folder)) as at:
+                clients(at, mixture, 8, 1.0, questions)  # the LM is loaded
+                alone.ask("France")
+                for _ in range(rounds):
+                    began, cpu, asked = time.perf_counter(), time.process_time(), 0
+                    while time.perf_counter() - began < seconds:
+                        alone.ask(next(questions))
+                        asked += 1
+                    per_ask[0].append((time.process_time() - cpu) / asked)
+                    asks[0].append(asked / (time.perf_counter() - began))
+                    for count in CLIENTS:
+                        before = at.cpu_seconds
+                        found = clients(at, mixture, count, seconds, questions)
+                        per_ask[count].append((at.cpu_seconds - before) / len(found.took))
+                        asks[count].append(len(found.took) / found.seconds)
+                        heard[count].took += found.took
+                        heard[count].failed += found.failed + len(found.refused)
+            for count in (0, *CLIENTS):
+                cpu_ratio = statistics.median(a / b for a, b in zip(per_ask[0], per_ask[count], strict=True))
+                ratio = statistics.median(b / a for a, b in zip(asks[0], asks[count], strict=True))
+                rows.append(
+                    {
+                        "prompts": prompts,
+                        "clients": count or "Mixture.ask, one at a time",
+                        "asks a second": round(statistics.median(asks[count])),
+                        "against one at a time": round(ratio, 2),
+                        "CPU ms an ask": round(1e3 * statistics.median(per_ask[count]), 3),
+                        "CPU against one at a time": round(cpu_ratio, 2),
+                        "p50 ms": round(heard[count].percentile(0.5), 1) if count else None,
+                        "p99 ms": round(heard[count].percentile(0.99), 1) if count else None,
+                        "failures": heard[count].failed if count else None,
+                    }
+                )
+                if count:
+                    figures[f"{prompts}_prompts_{count}_clients"] = {
+                        "against_one_at_a_time": round(ratio, 2), "cpu": round(cpu_ratio, 2),
+                        "failures": heard[count].failed,
+                    }  # fmt: skip
+    notes = [
+        f"testbed:bert, ten one-token answers; {rounds} rounds of {seconds:g} s in turns, medians over rounds.",
+        "Asks a second count service, clients and whatever else ran on the machine; load average "
+        f"{os.getloadavg()[1]:.1f} over the last five minutes.",
+        "CPU ms: of the service alone, with all that the web costs, and of the process that calls Mixture.ask.",
+    ]
+    write_part(RESULTS, "serve_rates", "Asks a second of the service", rows, notes)
+    _merge({"rates": figures})
+
+
+def overload(seconds: float) -> None:
+    """8 clients, then 256, for 32 places: those who are served stay quick, the others are told when to come back."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        make_runs(Path(folder))
+        with service(Path(folder), "--queue", "32", "--batch", "16") as at:
+            questions = xs()
+            clients(at, "one", 8, 1.0, questions)
+            for count in (8, 256):
+                found = clients(at, "one", count, seconds, questions)
+                rows.append(
+                    {
+                        "clients": count,
+                        "answered a second": round(len(found.took) / found.seconds),
+                        "p50 ms": round(found.percentile(0.5), 1),
+                        "p99 ms": round(found.percentile(0.99), 1),
+                        "refused (429)": len(found.refused),
+                        "p50 ms of refusals": round(1e3 * statistics.median(found.refused), 1)
+                        if found.refused
+                        else None,
+                        "Retry-After, s": ", ".join(map(str, sorted(found.pauses))),
+                        "failures": found.failed,
+                    }
+                )
+    notes = [
+        "32 places in the queue, 16 x's a batch; a client that is refused waits 0.1 s and asks again.",
+        f"{seconds:g} s each; load average {os.getloadavg()[1]:.1f} over the last five minutes.",
+    ]
+    write_part(RESULTS, "serve_overload", "The service with many more clients than places", rows, notes)
+    _merge({"overload": {"failures": sum(row["failures"] for row in rows), "refused": rows[-1]["refused (429)"]}})
+
+
+def soak(seconds: float) -> None:
+    """8 clients without a pause, among them new x's all the time; the cache is full after the first part."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        make_runs(Path(folder))
+        with service(Path(folder)) as at:
+            questions = xs()
+            failed = asked = 0
+            began = time.perf_counter()
+            clients(at, "one", 64, min(60.0, seconds / 4), questions)
+            while time.perf_counter() - began < seconds:
+                found = clients(at, "one", 8, min(30.0, seconds / 10), questions)
+                failed, asked = failed + found.failed + len(found.refused), asked + len(found.took)
+                rows.append(
+                    {
+                        "after s": round(time.perf_counter() - began),
+                        "MB": round(at.megabytes, 1),
+                        "asks": asked,
+                        "p50 ms": round(found.percentile(0.5), 1),
+                        "p99 ms": round(found.percentile(0.99), 1),
+                        "failures": failed,
+                    }
+                )
+    half = [row["MB"] for row in rows[len(rows) // 2 :]]
+    growth = rows[-1]["MB"] - rows[len(rows) // 2]["MB"]
+    notes = [
+        f"8 clients for {seconds:g} s, after 64 for the first minute; every x is new.",
+        f"In the second half the service held {min(half):.0f} to {max(half):.0f} MB; it grew by {growth:+.1f} MB.",
+        f"Load average {os.getloadavg()[1]:.1f} over the last five minutes.",
+    ]
+    write_part(RESULTS, "serve_soak", "Memory of the service under steady load", rows, notes)
+    _merge({"soak": {"growth_mb": round(growth, 1), "most_mb": max(half), "seconds": seconds, "failures": failed}})
+
+
+def _merge(figures: dict[str, Any]) -> None:
+    path = RESULTS / "summary.json"
+    kept = json.loads(path.read_text(encoding="utf-8")).get("serve", {}) if path.exists() else {}
+    merge_summary(RESULTS, {"serve": {**kept, **figures}})
 
 
 def main() -> None:
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 10.0
-    mixture = sys.argv[2] if len(sys.argv) > 2 else "testbed:symbol/bert"
-    command = [sys.executable, "-m", "askwell", "serve", "--port", "0", "--threads", "1"]
-    service = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        if service.stdout is None:
-            raise RuntimeError("the service has no output")
-        address = service.stdout.readline().strip()
-        asyncio.run(clients(address, mixture, 1, 1.0))  # the LM is loaded
-        alone = one_at_a_time(mixture, seconds)
-        print(f"| {mixture} | asks a second | against one at a time | p50, ms | p99, ms | failures |")
-        print("|---|---:|---:|---:|---:|---:|")
-        print(f"| `Mixture.ask`, one at a time | {alone:.0f} | 1.0 | {1000 / alone:.1f} | | |")
-        for count in (1, 8, 64):
-            rate, took, failed = asyncio.run(clients(address, mixture, count, seconds))
-            p50, p99 = statistics.median(took), sorted(took)[int(0.99 * len(took))]
-            name = f"{count} client" + ("s" if count > 1 else "")
-            print(f"| {name} | {rate:.0f} | {rate / alone:.1f} | {1e3 * p50:.1f} | {1e3 * p99:.1f} | {failed} |")
-    finally:
-        service.terminate()
-        service.wait(60)
+    part, *numbers = sys.argv[1:] or ["rates"]
+    if part == "rates":
+        rates(float(numbers[0]) if numbers else 5.0, int(numbers[1]) if len(numbers) > 1 else 3)
+    elif part == "overload":
+        overload(float(numbers[0]) if numbers else 10.0)
+    elif part == "soak":
+        soak(float(numbers[0]) if numbers else 600.0)
+    else:
+        raise SystemExit(__doc__)
 
 
 if __name__ == "__main__":

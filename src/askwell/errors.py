@@ -18,10 +18,21 @@ AskwellError
 import difflib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 
 class AskwellError(Exception):
     """Root of all errors that askwell raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Errors go from one process to another, whatever their constructors take.
+        return _unpickled, (type(self), self.args, self.__dict__)
+
+
+def _unpickled(kind: type[AskwellError], arguments: tuple[Any, ...], attributes: dict[str, Any]) -> AskwellError:
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(attributes)
+    return error
 
 
 class UserMistake(AskwellError):

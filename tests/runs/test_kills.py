@@ -11,12 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders.commands import exit_code
+from builders.ray_nodes import RayNodes, ray_nodes
 from builders.sweeps import World, contents
 
 from askwell.runs.engines import TRIES, InProcess
@@ -201,62 +201,10 @@ def test_ctrl_c_stops_cleanly_and_the_same_command_goes_on(world, undisturbed, t
     assert contents(store) == undisturbed
 
 
-class RayNodes:
-    """A cluster in a process of its own."""
-
-    def __init__(self, errors: Path) -> None:
-        environment = os.environ | {
-            "RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_raylet_start_wait_time_s": "120",
-            "RAY_agent_register_timeout_ms": "120000",
-            "OMP_NUM_THREADS": "1",
-        }
-        script = Path(__file__).with_name("ray_cluster.py")
-        with errors.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
-                env=environment, start_new_session=True,
-            )  # fmt: skip
-        self.address = self._line()
-
-    def replace_one(self) -> None:
-        """Kills a node without warning, and adds another."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("kill\n")
-        self._process.stdin.flush()
-        assert self._line() == "2"
-
-    def stop(self) -> None:
-        """Ends all nodes."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=SECONDS)
-        kill_all(self._process)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if not line.strip().startswith("["):
-                return line.strip()
-        return ""
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory) -> Iterator[RayNodes]:
-    if find_spec("ray") is None:
-        pytest.skip("Ray is not installed: pip install 'askwell[cluster]'")
-    log = tmp_path_factory.mktemp("ray") / "err.txt"
-    for _ in range(3):  # on a very busy machine Ray can give up on its own daemons
-        nodes = RayNodes(log)
-        if nodes.address:
-            break
-        nodes.stop()
-    assert nodes.address, log.read_text()
-    yield nodes
-    nodes.stop()
+    with ray_nodes(tmp_path_factory.mktemp("ray") / "err.txt") as nodes:
+        yield nodes
 
 
 @pytest.mark.slow

@@ -1,13 +1,15 @@
 """`askwell serve`."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter, validators
 
 from askwell.cli.options import Threads
 from askwell.cli.terminal import note
+from askwell.errors import BadOption
 
 Port = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=65535))]
 Positive = Annotated[int, Parameter(validator=validators.Number(gte=1))]
@@ -25,6 +27,9 @@ def serve(
     queue: Positive = 1024,
     batch: Positive = 256,
     threads: Threads = None,
+    engine: Literal["in-process", "ray"] = "in-process",
+    address: str | None = None,
+    replicas: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=1000))] | None = None,
 ) -> None:
     """Serve a page and an API over a folder of runs: ask, see why, compare, train.
 
@@ -41,25 +46,39 @@ def serve(
         memory: LMs stay loaded, those used last, within so many GiB.
         queue: How many x's may wait; beyond that, clients are told to come back later (429).
         batch: How many x's are asked at once.
+        engine: in-process serves from this process. ray serves from replicas on a Ray cluster, which are replaced when
+            they die; each takes --threads CPUs, 1 by default, and has its own --memory, --queue and --batch.
+        address: Address of the Ray cluster, e.g. auto or HOST:6379; default: one is started on this machine.
+        replicas: How many replicas Ray runs; default: 1.
     """
     from askwell.server.settings import Settings, address_of, check_reach, check_runs, listen, names_of
 
     token = token or os.environ.get("ASKWELL_TOKEN") or None
     check_reach(host, token)
     check_runs(runs)
-    from askwell.cli.running import set_threads
-    from askwell.server.app import serve as serve_until_told
-
-    used = set_threads(threads)
+    if engine != "ray" and (address is not None or replicas is not None):
+        raise BadOption(f"--{'address' if address is not None else 'replicas'} needs --engine ray")
     settings = Settings(
         runs=runs, training=training, token=token, hosts=names_of(host), memory=int(memory * 2**30), places=queue,
-        batch=batch, threads=used,
+        batch=batch, threads=threads,
     )  # fmt: skip
+
+    def tell(there: str) -> None:
+        print(there, flush=True)
+        first = "" if token is None else ", the first time with ?token=… behind it"
+        note(f"open it in a browser{first}; Ctrl-C ends")
+
+    if engine == "ray":
+        from askwell.server.cluster import serve_on_ray
+
+        serve_on_ray(settings, host, port, replicas=replicas or 1, address=address, tell=tell)
+        return
+    from askwell.lms.load import set_threads
+    from askwell.server.app import serve as serve_until_told
+
+    settings = replace(settings, threads=set_threads(threads))
     listening = listen(host, port)
-    print(address_of(listening), flush=True)
-    note(
-        "open it in a browser" + ("" if token is None else ", the first time with ?token=… behind it") + "; Ctrl-C ends"
-    )
+    tell(address_of(listening))
     try:
         serve_until_told(settings, listening)
     except KeyboardInterrupt:

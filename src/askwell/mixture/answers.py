@@ -80,6 +80,7 @@ class AnswerSpace:
 
     def __init__(self, lm: FrozenLM, places: Iterable[Place]) -> None:
         self._lm = lm
+        self._words: dict[int, str] = {}
         needed = set(places)
         self.places = tuple(place for place in PLACES if place in needed)
         size = lm.vocabulary_size
@@ -121,8 +122,14 @@ class AnswerSpace:
 
     def word(self, number: int) -> str:
         """The surface word of an answer."""
-        token = int(self.tokens[:, number].max())
-        return token_text(self._lm, token)
+        if number not in self._words:
+            self._words[number] = token_text(self._lm, self._written_with[number])
+        return self._words[number]
+
+    @cached_property
+    def _written_with(self) -> list[int]:
+        """For each answer the token that shows its word."""
+        return self.tokens.amax(0).tolist()
 
     def numbers_of(self, words: Sequence[str]) -> list[int | None]:
         """The number of each word, None for one that is no answer."""

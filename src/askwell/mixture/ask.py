@@ -120,9 +120,10 @@ def _choose(scorer: CandidateScorer, xs: Sequence[str], top: int) -> Iterator[li
 def _ask_some(mixture: "Mixture", xs: Sequence[str], top: int, allowed: torch.Tensor | None) -> Iterator[list[Reply]]:
     words = words_of(xs, mixture.lm.wording, mixture.lm.device)
     everyone = torch.arange(len(xs), device=mixture.lm.device)
-    by_prompt = torch.stack(
-        [distributions.prompt_log_probs(mixture, words, everyone, t) for t in range(len(mixture.prompts))], 1
-    )
+    prompts = torch.arange(len(mixture.prompts), device=mixture.lm.device)
+    facts, asked = everyone.repeat_interleave(len(prompts)), prompts.repeat(len(xs))
+    of_pairs = mixture.pairs.pair_log_probs(mixture.tuned, words, facts, asked)
+    by_prompt = distributions.answer_log_probs(mixture, of_pairs.view(len(xs), len(prompts), -1))
     yield from replies(mixture, words, everyone, by_prompt, top, allowed)
 
 
@@ -146,23 +147,24 @@ def replies(
     else:  # nothing else can be answered, so probabilities sum to one
         log_probs = log_probs[:, allowed].log_softmax(1)
         by_prompt = by_prompt - by_prompt[..., allowed].logsumexp(2, keepdim=True)
-    for number in range(len(asked)):
-        places = _best_first(log_probs[number], top)
-        answers = allowed[places]
-        yield [
-            Reply(mixture.answer_space.word(answer), probability, tuple(of_prompts))
-            for answer, probability, of_prompts in zip(
-                answers.tolist(),
-                log_probs[number, places].exp().tolist(),
-                by_prompt[number][:, answers].exp().T.tolist(),
-                strict=True,
-            )
-        ]
+    places = _best_first(log_probs, min(top, log_probs.shape[1]))
+    answers = allowed[places]
+    of_prompts = by_prompt.gather(2, answers[:, None, :].expand(-1, by_prompt.shape[1], -1)).exp().transpose(1, 2)
+    rows = zip(answers.tolist(), log_probs.gather(1, places).exp().tolist(), of_prompts.tolist(), strict=True)
+    word = mixture.answer_space.word
+    for row in rows:
+        yield [Reply(word(answer), probability, tuple(each)) for answer, probability, each in zip(*row, strict=True)]
 
 
-def _best_first(log_probs: Float[Tensor, " answers"], top: int) -> Int[Tensor, " top"]:
-    """The most probable answers, best first, equally probable ones always in the same order."""
+def _best_first(log_probs: Float[Tensor, "xs answers"], top: int) -> Int[Tensor, "xs top"]:
+    """The most probable answers of each row, best first, equally probable ones always in the same order."""
     # A stable sort of those that come into question alone: of a whole vocabulary it takes longer than the LM.
-    least = log_probs.topk(min(top, len(log_probs))).values[-1]
-    likely = (log_probs >= least).nonzero()[:, 0]
-    return likely[log_probs[likely].sort(descending=True, stable=True).indices[:top]]
+    found = log_probs.topk(top)
+    places = found.indices.sort(dim=1).values
+    order = log_probs.gather(1, places).sort(dim=1, descending=True, stable=True).indices
+    places = places.gather(1, order)
+    # Where more are as probable as the last one, topk takes any of them.
+    for row in ((log_probs >= found.values[:, -1:]).sum(1) > top).nonzero()[:, 0].tolist():
+        likely = (log_probs[row] >= found.values[row, -1]).nonzero()[:, 0]
+        places[row] = likely[log_probs[row][likely].sort(descending=True, stable=True).indices[:top]]
+    return places

@@ -14,8 +14,8 @@ from askwell.mixture import distributions
 from askwell.mixture.answer_search import AnswerSearch, LikelyAnswers
 from askwell.mixture.answers import AnswerKind
 from askwell.mixture.ask import ask, kind_to_ask, search_limits
-from askwell.mixture.ask_together import over_answers
 from askwell.mixture.candidates import Candidates, CandidateScorer, GivenCandidates, as_candidates
+from askwell.mixture.distributions import answer_log_probs
 from askwell.mixture.encode import default_kind, why_unaskable
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.reply import PromptReply
@@ -122,7 +122,7 @@ def prompts_behind(mixture: Mixture, x: str) -> list[PromptBehind]:
     else:
         every = torch.arange(len(mixture.prompts), device=mixture.lm.device)
         log_probs = mixture.pairs.pair_log_probs(mixture.tuned, words, torch.zeros_like(every), every)
-        log_probability, answer = over_answers(mixture, log_probs[None])[0].max(1)
+        log_probability, answer = answer_log_probs(mixture, log_probs[None])[0].max(1)
         own = [
             (mixture.answer_space.word(number), probability)
             for number, probability in zip(answer.tolist(), log_probability.exp().tolist(), strict=True)

@@ -4,11 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
 
 from askwell.lms.batches import words_of
 from askwell.mixture.ask import ask, replies
+from askwell.mixture.distributions import answer_log_probs
 from askwell.mixture.encode import default_kind
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.pairs import PairReader, Tuned
@@ -97,7 +96,7 @@ class AskedTogether:
         for number, question in enumerate(questions):
             groups.setdefault((question.mixture, question.top), []).append(number)
         for (mixture, top), numbers in groups.items():
-            by_prompt = over_answers(mixture, torch.stack([of_pairs[number] for number in numbers]))
+            by_prompt = answer_log_probs(mixture, torch.stack([of_pairs[number] for number in numbers]))
             asked = torch.tensor(numbers, device=device)
             answers = replies(mixture, words, asked, by_prompt, top, self._allowed[mixture])
             found |= zip(numbers, answers, strict=True)
@@ -125,15 +124,3 @@ def _joined(mixtures: Sequence[Mixture], prompts: int) -> Tuned:
         }
     vectors = torch.cat([mixture.vectors.detach() for mixture in mixtures])
     return Tuned(vectors, deltas, torch.arange(prompts, device=lm.device))
-
-
-def over_answers(
-    mixture: Mixture, log_probs: Float[Tensor, "xs prompts vocabulary"]
-) -> Float[Tensor, "xs prompts answers"]:
-    """Log-probabilities of tokens as those of the answers that the tokens spell at the prompts' places."""
-    space = mixture.answer_space
-    if len(space.places) == 1:
-        return log_probs
-    tokens: Int[Tensor, "prompts answers"] = space.tokens[mixture.pairs.y_places]
-    spelt = log_probs.gather(2, tokens.clamp(min=0).expand(len(log_probs), -1, -1))
-    return spelt.masked_fill(tokens < 0, -torch.inf)

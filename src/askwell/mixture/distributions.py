@@ -120,6 +120,18 @@ def prompt_log_probs(
     return of_tokens[:, tokens.clamp(min=0)].masked_fill(tokens < 0, -torch.inf)
 
 
+def answer_log_probs(
+    mixture: "Mixture", log_probs: Float[Tensor, "xs prompts vocabulary"]
+) -> Float[Tensor, "xs prompts answers"]:
+    """Log-probabilities of tokens as those of the answers that the tokens spell at the prompts' places."""
+    space = mixture.answer_space
+    if len(space.places) == 1:
+        return log_probs
+    tokens = space.tokens[mixture.pairs.y_places]
+    spelt = log_probs.gather(2, tokens.clamp(min=0).expand(len(log_probs), -1, -1))
+    return spelt.masked_fill(tokens < 0, -torch.inf)
+
+
 @torch.no_grad()
 def combine(
     mixture: "Mixture", xs: Words, facts: Int[Tensor, " facts"], by_prompt: Iterable[Float[Tensor, "facts answers"]]

@@ -253,7 +253,7 @@ class PairReader:
         if ys is not None:
             lengths, reads = lengths + ys.lengths, int(ys.reads.max())
 
-        def batch_of(chosen: Int[Tensor, " chosen"]) -> Batch:
+        def batch_of(chosen: Tensor) -> Batch:  # shapes in an inner function's signature are made anew at every call
             if ys is None:
                 return table.batch(xs, texts[chosen], prompts[chosen])
             return table.answer_batch(xs, texts[chosen], prompts[chosen], ys.of(chosen))

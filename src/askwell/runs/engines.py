@@ -85,7 +85,7 @@ class RayCluster:
         if not is_installed():
             raise BadOption("engine ray: Ray is not installed here; get it with: pip install 'askwell[cluster]'")
         self._cpus, self._gpus = cpus_per_run, gpus_per_run
-        self._ray = _connect(address)
+        self._ray = connect_to_ray(address)
 
     @property
     def workers(self) -> int:
@@ -124,7 +124,8 @@ def _outcome(ray: Any, answer: Any, task: RunTask) -> RunOutcome:
         return RunFailed(task.spec.id, f"Ray gave up after {TRIES} tries: {reason}")
 
 
-def _connect(address: str | None) -> Any:
+def connect_to_ray(address: str | None) -> Any:
+    """Ray, connected to the cluster at an address, or to one of this machine alone that is started for it."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     import ray

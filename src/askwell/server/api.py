@@ -7,7 +7,10 @@ from concurrent.futures import Future
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response, StreamingResponse
+from pydantic import ValidationError
 
 from askwell.data.templates import parse_template
 from askwell.data.testbed import PREFIX
@@ -36,6 +39,9 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     500: {"model": schemas.Problem, "description": "the request was right, but a run is damaged, say"},
     503: {"model": schemas.Problem, "description": "the service is about to end"},
 }
+_JSON = json.JSONEncoder(separators=(",", ":"))
+ASK = "/api/v1/ask"
+_ASK_REQUEST = {"$ref": "#/components/schemas/AskRequest"}
 router = APIRouter(prefix="/api/v1", responses=PROBLEMS)
 machines = APIRouter()
 
@@ -45,19 +51,32 @@ def service_of(request: Request) -> Service:
     return request.app.state.service
 
 
+async def _body(request: Request) -> schemas.AskRequest:
+    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise UserMistake(f"the body is {kind[:80]!r}; send application/json")
+    try:
+        return schemas.AskRequest.model_validate_json(await request.body())
+    except ValidationError as error:
+        problems = [{**problem, "loc": ("body", *problem["loc"])} for problem in error.errors()]
+        raise RequestValidationError(problems) from error
+
+
 async def answered(request: Request, future: "Future[T]") -> T:
     """What a future gives; it is cancelled where the client goes away before that."""
-    answer = asyncio.ensure_future(asyncio.wrap_future(future))
-    gone = asyncio.ensure_future(_gone(request))
-    try:
-        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not answer.done():
-            future.cancel()
-            raise ClientGone("the client went away")
+    answer = asyncio.wrap_future(future)  # if this is cancelled, so is the other
+    if answer.done():
         return answer.result()
+    gone = asyncio.ensure_future(_gone(request))
+    gone.add_done_callback(lambda _: answer.cancel())
+    try:
+        return await answer
+    except asyncio.CancelledError:
+        if gone.done() and not gone.cancelled():
+            raise ClientGone("the client went away") from None
+        raise
     finally:
         gone.cancel()
-        answer.cancel()
 
 
 async def _gone(request: Request) -> None:
@@ -65,11 +84,17 @@ async def _gone(request: Request) -> None:
         pass
 
 
-@router.post("/ask", summary="Ask a mixture about one x or many", response_model_exclude_none=True)
-async def ask(request: Request, body: schemas.AskRequest) -> schemas.Answers:
+@router.post(
+    "/ask",
+    summary="Ask a mixture about one x or many",
+    response_model=schemas.Answers,
+    openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": _ASK_REQUEST}}}},
+)
+async def ask(request: Request) -> Response:
     """For each x its most probable answers, best first. What many clients ask at a time is asked together."""
+    body = await _body(request)
     found = await answered(request, service_of(request).ask(body.mixture, body.xs, body.top))
-    return schemas.Answers(answers=[_answers(replies, body.by_prompt) for replies in found])
+    return Response(_as_json(found, body.by_prompt), media_type="application/json")
 
 
 @router.get("/ask", summary="Ask a mixture about one x", response_model_exclude_none=True)
@@ -199,19 +224,21 @@ def cancel_job(request: Request, job: str) -> schemas.JobInfo:
 async def job_events(request: Request, job: str) -> StreamingResponse:
     """Server-sent events: the job whenever it changes; the last one when it is over."""
     service = service_of(request)
-    found = service.jobs.find(job)
+    first = await run_in_threadpool(service.jobs.find, job)
 
     async def events() -> AsyncIterator[str]:
-        version = -1
+        found, version = first, -1
         while True:
             if found.version != version:
                 version, is_over = found.version, found.is_over
-                yield f"data: {job_info(found, service).model_dump_json()}\n\n"
+                info = await run_in_threadpool(job_info, found, service)
+                yield f"data: {info.model_dump_json()}\n\n"
                 if is_over:
                     return
             if await request.is_disconnected() or request.app.state.closing:
                 return
             await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+            found = await run_in_threadpool(service.jobs.find, job)
 
     return StreamingResponse(events(), media_type="text/event-stream", headers={"cache-control": "no-cache"})
 
@@ -233,6 +260,18 @@ def _answers(replies: Sequence[Reply], by_prompt: bool) -> list[schemas.Answer]:
         schemas.Answer(y=reply.y, probability=reply.probability, by_prompt=list(reply.by_prompt) if by_prompt else None)
         for reply in replies
     ]
+
+
+def _as_json(found: Sequence[Sequence[Reply]], by_prompt: bool) -> str:
+    """The same as an `Answers` document."""
+    answers: list[list[dict[str, Any]]] = [
+        [{"y": reply.y, "probability": reply.probability} for reply in replies] for replies in found
+    ]
+    if by_prompt:
+        for documents, replies in zip(answers, found, strict=True):
+            for document, reply in zip(documents, replies, strict=True):
+                document["by_prompt"] = reply.by_prompt
+    return _JSON.encode({"answers": answers})
 
 
 def _mixture(entry: Entry) -> schemas.MixtureInfo:

@@ -3,6 +3,7 @@
 A name that comes with a request is looked up among those that are known; it never becomes a path.
 """
 
+import os
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +34,7 @@ HARD = ":hard"
 TESTBED_PROMPTS = "single"
 RISK = 0.1
 """The share of wrong answers that is accepted when a mixture says what it knows."""
+Stamp = tuple[int, int, int] | None
 _HASH = re.compile(r"[0-9a-f]{64}")
 _SHORT = 12
 
@@ -72,6 +74,15 @@ class KnownX:
     """Where its fact was: train, dev or test."""
 
 
+@dataclass(frozen=True)
+class _KeptAskable:
+    """A mixture that was asked, and the files on which it depends."""
+
+    files: tuple[str, ...]
+    stamps: tuple[Stamp, ...]
+    askable: Askable
+
+
 class Catalogue:
     """The mixtures and runs at a path, read again when they change."""
 
@@ -83,6 +94,7 @@ class Catalogue:
         self._lock = threading.Lock()
         self._runs: dict[Path, tuple[tuple[int, int], Run]] = {}
         self._entries: dict[str, Entry] = {}
+        self._askable: dict[str, _KeptAskable] = {}
         self.problems: dict[str, str] = {}
         """What is wrong with folders that cannot be read, by their names."""
         self.runs()
@@ -142,6 +154,18 @@ class Catalogue:
         if name not in runs:
             raise NoSuchName(f"there is no run {name[:80]!r}{_advice(name, runs)}")
         return runs[name]
+
+    def askable_named(self, name: str) -> Askable:
+        """What is needed to ask the mixture of that name; it is not read again while its files are as they were."""
+        kept = self._askable.get(name)
+        if kept is not None and kept.stamps == _stamps(kept.files):
+            return kept.askable
+        entry = self.find(name)
+        folders = [] if entry.run is None else [entry.run.folder, *filter(None, [entry.run.mixture])]
+        files = tuple(str(folder / file) for folder in folders for file in (RECORD, CONFIG))
+        stamps = _stamps(files)
+        self._askable[name] = _KeptAskable(files, stamps, self.askable(entry))
+        return self._askable[name].askable
 
     def askable(self, entry: Entry) -> Askable:
         """What is needed to ask the mixture; an error if its files are damaged or gone."""
@@ -265,6 +289,19 @@ def _key(entry: Entry, folder: Path) -> tuple[str, ...]:
     except OSError:
         raise DamagedFile(f"the files of {entry.name} are gone") from None
     return entry.name, str(folder), str(stamp.st_mtime_ns), str(stamp.st_ino)
+
+
+def _stamps(files: Sequence[str]) -> tuple[Stamp, ...]:
+    """What changes with the content of files; None for those that are not there."""
+    return tuple(_stamp_of(file) for file in files)
+
+
+def _stamp_of(file: str) -> Stamp:
+    try:
+        found = os.stat(file)  # noqa: PTH116 - a Path for every request takes longer than the rest of it
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _stamp(folder: Path) -> tuple[int, int]:

@@ -72,11 +72,21 @@ class Client:
                 if attempt == _TRIES:
                     raise Failure(f"{self._http.base_url}: the connection was lost ({error})") from error
                 continue
-            if response.status_code not in (429, 503) or attempt == _TRIES:
+            if attempt == _TRIES or not _is_passing(response):
                 break
-            time.sleep(min(_LONGEST_PAUSE, float(response.headers.get("retry-after", 1))))
+            pause = response.headers.get("retry-after", "1")
+            time.sleep(min(_LONGEST_PAUSE, float(pause) if pause.isdecimal() else 1.0))
         if response.is_success:
             return response.json()
-        told = response.json().get("error", "") if "json" in response.headers.get("content-type", "") else ""
-        problem = told or f"the service answered {response.status_code}"
+        problem = response.json().get("error", "") if _is_json(response) else ""
+        problem = problem or f"{self._http.base_url}: the service answered {response.status_code}"
         raise (UserMistake if 400 <= response.status_code < 500 else Failure)(problem)
+
+
+def _is_passing(response: httpx.Response) -> bool:
+    """Whether the same request may be answered soon: the service is busy, or what stands before it lost a replica."""
+    return response.status_code in (429, 503) or (response.is_server_error and not _is_json(response))
+
+
+def _is_json(response: httpx.Response) -> bool:
+    return "json" in response.headers.get("content-type", "")

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from askwell.data.facts import Fact, Relation
 from askwell.data.split import split_facts
@@ -72,7 +72,6 @@ class Job:
     message: str = ""
     folder: Path | None = None
     version: int = 0
-    stop: threading.Event = field(default_factory=threading.Event)
 
     @property
     def is_over(self) -> bool:
@@ -86,6 +85,31 @@ class Job:
         self.version += 1
 
 
+@runtime_checkable
+class JobBoard(Protocol):
+    """Where jobs are started and looked at: `Jobs` in this process, or those of another one."""
+
+    def start(self, order: Order) -> Job:
+        """Starts a job."""
+        ...
+
+    def all(self) -> list[Job]:
+        """All jobs, the newest first."""
+        ...
+
+    def find(self, identity: str) -> Job:
+        """The job of that id."""
+        ...
+
+    def cancel(self, identity: str) -> Job:
+        """Ends a job."""
+        ...
+
+    def close(self) -> None:
+        """Ends what belongs to this process."""
+        ...
+
+
 class Jobs:
     """A bounded queue of jobs, and the thread that does them."""
 
@@ -94,6 +118,7 @@ class Jobs:
         self._changed = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._jobs: dict[str, Job] = {}
+        self._stops: dict[str, threading.Event] = {}
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -106,10 +131,10 @@ class Jobs:
             if len(self._waiting) >= self._most_waiting:
                 raise Overloaded(f"{len(self._waiting)} training jobs are waiting", 30)
             job = Job(order)
-            self._jobs[job.id] = job
+            self._jobs[job.id], self._stops[job.id] = job, threading.Event()
             self._waiting.append(job)
             for old in [one.id for one in self._jobs.values() if one.is_over][:-_KEPT_JOBS]:
-                del self._jobs[old]
+                del self._jobs[old], self._stops[old]
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="askwell-training", daemon=True)
                 self._thread.start()
@@ -132,7 +157,7 @@ class Jobs:
         """Ends a job: the best state so far is kept as its folder's mixture, and the same job can be started again."""
         job = self.find(identity)
         with self._changed:
-            job.stop.set()
+            self._stops[identity].set()
             if job in self._waiting:
                 self._waiting.remove(job)
                 job.change(state="cancelled", phase="cancelled", message="It was cancelled before it began.")
@@ -188,7 +213,7 @@ class Jobs:
             return
         split_by = None if order.relation.startswith(PREFIX) else "random"
         resume = (folder / CHECKPOINT).is_file()
-        tell = _Telling(job)
+        tell = _Telling(job, self._stops[job.id])
         run(spec, lm, relation, folder, resume=resume, untuned=True, split_by=split_by, progress=tell)
         job.change(state="done", phase="done", message="")
 
@@ -196,11 +221,11 @@ class Jobs:
 class _Telling:
     """Takes a run's progress down in its job, and ends the run where the job was cancelled."""
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
+    def __init__(self, job: Job, stop: threading.Event) -> None:
+        self._job, self._stop = job, stop
 
     def __call__(self, event: RunProgress) -> None:
-        if self._job.stop.is_set():
+        if self._stop.is_set():
             raise KeyboardInterrupt
         if isinstance(event, Built):
             self._job.change(phase="asking with the untuned prompts")

@@ -37,12 +37,31 @@ class _State(Collector):
             yield GaugeMetricFamily(f"askwell_{name}", what, value)
 
 
-class Metrics:
-    """The figures of one service."""
+class _Labelled(Collector):
+    """The figures of others with the name of a replica, so that none of them seems to jump from scrape to scrape."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, collectors: CollectorRegistry, replica: str) -> None:
+        self._collectors, self._replica = collectors, replica
+
+    def collect(self) -> Iterator[Metric]:
+        """The same figures, labelled."""
+        for metric in self._collectors.collect():
+            labels = {"replica": self._replica}
+            metric.samples = [one._replace(labels={**one.labels, **labels}) for one in metric.samples]
+            yield metric
+
+
+class Metrics:
+    """The figures of one service; of several replicas behind one address, each names itself."""
+
+    def __init__(self, service: Service, replica: str | None = None) -> None:
         self._collectors = CollectorRegistry()  # of this service alone, not of the process
+        self._shown = self._collectors
+        if replica is not None:
+            self._shown = CollectorRegistry()
+            self._shown.register(_Labelled(self._collectors, replica))
         self._collectors.register(_State(service))
+        self._children: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         no_prefix = ("", "", "")  # neither namespace, subsystem nor unit
         self._requests = Counter(
             "askwell_requests", "requests by route and status", ["route", "status"], *no_prefix, self._collectors
@@ -53,9 +72,12 @@ class Metrics:
 
     def count(self, route: str, status: int, seconds: float) -> None:
         """Takes down a request."""
-        self._requests.labels(route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
+        if (route, status) not in self._children:
+            self._children[route, status] = self._requests.labels(route, str(status)), self._seconds.labels(route)
+        requests, times = self._children[route, status]
+        requests.inc()
+        times.observe(seconds)
 
     def text(self) -> bytes:
         """All figures as Prometheus reads them."""
-        return generate_latest(self._collectors)
+        return generate_latest(self._shown)

@@ -26,6 +26,7 @@ from askwell.server.settings import Settings
 T = TypeVar("T")
 Answers = list[list[Reply]]
 _LONGEST_WAIT = 60
+_SECONDS_WITHOUT_ONE = 0.003
 
 
 @dataclass(eq=False)
@@ -72,6 +73,9 @@ class AskQueue:
         self._requests: list[_Request | _Call] = []
         self._kept: OrderedDict[tuple[Any, ...], list[Reply]] = OrderedDict()
         self._closing = False
+        self._places_taken = 0
+        self._wanted = 1  # x's for which the thread is woken
+        self._last_batch = 1
         self._seconds_of_one = 0.01
         self.counts = QueueCounts()
         self._thread = threading.Thread(target=self._work, name="askwell-lms", daemon=True)
@@ -81,7 +85,7 @@ class AskQueue:
     def waiting(self) -> int:
         """x's that wait."""
         with self._changed:
-            return self._places_taken()
+            return self._places_taken
 
     def ask(self, askable: Askable, xs: Sequence[str], top: int = 10) -> "Future[Answers]":
         """The answers to each x, when they are there; refused where there is no room for all of them.
@@ -120,27 +124,30 @@ class AskQueue:
             self._changed.notify()
         self._thread.join()
 
-    def _places_taken(self) -> int:
-        return sum(len(request.waiting) for request in self._requests)
-
     def _enter(self, request: _Request | _Call) -> None:
         if self._closing:
             raise Closing("the service is about to end")
-        taken = self._places_taken()
+        taken = self._places_taken
         if taken + len(request.waiting) > self._settings.places:
             self.counts.refused += 1
             seconds = min(_LONGEST_WAIT, max(1, math.ceil(taken * self._seconds_of_one)))
             raise Overloaded(f"{taken} questions are waiting, of {self._settings.places} at most", seconds)
         self._requests.append(request)
+        self._places_taken += len(request.waiting)
         request.future.add_done_callback(lambda future: self._leave(request) if future.cancelled() else None)
-        self._changed.notify()
+        if self._places_taken >= self._wanted:
+            self._changed.notify()
 
     def _leave(self, request: _Request | _Call) -> None:
         with self._changed:
             self.counts.cancelled += 1
-            request.waiting.clear()
-            if request in self._requests:
-                self._requests.remove(request)
+            self._forget(request)
+
+    def _forget(self, request: _Request | _Call) -> None:
+        self._places_taken -= len(request.waiting)
+        request.waiting.clear()
+        if request in self._requests:
+            self._requests.remove(request)
 
     # ── in the thread ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -151,16 +158,31 @@ class AskQueue:
             with self._changed:
                 while not self._requests and not self._closing:
                     self._changed.wait()
+                self._gather()
                 if not self._requests:
-                    return
+                    if self._closing:
+                        return
+                    continue
                 first = self._requests[0]
                 batch = [] if isinstance(first, _Call) else self._next_batch(first)
                 if isinstance(first, _Call):
-                    self._requests.pop(0)
+                    self._forget(first)
             if isinstance(first, _Call):
                 self._do(first)
             else:
                 self._answer(batch)
+
+    def _gather(self) -> None:
+        """Waits for as many x's as the last batch had, while they keep coming: those who were just answered ask again.
+
+        A batch of a few takes the LM nearly as long as one of many.
+        """
+        self._wanted = min(self._last_batch, self._settings.batch, self._settings.places)
+        before = 0
+        while not self._closing and before < self._places_taken < self._wanted:
+            before = self._places_taken
+            self._changed.wait(_SECONDS_WITHOUT_ONE)
+        self._wanted = 1
 
     def _do(self, call: _Call) -> None:
         if call.future.set_running_or_notify_cancel():
@@ -171,18 +193,20 @@ class AskQueue:
 
     def _next_batch(self, first: _Request) -> list[tuple[_Request, list[int]]]:
         """Of each request for the first one's LM the x's that are asked now."""
-        room = 1 if self._settings.one_by_one else self._settings.batch
+        room = self._settings.batch
         batch = []
         for request in list(self._requests):
             if isinstance(request, _Call) or request.askable.lm != first.askable.lm:
                 continue
             taken = [request.waiting.pop() for _ in range(min(room, len(request.waiting)))]
             room -= len(taken)
+            self._places_taken -= len(taken)
             batch.append((request, taken))
             if not request.waiting:
                 self._requests.remove(request)
             if not room:
                 break
+        self._last_batch = sum(len(taken) for _, taken in batch)
         return batch
 
     def _answer(self, batch: list[tuple[_Request, list[int]]]) -> None:
@@ -265,9 +289,7 @@ class AskQueue:
 
     def _fail(self, request: _Request, error: Exception) -> None:
         with self._changed:
-            request.waiting.clear()
-            if request in self._requests:
-                self._requests.remove(request)
+            self._forget(request)
         if request.future.set_running_or_notify_cancel():
             request.future.set_exception(error)
 

@@ -18,7 +18,7 @@ from askwell.mixture.mixture import Mixture
 from askwell.mixture.reply import Reply
 from askwell.report.words import PromptWords, look_at
 from askwell.server.catalogue import TESTBED_PROMPTS, Catalogue, Entry
-from askwell.server.jobs import Job, Jobs, Order
+from askwell.server.jobs import Job, JobBoard, Jobs, Order
 from askwell.server.loaded import LMSource, LoadedLMs
 from askwell.server.queue import AskQueue
 from askwell.server.refusals import NoSuchName, SwitchedOff
@@ -49,16 +49,16 @@ class CheckedOrder:
 class Service:
     """Everything that requests can reach."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, jobs: JobBoard | None = None) -> None:
         self.settings = settings
         self.catalogue = Catalogue(settings.runs)
         self.loaded = LoadedLMs(settings.memory)
         self.queue = AskQueue(self.loaded, settings)
-        self.jobs = Jobs(lambda: self.catalogue.folder_of_new_runs, settings.waiting_jobs)
+        self.jobs: JobBoard = jobs or Jobs(lambda: self.catalogue.folder_of_new_runs, settings.waiting_jobs)
 
     def ask(self, name: str, xs: Sequence[str], top: int = 10) -> "Future[list[list[Reply]]]":
         """The answers of a mixture to each x, when they are there."""
-        return self.queue.ask(self.catalogue.askable(self.catalogue.find(name)), xs, top)
+        return self.queue.ask(self.catalogue.askable_named(name), xs, top)
 
     def words(self, entry: Entry) -> "Future[list[PromptWords]]":
         """The prompts of a mixture in words."""

@@ -36,8 +36,6 @@ class Settings:
     """How long a request may take to arrive."""
     threads: int | None = None
     """CPU threads of the LM; None: as torch has them."""
-    one_by_one: bool = False
-    """Ask every x alone, as a service without batches would; for benchmarks."""
 
 
 MOST_XS = 1000

@@ -3,6 +3,7 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, File, Form, Request, UploadFile
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from askwell.data.facts import Fact
@@ -76,7 +77,8 @@ async def start(
         service.lm_source(lm), name, facts_of([(fact.x, fact.y) for fact in pairs]), parsed, MixtureSpec(deep=deep),
         TrainingSpec(pairs=int(budget) if budget else None),
     )  # fmt: skip
-    return RedirectResponse(f"/train/{service.train(order).id}", status_code=303)
+    job = await run_in_threadpool(service.train, order)
+    return RedirectResponse(f"/train/{job.id}", status_code=303)
 
 
 @router.get("/train/{job}", response_class=HTMLResponse)

@@ -1,0 +1,170 @@
+"""The same service on a Ray cluster: replicas of the app behind Ray Serve's proxy, and one process that trains.
+
+A replica that dies is replaced by Ray Serve. What it was asked is lost with it, and the proxy answers 500 in its place;
+a client that asks once more is answered by another replica (`askwell.Client` does). Training jobs are done by a
+deployment of their own, so that every replica shows the same ones, and none of them ends with a replica.
+"""
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from fastapi import FastAPI
+
+from askwell.errors import AskwellError, BadOption, DamagedFile, Failure
+from askwell.runs.engines import connect_to_ray, is_installed
+from askwell.server.app import make_app
+from askwell.server.catalogue import Catalogue
+from askwell.server.jobs import Job, Jobs, Order
+from askwell.server.service import Service
+from askwell.server.settings import Settings, address_of, listen
+
+APP = "askwell"
+_TRAINING = "training"
+_SECONDS_TO_END = 30
+_SECONDS_BETWEEN_CHECKS = 2
+_HEAD = "node:__internal_head__"
+
+
+class Training:
+    """Does the training jobs of all replicas."""
+
+    def __init__(self, settings: Settings) -> None:
+        catalogue = Catalogue(_on_this_machine(settings).runs)
+        self._jobs = Jobs(lambda: catalogue.folder_of_new_runs, settings.waiting_jobs)
+
+    def do(self, what: str, *arguments: object) -> Any:
+        """What a method of `Jobs` gives; an error that is meant for the client is given, too, rather than raised."""
+        try:
+            return getattr(self._jobs, what)(*arguments)
+        except AskwellError as error:
+            return error
+
+    def __del__(self) -> None:
+        self._jobs.close()
+
+
+class JobsElsewhere:
+    """The jobs of `Training`, as a replica sees them: each job is a copy of this moment."""
+
+    def start(self, order: Order) -> Job:
+        """Starts a job."""
+        return self._do("start", order)
+
+    def all(self) -> list[Job]:
+        """All jobs, the newest first."""
+        return self._do("all")
+
+    def find(self, identity: str) -> Job:
+        """The job of that id."""
+        return self._do("find", identity)
+
+    def cancel(self, identity: str) -> Job:
+        """Ends a job."""
+        return self._do("cancel", identity)
+
+    def close(self) -> None:
+        """Nothing: jobs do not end with a replica."""
+
+    def _do(self, what: str, *arguments: object) -> Any:
+        from ray import serve
+
+        found = serve.get_deployment_handle(_TRAINING, APP).do.remote(what, *arguments).result()
+        if isinstance(found, AskwellError):
+            raise found
+        return found
+
+
+def serve_on_ray(
+    settings: Settings, host: str, port: int, *, replicas: int, address: str | None, tell: Callable[[str], None]
+) -> None:
+    """Serves on a Ray cluster until a signal comes; `tell` gets the address once every replica answers."""
+    if not is_installed():
+        raise BadOption("--engine ray: Ray is not installed here; get it with: pip install 'askwell[cluster]'")
+    os.environ.setdefault("RAY_SERVE_LOG_TO_STDERR", "0")  # its logs are in Ray's folder
+    settings = replace(settings, runs=None if settings.runs is None else settings.runs.resolve())
+    ray = connect_to_ray(address)
+    from ray import serve
+
+    logging.getLogger("ray.serve").setLevel(logging.ERROR)
+    there = _free_address(ray, host, port)
+    if serve.status().proxies:
+        raise Failure("--engine ray: Ray Serve is at work on this cluster already; serve shutdown ends it")
+    cpus = settings.threads or 1
+    available = int(ray.cluster_resources().get("CPU", 0))
+    if replicas * cpus > available:
+        raise BadOption(
+            f"--replicas {replicas}: with {cpus} CPU{'s' if cpus > 1 else ''} for each (--threads), that is more than "
+            f"the {available} of the cluster"
+        )
+    told = threading.Event()
+    try:
+        serve.start(
+            proxy_location="HeadOnly",
+            http_options={"host": host, "port": int(there.rpartition(":")[2]), "keep_alive_timeout_s": 75},
+        )
+        serve.run(_application(serve, replace(settings, threads=cpus), replicas, cpus), name=APP)
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, lambda *_: told.set())
+        tell(there)
+        told.wait()
+        serve.delete(APP)  # finishes what was asked
+    except RuntimeError as error:  # a replica could not begin
+        raise Failure(f"--engine ray: {_reason(str(error))}") from error
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+
+
+def _application(serve: Any, settings: Settings, replicas: int, cpus: int) -> Any:
+    def app() -> FastAPI:
+        here = _on_this_machine(settings)
+        replica = serve.get_replica_context().replica_id.unique_id
+        return make_app(Service(here, JobsElsewhere() if here.training else None), replica)
+
+    asking = serve.deployment(
+        serve.ingress(app)(),
+        name="asking",
+        num_replicas=replicas,
+        ray_actor_options={"num_cpus": cpus},
+        max_ongoing_requests=settings.places + 64,  # the app's own queue says when it is full
+        health_check_period_s=_SECONDS_BETWEEN_CHECKS,
+        graceful_shutdown_timeout_s=_SECONDS_TO_END,
+    )
+    if not settings.training:
+        return asking.bind()
+    training = serve.deployment(
+        Training,
+        name=_TRAINING,
+        num_replicas=1,
+        ray_actor_options={"num_cpus": 0},  # so that replicas alone can fill a cluster
+        health_check_period_s=_SECONDS_BETWEEN_CHECKS,
+        graceful_shutdown_timeout_s=_SECONDS_TO_END,
+    )
+    return asking.bind(training.bind(settings))
+
+
+def _on_this_machine(settings: Settings) -> Settings:
+    if settings.runs is not None and not settings.runs.is_dir():
+        raise DamagedFile(f"{settings.runs}: this folder of runs is not on every machine of the cluster")
+    return settings
+
+
+def _free_address(ray: Any, host: str, port: int) -> str:
+    """Where the proxy will listen: at the head of the cluster, which has to be this machine."""
+    head = next((node["NodeManagerAddress"] for node in ray.nodes() if _HEAD in node["Resources"]), None)
+    if head is not None and head != ray.util.get_node_ip_address():
+        raise BadOption(f"--engine ray: start this on the head of the cluster, {head}, where clients will come in")
+    with listen(host, port) as listening:
+        return address_of(listening)
+
+
+def _reason(message: str) -> str:
+    """The last sentence of what Ray Serve says about a replica that could not begin."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    ours = [line for line in lines if "askwell.errors." in line]
+    return (ours or lines or ["it could not begin"])[-1].rpartition("askwell.errors.")[2]
