@@ -35,18 +35,20 @@ from askwell.lms.tokenisation import Place
 from askwell.mixture.encode import encode_facts
 from askwell.specs.mixture import A_FACT, MixtureSpec
 from askwell.specs.training import TrainingSpec
+from askwell.training.result import TrainingProgress
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "peft.jsonl"
 PAGE = HERE.parent / "docs" / "peft.md"
 WORDS, VIRTUAL_TOKENS, BATCH = "Here is a fact about the world:", 8, 32
 RATES = (3e-3, 1e-2, 3e-2)
+PEFT, DEFAULT = "PEFT, 8 virtual tokens", "askwell, 4 examples (its default)"
 IN_FRONT: dict[str, Any] = {"prefix": VIRTUAL_TOKENS, "prefix_words": WORDS, "begin": "nothing"}
 OURS: dict[str, dict[str, Any]] = {
     "askwell, lead-in": {"lead_in": A_FACT, "begin": "line-break"},
     "askwell, the same 8 vectors": IN_FRONT,
     "askwell, no opening": {"begin": "line-break"},
-    "askwell, 4 shots": {"shots": 4, "begin": "line-break"},
+    DEFAULT: {"shots": 4, "begin": "line-break"},
 }
 TRAIN_FACTS, DEV_FACTS, TEST_FACTS = 300, 60, 150
 
@@ -138,8 +140,14 @@ def figures(mixture: Mixture, relation: Relation) -> dict[str, Any]:
 
 
 def do(lm: FrozenLM, name: str, contender: str, rate: float | None, pairs: int, answers: str) -> dict[str, Any]:
-    """One run."""
+    """One run; of askwell's, also the log-loss of dev after so many pairs and CPU seconds."""
     relation, template = facts_of(lm, name, answers)
+    scored: list[tuple[int, float, float]] = []
+
+    def follow(state: TrainingProgress) -> None:
+        if state.record is not None:
+            scored.append((state.record.pairs, time.process_time(), state.record.dev["log_loss"]))
+
     if rate is not None:
         vectors, seconds = tune_peft(lm, template, relation.train, pairs, rate, whole=answers != "one-token")
         mixture = with_vectors(lm, template, vectors, answers)
@@ -147,12 +155,15 @@ def do(lm: FrozenLM, name: str, contender: str, rate: float | None, pairs: int, 
         spec = MixtureSpec.model_validate({**OURS[contender], "answers": answers})
         mixture = Mixture(lm, [template], spec, relation=relation)
         began = time.process_time()
-        train(mixture, relation, TrainingSpec(pairs=pairs))
+        train(mixture, relation, TrainingSpec(pairs=pairs), progress=follow)
         seconds = time.process_time() - began
     return {
         **figures(mixture, relation),
         "cpu_seconds": round(seconds, 1),
         "pairs_per_second": round(pairs / seconds, 1),
+        **(
+            {} if rate is not None else {"dev_after": [(pairs, round(at - began, 1), dev) for pairs, at, dev in scored]}
+        ),
     }
 
 
@@ -205,6 +216,7 @@ def main() -> None:
     parser.add_argument("relations", nargs="*")
     parser.add_argument("--pairs", type=int, default=1000)
     parser.add_argument("--answers", choices=["one-token", "any-length"], default="one-token")
+    parser.add_argument("--contenders", nargs="*", choices=[PEFT, *OURS], default=[PEFT, *OURS])
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     if options.write:
@@ -213,8 +225,9 @@ def main() -> None:
     torch.set_num_threads(1)
     done, lm = read(), load_lm("smollm2", device="cpu")
     for name in options.relations:
-        runs = [("PEFT, 8 virtual tokens", rate) for rate in RATES] + [(contender, None) for contender in OURS]
-        for contender, rate in runs:
+        for contender, rate in [(PEFT, rate) for rate in RATES] + [(contender, None) for contender in OURS]:
+            if contender not in options.contenders:
+                continue
             asked = {"answers": options.answers, "pairs": options.pairs, "relation": name, "contender": contender}
             asked["rate"] = rate
             if any(asked.items() <= line.items() for line in done):

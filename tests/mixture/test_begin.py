@@ -98,7 +98,7 @@ def test_the_choice_is_made_once_for_an_lm(monkeypatch: pytest.MonkeyPatch) -> N
     assert choice is not None
     assert choice.begin == chosen.begin
     monkeypatch.setattr("askwell.mixture.begin.choose_begin", lambda *_: pytest.fail("chosen twice"))
-    assert resolve_begin(MixtureSpec(seed=3), lm, EXAMPLES) == MixtureSpec(seed=3, begin=chosen.begin)
+    assert resolve_begin(MixtureSpec(seed=3), lm, EXAMPLES) == chosen.model_copy(update={"seed": 3})
     assert Mixture(lm, TEMPLATES).spec.begin == chosen.begin
     assert known_choice(exact("llama")) is None
     assert resolve_begin(spec("eos"), lm, EXAMPLES).begin == "eos"

@@ -118,8 +118,9 @@ def test_examples_are_tuned_at_all_layers_as_the_reference_has_it(name: str) -> 
 
 def test_without_examples_it_is_the_plain_prompt_to_the_bit() -> None:
     for name in ("bert", "bart", "gpt2"):
-        one = Mixture(plain(name), usable(name))
-        other = Mixture(plain(name), usable(name), MixtureSpec(shots=0), relation=RELATION)
+        begin = Mixture(plain(name), usable(name)).spec.begin
+        one = Mixture(plain(name), usable(name), MixtureSpec(begin=begin))
+        other = Mixture(plain(name), usable(name), MixtureSpec(begin=begin, lead_in="none", shots=0), relation=RELATION)
         assert [prompt.tokens for prompt in one.prompts] == [prompt.tokens for prompt in other.prompts]
         xs, facts = words(plain(name), ["Paris", "Egypt"])
         assert torch.equal(distributions.log_probs(one, xs, facts), distributions.log_probs(other, xs, facts))

@@ -1,5 +1,6 @@
 """What stands before the sentence: a lead-in and free vectors agree with the public model and with the reference."""
 
+import math
 from pathlib import Path
 
 import agreement
@@ -14,11 +15,14 @@ from written_out import next_log_probs
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
+from askwell.files import cache_folder
 from askwell.mixture import distributions
-from askwell.mixture.begin import LEAD_INS, known_lead_in, resolve_begin
+from askwell.mixture.begin import LEAD_INS, OpeningChoice, choose_opening, known_opening, resolve_begin
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.openings import with_label
 from askwell.mixture.save import load_mixture, save_mixture
+from askwell.runs.run_spec import run_spec
+from askwell.specs import RunSpec, TrainingSpec
 from askwell.specs.mixture import MixtureSpec
 
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]
@@ -171,26 +175,83 @@ def test_a_lead_in_is_a_text_without_blanks(text: str) -> None:
 FACTS = [Fact("Paris", "France"), Fact("Rome", "Italy"), Fact("Lima", "Peru")]
 
 
-def test_the_lead_in_that_fits_train_facts_best_is_chosen_and_kept() -> None:
+def mean_log_p(lead_ins: list[str], template: str, facts: list[Fact]) -> float:
+    """The mean log-probability of one-token ys behind a text for each fact, by the public model."""
+    lm, total = plain("gpt2"), 0.0
+    for lead_in, fact in zip(lead_ins, facts, strict=True):
+        written = f"{lead_in}{template.partition(' [Y]')[0]}".replace("[X]", fact.x)
+        (gold,) = ids("gpt2", f"Ġ{fact.y}")
+        total += float(next_log_probs("gpt2", lm.model, lm.tokenizer, written, "")[gold])
+    return total / len(facts)
+
+
+def test_the_opening_that_fits_train_facts_best_is_chosen_and_kept() -> None:
     lm = plain("gpt2")
     relation, template = Relation.of("r", FACTS, [], FACTS), "The capital of [X] is [Y] ."
-    expected = {}
-    for text in LEAD_INS:
-        lead_in = "" if text == "none" else f"{text} "
-        written = [f"{lead_in}{template.partition(' [Y]')[0]}".replace("[X]", fact.x) for fact in FACTS]
-        golds = [ids("gpt2", f"Ġ{fact.y}")[0] for fact in FACTS]
-        each = [
-            float(next_log_probs("gpt2", lm.model, lm.tokenizer, text, "")[gold])
-            for text, gold in zip(written, golds, strict=True)
-        ]
-        expected[text] = sum(each) / len(each)
-    asked = MixtureSpec(lead_in="auto", begin="nothing")
-    chosen = resolve_begin(asked, lm, [(relation, [parse_template(template)])])
-    assert chosen.lead_in == max(expected, key=expected.__getitem__)
-    known = known_lead_in(lm, "nothing")
+    texts = {text: "" if text == "none" else f"{text} " for text in LEAD_INS}
+    expected = {name: mean_log_p([text] * len(FACTS), template, FACTS) for name, text in texts.items()}
+    asked, examples = MixtureSpec(begin="nothing"), [(relation, [parse_template(template)])]
+    chosen = resolve_begin(asked, lm, examples)
+    known = known_opening(lm, "nothing")
     assert known is not None
-    assert known.log_probabilities == pytest.approx(expected, abs=1e-4)
-    # Once chosen, it is known; elsewhere, and without facts, there is none.
-    assert Mixture(lm, [template], asked).spec.lead_in == chosen.lead_in
-    assert Mixture(lm, [template], MixtureSpec(lead_in="auto", begin="eos")).spec.lead_in == "none"
-    assert Mixture(plain("bert"), [template], MixtureSpec(lead_in="auto")).spec.lead_in == "none"
+    assert known.lead_ins == pytest.approx(expected, abs=1e-4)
+    assert known.examples is None  # three facts are too few to spare some
+    assert known.least == pytest.approx(-math.log(lm.word_count) / 2)
+    # To a model with random weights, no text makes the facts probable; what would be chosen if one did:
+    assert (chosen.lead_in, chosen.shots) == ("none", 0)
+    best = max(expected, key=expected.__getitem__)
+    assert known.model_copy(update={"least": -100.0}).best(allow_examples=True) == (best, 0)
+    # What is named is kept, and nothing is chosen beside it; elsewhere, and without facts, nothing is there.
+    kept = {"lead_in": LEAD_IN}, {"prefix": 2}, {"shots": 2}, {"initial": "random"}
+    _keep_as_if(known, least=-100.0)
+    assert Mixture(lm, [template], asked).spec.lead_in == best
+    for named in kept:
+        spec = resolve_begin(MixtureSpec.model_validate({"begin": "nothing", **named}), lm, examples)
+        assert (spec.lead_in, spec.shots) == (named.get("lead_in", "none"), named.get("shots", 0))
+    assert Mixture(lm, [template], MixtureSpec(begin="eos")).spec.lead_in == "none"
+    assert Mixture(plain("bert"), [template], MixtureSpec()).spec.lead_in == "none"
+
+
+def _keep_as_if(choice: OpeningChoice, **changes: float) -> None:
+    place = cache_folder() / "opening" / f"{plain('gpt2').identity.digest}-{choice.begin}.json"
+    place.parent.mkdir(exist_ok=True)
+    place.write_text(choice.model_copy(update=changes).model_dump_json(), encoding="utf-8")
+
+
+def test_examples_are_chosen_where_they_make_train_facts_more_probable() -> None:
+    lm, template = plain("gpt2"), "[X] is [Y] ."
+    xs = [f"Paris {number}" for number in range(24)]
+    facts = [Fact(x, ("France", "Italy", "Peru")[number % 3]) for number, x in enumerate(xs)]
+    relation = Relation.of("r", facts, [], FACTS)
+    choice = choose_opening(lm, [(relation, [parse_template(template)])], "nothing")
+    assert choice is not None
+    (shown,) = Mixture(lm, [template], MixtureSpec(begin="nothing", shots=choice.shots), relation=relation).examples
+    text = "".join(template.replace("[X]", fact.x).replace("[Y]", fact.y) + "\n" for fact in shown)
+    others = [fact for fact in facts if fact not in shown]
+    assert choice.pairs == len(others) == 20
+    assert choice.examples == pytest.approx(mean_log_p([text] * 20, template, others), abs=1e-4)
+    assert choice.lead_ins["none"] == pytest.approx(mean_log_p([""] * 20, template, others), abs=1e-4)
+    better = choice.model_copy(update={"least": -100.0, "examples": max(choice.lead_ins.values()) + 1})
+    assert better.best(allow_examples=True) == ("none", choice.shots)
+    assert better.best(allow_examples=False)[1] == 0
+    assert better.model_copy(update={"examples": -50.0}).best(allow_examples=True)[1] == 0
+    _keep_as_if(better)
+    for changes, shots in (({}, 4), ({"shots": 0}, 0), ({"combine": "product"}, 0)):
+        spec = MixtureSpec.model_validate({"begin": "nothing", **changes})
+        assert resolve_begin(spec, lm, [(relation, [])]).shots == shots
+    few = Relation.of("few", facts[:19], [], FACTS)
+    assert resolve_begin(MixtureSpec(begin="nothing"), lm, [(few, [])]).shots == 0
+    # The paper's recipe has nothing before the sentence, unless it is named.
+    of_paper = {"relation": relation, "templates": [parse_template(template)], "training": TrainingSpec(recipe="paper")}
+    assert run_spec(lm, **of_paper, mixture=MixtureSpec(begin="nothing")).mixture.shots == 0
+    assert run_spec(lm, **of_paper, mixture=MixtureSpec(begin="nothing", shots=2)).mixture.shots == 2
+    assert run_spec(lm, **{**of_paper, "training": None}, mixture=MixtureSpec(begin="nothing")).mixture.shots == 4
+
+
+def test_specs_that_were_written_before_openings_have_none() -> None:
+    written = {"lm": "lm", "lm_sha256": "0", "relation": "r", "facts_sha256": "0", "prompts": "p", "setting": "s"}
+    document = {**written, "templates": [{"template": "[X] [Y]"}], "mixture": {"begin": "eos"}, "training": None}
+    spec = RunSpec.model_validate(document).mixture
+    assert (spec.lead_in, spec.shots) == ("none", 0)
+    spec = MixtureSpec.of_0_1_0({})
+    assert (spec.lead_in, spec.shots) == ("none", 0)

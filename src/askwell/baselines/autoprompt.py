@@ -116,7 +116,7 @@ def search_triggers(
     With a `folder`, the best prompt so far is always saved there as a mixture, and a checkpoint after each iteration,
     from which `resume` goes on: an interrupted search that is resumed equals one that was not.
     """
-    one_token = MixtureSpec(seed=seed).asking_like(asked, answers="one-token", lead_in=NO_LEAD_IN)
+    one_token = MixtureSpec(seed=seed).asking_like(asked, answers="one-token", lead_in=NO_LEAD_IN, shots=0)
     search = TriggerSearch(lm, relation, spec or AutoPromptSpec(), start_from, one_token)
     state = search.load(folder) if folder is not None and resume else None
     if state is None:

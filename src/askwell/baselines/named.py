@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from askwell.errors import BadOption
 from askwell.specs import AutoPromptSpec, FineTuningSpec, MixtureSpec, TrainingSpec
 from askwell.specs.baselines import BaselineName
-from askwell.specs.mixture import NO_LEAD_IN
+from askwell.specs.mixture import AUTO_LEAD_IN, NO_LEAD_IN
 
 _SpecKind = TypeVar("_SpecKind", bound=BaseModel)
 
@@ -33,6 +33,8 @@ class Baseline:
 
 
 _PRODUCT = MixtureSpec(combine="product")
+# What is learned as others do it has nothing before the sentence that is not named; hard prompts have what ours have.
+_PLAIN = MixtureSpec().with_named_opening
 # OptiPrompt's own settings: ten epochs in steps of 16 facts that grow to 3e-3 and shrink again, as our cycle does.
 _DENSE = TrainingSpec(epochs=10, batch_facts=16, learning_rate=3e-3)
 
@@ -55,10 +57,12 @@ BASELINES: Mapping[BaselineName, Baseline] = {
     "lpaqa-product": Baseline(
         "all prompts, their log-probabilities with weights learned on train", "trained", "several", _PRODUCT
     ),
-    "optiprompt-manual": Baseline("dense vectors that start as a manual prompt", "trained", "one", training=_DENSE),
-    "optiprompt-random": Baseline("five dense vectors that start at random", "trained", "none", training=_DENSE),
-    "autoprompt": Baseline("trigger tokens found by a search that gradients lead", "searched", "one or none"),
-    "fine-tuning": Baseline("the whole LM tuned, with one manual prompt: an upper reference", "fine-tuned", "one"),
+    "optiprompt-manual": Baseline("dense vectors that start as a manual prompt", "trained", "one", _PLAIN, _DENSE),
+    "optiprompt-random": Baseline("five dense vectors that start at random", "trained", "none", _PLAIN, _DENSE),
+    "autoprompt": Baseline("trigger tokens found by a search that gradients lead", "searched", "one or none", _PLAIN),
+    "fine-tuning": Baseline(
+        "the whole LM tuned, with one manual prompt: an upper reference", "fine-tuned", "one", _PLAIN
+    ),
 }
 
 
@@ -112,12 +116,14 @@ def _mixture_of(name: BaselineName, **given: Any) -> MixtureSpec:
         if given.get("answers") == "any-length":
             raise BadOption(f"--answers any-length: {name} only searches with answers that are one token of the LM")
         given["answers"] = "one-token"
+    if given.get("lead_in") == AUTO_LEAD_IN:  # chosen, where the baseline does not say that there is none
+        del given["lead_in"]
     if given.get("lead_in", NO_LEAD_IN) != NO_LEAD_IN and "none" in baseline.prompts:
         raise BadOption(f"--lead-in: {name} searches for its own words; leave it out")
     of_examples = [option for option in ("shots", "shot_separator", "shot_draws") if option in given]
-    if of_examples and not baseline.mixture.shots:
+    if of_examples and baseline.how not in ("untuned", "top-1"):
         raise BadOption(f"--{of_examples[0].replace('_', '-')} is not a setting of {name}: it has no examples")
-    if given.get("shots") == 0:
+    if given.get("shots") == 0 and baseline.mixture.shots:
         raise BadOption("--shots 0: without examples, the baseline is lama")
     return _validated(MixtureSpec, baseline.mixture.model_dump() | given)
 

@@ -40,11 +40,11 @@ def best_on_train(
 ) -> tuple[Mixture, list[dict[str, Any]]]:
     """A mixture of the one prompt that answers most train facts, ties broken by log-loss, then by order; and what each
     prompt scores on train. A fact that cannot be asked with a prompt counts as not answered by it."""
-    everything = Mixture(lm, templates, spec)
+    everything = Mixture(lm, templates, spec, relation=relation)
     scored: list[dict[str, Any]] = []
     left_out = list(everything.left_out_prompts)
     for prompt in everything.prompts:
-        alone = Mixture(lm, [prompt.template], spec)
+        alone = Mixture(lm, [prompt.template], spec, relation=relation)
         try:
             facts = encode_relation(alone, relation).need("train")
         except NothingLeft as nothing:
@@ -57,7 +57,7 @@ def best_on_train(
         encode_relation(everything, relation).need("train")  # says why nothing can be asked
         raise NothingLeft("prompts", {"no train fact can be asked with it": len(left_out)})
     best = best_by_dev(scored, lambda of: of)
-    mixture = Mixture(lm, [best["template"]], spec)
+    mixture = Mixture(lm, [best["template"]], spec, relation=relation)
     mixture.left_out_prompts += left_out
     return mixture, [{**of, "template": of["template"].text} for of in scored]
 
@@ -68,7 +68,7 @@ def random_dense_prompt(lm: FrozenLM, *, vectors: int = 5, seed: int = 0, asked:
     OptiPrompt leaves the full stop as it is; here it starts as it is, and is tuned, too.
     """
     template = blank_template(lm, vectors)
-    spec = MixtureSpec(initial="random", seed=seed).asking_like(asked, lead_in=NO_LEAD_IN)
+    spec = MixtureSpec(initial="random", seed=seed).asking_like(asked, lead_in=NO_LEAD_IN, shots=0)
     mixture = Mixture(lm, [template], spec)
     full_stop = torch.tensor(prompt_of(lm, template).token_ids[vectors:], dtype=torch.long, device=lm.device)
     with torch.no_grad():
@@ -93,8 +93,8 @@ def run_baseline(
     progress: Callable[[BaselineProgress], None] | None = None,
 ) -> BaselineRun[BaselineLine]:
     """Runs the baseline of that name; a spec replaces the own settings of the baselines that it fits, and the answers,
-    the beginning of sentences and the lead-in are those of `asked`. AutoPrompt takes answers of one token alone, and
-    baselines that make their own prompt take no lead-in.
+    the beginning of sentences and what stands before them are those of `asked`. AutoPrompt takes answers of one token
+    alone, and baselines that make their own prompt have nothing before it.
 
     With a `folder`, what is trained or searched can be interrupted: it keeps its best state there, and `resume`
     continues from it. Fine-tuning cannot be continued; it leaves its LM in the folder when it has ended.

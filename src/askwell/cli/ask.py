@@ -104,8 +104,7 @@ def ask(
     else:
         templates = read_prompts(prompts or [], relation=facts, data=data)
         relation = read_relation(facts, data=data, seed=mixture.seed) if facts else None
-        shown = relation if mixture.shots else None
-        asked = untuned_mixture(load_lm(lm or "", **asdict(loading)), templates, mixture, note, shown)
+        asked = untuned_mixture(load_lm(lm or "", **asdict(loading)), templates, mixture, note, relation)
         settle_answers(asked, relation, train_candidates(relation) if among and relation else allowed)
     if among is not None:
         allowed = train_candidates(relation_to_ask(asked, folder, facts or "", data))

@@ -11,7 +11,7 @@ from askwell.data.names import read_prompts, read_relation
 from askwell.errors import BadOption
 from askwell.specs import AutoPromptSpec, FineTuningSpec, TrainingSpec
 from askwell.specs.baselines import BaselineName
-from askwell.specs.mixture import NO_LEAD_IN, AnswersChoice, BeginOption, MixtureSpec
+from askwell.specs.mixture import AUTO_LEAD_IN, AnswersChoice, BeginOption, MixtureSpec
 
 _HELP = {name: field.description for name, field in MixtureSpec.model_fields.items()}
 _NAMES = "; ".join(f"{name}: {baseline.about}" for name, baseline in BASELINES.items())
@@ -28,7 +28,7 @@ def baseline(
     seed: options.Seed = 0,
     begin: Annotated[BeginOption, Parameter(help=_HELP["begin"])] = "auto",
     answers: Annotated[AnswersChoice, Parameter(help=_HELP["answers"])] = "auto",
-    lead_in: Annotated[str, Parameter(help=_HELP["lead_in"])] = NO_LEAD_IN,
+    lead_in: Annotated[str, Parameter(help=_HELP["lead_in"])] = AUTO_LEAD_IN,
     shots: Annotated[int | None, Parameter(help=_HELP["shots"])] = None,
     shot_separator: Annotated[str | None, Parameter(help=_HELP["shot_separator"])] = None,
     shot_draws: Annotated[int | None, Parameter(help=_HELP["shot_draws"])] = None,

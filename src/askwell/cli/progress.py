@@ -133,8 +133,9 @@ def _note_mixture(mixture: Mixture) -> None:
         )
         note(f"examples before the question: {mixture.spec.shots} train facts, {drawn} (--shots, --shot-draws)")
     if mixture.dropped_examples:
+        wanted = mixture.dropped_examples + sum(map(len, mixture.examples))
         note(
-            f"{mixture.dropped_examples} of {mixture.spec.shots * len(mixture.prompts)} examples do not fit the LM's "
+            f"{mixture.dropped_examples} of {wanted} examples do not fit the LM's "
             f"longest input of {mixture.lm.context} tokens and were dropped, the oldest of each prompt first"
         )
     if mixture.weighting.reads_x and finds_every_x_alike(mixture):

@@ -1,15 +1,18 @@
-"""What a causal LM's sentences begin with, and what leads them in: chosen once for an LM, by how probable hard prompts
-find train facts.
+"""What a causal LM's sentences begin with, and what stands before them: chosen once for an LM, by how probable hard
+prompts find train facts.
 
 A causal LM's first position draws much of its attention and is represented unlike any other, so the same prompt can be
-several times as good after a line break as after nothing, and better still after a few words that say what is to come.
+several times as good after a line break as after nothing, and better still after a few words that say what is to come,
+or after a few facts that show it.
 The choices are kept in the cache folder under the LM's hash.
 """
 
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
+from math import log
 from pathlib import Path
+from statistics import fmean
 from typing import Literal
 
 import torch
@@ -24,9 +27,9 @@ from askwell.files import cache_folder, write_whole
 from askwell.lms.batches import AnswerTokens, SpeltTexts, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Beginning, Place
-from askwell.mixture.openings import opening_of
+from askwell.mixture.examples import Shown, draw_examples, with_examples, writable_facts
 from askwell.mixture.pairs import PairReader, Tuned
-from askwell.mixture.prompts import initial_vectors, usable_prompts, with_opening
+from askwell.mixture.prompts import Prompt, initial_vectors, usable_prompts
 from askwell.specs.mixture import A_FACT, AUTO_LEAD_IN, NO_LEAD_IN, Begin, MixtureSpec
 
 Example = tuple[Relation, Sequence[Template]]
@@ -36,6 +39,11 @@ _RELATIONS, _FACTS, _PROMPTS = 4, 64, 4
 _LONGEST_ANSWER = 10
 LEAD_INS = (NO_LEAD_IN, "Fact :", "From the encyclopedia :", "The following statement is true :", A_FACT)
 """The texts among which a lead-in is chosen."""
+SHOTS = 4
+"""The number of examples that can be chosen instead: more make little difference by hand, and cost more in training."""
+_FACTS_FOR_EXAMPLES = 5 * SHOTS
+"""A relation with fewer x's in train keeps them all to learn from."""
+_FACTS_TO_DRAW_FROM = 1000
 
 
 class BeginChoice(BaseModel):
@@ -53,73 +61,125 @@ class BeginChoice(BaseModel):
     """The number of (fact, prompt) pairs under each beginning."""
 
 
-class LeadInChoice(BaseModel):
-    """What leads in an LM's sentences, and why."""
+class OpeningChoice(BaseModel):
+    """How probable train facts are behind what can stand before an LM's sentences."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    format: Literal["askwell-lead-in"] = "askwell-lead-in"
+    format: Literal["askwell-opening"] = "askwell-opening"
     lm: str
     begin: Begin
-    lead_in: str
-    log_probabilities: dict[str, float]
+    lead_ins: dict[str, float]
     """Mean log p(y | x, t) of train facts under the words of their prompts, behind each text."""
+    shots: int = SHOTS
+    examples: float | None
+    """The same behind so many examples; None where these are too many for the facts or the LM's longest input."""
+    least: float
+    """Half of what guessing among the LM's tokens would give, which is a negative number: what stands before a sentence
+    has to make the facts more probable than this. To an LM that has read few texts it is noise, which tuning then has
+    to overcome."""
     relations: tuple[str, ...]
     pairs: int
-    """The number of (fact, prompt) pairs behind each text."""
+    """The number of (fact, prompt) pairs behind each of them; a pair whose prompt shows its x is not one of them."""
+
+    def best(self, *, allow_examples: bool) -> tuple[str, int]:
+        """The lead-in and the number of examples behind which the facts are most probable: one of the two at most."""
+        lead_in = max(self.lead_ins, key=self.lead_ins.__getitem__)
+        if allow_examples and self.examples is not None and self.examples > max(self.lead_ins[lead_in], self.least):
+            return NO_LEAD_IN, self.shots
+        return (lead_in if self.lead_ins[lead_in] > self.least else NO_LEAD_IN), 0
 
 
 def resolve_begin(
     spec: MixtureSpec, lm: FrozenLM, examples: Sequence[Example] = (), *, anew: bool = False
 ) -> MixtureSpec:
-    """The spec with "auto" replaced by the LM's beginning and lead-in: those that are known, else those that fit the
-    examples best, else a line break and no lead-in. What is named is kept; a beginning that the LM does not have is
-    refused.
+    """The spec with "auto" replaced by the LM's beginning and by what stands before its sentences: what is known, else
+    what fits the examples best, else a line break and nothing before it. What is named is kept; a beginning that the LM
+    does not have is refused.
 
     With `anew`, nothing but the examples decides, so that the choice is the same wherever it is made.
     """
-    return _with_lead_in(_with_begin(spec, lm, examples, anew=anew), lm, examples, anew=anew)
+    return _with_opening(_with_begin(spec, lm, examples, anew=anew), lm, examples, anew=anew)
 
 
-def _with_lead_in(spec: MixtureSpec, lm: FrozenLM, examples: Sequence[Example], *, anew: bool) -> MixtureSpec:
-    if spec.lead_in != AUTO_LEAD_IN:
-        return spec
-    choice = None
-    if len(lm.beginnings) > 1 and spec.begin != "auto":
-        choice = None if anew else known_lead_in(lm, spec.begin)
-        if choice is None and (choice := choose_lead_in(lm, examples, spec.begin)) is not None:
-            _keep(_lead_in_place(lm, spec.begin), choice)
-    return spec.model_copy(update={"lead_in": NO_LEAD_IN if choice is None else choice.lead_in})
+def _with_opening(spec: MixtureSpec, lm: FrozenLM, examples: Sequence[Example], *, anew: bool) -> MixtureSpec:
+    """Something is chosen only where nothing is named, and where the words of what is chosen are what is read."""
+    named = spec.lead_in != AUTO_LEAD_IN or bool(spec.shots) or bool(spec.prefix) or spec.initial != "words"
+    if named or len(lm.beginnings) == 1 or spec.begin == "auto":
+        return spec.with_named_opening
+    allow_examples = spec.shots is None and spec.combine == "mixture" and _have_examples(examples)
+    choice = None if anew else known_opening(lm, spec.begin)
+    if choice is None or (allow_examples and choice.examples is None):
+        found = choose_opening(lm, examples, spec.begin)
+        if found is not None:
+            choice = found
+            _keep(_opening_place(lm, spec.begin), choice)
+    if choice is None:
+        return spec.with_named_opening
+    lead_in, shots = choice.best(allow_examples=allow_examples)
+    return spec.model_copy(update={"lead_in": lead_in, "shots": shots})
 
 
-def known_lead_in(lm: FrozenLM, begin: Begin) -> LeadInChoice | None:
+def _have_examples(examples: Sequence[Example]) -> bool:
+    """Whether there are relations, and each has facts to spare; all relations of a table get the same opening."""
+    return bool(examples) and all(
+        len({fact.x for fact in relation.train}) >= _FACTS_FOR_EXAMPLES for relation, _ in examples
+    )
+
+
+def known_opening(lm: FrozenLM, begin: Begin) -> OpeningChoice | None:
     """The choice that was made for this LM and beginning before, None if there is none that can be read."""
     try:
-        return LeadInChoice.model_validate_json(_lead_in_place(lm, begin).read_bytes())
+        return OpeningChoice.model_validate_json(_opening_place(lm, begin).read_bytes())
     except (OSError, ValidationError):
         return None
 
 
 @torch.no_grad()
-def choose_lead_in(lm: FrozenLM, examples: Sequence[Example], begin: Begin) -> LeadInChoice | None:
-    """The lead-in behind which the prompts' words give the ys of train facts the highest mean log-probability, from a
-    few facts of the first relations; None if no fact can be asked."""
+def choose_opening(lm: FrozenLM, examples: Sequence[Example], begin: Begin) -> OpeningChoice | None:
+    """How probable a few train facts of the first relations are behind each lead-in and behind examples; None if no
+    fact can be asked."""
     room = max(len(lm.wording.encode(text, Place.SPACED)) for text in LEAD_INS)
     usable = list(islice((found for example in examples if (found := _askable(lm, *example, room=room))), _RELATIONS))
     if not usable:
         return None
-    beginning, scores = lm.beginning(begin), {}
-    for text in LEAD_INS:
-        totals = [_log_probabilities(lm, beginning, templates, facts, text) for _, templates, facts in usable]
-        scores[text] = float(torch.cat(totals).mean())
-    return LeadInChoice(
+    beginning, by_name = lm.beginning(begin), {relation.name: relation for relation, _ in examples}
+    shown = [_examples_for(lm, by_name[name], templates) for name, templates, _ in usable]
+    # A prompt that shows an x is not asked about it; all openings are compared on the same pairs.
+    pairs = [
+        torch.tensor([[fact.x not in {one.x for one in own} for own in of_prompts] for fact in facts]).flatten()
+        for of_prompts, (_, _, facts) in zip(shown, usable, strict=True)
+    ]
+
+    def mean(lead_in: str, *, with_examples: bool = False) -> float:
+        each = [
+            _log_probabilities(lm, beginning, templates, facts, lead_in, of_prompts if with_examples else ())[asked]
+            for of_prompts, asked, (_, templates, facts) in zip(shown, pairs, usable, strict=True)
+        ]
+        return float(torch.cat(each).mean())
+
+    tokens = [len(lm.wording.encode(fact.y, Place.SPACED)) for _, _, facts in usable for fact in facts]
+    fits = all(
+        all(of_prompts) and _fit(lm, _opened(lm, beginning, templates, NO_LEAD_IN, of_prompts), facts)
+        for of_prompts, (_, templates, facts) in zip(shown, usable, strict=True)
+    )
+    return OpeningChoice(
         lm=lm.identity.name,
         begin=begin,
-        lead_in=max(scores, key=scores.__getitem__),
-        log_probabilities=scores,
+        lead_ins={text: mean(text) for text in LEAD_INS},
+        examples=mean(NO_LEAD_IN, with_examples=True) if fits else None,
+        least=-0.5 * log(lm.word_count) * fmean(tokens),
         relations=tuple(name for name, _, _ in usable),
-        pairs=sum(len(templates) * len(facts) for _, templates, facts in usable),
+        pairs=sum(int(asked.sum()) for asked in pairs),
     )
+
+
+def _examples_for(lm: FrozenLM, relation: Relation, templates: Sequence[Template]) -> list[Shown]:
+    """Examples for each prompt, none where the relation has too few facts for them."""
+    if not _have_examples([(relation, templates)]):
+        return [()] * len(templates)
+    facts = writable_facts(lm, MixtureSpec(), relation.train[:_FACTS_TO_DRAW_FROM])
+    return [draw_examples(facts, SHOTS, 0, number) for number in range(len(templates))]
 
 
 def _with_begin(spec: MixtureSpec, lm: FrozenLM, examples: Sequence[Example], *, anew: bool) -> MixtureSpec:
@@ -195,18 +255,37 @@ def _askable(
     return relation.name, [prompt.template for prompt in prompts], [relation.train[n] for n in chosen.tolist()]
 
 
+def _opened(
+    lm: FrozenLM, beginning: Beginning, templates: Sequence[Template], lead_in: str, shown: Sequence[Shown]
+) -> list[Prompt]:
+    """The templates' prompts behind a lead-in, or each behind its examples."""
+    prompts, _ = usable_prompts(lm, templates, beginning)
+    spec = MixtureSpec(lead_in=lead_in)
+    own = shown or [()] * len(prompts)
+    return [with_examples(lm, prompt, spec, examples) for prompt, examples in zip(prompts, own, strict=True)]
+
+
+def _fit(lm: FrozenLM, prompts: Sequence[Prompt], facts: Sequence[Fact]) -> bool:
+    """Whether all facts can be asked with all prompts within the LM's longest input."""
+    if lm.context is None:
+        return True
+    texts = [fact.x for fact in facts], [fact.y for fact in facts]
+    xs, ys = (SpeltTexts(some, lm.wording).lengths_alone(lm.device) for some in texts)
+    longest = PairReader(lm, prompts, reads_x=False).longest_question(xs) + ys.lengths.amax(0)
+    return bool((longest <= lm.context).all())
+
+
 def _log_probabilities(
     lm: FrozenLM,
     beginning: Beginning,
     templates: Sequence[Template],
     facts: Sequence[Fact],
     lead_in: str = NO_LEAD_IN,
+    shown: Sequence[Shown] = (),
 ) -> Float[Tensor, " pairs"]:
     """log p(y | x, t) of each pair: of all of y's tokens, but not of what ends the answer, since how a template goes on
     after y says nothing of whether y is known."""
-    prompts, _ = usable_prompts(lm, templates, beginning)
-    spec = MixtureSpec(lead_in=lead_in)
-    prompts = [with_opening(lm, prompt, opening_of(lm, spec, prompt.template, beginning)) for prompt in prompts]
+    prompts = _opened(lm, beginning, templates, lead_in, shown)
     reader = PairReader(lm, prompts, reads_x=False)
     table = reader.table_of([lm.family.ask_answer(prompt.tokens, lm.wording, lm.special) for prompt in prompts])
     vectors = initial_vectors(lm, prompts, initial="words", noise=0.0, seed=0)
@@ -230,10 +309,10 @@ def _place(lm: FrozenLM) -> Path:
     return cache_folder() / "begin" / f"{lm.identity.digest}.json"
 
 
-def _lead_in_place(lm: FrozenLM, begin: Begin) -> Path:
-    return cache_folder() / "lead-in" / f"{lm.identity.digest}-{begin}.json"
+def _opening_place(lm: FrozenLM, begin: Begin) -> Path:
+    return cache_folder() / "opening" / f"{lm.identity.digest}-{begin}.json"
 
 
-def _keep(path: Path, choice: BeginChoice | LeadInChoice) -> None:
+def _keep(path: Path, choice: BeginChoice | OpeningChoice) -> None:
     with suppress(CannotWrite):  # without it the choice is made again next time
         write_whole(path, choice.model_dump_json(indent=1) + "\n")

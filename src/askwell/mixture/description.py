@@ -8,7 +8,7 @@ from askwell.data.facts import Fact
 from askwell.lms.identity import LMIdentity
 from askwell.mixture.answers import AnswerKind
 from askwell.mixture.candidates import Candidates
-from askwell.specs.mixture import BEGIN_OF_0_1_0, MixtureSpec
+from askwell.specs.mixture import BEGIN_OF_0_1_0, NO_OPENING_WRITTEN, MixtureSpec
 
 
 class About(BaseModel):
@@ -112,7 +112,7 @@ class Description(BaseModel):
     @field_validator("mixture_spec", mode="before")
     @classmethod
     def _read_0_1_0(cls, given: Any) -> Any:
-        return {"begin": BEGIN_OF_0_1_0, **given} if isinstance(given, dict) else given
+        return {"begin": BEGIN_OF_0_1_0, **NO_OPENING_WRITTEN, **given} if isinstance(given, dict) else given
 
     @property
     def about(self) -> About:

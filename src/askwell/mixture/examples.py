@@ -56,7 +56,7 @@ def choose_examples(
     room = _room(lm, spec, relation)
     draws = [
         [
-            _that_fit(lm, prompt, spec, draw_examples(facts, spec.shots, spec.seed, number, draw), room)
+            _that_fit(lm, prompt, spec, draw_examples(facts, spec.shots or 0, spec.seed, number, draw), room)
             for number, prompt in enumerate(prompts)
         ]
         for draw in range(spec.shot_draws)

@@ -54,16 +54,16 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         relation: Relation | None = None,
         examples: Sequence[Shown] | None = None,
     ) -> None:
-        """`relation` is that whose train facts are examples, where the spec asks for some; a mixture that is built
-        again is given the `examples` of each prompt themselves."""
+        """`relation` is that by whose train facts a causal LM's opening is chosen, and from which examples are drawn; a
+        mixture that is built again is given the `examples` of each prompt themselves."""
         if not isinstance(lm, FrozenLM):
             raise BadOption(f"a mixture asks a loaded LM, and this is {type(lm).__name__}: askwell.load_lm loads one")
         super().__init__()
-        self.spec = spec = resolve_begin(spec or MixtureSpec(), lm)
         self._lm = (lm,)  # in a tuple, so that the LM is no submodule: it is not saved, moved or tuned with the mixture
         if isinstance(templates, str | Template):
             templates = [templates]
         parsed = [parse_template(template) if isinstance(template, str) else template for template in templates]
+        self.spec = spec = resolve_begin(spec or MixtureSpec(), lm, [] if relation is None else [(relation, parsed)])
         weightless = [template for template in parsed if spec.weights == "file" and template.weight == 0]
         asked = [template for template in parsed if template not in weightless] or parsed
         prompts, self.left_out_prompts = usable_prompts(lm, asked, self.beginning)

@@ -64,7 +64,7 @@ def kind_of(spec: RunSpec) -> RunKind:
         f"{mixture.copies} copies": mixture.copies > 1,
         "lead-in": mixture.lead_in != NO_LEAD_IN,
         f"prefix of {mixture.prefix}": mixture.prefix > 0,
-        f"{mixture.shots} shots": mixture.shots > 0,
+        f"{mixture.shots} shots": bool(mixture.shots),
     }
     return RunKind(_tuned(spec), tuple(name for name, applies in extras.items() if applies))
 

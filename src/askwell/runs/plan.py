@@ -178,13 +178,15 @@ def _mixtures(sweep: SweepSpec, file: Path, lm: FrozenLM, cells: list[GridCell])
     and where it makes none, the choice is made from the sweep's first relations."""
     first = {cell.relation.name: (cell.relation, cell.templates) for cell in reversed(cells)}
     in_order = list(reversed(first.values()))
-    automatic = resolve_begin(MixtureSpec(), lm, in_order, anew=True)
+    automatic = resolve_begin(MixtureSpec().with_named_opening, lm, in_order, anew=True)
     # One kind of answers for all relations of an LM, so that no mean is taken over both.
     needed = any(needs_any_length(lm, cell.relation) for cell in cells)
     answers = sweep.answers if sweep.answers != "auto" else "any-length" if needed else "one-token"
     mixtures = {}
     for name, setting in sweep.settings.items():
         mixture = setting.mixture
+        if setting.tuned and setting.training.recipe == "paper":
+            mixture = mixture.with_named_opening
         takes_default = mixture.begin == "auto" or len(lm.beginnings) == 1
         chosen = {"begin": automatic.begin if takes_default else mixture.begin}
         chosen["answers"] = answers if mixture.answers == "auto" else mixture.answers

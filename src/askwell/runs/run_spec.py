@@ -40,10 +40,13 @@ def run_spec(
     """The spec of a run on things that are already loaded; `prompts` and `setting` name it in tables.
 
     Without `training` (and without a baseline that learns), the prompts are used as they are. The device and the
-    precision are those of the LM, unless the run is to be done elsewhere. What a causal LM's sentences begin with is
-    chosen here, so that the run's id names it.
+    precision are those of the LM, unless the run is to be done elsewhere. What a causal LM's sentences begin with, and
+    what stands before them, is chosen here, so that the run's id names it; the paper's recipe puts nothing there.
     """
-    mixture = resolve_begin(mixture or MixtureSpec(), lm, [(relation, templates)])
+    mixture = mixture or MixtureSpec()
+    if training is not None and training.recipe == "paper":
+        mixture = mixture.with_named_opening
+    mixture = resolve_begin(mixture, lm, [(relation, templates)])
     mixture = with_label(mixture, relation_label(relation.name))
     return RunSpec(
         lm=lm.identity.name,

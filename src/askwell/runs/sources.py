@@ -283,7 +283,7 @@ def untuned_jobs(
     if not relations:
         raise BadOption(f"no relation of {', '.join(facts)} has a prompt file in {', '.join(prompts)}")
     loaded = load_lm(lm, **loading)
-    spec = resolve_begin(spec, loaded, relations[:4])
+    spec = resolve_begin(spec, loaded, relations)
     if spec.answers == "auto":  # one kind for all, so that no mean is taken over both
         needed = any(needs_any_length(loaded, relation) for relation, _ in relations)
         spec = spec.model_copy(update={"answers": "any-length" if needed else "one-token"})

@@ -249,8 +249,9 @@ def _testbed_facts(name: str) -> dict[str, KnownX]:
 
 
 def _build_testbed(relation: str, lm: FrozenLM) -> Mixture:
-    mixture = Mixture(lm, testbed_prompts(TESTBED_PROMPTS, relation))
-    mixture.answer_kind = encode_relation(mixture, testbed_relation(relation)).kind
+    facts = testbed_relation(relation)
+    mixture = Mixture(lm, testbed_prompts(TESTBED_PROMPTS, relation), relation=facts)
+    mixture.answer_kind = encode_relation(mixture, facts).kind
     return mixture
 
 

@@ -21,6 +21,8 @@ BeginOption = Literal["auto", "nothing", "space", "bos", "eos", "line-break"]
 BEGIN_OF_0_1_0: Begin = "space"
 NO_LEAD_IN, AUTO_LEAD_IN = "none", "auto"
 A_FACT = "Here is a fact about the world :"
+NO_OPENING_WRITTEN: dict[str, Any] = {"lead_in": NO_LEAD_IN, "shots": 0}
+"""What the choices of a run mean, where they were written before there was anything to stand before a sentence."""
 # In version 0.1.0 the weighting was a yes or no. Written so, old and new files are the same, and so are ids of runs.
 _BY_DATA_DEPENDENT: dict[bool, WeightingName] = {False: "static", True: "data-dependent"}
 
@@ -52,17 +54,19 @@ class MixtureSpec(Spec):
     begin: BeginOption = "auto"
     """What a sentence begins with, for a causal LM; auto: that under which the prompts' words make the train ys most
     probable, chosen once for an LM, or a line break where there are no facts to choose by."""
-    lead_in: str = NO_LEAD_IN
+    lead_in: str = AUTO_LEAD_IN
     """A text that stands before the sentence of every prompt and is tuned with it; none: nothing stands there; auto:
-    for a causal LM that of a few texts, or none, under which the prompts' words make the train ys most probable."""
+    for a causal LM, chosen once, that of a few texts, of a few examples (see shots) or of nothing behind which the
+    prompts' words make the train ys most probable; other LMs get nothing."""
     prefix: int = Field(default=0, ge=0, le=1000)
     """Put this many free vectors before the sentence of every prompt, in front of its lead-in."""
     prefix_words: str = A_FACT
     """What these vectors start from: words, which are repeated until there are enough; label: the relation's name in
     words; random: vectors drawn at random."""
-    shots: int = Field(default=0, ge=0, le=1000)
+    shots: int | None = Field(default=None, ge=0, le=1000)
     """Write this many train facts before the question as examples, in the prompt's own words; each prompt has its own.
-    A prompt is neither trained on nor asked about an x that it shows."""
+    A prompt is neither trained on nor asked about an x that it shows. Default: chosen with the lead-in, or 0 where a
+    lead-in is given."""
     shot_separator: str = "\n"
     """What parts the examples from each other and from the question; a line break can be written as \\n."""
     shot_draws: int = Field(default=1, ge=1, le=1000)
@@ -104,24 +108,30 @@ class MixtureSpec(Spec):
     @property
     def unused(self) -> set[str]:
         """The choices about what stands before the sentence that mean nothing here."""
-        no_lead_in = {"lead_in"} if self.lead_in == NO_LEAD_IN else set()
+        no_lead_in = {"lead_in"} if self.lead_in in (NO_LEAD_IN, AUTO_LEAD_IN) else set()
         no_prefix = {"prefix", "prefix_words"} if not self.prefix else set()
         no_shots = {"shots", "shot_separator", "shot_draws"} if not self.shots else set()
         return no_lead_in | no_prefix | no_shots
 
     def asking_like(self, other: "MixtureSpec | None", **changes: Any) -> "MixtureSpec":
-        """This spec with the other's answers, beginning of sentences and lead-in: the same question, put another
-        way."""
+        """This spec with the other's answers, beginning of sentences, lead-in and number of examples, where it can have
+        some: the same question, put another way."""
         names: tuple[str, ...] = ("answers", "longest_answer", "begin", "lead_in")
-        if self.shots and other is not None and other.shots:  # a mixture of examples takes as many as are asked for
+        if other is not None and self.combine != "product" and (other.shots or (other.shots == 0 and not self.shots)):
             names += ("shots", "shot_separator", "shot_draws")
         shared = {} if other is None else {name: getattr(other, name) for name in names}
         return self.model_copy(update={**shared, **changes})
 
+    @property
+    def with_named_opening(self) -> "MixtureSpec":
+        """This spec without what would be chosen to stand before the sentence: only what is named stands there."""
+        lead_in = NO_LEAD_IN if self.lead_in == AUTO_LEAD_IN else self.lead_in
+        return self.model_copy(update={"lead_in": lead_in, "shots": self.shots or 0})
+
     @classmethod
     def of_0_1_0(cls, document: dict[str, Any]) -> "MixtureSpec":
         """The choices that version 0.1.0 wrote down; a newer document is read as it is."""
-        return cls.model_validate({"answers": "one-token", "begin": BEGIN_OF_0_1_0, **document})
+        return cls.model_validate({"answers": "one-token", "begin": BEGIN_OF_0_1_0, **NO_OPENING_WRITTEN, **document})
 
     @field_validator("lead_in", "prefix_words")
     @classmethod

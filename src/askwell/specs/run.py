@@ -2,13 +2,13 @@
 
 import hashlib
 import json
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from askwell.specs.base import Spec
 from askwell.specs.baselines import AutoPromptSpec, BaselineName, FineTuningSpec
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture import NO_OPENING_WRITTEN, MixtureSpec
 from askwell.specs.training import TrainingSpec
 
 DeviceKind = Literal["cpu", "cuda", "mps"]
@@ -66,6 +66,11 @@ class RunSpec(Spec):
     """How AutoPrompt searches."""
     fine_tuning: FineTuningSpec | None = None
     """How the whole LM is tuned."""
+
+    @field_validator("mixture", mode="before")
+    @classmethod
+    def _read_older(cls, given: Any) -> Any:
+        return {**NO_OPENING_WRITTEN, **given} if isinstance(given, dict) else given
 
     @model_validator(mode="after")
     def _fits_together(self) -> "RunSpec":
