@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import agreement
 import pytest
@@ -242,7 +243,11 @@ def test_examples_are_chosen_where_they_make_train_facts_more_probable() -> None
     few = Relation.of("few", facts[:19], [], FACTS)
     assert resolve_begin(MixtureSpec(begin="nothing"), lm, [(few, [])]).shots == 0
     # The paper's recipe has nothing before the sentence, unless it is named.
-    of_paper = {"relation": relation, "templates": [parse_template(template)], "training": TrainingSpec(recipe="paper")}
+    of_paper: dict[str, Any] = {
+        "relation": relation,
+        "templates": [parse_template(template)],
+        "training": TrainingSpec(recipe="paper"),
+    }
     assert run_spec(lm, **of_paper, mixture=MixtureSpec(begin="nothing")).mixture.shots == 0
     assert run_spec(lm, **of_paper, mixture=MixtureSpec(begin="nothing", shots=2)).mixture.shots == 2
     assert run_spec(lm, **{**of_paper, "training": None}, mixture=MixtureSpec(begin="nothing")).mixture.shots == 4
