@@ -100,7 +100,7 @@ def test_prompts_that_do_not_fit(run):
 
 def test_names_and_options_that_do_not_fit(run, askwell, facts, tmp_path):
     bad(run("autopromt"), "autopromt", "autoprompt")
-    bad(run("lama", "--shots", "2", prompts=TEMPLATES[:1]), "--shots is not a setting of lama")
+    bad(run("optiprompt-manual", "--shots", "2", prompts=TEMPLATES[:1]), "--shots is not a setting of optiprompt")
     bad(run("few-shot", "--shots", "0", prompts=TEMPLATES[:1]), "--shots 0", "lama")
     bad(run("autoprompt", "--lead-in", "So :"), "--lead-in: autoprompt")
     bad(run("lama", "--lead-in", "So [X] :", prompts=TEMPLATES[:1]), "the text has a blank")

@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import agreement
 import pytest
@@ -242,15 +242,13 @@ def test_examples_are_chosen_where_they_make_train_facts_more_probable() -> None
         assert resolve_begin(spec, lm, [(relation, [])]).shots == shots
     few = Relation.of("few", facts[:19], [], FACTS)
     assert resolve_begin(MixtureSpec(begin="nothing"), lm, [(few, [])]).shots == 0
+
     # The paper's recipe has nothing before the sentence, unless it is named.
-    of_paper: dict[str, Any] = {
-        "relation": relation,
-        "templates": [parse_template(template)],
-        "training": TrainingSpec(recipe="paper"),
-    }
-    assert run_spec(lm, **of_paper, mixture=MixtureSpec(begin="nothing")).mixture.shots == 0
-    assert run_spec(lm, **of_paper, mixture=MixtureSpec(begin="nothing", shots=2)).mixture.shots == 2
-    assert run_spec(lm, **{**of_paper, "training": None}, mixture=MixtureSpec(begin="nothing")).mixture.shots == 4
+    def recorded(recipe: Literal["plateau", "paper"], **named: int) -> int | None:
+        training, mixture = TrainingSpec(recipe=recipe), MixtureSpec.model_validate({"begin": "nothing", **named})
+        return run_spec(lm, relation, [parse_template(template)], mixture=mixture, training=training).mixture.shots
+
+    assert (recorded("plateau"), recorded("paper"), recorded("paper", shots=2)) == (4, 0, 2)
 
 
 def test_specs_that_were_written_before_openings_have_none() -> None:
