@@ -8,13 +8,15 @@ import stat
 import tempfile
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from askwell.errors import BadFile, BadOption, CannotWrite, DamagedFile
 
 if TYPE_CHECKING:
+    from pydantic import ValidationError
     from torch import Tensor
 
+DocumentT = TypeVar("DocumentT")
 LARGEST_TEXT = 2**30
 """As many bytes of text as are read; a million facts have some fifty million."""
 
@@ -54,6 +56,50 @@ def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
     if len(data) > most:
         raise BadFile(path, f"the file is larger than {most // 2**20} MiB, which is more than askwell reads")
     return data
+
+
+def read_saved(path: Path, validate: Callable[[bytes], DocumentT], data: bytes | None = None) -> DocumentT:
+    """A JSON document that askwell has saved, as `validate` (a typed model's model_validate_json) reads it.
+
+    DamagedFile says what in it is not as it was saved. `data` is what the file holds, where that was read before.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return validate(read_bytes(path) if data is None else data)
+    except ValidationError as error:
+        raise DamagedFile(f"{path} is damaged: {problem_in(error)}; restore or remove it") from None
+
+
+def read_document(path: Path, data: bytes | None = None) -> Any:
+    """What a JSON file holds that askwell has saved, before it goes through a typed model."""
+    try:
+        document = json.loads((read_bytes(path) if data is None else data).decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise DamagedFile(f"{path} is truncated or altered: it is no JSON") from None
+    if has_half_characters(document):
+        raise DamagedFile(f"{path} is altered: it holds half a character (a lone surrogate)")
+    return document
+
+
+def has_half_characters(document: Any) -> bool:
+    """Whether texts of a document hold halves of characters, which no file and no terminal takes."""
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def problem_in(error: "ValidationError") -> str:
+    """The first of the problems that a typed model found, in a few words."""
+    problem = error.errors()[0]
+    where = ".".join(map(str, problem["loc"]))
+    words = {"missing": "is missing", "extra_forbidden": "is not known to this version"}
+    said = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] in words:
+        return f"{where} {words[problem['type']]}"
+    return f"{where}: {said}" if where else said
 
 
 def to_json(result: Any) -> Any:
@@ -159,7 +205,7 @@ def read_tensors(path: Path) -> "tuple[dict[str, Tensor], dict[str, Any]]":
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - a handle, not a mapping
         notes = json.loads(header["notes"])
-    except (SafetensorError, KeyError, json.JSONDecodeError, OSError):
+    except (SafetensorError, KeyError, ValueError, RecursionError, OSError):
         raise DamagedFile(f"{path} is truncated or altered; remove it to start the run over") from None
     if header.get("sha256") != hash_of(tensors):
         raise DamagedFile(f"{path} was altered; remove it to start the run over")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from askwell.errors import BadFile
-from askwell.files import read_text
+from askwell.files import has_half_characters, read_text
 
 Choose = Callable[[Collection[str]], tuple[str, ...]]
 """Picks columns from those that there are; raises ValueError if the right ones are missing."""
@@ -130,19 +130,11 @@ def _object(path: Path, number: int | None, text: str, decoder: json.JSONDecoder
         raise BadFile(path, "broken JSON: it is nested too deeply", number) from None
     except ValueError as error:
         raise BadFile(path, f"broken JSON: {error}", number) from error
-    if "\\u" in text and _has_half_characters(content):
+    if "\\u" in text and has_half_characters(content):
         raise BadFile(path, "broken JSON: half a character (a lone surrogate such as \\ud800)", number)
     if not isinstance(content, dict):
         raise BadFile(path, f'expected an object such as {{"x": …, "y": …}}, but this is {_kind(content)}', number)
     return content
-
-
-def _has_half_characters(content: Any) -> bool:
-    try:
-        json.dumps(content, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 def _kind(value: object) -> str:

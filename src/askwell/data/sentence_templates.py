@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ class SentenceTemplates:
 
     def as_json(self) -> dict[str, Any]:
         """The templates with their counts, and what was read."""
-        return asdict(self)
+        return asdict(replace(self, left_out=Counter())) | {"left_out": dict(self.left_out)}
 
 
 def frequent_templates(path: Path, least: int = MORE_THAN_TEN, relation: str | None = None) -> SentenceTemplates:

@@ -56,23 +56,50 @@ def write_outcomes(outcomes: Sequence[Outcome], path: Path) -> None:
 
 def read_outcomes(path: Path) -> list[Outcome]:
     """The outcomes of a file that `write_outcomes` has written."""
+    rows = _rows_of(path, _COLUMNS, "facts")
+    outcomes = []
+    for number, row in enumerate(rows, start=1):
+        fields: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
+        fields |= {name: infinite for name, infinite in _INFINITE.items() if fields[name] is None}
+        _need_values(path, number, fields)
+        fields |= {name: tuple(fields[name]) for name in ("golds", "answers", "probabilities")}
+        outcomes.append(Outcome(**fields))
+    return outcomes
+
+
+def _rows_of(path: Path, expected: Mapping[str, str], what: str) -> list[tuple[Any, ...]]:
+    """The rows of a Parquet file that has these columns of these types."""
     import duckdb  # here and below, since many commands read and write no outcomes
 
     try:
         with duckdb.connect() as database:
             read = database.read_parquet(str(path))
-            columns, rows = read.columns, read.fetchall()
+            found = dict(zip(read.columns, map(str, read.types), strict=True))
+            if found != dict(expected) or list(found) != list(expected):
+                listed = ", ".join(f"{name} {kind}" for name, kind in expected.items())
+                raise BadFile(path, f"expected the columns {listed}; found {_few_columns(found)}")
+            return read.fetchall()
     except duckdb.Error as error:
-        raise BadFile(path, f"this is not a Parquet file of facts: {str(error).splitlines()[0]}") from error
-    if columns != list(_COLUMNS):
-        raise BadFile(path, f"expected the columns {', '.join(_COLUMNS)}; found {', '.join(columns)}")
-    outcomes = []
-    for row in rows:
-        fields: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
-        fields |= {name: infinite for name, infinite in _INFINITE.items() if fields[name] is None}
-        fields |= {name: tuple(fields[name]) for name in ("golds", "answers", "probabilities")}
-        outcomes.append(Outcome(**fields))
-    return outcomes
+        raise BadFile(path, f"this is not a Parquet file of {what}: {str(error).splitlines()[0]}") from error
+    except UnicodeDecodeError:
+        raise BadFile(path, "its texts are not UTF-8, so it was altered") from None
+
+
+def _few_columns(found: Mapping[str, str]) -> str:
+    shown = [f"{name[:40]} {kind[:40]}" for name, kind in found.items()]
+    return ", ".join(shown[:12]) + (f" and {len(shown) - 12} more" if len(shown) > 12 else "")
+
+
+def _need_values(path: Path, number: int, fields: Mapping[str, Any]) -> None:
+    """Raises if a row lacks a value, or has a number that is none."""
+    for name, value in fields.items():
+        if value is None or (isinstance(value, list) and None in value):
+            raise BadFile(path, f"row {number} has no {name}")
+    ranks = [fields[name] for name in ("rank", "raw_rank") if name in fields]
+    if not all(rank >= 1 for rank in ranks) or math.isnan(fields.get("log_probability", 0.0)):
+        raise BadFile(path, f"row {number} has a rank below 1, or a number that is none (NaN)")
+    if not all(0 <= probability <= 1.001 for probability in fields.get("probabilities", ())):
+        raise BadFile(path, f"row {number} has a probability that is not between 0 and 1")
 
 
 _CONTROL_COLUMNS = {"split": "VARCHAR", "control": "VARCHAR", "relation": "VARCHAR", "x": "VARCHAR", "y": "VARCHAR"}
@@ -99,15 +126,11 @@ def read_controls(path: Path) -> dict[str, dict[str, list[Outcome]]]:
 
     That is enough for the metrics of ranks; they have no answers and no probabilities.
     """
-    import duckdb
-
-    try:
-        with duckdb.connect() as database:
-            rows = database.read_parquet(str(path)).fetchall()
-    except duckdb.Error as error:
-        raise BadFile(path, f"this is no Parquet file of controls: {str(error).splitlines()[0]}") from error
     controls: dict[str, dict[str, list[Outcome]]] = {}
-    for split, name, relation, x, y, rank in rows:
+    for number, row in enumerate(_rows_of(path, _CONTROL_COLUMNS, "controls"), start=1):
+        split, name, relation, x, y, rank = row
+        given = dict(zip(_CONTROL_COLUMNS, row, strict=True))
+        _need_values(path, number, given | {"rank": math.inf if rank is None else rank})
         outcome = Outcome(
             relation=relation,
             x=x,

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from askwell.data.templates import Template, parse_template
 from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
-from askwell.files import write_whole
+from askwell.files import problem_in, read_document, read_text, write_whole
 from askwell.lms.checkpoints import public_name
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.hub import hub_options as reach_of_hub
@@ -129,12 +129,13 @@ def read_description(source: str | Path, **hub_options: Any) -> Description:
     try:
         description = Description.model_validate(config)
     except ValidationError as error:
-        problem = error.errors()[0]
-        where = ".".join(map(str, problem["loc"]))
-        raise DamagedFile(f"{path} is not of the known form: {where}: {problem['msg']}") from None
+        raise DamagedFile(f"{path} is not of the known form: {problem_in(error)}") from None
     if ABSTENTION not in description.files:
         return description
-    dev_answers = json.loads(_read_checked(source, ABSTENTION, description.files[ABSTENTION], hub_options))
+    data = _read_checked(source, ABSTENTION, description.files[ABSTENTION], hub_options)
+    dev_answers = read_document(Path(source) / ABSTENTION, data)
+    if not isinstance(dev_answers, dict):
+        raise DamagedFile(f"{Path(source) / ABSTENTION} is not of the known form: it is no JSON object")
     return description.model_copy(update={"dev_answers": dev_answers})
 
 
@@ -161,15 +162,12 @@ def tokenizer_source(source: str | Path, description: Description) -> str | None
 
 def _noted(source: str | Path, name: str) -> str | None:
     path = Path(mixture_folder(source)) / name
-    return path.read_text(encoding="utf-8").strip() if path.is_file() else None
+    return read_text(path).strip() if path.is_file() else None
 
 
 def _read_config(source: str | Path, hub_options: dict[str, Any]) -> tuple[dict[str, Any], Path]:
     path = _fetch(source, CONFIG, hub_options)
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise DamagedFile(f"{path} is truncated or altered: it is no JSON") from None
+    config = read_document(path)
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise BadFile(path, "is not the description of a saved askwell mixture")
     if config.get("version") not in READABLE_VERSIONS:

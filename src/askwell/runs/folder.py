@@ -4,7 +4,7 @@ import errno
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -17,11 +17,11 @@ from askwell.data.facts import SplitName
 from askwell.display import plots
 from askwell.display.frames import AsFrame, Records, pandas_frame
 from askwell.display.summary import ShowsItself, Summary
-from askwell.errors import BadFile, BadOption, CannotWrite, DamagedFile
+from askwell.errors import BadFile, BadOption, CannotWrite
 from askwell.evaluation.compare import Outcomes
 from askwell.evaluation.metrics import LOG_LOSS, METRICS
 from askwell.evaluation.outcomes import Outcome, read_controls, read_outcomes, write_controls, write_outcomes
-from askwell.files import need_writable_folder, write_whole, writing
+from askwell.files import need_writable_folder, read_saved, write_whole, writing
 from askwell.mixture.save import CONFIG
 from askwell.runs.legacy import is_legacy_run, read_legacy_record
 from askwell.runs.record import (
@@ -143,9 +143,9 @@ def read_run(folder: Path) -> Run:
     """The run in a folder."""
     if not (folder / RECORD).is_file():
         return Run(folder, read_legacy_record(folder))
-    record = _read(folder / RECORD, RunRecord.model_validate_json)
-    environment = _read(folder / ENVIRONMENT, Environment.model_validate_json)
-    history = _read(folder / HISTORY, _history) if (folder / HISTORY).is_file() else ()
+    record = read_saved(folder / RECORD, RunRecord.model_validate_json)
+    environment = read_saved(folder / ENVIRONMENT, Environment.model_validate_json)
+    history = read_saved(folder / HISTORY, _history) if (folder / HISTORY).is_file() else ()
     return Run(folder, record.model_copy(update={"environment": environment, "history": history}))
 
 
@@ -275,13 +275,6 @@ def clear_folder(folder: Path) -> None:
 
 def _history(lines: bytes) -> tuple[HistoryRecord, ...]:
     return tuple(HistoryRecord.model_validate_json(line) for line in lines.splitlines())
-
-
-def _read(path: Path, parse: Callable[[bytes], Any]) -> Any:
-    try:
-        return parse(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise DamagedFile(f"{path} is damaged ({str(error).splitlines()[0]}); remove {path.parent}") from error
 
 
 def _write_json(path: Path, content: BaseModel) -> None:

@@ -20,18 +20,28 @@ from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from askwell.errors import BadFile, CannotWrite, DamagedFile
-from askwell.files import write_whole, writing
+from askwell.files import read_saved, write_whole, writing
 from askwell.runs.folder import Run, read_run
 from askwell.specs.run import RunSpec
 
 RUNS, FAILED, UNFINISHED, STORE = "runs", "failed", "unfinished", "store.json"
-_FORMAT, _VERSION = "askwell-store", 1
 _LOCK = ".lock"
+
+
+class _About(BaseModel):
+    """store.json."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    format: Literal["askwell-store"] = "askwell-store"
+    version: Literal[1] = 1
+    id: str
 
 
 class FailedRun(BaseModel):
@@ -77,7 +87,7 @@ class Store:
         """Makes the store if it does not exist."""
         path = self.folder / STORE
         if not path.exists():
-            write_whole(path, json.dumps({"format": _FORMAT, "version": _VERSION, "id": self.id}) + "\n")
+            write_whole(path, json.dumps(_About(id=self.id).model_dump()) + "\n")
 
     def put(self, run: str, files: Mapping[str, bytes]) -> None:
         """Keeps a run whose files were made elsewhere."""
@@ -98,11 +108,8 @@ class Store:
 
     def failures(self) -> list[FailedRun]:
         """Which runs failed, and why."""
-        folder = self.folder / FAILED
-        try:
-            return [FailedRun.model_validate_json(path.read_bytes()) for path in sorted(folder.glob("*.json"))]
-        except (OSError, ValidationError) as error:
-            raise DamagedFile(f"{folder} is damaged ({str(error).splitlines()[0]}); remove it") from error
+        paths = sorted((self.folder / FAILED).glob("*.json"))
+        return [read_saved(path, FailedRun.model_validate_json) for path in paths]
 
     def clean(self, but: Collection[str] = ()) -> int:
         """Removes what killed processes left behind, except for runs in `but`, which are to continue; says how many."""
@@ -138,13 +145,7 @@ def open_store(folder: Path) -> Store:
     path = folder / STORE
     if not path.is_file():
         raise BadFile(folder, f"holds no {STORE}, so it is not a store of runs; `askwell sweep` makes one")
-    try:
-        about = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise DamagedFile(f"{path} is damaged ({error})") from error
-    if not isinstance(about, dict) or about.get("format") != _FORMAT or about.get("version") != _VERSION:
-        raise DamagedFile(f"{path} does not describe a store that this askwell can read (version {_VERSION})")
-    return Store(folder, about["id"])
+    return Store(folder, read_saved(path, _About.model_validate_json).id)
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,17 @@
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-import torch
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 from torch import Tensor
 
 from askwell.data.facts import Relation
-from askwell.errors import BadOption
-from askwell.files import hash_of, read_tensors, write_tensors
+from askwell.errors import BadOption, DamagedFile
+from askwell.files import hash_of, problem_in, read_tensors, write_tensors
 from askwell.mixture.candidates import Candidates
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training import TrainingSpec
@@ -19,6 +21,40 @@ from askwell.training.result import HistoryLine
 CHECKPOINT = "checkpoint.safetensors"
 _KEPT = "kept-"
 _NOTES = ("stretches", "loss", "facts", "pairs")
+
+
+class _DevScores(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    p_at_1: Annotated[float, Field(alias="P@1", ge=0, le=100)]
+    log_loss: Annotated[float, Field(allow_inf_nan=False)] | None
+    facts: NonNegativeInt
+
+
+class _Line(BaseModel):
+    """A line of the history, see `HistoryLine`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    round: NonNegativeInt
+    pairs: NonNegativeInt
+    train_loss: float | None
+    dev: _DevScores
+    effective_prompts: float
+    temperature: float | None = None
+
+
+class _Notes(BaseModel):
+    """What a checkpoint says beside its tensors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    run: str
+    history: Annotated[list[_Line], Field(min_length=1)]
+    stretches: NonNegativeInt
+    loss: Annotated[float, Field(allow_inf_nan=False)]
+    facts: NonNegativeInt
+    pairs: PositiveInt | None
 
 
 @dataclass
@@ -69,12 +105,16 @@ def save_checkpoint(folder: Path, run: str, state: State) -> None:
     write_tensors(folder / CHECKPOINT, tensors, {"run": run, "history": history, **notes})
 
 
-def load_checkpoint(folder: Path, run: str, device: torch.device) -> State | None:
+def load_checkpoint(folder: Path, run: str, mixture: Mixture) -> State | None:
     """The state in a folder, None if there is none; a state of another run is refused."""
     path = folder / CHECKPOINT
     if not path.exists():
         return None
     tensors, notes = read_tensors(path)
+    try:
+        _Notes.model_validate(notes)
+    except ValidationError as error:
+        raise _damaged(path, problem_in(error)) from None
     if notes["run"] != run:
         raise BadOption(
             f"{path} is the state of a run with another LM, other facts, other prompts or other settings, or of "
@@ -83,12 +123,43 @@ def load_checkpoint(folder: Path, run: str, device: torch.device) -> State | Non
     parts: dict[str, dict[str, Tensor]] = {"parameters": {}, "moments": {}, "means": {}}
     for name, tensor in tensors.items():
         part, _, inner = name.partition("/")
-        parts.setdefault(part, {})[inner] = tensor.to(device)
+        parts.setdefault(part, {})[inner] = tensor.to(mixture.lm.device)
+    history = [HistoryLine(**line) for line in notes["history"]]
+    _need_fitting(path, parts, history, mixture)
     return State(
-        history=[HistoryLine(**line) for line in notes["history"]],
+        history=history,
         parameters=parts["parameters"],
         kept={int(part.removeprefix(_KEPT)): parts[part] for part in parts if part.startswith(_KEPT)},
         moments=parts["moments"],
         means=parts["means"],
         **{name: notes[name] for name in _NOTES},
     )
+
+
+def _need_fitting(
+    path: Path, parts: Mapping[str, Mapping[str, Tensor]], history: Sequence[HistoryLine], mixture: Mixture
+) -> None:
+    """Raises unless the tensors are those that a run of this mixture keeps."""
+    own = mixture.state_dict()
+    if [line.round for line in history] != list(range(len(history))):
+        raise _damaged(path, "its history is not in order")
+    states = {part for part in parts if part.startswith(_KEPT)}
+    if not states <= {f"{_KEPT}{line.round}" for line in history}:
+        raise _damaged(path, "it holds the state of a round that is not in its history")
+    for part in ("parameters", *sorted(states)):
+        if parts[part].keys() != own.keys():
+            raise _damaged(path, f"{part} are not those of the mixture")
+    if not parts["means"].keys() <= own.keys():
+        raise _damaged(path, "means are not those of the mixture")
+    for part in ("parameters", "means", *sorted(states)):
+        for name, tensor in parts[part].items():
+            if tensor.shape != own[name].shape or tensor.dtype != own[name].dtype:
+                raise _damaged(path, f"{part}/{name} has another shape or type than the mixture's")
+    for part, tensors in parts.items():
+        for name, tensor in tensors.items():
+            if tensor.isnan().any():
+                raise _damaged(path, f"{part}/{name} holds numbers that are none (NaN)")
+
+
+def _damaged(path: Path, problem: str) -> DamagedFile:
+    return DamagedFile(f"{path} is damaged: {problem}; remove it to start the run over")

@@ -97,7 +97,7 @@ def _train(
     _warn_of_left_out(relation, left_out)
     run = run_id(mixture, relation, spec, candidates)
     rates = rates_of(mixture, train_facts, spec)
-    state = load_checkpoint(folder, run, mixture.lm.device) if folder is not None and resume else None
+    state = load_checkpoint(folder, run, mixture) if folder is not None and resume else None
     if state is not None:
         mixture.load_state_dict(state.parameters)
     else:

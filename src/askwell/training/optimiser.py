@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from askwell.errors import BadOption
+from askwell.errors import BadOption, DamagedFile
 from askwell.lms.batches import Batch
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.encode import EncodedFacts
@@ -161,7 +161,13 @@ def moments_of(optimizer: torch.optim.Optimizer | None) -> dict[str, Tensor]:
 
 
 def restore_moments(optimizer: torch.optim.Optimizer, moments: Mapping[str, Tensor]) -> None:
-    """Gives Adam the moments that `moments_of` has copied."""
+    """Gives Adam the moments that `moments_of` has copied; DamagedFile if they are not those of what it moves."""
+    moved = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    expected = {f"{number}/step": torch.Size([]) for number in range(len(moved))}
+    for number, parameter in enumerate(moved):
+        expected |= dict.fromkeys((f"{number}/exp_avg", f"{number}/exp_avg_sq"), parameter.shape)
+    if {key: value.shape for key, value in moments.items()} != expected:
+        raise DamagedFile("the run cannot be continued: the checkpoint's moments are not those of what it tunes")
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in moments.items():
         number, _, name = key.partition("/")
