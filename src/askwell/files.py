@@ -97,6 +97,8 @@ def problem_in(error: "ValidationError") -> str:
     where = ".".join(map(str, problem["loc"]))
     words = {"missing": "is missing", "extra_forbidden": "is not known to this version"}
     said = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] == "literal_error":
+        return f"{where} is {str(problem['input'])[:40]!r}, and this askwell reads {problem['ctx']['expected']}"
     if problem["type"] in words:
         return f"{where} {words[problem['type']]}"
     return f"{where}: {said}" if where else said
@@ -145,6 +147,8 @@ def write_aside(path: Path, write: Callable[[Path], object]) -> None:
 @contextlib.contextmanager
 def writing(path: Path) -> Generator[None]:
     """Turns an OSError in the block, which writes to a path, into CannotWrite."""
+    if "\0" in str(path):  # which would be a ValueError
+        raise CannotWrite(f"{path} cannot be written: no name can hold a null character")
     try:
         yield
     except OSError as error:
@@ -170,6 +174,8 @@ def write_folder(folder: Path, files: Mapping[str, str]) -> None:
 
 def need_writable_folder(folder: Path, option: str) -> None:
     """Raises, before any work is done, if the folder cannot be written to. The disk stays as it was."""
+    if "\0" in str(folder):
+        raise BadOption(f"{option} {folder} cannot be written: no name can hold a null character")
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)

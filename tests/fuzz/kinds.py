@@ -74,8 +74,9 @@ def make_world(folder: Path) -> None:
 
 def make_checkpoint(folder: Path) -> None:
     """A run that was cut off after its first stretch, with the checkpoint that it wrote."""
-    import askwell.training.loop as loop
+    from askwell.training import loop as training_loop
 
+    loop: Any = training_loop
     kept = loop.save_checkpoint
     begun = folder / "begun"
     shutil.rmtree(begun)
@@ -125,7 +126,9 @@ def write_tables(folder: Path) -> None:
     (folder / "lama" / "relations.jsonl").write_text(json.dumps(relations) + "\n")
     bear = folder / "bear"
     bear.mkdir()
-    about = {"P17": {"templates": ["[X] is located in [Y]."], "answer_space_labels": ["France"], "answer_space_ids": [1]}}
+    about = {
+        "P17": {"templates": ["[X] is located in [Y]."], "answer_space_labels": ["France"], "answer_space_ids": [1]}
+    }
     (bear / "metadata_relations.json").write_text(json.dumps(about))
     (bear / "P17.jsonl").write_text(json.dumps({"sub_label": "Paris", "obj_label": "France", "obj_id": 1}) + "\n")
     for name, line in (("lpaqa/mine", {"template": TEMPLATE, "weight": 1}), ("autoprompt/P17", {"sub_label": "Paris"})):
@@ -328,7 +331,14 @@ def _mixture(data: DataObject, world: World, case: Path) -> Arguments:
     folder = case / "mixture"
     shutil.copytree(world.run / "mixture", folder)
     (folder / "tokenizer_path.txt").write_text(f"{world.bert}\n")
-    names = ("config.json", "config.json", "mixture.safetensors", "abstention.json", "lm_path.txt", "tokenizer_path.txt")
+    names = (
+        "config.json",
+        "config.json",
+        "mixture.safetensors",
+        "abstention.json",
+        "lm_path.txt",
+        "tokenizer_path.txt",
+    )
     name = hostile.chosen(data, names)
     if name != "tokenizer_path.txt":
         (folder / "tokenizer_path.txt").unlink()
@@ -498,6 +508,9 @@ def _options(data: DataObject, world: World, _case: Path) -> Arguments:
     words: list[object] = [*command, *bases[command]]
     for _ in range(data.draw(st.integers(1, 3))):
         option = hostile.chosen(data, known) if known else "--json"
+        if option in words[len(command) :]:  # instead of what the command has for it
+            place = words.index(option)
+            del words[place : place + 2]
         given = hostile.chosen(data, (hostile.text(data), str(hostile.chosen(data, hostile.NUMBERS))))
         words += hostile.chosen(data, ([f"{option}={given}"], [f"{option}={given}"], [option, given], [option]))
     return words

@@ -208,7 +208,9 @@ def _listing(folder: Path) -> dict[str, tuple[int, int]]:
 
 def _is_half(name: str) -> bool:
     last = name.rpartition("/")[2]
-    return (last.startswith(".") and last != ".written-by-askwell") or last.endswith((".new", ".part", ".tmp", ".aside"))
+    return (last.startswith(".") and last != ".written-by-askwell") or last.endswith(
+        (".new", ".part", ".tmp", ".aside")
+    )
 
 
 def _memory_peak(*, reset: bool) -> int:

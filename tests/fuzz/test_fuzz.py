@@ -8,26 +8,18 @@ import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from builders.once import once
-from fuzz.kinds import KINDS, World, make_world
+from fuzz.kinds import KINDS, World
 from fuzz.rule import Ended, hold, stop_here
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
-
 TIMES = int(os.environ.get("ASKWELL_FUZZ_TIMES") or (50 if os.environ.get("ASKWELL_TEST_FULL") else 1))
 PROGRESS = os.environ.get("ASKWELL_FUZZ_PROGRESS")
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return World(once(tmp_path_factory, "fuzz", make_world))
 
 
 @pytest.fixture
@@ -40,7 +32,7 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _as_far_as_reading_goes(monkeypatch: pytest.MonkeyPatch, world: World) -> Iterator[None]:
+def _as_far_as_reading_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands end where they have read all that they read; whole LMs are loaded once."""
     import askwell.cli.data
     import askwell.cli.running
@@ -63,7 +55,6 @@ def _as_far_as_reading_goes(monkeypatch: pytest.MonkeyPatch, world: World) -> It
     monkeypatch.setattr(askwell.cli.data, "pull_sets", stop_here)
     monkeypatch.setattr(askwell.lms.pull, "_fetch_and_convert", stop_here)
     monkeypatch.setattr(torch, "set_num_threads", lambda _threads: None)
-    yield
 
 
 def cases(kind: str, number: int, count: int, world: World, folder: Path, cache: Path) -> list[Ended]:
@@ -110,7 +101,11 @@ def test_every_command_keeps_the_rule(kind: str, number: int, world: World, tmp_
 
 
 def is_done(kind: str, number: int) -> bool:
-    return PROGRESS is not None and Path(PROGRESS).exists() and f"{kind}-{number}" in Path(PROGRESS).read_text().split("\n")
+    return (
+        PROGRESS is not None
+        and Path(PROGRESS).exists()
+        and f"{kind}-{number}" in Path(PROGRESS).read_text().split("\n")
+    )
 
 
 def note_done(kind: str, number: int) -> None:

@@ -116,7 +116,7 @@ def test_a_folder_that_is_no_store(tmp_path):
     with pytest.raises(BadFile, match="not a store of runs"):
         open_store(tmp_path)
     (tmp_path / "store.json").write_text('{"format": "askwell-store", "version": 99}')
-    with pytest.raises(DamagedFile, match="version 1"):
+    with pytest.raises(DamagedFile, match="version is '99', and this askwell reads 1"):
         open_store(tmp_path)
 
 

@@ -76,8 +76,7 @@ def _rows_of(path: Path, expected: Mapping[str, str], what: str) -> list[tuple[A
             read = database.read_parquet(str(path))
             found = dict(zip(read.columns, map(str, read.types), strict=True))
             if found != dict(expected) or list(found) != list(expected):
-                listed = ", ".join(f"{name} {kind}" for name, kind in expected.items())
-                raise BadFile(path, f"expected the columns {listed}; found {_few_columns(found)}")
+                raise BadFile(path, f"expected the columns {_listed(expected)}; found {_listed(found)}")
             return read.fetchall()
     except duckdb.Error as error:
         raise BadFile(path, f"this is not a Parquet file of {what}: {str(error).splitlines()[0]}") from error
@@ -85,8 +84,8 @@ def _rows_of(path: Path, expected: Mapping[str, str], what: str) -> list[tuple[A
         raise BadFile(path, "its texts are not UTF-8, so it was altered") from None
 
 
-def _few_columns(found: Mapping[str, str]) -> str:
-    shown = [f"{name[:40]} {kind[:40]}" for name, kind in found.items()]
+def _listed(columns: Mapping[str, str]) -> str:
+    shown = [f"{name[:40]} {kind[:40]}" for name, kind in columns.items()]
     return ", ".join(shown[:12]) + (f" and {len(shown) - 12} more" if len(shown) > 12 else "")
 
 

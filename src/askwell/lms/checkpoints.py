@@ -20,6 +20,7 @@ from askwell.errors import LMUnavailable
 from askwell.files import cache_folder
 from askwell.lms.families import family_of
 from askwell.lms.hub import answers, hub_options
+from askwell.lms.identity import PROBE
 from askwell.lms.tokenizer_files import find_tokenizer
 
 _LAYERS = ("num_hidden_layers", "encoder_layers", "decoder_layers", "num_hidden_groups")
@@ -109,6 +110,7 @@ def load_checkpoint_files(
             config = AutoConfig.from_pretrained(source, **options)
             family = family_of(config)
             used: Any = find_tokenizer(source, **options) if tokenizer is None else tokenizer
+            used(PROBE)  # a tokenizer that lacks what it needs shows it when it is used
             if config.is_encoder_decoder and used.mask_token_id is None:
                 raise LMUnavailable(
                     f"its tokenizer has no mask token ({config.model_type}); askwell asks seq2seq LMs that fill in a "

@@ -16,7 +16,8 @@ from askwell.lms.placed import stored_tensors
 
 # What says where, when and how a checkpoint was written or is run, not what it computes.
 _INCIDENTAL = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures", "use_cache"}
-_PROBE = "Mary Cassatt (1844–1926), born in [X]vik, didn't pay 3.50 € for it.\n\tÅ naïve 東京 😀"
+PROBE = "Mary Cassatt (1844–1926), born in [X]vik, didn't pay 3.50 € for it.\n\tÅ naïve 東京 😀"
+"""A text with most of what tokenizers treat in ways of their own."""
 
 
 class LMIdentity(BaseModel):
@@ -77,7 +78,7 @@ def _hash_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
     vocabulary = model["vocab"] if model["type"] == "Unigram" else tokenizer.get_vocab()  # Unigram's has its scores
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model.get("merges", [])]
     special = {name: tokenizer.convert_tokens_to_ids(token) for name, token in tokenizer.special_tokens_map.items()}
-    return _hash_json([vocabulary, merges, special, tokenizer(_PROBE)["input_ids"]])
+    return _hash_json([vocabulary, merges, special, tokenizer(PROBE)["input_ids"]])
 
 
 def _hash_config(model: PreTrainedModel, folder: Path | None) -> str:

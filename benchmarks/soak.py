@@ -1,0 +1,181 @@
+"""An hour of sweeps, asking and serving: do memory and open files stay flat?
+
+    python benchmarks/soak.py --minutes 60
+
+One process does sweep after sweep and asks files of x's, another serves their runs to clients on this machine (pages,
+questions, runs that are trained and cancelled). After each round the memory and the open files of both are written to
+benchmarks/results/soak.jsonl. Each round is followed by a pause, so that the soak takes a fraction of one core; it ends
+by itself.
+"""
+
+import argparse
+import contextlib
+import gc
+import io
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+RESULTS = Path(__file__).parent / "results"
+XS = 200
+SWEEP = """
+lms = ["testbed:bert"]
+facts = ["testbed:symbol"]
+seeds = [{seed}]
+engine = "in-process"
+
+[prompts]
+single = ["testbed:single"]
+
+[settings]
+init = {{ tuned = false }}
+soft = {{ pairs = 200 }}
+"""
+PAGES = ("/", "/runs", "/prompts", "/trust", "/train", "/healthz", "/metrics", "/api/v1/mixtures", "/api/v1/jobs")
+
+
+def run_command(*arguments: object) -> None:
+    """Runs a command in this process, with its output thrown away."""
+    from askwell.cli.main import main
+
+    words = [str(argument) for argument in arguments]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as told:
+        try:
+            main(words)
+        except SystemExit as stop:
+            if stop.code:
+                raise RuntimeError(f"askwell {' '.join(words)}: {told.getvalue()}") from None
+
+
+@contextmanager
+def service(runs: Path) -> Generator[tuple[int, str]]:
+    """`askwell serve` in a process of its own, at a free port of this machine: its process id and address."""
+    command = [sys.executable, "-m", "askwell", "serve", str(runs), "--port", "0", "--threads", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process.pid, process.stdout.readline().strip()
+        finally:
+            process.terminate()
+            process.wait(timeout=600)
+
+
+def state_of(pid: int | str) -> dict[str, float]:
+    """Memory in MB and open files of a process."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return {
+        "megabytes": int(status["VmRSS"].split()[0]) / 1024,
+        "open_files": len(list(Path(f"/proc/{pid}/fd").iterdir())),
+        "threads": int(status["Threads"]),
+    }
+
+
+def sweep_and_ask(folder: Path, number: int, xs: Path) -> None:
+    """A sweep into a new store, and a file of x's asked of what it has tuned."""
+    sweep, store = folder / "sweep.toml", folder / "store"
+    shutil.rmtree(store, ignore_errors=True)
+    sweep.write_text(SWEEP.format(seed=number))
+    run_command("sweep", sweep, "--store", store)
+    run_command("ask", store, "--file", xs, "--top", 3)
+    run_command("runs", store, "--json")
+
+
+def use_service(address: str, xs: list[str], number: int) -> None:
+    """What a few people do in a minute: pages, questions, and a run that one of them begins and cancels."""
+    with httpx.Client(base_url=address, timeout=600) as client:
+        for page in PAGES:
+            client.get(page).raise_for_status()
+        mixture = client.get("/api/v1/mixtures").json()["mixtures"][0]["name"]
+        for start in range(0, len(xs), 20):
+            body = {"mixture": mixture, "xs": xs[start : start + 20], "top": 3}
+            client.post("/api/v1/ask", json=body).raise_for_status()
+        body = {
+            "lm": "testbed:bert", "relation": "testbed:symbol", "templates": ["the symbol of [X] is [Y] ."],
+            "pairs": 100_000, "seed": number,
+        }  # fmt: skip
+        made = client.post("/api/v1/jobs", json=body).raise_for_status()
+        client.delete(f"/api/v1/jobs/{made.json()['id']}").raise_for_status()
+
+
+def soak(minutes: float, pause: float, path: Path) -> None:
+    from askwell.data.testbed import testbed_relation
+
+    facts = testbed_relation("testbed:symbol")
+    xs = [fact.x for fact in (*facts.train, *facts.test)]
+    xs = (xs * (XS // len(xs) + 1))[:XS]
+    path.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "xs.txt").write_text("".join(f"{x}\n" for x in xs))
+        sweep_and_ask(folder, 0, folder / "xs.txt")
+        shutil.copytree(folder / "store", folder / "served")
+        with service(folder / "served") as (pid, address):
+            begun = time.monotonic()
+            number = 0
+            while time.monotonic() - begun < 60 * minutes:
+                number += 1
+                round_began, used = time.monotonic(), time.process_time()
+                sweep_and_ask(folder, number, folder / "xs.txt")
+                use_service(address, xs, number)
+                gc.collect()
+                line: dict[str, Any] = {
+                    "minute": round((time.monotonic() - begun) / 60, 2), "round": number,
+                    "seconds": round(time.monotonic() - round_began, 1),
+                    "cpu_seconds": round(time.process_time() - used, 1),
+                    "sweep_and_ask": state_of("self"), "serve": state_of(pid),
+                }  # fmt: skip
+                with path.open("a") as file:
+                    file.write(json.dumps(line) + "\n")
+                time.sleep(pause * line["cpu_seconds"])
+
+
+def summary(path: Path) -> str:
+    """What the second quarter and the last quarter of the soak held, in words."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    quarter = max(1, len(lines) // 4)
+    parts = {"second quarter": lines[quarter : 2 * quarter], "last quarter": lines[-quarter:]}
+    rows = [
+        "# An hour of sweeps, asking and serving",
+        "",
+        f"{len(lines)} rounds in {lines[-1]['minute']:.0f} minutes, "
+        f"{sum(line['cpu_seconds'] for line in lines):.0f} CPU seconds of the process that sweeps and asks. Each "
+        f"round: a sweep of two runs on testbed:bert, {XS} x's asked from a file and {XS} of the service, {len(PAGES)} "
+        "pages, a training job begun and cancelled. Medians; the first quarter, in which caches fill, is left out.",
+        "",
+        "| process | what | second quarter | last quarter | most in any round |",
+        "|---|---|---|---|---|",
+    ]
+    for process in ("sweep_and_ask", "serve"):
+        for what in ("megabytes", "open_files", "threads"):
+            figures = [statistics.median(line[process][what] for line in part) for part in parts.values()]
+            most = max(line[process][what] for line in lines)
+            rows.append(f"| {process} | {what} | {figures[0]:.0f} | {figures[1]:.0f} | {most:.0f} |")
+    return "\n".join(rows) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--pause", type=float, default=3, help="seconds of pause for each CPU second of work")
+    parser.add_argument("--out", type=Path, default=RESULTS / "soak.jsonl")
+    options = parser.parse_args()
+    soak(options.minutes, options.pause, options.out)
+    options.out.with_suffix(".md").write_text(summary(options.out))
+    print(summary(options.out))
+
+
+if __name__ == "__main__":
+    main()

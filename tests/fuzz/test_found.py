@@ -1,0 +1,164 @@
+"""What the fuzz test has found, each under its own name."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from builders.commands import exit_code
+from fuzz.kinds import TEMPLATE, World, fit_hashes, resumed
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a command that fails with that code, and gives its one message."""
+
+    def run(code: int, *arguments: object) -> str:
+        capsys.readouterr()
+        assert exit_code(*arguments) == code
+        message = capsys.readouterr().err.rpartition("askwell: ")[2]
+        assert "not foreseen" not in message
+        assert len(message) < 2000
+        return message
+
+    return run
+
+
+def changed(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def query(path: Path, sql: str) -> None:
+    """Writes a Parquet file anew, as a query over its rows gives it."""
+    with duckdb.connect() as database:
+        database.execute(f"CREATE TABLE rows AS SELECT * FROM read_parquet('{path}')")
+        database.execute(f"COPY ({sql}) TO '{path}' (FORMAT parquet)")
+
+
+def test_templates_of_sentences_as_json(world: World, tmp_path: Path, capsys) -> None:
+    """A Counter inside a dataclass lost its keys."""
+    sentences = [{"sentence": "Paris is in France", "x": "Paris", "y": "Peru", "relation": "in"}]
+    sentences += [{"sentence": "Paris is in France", "x": "Paris", "y": "France", "relation": "in"}]
+    (tmp_path / "s.jsonl").write_text("".join(json.dumps(line) + "\n" for line in sentences))
+    out = ("--out", tmp_path / "found", "--min-count", 1, "--json")
+    assert exit_code("data", "templates", tmp_path / "s.jsonl", *out) == 0
+    assert json.loads(capsys.readouterr().out)["left_out"] == {"y is not in the sentence": 1}
+
+
+@pytest.mark.parametrize(
+    ("sql", "problem"),
+    [
+        ("SELECT * REPLACE (NULL::VARCHAR AS x) FROM rows", "row 1 has no x"),
+        ("SELECT * REPLACE ([NULL::VARCHAR] AS golds) FROM rows", "row 1 has no golds"),
+        ("SELECT * REPLACE (CAST(rank AS VARCHAR) AS rank) FROM rows", "rank VARCHAR"),
+        ("SELECT * REPLACE ('nan'::DOUBLE AS rank) FROM rows", "rank below 1"),
+        ("SELECT * REPLACE (0.0::DOUBLE AS raw_rank) FROM rows", "rank below 1"),
+        ("SELECT * REPLACE ([2.0::DOUBLE] AS probabilities) FROM rows", "not between 0 and 1"),
+        ("SELECT 1 AS one", "expected the columns"),
+    ],
+)
+def test_outcomes_of_other_types_or_without_values(sql, problem, world: World, tmp_path: Path, told) -> None:
+    run = shutil.copytree(world.run, tmp_path / "run")
+    query(run / "facts.parquet", sql)
+    message = told(2, "compare", run, world.run)
+    assert "facts.parquet" in message
+    assert problem in message
+
+
+def test_controls_of_other_types(world: World, tmp_path: Path, told) -> None:
+    run = shutil.copytree(world.run, tmp_path / "run")
+    query(run / "controls.parquet", "SELECT * REPLACE ([rank] AS rank) FROM rows")
+    message = told(2, "report", run, "--out", tmp_path / "report", "--drawn", 0)
+    assert "controls.parquet" in message
+
+
+def test_the_path_of_an_lm_that_is_not_text(world: World, tmp_path: Path, told) -> None:
+    mixture = shutil.copytree(world.run / "mixture", tmp_path / "mixture")
+    (mixture / "lm_path.txt").write_bytes(b"\xff\xfe")
+    assert "lm_path.txt, line 1: not UTF-8" in told(2, "ask", mixture, "Paris")
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"[]", b'{"right": ["\\ud800"]}', b"[" * 100_000])
+def test_dev_answers_that_are_no_document(content, world: World, tmp_path: Path, told) -> None:
+    mixture = shutil.copytree(world.run / "mixture", tmp_path / "mixture")
+    (mixture / "abstention.json").write_bytes(content)
+    fit_hashes(mixture)
+    assert "abstention.json" in told(1, "ask", mixture, "Paris", "--risk", "0.5")
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", '{"format": "askwell-store", "version": 1, "id": 0}'])
+def test_a_store_without_an_id(content, world: World, tmp_path: Path, told) -> None:
+    store = shutil.copytree(world.folder / "store", tmp_path / "store")
+    (store / "store.json").write_text(content)
+    assert "store.json is damaged" in told(1, "runs", store)
+
+
+def test_a_failure_that_says_nothing(world: World, tmp_path: Path, told) -> None:
+    store = shutil.copytree(world.folder / "store", tmp_path / "store")
+    next((store / "failed").iterdir()).write_text("{}")
+    assert ".json is damaged: id is missing" in told(1, "runs", store)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"history": []}, "history"),
+        ({"history": [{}]}, "is missing"),
+        ({"stretches": -1}, "stretches"),
+        ({"loss": "much"}, "loss"),
+        ({"run": None}, "run"),
+        ({"more": 1}, "more is not known"),
+    ],
+)
+def test_a_checkpoint_whose_notes_are_not_its_own(changes, problem, world: World, tmp_path: Path, told) -> None:
+    begun = shutil.copytree(world.folder / "begun", tmp_path / "run")
+    rewrite(begun / "checkpoint.safetensors", lambda notes, _: notes.update(changes))
+    message = told(1, "train", *resumed(world.folder, begun), "--resume")
+    assert "checkpoint.safetensors is damaged" in message
+    assert problem in message
+
+
+def test_a_checkpoint_whose_tensors_are_of_another_mixture(world: World, tmp_path: Path, told) -> None:
+    begun = shutil.copytree(world.folder / "begun", tmp_path / "run")
+    rewrite(
+        begun / "checkpoint.safetensors",
+        lambda _, tensors: tensors.update({"parameters/vectors": tensors["parameters/vectors"][:1]}),
+    )
+    assert "parameters/vectors has another shape" in told(1, "train", *resumed(world.folder, begun), "--resume")
+
+
+def test_a_checkpoint_with_nan(world: World, tmp_path: Path, told) -> None:
+    begun = shutil.copytree(world.folder / "begun", tmp_path / "run")
+    rewrite(begun / "checkpoint.safetensors", lambda _, tensors: tensors["kept-0/vectors"].fill_(float("nan")))
+    assert "kept-0/vectors holds numbers that are none" in told(1, "train", *resumed(world.folder, begun), "--resume")
+
+
+def rewrite(path: Path, change: Callable[[dict[str, Any], dict[str, Any]], Any]) -> None:
+    """Changes a checkpoint, and lets its hash fit."""
+    from askwell.files import hash_of
+
+    with safe_open(path, framework="pt") as file:
+        notes = json.loads(file.metadata()["notes"])
+    tensors = load_file(path)
+    change(notes, tensors)
+    save_file(tensors, path, metadata={"notes": json.dumps(notes), "sha256": hash_of(tensors)})
+
+
+def test_a_wordpiece_tokenizer_without_its_unknown_word(world: World, tmp_path: Path, told) -> None:
+    lm = shutil.copytree(world.bert, tmp_path / "lm")
+    description = json.loads((lm / "tokenizer.json").read_text())
+    del description["model"]["vocab"]["[UNK]"]
+    (lm / "tokenizer.json").write_text(json.dumps(description))
+    assert "cannot be loaded" in told(2, "lm", "info", lm)
+
+
+def test_a_folder_whose_name_holds_a_null(world: World, told) -> None:
+    lama = world.folder / "files" / "lama"
+    assert "null character" in told(2, "data", "import", "lama", lama, "--out", "a\0b")
+    options = ("--lm", world.bert, "--facts", world.facts, "--prompts", TEMPLATE)
+    assert "null character" in told(2, "train", *options, "--out", "a\0b")
