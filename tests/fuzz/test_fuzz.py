@@ -38,7 +38,7 @@ def _as_far_as_reading_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     import askwell.cli.running
     import askwell.lms.pull
     import askwell.runs.sweep
-    import askwell.server.serving
+    import askwell.server.app
     import askwell.testbed.train_lm
     import askwell.training.loop
 
@@ -50,7 +50,7 @@ def _as_far_as_reading_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setattr(askwell.training.loop, "step", stop_here)
     monkeypatch.setattr(askwell.runs.sweep, "go", stop_here)
-    monkeypatch.setattr(askwell.server.serving, "serve", stop_here)
+    monkeypatch.setattr(askwell.server.app, "serve", stop_here)
     monkeypatch.setattr(askwell.testbed.train_lm, "train_lm", stop_here)
     monkeypatch.setattr(askwell.cli.data, "pull_sets", stop_here)
     monkeypatch.setattr(askwell.lms.pull, "_fetch_and_convert", stop_here)
