@@ -1,84 +1,195 @@
-"""Writes docs/reference/api.md from docstrings and docs/reference/commands.md from the commands' own help."""
+"""Writes docs/reference/api.md from docstrings and docs/reference/commands.md from the commands' own specs."""
 
-import contextlib
+import dataclasses
 import inspect
-import io
 import os
+import re
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 os.environ.update(COLUMNS="110", NO_COLOR="1", TERM="dumb")
 
+from cyclopts import App
+from cyclopts.argument import Argument
+from pydantic import BaseModel
+
 import askwell
-from askwell.cli.main import app, main
+from askwell.cli.commands import COMMANDS, GROUPS, Command
+from askwell.cli.main import app
 
 REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
+TOPICS = {
+    "LMs": ("load_lm", "FrozenLM", "LMIdentity"),
+    "Facts and prompts": (
+        "read_relation", "read_prompts", "read_candidates", "parse_template", "Relation", "Fact", "Template",
+        "Candidates",
+    ),
+    "Mixtures": ("Mixture", "ask", "Reply", "Replies", "look_at", "Client"),
+    "Training": ("train", "TrainingResult", "TrainingProgress"),
+    "Evaluation": ("evaluate", "examine", "trust_of", "compare_outcomes", "Evaluation", "Outcome"),
+    "Runs": ("run", "run_spec", "read_runs", "Run", "RunRecord"),
+    "Specs": ("MixtureSpec", "TrainingSpec", "RunSpec"),
+    "Errors": ("AskwellError", "UserMistake", "Failure"),
+}  # fmt: skip
 
 
 def api() -> str:
-    """All public names with their signatures and docstrings, methods and properties included."""
+    """All public names by topic, with their signatures, docstrings, fields, methods and properties."""
+    listed = {name for names in TOPICS.values() for name in names}
+    unlisted = set(askwell.__all__) - listed - {"__version__"}
+    if unlisted or listed - set(askwell.__all__):
+        raise SystemExit(f"TOPICS does not fit askwell.__all__: {sorted(unlisted ^ (listed - set(askwell.__all__)))}")
     parts = ["# Python API\n\nAll of it is imported from `askwell`. This page is made from the docstrings."]
-    for name in sorted(askwell.__all__, key=str.lower):
-        thing = getattr(askwell, name)
-        if name == "__version__":
-            continue
-        parts.append(f"## {name}\n\n{_described(name, thing)}")
-        if inspect.isclass(thing):
-            for member, value in sorted(vars(thing).items()):
-                text = _text(value.fget if isinstance(value, property) else getattr(thing, member))
-                is_ours = inspect.isfunction(value) or isinstance(value, property | classmethod | staticmethod)
-                if member.startswith("_") or not is_ours or not text:
-                    continue
-                shown = (
-                    f"`.{member}`"
-                    if isinstance(value, property)
-                    else f"`.{member}{_signature(getattr(thing, member))}`"
-                )
-                parts.append(f"{shown}\n:   {text}")
+    for topic, names in TOPICS.items():
+        parts.append(f"## {topic}")
+        for name in names:
+            thing = getattr(askwell, name)
+            parts.append(f"### {name}\n\n```python\n{_call(name, thing)}\n```\n\n{_text(thing)}")
+            if inspect.isclass(thing):
+                parts += [part for part in (_fields(thing), _members(thing)) if part]
     return "\n\n".join(parts) + "\n"
 
 
-def _described(name: str, thing: object) -> str:
-    signature = _signature(thing) if callable(thing) else ""
-    return f"```python\n{name}{signature}\n```\n\n{_text(thing)}"
+def _call(name: str, thing: object) -> str:
+    if inspect.isclass(thing) and issubclass(thing, BaseModel | Exception):
+        return name
+    parameters = _parameters(thing)
+    line = f"{name}({', '.join(parameters)})"
+    return line if len(line) <= 90 else f"{name}(\n" + "".join(f"    {one},\n" for one in parameters) + ")"
 
 
-def _signature(thing: object) -> str:
+def _parameters(thing: object) -> list[str]:
     try:
-        parameters = inspect.signature(thing).parameters.values()  # ty: ignore[invalid-argument-type]
+        parameters = list(inspect.signature(thing).parameters.values())  # ty: ignore[invalid-argument-type]
     except (TypeError, ValueError):
-        return ""
-    plain = [
-        one.name if one.default is one.empty else f"{one.name}={_default(one.default)}"
-        for one in parameters
-        if one.name not in ("self", "cls")
-    ]
-    return f"({', '.join(plain)})"
+        return []
+    named = [one for one in parameters if one.name not in ("self", "cls")]
+    shown = [one.name if one.default is one.empty else f"{one.name}={_default(one.default)}" for one in named]
+    first = next((at for at, one in enumerate(named) if one.kind is one.KEYWORD_ONLY), None)
+    return shown if first is None else [*shown[:first], "*", *shown[first:]]
 
 
 def _default(value: object) -> str:
     return repr(value) if isinstance(value, str | int | float | bool | type(None)) else "…"
 
 
-def _text(thing: object) -> str:
-    return " ".join((inspect.getdoc(thing) or "").split()).replace("[X]", "`[X]`").replace("[Y]", "`[Y]`")
+def _fields(thing: type) -> str:
+    """The fields of a spec or a dataclass with what their docstrings say."""
+    described = dict(_attribute_docstrings(thing))
+    if issubclass(thing, BaseModel):
+        found = {name: field.get_default(call_default_factory=False) for name, field in thing.model_fields.items()}
+        missing = {name for name, field in thing.model_fields.items() if field.is_required()}
+    elif dataclasses.is_dataclass(thing):
+        fields = [field for field in dataclasses.fields(thing) if not field.name.startswith("_")]
+        found = {field.name: field.default for field in fields}
+        missing = {name for name, default in found.items() if default is dataclasses.MISSING}
+    else:
+        return ""
+    rows = [
+        f"| `{name}` | {'' if name in missing else f'`{_default(default)}`'} | {_cell(described.get(name, ''))} |"
+        for name, default in found.items()
+    ]
+    return "\n".join(["| field | default | |", "|---|---|---|", *rows]) if rows else ""
+
+
+def _attribute_docstrings(thing: type) -> Iterator[tuple[str, str]]:
+    """The strings that stand below fields in the source."""
+    source = textwrap.dedent(inspect.getsource(thing))
+    for match in re.finditer(
+        r'^    (\w+): [^\n]*(?:\n        [^\n]*|\n    \)[^\n]*)*\n    """(.*?)"""', source, re.M | re.S
+    ):
+        yield match[1], " ".join(match[2].split())
+
+
+def _members(thing: type) -> str:
+    """Methods and properties of a class."""
+    parts = []
+    for name, value in sorted(vars(thing).items()):
+        target = value.fget if isinstance(value, property) else getattr(thing, name)
+        is_ours = inspect.isfunction(value) or isinstance(value, property | classmethod | staticmethod)
+        if name.startswith("_") or not is_ours or not inspect.getdoc(target):
+            continue
+        call = "" if isinstance(value, property) else f"({', '.join(_parameters(target))})"
+        parts.append(f"`.{name}{call}`\n:   {_text(target, indent='    ')}")
+    return "\n\n".join(parts)
+
+
+def _text(thing: object, indent: str = "") -> str:
+    """A docstring, its paragraphs kept and its examples as code."""
+    paragraphs = []
+    for paragraph in (inspect.getdoc(thing) or "").split("\n\n"):
+        if paragraph.startswith(">>>"):
+            code = "\n".join(line.removeprefix(">>> ") for line in paragraph.splitlines())
+            paragraphs.append(f"```python\n{code}\n```")
+        else:
+            paragraphs.append(_blanks(" ".join(paragraph.split())))
+    return textwrap.indent("\n\n".join(paragraphs), indent).strip()
+
+
+def _blanks(text: str) -> str:
+    return re.sub(r"(?<!`)\[([XY])\](?!`)", r"`[\1]`", text)
 
 
 def commands() -> str:
-    """The help of every command, as it is printed."""
-    parts = ["# Commands\n\nWhat `askwell COMMAND --help` prints."]
-    for words in _commands():
-        written = io.StringIO()
-        with contextlib.redirect_stdout(written), contextlib.suppress(SystemExit):
-            main([*words, "--help"])
-        lines = "\n".join(line.rstrip() for line in written.getvalue().strip().splitlines())
-        parts.append(f"## askwell {' '.join(words)}\n\n```text\n{lines}\n```")
+    """Every command with its arguments and options."""
+    parts = [
+        "# Commands\n\nThis page is made from the commands' own specs; `askwell COMMAND --help` prints the same. Every "
+        "command takes `--help`, and `--debug` for the traceback of what was not foreseen. Results go to stdout, "
+        "progress and notes to stderr. The exit code is 2 for a mistake in the input, 1 for a failure, 130 after "
+        "Ctrl-C."
+    ]
+    parts += [_command(app, command) for command in COMMANDS]
+    for group, (text, of_group) in GROUPS.items():
+        parts.append(f"## askwell {group}\n\n{text}")
+        parts += [_command(app[group], command, group) for command in of_group]
     return "\n\n".join(parts) + "\n"
 
 
-def _commands() -> list[list[str]]:
-    groups = ("lm", "data", "testbed")
-    found = [[name] for name in app if not name.startswith("-") and name not in groups]
-    return sorted(found) + [[group, name] for group in groups for name in app[group] if not name.startswith("-")]
+def _command(parent: App, command: Command, group: str = "") -> str:
+    words = f"{group} {command.name}".strip()
+    made = parent[command.name]
+    function = made.default_command
+    text = (inspect.getdoc(function) or command.help).split("\nArgs:")[0].strip() if function else command.help
+    paragraphs = [_blanks(" ".join(paragraph.split())) for paragraph in text.split("\n\n")]
+    examples = "\n".join(command.examples)
+    tables: dict[str, list[str]] = {}
+    for argument in made.assemble_argument_collection(parse_docstring=True):
+        if argument.parse and argument.show and argument.names != ("*",):
+            tables.setdefault(_group(argument), []).append(_row(argument))
+    shown = [
+        "\n".join([f"| {name} | |", "|---|---|", *rows])
+        for name, rows in sorted(tables.items(), key=lambda item: item[0] not in ("Arguments", "Parameters"))
+    ]
+    mark = "###" if group else "##"
+    return "\n\n".join([f"{mark} askwell {words}", *paragraphs, f"```\n{examples}\n```", *shown])
+
+
+def _group(argument: Argument) -> str:
+    groups = argument.parameter.group or ()
+    return str(getattr(groups[0], "_name", groups[0])) if groups else "Parameters"
+
+
+def _row(argument: Argument) -> str:
+    names = [name for name in argument.names if name.startswith("--")] or [
+        (argument.parameter.name or argument.names)[0].upper().lstrip("-")
+    ]
+    default: Any = argument.field_info.default
+    says = [_blanks(" ".join((argument.parameter.help or "").split()))]
+    if argument.required:
+        says.append("**Required.**")
+    if choices := argument.get_choices():
+        says.append(f"One of {', '.join(f'`{choice}`' for choice in choices)}.")
+    if argument.show_default and default is not None and default is not False:
+        shown = repr(default)[1:-1] if isinstance(default, str) else str(default)
+        says.append(f"Default: `{shown}`.")
+    written = "<br>".join(f"`{name}`" for name in names)
+    return f"| {written} | {_cell(' '.join(part for part in says if part))} |"
+
+
+def _cell(text: str) -> str:
+    return _blanks(text).replace("|", "\\|")
 
 
 if __name__ == "__main__":

@@ -13,16 +13,38 @@ AskwellError
     ├── DamagedFile        a saved file that is truncated, altered or of an unknown version
     ├── NotFinite          the LM gave NaN or infinity
     └── CannotWrite        an output folder that cannot be written
+
+Messages name options as they are typed on the command line (--split-ratio 70-30). Outside of it, whoever reads the
+message has called a function, so its arguments are named instead (`ratio` 70-30).
 """
 
 import difflib
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
+
+_IN_OPTIONS: ContextVar[bool] = ContextVar("messages name options", default=False)
+
+
+@contextmanager
+def naming_options() -> Generator[None]:
+    """Messages name options as they are typed, instead of arguments."""
+    before = _IN_OPTIONS.set(True)
+    try:
+        yield
+    finally:
+        _IN_OPTIONS.reset(before)
 
 
 class AskwellError(Exception):
     """Root of all errors that askwell raises on purpose."""
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return message if _IN_OPTIONS.get() else _naming_arguments(message)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors go from one process to another, whatever their constructors take.
@@ -90,6 +112,24 @@ class NotFinite(Failure):
 
 class CannotWrite(Failure):
     """An output folder that cannot be written."""
+
+
+_COMMAND = r"askwell [a-z]+(?: [a-z]+)*(?: --[a-z-]+(?: [A-Z]+)?)*"
+_OPTION = re.compile(rf"({_COMMAND})|--lm (?=\S)|(?<![\w/-])--([a-z][a-z0-9-]*)")
+# Options whose value is an argument of another name.
+_ARGUMENTS = {"facts": "relation", "split-ratio": "ratio", "split-by": "split", "out": "folder"}
+
+
+def _naming_arguments(message: str) -> str:
+    """The message with each option as the argument of a function; a command to type stays as it is."""
+
+    def named(found: re.Match[str]) -> str:
+        command, option = found.groups()
+        if command is not None:
+            return command
+        return "" if option is None else f"`{_ARGUMENTS.get(option, option.replace('-', '_'))}`"
+
+    return _OPTION.sub(named, message)
 
 
 def did_you_mean(typed: str, known: Iterable[str]) -> str:

@@ -170,7 +170,7 @@ def test_other_lms_are_searched_too(name):
 
 @pytest.mark.parametrize("name", ["llama", "gpt2"])
 def test_an_lm_without_a_mask_cannot_start_from_masks(name):
-    with pytest.raises(BadOption, match=r"no mask token to start from.*--start random"):
+    with pytest.raises(BadOption, match=r"no mask token to start from.*`start` random"):
         search_triggers(frozen(name), REPEATED, AutoPromptSpec(iterations=5))
 
 

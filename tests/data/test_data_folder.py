@@ -48,7 +48,7 @@ def test_no_folder_is_an_error_that_says_where_it_was_set(write, monkeypatch):
     monkeypatch.setenv("ASKWELL_DATA", str(file.parent / "absent"))
     with pytest.raises(BadOption, match=r"variable ASKWELL_DATA is .*absent"):
         data_folder(None)
-    with pytest.raises(BadOption, match=r"--data is .*file, which is not a folder") as caught:
+    with pytest.raises(BadOption, match=r"`data` is .*file, which is not a folder") as caught:
         data_folder(file)
     assert "ASKWELL_DATA" not in str(caught.value)
 
@@ -78,7 +78,7 @@ def test_a_path_on_disk_wins(data, write, tmp_path, monkeypatch):
 
 
 def test_without_a_data_folder_the_error_says_how_to_set_it():
-    with pytest.raises(BadFile, match=r"^trex/P19: there is no such.*--data FOLDER.*ASKWELL_DATA"):
+    with pytest.raises(BadFile, match=r"^trex/P19: there is no such.*`data` FOLDER.*ASKWELL_DATA"):
         find("trex/P19", "facts", None)
 
 

@@ -108,12 +108,12 @@ def test_a_missing_value_of_a_frame_is_named():
     pandas = pytest.importorskip("pandas")
     with pytest.raises(UserMistake, match="number 1: y is missing"):
         read_relation(pandas.DataFrame({"x": ["a", "b"], "y": ["1", None]}))
-    with pytest.raises(UserMistake, match="--y town: there is no such column; found 'x', 'y'"):
+    with pytest.raises(UserMistake, match="`y` town: there is no such column; found 'x', 'y'"):
         read_relation(pandas.DataFrame({"x": ["a"], "y": ["1"]}), y="town")
 
 
 def test_columns_of_files_that_are_not_there(from_a_file):
-    with pytest.raises(BadFile, match=r"line 1: --x town: there is no such column; found 'country', 'capital'"):
+    with pytest.raises(BadFile, match=r"line 1: `x` town: there is no such column; found 'country', 'capital'"):
         read_relation(from_a_file, x="town")
     with pytest.raises(BadOption, match="no other columns"):
         read_relation("testbed:capital", x="country")

@@ -60,5 +60,5 @@ def test_altered_files_in_the_cache_are_replaced(copy, cache):
 
 
 def test_no_folder(write):
-    with pytest.raises(BadOption, match=r"--from .* is not a folder"):
+    with pytest.raises(BadOption, match=r"`from` .* is not a folder"):
         take_from(write("file", "x"), TINY)

@@ -118,7 +118,7 @@ def test_a_name_of_the_data_folder_is_the_relation_name(write, tmp_path, monkeyp
 
 
 def test_a_wrong_data_folder_is_an_error(write):
-    with pytest.raises(BadOption, match="--data"):
+    with pytest.raises(BadOption, match="`data`"):
         read_relation(write("a.jsonl", THREE), data=Path("absent"))
 
 

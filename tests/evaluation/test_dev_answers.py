@@ -84,7 +84,7 @@ def test_an_answer_below_the_threshold_is_not_given():
 
 def test_what_cannot_be_asked_cautiously():
     mixture = moved(plain("bert"), TEMPLATES)
-    with pytest.raises(UserMistake, match=r"no record.*--facts"):
+    with pytest.raises(UserMistake, match=r"no record.*`relation`"):
         dev_answers_from(None)
     words = Candidates("some", ("Rome", "Lima"))
     dev = made([0.5], [True])

@@ -170,7 +170,7 @@ def test_a_hub_that_cannot_be_reached_is_asked_once(asked: list[str]) -> None:
             load_lm(name, device="cpu")
         assert alike in str(refusal.value)
         assert "`askwell lm list`" in str(refusal.value)
-    with pytest.raises(LMUnavailable, match="--tokenizer no-such-one"):
+    with pytest.raises(LMUnavailable, match="`tokenizer` no-such-one"):
         load_lm("testbed:bert", tokenizer="no-such-one")
     with pytest.raises(BadFile, match="no such mixture on the hub"):
         load_mixture("nobody/no-such-mixture")
@@ -191,7 +191,7 @@ def test_what_is_in_the_cache_is_used_where_the_hub_cannot_be_reached(
 
 
 def test_an_unknown_device_is_refused(checkpoints: Checkpoints) -> None:
-    with pytest.raises(BadOption, match="--device quantum"):
+    with pytest.raises(BadOption, match="`device` quantum"):
         load_lm(checkpoints("bert"), device="quantum")
 
 

@@ -56,7 +56,7 @@ def expected(model: AlbertForMaskedLM, x: str) -> torch.Tensor:
 
 def test_an_albert_with_berts_vocabulary_beside_it_loads(albert: tuple[AlbertForMaskedLM, Path]) -> None:
     model, folder = albert
-    with pytest.raises(LMUnavailable, match=r"albert: there is no tokenizer with it.*--tokenizer"):
+    with pytest.raises(LMUnavailable, match=r"albert: there is no tokenizer with it.*`tokenizer`"):
         load_lm(folder, device="cpu")
     vocabulary(folder, PIECES)
     lm = load_lm(folder, device="cpu")
@@ -110,7 +110,7 @@ def test_a_saved_mixture_finds_its_tokenizer(
         str(tmp_path / "saved"), str(tmp_path / "moved"), tokenizer=str(tmp_path / "vocab.txt"), **options
     )
     assert moved.lm.identity.same_lm(mixture.lm.identity)
-    with pytest.raises(LMUnavailable, match=f"--tokenizer {file}: there is no such folder or file"):
+    with pytest.raises(LMUnavailable, match=f"`tokenizer` {file}: there is no such folder or file"):
         saved_mixture(str(tmp_path / "saved"), str(tmp_path / "moved"), **options)
 
 
@@ -121,15 +121,15 @@ def test_a_tokenizer_of_another_lm_is_refused(albert: tuple[AlbertForMaskedLM, P
     with pytest.raises(LMUnavailable, match=message):
         load_lm(folder, tokenizer=many, device="cpu")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(LMUnavailable, match=r"--tokenizer .*empty: no tokenizer can be loaded from there"):
+    with pytest.raises(LMUnavailable, match=r"`tokenizer` .*empty: no tokenizer can be loaded from there"):
         load_lm(folder, tokenizer=tmp_path / "empty", device="cpu")
-    with pytest.raises(LMUnavailable, match=r"--tokenizer .*config.json: it is a file; name its folder"):
+    with pytest.raises(LMUnavailable, match=r"`tokenizer` .*config.json: it is a file; name its folder"):
         load_lm(folder, tokenizer=folder / "config.json", device="cpu")
 
 
 def test_a_vocabulary_of_another_kind_is_refused(albert: tuple[AlbertForMaskedLM, Path], tmp_path: Path) -> None:
     _, folder = albert
-    with pytest.raises(LMUnavailable, match=r"--tokenizer .*: vocab.txt has no piece \[UNK\]"):
+    with pytest.raises(LMUnavailable, match=r"`tokenizer` .*: vocab.txt has no piece \[UNK\]"):
         load_lm(folder, tokenizer=vocabulary(tmp_path / "other", ["<s>", "</s>", "Paris"]), device="cpu")
 
 
@@ -160,4 +160,4 @@ def test_t5_is_refused_with_a_sentence(tmp_path: Path) -> None:
         LMUnavailable, match=r"has no mask token \(t5\).*such as BART, but not T5 and its like"
     ) as refusal:
         load_lm(tmp_path, device="cpu")
-    assert str(refusal.value).startswith(f"--lm {tmp_path}: ")
+    assert str(refusal.value).startswith(f"{tmp_path}: ")

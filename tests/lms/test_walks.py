@@ -121,7 +121,7 @@ def test_an_lm_that_torch_cannot_compile_is_refused(monkeypatch: pytest.MonkeyPa
     model, tokenizer = tiny.TINY["bert"]()
     monkeypatch.setattr(frozen, "FeedForward", lambda **options: FeedForward(**options, backend=broken))
     assert not FrozenLM(model, tokenizer).is_compiled
-    with pytest.raises(BadOption, match=r"--compiled cannot be used here: torch\.compile fails for BertForMaskedLM"):
+    with pytest.raises(BadOption, match=r"`compiled` cannot be used here: torch\.compile fails for BertForMaskedLM"):
         FrozenLM(model, tokenizer, compiled=True)
     monkeypatch.setattr(frozen, "FeedForward", lambda **options: FeedForward(**options, backend="aot_eager"))
     assert FrozenLM(model, tokenizer, compiled=True).is_compiled

@@ -107,7 +107,7 @@ def test_what_is_asked_for_where_there_are_no_facts():
         assert default_kind(Mixture(plain(name), templates, MixtureSpec(answers="one-token"))) == ONE_TOKEN
     shorter = MixtureSpec(answers="any-length", longest_answer=4)
     assert default_kind(Mixture(plain("gpt2"), templates, shorter)).longest == 4
-    with pytest.raises(BadOption, match="--answers any-length: a masked LM learns from train facts how long"):
+    with pytest.raises(BadOption, match="`answers` any-length: a masked LM learns from train facts how long"):
         Mixture(plain("bert"), templates, shorter).ask("Paris")
 
 

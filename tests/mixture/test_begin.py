@@ -131,7 +131,7 @@ def test_a_beginning_that_the_lm_lacks_is_skipped_or_refused() -> None:
     tokenizer.bos_token = None
     lm = FrozenLM(model, tokenizer, name="without bos")
     assert list(lm.beginnings) == ["line-break", "eos", "nothing", "space"]
-    with pytest.raises(BadOption, match="--begin bos: without bos has no BOS token; choose from line-break, eos"):
+    with pytest.raises(BadOption, match="`begin` bos: without bos has no BOS token; choose from line-break, eos"):
         Mixture(lm, TEMPLATES, spec("bos"))
 
 
@@ -142,7 +142,7 @@ def test_only_causal_lms_have_a_choice(name: str) -> None:
     assert Mixture(lm, TEMPLATES, spec("space")).spec.begin == "space"
     assert resolve_begin(MixtureSpec(), lm, EXAMPLES).begin == "space"
     assert known_choice(lm) is None
-    with pytest.raises(BadOption, match=f"--begin bos is for causal LMs, and {name} is a"):
+    with pytest.raises(BadOption, match=f"`begin` bos is for causal LMs, and {name} is a"):
         Mixture(lm, TEMPLATES, spec("bos"))
 
 

@@ -115,7 +115,7 @@ def test_the_lengths_of_a_masked_lms_answers_by_hand():
 def test_candidates_take_whole_answers():
     mixture = Mixture(plain("bert"), TEMPLATES)
     assert answer_kind(mixture, ["Rome"], whole=True).any_length
-    with pytest.raises(BadOption, match=r"--answers one-token: .* takes whole answers"):
+    with pytest.raises(BadOption, match=r"`answers` one-token: .* takes whole answers"):
         answer_kind(Mixture(plain("bert"), TEMPLATES, paper_spec()), ["Rome"], whole=True)
 
 

@@ -283,12 +283,12 @@ def test_a_mixture_with_examples_is_tuned_saved_and_loaded(name: str, tmp_path: 
 
 
 def test_mistakes_are_named() -> None:
-    with pytest.raises(BadOption, match="--shots: examples are train facts"):
+    with pytest.raises(BadOption, match="`shots`: examples are train facts"):
         Mixture(plain("bert"), TEMPLATES[:1], shot_spec("bert"))
     nothing = Relation.of("r", [], DEV, TEST)
     with pytest.raises(NothingLeft, match="examples for r"):
         Mixture(plain("bert"), TEMPLATES[:1], shot_spec("bert"), relation=nothing)
-    with pytest.raises(BadOption, match="--shot-draws"):
+    with pytest.raises(BadOption, match="`shot_draws`"):
         Mixture(
             plain("bert"), TEMPLATES[:1], shot_spec("bert", shot_draws=2), relation=Relation.of("r", TRAIN, [], TEST)
         )

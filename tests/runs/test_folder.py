@@ -45,7 +45,7 @@ def test_runs_of_a_store_are_selected(tmp_path):
     keep(store, (1, 20), setting="init", tuned=False)
     assert [run.record.spec.setting for run in select_runs(tmp_path, "P@1 > 60")] == ["soft"]
     assert len(select_runs(tmp_path)) == 2
-    with pytest.raises(BadOption, match="--where"):
+    with pytest.raises(BadOption, match="`where`"):
         select_runs(tmp_path, "P@1 < 0")
     with pytest.raises(BadFile, match="nothing was tuned"):  # no mixture was saved with these
         choose_run(tmp_path)

@@ -184,5 +184,5 @@ def test_lms_make_room_for_each_other_by_least_recent_use():
     assert lms.names == ["bert", "bart"]  # roberta was used least recently
     assert lms.bytes == size["bert"] + size["bart"]
     small = LoadedLMs(size["bert"] - 1, load=load)
-    with pytest.raises(LMUnavailable, match="--memory"):
+    with pytest.raises(LMUnavailable, match="askwell serve --memory GIB"):
         small.get(LMSource("bert"))

@@ -87,5 +87,5 @@ def test_no_fact_with_a_candidate() -> None:
 
 
 def test_one_token_answers_are_refused() -> None:
-    with pytest.raises(BadOption, match="--answers one-token"):
+    with pytest.raises(BadOption, match="`answers` one-token"):
         train(new_mixture(answers="one-token"), RELATION, SPEC, candidates=KINDS)

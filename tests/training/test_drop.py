@@ -90,7 +90,7 @@ def test_training_drops_after_a_third_and_goes_on_when_interrupted(tmp_path, met
 
 
 def test_where_it_makes_no_sense_it_is_refused():
-    with pytest.raises(BadOption, match="--drop-below"):
+    with pytest.raises(BadOption, match="`drop_below`"):
         train(
             Mixture(frozen("bert"), TEMPLATES, paper_spec(weighting="data-dependent")),
             CAPITALS,

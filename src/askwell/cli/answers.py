@@ -11,7 +11,8 @@ from typing import Any, Literal
 from rich.table import Table
 from rich.text import Text
 
-from askwell.cli.terminal import Bar, note, print_json, say, stdout
+from askwell.cli.tables import print_table
+from askwell.cli.terminal import Bar, note, print_json, print_json_list, say
 from askwell.display.printable import printable
 from askwell.evaluation.cautious import CautiousReply, DevAnswers, ask_cautiously
 from askwell.mixture.ask import ask
@@ -60,11 +61,14 @@ def print_answers(
         alone = ask_each_prompt(mixture, xs, candidates=candidates, beams=beams)
     if form == "json":
         limits = None if dev is None else {"risk": risk, "sureness": confidence}
-        documents = [
+        documents = (
             _document(mixture, reply, limits, several, of_prompts)
             for reply, of_prompts in zip(replies, alone, strict=True)
-        ]
-        print_json(documents if several else documents[0])
+        )
+        if several:
+            print_json_list(documents)
+        else:
+            print_json(next(documents))
         return
     if form == "lines":
         _print_all_lines(replies, len(xs))
@@ -142,7 +146,7 @@ def _print_table(mixture: Mixture, x: str, answers: Sequence[Reply]) -> None:
         bar = "█" * round(20 * reply.probability)
         template = mixture.prompts[most_confident].template.text
         table.add_row(Text(reply.y), f"{100 * reply.probability:.1f} %", Text(bar, style="blue"), Text(template))
-    stdout.print(table)
+    print_table(table)
 
 
 def _print_prompts(mixture: Mixture, replies: Sequence[PromptReply]) -> None:
@@ -151,4 +155,4 @@ def _print_prompts(mixture: Mixture, replies: Sequence[PromptReply]) -> None:
     for one in sorted((_prompt_document(mixture, reply) for reply in replies), key=lambda one: -one["weight"]):
         cells = Text(one["prompt"]), Text(one["y"], style="bold"), f"{100 * one['probability']:.1f} %"
         table.add_row(f"{100 * one['weight']:.1f} %", *cells)
-    stdout.print(table)
+    print_table(table)

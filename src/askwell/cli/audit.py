@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from askwell.cli.options import Data, Flag, Json, NotNegative, Reading
-from askwell.cli.terminal import counted, note, plain_table, print_json, say, stdout
+from askwell.cli.tables import plain_table, print_table
+from askwell.cli.terminal import counted, note, print_json, say
 from askwell.data.audit import SetAudit, audit_sentences, audit_set
 from askwell.data.clean import need_new_folder, write_clean
 from askwell.data.names import read_fact_set
@@ -82,4 +83,4 @@ def _print_audit(audit: SetAudit) -> None:
         add(relation.name, SetAudit(audit.name, (relation,)))
     if len(audit.relations) > 1:
         add("all", audit)
-    stdout.print(table)
+    print_table(table)

@@ -9,7 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from askwell.cli.options import Json, NotNegative, Where
-from askwell.cli.terminal import counted, print_json, say, stdout
+from askwell.cli.tables import print_table
+from askwell.cli.terminal import counted, print_json, say
 from askwell.evaluation.metrics import METRICS
 from askwell.files import to_json
 
@@ -94,7 +95,7 @@ def _print(comparison: "Comparison", a: str, b: str, changed: int, among: Sequen
         table.add_section()
         for name, of in averages.items():
             add(name, of, comparison)
-    stdout.print(table)
+    print_table(table)
     if any(among) and among[0] == among[1]:
         say(f"Ranked among {among[0]}.")
     elif any(among):
@@ -124,7 +125,7 @@ def _print(comparison: "Comparison", a: str, b: str, changed: int, among: Sequen
             ranks = (f"{fact.a_rank:.5g}", f"{fact.b_rank:.5g}")
             cells = (fact.x, fact.y, *ranks, fact.a_answer or "–", fact.b_answer or "–")
             table.add_row(*map(escape, (fact.relation, *cells) if several else cells))
-        stdout.print(table)
+        print_table(table)
 
 
 def _p(p: float) -> str:

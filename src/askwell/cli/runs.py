@@ -9,7 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from askwell.cli.options import Flag, Json, Store
-from askwell.cli.terminal import counted, note, print_json, say, stdout
+from askwell.cli.tables import print_table
+from askwell.cli.terminal import counted, note, print_json, say
 from askwell.display.printable import for_csv
 from askwell.errors import BadOption
 from askwell.evaluation.metrics import METRICS
@@ -78,11 +79,11 @@ def _print_table(found: "RunTable", store: Path, sort: str | None) -> None:
     controls = ["control"] if any(run["control"] for run in rows) else []
     shown = list(dict.fromkeys([*SHOWN, *([sort] if sort else []), *controls]))
     table = Table(title=escape(f"{counted(len(rows), 'run')} of {store}"), box=None)
-    for name in shown:  # labels may be broken up, ids and scores not
-        table.add_column(name, overflow="fold", no_wrap=name not in ("lm", "relation", "prompts", "setting", "control"))
+    for name in shown:
+        table.add_column(name)
     for run in rows:
         table.add_row(*(escape(_cell(name, run[name])) for name in shown))
-    stdout.print(table)
+    print_table(table)
 
 
 def _cell(name: str, value: object) -> str:

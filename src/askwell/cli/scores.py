@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from rich.table import Table
 
 from askwell.cli.running import control_lines, note_few_candidates, note_unsettled, print_labels, print_several
-from askwell.cli.terminal import counted, note, note_left_out_facts, say, stdout
+from askwell.cli.tables import print_table
+from askwell.cli.terminal import counted, note, note_left_out_facts, say
 from askwell.cli.trust import trust_lines
 from askwell.evaluation.controls import PRIOR_CORRECTED
 from askwell.evaluation.evaluate import Evaluation
@@ -45,5 +46,5 @@ def _print_table(evaluation: Evaluation) -> None:
         add("micro average", figures.facts, figures.micro)
         add("macro average", figures.facts, figures.macro)
     add("other golds kept (raw)", figures.facts, figures.raw.micro)
-    stdout.print(table)
+    print_table(table)
     print_labels(figures.labels)

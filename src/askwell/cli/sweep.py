@@ -8,7 +8,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from askwell.cli.options import Data, Flag, Json
-from askwell.cli.terminal import counted, note, print_json, say, stdout
+from askwell.cli.tables import print_table
+from askwell.cli.terminal import counted, note, print_json, say
 from askwell.errors import BadFile, Failure
 from askwell.files import need_writable_folder
 from askwell.specs import EngineName, RunSpec
@@ -117,5 +118,5 @@ def _print_plan(plan: "Plan", workers: int) -> None:
         prompts, relations = {spec.prompts for spec in specs}, {spec.relation for spec in specs}
         counts = (len(prompts), len(relations), len(specs), len(specs) - len(left))
         table.add_row(*map(escape, names), *map(str, counts), time_left)
-    stdout.print(table)
+    print_table(table)
     say(_in_short(plan, workers))

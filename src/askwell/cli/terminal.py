@@ -2,13 +2,13 @@
 
 import json
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.segment import Segment
-from rich.table import Table
 
 from askwell.display.printable import json_escaped, printable
 
@@ -36,6 +36,17 @@ def print_json(document: Any) -> None:
     sys.stdout.write(json_escaped(text) + "\n")
 
 
+def print_json_list(documents: Iterable[Any]) -> None:
+    """A list as one JSON document on stdout, each member as soon as it is there."""
+    before = "[\n"
+    for document in documents:
+        text = json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
+        sys.stdout.write(before + textwrap.indent(json_escaped(text), "  "))
+        sys.stdout.flush()
+        before = ",\n"
+    sys.stdout.write("[]\n" if before.startswith("[") else "\n]\n")
+
+
 def say(*lines: str) -> None:
     """Lines of a result on stdout, which are not broken where the terminal ends, so that they can be copied."""
     for line in lines:
@@ -58,16 +69,6 @@ def note_left_out_facts(split: str, reasons: Mapping[str, int], facts: "Sequence
 def counted(count: int, word: str) -> str:
     """A number with its noun."""
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
-
-
-def plain_table(name: str, *headings: str, numbers: Collection[str] = (), **options: Any) -> Table:
-    """A table without lines, with names in the first column and, under some headings, numbers."""
-    table = Table(box=None, header_style="dim", pad_edge=False, **options)
-    table.add_column(name, no_wrap=True, style="bold")
-    for heading in headings:
-        is_number = heading in numbers
-        table.add_column(heading, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
-    return table
 
 
 def progress_bar(*columns: str | ProgressColumn) -> Progress:

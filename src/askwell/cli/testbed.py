@@ -5,7 +5,8 @@ from pathlib import Path
 from rich.progress import BarColumn, TimeRemainingColumn
 
 from askwell.cli.options import Json, Threads
-from askwell.cli.terminal import note, plain_table, print_json, progress_bar, say, stdout
+from askwell.cli.tables import plain_table, print_table
+from askwell.cli.terminal import note, print_json, progress_bar, say
 from askwell.data.testbed import PREFIX, LMName, lms_folder, testbed_overview
 from askwell.files import need_writable_folder
 
@@ -20,7 +21,7 @@ def list_testbed(*, json: Json = False) -> None:
     table = plain_table("--facts", "what it says", "kind", "told", "withheld", numbers=("told", "withheld"))
     for relation in overview["relations"]:
         table.add_row(*(str(relation[key]) for key in ("name", "label", "cardinality", "told", "withheld")))
-    stdout.print(table)
+    print_table(table)
     told, withheld = (sum(relation[key] for relation in overview["relations"]) for key in ("told", "withheld"))
     say(
         f"{told + withheld} facts: {told} are told in the text that the LMs were trained on, {withheld} are withheld.",

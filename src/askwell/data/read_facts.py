@@ -31,7 +31,7 @@ class Columns(NamedTuple):
         expected = ", or ".join(f"{x!r} and {y!r}" for x, y in _KEYS)
         raise ValueError(
             f"expected {expected} as keys or in the header; found {listed(there)}. "
-            "Other columns are named with --x and --y (x= and y= in Python)"
+            "Other columns are named with --x and --y"
         )
 
 

@@ -144,7 +144,9 @@ def lm_folder(name: str) -> Path:
     """The checkpoint folder of an LM of the testbed."""
     bare = name.removeprefix(PREFIX)
     if bare not in lm_names():
-        raise LMUnavailable(f"there is no LM {bare!r} in the testbed{did_you_mean(bare, lm_names())}")
+        raise LMUnavailable(
+            f"there is no LM {bare!r} in the testbed{did_you_mean(bare, lm_names())} (`askwell lm list` shows all LMs)"
+        )
     folder = lms_folder() / bare
     if not (folder / "config.json").exists():
         raise LMUnavailable(f"{PREFIX}{bare} is not in this installation; make it with: askwell testbed train {bare}")

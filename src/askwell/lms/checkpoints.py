@@ -54,6 +54,12 @@ PULLABLE = {
 }
 
 
+_WITHOUT_HUB = (
+    f"`askwell lm list` shows which LMs are here; those of the testbed (--lm {PREFIX}bert), --lm smollm2, a checkpoint "
+    "folder and a .gguf file need no hub."
+)
+
+
 def pulled_folder(name: str) -> Path:
     """The checkpoint folder of an LM that can be pulled, whether it is there or not."""
     return cache_folder() / "lms" / name
@@ -90,14 +96,14 @@ def load_checkpoint_files(
     path = Path(name)
     if path.suffix == ".gguf":
         if not path.is_file():
-            raise LMUnavailable(f"--lm {name}: there is no such file")
+            raise LMUnavailable(f"--lm {name}: there is no such file. {_WITHOUT_HUB}")
         source, gguf, folder = str(path.parent), {"gguf_file": path.name}, None
     elif path.is_dir():
         if not (path / "config.json").is_file():
             raise LMUnavailable(f"--lm {name}: the folder holds no config.json, so it is no transformers checkpoint")
         source, gguf, folder = name, {}, path
     elif _looks_like_path(name):
-        raise LMUnavailable(f"--lm {name}: there is no such folder or file")
+        raise LMUnavailable(f"--lm {name}: there is no such folder or file. {_WITHOUT_HUB}")
     else:
         source, gguf, folder = name, {}, None
     try:
@@ -198,8 +204,7 @@ def _explain(name: str, error: Exception) -> str:
         f"--lm {name}: no such folder here, and {problem}; the cache is "
         f"{os.environ.get('HF_HOME', '~/.cache/huggingface')} (HF_HOME). "
         + (f"Did you mean {alike[0]}? " if alike else "")
-        + f"`askwell lm list` shows which LMs are here; those of the testbed (--lm {PREFIX}bert), --lm smollm2, a "
-        "checkpoint folder and a .gguf file need no hub."
+        + _WITHOUT_HUB
     )
 
 

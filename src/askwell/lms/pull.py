@@ -35,7 +35,9 @@ def pull_lm(name: str, progress: Callable[[LMPullProgress], None] | None = None)
     waits for the first.
     """
     if name not in PULLABLE:
-        raise BadOption(f"there is no LM {name!r} to pull; there is {', '.join(PULLABLE)}")
+        raise BadOption(
+            f"there is no LM {name!r} to pull; there is {', '.join(PULLABLE)} (`askwell lm list` shows all LMs)"
+        )
     folder = pulled_folder(name)
     tell = progress or (lambda _progress: None)
     try:

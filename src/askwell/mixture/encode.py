@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from askwell.mixture.mixture import Mixture
 
 NOT_ONE_TOKEN = "y is not one token of the LM"
-TOO_MANY_TOKENS = "y has more tokens than --longest-answer allows"
+TOO_MANY_TOKENS = "y has more tokens than the longest answer may have"
 NOT_SPELT = "y has a character that the LM's tokenizer does not know"
 TOO_LONG = "x is longer than the LM's context allows"
 NO_TOKENS = "x has no token of the LM"

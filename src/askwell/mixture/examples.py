@@ -49,7 +49,7 @@ def choose_examples(
     """Every prompt with as many train facts as the spec asks for, drawn for each by the seed; of several draws that
     which makes dev facts most probable."""
     if relation is None:
-        raise BadOption("--shots: examples are train facts; name the relation (--facts, or relation= in Python)")
+        raise BadOption("--shots: examples are train facts; name the relation with --facts")
     facts = writable_facts(lm, spec, relation.train)
     if not facts:
         raise NothingLeft(f"examples for {relation.name}", {_NO_TRAIN_FACTS: len(relation.train)})

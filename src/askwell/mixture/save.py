@@ -25,6 +25,7 @@ from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
 from askwell.files import problem_in, read_document, read_text, write_whole
 from askwell.lms.checkpoints import public_name
 from askwell.lms.frozen import FrozenLM
+from askwell.lms.hub import answers as hub_answers
 from askwell.lms.hub import hub_options as reach_of_hub
 from askwell.lms.load import load_lm
 from askwell.mixture.card import model_card
@@ -230,8 +231,10 @@ def _fetch(source: str | Path, name: str, hub_options: dict[str, Any]) -> Path:
     try:
         return Path(hf_hub_download(str(source), name, **{**reach_of_hub(), **hub_options}))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise BadFile(source, f"no such folder here, and no such mixture on the hub ({reason})") from None
+        problem = f"no such mixture on the hub ({str(error).strip().splitlines()[0]})"
+        if not hub_answers():
+            problem = "the hub cannot be reached, and its cache has no such mixture"
+        raise BadFile(source, f"no such folder here, and {problem}") from None
 
 
 def _load_base_lm(mixture: str | Path, description: Description) -> FrozenLM:

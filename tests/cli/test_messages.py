@@ -1,0 +1,59 @@
+"""Messages speak as their reader does: of options on the command line, of arguments in Python."""
+
+import pickle
+
+import pytest
+
+import askwell as library
+from askwell.errors import BadFile, BadOption, naming_options
+
+
+@pytest.mark.parametrize(
+    ("typed", "called"),
+    [
+        ("--split-ratio 70: three numbers", "`ratio` 70: three numbers"),
+        ("name it with --facts, or leave --shot-draws out", "name it with `relation`, or leave `shot_draws` out"),
+        ("--lm ./bert: there is no such folder", "./bert: there is no such folder"),
+        ("get it: askwell data pull --from FOLDER, or --data", "get it: askwell data pull --from FOLDER, or `data`"),
+        ("`askwell lm list` shows LMs; --lm smollm2 needs no hub", "`askwell lm list` shows LMs; smollm2 needs no hub"),
+        ("/tmp/--x/a.csv: a -- b, x--y", "/tmp/--x/a.csv: a -- b, x--y"),
+    ],
+)
+def test_options_become_arguments(typed, called):
+    error = BadOption(typed)
+    assert str(error) == called
+    with naming_options():
+        assert str(error) == typed
+    assert str(pickle.loads(pickle.dumps(error))) == called
+
+
+def test_a_place_in_a_file_is_kept():
+    assert str(BadFile("a.csv", "--x town: no such column", line=3)) == "a.csv, line 3: `x` town: no such column"
+
+
+def test_the_same_mistake_in_both_places(askwell, tmp_path):
+    (tmp_path / "a.csv").write_text("country,capital\nPeru,Lima\n")
+    with pytest.raises(library.UserMistake, match="`x` town: there is no such column"):
+        library.read_relation(tmp_path / "a.csv", x="town", y="capital")
+    done = askwell("audit", tmp_path / "a.csv", "--x", "town", "--y", "capital")
+    assert done.code == 2
+    assert "--x town: there is no such column" in done.err
+    with pytest.raises(library.UserMistake, match="`ratio` 7: write three positive numbers"):
+        library.read_relation(tmp_path / "a.csv", x="country", y="capital", ratio="7")
+
+
+def test_an_unknown_lm_says_where_others_are(askwell, tmp_path):
+    for name in (f"{tmp_path}/nowhere", f"{tmp_path}/nowhere.gguf"):
+        with pytest.raises(library.UserMistake, match=r"nowhere.*`askwell lm list`.*testbed:bert.*smollm2") as caught:
+            library.load_lm(name)
+        assert "--lm" not in str(caught.value)
+        done = askwell("lm", "info", name)
+        assert done.code == 2
+        assert "--lm smollm2" in done.err
+    assert "`askwell lm list`" in askwell("lm", "info", "testbed:brt").err
+    assert "`askwell lm list`" in askwell("lm", "pull", "gpt5").err
+
+
+def test_a_mistake_in_a_command_names_its_own_help(askwell):
+    assert "Try 'askwell lm info --help'." in askwell("lm", "info").err
+    assert "Try 'askwell --help'." in askwell("--nothing").err
