@@ -2,14 +2,11 @@
 
 import dataclasses
 import inspect
-import os
 import re
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-os.environ.update(COLUMNS="110", NO_COLOR="1", TERM="dumb")
 
 from cyclopts import App
 from cyclopts.argument import Argument
@@ -34,6 +31,29 @@ TOPICS = {
     "Errors": ("AskwellError", "UserMistake", "Failure"),
 }  # fmt: skip
 
+# Of classes with many methods, those that users call; the rest is for other rooms of the package.
+MEMBERS = {
+    "FrozenLM": ("context", "dtype", "vocabulary_size", "embedding_size", "summary"),
+    "Mixture": (
+        "ask", "forward", "settle_answers", "weights", "effective_prompts", "temperature", "embed", "plot", "summary",
+        "save_pretrained", "from_pretrained", "push_to_hub", "save_peft",
+    ),
+}  # fmt: skip
+# Objects that users get, not make.
+MADE_BY = {
+    "FrozenLM": "lm = askwell.load_lm(…)",
+    "Replies": "replies = mixture.ask(…)",
+    "Evaluation": "evaluation = askwell.evaluate(…)",
+    "TrainingResult": "result = askwell.train(…)",
+    "Run": "run = askwell.read_runs(…)[0]",
+}
+INTERNAL = {"canonical", "of_0_1_0", "unused", "asking_like", "for_card", "kept_by", "answers", "learned_from"}
+OF_THE_HUB = {
+    "save_pretrained": "Saves the mixture in a folder. From huggingface_hub's mixin, with its options.",
+    "from_pretrained": "Loads a mixture from a folder or from the hub; `lm=` takes an LM that is already loaded.",
+    "push_to_hub": 'Uploads the mixture with its model card: `push_to_hub("me/capitals", private=True)`.',
+}
+
 
 def api() -> str:
     """All public names by topic, with their signatures, docstrings, fields, methods and properties."""
@@ -53,8 +73,8 @@ def api() -> str:
 
 
 def _call(name: str, thing: object) -> str:
-    if inspect.isclass(thing) and issubclass(thing, BaseModel | Exception):
-        return name
+    if inspect.isclass(thing) and (name in MADE_BY or issubclass(thing, BaseModel | Exception)):
+        return MADE_BY.get(name, name)
     parameters = _parameters(thing)
     line = f"{name}({', '.join(parameters)})"
     return line if len(line) <= 90 else f"{name}(\n" + "".join(f"    {one},\n" for one in parameters) + ")"
@@ -104,16 +124,27 @@ def _attribute_docstrings(thing: type) -> Iterator[tuple[str, str]]:
 
 
 def _members(thing: type) -> str:
-    """Methods and properties of a class."""
+    """Methods and properties of a class, inherited ones too where they are ours; of large classes, those for users."""
+    names = MEMBERS.get(thing.__name__) or sorted(
+        name
+        for home in thing.__mro__
+        if home.__module__.startswith("askwell.")
+        for name, value in vars(home).items()
+        if not name.startswith("_") and name not in INTERNAL and _is_member(value)
+    )
     parts = []
-    for name, value in sorted(vars(thing).items()):
+    for name in dict.fromkeys(names):
+        value = inspect.getattr_static(thing, name)
         target = value.fget if isinstance(value, property) else getattr(thing, name)
-        is_ours = inspect.isfunction(value) or isinstance(value, property | classmethod | staticmethod)
-        if name.startswith("_") or not is_ours or not inspect.getdoc(target):
-            continue
         call = "" if isinstance(value, property) else f"({', '.join(_parameters(target))})"
-        parts.append(f"`.{name}{call}`\n:   {_text(target, indent='    ')}")
+        text = OF_THE_HUB.get(name) or _text(target, indent="    ")
+        if text:
+            parts.append(f"`.{name}{'' if name in OF_THE_HUB else call}`\n:   {text}")
     return "\n\n".join(parts)
+
+
+def _is_member(value: object) -> bool:
+    return inspect.isfunction(value) or isinstance(value, property | classmethod | staticmethod)
 
 
 def _text(thing: object, indent: str = "") -> str:

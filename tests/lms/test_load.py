@@ -172,7 +172,7 @@ def test_a_hub_that_cannot_be_reached_is_asked_once(asked: list[str]) -> None:
         assert "`askwell lm list`" in str(refusal.value)
     with pytest.raises(LMUnavailable, match="`tokenizer` no-such-one"):
         load_lm("testbed:bert", tokenizer="no-such-one")
-    with pytest.raises(BadFile, match="no such mixture on the hub"):
+    with pytest.raises(BadFile, match="its cache has no such mixture"):
         load_mixture("nobody/no-such-mixture")
     assert asked == ["http://127.0.0.1:9"]
 

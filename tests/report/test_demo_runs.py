@@ -63,9 +63,9 @@ def test_prompts_and_samples(tmp_path):
         ({"lm": "bert-base-cased"}, BadOption, "needs one of the testbed's LMs, e.g. testbed:bert"),
         ({"lm": "testbed:brt"}, LMUnavailable, "did you mean bert"),
         ({"names": ["captial"]}, BadOption, "did you mean capital"),
-        ({"names": ["capital", "testbed:capital"]}, BadOption, "--relations names capital twice"),
+        ({"names": ["capital", "testbed:capital"]}, BadOption, "`relations` names capital twice"),
         ({"names": ["capital"], "quick": True}, BadOption, "leave out --quick or --relations"),
-        ({"seed": -1}, BadOption, "--seed -1"),
+        ({"seed": -1}, BadOption, "`seed` -1"),
     ],
 )
 def test_what_cannot_be_is_refused(arguments, error, message):

@@ -25,7 +25,6 @@ from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
 from askwell.files import problem_in, read_document, read_text, write_whole
 from askwell.lms.checkpoints import public_name
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.hub import answers as hub_answers
 from askwell.lms.hub import hub_options as reach_of_hub
 from askwell.lms.load import load_lm
 from askwell.mixture.card import model_card
@@ -232,7 +231,7 @@ def _fetch(source: str | Path, name: str, hub_options: dict[str, Any]) -> Path:
         return Path(hf_hub_download(str(source), name, **{**reach_of_hub(), **hub_options}))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
         problem = f"no such mixture on the hub ({str(error).strip().splitlines()[0]})"
-        if not hub_answers():
+        if reach_of_hub():
             problem = "the hub cannot be reached, and its cache has no such mixture"
         raise BadFile(source, f"no such folder here, and {problem}") from None
 
