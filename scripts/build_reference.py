@@ -5,6 +5,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -135,16 +136,17 @@ def _members(thing: type) -> str:
     parts = []
     for name in dict.fromkeys(names):
         value = inspect.getattr_static(thing, name)
+        is_value = isinstance(value, property | cached_property)
         target = value.fget if isinstance(value, property) else getattr(thing, name)
-        call = "" if isinstance(value, property) else f"({', '.join(_parameters(target))})"
-        text = OF_THE_HUB.get(name) or _text(target, indent="    ")
+        call = "" if is_value else f"({', '.join(_parameters(target))})"
+        text = OF_THE_HUB.get(name) or _text(value if isinstance(value, cached_property) else target, indent="    ")
         if text:
             parts.append(f"`.{name}{'' if name in OF_THE_HUB else call}`\n:   {text}")
     return "\n\n".join(parts)
 
 
 def _is_member(value: object) -> bool:
-    return inspect.isfunction(value) or isinstance(value, property | classmethod | staticmethod)
+    return inspect.isfunction(value) or isinstance(value, property | cached_property | classmethod | staticmethod)
 
 
 def _text(thing: object, indent: str = "") -> str:

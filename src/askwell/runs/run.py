@@ -27,7 +27,7 @@ from askwell.evaluation.trust import Trust, trust_of
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.begin import resolve_begin
-from askwell.mixture.candidates import Candidates
+from askwell.mixture.candidates import Candidates, GivenCandidates, as_candidates
 from askwell.mixture.description import About
 from askwell.mixture.encode import EncodedRelation, count_reasons, encode_relation
 from askwell.mixture.mixture import Mixture
@@ -73,10 +73,10 @@ def run(
     spec: RunSpec,
     lm: FrozenLM,
     relation: Relation,
-    folder: Path,
+    folder: Path | str,
     *,
-    candidates: Candidates | None = None,
-    checkpoints: Path | None = None,
+    candidates: GivenCandidates = None,
+    checkpoints: Path | str | None = None,
     resume: bool = False,
     untuned: bool = False,
     controls: bool = True,
@@ -91,11 +91,13 @@ def run(
     saved as the folder's mixture.
     """
     began = time.monotonic()
+    folder, candidates = Path(folder), as_candidates(candidates)
+    checkpoints = folder if checkpoints is None else Path(checkpoints)
     folder.mkdir(parents=True, exist_ok=True)
     tell = progress or (lambda _event: None)
     mixture = resolve_begin(spec.mixture, lm, [(relation, templates_of(spec))])
     spec = spec.model_copy(update={"mixture": mixture})
-    work = _Work(spec, lm, relation, folder, checkpoints or folder, candidates, resume, split_by, tell)
+    work = _Work(spec, lm, relation, folder, checkpoints, candidates, resume, split_by, tell)
     with limited_threads(spec.threads):
         made = work.mixture(untuned=untuned) if spec.baseline is None else work.baseline(spec.baseline)
         made.mixture.answer_kind = made.facts.kind

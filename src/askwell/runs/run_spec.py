@@ -11,7 +11,7 @@ from askwell.data.names import relation_label
 from askwell.data.templates import Template
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.begin import resolve_begin
-from askwell.mixture.candidates import Candidates
+from askwell.mixture.candidates import GivenCandidates, as_candidates
 from askwell.mixture.openings import with_label
 from askwell.specs import AutoPromptSpec, FineTuningSpec, MixtureSpec, PromptText, RunSpec, TrainingSpec
 from askwell.specs.baselines import BaselineName
@@ -29,7 +29,7 @@ def run_spec(
     baseline: BaselineName | None = None,
     search: AutoPromptSpec | None = None,
     fine_tuning: FineTuningSpec | None = None,
-    candidates: Candidates | None = None,
+    candidates: GivenCandidates = None,
     control: ControlKind | None = None,
     prompts: str = "given",
     setting: str | None = None,
@@ -43,6 +43,7 @@ def run_spec(
     precision are those of the LM, unless the run is to be done elsewhere. What a causal LM's sentences begin with, and
     what stands before them, is chosen here, so that the run's id names it; the paper's recipe puts nothing there.
     """
+    candidates = as_candidates(candidates)
     mixture = mixture or MixtureSpec()
     if training is not None and training.recipe == "paper":
         mixture = mixture.with_named_opening
