@@ -42,7 +42,7 @@ def spec_of(
         lm=lm, lm_sha256=more.pop("lm_sha256", "1" * 64), relation=relation,
         facts_sha256=more.pop("facts_sha256", f"facts of {relation}"), prompts=prompts,
         templates=tuple(PromptText(template=template) for template in templates), setting=setting,
-        mixture=MixtureSpec(**{"seed": seed, "lead_in": "none", **(mixture or {})}),
+        mixture=MixtureSpec.model_validate({"seed": seed, "lead_in": "none", **(mixture or {})}),
         training=TrainingSpec(**(training or {})) if tuned else None, **more,
     )  # fmt: skip
 
