@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from askwell.data.facts import Fact
-from askwell.data.importers import READERS, Format, import_data
+from askwell.data.importers import READERS, ImportFormat, import_data
 from askwell.data.names import read_prompts, read_relation
 from askwell.errors import BadFile, BadOption, NothingLeft, UserMistake
 from askwell.mixture.candidates import read_candidates
 
 
-def bring(form: Format, source: Path, out: Path, name: str | None = None) -> dict:
+def bring(form: ImportFormat, source: Path, out: Path, name: str | None = None) -> dict:
     return import_data(form, source, out, name).as_json(out)
 
 

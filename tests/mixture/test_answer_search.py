@@ -11,7 +11,7 @@ from builders import tiny, tiny_walks
 from askwell.lms.batches import PLACES, Words
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture import distributions
-from askwell.mixture.answer_search import AnswerSearch, text_of
+from askwell.mixture.answer_search import AnswerSearch, speller
 from askwell.mixture.long_answers import length_log_probs
 from askwell.mixture.prefixes import PrefixReader
 from askwell.mixture.search import SearchLimits
@@ -24,7 +24,7 @@ SHORT = SearchLimits(answers=5, opened=100_000, tokens=2, branches=10_000)
 def only(mixture, count: int = 12) -> list[int]:
     """Lets answers be spelled with so many tokens alone, spread over the vocabulary, and gives them."""
     lm = mixture.lm
-    whole = {t for p in PLACES for t in range(lm.vocabulary_size) if text_of(lm, p)((t,)) is not None}
+    whole = {t for p in PLACES for t in range(lm.vocabulary_size) if speller(lm, p)((t,)) is not None}
     kept = sorted(whole)[:: max(1, len(whole) // count)][:count]
     mixture.long_answers.__dict__["never"] = [t for t in range(lm.vocabulary_size) if t not in kept]
     return kept
@@ -42,7 +42,7 @@ def every_answer(mixture, tokens: list[int], x: str, log_lengths) -> dict[str, f
     """log p(y | x, r) of every string of up to three of these tokens, at any place that the prompts need."""
     lm, texts = mixture.lm, {}
     for place in {prompt.tokens.y_place for prompt in mixture.prompts}:
-        spelt = text_of(lm, place)
+        spelt = speller(lm, place)
         for size in (1, 2, 3):
             for spelling in itertools.product(tokens, repeat=size):
                 if (text := spelt(spelling)) is not None:
@@ -166,7 +166,7 @@ def test_the_best_answers_of_bags_are_those_of_the_mean(name, forms):
     found = AnswerSearch(mixture, SHORT, log_lengths).best_of_bags(xs, bags)
     strings = set()
     for place in {prompt.tokens.y_place for prompt in mixture.prompts}:
-        spelt = text_of(lm, place)
+        spelt = speller(lm, place)
         spellings = itertools.chain(itertools.product(tokens, repeat=1), itertools.product(tokens, repeat=2))
         strings |= {text for spelling in spellings if (text := spelt(spelling)) is not None}
     ys, _ = words(lm, sorted(strings))

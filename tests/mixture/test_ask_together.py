@@ -6,7 +6,7 @@ import pytest
 import torch
 from builders.worlds import CAPITALS, TEMPLATES, frozen
 
-from askwell.mixture.ask_together import AskedTogether, Question
+from askwell.mixture.ask_together import AskedTogether, AskedX
 from askwell.mixture.candidates import Candidates
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture import MixtureSpec
@@ -38,9 +38,7 @@ def test_each_answers_as_it_does_alone(name):
     mixtures = mixtures_of(name)
     together = AskedTogether(mixtures)
     # Interleaved, so that neighbours in a batch belong to different mixtures.
-    questions = [
-        Question(mixture, x, top) for x in XS for mixture, top in zip(mixtures, (1, 5, 3, 2, 9, 3), strict=True)
-    ]
+    questions = [AskedX(mixture, x, top) for x in XS for mixture, top in zip(mixtures, (1, 5, 3, 2, 9, 3), strict=True)]
     for question, found in zip(questions, together.ask(questions), strict=True):
         alone = question.mixture.ask(question.x, top=question.top)
         assert [reply.y for reply in found] == [reply.y for reply in alone]
@@ -52,9 +50,7 @@ def test_each_answers_as_it_does_alone(name):
 def test_longer_answers_are_searched_mixture_by_mixture():
     lm = frozen("llama")
     long, short = Mixture(lm, TEMPLATES[:2]), Mixture(lm, TEMPLATES[:2], MixtureSpec(answers="one-token"))
-    found = AskedTogether([long, short]).ask(
-        [Question(short, "Paris"), Question(long, "Paris"), Question(long, "Oslo")]
-    )
+    found = AskedTogether([long, short]).ask([AskedX(short, "Paris"), AskedX(long, "Paris"), AskedX(long, "Oslo")])
     for mixture, x, replies in ((short, "Paris", found[0]), (long, "Paris", found[1]), (long, "Oslo", found[2])):
         alone = mixture.ask(x)
         assert [reply.y for reply in replies] == [reply.y for reply in alone]
@@ -73,7 +69,7 @@ def test_many_questions_are_read_within_bounds(monkeypatch):
 
     monkeypatch.setattr(together._reader, "pair_log_probs", counted)
     monkeypatch.setattr("askwell.mixture.ask_together._NUMBERS_AT_ONCE", 7 * mixture.lm.vocabulary_size)
-    found = together.ask([Question(mixture, x) for x in XS])
+    found = together.ask([AskedX(mixture, x) for x in XS])
     assert sizes == [6, 6]
     assert [replies[0].y for replies in found] == [mixture.ask(x)[0].y for x in XS]
 

@@ -8,7 +8,7 @@ from builders.stores import A, B, keep, keep_arrows, new_store
 from askwell.evaluation.compare import compare_outcomes
 from askwell.report.cells import RunGroup, kept_runs
 from askwell.report.rows import lines_of
-from askwell.report.score_tables import arrows_table, main_table, step
+from askwell.report.score_tables import arrows_table, change_of, main_table
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_a_step_agrees_with_an_exact_test_and_with_compare(store, metric):
     from scipy import stats
 
     line = lines_of(kept_runs(store.runs()))[0]
-    found = step(line.groups["init"], line.groups["soft"], metric)
+    found = change_of(line.groups["init"], line.groups["soft"], metric)
     value = {"P@1": lambda r: float(r <= 1), "P@10": lambda r: float(r <= 10), "MRR": lambda r: 1 / r}[metric]
     init = (1, 20, 20, 20, 20, 2)
     seeds = ((1, 1, 1, 20, 2, 20), (1, 1, 20, 20, 1, 1))
@@ -126,13 +126,13 @@ def test_cells_without_a_common_relation_or_seed_have_no_step(tmp_path):
     keep(store, [1], A, setting="init", tuned=False)
     keep(store, [1], B)
     line = lines_of(kept_runs(store.runs()))[0]
-    assert step(line.groups["init"], line.groups["soft"], "P@1") is None
+    assert change_of(line.groups["init"], line.groups["soft"], "P@1") is None
     runs = kept_runs(store.runs())
     for seeds in ((0, 1), (2, 3)):
         for seed in seeds:
             keep(store, [1], A, setting="s", seed=seed, prompts=f"seeds {seeds[0]}")
     lines = {line.source: line for line in lines_of(kept_runs(store.runs()))}
-    assert step(lines["seeds 0"].groups["soft"], lines["seeds 2"].groups["soft"], "P@1") is None
+    assert change_of(lines["seeds 0"].groups["soft"], lines["seeds 2"].groups["soft"], "P@1") is None
     assert len(runs) == 2
 
 

@@ -7,10 +7,11 @@ from rich.markup import escape
 
 from askwell.cli.options import Data, Flag, Json, NotNegative, Reading
 from askwell.cli.tables import plain_table, print_table
-from askwell.cli.terminal import counted, note, print_json, say
+from askwell.cli.terminal import note, print_json, say
 from askwell.data.audit import SetAudit, audit_sentences, audit_set
 from askwell.data.clean import need_new_folder, write_clean
 from askwell.data.names import read_fact_set
+from askwell.display.summary import counted
 from askwell.errors import BadOption
 
 if TYPE_CHECKING:

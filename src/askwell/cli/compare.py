@@ -10,7 +10,8 @@ from rich.table import Table
 
 from askwell.cli.options import Json, NotNegative, Where
 from askwell.cli.tables import print_table
-from askwell.cli.terminal import counted, print_json, say
+from askwell.cli.terminal import print_json, say
+from askwell.display.summary import counted
 from askwell.evaluation.metrics import METRICS
 from askwell.files import to_json
 
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     MetricName = str
 else:
     MetricName = Literal[tuple(METRICS)]
-
-# The paper calls a difference significant if p is below this.
-LINE = 0.02
 
 
 def compare(
@@ -79,6 +77,8 @@ def compare(
 
 
 def _print(comparison: "Comparison", a: str, b: str, changed: int, among: Sequence[str]) -> None:
+    from askwell.evaluation.significance import SIGNIFICANT
+
     several = len(comparison.relations) > 1
     averages = {"micro average": comparison.micro, "macro average": comparison.macro}
     digits = METRICS[comparison.metric].decimals
@@ -109,8 +109,8 @@ def _print(comparison: "Comparison", a: str, b: str, changed: int, among: Sequen
         say(
             f"{name}: {of.difference:+.{digits}f}, {100 * comparison.confidence:.0f} % interval {of.low:+.{digits}f} "
             f"to {of.high:+.{digits}f} (bootstrap over {comparison.unit}s); permutation test p = {_p(of.p)} "
-            f"({'exact' if of.exact else 'sampled'}), {'' if of.p < LINE else 'not '}significant at the paper's "
-            f"threshold of {LINE}."
+            f"({'exact' if of.exact else 'sampled'}), {'' if of.p < SIGNIFICANT else 'not '}significant at the paper's "
+            f"threshold of {SIGNIFICANT}."
         )
     say(
         f"A is better on {comparison.wins}, B on {comparison.losses} {comparison.unit}s: sign test "

@@ -10,15 +10,16 @@ from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn
 
 from askwell.cli.options import Data, Json
 from askwell.cli.tables import plain_table, print_table
-from askwell.cli.terminal import counted, note, print_json, progress_bar, say
+from askwell.cli.terminal import note, print_json, progress_bar, say
 from askwell.data.catalogue import chosen_sets
 from askwell.data.download import PullProgress, mirror, pull_sets, take_from
-from askwell.data.importers import Format
+from askwell.data.importers import ImportFormat
 from askwell.data.importers import import_data as bring_in
 from askwell.data.sentence_templates import frequent_templates, write_templates
 from askwell.data.sources import VARIABLE, data_folder, need_data_folder, pulled_data_folder
 from askwell.data.statistics import prompt_statistics, relation_statistics
 from askwell.data.verify import take_inventory
+from askwell.display.summary import counted
 from askwell.files import to_json
 
 if TYPE_CHECKING:
@@ -87,7 +88,15 @@ def verify_data(sets: Sets = None, /, *, data: Data = None, json: Json = False) 
     inventory.need_right(all_here=bool(sets))
 
 
-def import_data(format: Format, source: Path, /, *, out: Path, name: str | None = None, json: Json = False) -> None:  # noqa: A002
+def import_data(
+    format: ImportFormat,  # noqa: A002 - the name of the argument in the help
+    source: Path,
+    /,
+    *,
+    out: Path,
+    name: str | None = None,
+    json: Json = False,
+) -> None:
     """Convert facts and templates of another project to our layout, and report what was left out and why.
 
     Args:

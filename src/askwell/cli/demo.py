@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from askwell.cli.options import Flag, Json, Seed, Several
-from askwell.cli.terminal import counted, note, print_json, say, stdout
+from askwell.cli.terminal import note, print_json, say, stdout
+from askwell.display.summary import counted
 from askwell.errors import Failure
 from askwell.files import need_writable_folder
 

@@ -9,7 +9,8 @@ from rich.table import Table
 
 from askwell.cli.options import Json, NotNegative, Store, Where
 from askwell.cli.tables import print_table
-from askwell.cli.terminal import counted, note, print_json
+from askwell.cli.terminal import note, print_json
+from askwell.display.summary import counted
 from askwell.files import need_writable_folder
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from rich.text import Text
 
 from askwell.cli.progress import RunBars
 from askwell.cli.tables import print_table
-from askwell.cli.terminal import counted, note, note_left_out_facts, print_json, say
+from askwell.cli.terminal import note, note_left_out_facts, print_json, say
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
+from askwell.display.summary import counted
 from askwell.evaluation.controls import MAJORITY, PRIOR, PRIOR_CORRECTED, PRIOR_MASKED_X
 from askwell.evaluation.evaluate import EvaluationFigures
 from askwell.evaluation.knowledge import KnowledgeFigures

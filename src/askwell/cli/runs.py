@@ -10,8 +10,9 @@ from rich.table import Table
 
 from askwell.cli.options import Flag, Json, Store
 from askwell.cli.tables import print_table
-from askwell.cli.terminal import counted, note, print_json, say
+from askwell.cli.terminal import note, print_json, say
 from askwell.display.printable import for_csv
+from askwell.display.summary import counted
 from askwell.errors import BadOption
 from askwell.evaluation.metrics import METRICS
 from askwell.files import to_json

@@ -6,8 +6,9 @@ from rich.table import Table
 
 from askwell.cli.running import control_lines, note_few_candidates, note_unsettled, print_labels, print_several
 from askwell.cli.tables import print_table
-from askwell.cli.terminal import counted, note, note_left_out_facts, say
+from askwell.cli.terminal import note, note_left_out_facts, say
 from askwell.cli.trust import trust_lines
+from askwell.display.summary import counted
 from askwell.evaluation.controls import PRIOR_CORRECTED
 from askwell.evaluation.evaluate import Evaluation
 from askwell.evaluation.metrics import METRICS, TABLE_METRICS, scores_of

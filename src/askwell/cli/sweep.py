@@ -9,7 +9,8 @@ from rich.table import Table
 
 from askwell.cli.options import Data, Flag, Json
 from askwell.cli.tables import print_table
-from askwell.cli.terminal import counted, note, print_json, say
+from askwell.cli.terminal import note, print_json, say
+from askwell.display.summary import counted
 from askwell.errors import BadFile, Failure
 from askwell.files import need_writable_folder
 from askwell.specs import EngineName, RunSpec

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.segment import Segment
 
 from askwell.display.printable import json_escaped, printable
+from askwell.display.summary import counted
 
 if TYPE_CHECKING:
     from askwell.evaluation.evaluate import LeftOut
@@ -64,11 +65,6 @@ def note_left_out_facts(split: str, reasons: Mapping[str, int], facts: "Sequence
         named = [f"{fact.x} → {fact.y}" for fact in facts if fact.reason == reason]
         examples = f" ({'; '.join(named[:3])}{'; …' if count > 3 else ''})" if named else ""
         note(f"left out of {split}: {counted(count, 'fact')}, since {reason}{examples}")
-
-
-def counted(count: int, word: str) -> str:
-    """A number with its noun."""
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def progress_bar(*columns: str | ProgressColumn) -> Progress:

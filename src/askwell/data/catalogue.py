@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from askwell.errors import BadOption, did_you_mean
 
-Unit = Literal["facts", "prompts", "relations", "words"]
+CountedIn = Literal["facts", "prompts", "relations", "words"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class DataSet:
     about: str
     licence: str
     """That of the repository which publishes it."""
-    unit: Unit
+    unit: CountedIn
     """What a line of its files is."""
     origin: Origin
     """The folder it comes from."""

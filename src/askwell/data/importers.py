@@ -216,9 +216,9 @@ def _texts(path: Path, relation: str, about: dict[str, Any], *keys: str) -> list
     return []
 
 
-Format = Literal["lama", "lpaqa", "autoprompt", "optiprompt", "bear"]
+ImportFormat = Literal["lama", "lpaqa", "autoprompt", "optiprompt", "bear"]
 
-READERS: dict[Format, Callable[[Path, str], Imported]] = {
+READERS: dict[ImportFormat, Callable[[Path, str], Imported]] = {
     "lama": read_lama,
     "lpaqa": read_lpaqa,
     "autoprompt": read_autoprompt,
@@ -227,7 +227,7 @@ READERS: dict[Format, Callable[[Path, str], Imported]] = {
 }
 
 
-def import_data(data_format: Format, source: Path, out: Path, name: str | None = None) -> Imported:
+def import_data(data_format: ImportFormat, source: Path, out: Path, name: str | None = None) -> Imported:
     """Writes another project's facts, prompts and word lists into the data folder `out`, and returns them.
 
     The names of the sets begin with `name`, or else with that of the format.

@@ -31,7 +31,7 @@ from askwell.mixture.encode import why_unaskable
 from askwell.mixture.mixture import Mixture
 
 MAJORITY, PRIOR, PRIOR_MASKED_X, PRIOR_CORRECTED = "majority", "prior", "prior-masked-x", "prior-corrected"
-MOST_XS = 500
+MOST_XS_OF_PRIOR = 500
 """A prior is the mean over at most this many x's of train."""
 
 
@@ -62,7 +62,7 @@ def majority(answers: AnswerList, relation: Relation) -> Prior:
 
 
 @torch.no_grad()
-def prompt_prior(answers: AnswerList, relation: Relation, *, most: int = MOST_XS, seed: int = 0) -> Prior:
+def prompt_prior(answers: AnswerList, relation: Relation, *, most: int = MOST_XS_OF_PRIOR, seed: int = 0) -> Prior:
     """The mean of p(y | x, r) over the distinct x's of train; of more than `most`, that many are drawn with the seed.
     It takes as long as asking about that many facts, and the memory of a few of them."""
     mixture = answers.mixture

@@ -24,7 +24,7 @@ from askwell.evaluation.controls import MAJORITY, PRIOR, PRIOR_MASKED_X, masked_
 from askwell.evaluation.outcomes import Outcome
 from askwell.lms.batches import Words, words_of
 from askwell.mixture import distributions
-from askwell.mixture.answer_search import AnswerSearch, LikelyAnswer, LikelyAnswers, text_of
+from askwell.mixture.answer_search import AnswerSearch, LikelyAnswer, LikelyAnswers, speller
 from askwell.mixture.answers import AnswerKind
 from askwell.mixture.encode import EncodedFacts, LeftOutFact, why_unaskable, why_unspellable
 from askwell.mixture.mixture import Mixture
@@ -202,7 +202,7 @@ class OpenFacts:
 def spelt_texts(mixture: Mixture, ys: Iterable[str]) -> dict[str, str]:
     """For each y the string that its tokens spell; y itself where the tokenizer does not give it back."""
     place = mixture.answer_space.places[0]
-    spell = text_of(mixture.lm, place)
+    spell = speller(mixture.lm, place)
     return {y: spell(tuple(mixture.lm.wording.encode(y, place))) or y for y in ys}
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+SIGNIFICANT = 0.02
+"""Below this p the paper calls a difference significant."""
 # 2^14 sign vectors are enumerated in no time; with more, the test is exact for whole numbers and sampled for others.
 _ENUMERATED = 14
 _BYTES_AT_ONCE = 2**22

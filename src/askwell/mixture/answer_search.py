@@ -21,7 +21,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.mixture.prefixes import PrefixReader
 from askwell.mixture.product import check_one_form
-from askwell.mixture.search import Counts, Prefix, SearchLimits, SearchResult, search_answers
+from askwell.mixture.search import IsCounted, Prefix, SearchLimits, SearchResult, search_answers
 
 # What is kept of the sentences of the questions that are searched at once.
 _KEPT_BYTES = 2**29
@@ -80,7 +80,7 @@ class AnswerSearch:
         self,
         xs: Words,
         questions: Int[Tensor, " questions"],
-        counts: Counts | None = None,
+        counts: IsCounted | None = None,
         log_weights: Float[Tensor, " prompts"] | None = None,
     ) -> list[LikelyAnswers]:
         """For each question (the number of its x) its most probable answers, up to the limit of those that `counts`
@@ -96,7 +96,7 @@ class AnswerSearch:
         xs: Words,
         questions: Int[Tensor, " questions"],
         least: Sequence[float],
-        counts: Counts | None = None,
+        counts: IsCounted | None = None,
     ) -> list[LikelyAnswers]:
         """For each question all answers whose log-probability is at least that given; where all prompts need one form,
         up to the limit of those that `counts` says count."""
@@ -109,7 +109,7 @@ class AnswerSearch:
         ]
 
     def _best(
-        self, xs: Words, bags: Int[Tensor, "bags xs"], counts: Counts | None, log_weights: Tensor | None
+        self, xs: Words, bags: Int[Tensor, "bags xs"], counts: IsCounted | None, log_weights: Tensor | None
     ) -> list[LikelyAnswers]:
         found = self._found(xs, bags, None, counts, log_weights)
         if len(self._forms) == 1:
@@ -125,7 +125,7 @@ class AnswerSearch:
             results.append(LikelyAnswers(kept, of.is_exact, of.unseen))
         return results
 
-    def _last_that_counts(self, number: int, answers: Sequence[LikelyAnswer], counts: Counts | None) -> float:
+    def _last_that_counts(self, number: int, answers: Sequence[LikelyAnswer], counts: IsCounted | None) -> float:
         """The probability of the last answer within the limit, -inf if there are fewer."""
         counted = [answer for answer in answers if counts is None or counts(number, answer.text)]
         within = len(counted) >= self._limits.answers
@@ -137,7 +137,7 @@ class AnswerSearch:
         xs: Words,
         bags: Int[Tensor, "bags xs"],
         least: Sequence[float] | None,
-        counts: Counts | None,
+        counts: IsCounted | None,
         log_weights: Tensor | None,
     ) -> list[LikelyAnswers]:
         """Some bags after the other, so that what is kept of their sentences fits into memory."""
@@ -162,7 +162,7 @@ class AnswerSearch:
         xs: Words,
         bags: Int[Tensor, "bags xs"],
         sought: Sequence[float] | None,
-        counts: Counts | None,
+        counts: IsCounted | None,
         given_weights: Tensor | None,
     ) -> list[LikelyAnswers]:
         mixture, size = self._mixture, bags.shape[1]
@@ -181,7 +181,7 @@ class AnswerSearch:
                 [Prefix(number, (), of_bag + log_length, length) for length, log_length in self._lengths()]
                 for number, of_bag in enumerate(of_experts)
             ]
-            spelt = text_of(mixture.lm, place)
+            spelt = speller(mixture.lm, place)
             found = search_answers(roots, open_, spelt, self._limits, least=sought, counts=counts)
             for number, result in enumerate(found):
                 results[number].append(result)
@@ -231,12 +231,12 @@ def _none_counts(_question: int, _text: str) -> bool:
     return False
 
 
-def _shifted(counts: Counts, start: int) -> Counts:
+def _shifted(counts: IsCounted, start: int) -> IsCounted:
     """For questions that are counted from a first one on."""
     return lambda number, text: counts(start + number, text)
 
 
-def text_of(lm: FrozenLM, place: Place) -> Callable[[tuple[int, ...]], str | None]:
+def speller(lm: FrozenLM, place: Place) -> Callable[[tuple[int, ...]], str | None]:
     """The surface string that tokens spell at a place; None where the tokenizer would spell it otherwise, for special
     and unknown tokens, and for nothing but space."""
     special = {token for token, added in lm.tokenizer.added_tokens_decoder.items() if added.special}

@@ -18,7 +18,7 @@ _NUMBERS_AT_ONCE = 2**25
 
 
 @dataclass(frozen=True)
-class Question:
+class AskedX:
     """A mixture, and the x to ask it about."""
 
     mixture: Mixture
@@ -47,7 +47,7 @@ class AskedTogether:
             first += len(mixture.prompts)
         self._tuned = _joined(self._joint, first) if self._joint else None
 
-    def ask(self, questions: Sequence[Question]) -> list[list[Reply]]:
+    def ask(self, questions: Sequence[AskedX]) -> list[list[Reply]]:
         """The most probable answers to each question, best first. Every x must be one that can be asked."""
         found: dict[int, list[Reply]] = {}
         joint = [number for number, question in enumerate(questions) if question.mixture in self._first]
@@ -66,7 +66,7 @@ class AskedTogether:
         labels = mixture.candidates is not None and mixture.candidates.labels is not None
         return not self._kinds[mixture].any_length and not labels
 
-    def _within_bounds(self, questions: Sequence[Question], numbers: Sequence[int]) -> Iterator[list[int]]:
+    def _within_bounds(self, questions: Sequence[AskedX], numbers: Sequence[int]) -> Iterator[list[int]]:
         some: list[int] = []
         prompts = 0
         for number in numbers:
@@ -79,7 +79,7 @@ class AskedTogether:
         if some:
             yield some
 
-    def _read(self, questions: Sequence[Question]) -> list[list[Reply]]:
+    def _read(self, questions: Sequence[AskedX]) -> list[list[Reply]]:
         device = self._lm.device
         words = words_of([question.x for question in questions], self._lm.wording, device)
         counts = [len(question.mixture.prompts) for question in questions]

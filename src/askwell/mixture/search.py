@@ -125,7 +125,7 @@ class _Branch:
         return Prefix(self.question, self.tokens, self.joint[:, self.column], self.length)
 
 
-Counts = Callable[[int, str], bool]
+IsCounted = Callable[[int, str], bool]
 """Whether an answer to a question counts towards the limit."""
 
 
@@ -137,7 +137,7 @@ class _Search:
     limits: SearchLimits
     least: float | None
     """All answers that are at least as probable are looked for; None where the most probable are."""
-    counts: Counts | None
+    counts: IsCounted | None
     heap: list[tuple[float, int, _Branch]] = field(default_factory=list)
     found: list[FoundAnswer] = field(default_factory=list)
     best: list[float] = field(default_factory=list)
@@ -235,7 +235,7 @@ def search_answers(
     limits: SearchLimits,
     *,
     least: Sequence[float] | None = None,
-    counts: Counts | None = None,
+    counts: IsCounted | None = None,
 ) -> list[SearchResult]:
     """For each question its most probable answers, from its first prefixes (no token yet, of every length).
 

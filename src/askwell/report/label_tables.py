@@ -7,8 +7,8 @@ from askwell.report.cells import RunGroup, place_of
 from askwell.report.page import MISSING, Cell, Column, ColumnGroup, Row
 from askwell.report.rows import (
     Draft,
-    Figure,
     Line,
+    ScoredCell,
     StudyTable,
     caption_of,
     file_stem,
@@ -60,7 +60,7 @@ def _table(
     return draft.finished("labels", fact_set, columns, caption, file=file, relation=relation)
 
 
-def _figures(line: Line, kind: str, found: LabelFigures, label: str) -> list[Figure]:
+def _figures(line: Line, kind: str, found: LabelFigures, label: str) -> list[ScoredCell]:
     scores, row = found.scores[label], found.confusion[found.labels.index(label)]
     values = (("precision", scores.precision), ("recall", scores.recall), ("F1", scores.f1))
     figures = [(Cell(str(scores.facts)), record(line, kind, f"{label}: facts", float(scores.facts)))]

@@ -236,11 +236,11 @@ def record(line: Line, kind: str, figure: str, value: float | None, **more: Any)
     return found | {"figure": figure, "value": value} | more
 
 
-Figure = tuple[Cell, Record]
+ScoredCell = tuple[Cell, Record]
 """A figure as it is shown, and for machines."""
 
 
-def scored(line: Line, kind: str, metric: str, average: Average = "micro", **more: float | None) -> Figure:
+def scored(line: Line, kind: str, metric: str, average: Average = "micro", **more: float | None) -> ScoredCell:
     """A score of a cell, a dash if there is no run; `more` can be `gain` and `p`, and the `paper`'s figure."""
     if (group := line.groups.get(kind)) is None:
         return MISSING, record(line, kind, metric, None, average=average, **more)
@@ -274,7 +274,7 @@ class Draft:
     records: list[Record] = field(default_factory=list)
 
     def add(
-        self, heading: str, figures: Sequence[Figure], *, begins: str = "", note: str = "", of_paper: str = ""
+        self, heading: str, figures: Sequence[ScoredCell], *, begins: str = "", note: str = "", of_paper: str = ""
     ) -> None:
         """Adds a row, and below it the paper's figures if there are any; `of_paper` is a note on these."""
         self.rows.append(Row(heading, tuple(cell for cell, _ in figures), begins, note))

@@ -8,14 +8,12 @@ import numpy as np
 
 from askwell.evaluation.compare import Outcomes, pair_outcomes
 from askwell.evaluation.metrics import METRICS, TABLE_METRICS, Average
-from askwell.evaluation.significance import permutation_test
+from askwell.evaluation.significance import SIGNIFICANT, permutation_test
 from askwell.report.cells import ARROWS, INIT, KINDS, PRODUCT, PUBLISHED, SOFT, VECTORS, WEIGHTS, RunGroup
 from askwell.report.page import Cell, Column, ColumnGroup
 from askwell.report.paper import is_distinct_y, paper_source
-from askwell.report.rows import Draft, Figure, Line, StudyTable, caption_of, file_stem, groups_of, headed, scored
+from askwell.report.rows import Draft, Line, ScoredCell, StudyTable, caption_of, file_stem, groups_of, headed, scored
 
-SIGNIFICANT = 0.02
-"""Below this p the paper calls a difference significant."""
 METRIC_COLUMNS = tuple(map(Column, TABLE_METRICS))
 
 
@@ -29,7 +27,7 @@ class Step:
     """Pairs of outcomes, each fact as often as it was asked."""
 
 
-def step(before: RunGroup | None, after: RunGroup | None, metric: str) -> Step | None:
+def change_of(before: RunGroup | None, after: RunGroup | None, metric: str) -> Step | None:
     """The step between two cells, all relations together; None if they have no relation or no seed in common.
 
     It is the micro difference of `compare_outcomes`, without the intervals, which take long on many facts.
@@ -103,10 +101,10 @@ def arrows_table(lines: Sequence[Line], fact_set: str, paper: PaperScore = no_pa
     return draft.finished("full", fact_set, columns, caption)
 
 
-def _arrows(line: Line, metric: str, paper: PaperScore) -> list[Figure]:
+def _arrows(line: Line, metric: str, paper: PaperScore) -> list[ScoredCell]:
     """Init, soft and deep in one metric, each with the gain over the one before."""
     groups = [line.groups.get(kind) for kind in ARROWS]
-    steps = [None, *(step(before, after, metric) for before, after in pairwise(groups))]
+    steps = [None, *(change_of(before, after, metric) for before, after in pairwise(groups))]
     bold = {
         number if (found.gain > 0) == METRICS[metric].higher_is_better else number - 1
         for number, found in enumerate(steps)

@@ -182,13 +182,13 @@ def _figure(figure: StudyFigure) -> FigureBlock:
     return FigureBlock((Drawing(figure.name, figure.chart),), figure.caption, wide=True)
 
 
-Format = Literal["markdown", "latex", "csv", "html"]
-FORMATS: tuple[Format, ...] = ("markdown", "latex", "csv", "html")
+ReportFormat = Literal["markdown", "latex", "csv", "html"]
+FORMATS: tuple[ReportFormat, ...] = ("markdown", "latex", "csv", "html")
 _WRITTEN = ".written-by-askwell"
 """Lists the files of the report in the folder."""
 
 
-def write_report(study: Study, page: Page, folder: Path, formats: Collection[Format] = FORMATS) -> list[Path]:
+def write_report(study: Study, page: Page, folder: Path, formats: Collection[ReportFormat] = FORMATS) -> list[Path]:
     """Writes the formats, and all figures as SVG and PDF; returns the paths of what was written."""
     contents: dict[str, str | bytes] = {}
     if "markdown" in formats:

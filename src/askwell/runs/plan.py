@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from askwell.errors import BadFile, NothingLeft
-from askwell.evaluation.controls import MOST_XS
+from askwell.evaluation.controls import MOST_XS_OF_PRIOR
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.mixture.begin import resolve_begin
@@ -39,7 +39,7 @@ def work_of(task: RunTask, prompts: int) -> float:
     """The work of a run with that many usable prompts, in pairs that are asked."""
     spec, relation = task.spec, task.relation
     prompts *= spec.mixture.copies
-    prior = min(MOST_XS, len({fact.x for fact in relation.train}))
+    prior = min(MOST_XS_OF_PRIOR, len({fact.x for fact in relation.train}))
     work = float(prompts * (len(relation.dev) + len(relation.test) + prior))
     if spec.training is not None and relation.train:
         train, dev = len(relation.train), len(relation.dev)

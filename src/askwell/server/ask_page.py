@@ -29,7 +29,7 @@ router = APIRouter(include_in_schema=False)
 _SHOWN = 5
 _SUGGESTED = 200
 _SAMPLES = 6
-About = Annotated[str, Query(max_length=LONGEST_NAME)]
+QueryName = Annotated[str, Query(max_length=LONGEST_NAME)]
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def choose(catalogue: Catalogue, about: str) -> Choice:
 
 
 @dataclass(frozen=True)
-class Bar:
+class AnswerBar:
     """An answer."""
 
     y: str
@@ -122,7 +122,7 @@ class Told:
     """What one mixture says of an x."""
 
     entry: Entry
-    bars: tuple[Bar, ...]
+    bars: tuple[AnswerBar, ...]
     threshold: float | None
     problem: str = ""
 
@@ -134,7 +134,7 @@ class Told:
 
 @router.get("/", response_class=HTMLResponse)
 async def ask_page(
-    request: Request, about: About = "", x: Annotated[str, Query(max_length=LONGEST_TEXT)] = ""
+    request: Request, about: QueryName = "", x: Annotated[str, Query(max_length=LONGEST_TEXT)] = ""
 ) -> HTMLResponse:
     """The whole page, with answers."""
     service = service_of(request)
@@ -176,8 +176,8 @@ async def _told(service: Service, entry: Entry, x: str) -> Told:
     return Told(entry, tuple(_bar(reply, golds, behind) for reply in replies[:_SHOWN]), threshold)
 
 
-def _bar(reply: Reply, golds: Sequence[str], behind: Sequence[PromptBehind]) -> Bar:
-    return Bar(
+def _bar(reply: Reply, golds: Sequence[str], behind: Sequence[PromptBehind]) -> AnswerBar:
+    return AnswerBar(
         reply.y, reply.probability, reply.y in golds, tuple((one, reply.by_prompt[one.number]) for one in behind)
     )
 

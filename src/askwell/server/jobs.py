@@ -29,7 +29,7 @@ from askwell.specs import MixtureSpec, TrainingSpec
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.result import TrainingProgress
 
-State = Literal["waiting", "running", "done", "cancelled", "failed"]
+JobState = Literal["waiting", "running", "done", "cancelled", "failed"]
 _KEPT_JOBS = 200
 
 
@@ -62,7 +62,7 @@ class Job:
 
     order: Order
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
-    state: State = "waiting"
+    state: JobState = "waiting"
     phase: str = "waiting for its turn"
     done: int = 0
     total: int = 0

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import torch
 
 from askwell.errors import AskwellError, UserMistake
-from askwell.mixture.ask_together import Question
+from askwell.mixture.ask_together import AskedX
 from askwell.mixture.encode import default_kind, why_unaskable
 from askwell.mixture.reply import Reply
 from askwell.server.loaded import Askable, LoadedLM, LoadedLMs
@@ -24,7 +24,7 @@ from askwell.server.refusals import Closing, Overloaded
 from askwell.server.settings import Settings
 
 T = TypeVar("T")
-Answers = list[list[Reply]]
+AnswersToAll = list[list[Reply]]
 _LONGEST_WAIT = 60
 _SECONDS_WITHOUT_ONE = 0.003
 
@@ -36,7 +36,7 @@ class _Request:
     askable: Askable
     xs: Sequence[str]
     top: int
-    future: Future[Answers]
+    future: Future[AnswersToAll]
     found: dict[int, list[Reply]] = field(default_factory=dict)
     waiting: list[int] = field(default_factory=list)
     """The places of the x's that are still to be asked, the next one last."""
@@ -87,7 +87,7 @@ class AskQueue:
         with self._changed:
             return self._places_taken
 
-    def ask(self, askable: Askable, xs: Sequence[str], top: int = 10) -> "Future[Answers]":
+    def ask(self, askable: Askable, xs: Sequence[str], top: int = 10) -> "Future[AnswersToAll]":
         """The answers to each x, when they are there; refused where there is no room for all of them.
 
         Cancelling the future frees the places of what is not being asked yet.
@@ -264,7 +264,7 @@ class AskQueue:
             return
         askables = list({request.askable.key: request.askable for request, _ in batch}.values())
         questions = [
-            Question(loaded.mixture(request.askable), request.xs[place], request.top)
+            AskedX(loaded.mixture(request.askable), request.xs[place], request.top)
             for request, taken in batch
             for place in taken
         ]

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
 
@@ -12,6 +12,7 @@ from askwell.data.audit import RelationAudit
 from askwell.errors import AskwellError, UserMistake
 from askwell.evaluation.compare import Comparison, compare_outcomes
 from askwell.evaluation.metrics import METRICS
+from askwell.evaluation.significance import SIGNIFICANT
 from askwell.report.cells import kept_runs
 from askwell.report.charts import Gap, Panel, gaps_chart, panels_chart, reliability_chart, risk_coverage_chart
 from askwell.report.drawing import Chart
@@ -23,22 +24,18 @@ from askwell.report.words_figure import probability_figure, words_chart
 from askwell.runs.folder import Run
 from askwell.runs.query import query_runs
 from askwell.server.api import answered, service_of
-from askwell.server.ask_page import About, choices, choose
+from askwell.server.ask_page import QueryName, choices, choose
 from askwell.server.catalogue import Catalogue
 from askwell.server.render import drawn, page
-from askwell.server.settings import LONGEST_NAME
 
 router = APIRouter(include_in_schema=False)
 COLUMNS = ("relation", "lm", "prompts", "setting", "seed", "P@1", "MRR", "facts")
 _CHANGED = 20
 _CURVES = 6
-LINE = 0.02
-"""The paper calls a difference significant if p is below this."""
-Name = Annotated[str, Query(max_length=LONGEST_NAME)]
 
 
 @router.get("/runs", response_class=HTMLResponse)
-def runs_page(request: Request, sort: Name = "", find: Name = "") -> HTMLResponse:
+def runs_page(request: Request, sort: QueryName = "", find: QueryName = "") -> HTMLResponse:
     """All runs, filtered and sorted, with gains and learning curves."""
     catalogue = service_of(request).catalogue
     named = catalogue.runs()
@@ -62,14 +59,14 @@ def runs_page(request: Request, sort: Name = "", find: Name = "") -> HTMLRespons
 
 
 @dataclass(frozen=True)
-class Figure:
+class ShownFigure:
     """A drawing and the sentence that says what it means."""
 
     svg: Markup
     sentence: str
 
 
-def gains(runs: Mapping[str, Run]) -> Figure | None:
+def gains(runs: Mapping[str, Run]) -> ShownFigure | None:
     """P@1 before and after tuning, by relation and LM."""
     scored = [
         (f"{run.record.spec.relation} · {run.record.spec.lm}", run.record.untuned.score("P@1"), run.score("P@1"))
@@ -90,7 +87,7 @@ def gains(runs: Mapping[str, Run]) -> Figure | None:
         f"Full dots: right answers in % after tuning; hollow diamonds: with the same prompts before it. Tuning helps "
         f"in {better} of {len(best)} cases, by {signed(mean)} points on average (of several runs, the best is shown)."
     )
-    return Figure(
+    return ShownFigure(
         drawn(lambda: gaps_chart(gaps, first="tuned", second="hard prompts", measure="P@1 on test facts"), "gains"),
         sentence,
     )
@@ -107,7 +104,7 @@ def _shortened(label: str) -> str:
     return f"{short[:16]} · {lm.removeprefix('testbed:')[:8]}"
 
 
-def curves(runs: Mapping[str, Run]) -> Figure | None:
+def curves(runs: Mapping[str, Run]) -> ShownFigure | None:
     """Dev P@1 while tuning, of the first few runs."""
     panels = []
     for name, run in runs.items():
@@ -123,13 +120,13 @@ def curves(runs: Mapping[str, Run]) -> Figure | None:
         "Right answers to dev facts in %, as tuning goes on: a curve that has become flat has learned what it can."
         f"{more}"
     )
-    return Figure(
+    return ShownFigure(
         drawn(lambda: panels_chart(few, ["dev P@1"], measure="P@1, %", trained="pairs trained on"), "curves"), sentence
     )
 
 
 @router.get("/runs/compare", response_class=HTMLResponse)
-def compare_page(request: Request, a: Name = "", b: Name = "") -> HTMLResponse:
+def compare_page(request: Request, a: QueryName = "", b: QueryName = "") -> HTMLResponse:
     """Two runs on the facts that both answered."""
     catalogue = service_of(request).catalogue
     if not a or not b or a == b:
@@ -145,7 +142,7 @@ def compare_page(request: Request, a: Name = "", b: Name = "") -> HTMLResponse:
 def compared(found: Comparison) -> list[str]:
     """What a comparison says, in plain sentences."""
     difference = found.micro
-    verdict = "a difference that is hardly chance" if difference.p < LINE else "which may be chance"
+    verdict = "a difference that is hardly chance" if difference.p < SIGNIFICANT else "which may be chance"
     p = f"{difference.p:.3f}" if difference.p >= 0.001 else "below 0.001"
     who = (
         "A is better" if difference.difference > 0 else "B is better" if difference.difference < 0 else "They are equal"
@@ -186,7 +183,7 @@ async def export_run(request: Request, name: str) -> Response:
 
 
 @router.get("/prompts", response_class=HTMLResponse)
-async def prompts_page(request: Request, about: About = "") -> HTMLResponse:
+async def prompts_page(request: Request, about: QueryName = "") -> HTMLResponse:
     """The paper's figure, live."""
     service = service_of(request)
     known = choices(service.catalogue)
@@ -230,14 +227,14 @@ class TrustShown:
     """How far a run's score can be trusted: sentences, and figures with theirs."""
 
     sentences: list[str]
-    figures: list[Figure]
+    figures: list[ShownFigure]
     controls: list[tuple[str, str, float | None]]
     """Name, what it is, and its P@1 on test."""
     audit: list[str]
 
 
 @router.get("/trust", response_class=HTMLResponse)
-def trust_page(request: Request, run: Name = "") -> HTMLResponse:
+def trust_page(request: Request, run: QueryName = "") -> HTMLResponse:
     """What the report says about trust, of one run."""
     catalogue = service_of(request).catalogue
     named = {name: one for name, one in catalogue.runs().items() if one.record.spec.control is None}
@@ -274,16 +271,16 @@ def _untuned_sentences(run: Run) -> list[str]:
     return [f"Nothing was tuned in this run, so nothing could be learned from train facts.{shown}"]
 
 
-def _trust_figures(cell: CellTrust) -> list[Figure]:
+def _trust_figures(cell: CellTrust) -> list[ShownFigure]:
     gap = cell.calibration.confidence - cell.calibration.accuracy
     how = "about right" if abs(gap) < 0.05 else "too high" if gap > 0 else "too low"
     return [
-        Figure(
+        ShownFigure(
             drawn(lambda: reliability_chart(cell.calibration), "reliability"),
             f"Its probabilities are {how} on average. Where a bar ends below its dot, answers are right less often "
             "than they claim to be.",
         ),
-        Figure(
+        ShownFigure(
             drawn(lambda: risk_coverage_chart({"by probability": cell.risk_coverage}, chosen=0.1), "coverage"),
             "If only its most confident answers are given, this share of them is wrong. The dashed line is one in ten.",
         ),

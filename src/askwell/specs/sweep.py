@@ -37,7 +37,7 @@ def _checked_controls(controls: tuple[ControlKind, ...]) -> tuple[ControlKind, .
 
 
 Seeds = Annotated[tuple[int, ...], AfterValidator(_checked_seeds)]
-Controls = Annotated[tuple[ControlKind, ...], AfterValidator(_checked_controls)]
+ControlKinds = Annotated[tuple[ControlKind, ...], AfterValidator(_checked_controls)]
 
 
 class LMChoice(Spec):
@@ -63,7 +63,7 @@ class Setting(Spec):
     """The names of the prompts that it applies to; default: all."""
     seeds: Seeds | None = None
     """Its own seeds, instead of the sweep's."""
-    controls: Controls | None = None
+    controls: ControlKinds | None = None
     """Its own controls, instead of the sweep's."""
     mixture: MixtureSpec = MixtureSpec()
     training: TrainingSpec = TrainingSpec()
@@ -109,7 +109,7 @@ class SweepSpec(Spec):
     trex_paraphrase, of which each relation takes the file with its name."""
     settings: dict[str, Setting] = Field(min_length=1)
     seeds: Seeds = (0,)
-    controls: Controls = ()
+    controls: ControlKinds = ()
     """Also run every tuned setting on these LMs that know nothing: what it scores there is not knowledge."""
     split_by: Literal["random", "distinct-y", "stratified"] | None = None
     """How single files of facts are split."""

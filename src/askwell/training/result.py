@@ -18,10 +18,10 @@ KeptBy = Literal["P@1", "near-best", "log-loss"]
 
 def badness(scores: Mapping[str, Any]) -> tuple[float, float]:
     """A key that sorts dev scores, the best first: by P@1, then by log-loss, which is None where it is infinite."""
-    return -scores["P@1"], log_loss_of(scores)
+    return -scores["P@1"], loss_or_inf(scores)
 
 
-def log_loss_of(scores: Mapping[str, Any]) -> float:
+def loss_or_inf(scores: Mapping[str, Any]) -> float:
     """The log-loss, which is written as None where it is infinite."""
     return math.inf if scores["log_loss"] is None else scores["log_loss"]
 
@@ -66,7 +66,7 @@ def best_of(history: Iterable[HistoryLine], kept_by: KeptBy = "P@1") -> HistoryL
         lines = [line for line in lines if line.dev["P@1"] >= enough]
     if kept_by == "P@1":
         return best_by_dev(lines, lambda line: line.dev)
-    return min(lines, key=lambda line: (log_loss_of(line.dev), -line.dev["P@1"]))
+    return min(lines, key=lambda line: (loss_or_inf(line.dev), -line.dev["P@1"]))
 
 
 def standard_error(per_cent: float, facts: int) -> float:
@@ -87,7 +87,7 @@ def may_be_kept(history: Iterable[HistoryLine], kept_by: KeptBy) -> list[History
         return [best_of(lines, kept_by)]
     front: list[HistoryLine] = []
     for line in sorted(lines, key=lambda line: (*badness(line.dev), line.round)):
-        if not front or log_loss_of(line.dev) < log_loss_of(front[-1].dev):
+        if not front or loss_or_inf(line.dev) < loss_or_inf(front[-1].dev):
             front.append(line)
     return front
 

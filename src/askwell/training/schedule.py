@@ -13,7 +13,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from askwell.specs.training import TrainingSpec
-from askwell.training.result import HistoryLine, best_of, log_loss_of
+from askwell.training.result import HistoryLine, best_of, loss_or_inf
 
 _PAIRS = 2000
 STRETCHES = 8
@@ -150,7 +150,7 @@ def scores_since_fall(history: Sequence[HistoryLine], least: float) -> int:
     It is not compared with the lowest of all: the first steps often find a good prior over answers that is lost again
     before x is made use of.
     """
-    losses = [inf, *(log_loss_of(line.dev) for line in history)]
+    losses = [inf, *(loss_or_inf(line.dev) for line in history)]
     since = 0
     for before, loss in pairwise(losses):
         since = 0 if loss <= before - least and loss < inf else since + 1
