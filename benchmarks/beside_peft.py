@@ -54,7 +54,7 @@ TRAIN_FACTS, DEV_FACTS, TEST_FACTS = 300, 60, 150
 
 
 def sample(facts: Sequence[Fact], count: int) -> list[Fact]:
-    """So many of the facts, always the same."""
+    """This many of the facts, always the same."""
     return sorted(random.Random(0).sample(list(facts), min(count, len(facts))))
 
 
@@ -85,7 +85,7 @@ def prompt_ids(lm: FrozenLM) -> list[int]:
 def tune_peft(
     lm: FrozenLM, template: Template, facts: Sequence[Fact], pairs: int, rate: float, *, whole: bool
 ) -> tuple[Tensor, float]:
-    """The free vectors after one cycle over so many pairs, and the CPU seconds that it took."""
+    """The free vectors after one cycle over this many pairs, and the CPU seconds that it took."""
     model = peft_model(lm)
     vectors = model.prompt_encoder["default"].embedding.weight
     rows = [sentence(lm, template, fact, whole=whole) for fact in facts]
@@ -140,7 +140,7 @@ def figures(mixture: Mixture, relation: Relation) -> dict[str, Any]:
 
 
 def do(lm: FrozenLM, name: str, contender: str, rate: float | None, pairs: int, answers: str) -> dict[str, Any]:
-    """One run; of askwell's, also the log-loss of dev after so many pairs and CPU seconds."""
+    """One run; of askwell's, also the log-loss of dev after this many pairs and CPU seconds."""
     relation, template = facts_of(lm, name, answers)
     scored: list[tuple[int, float, float]] = []
 

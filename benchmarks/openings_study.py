@@ -31,7 +31,7 @@ TEXTS = (NO_LEAD_IN, "Fact :", "From the encyclopedia :", "The following stateme
 
 
 def cells(which: str) -> list[tuple[str, dict[str, Any], int]]:
-    """Relation, what is changed of the mixture, and pairs of training; 0: the prompt as it stands."""
+    """Relation, what is changed of the mixture, and pairs of training; 0: the prompt as it is."""
     if which == "hard":
         texts = [(name, {"lead_in": text}, 0) for name in RELATIONS for text in TEXTS]
         return texts + [(name, {"shots": shots}, 0) for name in RELATIONS for shots in (1, 4, 8)]
@@ -40,7 +40,7 @@ def cells(which: str) -> list[tuple[str, dict[str, Any], int]]:
 
 
 def sample(facts: tuple[Any, ...], count: int) -> list[Any]:
-    """So many of the facts, always the same."""
+    """This many of the facts, always the same."""
     return sorted(random.Random(0).sample(facts, min(count, len(facts))))
 
 

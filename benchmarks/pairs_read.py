@@ -105,7 +105,7 @@ def main() -> None:
     """Does what is not done yet, then writes the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lms", nargs="+", default=list(TESTBED))
-    parser.add_argument("--most", type=int, default=None, help="do no more than so many runs")
+    parser.add_argument("--most", type=int, default=None, help="do no more than this many runs")
     options = parser.parse_args()
     torch.set_num_threads(1)
     done = [json.loads(line) for line in RUNS.read_text().splitlines()] if RUNS.exists() else []

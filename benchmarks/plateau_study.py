@@ -94,7 +94,7 @@ def curves(lm: Any, name: str, relation_name: str, kind: str) -> dict[str, Any]:
 
 
 def ended(points: Sequence[dict[str, Any]], scored: str, patience: int, fall: float) -> tuple[int, list[Scores]]:
-    """The pairs at which a run ends whose log-loss has fallen by less than that for so many scores, and all scores."""
+    """The pairs at which a run ends whose log-loss fell by less than that over this many scores, and all scores."""
     history: list[Scores] = []
     before, since, read = math.inf, 0, 0
     for point in points:
@@ -107,7 +107,7 @@ def ended(points: Sequence[dict[str, Any]], scored: str, patience: int, fall: fl
 
 
 def kept(history: Sequence[Scores], dev_facts: int, errors: float) -> Scores:
-    """The scores of the state with the lowest log-loss of those within so many standard errors of the best P@1."""
+    """The scores of the state with the lowest log-loss of those within this many standard errors of the best P@1."""
     highest = max(scores[0] for scores in history)
     enough = highest - errors * standard_error(highest, dev_facts)
     return min((scores for scores in history if scores[0] >= enough), key=lambda scores: scores[1])
@@ -170,7 +170,7 @@ def page(records: Sequence[dict[str, Any]]) -> str:
         lms = ", ".join(dict.fromkeys(record["lm"] for record in of_kind))
         lines += [f"## {'One prompt' if kind == 'single' else 'Up to sixteen prompts'}", ""]
         lines += [f"{len(of_kind)} runs on {lms}. *Scored*: the state itself, or the mean over the last steps. *Ends*:"]
-        lines += ["after so many scores with a fall of less than so many nats; –: never. *Near*: how many standard"]
+        lines += ["after this many scores with a fall of less than this many nats; –: never. *Near*: how many standard"]
         lines += ["errors below the highest P@1 on dev a state may be that is kept for its log-loss.", ""]
         lines += ["| scored | ends | near | pairs | test P@1 | test log-loss |", "|---|---|---:|---:|---:|---:|"]
         lines += [*rows(of_kind, rules), ""]

@@ -149,7 +149,7 @@ async def _clients(address: str, mixture: str, count: int, seconds: float, quest
 
 
 def clients(at: Service, mixture: str, count: int, seconds: float, questions: Iterator[str]) -> Heard:
-    """What so many clients hear who ask at the same time."""
+    """What this many clients hear who ask at the same time."""
     return asyncio.run(_clients(at.address, mixture, count, seconds, questions))
 
 

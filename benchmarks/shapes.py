@@ -61,7 +61,7 @@ def lm_of(name: str) -> FrozenLM:
 
 
 def mixture_of(lm: FrozenLM, prompts: int, *, deep: bool, data_dependent: bool = False) -> Mixture:
-    """A mixture of so many prompts."""
+    """A mixture of this many prompts."""
     weighting = "data-dependent" if data_dependent else "static"
     # One-token answers and a space before the first word, like the loops that it is compared with.
     spec = MixtureSpec(deep=deep, weighting=weighting, answers="one-token", begin="space")

@@ -3,7 +3,7 @@
     askwell lm pull smollm2
     ASKWELL_DATA=… python benchmarks/smollm2.py            # what is done is kept in build/smollm2
 
-The hand-written prompts are LAMA's; relations whose template ends in [Y] can be asked of a causal LM as they stand.
+The hand-written prompts are LAMA's; relations whose template ends in [Y] can be asked of a causal LM as they are.
 Tuned prompts start from them and are trained with askwell's defaults on at most 300 of the train facts whose y is one
 token; all test facts whose y is one token are asked. Beside the manual prompts stands the easier question which other
 reports ask of causal LMs: the first token of y, whatever follows, for all facts, other golds not left out.
@@ -45,7 +45,7 @@ BEGIN = MixtureSpec(begin="space")
 
 
 def sample(facts: tuple[Any, ...], count: int) -> list[Any]:
-    """So many of the facts, always the same."""
+    """This many of the facts, always the same."""
     return sorted(random.Random(0).sample(facts, min(count, len(facts))))
 
 

@@ -67,7 +67,7 @@ def new_mixture(lm: Any, name: str, seed: int, prompts: int) -> Mixture:
 
 
 def plain_run(mixture: Mixture, relation: Relation, *, rate: float, epochs: int, patience: int) -> None:
-    """EM by the plain loop, until dev has not got better for so many epochs; leaves the best state in the mixture."""
+    """EM by the plain loop, until dev has not got better for this many epochs; leaves the best state in the mixture."""
     model = mixture.lm.model.requires_grad_(True)
     model.get_input_embeddings().requires_grad_(False)
     facts, dev = (encode_facts(mixture, relation.split(split))[0] for split in ("train", "dev"))
@@ -179,7 +179,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 @dataclass
 class Case:
-    """What was measured from so many prompts."""
+    """What was measured from this many prompts."""
 
     prompts: int
     seconds: dict[str, dict[str, float]] = field(default_factory=dict)

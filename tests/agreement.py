@@ -73,7 +73,7 @@ GLUED_Y = "[X], a city ([Y])."
 X_FIRST = list(TEMPLATES["wordpiece"])[:5]
 Y_FIRST = list(TEMPLATES["wordpiece"])[5:7]
 
-# x as it stands after a space, and as it stands after a bracket.
+# x as it is after a space, and as it is after a bracket.
 XS = {
     "wordpiece": {
         "Paris": ("Paris", "Paris"),

@@ -170,7 +170,7 @@ def product_steps(twin: Twin, x: str, y_ids: Sequence[int]) -> list[tuple[list[T
 @torch.no_grad()
 def _next(twin: Twin, t: int, x: str, done: tuple[int, ...], blanks: int) -> Tensor:
     """The log distribution of what follows the first tokens of an answer: from a sentence that ends there, or from one
-    in which so many masks follow."""
+    in which this many masks follow."""
     asked = (_next, t, x, done, blanks)
     if asked not in twin._asked:
         twin._asked[asked] = _read_next(twin, t, x, done, blanks)

@@ -33,7 +33,7 @@ def read_text(path: Path) -> str:
 
 
 def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
-    """What is in a file or a pipe, of at most so many bytes. A device, which may have no end, is refused."""
+    """What is in a file or a pipe, of at most this many bytes. A device, which may have no end, is refused."""
     try:
         # Some files of the system (/proc/kmsg) would otherwise wait for ever.
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
@@ -76,7 +76,7 @@ def read_document(path: Path, data: bytes | None = None) -> Any:
     try:
         document = json.loads((read_bytes(path) if data is None else data).decode("utf-8"))
     except (ValueError, RecursionError):
-        raise DamagedFile(f"{path} is truncated or altered: it is no JSON") from None
+        raise DamagedFile(f"{path} is truncated or altered: it is not JSON") from None
     if has_half_characters(document):
         raise DamagedFile(f"{path} is altered: it holds half a character (a lone surrogate)")
     return document

@@ -106,7 +106,7 @@ def make_pythia_serial() -> TinyLM:
 
 
 def make_opt(before: bool = True) -> TinyLM:
-    """Learned positions that begin at 2; norms stand before the blocks, or behind them as in its one odd size."""
+    """Learned positions that begin at 2; norms come before the blocks, or behind them as in its one odd size."""
     shape = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "ffn_dim": 40}
     options = {"word_embed_proj_dim": 32, "dropout": 0.0, "do_layer_norm_before": before}
     return _causal(OPTForCausalLM, OPTConfig, 27, **shape, **options)

@@ -71,7 +71,7 @@ def test_train_json_is_one_document(askwell, lms, facts, tmp_path):
     assert done.json["left_out_prompts"][0]["template"] == "[Y] and [X]"
     assert len(done.json["history"]) == 3
     assert done.json["spec"]["training"]["epochs"] == 2
-    assert "y stands before x" in done.err
+    assert "y comes before x" in done.err
 
 
 def test_evaluate_a_saved_mixture(askwell, trained, facts, tmp_path):

@@ -27,7 +27,7 @@ def check(document, p_at_1):
     assert controls["majority"]["test"]["P@1"] == 50  # Peru is right twice in four
     assert controls["majority"]["dev"]["P@1"] == 50
     assert controls["majority"]["test"]["P@10"] == 75
-    assert controls["majority"]["description"] == "how often each y stands in 6 train facts"
+    assert controls["majority"]["description"] == "how often each y occurs in 6 train facts"
     assert controls["prior"]["description"] == "the mean of the answers to all 6 x's of train"
     knowledge = document["knowledge"]
     best = max(("majority", "prior", "prior-masked-x"), key=lambda name: controls[name]["dev"]["P@1"])
@@ -70,7 +70,7 @@ def test_several_mixtures_are_held_against_their_own_controls(askwell, lms, coun
     for name, found in both["controls"].items():
         mean = (4 * one["controls"][name]["test"]["MRR"] + 4 * other["controls"][name]["test"]["MRR"]) / 8
         assert found["test"]["MRR"] == pytest.approx(mean)
-    assert both["controls"]["majority"]["description"] == "how often each y stands in 6 train facts"  # in either
+    assert both["controls"]["majority"]["description"] == "how often each y occurs in 6 train facts"  # in either
 
 
 @pytest.mark.parametrize(

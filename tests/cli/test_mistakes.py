@@ -99,7 +99,7 @@ def test_no_y_can_be_spelled(train, tmp_path):
 
 
 def test_no_prompt_can_be_used(train, lms):
-    bad(train(lm=lms["llama"], prompts="[Y] holds [X]"), "no prompts left", "y stands before x")
+    bad(train(lm=lms["llama"], prompts="[Y] holds [X]"), "no prompts left", "y comes before x")
 
 
 def test_read_only_output_folder(train):

@@ -36,7 +36,7 @@ def run(*of_run, **options) -> subprocess.CompletedProcess:
 
 
 def stop(with_signal: int, *of_run, epochs: int = 3) -> Signalled:
-    """A run that gets a signal when it has kept its state after so many epochs, and would do so again."""
+    """A run that gets a signal when it has kept its state after this many epochs, and would do so again."""
     return signalled(with_signal, *arguments(*of_run), before="checkpoint.safetensors", times=epochs + 1)
 
 

@@ -148,7 +148,7 @@ def test_the_majority_by_hand():
     assert outcomes["Rome", "Italy"].log_probability == -math.inf
     assert outcomes["Lima", "Peru"].answers[:2] == ("Peru", "Norway")
     assert outcomes["Lima", "Peru"].probabilities[:3] == pytest.approx((3 / 7, 2 / 7, 1 / 7))
-    assert prior.description == "how often each y stands in 7 train facts"
+    assert prior.description == "how often each y occurs in 7 train facts"
 
 
 def test_candidates():

@@ -64,7 +64,7 @@ def test_against_a_plain_loop(name: str, data_dependent: bool) -> None:
         assert outcome.log_probability == pytest.approx(float(log_probs[token(name, y)]), abs=1e-9)
         assert outcome.probabilities == pytest.approx(log_probs.exp().topk(3).values.tolist(), abs=1e-9)
         assert set(GOLDS[x]) <= set(outcome.golds)
-    assert ranks != raw_ranks, "no other gold stands before a gold here: choose another seed"
+    assert ranks != raw_ranks, "no other gold comes before a gold here: choose another seed"
     figures = to_json(evaluation.figures())
     assert figures["facts"] == 4
     assert figures["left_out"] == {NOT_ONE_TOKEN: 1}

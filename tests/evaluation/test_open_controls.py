@@ -40,7 +40,7 @@ def test_the_majority_by_hand():
     asked = asked_facts(mixture, relation, "test")
     prior = open_majority(mixture, relation, asked.facts.kind)
     assert prior is not None
-    assert prior.description == "how often each y stands in 7 train facts"
+    assert prior.description == "how often each y occurs in 7 train facts"
     outcomes = {(outcome.x, outcome.y): outcome for outcome in asked.prior_outcomes(prior)}
     assert {fact: (outcome.rank, outcome.raw_rank) for fact, outcome in outcomes.items()} == {
         ("Paris", "Rome Cass"): (1, 1),

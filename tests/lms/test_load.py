@@ -311,7 +311,7 @@ def test_a_mixture_does_not_move_or_train_its_lm() -> None:
 @pytest.mark.parametrize("name", ["roberta", "bert", "gpt2", "bart"])
 def test_context_is_what_the_public_model_can_read(name: str) -> None:
     lm = plain(name)
-    assert lm.context == tiny.POSITIONS  # RoBERTa's config says 66: two of its positions stand before the first token
+    assert lm.context == tiny.POSITIONS  # RoBERTa's config says 66: two of its positions come before the first token
     assert lm.model.config.max_position_embeddings == (66 if name == "roberta" else 64)
     ids = torch.full((1, tiny.POSITIONS), 7)
     with torch.no_grad():

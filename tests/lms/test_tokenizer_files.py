@@ -157,7 +157,7 @@ def test_t5_is_refused_with_a_sentence(tmp_path: Path) -> None:
     model = T5ForConditionalGeneration(T5Config(**size))
     tiny.save(model, tokenizer, tmp_path)
     with pytest.raises(
-        LMUnavailable, match=r"has no mask token \(t5\).*such as BART, but not T5 and its like"
+        LMUnavailable, match=r"has no mask token \(t5\).*such as BART, but not T5 and similar models"
     ) as refusal:
         load_lm(tmp_path, device="cpu")
     assert str(refusal.value).startswith(f"{tmp_path}: ")

@@ -1,4 +1,4 @@
-"""Prompts, x's and y's are written as they stand in the sentence; the expected tokens are written by hand."""
+"""Prompts, x's and y's are written as they are in the sentence; the expected tokens are written by hand."""
 
 import functools
 from pathlib import Path

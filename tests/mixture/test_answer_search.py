@@ -22,7 +22,7 @@ SHORT = SearchLimits(answers=5, opened=100_000, tokens=2, branches=10_000)
 
 
 def only(mixture, count: int = 12) -> list[int]:
-    """Lets answers be spelled with so many tokens alone, spread over the vocabulary, and gives them."""
+    """Lets answers be spelled with this many tokens alone, spread over the vocabulary, and gives them."""
     lm = mixture.lm
     whole = {t for p in PLACES for t in range(lm.vocabulary_size) if speller(lm, p)((t,)) is not None}
     kept = sorted(whole)[:: max(1, len(whole) // count)][:count]

@@ -1,4 +1,4 @@
-"""What stands before the sentence: a lead-in and free vectors agree with the public model and with the reference."""
+"""What comes before the sentence: a lead-in and free vectors agree with the public model and with the reference."""
 
 import math
 from pathlib import Path

@@ -18,7 +18,7 @@ def test_causal_lms_reject_y_before_x_and_say_so(name: str) -> None:
     assert [prompt.template.text for prompt in mixture.prompts] == ["[X] is in [Y] ."]
     (left_out,) = mixture.left_out_prompts
     assert left_out.template.text == "[Y] is the city of [X] ."
-    assert "y stands before x" in left_out.reason
+    assert "y comes before x" in left_out.reason
 
 
 @pytest.mark.parametrize("name", ["bert", "bart"])
@@ -29,7 +29,7 @@ def test_other_lms_use_both_orders(name: str) -> None:
 
 
 def test_nothing_left_names_the_reasons() -> None:
-    with pytest.raises(NothingLeft, match="no prompts left: 2 × y stands before x"):
+    with pytest.raises(NothingLeft, match="no prompts left: 2 × y comes before x"):
         Mixture(plain("gpt2"), ["[Y] is [X]", "[Y] : [X]"], paper_spec())
     with pytest.raises(NothingLeft, match="no prompts left: none were given"):
         Mixture(plain("gpt2"), [], paper_spec())
@@ -48,7 +48,7 @@ def test_prompts_that_the_cut_makes_the_same_are_merged() -> None:
     named = [(prompt.template.text, prompt.reason) for prompt in mixture.left_out_prompts]
     reason = "merged: up to y it is the same as '[X] is in [Y] .'"
     assert named == [("[X] is in [Y] , the city", reason), ("[X] is in [Y]", reason)]
-    assert mixture.vectors.shape[0] == 4, "what stands after y has no vectors"
+    assert mixture.vectors.shape[0] == 4, "what comes after y has no vectors"
 
     masked = Mixture(exact("bert"), templates, paper_spec(weights="file"))
     assert len(masked.prompts) == 4

@@ -12,7 +12,7 @@ def facts_of(relation: str, kind: str, count: int) -> list[Fact]:
 def figures(
     right: dict[str, dict[str, tuple[int, int]]], counts: dict[str, tuple[int, int]], others: tuple[int, int] = (0, 0)
 ) -> ToldFigures:
-    """Of each relation's told and withheld facts the first so many are right; methods not named get `others` right."""
+    """Of each relation's told and withheld facts that many are right, the first ones; other methods get `others`."""
     answered = {}
     for method in (*(method.name for method in METHODS), MOST_FREQUENT):
         answered[method] = {}

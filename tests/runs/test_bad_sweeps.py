@@ -61,7 +61,7 @@ SOFT = {"soft": {}}
         ({"prompts": {"hand": ["[X] only"]}}, ["prompts.hand", "[Y]"]),
         ({"prompts": {"hand": ["hand"], "bed": ["testbed:single"]}}, ["prompts.bed", "none for any relation"]),
         ({"prompts": {"hand": []}}, ["prompts", "hand has no sources"]),
-        ({"prompts": {"back": ["[Y] holds [X]"]}}, ["lms", "llama can use none of the prompts", "y stands before x"]),
+        ({"prompts": {"back": ["[Y] holds [X]"]}}, ["lms", "llama can use none of the prompts", "y comes before x"]),
         ({"candidates": "nowhere.txt"}, ["candidates", "nowhere.txt"]),
         ({"engine": "rya"}, ["engine", "'in-process', 'pool' or 'ray'"]),
         ({"engine": "in-process", "workers": 3}, ["workers", "only the engine pool has workers"]),

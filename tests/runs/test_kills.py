@@ -80,7 +80,7 @@ def wait_until(process: subprocess.Popen, condition: Callable[[], Any]) -> Any:
 
 
 def wait_for_runs(process: subprocess.Popen, store: Path, more: int) -> bool:
-    """Waits until so many more runs are done and another is under way; whether the sweep has not ended before."""
+    """Waits until this many more runs are done and another is under way; whether the sweep has not ended before."""
     enough = min(RUNS, done(store) + more)
     deadline = time.monotonic() + SECONDS
     while (done(store) < enough or not (store / "unfinished").is_dir()) and process.poll() is None:

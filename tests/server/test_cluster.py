@@ -109,7 +109,7 @@ class Load:
             thread.join(SECONDS)
 
     def wait_for(self, more: int) -> None:
-        """Waits until there are so many more answers."""
+        """Waits until there are this many more answers."""
         enough = len(self.answers) + more
         deadline = time.monotonic() + SECONDS
         while len(self.answers) < enough and not self.lost:

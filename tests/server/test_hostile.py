@@ -103,7 +103,7 @@ def test_text_that_is_no_text_is_refused(at):
     raw = json.dumps({"mixture": "soft", "xs": ["\ud800"]}).encode("ascii")
     response = httpx.post(f"{at.address}/api/v1/ask", content=raw, headers={"content-type": "application/json"})
     assert response.status_code == 400
-    assert "the body is no JSON" in response.json()["error"]
+    assert "the body is not JSON" in response.json()["error"]
 
 
 @pytest.mark.parametrize(

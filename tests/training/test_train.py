@@ -220,7 +220,7 @@ def test_the_last_layers_perturbation_moves_only_where_it_reaches_y():
         return [bool(row.any()) for row in (torch.zeros_like(last) if last.grad is None else last.grad)]
 
     assert moved(masked, "layers") == [False, False, False]  # lies in .
-    assert moved(causal, "layers") == [False, False, True]  # the lies in: the last stands before y
+    assert moved(causal, "layers") == [False, False, True]  # the lies in: the last comes before y
     assert moved(seq2seq, "encoder") == [True, True, True, True]
     assert moved(seq2seq, "decoder") == [False, False, True, False]
     assert not masked.layer_deltas["layers"][-1].any()

@@ -240,7 +240,7 @@ class TriggerSearch:
 
     @torch.no_grad()
     def _loss(self, facts: Int[Tensor, " facts"]) -> float:
-        """The mean -log p(y | x) of these facts with the prompt as it stands."""
+        """The mean -log p(y | x) of these facts with the prompt as it is."""
         chunks = facts.split(self._objective.facts_at_once)
         return sum(self._objective.loss(chunk).negative_log_likelihood for chunk in chunks) / len(facts)
 

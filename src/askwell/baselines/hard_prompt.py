@@ -1,7 +1,7 @@
 """Prompts that are given as tokens, not as text.
 
 Tokens that a search has found need not be what the tokenizer makes of their text: it may join two of them, or write a
-piece as another. So a prompt of given tokens stands on a template with as many tokens, and the word vectors of the
+piece as another. So a prompt of given tokens is built on a template with as many tokens, and the word vectors of the
 given ones are put in their places, which is exact. Where the text does read back as the same tokens, the template is
 that text, and the prompt is one that anyone can type.
 """
@@ -24,7 +24,7 @@ _COMMON_WORDS = ("the", "of", "is", "in", "a", "and")
 
 
 def blank_template(lm: FrozenLM, count: int) -> Template:
-    """A template "[X] … [Y] ." with room for so many tokens between the blanks, filled with a common word."""
+    """A template "[X] … [Y] ." with room for this many tokens between the blanks, filled with a common word."""
     for word in _COMMON_WORDS:
         template = parse_template(" ".join(["[X]", *[word] * count, "[Y] ."]))
         if len(tokenise(template, lm.wording).between) == count:

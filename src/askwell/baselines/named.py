@@ -39,9 +39,9 @@ _PLAIN = MixtureSpec().with_named_opening
 _DENSE = TrainingSpec(epochs=10, batch_facts=16, learning_rate=3e-3)
 
 BASELINES: Mapping[BaselineName, Baseline] = {
-    "lama": Baseline("one manual prompt, as it stands", "untuned", "one"),
+    "lama": Baseline("one manual prompt, as it is", "untuned", "one"),
     "few-shot": Baseline(
-        "one manual prompt behind train facts in its own words (--shots), all as they stand",
+        "one manual prompt behind train facts in its own words (--shots), all as they are",
         "untuned",
         "one",
         MixtureSpec(shots=8),
@@ -67,7 +67,7 @@ BASELINES: Mapping[BaselineName, Baseline] = {
 
 
 def need_prompts(name: BaselineName, count: int) -> None:
-    """Raises if so many prompts are not what the baseline takes."""
+    """Raises if this many prompts are not what the baseline takes."""
     match BASELINES[name].prompts:
         case "one" if count != 1:
             raise BadOption(f"{name} takes one manual prompt, and {count} were given; name one with --prompts")

@@ -93,7 +93,7 @@ def run_baseline(
     progress: Callable[[BaselineProgress], None] | None = None,
 ) -> BaselineRun[BaselineLine]:
     """Runs the baseline of that name; a spec replaces the own settings of the baselines that it fits, and the answers,
-    the beginning of sentences and what stands before them are those of `asked`. AutoPrompt takes answers of one token
+    the beginning of sentences and what comes before them are those of `asked`. AutoPrompt takes answers of one token
     alone, and baselines that make their own prompt have nothing before it.
 
     With a `folder`, what is trained or searched can be interrupted: it keeps its best state there, and `resume`

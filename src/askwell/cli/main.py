@@ -1,4 +1,4 @@
-"""The command line: `askwell COMMAND …`. What each command is stands in `commands.py`."""
+"""The command line: `askwell COMMAND …`. `commands.py` lists the commands."""
 
 import contextlib
 import errno

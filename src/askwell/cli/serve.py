@@ -43,7 +43,7 @@ def serve(
         token: What every request has to bring, as Authorization: Bearer TOKEN or, in a browser, once as /?token=TOKEN.
             [env: ASKWELL_TOKEN]
         training: Whether runs can be started from the page and the API.
-        memory: LMs stay loaded, those used last, within so many GiB.
+        memory: The LMs used last stay loaded, within this many GiB.
         queue: How many x's may wait; beyond that, clients are told to come back later (429).
         batch: How many x's are asked at once.
         engine: in-process serves from this process. ray serves from replicas on a Ray cluster, which are replaced when

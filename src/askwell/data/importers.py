@@ -179,7 +179,7 @@ def _add_set(imported: Imported, data_set: str, folder: Path) -> None:
     known = read_object(metadata)
     for relation, about in known.items():
         if not isinstance(about, dict):
-            raise BadFile(metadata, f"what it says of {relation!r} must be an object, {{…}}")
+            raise BadFile(metadata, f"what it says about {relation!r} must be an object, {{…}}")
         for template in _texts(metadata, relation, about, "templates"):
             imported.add_prompt(data_set, relation, metadata, None, template)
         answers = _texts(metadata, relation, about, "answer_space_labels", "answer_space")

@@ -113,7 +113,7 @@ def _rows(source: Any, columns: Columns, what: str) -> Iterator[tuple[Any, Any]]
         elif isinstance(row, Sequence) and not isinstance(row, str) and len(row) == 2:
             yield row[0], row[1]
         else:
-            raise UserMistake(f"{what}, number {number}: {str(row)[:60]!r} is no pair (x, y); give {_EXPECTED}")
+            raise UserMistake(f"{what}, number {number}: {str(row)[:60]!r} is not a pair (x, y); give {_EXPECTED}")
 
 
 def _text(value: Any, what: str, row: int, name: str) -> str:

@@ -61,7 +61,7 @@ def _advice(text: str, blank: str) -> str:
 def read_templates(path: Path) -> list[Template]:
     """The templates of a prompt file: JSON lines, or one template a line, where lines that begin with # are comments.
 
-    If some are no templates, the error names all of them.
+    If some are not templates, the error names all of them.
     """
     if path.is_dir():
         raise BadFile(path, "is a folder; name one prompt file of it")
@@ -78,7 +78,7 @@ def read_templates(path: Path) -> list[Template]:
     if mistakes:
         named = "; ".join(f"line {number}: {mistake}" for number, mistake in list(mistakes.items())[:_NAMED_MISTAKES])
         more = f"; and {len(mistakes) - _NAMED_MISTAKES} more" if len(mistakes) > _NAMED_MISTAKES else ""
-        raise BadFile(path, f"{len(mistakes)} lines are no templates: {named}{more}")
+        raise BadFile(path, f"{len(mistakes)} lines are not templates: {named}{more}")
     if not templates:
         raise BadFile(path, "holds no templates")
     return templates

@@ -1,4 +1,4 @@
-"""Results as the tables of other libraries, which are imported when they are asked for and are no dependencies."""
+"""Results as the tables of other libraries, which are imported when they are asked for and are not dependencies."""
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module

@@ -2,13 +2,13 @@
 
 - "majority" gives the ys of train by how often they occur there (repeated lines counted). A y that train does not have
   stands behind all that it has: all such answers of the vocabulary have the same rank, as equal answers do everywhere.
-  Ys that are no answer of the LM cannot be given and are passed over.
+  Ys that are not among the LM's answers cannot be given and are passed over.
 - "prior" gives the mean of the prompts' own answers p(y | x, r) over x's of train.
 - "prior-masked-x" gives what the prompts answer to one mask token in the place of x, where the LM is asked with masks.
 
-Beside them stands "prior-corrected", which does look at x: answers are ranked by log p(y | x, r) - log prior(y), so
+There is also "prior-corrected", which does look at x: answers are ranked by log p(y | x, r) - log prior(y), so
 that an answer which the prompts give to everything counts for little. It is another score of the same LM, and so not
-one of the controls that a score is held against.
+one of the controls that a score is compared with.
 """
 
 import random
@@ -58,7 +58,7 @@ def majority(answers: AnswerList, relation: Relation) -> Prior:
         )
     mixture = answers.mixture
     log_shares = (shares / total).log().to(device=mixture.lm.device, dtype=sum_dtype(mixture))
-    return Prior(log_shares, f"how often each y stands in {total} train facts")
+    return Prior(log_shares, f"how often each y occurs in {total} train facts")
 
 
 @torch.no_grad()

@@ -36,7 +36,7 @@ _FACTS_AT_ONCE = 32
 _OPENED_FOR_THE_BEST = 4
 """Prefixes of one fact that are opened together where only the best answer counts: a better one is soon found."""
 _MOST_XS = 32
-"""The prior of open answers is the mean over at most so many x's of train."""
+"""The prior of open answers is the mean over at most this many x's of train."""
 _PRIOR_ANSWERS = 30
 
 
@@ -276,7 +276,7 @@ class OpenPrior:
 
 
 def open_majority(mixture: Mixture, relation: Relation, kind: AnswerKind) -> OpenPrior | None:
-    """The ys of train by how often they stand there, without those that cannot be answers; None if none can."""
+    """The ys of train by how often they occur there, without those that cannot be answers; None if none can."""
     ys = list(dict.fromkeys(fact.y for fact in relation.train))
     reasons = why_unspellable(mixture, ys, kind)
     texts = spelt_texts(mixture, [y for y, reason in zip(ys, reasons, strict=True) if reason is None])
@@ -285,7 +285,7 @@ def open_majority(mixture: Mixture, relation: Relation, kind: AnswerKind) -> Ope
         return None
     total = counts.total()
     answers = tuple(LikelyAnswer(text, math.log(count / total), ()) for text, count in counts.most_common())
-    return OpenPrior(LikelyAnswers(answers, is_exact=True), f"how often each y stands in {total} train facts")
+    return OpenPrior(LikelyAnswers(answers, is_exact=True), f"how often each y occurs in {total} train facts")
 
 
 def open_prior(mixture: Mixture, relation: Relation, kind: AnswerKind, *, seed: int = 0) -> OpenPrior | None:

@@ -28,7 +28,7 @@ NOT_A_CANDIDATE = "y is not among the candidates"
 
 @dataclass(frozen=True)
 class Ranked:
-    """Where the gold answers of some facts stand."""
+    """The ranks of the gold answers of some facts."""
 
     filtered: Float[Tensor, " facts"]
     """Ranks with the other right answers left out."""
@@ -57,7 +57,7 @@ def rank_golds(
 
 
 def best_answers(log_probs: Float[Tensor, " answers"], least: Float[Tensor, " 1"], top: int) -> Int[Tensor, " best"]:
-    """The best answers, where `least` is the log-probability of the last of them; equal ones stand in their order."""
+    """The best answers, where `least` is the log-probability of the last of them; equal ones keep their order."""
     reached = (log_probs >= least).nonzero()[:, 0]
     return reached[log_probs[reached].sort(descending=True, stable=True).indices[:top]]
 

@@ -98,7 +98,7 @@ def trust_of(
 ) -> Trust:
     """All measures on the relation's test facts, with thresholds from its dev facts, as far as they were examined.
 
-    The examination must be among the same candidates. Only the nearest words of tuned prompts are asked anew.
+    The examination must be among the same candidates. Only the nearest words of tuned prompts are asked again.
     """
     test, dev, answers = (
         examination.evaluations.get("test"), examination.evaluations.get("dev"), examination.prompt_answers

@@ -102,7 +102,7 @@ def words_of(texts: Sequence[str], wording: Wording, device: torch.device) -> Wo
 
 @dataclass(frozen=True)
 class AnswerTokens:
-    """What stands at y for each pair of a batch, and which positions from there on are read."""
+    """What is at y for each pair of a batch, and which positions from there on are read."""
 
     ids: Int[Tensor, "pairs longest"]
     lengths: Int[Tensor, " pairs"]
@@ -120,16 +120,16 @@ class AnswerTokens:
 
 @dataclass(frozen=True)
 class StreamBatch:
-    """What one stack reads for a batch of pairs; padding stands at the right."""
+    """What one stack reads for a batch of pairs; padding is on the right."""
 
     ids: Int[Tensor, "pairs positions"]
     prompt_tokens: Int[Tensor, "pairs positions"]
-    """The row of the tuned vectors that stands at a position; -1 where the LM's own word vector stands."""
+    """The row of the tuned vectors to use at a position; -1 for the LM's own word vector."""
     lengths: Int[Tensor, " pairs"]
 
     @property
     def attention_mask(self) -> Bool[Tensor, "pairs positions"]:
-        """True where a token stands, False at padding."""
+        """True at tokens, False at padding."""
         return torch.arange(self.ids.shape[1], device=self.ids.device) < self.lengths[:, None]
 
 
@@ -148,7 +148,7 @@ class Batch:
     tree behind one past; None where they are a sentence. Only LMs with a walk read trees."""
 
     def until(self, lengths: Int[Tensor, " pairs"]) -> "Batch":
-        """Only the first so many tokens of each pair, at least one, read at the first; for LMs with one stack."""
+        """Only this many tokens of each pair, from the first on, read at the first; for LMs with one stack."""
         ((name, stream),) = self.streams.items()
         within = torch.arange(int(lengths.max()), device=lengths.device) < lengths[:, None]
         ids, rows = stream.ids[:, : within.shape[1]], stream.prompt_tokens[:, : within.shape[1]]
@@ -156,7 +156,7 @@ class Batch:
         return Batch({name: cut}, torch.arange(len(lengths), device=lengths.device), torch.zeros_like(lengths))
 
     def after(self, lengths: Int[Tensor, " pairs"], past: Past) -> "Batch":
-        """The same without the first so many tokens of each pair, which are its past; for LMs with one stack."""
+        """The same without this many tokens at the start of each pair, which are its past; for LMs with one stack."""
         ((name, stream),) = self.streams.items()
         own = stream.lengths - lengths
         at = torch.arange(int(own.max()), device=lengths.device).expand(len(own), -1)
@@ -219,7 +219,7 @@ class _StreamTable:
 
 
 class QuestionTable:
-    """The questions of all prompts of a mixture, ready to be put together with any x's."""
+    """The questions of all prompts of a mixture, ready to be combined with any x's."""
 
     def __init__(
         self,
@@ -241,7 +241,7 @@ class QuestionTable:
     def lengths(
         self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"], *, answer: int = 0
     ) -> Int[Tensor, " pairs"]:
-        """The number of tokens of each pair in its longest stack, with an answer of so many tokens where y stands."""
+        """The number of tokens of each pair in its longest stack, with an answer of this many tokens where y stands."""
         x_lengths = xs.lengths[self._x_places[prompts], facts]
         each = [table.lengths(prompts, x_lengths) + answer * table.has_y for table in self._streams.values()]
         return torch.stack(each).amax(0)

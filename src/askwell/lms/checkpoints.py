@@ -25,7 +25,7 @@ from askwell.lms.tokenizer_files import find_tokenizer
 
 _LAYERS = ("num_hidden_layers", "encoder_layers", "decoder_layers", "num_hidden_groups")
 _OF_STORED = 4
-"""A model may have so many times as many numbers as its files: weights that are not stored are told apart later."""
+"""A model may have up to this many times the numbers in its files: weights that are missing are found later."""
 _MORE = 2**24
 
 
@@ -100,7 +100,7 @@ def load_checkpoint_files(
         source, gguf, folder = str(path.parent), {"gguf_file": path.name}, None
     elif path.is_dir():
         if not (path / "config.json").is_file():
-            raise LMUnavailable(f"--lm {name}: the folder holds no config.json, so it is no transformers checkpoint")
+            raise LMUnavailable(f"--lm {name}: the folder holds no config.json, so it is not a transformers checkpoint")
         source, gguf, folder = name, {}, path
     elif _looks_like_path(name):
         raise LMUnavailable(f"--lm {name}: there is no such folder or file. {_WITHOUT_HUB}")
@@ -120,7 +120,7 @@ def load_checkpoint_files(
             if config.is_encoder_decoder and used.mask_token_id is None:
                 raise LMUnavailable(
                     f"its tokenizer has no mask token ({config.model_type}); askwell asks seq2seq LMs that fill in a "
-                    "mask, such as BART, but not T5 and its like, which fill in sentinels"
+                    "mask, such as BART, but not T5 and similar models, which fill in sentinels"
                 )
             _check_sizes(config, folder, family.auto_class)
             if device_map is not None:

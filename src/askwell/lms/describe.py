@@ -92,7 +92,7 @@ class LMDescription:
     tensors_sha256: str
 
     def as_json(self) -> dict[str, Any]:
-        """All of it by name; stacks stand by their own names."""
+        """All of it by name; stacks go by their own names."""
         return {
             name: part
             for field, value in asdict(self).items()

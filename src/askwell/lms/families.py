@@ -1,7 +1,7 @@
 """Families of LMs: how each is loaded, what its stacks are, and how it is asked.
 
 Masked LMs are BERT, RoBERTa, DistilBERT, ALBERT, ELECTRA's generators, ModernBERT and their like; denoising seq2seq LMs
-BART and its like; causal LMs GPT-2, Llama, Qwen, SmolLM2 and their like.
+BART and similar models; causal LMs GPT-2, Llama, Qwen, SmolLM2 and similar models.
 """
 
 from collections.abc import Mapping
@@ -84,7 +84,7 @@ class Family(Protocol):
 
 
 class Masked:
-    """One mask stands at y's blank; the LM's distribution there is the answer."""
+    """One mask takes y's place; the LM's distribution there is the answer."""
 
     name = "masked"
     masks_x = True
@@ -163,14 +163,14 @@ class Seq2Seq:
         return {"space": WITH_A_SPACE}
 
     def ask_y(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
-        """The decoder's next token after its copy of all that stands before y."""
+        """The decoder's next token after its copy of everything before y."""
         sentence = lay_out(prompt, wording.prefix, wording.suffix, special.mask)
         copy = lay_out(prompt, [special.decoder_start, *wording.prefix], (), special.mask)
         streams = {"encoder": Stream(sentence.left, sentence.right), "decoder": copy.until_y()}
         return Question(streams, copy.y_at - 1, copy.y_after_x)
 
     def ask_answer(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
-        """The decoder goes on with y's tokens after its copy of all that stands before y, and then with what follows.
+        """The decoder goes on with y's tokens after its copy of everything before y, and then with what follows.
 
         The encoder sees one mask at y, whatever the length of the answer.
         """
@@ -191,7 +191,7 @@ class Seq2Seq:
 
 
 class Causal:
-    """The next token after all that stands before y is the answer; what stands after y is cut."""
+    """The next token after everything before y is the answer; what comes after y is cut."""
 
     name = "causal"
     masks_x = False
@@ -226,7 +226,7 @@ class Causal:
         """The sentence up to y, read at its last token."""
         sentence = self._sentence(prompt, wording)
         if not sentence.y_after_x:
-            raise Unusable("y stands before x, and a causal LM reads only what stands before y")
+            raise Unusable("y comes before x, and a causal LM reads only what comes before y")
         return Question({"layers": sentence.until_y()}, sentence.y_at - 1, read_after_x=True)
 
     def ask_answer(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:

@@ -212,7 +212,7 @@ class FrozenLM(ShowsItself):
     ) -> Float[Tensor, "reads vocabulary"]:
         """The LM's logits at the places that the batch reads, in the precision of probabilities, without a gradient.
 
-        The tuned vectors stand at the prompt tokens, and deltas[stack][l] is added as they leave layer l + 1.
+        The tuned vectors are put at the prompt tokens, and deltas[stack][l] is added as they leave layer l + 1.
         """
         with torch.no_grad():
             walk = self._walk_of(batch)
@@ -323,12 +323,12 @@ class FrozenLM(ShowsItself):
         return several_log_probs_of(hidden, walk.output, walk.bias, reads, tokens, self.parameter_dtype, walk.cap)
 
     def can_keep(self, longest: int) -> bool:
-        """Whether sentences of up to so many tokens, what is kept of them included, can go on from what a walk keeps:
+        """Whether sentences of up to this many tokens, what is kept of them included, can go on from what a walk keeps:
         whether there is a walk, and no window that would hide a token of them from another."""
         return self.walk is not None and self._fits(longest)
 
     def can_share(self, longest: int) -> bool:
-        """Whether what sentences of up to so many tokens have in common is read once."""
+        """Whether what sentences of up to this many tokens have in common is read once."""
         return self.shares_prefixes and self._fits(longest)
 
     def _fits(self, longest: int) -> bool:

@@ -1,4 +1,4 @@
-"""The identity of an LM: hashes of its tokenizer, config and stored tensors, wherever it lies and in whatever precision
+"""The identity of an LM: hashes of its tokenizer, config and stored tensors, wherever it is and in whatever precision
 it runs."""
 
 import hashlib

@@ -21,7 +21,7 @@ class Token(NamedTuple):
 
 
 class X(StrEnum):
-    """What stands at x's blank."""
+    """What is at x's blank."""
 
     SHOWN = "shown"
     MASKED = "masked"
@@ -36,9 +36,9 @@ class Stream:
     right: tuple[Token, ...]
     x: X = X.SHOWN
     y_at: int | None = None
-    """How many of the fixed tokens stand before y's tokens; None where y has none here."""
+    """How many of the fixed tokens come before y's tokens; None where y has none here."""
     y_after_x: bool = False
-    """Whether x's tokens stand before y's."""
+    """Whether x's tokens come before y's."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Question:
     read_at: int
     """The first position that is read, counted without x's tokens."""
     read_after_x: bool
-    """Whether x's tokens stand before that position."""
+    """Whether x's tokens come before that position."""
     reads_x: bool = False
     """Whether x's tokens are read, one position each, rather than y's blank."""
     end: int | None = None
@@ -57,7 +57,7 @@ class Question:
     number of y's tokens is given (masked LMs), or where x's first token follows it (`ends_with_x`)."""
     ends_with_x: bool = False
     fills_masks: bool = False
-    """Whether y's tokens stand there as masks of which the first are filled in, rather than as themselves."""
+    """Whether y's tokens are there as masks of which the first are filled in, rather than as themselves."""
 
 
 class Unusable(Exception):
@@ -74,7 +74,7 @@ class Sentence:
     y_after_x: bool
 
     def until_y(self) -> Stream:
-        """All that stands before y."""
+        """All that comes before y."""
         if self.y_after_x:
             return Stream(self.left, self.right[: self.y_at - len(self.left)])
         return Stream(self.left[: self.y_at], (), X.ABSENT)
@@ -89,7 +89,7 @@ class Sentence:
         return Stream(left, self.right, y_at=self.y_at)
 
     def through_y(self) -> Stream:
-        """All that stands before y, and then any number of tokens of y."""
+        """All that comes before y, and then any number of tokens of y."""
         return replace(self.until_y(), y_at=self.y_at, y_after_x=self.y_after_x)
 
     def until_after_x(self) -> Stream:

@@ -1,9 +1,9 @@
 """What is remembered of LMs between starts, in the cache folder: what checking one has found, and which LM files hold.
 
-To probe a model, to hold its walk against the public forward pass and to hash its weights takes longer than to load it.
+Probing a model, checking its walk against the public forward pass and hashing its weights take longer than loading it.
 What was found once holds as long as the LM, the code and the versions of everything that computes are the same, so it
-is kept under a hash of all these. An entry that is damaged, or was written for anything else, is as good as none: what
-it would say is found anew. Models in memory are always checked, since anybody may have changed what they compute.
+is kept under a hash of all these. An entry that is damaged, or was written for anything else, is ignored: what
+it would say is worked out again. Models in memory are always checked, since anybody may have changed what they compute.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ class _Entry(BaseModel):
         return entry if is_whole and _hash_of(entry.key) == _hash_of(key) else None
 
     def keep(self) -> None:
-        """Writes the entry; where nothing can be written, it is found anew next time."""
+        """Writes the entry; where nothing can be written, it is worked out again next time."""
         entry = self.model_dump(mode="json")
         with suppress(CannotWrite):
             write_whole(self._place(self.key), json.dumps({"entry": entry, "sha256": _hash_of(entry)}, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""Texts and templates in the tokens of an LM, given what stands before them in the sentence, and its special tokens.
+"""Texts and templates in the tokens of an LM, given what comes before them in the sentence, and its special tokens.
 
 Prompts, x's and y's are tokenised apart, so that a filler never merges with the words around its blank. What a piece
 looks like still depends on its place: " Paris" and "Paris" are different tokens of a byte-level BPE, and WordPiece
@@ -24,7 +24,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 class Place(StrEnum):
-    """What stands before a piece of text."""
+    """What comes before a piece of text."""
 
     SPACED = "spaced"
     """A space, or nothing: the piece begins a word."""
@@ -125,7 +125,7 @@ class Wording:
         return pre_tokenizer is None or len(pre_tokenizer.pre_tokenize_str(left + right)) == 1
 
     def _encode_inside_word(self, text: str) -> list[int]:
-        """Tokens of a text whose first word goes on from what stands before it, while the others are their own."""
+        """Tokens of a text whose first word goes on from what comes before it, while the others are their own."""
         first_word, rest = self._cut_first_word(text)
         inside = self._inside_word.encode(first_word).ids if first_word else []
         return inside + (self._words.encode(rest).ids if rest.strip() or not first_word else [])
@@ -141,7 +141,7 @@ class Wording:
         ]
 
     def _cut_first_word(self, text: str) -> tuple[str, str]:
-        """The normalised text's first word, if it goes on from what stands before it, and the rest of the text."""
+        """The normalised text's first word, if it goes on from what comes before it, and the rest of the text."""
         if self._words.normalizer is not None:
             text = self._words.normalizer.normalize_str(text)
         if not text or text[0].isspace() or self._alone_by_first(text[0]):
@@ -289,13 +289,13 @@ WITH_A_SPACE = Beginning()
 
 @dataclass(frozen=True)
 class Opening:
-    """What stands before a prompt's sentence and is part of the prompt: free tokens, a lead-in, written-out examples.
+    """What comes before a prompt's sentence and is part of the prompt: free tokens, a lead-in, written-out examples.
 
     Texts are split at filled blanks, since what fills a blank never merges with the words around it.
     """
 
     tokens: tuple[int, ...] = ()
-    """Tokens that stand first, whatever they spell."""
+    """Tokens that come first, whatever they spell."""
     filled: tuple[tuple[str, str], ...] = ()
     """Texts, each with what fills the blank behind it."""
     text: str = ""
@@ -319,7 +319,7 @@ class PromptTokens:
     y_place: Place
     beginning: Beginning = WITH_A_SPACE
     opening: int = 0
-    """How many of the tokens stand before the sentence itself."""
+    """How many of the tokens come before the sentence itself."""
     sentences: tuple[int, ...] = ()
     """At which tokens a further sentence begins: each example but the first, and the question behind them."""
     closing: tuple[int, ...] = ()
@@ -329,7 +329,7 @@ class PromptTokens:
 def tokenise(
     template: Template, wording: Wording, beginning: Beginning = WITH_A_SPACE, opening: Opening = NO_OPENING
 ) -> PromptTokens:
-    """The tokens of a template, as it stands in a sentence that begins so, behind its opening."""
+    """The tokens of a template, as it is in a sentence that begins so, behind its opening."""
     before = list(opening.tokens)
     start: Place | None = Place.SPACED if opening.tokens else beginning.place
     sentences = []

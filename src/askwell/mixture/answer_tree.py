@@ -1,7 +1,7 @@
 """Many candidates at once: log p(c | t, x) of every candidate, each of their common prefixes read once.
 
 Causal LMs and decoders read the tree of the candidates' tokens once for a pair of a fact and a prompt, after the kept
-keys and values of what stands before it: each node is one row, which sees the nodes above it and none beside it. A
+keys and values of what comes before it: each node is one row, which sees the nodes above it and none beside it. A
 masked LM has a tree for each number of tokens, and reads a sentence for each of its inner nodes: all candidates of one
 token come from one sentence. All tokens that follow a node are read from its one distribution.
 """
@@ -86,7 +86,7 @@ class Trie:
         return Targets.of(nodes, columns, tokens, len(self))
 
     def bunches(self, together: int) -> "Bunches":
-        """All nodes but the root, about so many together, each time with all nodes above them."""
+        """All nodes but the root, about this many together, each time with all nodes above them."""
         parents, count = self.parents.tolist(), len(self)
         together = max(together, 2 * int(self.depths.max()))
         nodes: list[list[int]] = []
@@ -150,13 +150,13 @@ class Targets:
 
     @classmethod
     def of(cls, nodes: Tensor, columns: Tensor, tokens: Tensor, count: int) -> "Targets":
-        """From targets in any order; there are so many nodes."""
+        """From targets in any order; there are this many nodes."""
         order = nodes.argsort(stable=True)
         counts = torch.bincount(nodes, minlength=count)
         return cls(columns[order], tokens[order], counts.cumsum(0) - counts, counts)
 
     def at(self, nodes: Int[Tensor, " rows"]) -> tuple[Tensor, Tensor, Tensor]:
-        """For rows that stand at these nodes: the row, the column and the token of each target."""
+        """For rows at these nodes: the row, the column and the token of each target."""
         counts = self.counts[nodes]
         rows = torch.arange(len(nodes), device=nodes.device).repeat_interleave(counts)
         chosen = ranges(self.first[nodes], counts)
@@ -199,7 +199,7 @@ class CandidateReader:
     # ── causal LMs and decoders ───────────────────────────────────────────────────────────────────────────────────
 
     def _through(self, trie: Trie, texts: Tensor, prompts: Tensor) -> Float[Tensor, "pairs candidates"]:
-        """Through the tree, after all that stands before y."""
+        """Through the tree, after everything before y."""
         pairs, nodes, device = len(texts), len(trie), self._lm.device
         ends, targets = self._answers.ends_of(self._xs, texts, prompts), trie.children_and_ends
         tokens = int(self._answers.table.lengths(self._xs, texts, prompts).sum()) + pairs * nodes

@@ -132,7 +132,7 @@ class AnswerSpace:
         return self.tokens.amax(0).tolist()
 
     def numbers_of(self, words: Sequence[str]) -> list[int | None]:
-        """The number of each word, None for one that is no answer."""
+        """The number of each word, None for one that is not an answer."""
         return self.numbers_of_spelt(SpeltTexts(words, self._lm.wording))
 
     def numbers_of_spelt(self, words: SpeltTexts) -> list[int | None]:

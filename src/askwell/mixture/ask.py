@@ -1,4 +1,4 @@
-"""Answers questions: what does the mixture say of an x?"""
+"""Answers questions: what does the mixture say about an x?"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -77,7 +77,7 @@ def kind_to_ask(mixture: "Mixture", xs: Sequence[str]) -> AnswerKind:
 
 
 def search_limits(top: int, kind: AnswerKind, beams: int) -> SearchLimits:
-    """When a search for so many answers ends."""
+    """When a search for this many answers ends."""
     # The beginnings of answers in which it is looked: the first, and two more rounds of as many as there are beams.
     return SearchLimits(answers=top, tokens=kind.longest, at_once=beams, opened=1 + 2 * beams)
 

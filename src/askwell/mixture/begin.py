@@ -1,4 +1,4 @@
-"""What a causal LM's sentences begin with, and what stands before them: chosen once for an LM, by how probable hard
+"""What a causal LM's sentences begin with, and what comes before them: chosen once for an LM, by how probable hard
 prompts find train facts.
 
 A causal LM's first position draws much of its attention and is represented unlike any other, so the same prompt can be
@@ -62,7 +62,7 @@ class BeginChoice(BaseModel):
 
 
 class OpeningChoice(BaseModel):
-    """How probable train facts are behind what can stand before an LM's sentences."""
+    """How probable train facts are behind what can come before an LM's sentences."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -73,9 +73,9 @@ class OpeningChoice(BaseModel):
     """Mean log p(y | x, t) of train facts under the words of their prompts, behind each text."""
     shots: int = SHOTS
     examples: float | None
-    """The same behind so many examples; None where these are too many for the facts or the LM's longest input."""
+    """The same behind this many examples; None where these are too many for the facts or the LM's longest input."""
     least: float
-    """Half of what guessing among the LM's tokens would give, which is a negative number: what stands before a sentence
+    """Half of what guessing among the LM's tokens would give, which is a negative number: what comes before a sentence
     has to make the facts more probable than this. To an LM that has read few texts it is noise, which tuning then has
     to overcome."""
     relations: tuple[str, ...]
@@ -93,7 +93,7 @@ class OpeningChoice(BaseModel):
 def resolve_begin(
     spec: MixtureSpec, lm: FrozenLM, examples: Sequence[Example] = (), *, anew: bool = False
 ) -> MixtureSpec:
-    """The spec with "auto" replaced by the LM's beginning and by what stands before its sentences: what is known, else
+    """The spec with "auto" replaced by the LM's beginning and by what comes before its sentences: what is known, else
     what fits the examples best, else a line break and nothing before it. What is named is kept; a beginning that the LM
     does not have is refused.
 
@@ -234,7 +234,7 @@ def _askable(
     lm: FrozenLM, relation: Relation, templates: Sequence[Template], *, room: int = 0
 ) -> tuple[str, list[Template], list[Fact]] | None:
     """A few of the prompts and train facts, spread evenly, that the LM can be asked under every beginning, with room
-    for so many tokens more."""
+    for this many tokens more."""
     try:
         prompts = usable_prompts(lm, templates)[0][:_PROMPTS]
     except NothingLeft:

@@ -69,7 +69,7 @@ GivenCandidates = Candidates | Mapping[str, str | Iterable[str]] | Iterable[str]
 def read_candidates(path: Path | str) -> Candidates:
     """The words of a file, one a line; where every line is of the form "label: word, word", the words of its labels.
 
-    The space after the colon belongs to the form, so that 10:30 is a word. A word that stands twice counts once.
+    The space after the colon belongs to the form, so that 10:30 is a word. A word that occurs twice counts once.
     """
     path = Path(path)
     lines = {number: line.strip() for number, line in enumerate(read_text(path).split("\n"), start=1) if line.strip()}
@@ -115,7 +115,7 @@ def as_candidates(given: GivenCandidates) -> Candidates | None:
         for word in words:
             if label_of.setdefault(word, label) != label:
                 raise BadOption(
-                    f"{word!r} stands for {label_of[word]!r} and for {label!r}; it can be of one label only"
+                    f"{word!r} stands for {label_of[word]!r} and for {label!r}; it can belong to one label only"
                 )
     for word, label in label_of.items():
         if word != label and word in of_label:

@@ -59,18 +59,18 @@ def _prompt_table(mixture: "Mixture") -> str:
         f"{f'; they also depend on x{dependent}' if mixture.weighting.reads_x else ''}."
     )
     if mixture.spec.lead_in != NO_LEAD_IN:
-        note += f" Before every sentence stands {_code(mixture.spec.lead_in)}."
+        note += f" Every sentence is preceded by {_code(mixture.spec.lead_in)}."
     if mixture.examples:
         note += (
-            f" Every prompt shows up to {mixture.spec.shots} train facts before the question, its own ones; they stand "
-            "in config.json."
+            f" Every prompt shows up to {mixture.spec.shots} train facts of its own before the question; they are "
+            "listed in config.json."
         )
     return "\n".join(["| weight | template |", "|---:|---|", *rows]) + f"\n\n{note}"
 
 
 def _facts_and_settings(mixture: "Mixture", about: "About") -> str:
     if not about.learned_from:
-        return "It is untuned: its prompts are those above, as they stand."
+        return "It is untuned: its prompts are those above, as they are."
     lines = [f"- {_plain(name)}: {_plain(_flat(value))}" for name, value in about.learned_from.items()]
     lines += [f"- mixture: {_plain(_flat(mixture.spec.model_dump()))}"]
     return "## Learned from\n\n" + "\n".join(lines)
@@ -79,7 +79,7 @@ def _facts_and_settings(mixture: "Mixture", about: "About") -> str:
 def _score_table(scores: dict[str, Any]) -> str:
     if not scores:
         return "None were measured yet."
-    # Whatever was measured is shown; what stands beside the scores is no score in per cent.
+    # Whatever was measured is shown; what comes with the scores is not a score in per cent.
     beside = {"facts", "vocabulary", "log_loss"}
     metrics = list(dict.fromkeys(name for figures in scores.values() for name in figures if name not in beside))
     rows = [

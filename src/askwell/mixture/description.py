@@ -1,4 +1,4 @@
-"""What a saved mixture says of itself in its config.json, and what is known about it beside its tensors."""
+"""What a saved mixture says about itself in its config.json, and what is known about it beside its tensors."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from askwell.specs.mixture import BEGIN_OF_0_1_0, NO_OPENING_WRITTEN, MixtureSpe
 
 
 class About(BaseModel):
-    """What is known about a mixture: what it was learned from, and what it scores. It stands on the model card."""
+    """What is known about a mixture: what it was learned from, and what it scores. It is shown on the model card."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -23,7 +23,7 @@ class About(BaseModel):
     split_by: str | None = None
     """How a single file of facts was split."""
     learned_from: dict[str, Any] = {}
-    """What it was trained on and how; empty if it is untuned. Relation and split stand here, too."""
+    """What it was trained on and how; empty if it is untuned. Relation and split are here, too."""
     scores: dict[str, dict[str, Any]] = {}
     """What it scores, by the split."""
     dev_answers: dict[str, Any] | None = None

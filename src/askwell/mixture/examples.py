@@ -1,4 +1,4 @@
-"""Examples in the prompt: train facts, written in the prompt's own words, that stand before the question.
+"""Examples in the prompt: train facts, written in the prompt's own words, that come before the question.
 
 Each prompt has its own. They are prompt tokens like all others, and a prompt that shows an x is never asked about it.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Shown = tuple[Fact, ...]
 """The examples of one prompt, in their order."""
-# Draws are compared on so many dev facts at most, spread evenly.
+# Draws are compared on this many dev facts at most, spread evenly.
 _DEV_FACTS = 256
 _NO_TRAIN_FACTS = "no train fact can be written out in the LM's tokens"
 
@@ -82,7 +82,7 @@ def writable_facts(lm: FrozenLM, spec: MixtureSpec, facts: Sequence[Fact]) -> li
 
 
 def draw_examples(facts: Sequence[Fact], count: int, seed: int, prompt: int, draw: int = 0) -> Shown:
-    """So many of the facts, no two about the same x, drawn for the prompt of that number."""
+    """This many of the facts, no two about the same x, drawn for the prompt of that number."""
     order = random.Random(f"examples of askwell, {seed}, {prompt}, {draw}").sample(facts, len(facts))
     by_x: dict[str, Fact] = {}
     for fact in order:
@@ -93,7 +93,7 @@ def draw_examples(facts: Sequence[Fact], count: int, seed: int, prompt: int, dra
 
 
 def with_examples(lm: FrozenLM, prompt: Prompt, spec: MixtureSpec, examples: Sequence[Fact]) -> Prompt:
-    """The prompt behind all that stands before its sentence."""
+    """The prompt behind everything before its sentence."""
     return with_opening(lm, prompt, opening_of(lm, spec, prompt.template, prompt.tokens.beginning, examples))
 
 

@@ -129,7 +129,7 @@ class LongAnswers:
         return Steps(log_probs, reads.targets[is_read], ends, pairs)
 
     def longest_sentence(self, xs: Words, tokens: int) -> Int[Tensor, " texts"]:
-        """For each x the number of tokens of its longest sentence with an answer of so many tokens."""
+        """For each x the number of tokens of its longest sentence with an answer of this many tokens."""
         texts = torch.arange(xs.lengths.shape[1], device=self.lm.device)
         every = [torch.full_like(texts, prompt) for prompt in range(len(self._prompts))]
         return torch.stack([self.table.lengths(xs, texts, prompts, answer=tokens) for prompts in every]).amax(0)
@@ -144,7 +144,7 @@ class LongAnswers:
     def _summed(
         self, read: Callable[..., Float[Tensor, " reads"]], tuned: Tuned, xs: Words, reads: _Reads, pairs: int
     ) -> Float[Tensor, " pairs"]:
-        """The sum of what is read for each of so many pairs."""
+        """The sum of what is read for each of this many pairs."""
         total = torch.zeros(pairs, dtype=self.lm.parameter_dtype, device=self.lm.device)
         columns = torch.arange(reads.targets.shape[1], device=self.lm.device)
         for chosen, batch in self.reader.sentences(tuned, self.table, xs, reads.texts, reads.prompts, reads.ys):
@@ -216,7 +216,7 @@ class LongAnswers:
         *,
         recompute: bool = False,
     ) -> tuple[Float[Tensor, "pairs width"], Past]:
-        """All that stands before y, read once for each pair: what the output embedding reads at its last token, and
+        """All that comes before y, read once for each pair: what the output embedding reads at its last token, and
         what is kept of it; with gradients, for LMs with a walk."""
         read: Any = self.lm.hidden_and_kept
         if recompute:

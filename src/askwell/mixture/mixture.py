@@ -1,4 +1,4 @@
-"""The mixture: prompts with weights, whose answers are put together to one distribution over y."""
+"""The mixture: prompts with weights, whose answers are combined into one distribution over y."""
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -42,7 +42,7 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
     It is a torch module. Its parameters are `vectors` [prompt tokens, embedding size], one for each prompt token;
     `deltas`, for each stack and layer what is added at the prompt tokens as they leave it (none unless the mixture is
     deep); and those of `weighting`: `logits`, of which `weights` is the softmax, and the temperature of data-dependent
-    weights. `forward(xs, ys)` is log p(y | x, r), with gradients. The LM is no submodule and has no gradients.
+    weights. `forward(xs, ys)` is log p(y | x, r), with gradients. The LM is not a submodule and has no gradients.
     """
 
     def __init__(
@@ -273,7 +273,7 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         return embed(self, x)
 
     def save_peft(self, folder: str | Path) -> None:
-        """Writes a single prompt whose tokens all stand before x as a prompt-tuning adapter of PEFT (causal LMs)."""
+        """Writes a single prompt whose tokens all come before x as a prompt-tuning adapter of PEFT (causal LMs)."""
         save_peft(self, folder)
 
     def log_weights_for(

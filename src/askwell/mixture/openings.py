@@ -1,6 +1,6 @@
-"""What stands before a prompt's sentence and is tuned with it: free vectors, a lead-in, examples.
+"""What comes before a prompt's sentence and is tuned with it: free vectors, a lead-in, examples.
 
-They are prompt tokens like all others. What stands before x matters most to a causal LM: a few words there can be worth
+They are prompt tokens like all others. What comes before x matters most to a causal LM: a few words there can be worth
 more than anything between x and y.
 """
 
@@ -21,7 +21,7 @@ RANDOM, LABEL = "random", "label"
 def opening_of(
     lm: FrozenLM, spec: MixtureSpec, template: Template, beginning: Beginning, examples: Sequence[Fact] = ()
 ) -> Opening:
-    """What stands before the sentence of a template: free vectors, the lead-in, and examples in the template's words,
+    """What comes before the sentence of a template: free vectors, the lead-in, and examples in the template's words,
     each with what parts it from the next."""
     lead_in = "" if spec.lead_in == NO_LEAD_IN else up_to_sentence(lm, spec.lead_in)
     prefix = prefix_tokens(lm, spec, beginning)
@@ -37,7 +37,7 @@ def opening_of(
 
 
 def prefix_tokens(lm: FrozenLM, spec: MixtureSpec, beginning: Beginning) -> tuple[int, ...]:
-    """The tokens at whose places free vectors stand; those that start at random are only marked by them."""
+    """The tokens in whose places free vectors go; those that start at random are only marked by them."""
     if not spec.prefix:
         return ()
     if spec.prefix_words == LABEL:

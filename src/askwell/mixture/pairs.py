@@ -17,11 +17,11 @@ from askwell.lms.question import Question
 from askwell.mixture.prompts import Prompt
 from askwell.mixture.shared_prefixes import SharedPrefixes
 
-# A forward pass reads about so many tokens at once: enough to fill the machine, little enough for caches.
+# A forward pass reads about this many tokens at once: enough to fill the machine, little enough for caches.
 _TOKENS_AT_ONCE = 2048
-# And it gives so many logits at most, one for each token of the vocabulary at each place that is read.
+# And it gives this many logits at most, one for each token of the vocabulary at each place that is read.
 _LOGITS_AT_ONCE = 2**22
-# Training keeps the activations of so many bytes for one backward pass.
+# Training keeps the activations of this many bytes for one backward pass.
 _TRAINING_BYTES = 2 * 2**30
 
 
@@ -171,7 +171,7 @@ class PairReader:
     def bytes_of_fact(self, xs: Words, *, answer: int = 1, sentences: int = 1) -> int:
         """About what is kept of a fact and all its prompts until gradients are taken.
 
-        An answer of several tokens is read in one sentence, or in so many with one read each.
+        An answer of several tokens is read in one sentence, or in this many with one read each.
         """
         longest = int(self.longest_question(xs).max())
         if self._lm.can_share(longest) and not self._reads_x:
@@ -188,7 +188,7 @@ class PairReader:
         return sum(20 * number * stack.layers * stack.width for stack in self._lm.stacks.values())
 
     def must_recompute(self, tokens: int) -> bool:
-        """Whether so many tokens are too many to keep all that gradients need, so that each batch is read once more
+        """Whether this many tokens are too many to keep all that gradients need, so that each batch is read once more
         when they are taken."""
         return torch.is_grad_enabled() and tokens * self._bytes_of_token > 2 * _TRAINING_BYTES
 
@@ -211,7 +211,7 @@ class PairReader:
         return log_probs
 
     def table_of(self, questions: Sequence[Question]) -> QuestionTable:
-        """The questions of all prompts, ready to be put together with any x's."""
+        """The questions of all prompts, ready to be combined with any x's."""
         places = [prompt.tokens.x_place for prompt in self._prompts]
         mask = self._lm.tokenizer.mask_token_id
         return QuestionTable(questions, places, self.first_rows, mask, self._lm.device)
@@ -253,7 +253,7 @@ class PairReader:
         if ys is not None:
             lengths, reads = lengths + ys.lengths, int(ys.reads.max())
 
-        def batch_of(chosen: Tensor) -> Batch:  # shapes in an inner function's signature are made anew at every call
+        def batch_of(chosen: Tensor) -> Batch:  # shapes in an inner function's signature are made again at every call
             if ys is None:
                 return table.batch(xs, texts[chosen], prompts[chosen])
             return table.answer_batch(xs, texts[chosen], prompts[chosen], ys.of(chosen))
@@ -273,7 +273,7 @@ class PairReader:
                 yield chosen, batch_of(chosen).after(prefix.lengths[some], prefix.past.of(some))
 
     def batches(self, lengths: Int[Tensor, " sentences"], reads: int) -> Iterator[Int[Tensor, " chosen"]]:
-        """Batches of sentences of about the same length that are read at so many places each, at most."""
+        """Batches of sentences of about the same length that are read at this many places each, at most."""
         order = lengths.argsort(stable=True)
         start, sorted_lengths = 0, lengths[order].tolist()
         most_pairs = max(1, _LOGITS_AT_ONCE // (reads * self._lm.vocabulary_size))

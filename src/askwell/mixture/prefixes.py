@@ -1,6 +1,6 @@
 """How prefixes of answers go on under the experts of a search: an expert is a prompt with an x.
 
-A causal LM or a decoder reads what stands before y once for each expert and keeps its keys and values; opening a prefix
+A causal LM or a decoder reads what comes before y once for each expert and keeps its keys and values; opening a prefix
 then reads one token, the prefix's last, after those of all prefixes that it goes on from. Masked LMs, and LMs without
 a walk, read the whole sentence for each prefix.
 """
@@ -100,7 +100,7 @@ class PrefixReader:
 
     @cached_property
     def _longest_question(self) -> int:
-        """The most tokens that stand before y."""
+        """The most tokens that come before y."""
         prompts = self._prompts.expand(len(self._texts), -1).flatten()
         return int(self._answers.table.lengths(self._xs, self._texts.flatten(), prompts).max())
 

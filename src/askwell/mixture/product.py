@@ -2,7 +2,7 @@
 to the power of its weight, and normalised.
 
 For answers of one token that is the product over answers. Prompts after which answers end with other tokens share the
-event that the answer is over, which then stands beside the tokens in the normalisation.
+event that the answer is over, which is then one more event in the normalisation.
 """
 
 from typing import TYPE_CHECKING
@@ -70,5 +70,5 @@ def check_one_form(mixture: "Mixture") -> None:
     if len(mixture.answer_space.places) > 1:
         raise BadOption(
             "a product of experts over answers of any length needs prompts that write y in one form, either after a "
-            "space or glued to what stands before it: leave out the others, or take --answers one-token"
+            "space or glued to what comes before it: leave out the others, or take --answers one-token"
         )

@@ -109,7 +109,7 @@ def initial_vectors(
 
     "words" takes the word embeddings of the hard prompts; "random" draws each from a Gaussian fitted to the LM's word
     embeddings, dimension by dimension, and "random-full" from one with a full covariance. `noise` then moves every
-    vector by that many standard deviations of the word embeddings. So many tokens at the start of each prompt, its
+    vector by that many standard deviations of the word embeddings. This many tokens at the start of each prompt, its
     `random_prefix`, are drawn at random in any case.
     """
     generator = torch.Generator().manual_seed(seed)

@@ -123,7 +123,7 @@ def load_mixture(source: str | Path, lm: FrozenLM | None = None, **hub_options: 
 
 
 def read_description(source: str | Path, **hub_options: Any) -> Description:
-    """What a saved mixture says of itself, without its LM."""
+    """What a saved mixture says about itself, without its LM."""
     source = mixture_folder(source)
     config, path = _read_config(source, hub_options)
     try:
@@ -135,7 +135,7 @@ def read_description(source: str | Path, **hub_options: Any) -> Description:
     data = _read_checked(source, ABSTENTION, description.files[ABSTENTION], hub_options)
     dev_answers = read_document(Path(source) / ABSTENTION, data)
     if not isinstance(dev_answers, dict):
-        raise DamagedFile(f"{Path(source) / ABSTENTION} is not of the known form: it is no JSON object")
+        raise DamagedFile(f"{Path(source) / ABSTENTION} is not of the known form: it is not a JSON object")
     return description.model_copy(update={"dev_answers": dev_answers})
 
 
@@ -181,7 +181,7 @@ def _read_config(source: str | Path, hub_options: dict[str, Any]) -> tuple[dict[
 
 
 def _read_checked(source: str | Path, name: str, expected: SavedFile, hub_options: dict[str, Any]) -> bytes:
-    """The contents of a file whose hash stands in the config."""
+    """The contents of a file whose hash is in the config."""
     new = Path(source) / f"{name}.new"
     if new.is_file():  # a save was cut off just before its last step
         data = new.read_bytes()
@@ -223,7 +223,7 @@ def _fetch(source: str | Path, name: str, hub_options: dict[str, Any]) -> Path:
     folder = Path(source)
     if folder.is_dir():
         if not (folder / name).is_file():
-            raise BadFile(folder, f"holds no {name}, so it is no saved mixture")
+            raise BadFile(folder, f"holds no {name}, so it is not a saved mixture")
         return folder / name
     if folder.exists():
         raise BadFile(folder, "is a file; name the folder of a saved mixture")

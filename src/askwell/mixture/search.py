@@ -97,7 +97,7 @@ class SearchLimits:
     """When a search ends."""
 
     answers: int = 10
-    """So many answers are enough."""
+    """This many answers are enough."""
     opened: int = 100
     """Prefixes that are opened for one question, at most; for want of the best answer a few more, one by one."""
     tokens: int = 10

@@ -1,7 +1,7 @@
 """What sentences have in common is read once.
 
 Nothing that a causal LM computes of a token depends on what comes after it. So the words before x are read once for all
-facts, and get the gradients of all of them; x, where no tuned word stands before it, is read once for all prompts, and
+facts, and get the gradients of all of them; x, where no tuned word comes before it, is read once for all prompts, and
 while a mixture is tuned once for the whole run, because its keys and values never change. Everything behind them goes
 on from the keys and values that were kept (`lms/walks/past.py`).
 """
@@ -26,7 +26,7 @@ from askwell.mixture.prompts import Prompt
 
 # The keys and values of all x's of a run may take this part of the machine's memory.
 _PART_OF_MEMORY = 1 / 8
-# A forward pass reads about so many tokens at once.
+# A forward pass reads about this many tokens at once.
 _TOKENS_AT_ONCE = 2048
 
 

@@ -33,7 +33,7 @@ class Weighting(nn.Module):
         """log p(t | r) up to a constant; -inf for a prompt that was dropped."""
 
     def forward(self, log_p_x: Float[Tensor, "facts prompts"] | None, facts: int) -> Float[Tensor, "facts prompts"]:
-        """The log-weight of each prompt for each of so many facts."""
+        """The log-weight of each prompt for each of this many facts."""
         raise NotImplementedError
 
     @property

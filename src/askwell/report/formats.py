@@ -132,7 +132,7 @@ def latex_escaped(text: str) -> str:
 
 
 def label(name: str) -> str:
-    """A name as it can stand in \\label."""
+    """A name that can be used in \\label."""
     return re.sub(r"[^A-Za-z0-9.-]", "-", name)
 
 

@@ -18,7 +18,7 @@ from askwell.report.rows import (
 )
 
 _IN_COLUMNS = 10
-"""Up to so many labels each have a column of the confusion table; of more, only what each is taken for is named."""
+"""Up to this many labels each have a column of the confusion table; of more, only what each is taken for is named."""
 _SCORES = ("facts", "precision", "recall", "F1")
 
 

@@ -88,7 +88,7 @@ class Table:
 
     @property
     def is_grouped(self) -> bool:
-        """Whether the columns stand under common headings."""
+        """Whether the columns have common headings."""
         return any(group.heading for group in self.groups)
 
 
@@ -151,7 +151,7 @@ Block = Paragraph | Points | Code | FigureBlock | Table
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands below it."""
+    """A heading and what comes below it."""
 
     heading: str
     blocks: tuple[Block, ...]

@@ -25,7 +25,7 @@ _RunsByKind = dict[str, list[KeptRun]]
 class Line:
     """A row: its runs by what was tuned (init, soft, deep, …).
 
-    Untuned runs (init) stand in every line whose tuned runs start from them, so the runs of several lines overlap.
+    Untuned runs (init) are in every line whose tuned runs start from them, so the runs of several lines overlap.
     """
 
     fact_set: str

@@ -71,7 +71,7 @@ class PromptToken:
 
 @dataclass(frozen=True)
 class BlankPlace:
-    """Where x or y stands in the sentence."""
+    """Where x or y is in the sentence."""
 
     name: str
     glued: bool
@@ -102,7 +102,7 @@ class PromptWords:
     """For each stack of a deep mixture, from layer 1: the mean of |Δ| over the prompt's tokens."""
 
     sentences: tuple[int, ...] = ()
-    """At which items a further sentence begins, where examples stand before the question."""
+    """At which items a further sentence begins, where examples come before the question."""
 
     @property
     def lines(self) -> list[tuple[PromptToken | BlankPlace, ...]]:
@@ -174,7 +174,7 @@ def visible(text: str) -> str:
 
 
 def brightness(p: float, words: int) -> float:
-    """0 for a word that is no more probable than chance among so many words, 1 for a certain one; linear in log p.
+    """0 for a word that is no more probable than chance among this many words, 1 for a certain one; linear in log p.
 
     Linear in p, all would be dark: in BERT even a word's own vector makes it hardly more probable than chance.
     """

@@ -296,7 +296,7 @@ def _word_width(shown: str, size: float, weight: str = "normal") -> float:
 def in_lines(
     items: Iterable[T], room: int | float, width: Callable[[T], int | float], gap: Callable[[T], int | float]
 ) -> Iterator[list[T]]:
-    """The items in lines that fit the room, with a gap before each but the first; one that is too wide stands alone."""
+    """The items in lines that fit the room, with a gap before each but the first; one that is too wide is alone."""
     line, used = [], 0.0
     for item in items:
         if line and used + gap(item) + width(item) > room:

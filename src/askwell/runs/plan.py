@@ -106,7 +106,7 @@ class Plan:
         return max(longest, sum(self.seconds.values()) / workers)
 
     def as_json(self, workers: int, failed: Sequence[RunFailed] = ()) -> dict[str, Any]:
-        """The plan with its estimates for so many workers, and what became of it, as plain JSON."""
+        """The plan with its estimates for this many workers, and what became of it, as plain JSON."""
         why = {failure.id: failure.message for failure in failed}
         shown = ("id", "lm", "relation", "prompts", "setting", "seed", "control")
         runs = [

@@ -41,7 +41,7 @@ def run_spec(
 
     Without `training` (and without a baseline that learns), the prompts are used as they are. The device and the
     precision are those of the LM, unless the run is to be done elsewhere. What a causal LM's sentences begin with, and
-    what stands before them, is chosen here, so that the run's id names it; the paper's recipe puts nothing there.
+    what comes before them, is chosen here, so that the run's id names it; the paper's recipe puts nothing there.
     """
     candidates = as_candidates(candidates)
     mixture = mixture or MixtureSpec()

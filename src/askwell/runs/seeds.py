@@ -83,8 +83,8 @@ def check_seeds(relations: Sequence[Relation]) -> None:
     """Refuses relations that differ from seed to seed."""
     if len({relation.digest for relation in relations}) > 1:
         raise BadOption(
-            "--seeds: a single file of facts would be split anew for each seed, and runs on different facts do not "
-            "give the spread of a score; give a folder with train.jsonl, dev.jsonl and test.jsonl"
+            "--seeds: a single file of facts would be split differently for each seed, and runs on different facts "
+            "do not show the spread of a score; give a folder with train.jsonl, dev.jsonl and test.jsonl"
         )
 
 

@@ -69,7 +69,7 @@ async def _tell(request: Request, error: Exception) -> Response:
         _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     if request.url.path.startswith(_FOR_MACHINES):
         return JSONResponse({"error": told.sentence}, told.status, told.headers)
-    if request.headers.get("hx-request"):  # shown where the answer would stand; browsers log other codes as errors
+    if request.headers.get("hx-request"):  # shown in place of the answer; browsers log other codes as errors
         return page(request, "problem_part.html", sentence=told.sentence)
     shown = page(request, "problem.html", status=told.status, sentence=told.sentence)
     shown.headers.update(told.headers)
@@ -100,7 +100,7 @@ _CACHED = {"cache-control": "max-age=3600"}
 class _Shortcut:
     """Answers questions before FastAPI sees them: on the way through it a request takes longer than in a small LM.
 
-    The route stands there all the same, for the document.
+    The route is there all the same, for the API's document.
     """
 
     def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:

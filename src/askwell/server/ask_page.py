@@ -119,7 +119,7 @@ class AnswerBar:
 
 @dataclass(frozen=True)
 class Told:
-    """What one mixture says of an x."""
+    """What one mixture says about an x."""
 
     entry: Entry
     bars: tuple[AnswerBar, ...]

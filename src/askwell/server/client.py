@@ -84,7 +84,7 @@ class Client:
 
 
 def _is_passing(response: httpx.Response) -> bool:
-    """Whether the same request may be answered soon: the service is busy, or what stands before it lost a replica."""
+    """Whether the same request may be answered soon: the service is busy, or a proxy in front of it lost a replica."""
     return response.status_code in (429, 503) or (response.is_server_error and not _is_json(response))
 
 

@@ -96,7 +96,7 @@ def _scores(run: Run) -> Table:
         if control.test is not None:
             rows.append((name, [control.test.get(metric) for metric in METRICS]))
     return Table(
-        caption="Means over test facts (micro). Controls need no knowledge: what they score is no sign of any.",
+        caption="Means over test facts (micro). Controls need no knowledge: what they score is not a sign of any.",
         corner="",
         groups=(ColumnGroup("", tuple(Column(name) for name in METRICS)),),
         rows=tuple(

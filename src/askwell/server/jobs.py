@@ -253,5 +253,5 @@ def facts_of(pairs: Sequence[tuple[str, str]]) -> tuple[Fact, ...]:
 
 
 def _slug(name: str) -> str:
-    """Letters and digits of a name, for a folder; whatever else stands in it is left away."""
+    """Letters and digits of a name, for a folder; everything else in it is dropped."""
     return re.sub(r"[^a-z0-9]+", "-", name.removeprefix(PREFIX).lower()).strip("-")[:40] or "run"

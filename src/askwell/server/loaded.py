@@ -82,7 +82,7 @@ class LoadedLMs:
             if loaded.bytes > self._limit:
                 raise LMUnavailable(
                     f"{source.name} takes {loaded.bytes / 2**20:.0f} MiB, and LMs may take {self._limit / 2**20:.0f} "
-                    "MiB here; more are let in by: askwell serve --memory GIB"
+                    "MiB here; raise the limit with: askwell serve --memory GIB"
                 )
             self._make_room(loaded.bytes)
             self._lms[source] = loaded

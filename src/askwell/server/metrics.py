@@ -71,7 +71,7 @@ class Metrics:
         )
 
     def count(self, route: str, status: int, seconds: float) -> None:
-        """Takes down a request."""
+        """Counts a request."""
         if (route, status) not in self._children:
             self._children[route, status] = self._requests.labels(route, str(status)), self._seconds.labels(route)
         requests, times = self._children[route, status]

@@ -1,7 +1,7 @@
 """The queue before the LMs: what many clients ask about the same LM goes through it together.
 
-One thread does all work with LMs. It takes the x's that wait for the LM of the oldest request, whoever asked them and
-of whichever mixture, as one batch.
+One thread does all work with LMs. It takes the x's that wait for the LM of the oldest request, whoever asked
+them and whatever the mixture, as one batch.
 """
 
 import math

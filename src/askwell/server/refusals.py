@@ -76,6 +76,6 @@ def explain(error: Exception) -> Explained:
 
 def _told(problem: dict[str, Any]) -> str:
     if problem["type"] == "json_invalid":
-        return f"the body is no JSON ({problem.get('ctx', {}).get('error', 'it cannot be read')})"
+        return f"the body is not JSON ({problem.get('ctx', {}).get('error', 'it cannot be read')})"
     where = ".".join(map(str, problem["loc"][1:]))  # the first is body, query or path
     return f"{where}: {problem['msg']}" if where else problem["msg"]

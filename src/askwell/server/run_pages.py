@@ -292,9 +292,9 @@ def audit_lines(audit: RelationAudit) -> list[str]:
     test = audit.facts["test"]
     told = [
         f"There are {audit.facts['train']} train, {audit.facts['dev']} dev and {test} test facts.",
-        f"{audit.leaked_pairs} of the test facts stand in train, too."
+        f"{audit.leaked_pairs} of the test facts are in train, too."
         if audit.leaked_pairs
-        else "No test fact stands in train.",
+        else "No test fact is in train.",
         f"Always giving train's most common answer would be right for {audit.majority} of {test} test facts.",
     ]
     if audit.unseen_y:

@@ -72,7 +72,7 @@ def names_of(host: str) -> tuple[str, ...]:
 
 
 def check_runs(runs: Path | None) -> None:
-    """Refuses a path that is no folder."""
+    """Refuses a path that is not a folder."""
     if runs is not None and not runs.is_dir():
         problem = "this is a file; name a folder of runs" if runs.exists() else "there is no such folder"
         raise BadFile(runs, problem)

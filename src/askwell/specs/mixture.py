@@ -22,13 +22,13 @@ BEGIN_OF_0_1_0: Begin = "space"
 NO_LEAD_IN, AUTO_LEAD_IN = "none", "auto"
 A_FACT = "Here is a fact about the world :"
 NO_OPENING_WRITTEN: dict[str, Any] = {"lead_in": NO_LEAD_IN, "shots": 0}
-"""What the choices of a run mean, where they were written before there was anything to stand before a sentence."""
+"""What the choices of a run mean, where they were written before there was anything to come before a sentence."""
 # In version 0.1.0 the weighting was a yes or no. Written so, old and new files are the same, and so are ids of runs.
 _BY_DATA_DEPENDENT: dict[bool, WeightingName] = {False: "static", True: "data-dependent"}
 
 
 class MixtureSpec(Spec):
-    """How prompts are put together, and how they start."""
+    """How prompts are combined, and how they start."""
 
     combine: Literal["mixture", "product"] = "mixture"
     """Sum the prompts' probabilities, or multiply them (a product of experts over hard prompts)."""
@@ -55,7 +55,7 @@ class MixtureSpec(Spec):
     """What a sentence begins with, for a causal LM; auto: that under which the prompts' words make the train ys most
     probable, chosen once for an LM, or a line break where there are no facts to choose by."""
     lead_in: str = AUTO_LEAD_IN
-    """A text that stands before the sentence of every prompt and is tuned with it; none: nothing stands there; auto:
+    """A text that comes before the sentence of every prompt and is tuned with it; none: nothing comes there; auto:
     for a causal LM, chosen once, that of a few texts, of a few examples (see shots) or of nothing behind which the
     prompts' words make the train ys most probable; other LMs get nothing."""
     prefix: int = Field(default=0, ge=0, le=1000)
@@ -107,7 +107,7 @@ class MixtureSpec(Spec):
 
     @property
     def unused(self) -> set[str]:
-        """The choices about what stands before the sentence that mean nothing here."""
+        """The choices about what comes before the sentence that mean nothing here."""
         no_lead_in = {"lead_in"} if self.lead_in in (NO_LEAD_IN, AUTO_LEAD_IN) else set()
         no_prefix = {"prefix", "prefix_words"} if not self.prefix else set()
         no_shots = {"shots", "shot_separator", "shot_draws"} if not self.shots else set()
@@ -124,7 +124,7 @@ class MixtureSpec(Spec):
 
     @property
     def with_named_opening(self) -> "MixtureSpec":
-        """This spec without what would be chosen to stand before the sentence: only what is named stands there."""
+        """This spec without what would be chosen to come before the sentence: only what is named stands there."""
         lead_in = NO_LEAD_IN if self.lead_in == AUTO_LEAD_IN else self.lead_in
         return self.model_copy(update={"lead_in": lead_in, "shots": self.shots or 0})
 

@@ -88,7 +88,7 @@ class Recipe:
     """How one LM is made."""
 
     epochs: int
-    """Passes over the text; what is hidden in a sentence is drawn anew in each."""
+    """Passes over the text; what is hidden in a sentence is drawn again in each."""
     layers: int = 3
     """Layers of each stack."""
     width: int = 128

@@ -237,7 +237,7 @@ def _stretch(
 
 
 def _pairs_within(minutes: float, mixture: Mixture, objective: Objective, facts: int) -> int:
-    """About how many pairs can be trained on in so many minutes, dev scores included; the mixture stays as it is."""
+    """About how many pairs can be trained on in this many minutes, dev scores included; the mixture stays as it is."""
     batch = torch.arange(min(facts, max(1, 64 // len(mixture.prompts))), device=mixture.lm.device)
     seconds = []
     for _ in range(3):  # the first is slower: memory is still to be had
@@ -261,7 +261,7 @@ def _score(
     pairs: int,
     train_loss: float | None,
 ) -> HistoryLine:
-    """The history's line: what the mixture scores on dev after so many pairs."""
+    """The history's line: what the mixture scores on dev after this many pairs."""
     scores = score_facts(mixture, dev, relation, scorer)
     return HistoryLine(round_, pairs, train_loss, scores, mixture.effective_prompts, mixture.temperature)
 

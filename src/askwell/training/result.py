@@ -70,7 +70,7 @@ def best_of(history: Iterable[HistoryLine], kept_by: KeptBy = "P@1") -> HistoryL
 
 
 def standard_error(per_cent: float, facts: int) -> float:
-    """The standard error of a P@1 over so many facts, in per cent; one right and one wrong answer are added to them,
+    """The standard error of a P@1 over this many facts, in per cent; one right and one wrong answer are added to them,
     so that few facts that are all right or all wrong are not taken for certain."""
     share = (per_cent / 100 * facts + 1) / (facts + 2)
     return 100 * math.sqrt(share * (1 - share) / (facts + 2))
@@ -94,7 +94,7 @@ def may_be_kept(history: Iterable[HistoryLine], kept_by: KeptBy) -> list[History
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """Where a training run stands."""
+    """How far a training run has got."""
 
     pairs_done: int
     """(fact, prompt) pairs that were trained on."""

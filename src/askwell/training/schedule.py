@@ -17,19 +17,19 @@ from askwell.training.result import HistoryLine, best_of, loss_or_inf
 
 _PAIRS = 2000
 STRETCHES = 8
-"""A cycle is cut into so many stretches; after each the run can be interrupted and go on."""
+"""A cycle is cut into this many stretches; after each the run can be interrupted and go on."""
 WARM_UP = 0.1
 """The fraction of the cycle in which the step size grows."""
 _PAIRS_OF_STEP = 32
 _PAPER_EPOCHS, _PAPER_PATIENCE, _PAPER_FACTS = 16, 4, 64
 
 PLATEAU_STEPS, PLATEAU_FACTS = 4, 16
-"""A stretch of a run that ends by itself: so many steps, or as many as take so many facts. The first is its warm-up."""
+"""A stretch of a run that ends by itself: this many steps, or enough for this many facts. The first one warms up."""
 PLATEAU_PAIRS = 384
-"""It ends when dev's log-loss has not fallen over so many pairs, or at one score where they are further apart."""
+"""It ends when dev's log-loss has not fallen over this many pairs, or at one score where they are further apart."""
 PLATEAU_FALL, _FALL_PAIRS = 0.16, 500
-"""What counts as falling from one score to the next: so many nats for 1,000 pairs in between, of which no more than the
-second number count."""
+"""What counts as falling from one score to the next: this many nats per 1,000 pairs in between, of which at most
+the second number count."""
 PLATEAU_MEAN = 4.0
 """How much more the last steps count in the mean over steps: the mean age of what it holds is a sixth of the run."""
 PLATEAU_SCORES = 12
@@ -50,9 +50,9 @@ class Schedule:
     ends: tuple[int, ...]
     """The number of steps done at the end of each stretch."""
     score_every: int
-    """Dev is scored after every so many stretches."""
+    """Dev is scored after every this many stretches."""
     patience: int | None
-    """Stop after so many dev scores without a better one; None: never."""
+    """Stop after this many dev scores without a better one; None: never."""
     recipe: Literal["plateau", "cycle", "paper"]
     seed: int
     least_fall: float = 0.0
@@ -64,7 +64,7 @@ class Schedule:
         return self.recipe == "plateau"
 
     def is_over(self, stretches: int, history: Sequence[HistoryLine]) -> bool:
-        """Whether a run has ended after so many stretches: all steps are done, or dev has not got better."""
+        """Whether a run has ended after this many stretches: all steps are done, or dev has not got better."""
         if stretches >= len(self.ends):
             return True
         if self.patience is None:
@@ -92,11 +92,11 @@ class Schedule:
         return self.pairs_after(len(self.ends))
 
     def steps_after(self, stretches: int) -> int:
-        """Steps of so many stretches."""
+        """Steps of this many stretches."""
         return self.ends[stretches - 1] if stretches else 0
 
     def pairs_after(self, stretches: int) -> int:
-        """(fact, prompt) pairs of so many stretches."""
+        """(fact, prompt) pairs of this many stretches."""
         epochs, left = divmod(self.steps_after(stretches), self._steps_of_epoch)
         return (epochs * self.facts + min(left * self.batch, self.facts)) * self.prompts
 
@@ -106,7 +106,7 @@ class Schedule:
         return ceil(len(self.ends) / 3)
 
     def scores_dev(self, stretches: int) -> bool:
-        """Whether dev is scored when so many stretches are done."""
+        """Whether dev is scored when this many stretches are done."""
         return stretches % self.score_every == 0 or stretches == len(self.ends)
 
     def batches(self, stretch: int) -> Iterator[tuple[Int[Tensor, " facts"], float]]:
@@ -160,7 +160,7 @@ def scores_since_fall(history: Sequence[HistoryLine], least: float) -> int:
 def schedule_of(
     spec: TrainingSpec, *, facts: int, dev_facts: int, prompts: int, seed: int, pairs: int | None = None
 ) -> Schedule:
-    """The schedule for so many facts and prompts; `pairs` is the budget, where it was measured from minutes."""
+    """The schedule for this many facts and prompts; `pairs` is the budget, where it was measured from minutes."""
     batch = spec.batch_facts
     if spec.recipe == "paper":
         batch = batch or _PAPER_FACTS

@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-# Rows of logits that begin at multiples of so many numbers are written at twice the speed by a CPU's matrix product.
+# Rows of logits that begin at multiples of this many numbers are written at twice the speed by a CPU's matrix product.
 _ALIGNED = 16
-# Where several tokens are read from a distribution, about so many logits are held at once: of so many rows at least,
-# since products with fewer rows are slow, and without gradients of so many columns, which stay in the cache.
+# Where several tokens are read from a distribution, about this many logits are held at once: at least this many rows,
+# since products with fewer rows are slow, and, without gradients, this many columns, which stay in the cache.
 _LOGITS_AT_ONCE = 2**20
 _ROWS_AT_ONCE = 128
 _COLUMNS_AT_ONCE = 2048

@@ -52,7 +52,7 @@ class Paths:
 
     @classmethod
     def consecutive(cls, first: Int[Tensor, " sentences"], lengths: Int[Tensor, " sentences"]) -> "Paths":
-        """Rows that stand one after the other, from a first one on."""
+        """Consecutive rows, from a first one on."""
         longest = int(lengths.max()) if len(lengths) else 0
         return cls(first[:, None] + torch.arange(longest, device=first.device), lengths)
 
@@ -69,7 +69,7 @@ class Paths:
         return cls(torch.cat(rows), torch.cat([part.lengths for part in parts]))
 
     def followed_by(self, others: "Paths", rows_before: int) -> "Paths":
-        """Each path and then another, whose rows come after so many in the table."""
+        """Each path and then another, whose rows come after this many in the table."""
         lengths = self.lengths + others.lengths
         longest = int(lengths.max()) if len(lengths) else 0
         at = torch.arange(longest, device=self.rows.device).expand(len(lengths), -1)
@@ -132,13 +132,13 @@ class Memory:
     seen: Int[Tensor, " keys"] | None = None
     """With a past: for each key the row of the table that it is, pair after pair; anything at a pair's own rows."""
     own_at: Int[Tensor, " rows"] | None = None
-    """With a past: where among the keys a batch's own rows stand."""
+    """With a past: where a batch's own rows are among the keys."""
     layers: list[KeysAndValues] = field(default_factory=list)
     source: list[KeysAndValues] = field(default_factory=list)
 
     @classmethod
     def of(cls, past: Past, own_lengths: Sequence[int], *, keeps: bool) -> "Memory":
-        """The memory of a batch whose pairs have so many rows of their own."""
+        """The memory of a batch whose pairs have this many rows of their own."""
         device = past.paths.rows.device
         own = torch.tensor(own_lengths, device=device)
         lengths = past.paths.lengths + own

@@ -1,7 +1,7 @@
 """Walks of models with pre-norm layers: GPT-2, OPT, GPT-NeoX, Llama and its many relatives, and ModernBERT.
 
 They are one walk. What differs is how a layer makes its queries, keys and values, whether and how positions turn them,
-which norms stand where, and whether attention and the feed-forward block add to the same rows or one after the other.
+where the norms are, and whether attention and the feed-forward block add to the same rows or one after the other.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -185,7 +185,7 @@ def walk_gpt2(model: Any, block: FeedForward) -> Walk:
 
 
 def walk_opt(model: Any, block: FeedForward) -> Walk | None:
-    """OPT, but for the one whose norms stand behind the blocks and whose word vectors have a size of their own."""
+    """OPT, but for the one whose norms come after the blocks and whose word vectors have a size of their own."""
     base = model.model.decoder
     if not model.config.do_layer_norm_before or base.project_in is not None:
         return None
@@ -240,7 +240,7 @@ def walk_llama(model: Any, block: FeedForward) -> Walk:
 
 
 def walk_olmo2(model: Any, block: FeedForward) -> Walk:
-    """OLMo 2, whose norms stand behind attention and the feed-forward block, but inside of the residual."""
+    """OLMo 2, whose norms come after attention and the feed-forward block, but inside the residual."""
     base = model.model
     layers = [
         _llama_layer(

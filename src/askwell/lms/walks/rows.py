@@ -1,6 +1,6 @@
 """A batch as rows: one row for each token, pair after pair, without padding.
 
-Pairs are sorted by their lengths, so that pairs of equal lengths stand together: attention, the one part of a layer in
+Pairs are sorted by their lengths, so that equal lengths are side by side: attention, the one part of a layer in
 which tokens meet, then works on each such segment as it lies, without a padding mask.
 """
 
@@ -34,7 +34,7 @@ class Rows:
     positions: Int[Tensor, " rows"]
     """The position of each token in its own sequence, its past included."""
     tuned: Int[Tensor, " tuned"]
-    """The rows at which prompt tokens stand."""
+    """The rows of prompt tokens."""
     prompt_tokens: Int[Tensor, " tuned"]
     """The prompt token at each of them, as a row of the tuned vectors."""
     lengths: tuple[int, ...]
