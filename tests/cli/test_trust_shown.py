@@ -242,4 +242,4 @@ def test_seeds_do_not_split_a_file_anew(askwell, lms, tmp_path):
     (tmp_path / "f.csv").write_text("x,y\n" + "".join(f"{x},{y}\n" for x, y in PAIRS))
     done = askwell(*seeded(lms, tmp_path / "f.csv", tmp_path / "runs", "--seeds", "2"))
     assert done.code == 2
-    assert "split anew for each seed" in done.err
+    assert "split differently for each seed" in done.err

@@ -27,8 +27,8 @@ def test_tuning_that_helps():
         "Relation by relation, on told facts, tuning clearly helped a (20.0 → 90.0) and b (20.0 → 100.0).",
     )
     assert findings.withheld[1] == (
-        "The mixture gets 95.0 % of told facts and 12.5 % of withheld ones right: it owes the 82.5 points between them "
-        "to what the LM was told; the rest may be guesses."
+        "The mixture gets 95.0 % of told facts and 12.5 % of withheld ones right: the 82.5 points between them "
+        "come from what the LM was told; the rest may be guesses."
     )
 
 

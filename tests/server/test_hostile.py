@@ -211,7 +211,7 @@ def test_runs_that_are_damaged_or_deleted_while_serving(runs):
         told = error(ask(at, mixture="deep", xs=["iron"]), 500)
         assert "truncated" in told
         config.write_text("{")
-        assert "no JSON" in error(ask(at, mixture="deep", xs=["iron"]), 500)
+        assert "not JSON" in error(ask(at, mixture="deep", xs=["iron"]), 500)
         assert str(runs) not in told
         shutil.rmtree(runs / "deep")
         assert "there is no mixture" in error(ask(at, mixture="deep", xs=["iron"]), 404)
