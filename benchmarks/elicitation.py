@@ -19,6 +19,7 @@ import torch
 
 from askwell import Mixture, MixtureSpec, load_lm, train
 from askwell.data.facts import Fact
+from askwell.data.split import sample
 from askwell.data.testbed import relations, testbed_prompts, testbed_relation, told
 from askwell.evaluation.compare import compare_outcomes
 from askwell.evaluation.evaluate import evaluate
@@ -33,6 +34,15 @@ KEPT, DOCUMENT = HERE.parent / "build/elicitation", HERE.parent / "docs/testbed.
 ONE_TOKEN, ANY_LENGTH = HERE / "results/elicitation.json", HERE / "results/elicitation_any_length.json"
 LMS = ("testbed:bert", "testbed:roberta", "testbed:bart", "testbed:causal")
 STUDIED = ("dialling_code", "country_of_region", "neighbour")
+DRAWN = 150
+"""Test facts of a relation that are asked for answers of any length, at most: each is a search."""
+LONG_WAYS = ("manual", "soft-manual")
+LONG_WORDS = (
+    "A masked LM has p(m | r), the lengths of the train ys, before it has seen x: where one in ten of these has two",
+    "tokens, no answer of two tokens can be more probable than a tenth, and any single token that fits the question",
+    "a little comes before it. So masked LMs seldom rank told answers of several tokens first, unless most ys of the",
+    "relation are long. Decoders and causal LMs have no such bound.",
+)
 ABSENT = ("single", "paraphrased")
 """Kinds of prompts that are not in the text."""
 WAYS: dict[str, tuple[str, tuple[str, ...], MixtureSpec, bool]] = {
@@ -55,6 +65,8 @@ def outcomes_of(lm_name: str, lm: FrozenLM, relation_name: str, way: str, answer
         return list(read_outcomes(path))
     _, kinds, spec, tuned = WAYS[way]
     relation = testbed_relation(relation_name)
+    if answers == "any-length":
+        relation = sample(relation, train=None, dev=None, test=DRAWN, seed=0)
     templates = [template for kind in kinds for template in testbed_prompts(kind, relation_name)]
     spec = spec.model_copy(update={"answers": answers})
     mixture = Mixture(lm, templates, resolve_begin(spec, lm, [(relation, templates)]))
@@ -139,9 +151,9 @@ def document(kept: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def is_long(lm: FrozenLM, outcome: Outcome) -> bool:
-    """Whether the right answer has several tokens."""
-    return len(lm.wording.encode(outcome.y, Place.SPACED)) > 1
+def is_long(lm: FrozenLM, y: str) -> bool:
+    """Whether an answer has several tokens."""
+    return len(lm.wording.encode(y, Place.SPACED)) > 1
 
 
 def long_figures(lm: FrozenLM, by_way: dict[str, list[Outcome]]) -> dict[str, Any]:
@@ -151,9 +163,11 @@ def long_figures(lm: FrozenLM, by_way: dict[str, list[Outcome]]) -> dict[str, An
         row: dict[str, Any] = {}
         for name, is_told in (("told", True), ("withheld", False)):
             some = only(outcomes, is_told=is_told)
-            for part, chosen in (("", some), ("_long", [o for o in some if is_long(lm, o)])):
-                right = sum(o.rank <= 1 for o in chosen)
-                row[name + part] = {"facts": len(chosen), "P@1": 100 * right / len(chosen) if chosen else None}
+            for part, chosen in (("", some), ("_long", [o for o in some if is_long(lm, o.y)])):
+                row[name + part] = {"facts": len(chosen)} | {
+                    f"P@{rank}": 100 * sum(o.rank <= rank for o in chosen) / len(chosen) if chosen else None
+                    for rank in (1, 10)
+                }
         rows[way] = row
     return rows
 
@@ -166,10 +180,11 @@ def long_section(kept: dict[str, Any]) -> list[str]:
         f"Made by `python benchmarks/elicitation.py --answers any-length` on {kept['date']}. Relations:",
         f"{', '.join(kept['relations'])}.",
         "P@1 in per cent of whole answers among all answers of any length, over all test facts (micro), told and",
-        "withheld; *several tokens* are the facts that a one-token run leaves out. The number of facts is in brackets.",
+        f"withheld; at most {DRAWN} test facts of a relation are drawn. *Several tokens* are the facts that a run with",
+        "one-token answers leaves out; of told ones, P@10 stands beside P@1. The number of facts is in brackets.",
         "",
-        "| LM | prompts | told | told, several tokens | withheld | withheld, several tokens |",
-        "|---|---|---:|---:|---:|---:|",
+        "| LM | prompts | told | told, several tokens | P@10 | withheld | withheld, several tokens |",
+        "|---|---|---:|---:|---:|---:|---:|",
     ]
     for lm, rows in kept["lms"].items():
         for way, row in rows.items():
@@ -177,11 +192,12 @@ def long_section(kept: dict[str, Any]) -> list[str]:
                 "–" if cell["P@1"] is None else f"{cell['P@1']:.1f} ({cell['facts']})"
                 for cell in (row[name] for name in ("told", "told_long", "withheld", "withheld_long"))
             ]
+            cells.insert(2, f"{row['told_long']['P@10']:.1f}")
             lines.append(f"| {lm} | {WAYS[way][0]} | {' | '.join(cells)} |")
     missing = [lm for lm in LMS if lm not in kept["lms"]]
     left = [name for name in kept["every"] if name not in kept["relations"]]
     notes = [f"Not measured yet: {', '.join(missing + left)}.", ""] if missing or left else []
-    return [*lines, "", *notes]
+    return [*lines, "", *LONG_WORDS, "", *notes]
 
 
 def main() -> None:
@@ -189,18 +205,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lms", nargs="+", default=list(LMS))
     parser.add_argument("--relations", nargs="+")
-    parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
+    parser.add_argument("--ways", nargs="+", choices=list(WAYS))
     parser.add_argument("--answers", default="one-token", choices=["one-token", "any-length"])
     parser.add_argument("--no-page", action="store_true", help="only do the runs")
     chosen = parser.parse_args()
     every = [relation.name for relation in relations() if relation.name not in STUDIED]
+    ways = chosen.ways or list(WAYS)
+    if chosen.answers == "any-length":
+        # All of the testbed's LMs share one list of words, so any of their tokenizers tells which answers are long.
+        lm = load_lm(LMS[0])
+        every = [name for name in every if any(is_long(lm, fact.y) for fact in testbed_relation(name).test)]
+        ways = chosen.ways or list(LONG_WAYS)
     names = chosen.relations or every
     torch.set_num_threads(1)
     results: dict[str, Any] = {}
     for lm_name in chosen.lms:
         lm = load_lm(lm_name)
         by_way = {}
-        for way in chosen.ways:
+        for way in ways:
             by_way[way] = [o for name in names for o in outcomes_of(lm_name, lm, name, way, chosen.answers)]
             print(lm_name, way, f"told {macro(only(by_way[way], is_told=True), names):.1f}", flush=True)
         results[lm_name] = figures(by_way, names) if chosen.answers == "one-token" else long_figures(lm, by_way)

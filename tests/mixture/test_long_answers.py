@@ -1,5 +1,7 @@
 """Answers of any length agree with the plain reference: every tiny LM, all prompts, gradients of all that is tuned."""
 
+import math
+
 import agreement
 import pytest
 import reference
@@ -8,6 +10,7 @@ from agreement import ALL, GLUED_Y, Twin, exact, moved, pieces, usable, words, x
 from builders import tiny
 from enumeration import end_of
 
+from askwell.lms.batches import Words
 from askwell.mixture.long_answers import length_log_probs
 from askwell.specs.mixture import MixtureSpec
 
@@ -59,3 +62,20 @@ def test_lengths_are_those_of_train_with_one_half_each():
     torch.testing.assert_close(length_log_probs([1, 1, 3]).exp(), expected)
     assert length_log_probs([1, 1]).exp().tolist() == [1.0]
     assert len(length_log_probs([1, 40])) == 10
+
+
+def test_all_strings_of_a_masked_lm_sum_to_one() -> None:
+    """Every string of one or two tokens of the whole vocabulary, special ones too, under a mixture of two prompts."""
+    lm = exact("bert")
+    mixture = moved(lm, usable("bert")[:2])
+    xs, facts = words(lm, ["Paris"])
+    tokens = torch.arange(lm.vocabulary_size)
+    one = torch.stack([tokens, torch.zeros_like(tokens)], 1)
+    ids = torch.cat([one, torch.cartesian_prod(tokens, tokens)])
+    lengths = torch.cat([torch.ones_like(tokens), torch.full((len(tokens) ** 2,), 2)])
+    every = Words(ids.expand(2, -1, -1), lengths.expand(2, -1))
+    with torch.no_grad():
+        found = mixture.long_answers.candidate_log_probs(mixture.tuned, xs, facts, every, length_log_probs([1, 1, 2]))
+        log_probs = (found + mixture.weighting(None, 1)[:, :, None]).logsumexp(1)[0]
+    assert float(log_probs.logsumexp(0)) == pytest.approx(0, abs=1e-9)
+    assert float(log_probs[lengths == 2].logsumexp(0)) == pytest.approx(math.log(1.5 / 4), abs=1e-9)
