@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from builders.killed import FULL, count_steps, kill_at, spread
 from data_server import Appends, Corrupts, DataServer, Redirects, Refuses, Stalls, Truncates
 from tiny_sets import BERT, CONTENT, FACTS, PROMPTS, TEST, TINY, TRAIN, UPSTREAM, manifest_of
 
@@ -268,3 +270,16 @@ def test_a_mirror_must_be_an_http_address(monkeypatch, value):
     monkeypatch.setenv("ASKWELL_DATA_MIRROR", value)
     with pytest.raises(BadOption, match="ASKWELL_DATA_MIRROR"):
         mirror()
+
+
+def test_a_pull_killed_at_any_step_leaves_whole_files(server, cache):
+    pull_sets(TINY)
+    shutil.rmtree(cache)
+    steps = count_steps(cache, lambda: pull_sets(TINY))
+    for step in spread(steps, 20 if FULL else 1):
+        shutil.rmtree(cache, ignore_errors=True)
+        kill_at(step, cache, lambda: pull_sets(TINY))  # files come side by side: the last steps are not always there
+        found = files_in(cache) if cache.exists() else {}
+        assert {path: data for path, data in found.items() if path in CONTENT}.items() <= CONTENT.items()
+        pull_sets(TINY)
+        assert files_in(cache) == CONTENT

@@ -91,6 +91,29 @@ def test_dev_answers_that_are_no_document(content, world: World, tmp_path: Path,
     assert "abstention.json" in told(1, "ask", mixture, "Paris", "--risk", "0.5")
 
 
+@pytest.mark.parametrize(
+    ("place", "problem"),
+    [
+        (("partitions", "y in x"), "partitions.y in x"),
+        (("test", "micro"), "test.micro has no P@1"),
+        (("controls", "majority", "test"), "controls.majority.test has no P@1"),
+    ],
+)
+def test_a_record_without_the_scores_that_tables_are_made_of(
+    place, problem, world: World, tmp_path: Path, told
+) -> None:
+    run = shutil.copytree(world.run, tmp_path / "run")
+    record = json.loads((run / "run.json").read_text())
+    inner = record
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = {"yes": {"facts": 1}} if place[0] == "partitions" else {"MRR": 1.0}
+    (run / "run.json").write_text(json.dumps(record))
+    message = told(1, "runs", run)
+    assert "run.json is damaged" in message
+    assert problem in message
+
+
 @pytest.mark.parametrize("content", ["{}", "[]", '{"format": "askwell-store", "version": 1, "id": 0}'])
 def test_a_store_without_an_id(content, world: World, tmp_path: Path, told) -> None:
     store = shutil.copytree(world.folder / "store", tmp_path / "store")

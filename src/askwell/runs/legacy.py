@@ -123,7 +123,7 @@ def _relation(kept: dict[str, Any]) -> dict[str, Any]:
     return {"name": kept["name"], "sha256": kept["sha256"], "counts": counts}
 
 
-def _prompts(prompts: Any, copies: int, weights: list[float]) -> list[dict[str, Any]]:
+def _prompts(prompts: Any, copies: int, weights: Any) -> list[dict[str, Any]]:
     templates = [prompt.template for prompt in prompts for _ in range(copies)]
     return [{"template": text, "weight": weight} for text, weight in zip(templates, weights, strict=True)]
 

@@ -14,12 +14,13 @@ Each run has its own folder, with the same layout however it was made (`askwell 
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from askwell.data.audit import RelationAudit
 from askwell.display.summary import ShowsItself, Summary, counted
@@ -151,6 +152,25 @@ class RunRecord(ShowsItself, _Part):
     """Stored in history.jsonl."""
     environment: Environment = Field(default=Environment(), exclude=True)
     """Stored in environment.json."""
+
+    @model_validator(mode="after")
+    def _need_scores(self) -> Self:
+        """Tables are made of P@1, so there is no score without it."""
+        evaluated = {"untuned": self.untuned, "test": self.test, "dev": self.dev}
+        found: dict[str, Mapping[str, Any]] = {
+            f"{name}.micro": figures.micro for name, figures in evaluated.items() if figures is not None
+        }
+        for name, control in self.controls.items():
+            of_splits = {"test": control.test, "dev": control.dev}
+            found |= {f"controls.{name}.{split}": of for split, of in of_splits.items() if of is not None}
+        for name, scores in found.items():
+            if "P@1" not in scores:
+                raise ValueError(f"{name} has no P@1")
+        for name, parts in self.partitions.items():
+            for part, scores in parts.items():
+                if "P@1" not in scores or scores.get("facts", 0) < 1:
+                    raise ValueError(f"partitions.{name}.{part} has no P@1, or no facts")
+        return self
 
     def summary(self) -> Summary:
         """What was run and what it scores on test, beside the untuned prompts and the controls."""

@@ -1,0 +1,129 @@
+"""Commands killed at any of their steps on disk: what is there is whole, and the same command ends as it should."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from builders.killed import FULL, count_steps, kill_at, spread
+from builders.servers import served
+from builders.sweeps import as_toml, contents, files_in
+
+from askwell.cli.main import main
+from askwell.runs.folder import is_run, read_run, read_runs
+from askwell.server.client import Client
+from askwell.server.settings import Settings
+
+KILLS = 40 if FULL else 1
+REPORT_KILLS = 20 if FULL else 1
+SERVE_KILLS = 20 if FULL else 1
+
+
+def command(*arguments: object) -> Callable[[], None]:
+    return lambda: main([str(argument) for argument in arguments])
+
+
+def run_here(*arguments: object) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    assert not stop.value.code
+
+
+def test_a_training_run_killed_at_any_step(lms, facts, tmp_path):
+    def train(out: Path, *more: object) -> list[object]:
+        given = ("--lm", lms["bert"], "--facts", facts, "--prompts", "[X] lies in [Y] .", "--pairs", 24, "--out", out)
+        return ["train", *given, *more]
+
+    run_here(*train(tmp_path / "whole"))
+    expected, out = files_in(tmp_path / "whole"), tmp_path / "run"
+    steps = count_steps(out, command(*train(out)))
+    for step in spread(steps, KILLS):
+        shutil.rmtree(out, ignore_errors=True)
+        assert kill_at(step, out, command(*train(out)))
+        if out.is_dir() and is_run(out):  # all but the checkpoint's removal was done
+            assert read_run(out).record.test.facts
+        begun = (out / "checkpoint.safetensors").exists()
+        run_here(*train(out, "--resume" if begun else "--overwrite"))
+        assert without_asides(files_in(out)) == expected
+
+
+def without_asides(files: dict) -> dict:
+    """Without what a kill leaves beside a file that was just being written."""
+    return {name: content for name, content in files.items() if not Path(name).name.startswith(".")}
+
+
+def test_a_sweep_in_one_process_killed_at_any_step(lms, facts, tmp_path):
+    table = {
+        "lms": [str(lms["bert"])], "facts": [str(facts)], "prompts": {"hand": ["[X] lies in [Y] ."]},
+        "settings": {"init": {"tuned": False}, "soft": {"pairs": 24}}, "engine": "in-process", "seeds": [0],
+    }  # fmt: skip
+    path, store = tmp_path / "sweep.toml", tmp_path / "store"
+    path.write_text(as_toml(table))
+    run_here("sweep", path, "--store", tmp_path / "whole")
+    expected = contents(tmp_path / "whole")
+    sweep = ("sweep", path, "--store", store)
+    steps = count_steps(store, command(*sweep))
+    for step in spread(steps, KILLS):
+        shutil.rmtree(store, ignore_errors=True)
+        assert kill_at(step, store, command(*sweep))
+        if (store / "runs").is_dir() and list((store / "runs").iterdir()):
+            assert all(run.record.test.facts for run in read_runs(store))
+        run_here(*sweep)
+        assert contents(store) == expected
+
+
+def test_a_report_killed_at_any_step(lms, facts, tmp_path):
+    run = tmp_path / "run"
+    given = ("--lm", lms["bert"], "--facts", facts, "--prompts", "[X] lies in [Y] .", "--pairs", 12)
+    run_here("train", *given, "--out", run)
+    options = ("--drawn", 0, "--format", "csv", "markdown")
+    run_here("report", run, "--out", tmp_path / "whole", *options)
+    expected, out = files_of(tmp_path / "whole"), tmp_path / "report"
+    report = ("report", run, "--out", out, *options)
+    steps = count_steps(out, command(*report))
+    for step in spread(steps, REPORT_KILLS):
+        shutil.rmtree(out, ignore_errors=True)
+        assert kill_at(step, out, command(*report))
+        for name, content in files_of(out).items():  # each file is whole or not there
+            assert Path(name).name.startswith(".") or content == expected[name]
+        run_here(*report)
+        assert {name: content for name, content in files_of(out).items() if name in expected} == expected
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    paths = [path for path in folder.rglob("*") if path.is_file()] if folder.exists() else []
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def test_a_service_killed_while_it_trains(lms, facts, tmp_path):
+    run = tmp_path / "runs" / "first"
+    given = ("--lm", lms["bert"], "--facts", facts, "--prompts", "[X] lies in [Y] .", "--pairs", 12)
+    run_here("train", *given, "--out", run)
+    kept = files_of(run)
+    folder = tmp_path / "runs"
+    body = {
+        "lm": "testbed:bert", "relation": "testbed:symbol", "templates": ["the symbol of [X] is [Y] ."], "pairs": 24,
+    }  # fmt: skip
+
+    def train_in_service() -> None:
+        with served(Settings(runs=folder, threads=1)) as service, Client(service.address) as client:
+            job = client._call("POST", "/api/v1/jobs", json=body)["id"]
+            while (state := client._call("GET", f"/api/v1/jobs/{job}")["state"]) in ("waiting", "running"):
+                pass
+            assert state == "done"
+
+    def others() -> list[Path]:
+        return [path for path in folder.iterdir() if path != run]
+
+    steps = count_steps(folder, train_in_service)
+    assert len(read_runs(folder)) == 2
+    for step in spread(steps, SERVE_KILLS):
+        for path in others():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        assert kill_at(step, folder, train_in_service)
+        assert files_of(run) == kept  # what it served is as it was
+        with served(Settings(runs=folder, threads=1)) as service, Client(service.address) as client:
+            assert client.ask("Paris", mixture="first", top=1)
+            assert json.dumps(client.mixtures)
+        assert all(one.record.test.facts for one in read_runs(folder))
