@@ -108,6 +108,8 @@ def _fields(thing: type) -> str:
         missing = {name for name, default in found.items() if default is dataclasses.MISSING}
     else:
         return ""
+    if not any(described.values()) and missing == set(found):  # nothing to say of them but their names
+        return f"Fields: {', '.join(f'`{name}`' for name in found)}."
     rows = [
         f"| `{name}` | {'' if name in missing else f'`{_default(default)}`'} | {_cell(described.get(name, ''))} |"
         for name, default in found.items()

@@ -99,3 +99,16 @@ def test_runs_of_a_store_are_chosen(askwell, tmp_path):
         done = askwell("compare", *arguments)
         assert done.code == 2
         assert told in " ".join(done.err.split())
+
+
+def test_control_runs_of_a_store_are_left_out_unless_they_are_named(askwell, tmp_path):
+    store = new_store(tmp_path / "store")
+    keep(store, (1, 1, 1, 20), setting="soft")
+    keep(store, (20, 20, 20, 20), setting="soft", control="random-weights")
+    keep(store, (1, 20, 20, 20), setting="init", tuned=False)
+    sides = ("--where-b", "setting = 'init'", "--json")
+    own = askwell("compare", store.folder, store.folder, "--where-a", "setting = 'soft'", *sides)
+    assert own.code == 0, own.err
+    assert own.json["micro"]["a"] == 75
+    named = "setting = 'soft' and control = 'random-weights'"
+    assert askwell("compare", store.folder, store.folder, "--where-a", named, *sides).json["micro"]["a"] == 0

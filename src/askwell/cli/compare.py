@@ -39,7 +39,7 @@ def compare(
     """Compare two runs on the facts that both answered: difference, interval, significance, what changed.
 
     A folder of runs counts as one run: its relations are taken together, its seeds paired with the same seeds of the
-    other. Both runs must have ranked the same answers. To compare two settings of one sweep:
+    other. It says among which answers each ranks. To compare two settings of one sweep:
     `askwell compare STORE STORE --where-a "setting = 'soft'" --where-b "setting = 'init'"`.
 
     Args:

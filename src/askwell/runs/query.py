@@ -132,14 +132,21 @@ def outcomes_at(path: Path | str, where: str | None = None, *, option: str = "--
     if (path / TEST_OUTCOMES).is_file() and not is_run(path):  # as `evaluate --per-fact` leaves it
         path = path / TEST_OUTCOMES
     if not path.is_file():
-        return outcomes_of(select_runs(path, where, option=option))
+        return outcomes_of(_compared_runs(path, where, option))
     if where is not None:
         raise BadOption(f"{option} chooses among several runs, but {path} is a file")
     return read_outcomes(path)
+
+
+def _compared_runs(path: Path | str, where: str | None, option: str) -> list[Run]:
+    """The chosen runs; the same tuning on LMs that know nothing counts only where the condition speaks of controls."""
+    chosen = select_runs(path, where, option=option)
+    own = [run for run in chosen if run.record.spec.control is None]
+    return own if own and "control" not in (where or "") else chosen
 
 
 def vocabularies_at(path: Path | str, where: str | None = None, *, option: str = "--where") -> tuple[str, ...]:
     """Among which answers the runs at a path ranked, in words, each once; none for a Parquet file of facts."""
     if not is_run(Path(path)) and ((Path(path) / TEST_OUTCOMES).is_file() or Path(path).is_file()):
         return ()
-    return tuple(dict.fromkeys(run.record.test.vocabulary for run in select_runs(path, where, option=option)))
+    return tuple(dict.fromkeys(run.record.test.vocabulary for run in _compared_runs(path, where, option)))
