@@ -5,7 +5,7 @@ import torch
 from pydantic import ValidationError
 
 from askwell.specs.training import TrainingSpec
-from askwell.training.schedule import schedule_of, warm_up_and_decay
+from askwell.training.schedule import default_pairs, schedule_of, scored_dev_facts, warm_up_and_decay
 
 PAPER = TrainingSpec(recipe="paper")
 
@@ -38,8 +38,9 @@ def test_an_epoch_takes_every_fact_once_in_an_order_of_its_own():
 
 
 @pytest.mark.parametrize(("prompts", "facts_of_step"), [(1, 32), (4, 8), (30, 1), (100, 1)])
-def test_a_cycles_step_takes_about_32_pairs(prompts, facts_of_step):
-    assert plan(TrainingSpec(), prompts=prompts).batch == facts_of_step
+def test_a_step_takes_about_32_pairs_and_in_a_run_that_ends_by_itself_16_facts_at_most(prompts, facts_of_step):
+    assert plan(TrainingSpec(recipe="cycle"), prompts=prompts).batch == facts_of_step
+    assert plan(TrainingSpec(), prompts=prompts).batch == min(16, facts_of_step)
 
 
 @pytest.mark.parametrize("pairs", [40, 1000, 4000, 12_345])
@@ -71,6 +72,20 @@ def test_dev_scores_cost_no_more_pairs_than_the_training():
         scores = sum(cycle.scores_dev(done) for done in range(1, len(cycle.ends) + 1))
         assert scores == 1 or scores * dev_facts * prompts <= pairs
         assert cycle.scores_dev(len(cycle.ends))
+
+
+def test_a_dev_score_costs_no_more_than_an_eighth_of_the_run():
+    def scored(spec, **sizes):
+        return scored_dev_facts(spec, **{"facts": 300, "dev_facts": 1000, "prompts": 1, **sizes})
+
+    assert scored(TrainingSpec()) == 1000, "1,000 / 3 is less than 2,800 / 8"
+    assert scored(TrainingSpec(recipe="plateau", pairs=800)) == 300
+    assert scored(TrainingSpec(recipe="plateau", epochs=8)) == 900
+    assert scored(TrainingSpec(pairs=800)) == 1000, "a cycle asks them all"
+    assert scored(TrainingSpec(), prompts=16, dev_facts=100) == int(default_pairs(16) * 3 / 8 / 16) == 34
+    assert scored(TrainingSpec(), prompts=100, dev_facts=100) == 32, "a score of fewer facts says too little"
+    assert scored(TrainingSpec(), prompts=100, dev_facts=20) == 20
+    assert scored(PAPER, prompts=100) == 1000
 
 
 def test_few_steps_make_few_stretches():

@@ -42,6 +42,7 @@ class PairReader:
         self._lm, self._prompts, self._reads_x = lm, prompts, reads_x
         self.first_rows: list[int] = []
         """The row of the vectors at which each prompt's tokens begin."""
+        self._longest_known: tuple[Words, int] | None = None
         next_row = 0
         for prompt in prompts:
             self.first_rows.append(next_row)
@@ -173,13 +174,20 @@ class PairReader:
 
         An answer of several tokens is read in one sentence, or in this many with one read each.
         """
-        longest = int(self.longest_question(xs).max())
-        if self._lm.can_share(longest) and not self._reads_x:
-            longest -= self.shared_prefixes.least(xs)
+        longest = self._longest_tokens(xs)
         tokens = (longest + answer - 1) * sentences + (longest if self._reads_x else 0)
         reads = max(answer, sentences) + (int(xs.lengths.max()) if self._reads_x else 0)
         number = torch.finfo(self._lm.dtype).bits // 8
         return len(self._prompts) * (tokens * self._bytes_of_token + reads * number * self._lm.vocabulary_size)
+
+    def _longest_tokens(self, xs: Words) -> int:
+        """The most tokens that one of these x's has read for itself; every step asks for it, so it is remembered."""
+        if self._longest_known is None or self._longest_known[0] is not xs:
+            longest = int(self.longest_question(xs).max())
+            if self._lm.can_share(longest) and not self._reads_x:
+                longest -= self.shared_prefixes.least(xs)
+            self._longest_known = xs, longest
+        return self._longest_known[1]
 
     @property
     def _bytes_of_token(self) -> int:

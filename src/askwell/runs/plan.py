@@ -28,7 +28,7 @@ from askwell.specs.mixture import MixtureSpec
 from askwell.specs.run import RunSpec
 from askwell.specs.sweep import LMChoice, SweepSpec
 from askwell.training.objective import Objective
-from askwell.training.schedule import schedule_of
+from askwell.training.schedule import schedule_of, scored_dev_facts
 
 BACKWARD = 3.0
 """A pair that is trained on costs about as much as this many that are only asked."""
@@ -42,7 +42,8 @@ def work_of(task: RunTask, prompts: int) -> float:
     prior = min(MOST_XS_OF_PRIOR, len({fact.x for fact in relation.train}))
     work = float(prompts * (len(relation.dev) + len(relation.test) + prior))
     if spec.training is not None and relation.train:
-        train, dev = len(relation.train), len(relation.dev)
+        train = len(relation.train)
+        dev = scored_dev_facts(spec.training, facts=train, dev_facts=len(relation.dev), prompts=prompts)
         plan = schedule_of(spec.training, facts=train, dev_facts=dev, prompts=prompts, seed=spec.seed)
         scores = 1 + sum(plan.scores_dev(stretch) for stretch in range(1, len(plan.ends) + 1))
         asked_once = not spec.training.tune_vectors and not (spec.mixture.deep and spec.training.tune_layers)

@@ -21,7 +21,7 @@ class TrainingSpec(Spec):
     """Tune the mixture to choose among the candidates only; --candidates sets this."""
     pairs: int | None = Field(default=None, ge=1, lt=2**63)
     """Budget: (fact, prompt) pairs to train on, in one cycle. With --recipe plateau given as well, the most that may
-    be trained on; without it, that is 4000 for one prompt, down to 2000 for many."""
+    be trained on; without it, that is 2800 for one prompt, down to 1400 for many."""
     minutes: float | None = Field(default=None, gt=0)
     """Budget in minutes; the number of pairs that fit into it is measured at the start."""
     epochs: int | None = Field(default=None, ge=0, lt=2**63)
@@ -31,10 +31,11 @@ class TrainingSpec(Spec):
     without a better dev score."""
     keep: Literal["P@1", "near-best", "log-loss"] | None = None
     """Which state is kept, by its dev scores: the highest P@1, log-loss breaking ties (the default of the cycle and of
-    the paper's recipe); the lowest log-loss of all states whose P@1 is within half a standard error of the highest
-    (the default otherwise); or the lowest log-loss."""
+    the paper's recipe); the lowest log-loss of all states whose P@1 is within half a standard error of the highest,
+    or within one dev fact (the default otherwise); or the lowest log-loss."""
     batch_facts: int | None = Field(default=None, ge=1, lt=2**63)
-    """Facts per step, each asked with every prompt; default: about 32 pairs, or 64 facts with the paper's recipe."""
+    """Facts per step, each asked with every prompt; default: about 32 pairs (of at most 16 facts, if the run ends by
+    itself), or 64 facts with the paper's recipe."""
     drop_below: float = Field(default=0.0, ge=0, lt=1)
     """Drop prompts whose weight is below this after a third of the cycle, to save their cost; 0 drops none."""
     tune_vectors: bool = True

@@ -34,7 +34,7 @@ from askwell.training.optimiser import (
     tuned_by,
 )
 from askwell.training.result import HistoryLine, Interrupted, TrainingProgress, TrainingResult, best_of, may_be_kept
-from askwell.training.schedule import Schedule, schedule_of
+from askwell.training.schedule import Schedule, schedule_of, scored_dev_facts
 
 _log = logging.getLogger("askwell")
 
@@ -95,6 +95,8 @@ def _train(
     if scorer is not None:
         train_facts, dev = (_with_labels(facts, split, scorer, left_out) for split in ("train", "dev"))
     _warn_of_left_out(relation, left_out)
+    sizes = {"facts": len(train_facts), "prompts": len(mixture.prompts)}
+    dev = _spread(dev, scored_dev_facts(spec, dev_facts=len(dev), **sizes))
     run = run_id(mixture, relation, spec, candidates)
     rates = rates_of(mixture, train_facts, spec)
     state = load_checkpoint(folder, run, mixture) if folder is not None and resume else None
@@ -107,8 +109,7 @@ def _train(
     objective = Objective(mixture, train_facts, spec.method, scorer)
     if spec.minutes is not None and state.pairs is None:
         state.pairs = _pairs_within(spec.minutes, mixture, objective, len(train_facts))
-    sizes = {"facts": len(train_facts), "dev_facts": len(dev), "prompts": len(mixture.prompts)}
-    schedule = schedule_of(spec, **sizes, seed=mixture.spec.seed, pairs=state.pairs)
+    schedule = schedule_of(spec, dev_facts=len(dev), **sizes, seed=mixture.spec.seed, pairs=state.pairs)
     optimizer = optimizer_of(mixture, spec, rates)
     if optimizer is not None and state.moments:
         restore_moments(optimizer, state.moments)
@@ -191,6 +192,15 @@ def _with_labels(
     if not any(is_candidate):
         raise NothingLeft(f"{split} facts of {facts.relation.name}", count_reasons(left_out[split]))
     return encoded.subset(torch.tensor(is_candidate, device=scorer.mixture.lm.device))
+
+
+def _spread(facts: EncodedFacts, count: int) -> EncodedFacts:
+    """This many of the facts, at even distances; the facts themselves, where that is all of them."""
+    if count >= len(facts):
+        return facts
+    kept = torch.zeros(len(facts), dtype=torch.bool, device=facts.answers.device)
+    kept[torch.arange(count, device=kept.device) * len(facts) // count] = True
+    return facts.subset(kept)
 
 
 def _vocabulary(mixture: Mixture, kind: AnswerKind, scorer: CandidateScorer | None) -> str:

@@ -56,14 +56,16 @@ class HistoryLine:
 def best_of(history: Iterable[HistoryLine], kept_by: KeptBy = "P@1") -> HistoryLine:
     """The line of the state that is kept, the earliest of equal ones.
 
-    Of few dev facts P@1 is coarse: "near-best" tells states by log-loss that differ by less than half its standard
-    error. Half, since the states of one run agree on most facts, so that their difference is surer than either.
+    Of few dev facts P@1 is coarse: "near-best" tells states by log-loss that differ by one fact, or by less than half
+    the standard error. Half, since the states of one run agree on most facts, so that their difference is surer than
+    either.
     """
     lines = list(history)
     if kept_by == "near-best":
         highest = best_by_dev(lines, lambda line: line.dev).dev
-        enough = highest["P@1"] - standard_error(highest["P@1"], highest["facts"]) / 2
-        lines = [line for line in lines if line.dev["P@1"] >= enough]
+        one_fact = 100 / highest["facts"]
+        near = max(one_fact, standard_error(highest["P@1"], highest["facts"]) / 2)
+        lines = [line for line in lines if line.dev["P@1"] >= highest["P@1"] - near - 1e-9]
     if kept_by == "P@1":
         return best_by_dev(lines, lambda line: line.dev)
     return min(lines, key=lambda line: (loss_or_inf(line.dev), -line.dev["P@1"]))

@@ -15,7 +15,7 @@ from torch import Tensor
 from askwell.specs.training import TrainingSpec
 from askwell.training.result import HistoryLine, best_of, loss_or_inf
 
-_PAIRS = 2000
+_PAIRS = {"cycle": 2000, "plateau": 1400}
 STRETCHES = 8
 """A cycle is cut into this many stretches; after each the run can be interrupted and go on."""
 WARM_UP = 0.1
@@ -23,19 +23,24 @@ WARM_UP = 0.1
 _PAIRS_OF_STEP = 32
 _PAPER_EPOCHS, _PAPER_PATIENCE, _PAPER_FACTS = 16, 4, 64
 
-PLATEAU_STEPS, PLATEAU_FACTS = 4, 16
-"""A stretch of a run that ends by itself: this many steps, or enough for this many facts. The first one warms up."""
-PLATEAU_PAIRS = 384
-"""It ends when dev's log-loss has not fallen over this many pairs, or at one score where they are further apart."""
-PLATEAU_FALL, _FALL_PAIRS = 0.16, 500
-"""What counts as falling from one score to the next: this many nats per 1,000 pairs in between, of which at most
-the second number count."""
+PLATEAU_STRETCH, PLATEAU_FACTS = 128, 16
+"""A stretch of a run that ends by itself: this many pairs, or as many as this many facts make."""
+PLATEAU_FACTS_OF_STEP = 16
+"""The facts that one of its steps takes at most: more make a step dearer, but hardly better."""
+PLATEAU_WARM_UP = 4
+"""The steps of such a run in which the step size grows."""
+PLATEAU_LEAST = 12
+"""The steps that it takes at least."""
+PLATEAU_FALL = 0.06
+"""It ends when dev's log-loss is lower by less than this many nats than it was after half of the pairs."""
 PLATEAU_MEAN = 4.0
 """How much more the last steps count in the mean over steps: the mean age of what it holds is a sixth of the run."""
 PLATEAU_SCORES = 12
 """Where fewer dev scores than this fit into the limit, there is too little to end a run by, and it is one cycle."""
 _COST_OF_SCORE = 1 / 3
 """A pair that is only asked, as on dev, costs about this much of one that is trained on."""
+_MOST_OF_SCORE, _LEAST_SCORED = 1 / 8, 32
+"""One dev score costs no more than this part of the whole run, unless fewer dev facts than this would be left."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +57,9 @@ class Schedule:
     score_every: int
     """Dev is scored after every this many stretches."""
     patience: int | None
-    """Stop after this many dev scores without a better one; None: never."""
+    """Stop after this many dev scores without a better one; None: never for this reason."""
     recipe: Literal["plateau", "cycle", "paper"]
     seed: int
-    least_fall: float = 0.0
-    """How much dev's log-loss has to fall from one score to the next to count as falling, where that ends the run."""
 
     @property
     def ends_by_itself(self) -> bool:
@@ -67,11 +70,12 @@ class Schedule:
         """Whether a run has ended after this many stretches: all steps are done, or dev has not got better."""
         if stretches >= len(self.ends):
             return True
-        if self.patience is None:
-            return False
         if self.ends_by_itself:
-            return scores_since_fall(history, self.least_fall) >= self.patience
-        return history[-1].round - best_of(history).round >= self.patience
+            if self.patience is not None:
+                return scores_since_fall(history) >= self.patience
+            least = PLATEAU_LEAST * self.batch * self.prompts
+            return history[-1].pairs >= least and fall_of_second_half(history) < PLATEAU_FALL
+        return self.patience is not None and history[-1].round - best_of(history).round >= self.patience
 
     def weight_in_mean(self, step: int) -> float:
         """How much a step, counted from 0, weighs in the mean over steps when it is added to it.
@@ -125,7 +129,7 @@ class Schedule:
 
     def _fraction(self, step: int) -> float:
         if self.recipe == "plateau":
-            return min(1.0, (step + 1) / self.ends[0])
+            return min(1.0, (step + 1) / min(PLATEAU_WARM_UP, self.steps))
         if self.recipe == "paper" or self.steps == 1:
             return 1.0
         return warm_up_and_decay(step, self.steps, peak=WARM_UP * self.steps)
@@ -138,47 +142,65 @@ def warm_up_and_decay(step: int, steps: int, *, peak: float | int) -> float:
     return min(warm_up, (steps - step) / (steps - peak)) if steps > peak else warm_up
 
 
-def default_pairs(prompts: int) -> int:
-    """The cycle's budget, if none is given: 4,000 pairs for one prompt, which must be good by itself, down to 2,000 for
-    many, of which some are good from the start."""
-    return round(_PAIRS * (1 + 1 / prompts))
+def default_pairs(prompts: int, recipe: Literal["plateau", "cycle"] = "plateau") -> int:
+    """The budget, if none is given, for one prompt, which must be good by itself: 4,000 pairs of a cycle, or 2,800 at
+    most; down to half of it for many, of which some are good from the start."""
+    return round(_PAIRS[recipe] * (1 + 1 / prompts))
 
 
-def scores_since_fall(history: Sequence[HistoryLine], least: float) -> int:
-    """The number of dev scores since one whose log-loss was lower, by at least so much, than that of the one before.
+def scored_dev_facts(spec: TrainingSpec, *, facts: int, dev_facts: int, prompts: int) -> int:
+    """How many of the dev facts are asked each time that dev is scored: all, or, in a run that ends by itself, as many
+    as its budget is worth."""
+    if spec.recipe != "plateau":
+        return dev_facts
+    pairs = spec.pairs or default_pairs(prompts) if spec.epochs is None else spec.epochs * facts * prompts
+    return min(dev_facts, max(_LEAST_SCORED, int(pairs * _MOST_OF_SCORE / (_COST_OF_SCORE * prompts))))
 
-    It is not compared with the lowest of all: the first steps often find a good prior over answers that is lost again
-    before x is made use of.
+
+def fall_of_second_half(history: Sequence[HistoryLine]) -> float:
+    """By how much dev's log-loss has fallen since the last score that was made within the first half of the pairs.
+
+    It is not compared with the lowest of all: the first steps often find a good prior over answers, which is lost again
+    before x is made use of. Nor are neighbouring scores compared: a run that learns slowly, as one prompt on a causal
+    LM does, gains little from one to the next, and much over its second half.
     """
+    now = history[-1]
+    before = next(line for line in reversed(history) if 2 * line.pairs <= now.pairs)
+    after = loss_or_inf(now.dev)
+    return 0.0 if after == inf else loss_or_inf(before.dev) - after
+
+
+def scores_since_fall(history: Sequence[HistoryLine]) -> int:
+    """The number of dev scores since one whose log-loss was lower than that of the one before."""
     losses = [inf, *(loss_or_inf(line.dev) for line in history)]
     since = 0
     for before, loss in pairwise(losses):
-        since = 0 if loss <= before - least and loss < inf else since + 1
+        since = 0 if loss < before else since + 1
     return since
 
 
 def schedule_of(
     spec: TrainingSpec, *, facts: int, dev_facts: int, prompts: int, seed: int, pairs: int | None = None
 ) -> Schedule:
-    """The schedule for this many facts and prompts; `pairs` is the budget, where it was measured from minutes."""
+    """The schedule for this many facts and prompts, with this many dev facts at each score; `pairs` is the budget,
+    where it was measured from minutes."""
     batch = spec.batch_facts
     if spec.recipe == "paper":
         batch = batch or _PAPER_FACTS
         epochs = _PAPER_EPOCHS if spec.epochs is None else spec.epochs
         ends = tuple(ceil(facts / batch) * epoch for epoch in range(1, epochs + 1))
         return Schedule(facts, prompts, batch, ends, 1, spec.patience or _PAPER_PATIENCE, spec.recipe, seed)
-    batch = min(batch or max(1, round(_PAIRS_OF_STEP / prompts)), facts)
-    passes = (pairs or spec.pairs or default_pairs(prompts)) / (facts * prompts) if spec.epochs is None else spec.epochs
+    most_facts = PLATEAU_FACTS_OF_STEP if spec.recipe == "plateau" else _PAIRS_OF_STEP
+    batch = min(batch or max(1, min(most_facts, round(_PAIRS_OF_STEP / prompts))), facts)
+    budget = pairs or spec.pairs or default_pairs(prompts, spec.recipe)
+    passes = budget / (facts * prompts) if spec.epochs is None else spec.epochs
     steps = max(1, round(passes * ceil(facts / batch))) if passes else 0
-    of_stretch = max(PLATEAU_STEPS, ceil(PLATEAU_FACTS / batch))
+    of_stretch = max(ceil(PLATEAU_STRETCH / (batch * prompts)), ceil(PLATEAU_FACTS / batch))
     # Dev is scored as often as that costs no more than the training in between.
     score_every = max(1, round(_COST_OF_SCORE * dev_facts / (of_stretch * batch)))
     if spec.recipe == "plateau" and (spec.patience is not None or steps >= PLATEAU_SCORES * score_every * of_stretch):
         ends = tuple(min(end, steps) for end in range(of_stretch, steps + of_stretch, of_stretch)) if steps else ()
-        between = score_every * of_stretch * batch * prompts
-        patience = spec.patience or max(1, round(PLATEAU_PAIRS / between))
-        least_fall = PLATEAU_FALL * min(between, _FALL_PAIRS) / 1000
-        return Schedule(facts, prompts, batch, ends, score_every, patience, spec.recipe, seed, least_fall)
+        return Schedule(facts, prompts, batch, ends, score_every, spec.patience, spec.recipe, seed)
     ends = tuple(sorted({round(steps * stretch / STRETCHES) for stretch in range(1, STRETCHES + 1)} - {0}))
     # Dev is scored as often as all scores together cost no more than the training itself.
     scores = max(1, min(STRETCHES, int(passes * facts / max(1, dev_facts))))
