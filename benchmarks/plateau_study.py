@@ -196,8 +196,8 @@ def page(records: Sequence[dict[str, Any]]) -> str:
     lines += [
         "*Scored*: the state itself, or the mean over the last steps. *Ends*: when the log-loss is lower by less than",
         "this many nats than after half of the pairs, or after this many scores with a smaller fall; –: never. *Near*:",
-        "how many standard errors below the highest P@1 on dev a state may be that is kept for its log-loss (or one fact,",
-        "unless it is 0). Cells: test P@1 / test log-loss (pairs read), as means over three relations.",
+        "how many standard errors below the highest P@1 on dev a state may be that is kept for its log-loss (or one",
+        "fact, unless it is 0). Cells: test P@1 / test log-loss (pairs read), as means over three relations.",
         "",
     ]
     for kind, rules in RULES.items():
