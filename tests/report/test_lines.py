@@ -1,9 +1,11 @@
 """Rows: nothing that differs in more than relation and seed shares a cell."""
 
-from builders.stores import A, B, keep, new_store
+from dataclasses import replace
+
+from builders.stores import A, B, figures_of, keep, new_store
 
 from askwell.report.cells import kept_runs
-from askwell.report.rows import lines_of
+from askwell.report.rows import caption_of, groups_of, lines_of
 from askwell.runs.query import select_runs
 
 
@@ -106,3 +108,22 @@ def test_other_data_under_the_same_name_is_told_apart(tmp_path):
     keep(store, [1, 1], lm="same name", lm_sha256="3" * 64)
     lms = {line.lm for line in lines_of(kept_runs(select_runs(store.folder, "lm = 'same name'")))}
     assert lms == {"same name", "same name (another LM of that name, 222222)"}
+
+
+def test_one_token_answers_and_answers_of_any_length_have_rows_that_say_so(tmp_path):
+    store = new_store(tmp_path)
+    keep(store, [1, 1], mixture={"answers": "one-token"})
+    assert [line.label for line in lines_of(kept_runs(store.runs()))] == ["mined"]
+    keep(store, [1, 20], mixture={"answers": "any-length"})
+    lines = lines_of(kept_runs(store.runs()))
+    found = {line.label: [run.facts for run in line.groups["soft"].runs] for line in lines}
+    assert found == {"mined [answers of any length]": [2], "mined [one-token answers]": [2]}
+    assert "came to its limit" not in caption_of("main", groups_of(lines, ["soft"]))
+
+
+def test_a_caption_says_how_many_facts_came_to_the_limit_of_the_search(tmp_path):
+    store = new_store(tmp_path)
+    ended = replace(figures_of([1, 20, 20], "bert-base-cased", A, "test", 0), unsettled=2)
+    keep(store, [1, 20, 20], known={"test": ended})
+    caption = caption_of("main", groups_of(lines_of(kept_runs(store.runs())), ["soft"]))
+    assert "The search for answers came to its limit for 2 facts, which count as not found." in caption

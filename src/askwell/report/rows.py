@@ -18,6 +18,8 @@ T = TypeVar("T")
 TEXTS: dict[str, dict[str, Any]] = read_texts("texts.toml")
 """The texts of tables and figures, by name."""
 _FIRST_SOURCES = ("single", "manual", "mined", "paraphrased")
+_ANSWERS = {"one-token": "one-token answers", "any-length": "answers of any length"}
+"""What rows say where a report has both."""
 _RunsByKind = dict[str, list[KeptRun]]
 
 
@@ -84,9 +86,10 @@ def _row_finder(runs: Sequence[KeptRun]) -> Callable[[KeptRun], Line]:
     number_of_lm = _numbered(runs, lambda run: run.spec.lm, lambda run: run.spec.lm_sha256)
     number_of_facts = _numbered(runs, lambda run: run.spec.relation, lambda run: run.spec.facts_sha256)
     number_of_prompts = _numbered(runs, lambda run: (run.spec.relation, run.spec.lm, run.spec.prompts), _templates)
-    candidates = defaultdict(set)
+    candidates, answers = defaultdict(set), defaultdict(set)
     for run in runs:
         candidates[run.fact_set, run.spec.lm].add(run.spec.candidates_sha256)
+        answers[run.fact_set, run.spec.lm].add(run.spec.mixture.answers)
 
     def row_of(run: KeptRun) -> Line:
         spec, apart = run.spec, []
@@ -97,6 +100,8 @@ def _row_finder(runs: Sequence[KeptRun]) -> Callable[[KeptRun], Line]:
             apart.append(f"other templates, {number + 1}")
         if len(candidates[run.fact_set, spec.lm]) > 1:
             apart.append(f"among {spec.candidates or 'all answers'}")
+        if len(answers[run.fact_set, spec.lm]) > 1 and spec.mixture.answers in _ANSWERS:
+            apart.append(_ANSWERS[spec.mixture.answers])
         return Line(run.fact_set, lm, source_of(spec), kind_of(spec).extras, "; ".join(apart))
 
     return row_of
@@ -156,7 +161,7 @@ def caption_of(
     runs = [run for group in groups for run in group.runs]
     what = TEXTS[name]["what"].format(**filling)
     averaged = "" if average is None else TEXTS["averages"][average]
-    scored = (ranked_among(runs), averaged, _seeds(groups, spread=spread), _trained_unlike(runs))
+    scored = (ranked_among(runs), _unsettled(groups), averaged, _seeds(groups, spread=spread), _trained_unlike(runs))
     return " ".join(sentence for sentence in (what, _facts(groups), *scored) if sentence)
 
 
@@ -174,6 +179,15 @@ def _facts(groups: Sequence[RunGroup]) -> str:
         f"Facts: {', '.join(sets)}, {len(relations)} relation{'s' if len(relations) != 1 else ''}; {asked} test facts "
         f"asked, {left_out} left out{' (by row and column)' if ' to ' in asked + left_out else ''}."
     )
+
+
+def _unsettled(groups: Sequence[RunGroup]) -> str:
+    """For how many facts a search ended before the rank of y was known."""
+    counts = [sum(run.record.test.unsettled for run in group.runs) for group in groups]
+    if not any(counts):
+        return ""
+    where = " (by row and column)" if len({*counts}) > 1 else ""
+    return f"The search for answers came to its limit for {span(counts)} facts{where}, which count as not found."
 
 
 def _seeds(groups: Sequence[RunGroup], *, spread: bool) -> str:
