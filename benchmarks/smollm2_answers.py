@@ -32,7 +32,7 @@ from askwell.mixture.begin import choose_begin
 from askwell.mixture.encode import count_reasons, encode_relation
 from askwell.mixture.save import load_mixture, save_mixture
 from askwell.runs.record import environment
-from askwell.specs.mixture import AnswersName, MixtureSpec
+from askwell.specs.mixture import NO_LEAD_IN, AnswersName, MixtureSpec
 
 HERE = Path(__file__).parent
 KEPT, RESULTS = HERE.parent / "build/smollm2_answers", HERE / "results/smollm2_answers.json"
@@ -52,7 +52,7 @@ OLDER = "6639058"
 """The commit of runs that were made before searches followed a sure answer to its end."""
 PART = 64
 """Facts that are asked before their outcomes are written."""
-UNTUNED = 64
+UNTUNED = 32
 """Test facts that are asked before tuning: nearly all searches go to their limit there, which takes long."""
 
 
@@ -63,10 +63,8 @@ class Work:
         self.lm, self.name, self.answers = lm, name, answers
         self.folder = KEPT / name / answers
         self.relation = relation_of(name)
-        self.untuned = Mixture(
-            lm, read_prompts([f"{RELATIONS[name]}/{name}"], relation=self.relation),
-            MixtureSpec(begin=begin, answers=answers),
-        )  # fmt: skip
+        templates = read_prompts([f"{RELATIONS[name]}/{name}"], relation=self.relation)
+        self.untuned = Mixture(lm, templates, MixtureSpec(begin=begin, answers=answers), relation=self.relation)
 
     def tuned(self) -> tuple[Mixture, dict[str, Any]]:
         """The mixture after default training, and how that went; trained if it was not yet."""
@@ -86,6 +84,8 @@ class Work:
             "dev": [line.as_json() for line in result.history],
             "cpu_seconds": None if resume else round(time.process_time() - cpu, 1),
             "made_with": environment().git,
+            "lead_in": mixture.spec.lead_in,
+            "shots": mixture.spec.shots,
         }
         kept.write_text(json.dumps(how, indent=1) + "\n", encoding="utf-8")
         return mixture, how
@@ -214,14 +214,15 @@ def document(kept: dict[str, Any]) -> str:
         "",
         "## Answers of any length",
         "",
-        "| relation | test facts | asked | left out | majority | prior | by hand P@1 / P@10 / MRR | tuned P@1 | P@10 "
-        "| MRR | search ended early | wanted P@1 |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| relation | before the sentence | test facts | asked | left out | majority | prior "
+        "| by hand P@1 / P@10 / MRR | tuned P@1 | P@10 | MRR | search ended early | wanted P@1 |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for row in rows:
         name, by_hand, tuned = row["relation"], row["untuned"], row["tuned"]
         cells = [
-            name, str(row["test_facts"]), str(row["asked"]), str(sum(row["left_out"].values())),
+            name, before_sentence(row["training"]), str(row["test_facts"]), str(row["asked"]),
+            str(sum(row["left_out"].values())),
             f"{row['controls'][MAJORITY]['P@1']:.1f}", f"{row['controls'][PRIOR]['P@1']:.1f}",
             " / ".join(f"{by_hand[metric]:.1f}" for metric in RANK_METRICS),
             *(f"{tuned[metric]:.1f}" for metric in RANK_METRICS),
@@ -230,11 +231,12 @@ def document(kept: dict[str, Any]) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     lines += [
         "",
-        f"*By hand* is the prompt before tuning, over up to {UNTUNED} of the same test facts. It has to say the word",
-        'that follows y in the template, too, and such LMs hardly write "Paris ." with a space: so it is right',
-        "next to never, and tuning teaches it where an answer ends. *Majority* always answers train's most frequent",
-        "y, *prior* what the tuned prompt answers on average over x's of train. *Left out* are ys of more than ten",
-        "tokens. *Search ended early*: facts whose rank was not known after looking into 100 prefixes; they count as",
+        "*By hand* is the prompt before tuning, over up to 64 of the same test facts. It has to say the word",
+        'that follows y in the template, too, and such LMs hardly write "Paris ." with a space: so without examples it',
+        "is right next to never, and tuning teaches it where an answer ends. *Before the sentence* stands what",
+        "`askwell train` chooses; the rows with nothing are older than that choice. *Majority* always answers train's",
+        "most frequent y, *prior* what the tuned prompt answers on average over x's of train. *Left out* are ys of",
+        "more than ten tokens. *Search ended early*: facts whose rank was not known after looking into 100 prefixes; they count as",
         "not answered. Where fewer facts were asked than there are, they were drawn at random.",
         "",
         "| relation | template | train facts | dev P@1 while tuning | CPU s | commit |",
@@ -282,6 +284,13 @@ def document(kept: dict[str, Any]) -> str:
     return "\n".join([*lines, "", *notes]).rstrip() + "\n"
 
 
+def before_sentence(how: dict[str, Any]) -> str:
+    """What stands before the sentence; runs that were made before something could had nothing."""
+    if how.get("shots"):
+        return f"{how['shots']} examples"
+    return "nothing" if how.get("lead_in", NO_LEAD_IN) == NO_LEAD_IN else how["lead_in"]
+
+
 def read_kept() -> dict[str, Any]:
     """The figures so far."""
     if RESULTS.exists():
@@ -307,8 +316,8 @@ def main() -> None:
     if not chosen.page:
         lm = load_lm("smollm2", device="cpu")
         begin = beginning(lm, kept)["begin"]
-        for kind in chosen.kinds:
-            for name in chosen.relations:
+        for name in chosen.relations:
+            for kind in chosen.kinds:
                 if name not in kept[kind] or (kind == "any-length" and is_partial(kept[kind][name], chosen.most)):
                     does = any_length if kind == "any-length" else one_token
                     kept[kind][name] = does(lm, name, begin, chosen.most)
