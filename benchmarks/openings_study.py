@@ -3,6 +3,7 @@
     askwell lm pull smollm2
     ASKWELL_DATA=… python benchmarks/openings_study.py hard      # what stands in front, by hand
     ASKWELL_DATA=… python benchmarks/openings_study.py tuned     # the same after tuning
+    ASKWELL_DATA=… python benchmarks/openings_study.py steps     # smaller steps for examples, or examples held fixed
 
 Every line of benchmarks/results/openings.jsonl is one cell; cells that are there are not done again.
 """
@@ -23,6 +24,7 @@ from askwell.evaluation.evaluate import evaluate
 from askwell.mixture.encode import encode_facts
 from askwell.specs.mixture import A_FACT, NO_LEAD_IN, MixtureSpec
 from askwell.specs.training import TrainingSpec
+from askwell.training.optimiser import OF_WORDS, word_scale
 
 RESULTS = Path(__file__).parent / "results" / "openings.jsonl"
 RELATIONS = ("P30", "P364", "P1001", "P279", "P127", "P413")
@@ -30,11 +32,17 @@ RELATIONS = ("P30", "P364", "P1001", "P279", "P127", "P413")
 TEXTS = (NO_LEAD_IN, "Fact :", "From the encyclopedia :", "The following statement is true :", A_FACT)
 
 
+STEPS = (1.0, 0.5, 0.25, "examples held")
+"""The step size of the vectors, as a multiple of the default; or that of the words of the sentence alone."""
+
+
 def cells(which: str) -> list[tuple[str, dict[str, Any], int]]:
     """Relation, what is changed of the mixture, and pairs of training; 0: the prompt as it is."""
     if which == "hard":
         texts = [(name, {"lead_in": text}, 0) for name in RELATIONS for text in TEXTS]
         return texts + [(name, {"shots": shots}, 0) for name in RELATIONS for shots in (1, 4, 8)]
+    if which == "steps":
+        return [(name, {"shots": 4, "steps": steps}, 400) for name in ("P1001", "P30", "P364") for steps in STEPS]
     changes: list[dict[str, Any]] = [{"lead_in": NO_LEAD_IN}, {"lead_in": A_FACT}, {"shots": 4}]
     return [(name, change, 400) for name in ("P30", "P364", "P413") for change in changes]
 
@@ -46,6 +54,8 @@ def sample(facts: tuple[Any, ...], count: int) -> list[Any]:
 
 def cell(lm: Any, name: str, change: dict[str, Any], pairs: int) -> dict[str, Any]:
     """One relation, asked with LAMA's prompt after a line break; one-token facts."""
+    change = dict(change)
+    steps = change.pop("steps", 1.0)
     whole = read_relation(f"trex_original/{name}")
     templates = read_prompts([f"trex/{name}"], relation=whole)
     spec = MixtureSpec.model_validate({"begin": "line-break", "answers": "one-token", **change})
@@ -55,8 +65,12 @@ def cell(lm: Any, name: str, change: dict[str, Any], pairs: int) -> dict[str, An
     relation = Relation.of(whole.name, sample(usable["train"], 300), sample(usable["dev"], 60), tests)
     mixture = Mixture(lm, templates, spec, relation=relation)
     began = time.process_time()
+    if steps == "examples held":
+        in_opening = torch.arange(len(mixture.vectors)) < mixture.prompts[0].tokens.opening
+        mixture.vectors.register_hook(lambda gradient: gradient.masked_fill(in_opening[:, None], 0.0))
     if pairs:
-        train(mixture, relation, TrainingSpec(pairs=pairs, batch_facts=16))
+        rate = None if isinstance(steps, str) or steps == 1.0 else steps * OF_WORDS * word_scale(lm)
+        train(mixture, relation, TrainingSpec(pairs=pairs, batch_facts=16, vectors_rate=rate))
     seconds = time.process_time() - began
     found = evaluate(mixture, relation)
     scores = {"P@1": found.micro["P@1"], "log_loss": found.log_loss}
@@ -66,7 +80,7 @@ def cell(lm: Any, name: str, change: dict[str, Any], pairs: int) -> dict[str, An
 def main() -> None:
     """Does the cells that are not done."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("which", choices=["hard", "tuned"])
+    parser.add_argument("which", choices=["hard", "tuned", "steps"])
     which = parser.parse_args().which
     torch.set_num_threads(1)
     lines = RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.exists() else []
