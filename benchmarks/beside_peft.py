@@ -22,6 +22,7 @@ from statistics import fmean
 from typing import Any
 
 import torch
+from report import merge_summary
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -182,14 +183,10 @@ def best_rates(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(kept.values())
 
 
-def table(lines: Sequence[dict[str, Any]]) -> str:
-    """A row for each contender, over the relations that all of them have."""
-    contenders = list(dict.fromkeys(line["contender"] for line in lines))
+def table(lines: Sequence[dict[str, Any]], contenders: Sequence[str]) -> str:
+    """A row for each contender, over the relations that all of these have."""
     by_cell = {(line["contender"], line["relation"]): line for line in lines}
-    names = [name for name in dict.fromkeys(line["relation"] for line in lines)
-             if all((contender, name) in by_cell for contender in contenders)]  # fmt: skip
-    if not names:
-        return "No relation is done by all contenders yet."
+    names = relations_of(lines, contenders)
     rows = [f"| | {' | '.join(names)} | macro P@1 | log-loss | CPU s | pairs/s |", "|---|" + "---:|" * (len(names) + 4)]
     for contender in contenders:
         own = [by_cell[contender, name] for name in names]
@@ -199,6 +196,41 @@ def table(lines: Sequence[dict[str, Any]]) -> str:
     return "\n".join(rows)
 
 
+def relations_of(lines: Sequence[dict[str, Any]], contenders: Sequence[str]) -> list[str]:
+    """The relations that all of the contenders have."""
+    done = {(line["contender"], line["relation"]) for line in lines}
+    names = dict.fromkeys(line["relation"] for line in lines)
+    return [name for name in names if all((contender, name) in done for contender in contenders)]
+
+
+def times_to_quality(lines: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
+    """For each relation PEFT's CPU seconds with its best rate, and those after which askwell's default was first seen
+    to have at most PEFT's final log-loss on dev: it is looked at four times a run, so this is an upper bound."""
+    by_cell = {(line["contender"], line["relation"]): line for line in lines}
+    found = {}
+    for name in relations_of(lines, [PEFT, DEFAULT]):
+        theirs, ours = by_cell[PEFT, name], by_cell[DEFAULT, name]
+        reached = [seconds for _, seconds, dev in ours.get("dev_after", ()) if dev <= theirs["dev"]]
+        if reached:
+            found[name] = (theirs["cpu_seconds"], reached[0])
+    return found
+
+
+def summary(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What is compared, in a few numbers: the default against PEFT."""
+    by_cell = {(line["contender"], line["relation"]): line for line in lines}
+    names = relations_of(lines, [PEFT, DEFAULT])
+    pairs = [(by_cell[DEFAULT, name], by_cell[PEFT, name]) for name in names]
+    return {
+        "relations": names,
+        "P@1": round(fmean(ours["P@1"] - theirs["P@1"] for ours, theirs in pairs), 1),
+        "pairs_per_second": round(fmean(o["pairs_per_second"] / t["pairs_per_second"] for o, t in pairs), 2),
+        "time_to_quality": {
+            name: round(ours / theirs, 3) for name, (theirs, ours) in times_to_quality(lines).items()
+        },
+    }  # fmt: skip
+
+
 def write() -> None:
     """docs/peft.md, up to its tables, is written by hand; the tables are made from the results."""
     text = PAGE.read_text(encoding="utf-8")
@@ -206,7 +238,15 @@ def write() -> None:
     lines, parts = best_rates(read()), []
     for answers, pairs in dict.fromkeys((line["answers"], line["pairs"]) for line in lines):
         own = [line for line in lines if (line["answers"], line["pairs"]) == (answers, pairs)]
-        parts.append(f"### {answers} answers, {pairs:,} pairs\n\n{table(own)}")
+        parts.append(f"### {answers} answers, {pairs:,} pairs\n\n{table(own, [PEFT, DEFAULT])}")
+        contenders = list(dict.fromkeys(line["contender"] for line in own))
+        if set(contenders) != {PEFT, DEFAULT} and relations_of(own, contenders):
+            parts.append(f"Other openings, where they were run, too:\n\n{table(own, contenders)}")
+        if times := times_to_quality(own):
+            rows = [f"| {name} | {t:.0f} | {o:.0f} | {o / t:.2f} |" for name, (t, o) in times.items()]
+            header = "| | PEFT, CPU s | askwell's default, CPU s at most | ratio |\n|---|---:|---:|---:|"
+            parts.append("Time to PEFT's final log-loss on dev:\n\n" + "\n".join([header, *rows]))
+        merge_summary(RESULTS.parent, {"peft": {f"{answers}, {pairs} pairs": summary(own)}})
     PAGE.write_text(head + "## Tables\n\n" + "\n\n".join(parts) + "\n", encoding="utf-8")
 
 

@@ -43,4 +43,4 @@ def test_of_several_rates_the_best_on_dev_counts() -> None:
     line |= {"cpu_seconds": 2.0, "pairs_per_second": 0.5}
     lines = [{**line, "P@1": 10.0, "dev": 3.0}, {**line, "P@1": 20.0, "dev": 2.0}, {**line, "P@1": 30.0, "dev": 2.5}]
     assert [kept["P@1"] for kept in beside_peft.best_rates(lines)] == [20.0]
-    assert "| PEFT | 20.0 | 20.0 | 1.00 | 2 | 0.5 |" in beside_peft.table(beside_peft.best_rates(lines))
+    assert "| PEFT | 20.0 | 20.0 | 1.00 | 2 | 0.5 |" in beside_peft.table(beside_peft.best_rates(lines), ["PEFT"])
