@@ -7,6 +7,7 @@ import torch
 from accelerate import cpu_offload, disk_offload
 from builders import tiny
 from builders.worlds import REPEATED, TEMPLATES
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 import askwell
 from askwell.errors import BadOption
@@ -87,6 +88,26 @@ def test_a_quantised_lm_is_neither_cast_nor_walked(monkeypatch):
     monkeypatch.setattr(model, "is_quantized", True, raising=False)  # as transformers marks them
     lm = askwell.load_lm(model, tokenizer, dtype=torch.bfloat16)
     assert (lm.stays, lm.walk, lm.dtype) == ("quantised", None, torch.float32)
+
+
+@pytest.mark.filterwarnings("ignore")  # bitsandbytes warns of its casts
+def test_weights_of_eight_bits_are_read_as_they_are(tmp_path):
+    pytest.importorskip("bitsandbytes")
+    model, tokenizer = tiny.TINY["gpt2"]()
+    tiny.save(model, tokenizer, tmp_path)
+    quantised = AutoModelForCausalLM.from_pretrained(
+        tmp_path, quantization_config=BitsAndBytesConfig(load_in_8bit=True), device_map={"": "cpu"}
+    )
+    weight = quantised.transformer.h[0].mlp.c_fc.weight
+    assert weight.dtype == torch.int8
+    before = weight.detach().clone()
+    lm = askwell.load_lm(quantised, tokenizer)
+    assert (lm.stays, lm.walk) == ("quantised", None)
+    (ours, gradient), (theirs, true_gradient) = told(lm), told(in_memory("gpt2"))
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=0.1)  # what eight bits lose
+    assert torch.nn.functional.cosine_similarity(gradient.flatten(), true_gradient.flatten(), dim=0) > 0.95
+    askwell.train(Mixture(lm, TEMPLATES, SPEC), REPEATED, askwell.TrainingSpec(pairs=8), progress=False)
+    assert torch.equal(weight, before)
 
 
 def test_a_checkpoint_in_half_precision_stays_in_it(tmp_path):
