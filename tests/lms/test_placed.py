@@ -98,7 +98,7 @@ def test_weights_of_eight_bits_are_read_as_they_are(tmp_path):
     quantised = AutoModelForCausalLM.from_pretrained(
         tmp_path, quantization_config=BitsAndBytesConfig(load_in_8bit=True), device_map={"": "cpu"}
     )
-    weight = quantised.transformer.h[0].mlp.c_fc.weight
+    weight = quantised.get_parameter("transformer.h.0.mlp.c_fc.weight")
     assert weight.dtype == torch.int8
     before = weight.detach().clone()
     lm = askwell.load_lm(quantised, tokenizer)
