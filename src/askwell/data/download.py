@@ -153,6 +153,8 @@ def _staging(folder: Path) -> Generator[Path]:
     """A folder for incomplete files, on the same disk; what a killed pull left behind is removed."""
     for left_over in folder.glob(".pull.*"):
         shutil.rmtree(left_over, ignore_errors=True)
+    for left_over in folder.glob("*/**/.*"):  # a file that was just being put into its place
+        left_over.unlink(missing_ok=True)
     with writing(folder):
         staging = tempfile.TemporaryDirectory(prefix=".pull.", dir=folder)
     with staging as name:

@@ -43,10 +43,10 @@ def pull_lm(name: str, progress: Callable[[LMPullProgress], None] | None = None)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(_lock_of(folder)):
-            if (folder / "config.json").exists():
-                return folder
             for left_over in folder.parent.glob(f".{name}.partial.*"):  # of a pull that was killed
                 shutil.rmtree(left_over)
+            if (folder / "config.json").exists():
+                return folder
             aside = Path(tempfile.mkdtemp(prefix=f".{name}.partial.", dir=folder.parent))
             try:
                 _fetch_and_convert(PULLABLE[name], aside, tell)

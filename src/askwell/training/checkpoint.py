@@ -112,10 +112,10 @@ def load_checkpoint(folder: Path, run: str, mixture: Mixture) -> State | None:
         return None
     tensors, notes = read_tensors(path)
     try:
-        _Notes.model_validate(notes)
+        known = _Notes.model_validate(notes)
     except ValidationError as error:
         raise _damaged(path, problem_in(error)) from None
-    if notes["run"] != run:
+    if known.run != run:
         raise BadOption(
             f"{path} is the state of a run with another LM, other facts, other prompts or other settings, or of "
             "another version of askwell; resume with the options of that run, or name another folder"
@@ -124,7 +124,7 @@ def load_checkpoint(folder: Path, run: str, mixture: Mixture) -> State | None:
     for name, tensor in tensors.items():
         part, _, inner = name.partition("/")
         parts.setdefault(part, {})[inner] = tensor.to(mixture.lm.device)
-    history = [HistoryLine(**line) for line in notes["history"]]
+    history = [HistoryLine(**line.model_dump(by_alias=True)) for line in known.history]
     _need_fitting(path, parts, history, mixture)
     return State(
         history=history,
@@ -132,7 +132,7 @@ def load_checkpoint(folder: Path, run: str, mixture: Mixture) -> State | None:
         kept={int(part.removeprefix(_KEPT)): parts[part] for part in parts if part.startswith(_KEPT)},
         moments=parts["moments"],
         means=parts["means"],
-        **{name: notes[name] for name in _NOTES},
+        **{name: getattr(known, name) for name in _NOTES},
     )
 
 
