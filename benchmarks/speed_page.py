@@ -67,6 +67,7 @@ def rows_of(summary: dict[str, Any]) -> list[tuple[str, float | None, float, boo
         ("1,000 candidates through a prefix tree, times a loop's speed, causal", tree.get("causal"), 20, False),
         ("… masked", tree.get("masked"), 20, False),
         ("… SmolLM2", tree.get("smollm2"), 20, False),
+        ("… SmolLM2, T-REx's most frequent ys", tree.get("smollm2_trex"), 20, False),
         ("ten answers of any length on SmolLM2, in times of a one-token ask", long.get("ask_ten"), 4, True),
         ("… of sixteen x's at once", long.get("ask_ten_of_16"), 4, True),
         ("training on answers of three tokens, in times of as many tokens, causal", train.get("causal"), 1.15, True),
