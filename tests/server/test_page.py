@@ -112,7 +112,7 @@ def test_the_first_screen_answers_something(seen, at):
     expect(page.get_by_role("heading", level=1)).to_have_text("Ask")
     bars = page.locator(".told .bars li")
     expect(bars).to_have_count(5)
-    first = httpx.get(f"{at.address}/api/v1/ask", params={"mixture": "testbed:language/bert", "x": "France"}).json()
+    first = httpx.get(f"{at.address}/api/v1/ask", params={"mixture": "testbed:capital/bert", "x": "France"}).json()
     expect(bars.first.locator(".y")).to_contain_text(first["answers"][0][0]["y"])
     expect(page.get_by_role("button", name="Tune it")).to_be_visible()
     seen.check("first")
@@ -130,11 +130,27 @@ def test_a_tuned_mixture_beside_its_hard_prompts(seen):
     expect(page.locator(".known")).to_contain_text("tells it, so it can be known")
     assert "x=" in page.url  # the answer has an address
     page.locator(".told").first.locator("summary").first.click()
-    rows = page.locator(".told").first.locator("tbody").first.locator("tr")
-    expect(rows).to_have_count(3)
-    weights = [float(row.locator("td").first.inner_text().replace("<", "")) for row in rows.all()]
+    prompts = page.locator(".told").first.locator(".behind").first.locator("tbody")
+    expect(prompts).to_have_count(3)
+    weights = [float(prompt.locator("td").first.inner_text().replace("<", "")) for prompt in prompts.all()]
     assert sum(weights) == pytest.approx(1, abs=0.005)
     seen.check("ask")
+
+
+def test_a_relation_is_searched_by_its_label_and_brings_its_own_xs(seen):
+    page = seen.open("/")
+    expect(page.locator("#what-x")).to_contain_text("x is a country; try")
+    page.get_by_label("Relation and LM").fill("element symbol soft")
+    page.get_by_label("Relation and LM").press("Tab")
+    expect(page.locator("#what-x")).to_contain_text("x is a chemical element; try")
+    known = testbed.testbed_relation("symbol").golds
+    assert page.locator("#xs option").first.get_attribute("value") in known
+    sample = page.locator(".samples a").first.inner_text()
+    page.get_by_label("x", exact=True).fill(sample.lower())
+    page.get_by_role("button", name="Ask", exact=True).click()
+    page.get_by_role("link", name=sample).last.click()  # did you mean …?
+    expect(page.locator("#of-x")).to_contain_text(sample)
+    expect(page.locator(".known")).to_contain_text(f"The right answer is {known[sample][0]}.")
 
 
 def test_it_says_when_it_does_not_know(seen, at):
@@ -173,7 +189,7 @@ def test_the_keyboards_way_through(seen):
 def test_many_at_once_and_as_a_file(seen, tmp_path):
     page = seen.open("/?about=soft")
     page.get_by_text("Ask about many x’s at once").click()
-    page.get_by_label("A column of x’s").fill("iron\n<script>alert(1)</script>\n" + "long " * 190)
+    page.get_by_label("A column of x’s").fill("Iron\n<script>alert(1)</script>\n" + "long " * 190)
     (tmp_path / "more.csv").write_text("x,other\ngold,1\n")
     page.get_by_label("or a file").set_input_files(tmp_path / "more.csv")
     page.get_by_role("button", name="Ask them all").click()
@@ -182,11 +198,12 @@ def test_many_at_once_and_as_a_file(seen, tmp_path):
     expect(rows.nth(1).locator("th")).to_have_text("<script>alert(1)</script>")
     expect(rows.nth(2)).to_contain_text("longer than the LM's context")
     expect(rows.nth(3).locator("th")).to_have_text("gold")
+    expect(page.locator("#table .meaning")).to_contain_text("Of the 1 whose right answer is on record")
     seen.check("many")
     with page.expect_download() as download:
         page.get_by_role("button", name="Download as CSV").click()
     lines = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text(encoding="utf-8"))))
-    assert [line["x"] for line in lines][:2] == ["iron", "<script>alert(1)</script>"]
+    assert [line["x"] for line in lines][:2] == ["Iron", "<script>alert(1)</script>"]
     assert lines[0]["tuned"]
     assert 0 < float(lines[0]["hard_probability"]) <= 1
 
@@ -258,11 +275,13 @@ def test_training_is_checked_watched_and_asked(seen, tmp_path):
     page = seen.open("/train")
     page.get_by_label("Name of the relation").fill("<b>my symbols</b>")
     facts = [fact for facts in testbed.testbed_relation("symbol").splits.values() for fact in facts]
-    page.get_by_label("Pairs:").fill("\n".join(f"{fact.x}, {fact.y}" for fact in facts) + "\nsnow, ☃☃☃")
+    (tmp_path / "pairs.csv").write_text("x,y\n" + "\n".join(f"{fact.x},{fact.y}" for fact in facts[:20]))
+    page.get_by_label("or a file").set_input_files(tmp_path / "pairs.csv")
+    page.get_by_label("Pairs:").fill("\n".join(f"{fact.x}, {fact.y}" for fact in facts[20:]) + "\nsnow, ☃☃☃")
     page.get_by_label("Templates").fill("the symbol of [X] is [Y] .\n[X] without")
     expect(page.locator("#checked .problem")).to_contain_text("[Y]")
     expect(page.locator("#checked .piece").first).to_have_text("the")
-    expect(page.locator("#checked")).to_contain_text("1 of")
+    expect(page.locator("#checked")).to_contain_text(f"1 of {len(facts) + 1} pairs cannot be asked")
     seen.check("train")
     page.get_by_label("Templates").fill("the symbol of [X] is [Y] .")
     expect(page.locator("#checked .problem")).to_have_count(0)

@@ -28,7 +28,9 @@ class Panel:
 def panels_chart(panels: Sequence[Panel], kinds: Sequence[str], *, measure: str, trained: str) -> Chart:
     """Learning curves: panels in rows of three, with the same axes."""
     across, down = min(_ACROSS, max(1, len(panels))), math.ceil(len(panels) / _ACROSS)
-    width, height = _PANEL_WIDTH * across, _PANEL_HEIGHT * down + _PANEL_TOP + 8
+    has_legend = len(panels) > 1 or len(_distinct(kinds)) > 1
+    above = _PANEL_TOP if has_legend else 0
+    width, height = _PANEL_WIDTH * across, _PANEL_HEIGHT * down + above + 8
     figure = new_figure(width, height)
     furthest = max((x for panel in panels for line in panel.lines.values() for x, _ in line), default=1.0) or 1.0
     looks = {
@@ -41,8 +43,8 @@ def panels_chart(panels: Sequence[Panel], kinds: Sequence[str], *, measure: str,
             figure,
             left=column * _PANEL_WIDTH + 48,
             right=(across - column - 1) * _PANEL_WIDTH + 14,
-            top=_PANEL_TOP + row * _PANEL_HEIGHT + 32,
-            bottom=height - _PANEL_TOP - (row + 1) * _PANEL_HEIGHT + 44,
+            top=above + row * _PANEL_HEIGHT + 32,
+            bottom=height - above - (row + 1) * _PANEL_HEIGHT + 44,
         )
         for kind, line in panel.lines.items():
             axes.plot([x for x, _ in line], [y for _, y in line], clip_on=False, **looks[kind])
@@ -56,7 +58,8 @@ def panels_chart(panels: Sequence[Panel], kinds: Sequence[str], *, measure: str,
         axes.set_ylabel(measure if column == 0 else "", labelpad=2)
     for kind, look in looks.items():
         figure.axes[0].plot([], [], label=kind, **look)
-    figure.legend(loc="upper left", ncols=len(kinds), frameon=False, handlelength=3.2)
+    if has_legend:
+        figure.legend(loc="upper left", ncols=len(kinds), frameon=False, handlelength=3.2)
     told = "; ".join(
         f"{panel.heading}, {kind}: {curve[0][1]:.1f} at first, {curve[-1][1]:.1f} at the end"
         for panel in panels

@@ -92,12 +92,16 @@ def choose(catalogue: Catalogue, about: str) -> Choice:
     if not known:
         raise NoSuchName("there is no mixture here yet: train one")
     if not about:
-        preferred = [one for one in known.values() if one.entry.relation == f"{PREFIX}language"]
+        preferred = [one for one in known.values() if one.entry.relation == f"{PREFIX}capital"]
         return (preferred or list(known.values()))[0]
     if about in known:
         return known[about]
     for choice in known.values():
         if about in {one.name for one in (choice.tuned, choice.hard) if one is not None}:
+            return choice
+    words = about.lower().split()
+    for title, choice in known.items():  # as one searches: some words of it
+        if all(word in title.lower() for word in words):
             return choice
     entry = catalogue.find(about)
     return next(
@@ -152,10 +156,20 @@ async def ask_page(
         "x": x,
         "told": found,
         "known": facts.get(x),
+        "meant": _meant(facts, x),
         "risk": RISK,
     }
     part = "answers.html" if request.headers.get("hx-target") == "answers" else "ask.html"
     return page(request, part, suggested=_suggested(facts), samples=samples, facts=facts, **filling)
+
+
+@router.get("/xs", response_class=HTMLResponse)
+def xs_to_try(request: Request, about: About = "") -> HTMLResponse:
+    """What can be asked of a relation that was picked."""
+    catalogue = service_of(request).catalogue
+    choice = choose(catalogue, about)
+    facts = catalogue.facts(choice.entry)
+    return page(request, "to_try.html", choice=choice, suggested=_suggested(facts), samples=_samples(facts), x="")
 
 
 async def _both(service: Service, choice: Choice, x: str) -> tuple[Told, ...]:
@@ -180,6 +194,11 @@ def _bar(reply: Reply, golds: Sequence[str], behind: Sequence[PromptBehind]) -> 
     return AnswerBar(
         reply.y, reply.probability, reply.y in golds, tuple((one, reply.by_prompt[one.number]) for one in behind)
     )
+
+
+def _meant(facts: Mapping[str, KnownX], x: str) -> str | None:
+    """An x that is known and differs in capitals alone."""
+    return None if x in facts else next((one for one in facts if one.lower() == x.lower()), None)
 
 
 def _samples(facts: Mapping[str, KnownX]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -12,14 +13,13 @@ from askwell.data.audit import RelationAudit
 from askwell.errors import AskwellError, UserMistake
 from askwell.evaluation.compare import Comparison, compare_outcomes
 from askwell.evaluation.metrics import METRICS
-from askwell.evaluation.significance import SIGNIFICANT
 from askwell.report.cells import kept_runs
 from askwell.report.charts import Gap, Panel, gaps_chart, panels_chart, reliability_chart, risk_coverage_chart
 from askwell.report.drawing import Chart
 from askwell.report.rows import lines_of
 from askwell.report.trust import CellTrust, control_runs, trust_in
 from askwell.report.trust_section import sentences_of
-from askwell.report.words import PromptToken, PromptWords, notes_on_all
+from askwell.report.words import PromptToken, PromptWords
 from askwell.report.words_figure import probability_figure, words_chart
 from askwell.runs.folder import Run
 from askwell.runs.query import query_runs
@@ -60,10 +60,16 @@ def runs_page(request: Request, sort: QueryName = "", find: QueryName = "") -> H
 
 @dataclass(frozen=True)
 class ShownFigure:
-    """A drawing and the sentence that says what it means."""
+    """Drawings and the sentence that says what they mean."""
 
-    svg: Markup
+    panels: tuple[Markup, ...]
     sentence: str
+
+    @property
+    def svg(self) -> Markup:
+        """The drawing, where there is but one."""
+        (only,) = self.panels
+        return only
 
 
 def gains(runs: Mapping[str, Run]) -> ShownFigure | None:
@@ -88,7 +94,7 @@ def gains(runs: Mapping[str, Run]) -> ShownFigure | None:
         f"in {better} of {len(best)} cases, by {signed(mean)} points on average (of several runs, the best is shown)."
     )
     return ShownFigure(
-        drawn(lambda: gaps_chart(gaps, first="tuned", second="hard prompts", measure="P@1 on test facts"), "gains"),
+        (drawn(lambda: gaps_chart(gaps, first="tuned", second="hard prompts", measure="P@1 on test facts"), "gains"),),
         sentence,
     )
 
@@ -121,7 +127,14 @@ def curves(runs: Mapping[str, Run]) -> ShownFigure | None:
         f"{more}"
     )
     return ShownFigure(
-        drawn(lambda: panels_chart(few, ["dev P@1"], measure="P@1, %", trained="pairs trained on"), "curves"), sentence
+        tuple(
+            drawn(
+                partial(panels_chart, [panel], ["dev P@1"], measure="dev P@1, %", trained="pairs trained on"),
+                f"curve-{number}",
+            )
+            for number, panel in enumerate(few)
+        ),
+        sentence,
     )
 
 
@@ -141,8 +154,8 @@ def compare_page(request: Request, a: QueryName = "", b: QueryName = "") -> HTML
 
 def compared(found: Comparison) -> list[str]:
     """What a comparison says, in plain sentences."""
-    difference = found.micro
-    verdict = "a difference that is hardly chance" if difference.p < SIGNIFICANT else "which may be chance"
+    difference, unpaired = found.micro, found.only_a + found.only_b
+    verdict = "a difference that is hardly chance" if difference.p < LINE else "which may be chance"
     p = f"{difference.p:.3f}" if difference.p >= 0.001 else "below 0.001"
     who = (
         "A is better" if difference.difference > 0 else "B is better" if difference.difference < 0 else "They are equal"
@@ -152,9 +165,13 @@ def compared(found: Comparison) -> list[str]:
         f"The difference is {signed(difference.difference)} points ({signed(difference.low)} to "
         f"{signed(difference.high)} at "
         f"{100 * found.confidence:.0f} %), {verdict} (permutation test p = {p}).",
-        f"A alone is right about {found.wins} facts, B alone about {found.losses}; {found.only_a + found.only_b} facts "
-        "were answered by one of them only and do not count.",
+        f"A alone is right about {_facts(found.wins)}, B alone about {_facts(found.losses)}."
+        + (f" {_facts(unpaired)} were asked of one of them only and do not count." if unpaired else ""),
     ]
+
+
+def _facts(count: int) -> str:
+    return "1 fact" if count == 1 else f"{count or 'no'} facts"
 
 
 @router.get("/runs/{name}", response_class=HTMLResponse)
@@ -203,7 +220,7 @@ async def prompts_page(request: Request, about: QueryName = "") -> HTMLResponse:
         "figure": figure,
         "projection": projection,
     }
-    return page(request, "prompts.html", notes=notes_on_all(words), **filling)
+    return page(request, "prompts.html", **filling)
 
 
 def with_nearest(chart: Chart, prompts: Sequence[PromptWords]) -> Chart:
@@ -276,12 +293,12 @@ def _trust_figures(cell: CellTrust) -> list[ShownFigure]:
     how = "about right" if abs(gap) < 0.05 else "too high" if gap > 0 else "too low"
     return [
         ShownFigure(
-            drawn(lambda: reliability_chart(cell.calibration), "reliability"),
+            (drawn(lambda: reliability_chart(cell.calibration), "reliability"),),
             f"Its probabilities are {how} on average. Where a bar ends below its dot, answers are right less often "
             "than they claim to be.",
         ),
         ShownFigure(
-            drawn(lambda: risk_coverage_chart({"by probability": cell.risk_coverage}, chosen=0.1), "coverage"),
+            (drawn(lambda: risk_coverage_chart({"by probability": cell.risk_coverage}, chosen=0.1), "coverage"),),
             "If only its most confident answers are given, this share of them is wrong. The dashed line is one in ten.",
         ),
     ]

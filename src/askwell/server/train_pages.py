@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, File, Form, Request, UploadFile
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse
+from starlette.datastructures import UploadFile as SentFile
 
 from askwell.data.facts import Fact
 from askwell.data.read_facts import SUFFIXES, parse_facts
@@ -35,11 +36,17 @@ def train_page(request: Request) -> HTMLResponse:
 
 
 @router.post("/train/check", response_class=HTMLResponse)
-async def check(request: Request, lm: LM = "", facts: Long = "", templates: Long = "") -> HTMLResponse:
+async def check(
+    request: Request,
+    lm: LM = "",
+    facts: Long = "",
+    templates: Long = "",
+    file: Annotated[UploadFile | None, File()] = None,
+) -> HTMLResponse:
     """How the LM reads the templates, and which facts it could not be asked."""
     texts, problem, pairs = _lines(templates), "", []
     try:
-        pairs = list(_pairs(facts))
+        pairs = await _all_pairs(facts, file)
     except UserMistake as error:
         problem = str(error)
     found = await answered(request, service_of(request).check(lm, texts[:MOST_TEMPLATES], pairs))
@@ -59,15 +66,10 @@ async def start(
 ) -> RedirectResponse:
     """Starts a job and shows it."""
     service = service_of(request)
-    pairs = list(_pairs(facts))
-    if file is not None and file.filename:
-        with uploaded(await file.read(), file.filename, SUFFIXES) as path:
-            pairs += parse_facts(path)
+    pairs = await _all_pairs(facts, file)
     name = relation.strip()
     if not name or name.startswith(PREFIX):
         raise UserMistake(f"the relation needs a name of its own, which does not begin with {PREFIX}")
-    if len(pairs) > MOST_FACTS:
-        raise UserMistake(f"{len(pairs)} facts are too many for the page: {MOST_FACTS} at most")
     if budget and not (budget.isdecimal() and 0 < int(budget) <= 1_000_000):
         raise UserMistake("the budget is a number of pairs, such as 2000")
     parsed = tuple(parse_template(text) for text in _lines(templates))
@@ -101,6 +103,17 @@ def _lines(text: str) -> list[str]:
     if long := next((line for line in lines if len(line) > LONGEST_TEXT), None):
         raise UserMistake(f"{long[:40]!r}… has {len(long)} characters: {LONGEST_TEXT} at most")
     return lines
+
+
+async def _all_pairs(text: str, file: SentFile | None) -> list[Fact]:
+    """The pairs that were pasted and those of a file that was sent."""
+    pairs = list(_pairs(text))
+    if file is not None and file.filename:
+        with uploaded(await file.read(), file.filename, SUFFIXES) as path:
+            pairs += parse_facts(path)
+    if len(pairs) > MOST_FACTS:
+        raise UserMistake(f"{len(pairs)} facts are too many for the page: {MOST_FACTS} at most")
+    return pairs
 
 
 def _pairs(text: str) -> list[Fact]:
