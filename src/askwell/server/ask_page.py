@@ -164,7 +164,7 @@ async def ask_page(
 
 
 @router.get("/xs", response_class=HTMLResponse)
-def xs_to_try(request: Request, about: About = "") -> HTMLResponse:
+def xs_to_try(request: Request, about: QueryName = "") -> HTMLResponse:
     """What can be asked of a relation that was picked."""
     catalogue = service_of(request).catalogue
     choice = choose(catalogue, about)

@@ -13,6 +13,7 @@ from askwell.data.audit import RelationAudit
 from askwell.errors import AskwellError, UserMistake
 from askwell.evaluation.compare import Comparison, compare_outcomes
 from askwell.evaluation.metrics import METRICS
+from askwell.evaluation.significance import SIGNIFICANT
 from askwell.report.cells import kept_runs
 from askwell.report.charts import Gap, Panel, gaps_chart, panels_chart, reliability_chart, risk_coverage_chart
 from askwell.report.drawing import Chart
@@ -155,7 +156,7 @@ def compare_page(request: Request, a: QueryName = "", b: QueryName = "") -> HTML
 def compared(found: Comparison) -> list[str]:
     """What a comparison says, in plain sentences."""
     difference, unpaired = found.micro, found.only_a + found.only_b
-    verdict = "a difference that is hardly chance" if difference.p < LINE else "which may be chance"
+    verdict = "a difference that is hardly chance" if difference.p < SIGNIFICANT else "which may be chance"
     p = f"{difference.p:.3f}" if difference.p >= 0.001 else "below 0.001"
     who = (
         "A is better" if difference.difference > 0 else "B is better" if difference.difference < 0 else "They are equal"
