@@ -3,6 +3,8 @@
 import json
 import re
 import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import ClassVar
 
 import httpx
 import pytest
@@ -111,6 +113,41 @@ def test_the_client_asks_as_a_mixture_does(at, made_runs):
         client.ask("copper")
     with askwell.Client("http://127.0.0.1:1") as client, pytest.raises(Failure, match="no service can be reached"):
         client.ask("copper", mixture="soft")
+
+
+class _LosesTheFirst(BaseHTTPRequestHandler):
+    """Stands before a service: the first request is lost with a replica, the second is answered."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        self.asked.append(self.path)
+        self.rfile.read(int(self.headers["content-length"]))
+        lost = len(self.asked) == 1
+        content = (
+            b"Internal Server Error"
+            if lost
+            else b'{"answers": [[{"y": "Fe", "probability": 1.0, "by_prompt": [1.0]}]]}'
+        )
+        self.send_response(500 if lost else 200)
+        self.send_header("content-type", "text/plain" if lost else "application/json")
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing on stderr."""
+
+
+def test_the_client_asks_again_where_a_replica_was_lost():
+    with HTTPServer(("127.0.0.1", 0), _LosesTheFirst) as before:
+        thread = threading.Thread(target=before.serve_forever)
+        thread.start()
+        with askwell.Client(f"http://127.0.0.1:{before.server_port}", "soft") as client:
+            assert client.ask("iron")[0].y == "Fe"
+        before.shutdown()
+        thread.join(600)
+    assert len(_LosesTheFirst.asked) == 2
 
 
 def _hold(at: Served) -> threading.Event:

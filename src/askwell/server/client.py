@@ -74,8 +74,8 @@ class Client:
                 continue
             if attempt == _TRIES or not _is_passing(response):
                 break
-            pause = response.headers.get("retry-after", "1")
-            time.sleep(min(_LONGEST_PAUSE, float(pause) if pause.isdecimal() else 1.0))
+            pause = response.headers.get("retry-after", "")
+            time.sleep(min(_LONGEST_PAUSE, float(pause) if pause.isdecimal() else attempt - 1.0))
         if response.is_success:
             return response.json()
         problem = response.json().get("error", "") if _is_json(response) else ""
