@@ -135,7 +135,7 @@ class _LosesTheFirst(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *_: object) -> None:  # noqa: A002 - its name there
         """Nothing on stderr."""
 
 
