@@ -199,6 +199,7 @@ def beginning(lm: FrozenLM, kept: dict[str, Any]) -> dict[str, Any]:
 def document(kept: dict[str, Any]) -> str:
     """The page of the documentation."""
     begin, rows = kept["begin"], [kept["any-length"][name] for name in RELATIONS if name in kept["any-length"]]
+    rows += [row for name, row in kept.get("without_opening", {}).items()]
     missing = [name for name in RELATIONS if name not in kept["any-length"]]
     pairs = sorted({row["training"]["pairs"] for row in rows})
     scores = ", ".join(f"{name} {score:.2f}" for name, score in begin["log_probabilities"].items())
