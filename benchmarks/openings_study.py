@@ -42,7 +42,7 @@ STEPS = (1.0, 0.5, 0.25, "examples held")
 
 TWENTY = (
     "P103", "P138", "P17", "P176", "P178", "P19", "P20", "P27", "P276", "P36",
-    "P37", "P407", "P449", "P495", "P531", "P740", "P937", "P131", "P101", "P106",
+    "P37", "P407", "P449", "P495", "P159", "P740", "P937", "P131", "P101", "P106",
 )  # fmt: skip
 """T-REx relations of which the table by hand is made."""
 
