@@ -94,14 +94,14 @@ def test_an_evaluation(mixture):
 
 
 def test_a_training_result():
-    dev = [{"P@1": p, "log_loss": None if p == 5 else p / 10, "facts": 9} for p in (5.0, 20.0, 10.0)]
+    dev = [{"P@1": p, "log_loss": None if p == 5 else p / 10, "facts": 900} for p in (5.0, 20.0, 10.0)]
     history = tuple(HistoryLine(n, 10 * n, float(n) or None, scores, 1.0) for n, scores in enumerate(dev))
     result = TrainingResult(
-        spec=askwell.TrainingSpec(), history=history, left_out={}, train_facts=100, dev_facts=9, pairs=20,
+        spec=askwell.TrainingSpec(), history=history, left_out={}, train_facts=100, dev_facts=900, pairs=20,
         planned_pairs=20, step_sizes={}, finished=True, vocabulary="",
     )  # fmt: skip
     shown = [line.split() for line in str(result).splitlines()]
-    assert " ".join(shown[0]) == "Trained on 100 facts, scored on 9 dev facts"
+    assert " ".join(shown[0]) == "Trained on 100 facts, scored on 900 dev facts"
     assert shown[2:] == [
         ["0", "5.0", "∞"],
         ["10", "1.000", "20.0", "2.000", "←", "kept"],

@@ -59,7 +59,7 @@ def test_candidates_as_words_labels_and_files(mixture, tmp_path):
     [
         ([], "candidates are words"),
         ({"a": []}, "has no words"),
-        ({"a": ["w"], "b": ["w"]}, "of one label only"),
+        ({"a": ["w"], "b": ["w"]}, "to one label only"),
         ({"a": ["b"], "b": ["c"]}, "is a label, and a word of 'a'"),
     ],
 )
