@@ -146,6 +146,12 @@ def test_a_checkpoint_whose_notes_are_not_its_own(changes, problem, world: World
     assert problem in message
 
 
+def test_a_checkpoint_with_a_score_that_is_no_number(world: World, tmp_path: Path, told) -> None:
+    begun = shutil.copytree(world.folder / "begun", tmp_path / "run")
+    rewrite(begun / "checkpoint.safetensors", lambda notes, _: notes["history"][0]["dev"].update(MRR=[]))
+    assert "history.0.dev.MRR" in told(1, "train", *resumed(world.folder, begun), "--resume")
+
+
 def test_a_checkpoint_with_whole_numbers_for_losses_is_read(world: World, tmp_path: Path) -> None:
     begun = shutil.copytree(world.folder / "begun", tmp_path / "run")
     rewrite(begun / "checkpoint.safetensors", lambda notes, _: notes["history"][0].update(train_loss=0))
