@@ -25,7 +25,7 @@ _NOTES = ("stretches", "loss", "facts", "pairs")
 
 class _DevScores(BaseModel):
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, float | None]
+    __pydantic_extra__: dict[str, float | None]  # ty: ignore[incompatible-mutable-override]
 
     p_at_1: Annotated[float, Field(alias="P@1", ge=0, le=100)]
     log_loss: Annotated[float, Field(allow_inf_nan=False)] | None
