@@ -52,7 +52,7 @@ def test_a_weighting_is_read_by_its_old_name_and_its_new_one(given: dict[str, An
 
 
 def test_a_spec_is_written_as_in_version_0_1_0() -> None:
-    spec = paper_spec(begin="space")
+    spec = paper_spec(begin="space", lead_in="none", shots=0)
     assert list(spec.canonical.items()) == [
         ("combine", "mixture"), ("deep", False), ("data_dependent", False), ("initial", "words"), ("copies", 1),
         ("noise", 0.0), ("weights", "uniform"), ("seed", 0),

@@ -85,6 +85,12 @@ def test_scores_are_sorted_best_first_and_the_rest_upwards(store):
     assert [run["seed"] for run in query_runs(store.runs(), sort="seed").as_json()] == [0, 0, 0, 1]
 
 
+def test_a_metric_sorts_by_its_name_and_by_its_column(store):
+    by_name, by_column = (query_runs(store.runs(), sort=sort) for sort in ("log-loss", "log_loss"))
+    assert len(by_name.rows) == 4
+    assert by_name.rows == by_column.rows
+
+
 def test_what_is_not_whole_is_not_seen(store):
     (store.unfinished / ("c" * 64 + "-x" + "/result")).mkdir(parents=True)
     assert len(query_runs(store.runs()).rows) == 4

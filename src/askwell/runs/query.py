@@ -79,6 +79,8 @@ def query_runs(runs: Sequence[Run], *, where: str | None = None, sort: str | Non
     import duckdb
 
     columns = tuple(_COLUMNS)
+    if sort is not None and sort in METRICS:
+        sort = METRICS[sort].key
     if sort is not None and sort not in columns:
         raise BadOption(f"--sort {sort}: there is no such column{did_you_mean(sort, columns)}")
     values = [(number, *(value(run) for _, value in _COLUMNS.values())) for number, run in enumerate(runs)]
