@@ -6,6 +6,7 @@ import shutil
 import subprocess
 
 import pytest
+from rich.console import Console
 
 from askwell.cli.commands import COMMANDS, GROUPS
 from askwell.cli.main import app
@@ -32,7 +33,7 @@ def test_an_example_is_one_of_its_command_and_can_be_parsed(words, example):
 
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
 def test_help_ends_with_the_examples(words, askwell, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(app, "_console", Console(width=200))  # the app keeps the width of the first one in a process
     done = askwell(*words, "--help")
     assert done.code == 0
     ends = [line.strip() for line in done.out.splitlines()][-len(ALL[words].examples) :]
@@ -40,7 +41,7 @@ def test_help_ends_with_the_examples(words, askwell, monkeypatch):
 
 
 def test_a_default_that_goes_without_saying_is_not_shown(askwell, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "400")
+    monkeypatch.setattr(app, "_console", Console(width=400))
     text = askwell("train", "--help").out
     assert "default: None" not in text
     assert "default: False" not in text

@@ -64,7 +64,7 @@ def test_prompts_and_samples(tmp_path):
         ({"lm": "testbed:brt"}, LMUnavailable, "did you mean bert"),
         ({"names": ["captial"]}, BadOption, "did you mean capital"),
         ({"names": ["capital", "testbed:capital"]}, BadOption, "`relations` names capital twice"),
-        ({"names": ["capital"], "quick": True}, BadOption, "leave out --quick or --relations"),
+        ({"names": ["capital"], "quick": True}, BadOption, "leave out `quick` or `relations`"),
         ({"seed": -1}, BadOption, "`seed` -1"),
     ],
 )

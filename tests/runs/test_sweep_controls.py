@@ -158,7 +158,7 @@ def test_bad_controls(world, tmp_path):
     for controls in (["random-weights", "random-weights"], ["random-biases"]):
         with pytest.raises(BadFile, match="controls"):
             read_sweep(small(world, tmp_path, controls=controls))
-    with pytest.raises(BadFile, match="no Parquet file of controls"):
+    with pytest.raises(BadFile, match="not a Parquet file of controls"):
         read_controls(tmp_path / "sweep.toml")
 
 

@@ -82,7 +82,7 @@ def test_a_dev_score_costs_no_more_than_an_eighth_of_the_run():
     assert scored(TrainingSpec(recipe="plateau", pairs=800)) == 300
     assert scored(TrainingSpec(recipe="plateau", epochs=8)) == 900
     assert scored(TrainingSpec(pairs=800)) == 1000, "a cycle asks them all"
-    assert scored(TrainingSpec(), prompts=16, dev_facts=100) == int(default_pairs(16) * 3 / 8 / 16) == 34
+    assert scored(TrainingSpec(), prompts=16, dev_facts=100) == int(default_pairs(16) * 3 / 8 / 16) == 48
     assert scored(TrainingSpec(), prompts=100, dev_facts=100) == 32, "a score of fewer facts says too little"
     assert scored(TrainingSpec(), prompts=100, dev_facts=20) == 20
     assert scored(PAPER, prompts=100) == 1000

@@ -21,7 +21,7 @@ class TrainingSpec(Spec):
     """Tune the mixture to choose among the candidates only; --candidates sets this."""
     pairs: int | None = Field(default=None, ge=1, lt=2**63)
     """Budget: (fact, prompt) pairs to train on, in one cycle. With --recipe plateau given as well, the most that may
-    be trained on; without it, that is 2800 for one prompt, down to 1400 for many."""
+    be trained on; without it, that is 2800 for one prompt, down to 2000 for many."""
     minutes: float | None = Field(default=None, gt=0)
     """Budget in minutes; the number of pairs that fit into it is measured at the start."""
     epochs: int | None = Field(default=None, ge=0, lt=2**63)

@@ -125,7 +125,8 @@ def load_checkpoint(folder: Path, run: str, mixture: Mixture) -> State | None:
     for name, tensor in tensors.items():
         part, _, inner = name.partition("/")
         parts.setdefault(part, {})[inner] = tensor.to(mixture.lm.device)
-    history = [HistoryLine(**line.model_dump(by_alias=True)) for line in known.history]
+    # As they were written, scores in their order: the history of a resumed run is that of an uninterrupted one.
+    history = [HistoryLine(**line) for line in notes["history"]]
     _need_fitting(path, parts, history, mixture)
     return State(
         history=history,

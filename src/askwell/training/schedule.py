@@ -15,7 +15,7 @@ from torch import Tensor
 from askwell.specs.training import TrainingSpec
 from askwell.training.result import HistoryLine, best_of, loss_or_inf
 
-_PAIRS = {"cycle": 2000, "plateau": 1400}
+_PAIRS, _PAIRS_FOR_ONE = 2000, {"cycle": 2000, "plateau": 800}
 STRETCHES = 8
 """A cycle is cut into this many stretches; after each the run can be interrupted and go on."""
 WARM_UP = 0.1
@@ -143,9 +143,9 @@ def warm_up_and_decay(step: int, steps: int, *, peak: float | int) -> float:
 
 
 def default_pairs(prompts: int, recipe: Literal["plateau", "cycle"] = "plateau") -> int:
-    """The budget, if none is given, for one prompt, which must be good by itself: 4,000 pairs of a cycle, or 2,800 at
-    most; down to half of it for many, of which some are good from the start."""
-    return round(_PAIRS[recipe] * (1 + 1 / prompts))
+    """The budget, if none is given: for one prompt, which must be good by itself, 4,000 pairs of a cycle, or at most
+    2,800 of a run that ends by itself; down to 2,000 for many, of which some are good from the start."""
+    return round(_PAIRS + _PAIRS_FOR_ONE[recipe] / prompts)
 
 
 def scored_dev_facts(spec: TrainingSpec, *, facts: int, dev_facts: int, prompts: int) -> int:
