@@ -316,9 +316,9 @@ def audit_lines(audit: RelationAudit) -> list[str]:
         f"Always giving train's most common answer would be right for {audit.majority} of {test} test facts.",
     ]
     if audit.unseen_y:
-        told.append(f"The answer of {_of_facts(audit.unseen_y, test)} never is one in train.")
+        told.append(f"{_of_facts(audit.unseen_y, test).capitalize()}: the answer never occurs in train.")
     if audit.y_in_x:
-        told.append(f"The answer of {_of_facts(audit.y_in_x, test)} is part of x itself.")
+        told.append(f"{_of_facts(audit.y_in_x, test).capitalize()}: the answer is part of x itself.")
     return told
 
 
