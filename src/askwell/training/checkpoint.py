@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 from torch import Tensor
@@ -125,8 +125,7 @@ def load_checkpoint(folder: Path, run: str, mixture: Mixture) -> State | None:
     for name, tensor in tensors.items():
         part, _, inner = name.partition("/")
         parts.setdefault(part, {})[inner] = tensor.to(mixture.lm.device)
-    # As they were written, scores in their order: the history of a resumed run is that of an uninterrupted one.
-    history = [HistoryLine(**line) for line in notes["history"]]
+    history = [_as_written(line, written) for line, written in zip(known.history, notes["history"], strict=True)]
     _need_fitting(path, parts, history, mixture)
     return State(
         history=history,
@@ -136,6 +135,13 @@ def load_checkpoint(folder: Path, run: str, mixture: Mixture) -> State | None:
         means=parts["means"],
         **{name: getattr(known, name) for name in _NOTES},
     )
+
+
+def _as_written(line: _Line, written: Mapping[str, Any]) -> HistoryLine:
+    """The line with its scores in the order in which they were written, so that a resumed run leaves the same file."""
+    fields = line.model_dump(by_alias=True)
+    fields["dev"] = {name: fields["dev"][name] for name in written["dev"]}
+    return HistoryLine(**fields)
 
 
 def _need_fitting(
