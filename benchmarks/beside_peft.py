@@ -18,7 +18,7 @@ import random
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import torch
@@ -144,10 +144,16 @@ def do(lm: FrozenLM, name: str, contender: str, rate: float | None, pairs: int, 
     """One run; of askwell's, also the log-loss of dev after this many pairs and CPU seconds."""
     relation, template = facts_of(lm, name, answers)
     scored: list[tuple[int, float, float]] = []
+    ends: list[float] = []
+    of_steps: list[float] = []
 
     def follow(state: TrainingProgress) -> None:
+        now = time.process_time()
         if state.record is not None:
-            scored.append((state.record.pairs, time.process_time(), state.record.dev["log_loss"]))
+            scored.append((state.record.pairs, now, state.record.dev["log_loss"]))
+        elif ends:
+            of_steps.append(now - ends[-1])
+        ends.append(now)
 
     if rate is not None:
         vectors, seconds = tune_peft(lm, template, relation.train, pairs, rate, whole=answers != "one-token")
@@ -162,10 +168,11 @@ def do(lm: FrozenLM, name: str, contender: str, rate: float | None, pairs: int, 
         **figures(mixture, relation),
         "cpu_seconds": round(seconds, 1),
         "pairs_per_second": round(pairs / seconds, 1),
-        **(
-            {} if rate is not None else {"dev_after": [(pairs, round(at - began, 1), dev) for pairs, at, dev in scored]}
-        ),
-    }
+        **({} if rate is not None else {
+            "step_cpu_seconds": round(sum(of_steps), 1),
+            "dev_after": [(pairs, round(at - began, 1), dev) for pairs, at, dev in scored],
+        }),
+    }  # fmt: skip
 
 
 def read() -> list[dict[str, Any]]:
@@ -218,27 +225,82 @@ def times_to_quality(lines: Sequence[dict[str, Any]]) -> dict[str, tuple[float, 
 
 def summary(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What is compared, in a few numbers: the default against PEFT."""
+    from scipy import stats
+
     by_cell = {(line["contender"], line["relation"]): line for line in lines}
     names = relations_of(lines, [PEFT, DEFAULT])
     pairs = [(by_cell[DEFAULT, name], by_cell[PEFT, name]) for name in names]
+    differences = [ours["P@1"] - theirs["P@1"] for ours, theirs in pairs]
+    timed = {name: step_ratio(*pair) for name, pair in zip(names, pairs, strict=True) if "step_cpu_seconds" in pair[0]}
     return {
         "relations": names,
-        "P@1": round(fmean(ours["P@1"] - theirs["P@1"] for ours, theirs in pairs), 1),
+        "P@1": round(fmean(differences), 1),
+        "p": float(stats.wilcoxon(differences).pvalue),
+        "behind": [name for name, difference in zip(names, differences, strict=True) if difference < 0],
         "pairs_per_second": round(fmean(o["pairs_per_second"] / t["pairs_per_second"] for o, t in pairs), 2),
+        "pairs_per_second_of_steps": {name: round(ratio, 2) for name, ratio in timed.items()},
         "time_to_quality": {
             name: round(ours / theirs, 3) for name, (theirs, ours) in times_to_quality(lines).items()
         },
     }  # fmt: skip
 
 
+def step_ratio(ours: dict[str, Any], theirs: dict[str, Any]) -> float:
+    """How many times as many pairs per second askwell's steps read as PEFT's, dev scores left out on both sides."""
+    return (ours["dev_after"][-1][0] / ours["step_cpu_seconds"]) / (theirs["pairs"] / theirs["cpu_seconds"])
+
+
+def sentences(found: dict[str, Any]) -> str:
+    """The comparison in words."""
+    behind = f"behind on {', '.join(found['behind'])}" if found["behind"] else "behind on none"
+    order = "ahead of" if found["P@1"] >= 0 else "behind"
+    text = (
+        f"askwell's default is {abs(found['P@1']):.1f} points of P@1 {order} PEFT in the mean over "
+        f"{len(found['relations'])} relations (Wilcoxon's signed ranks over relations: p = {found['p']:.2g}), and "
+        f"{behind}. With its scores on dev it reads {found['pairs_per_second']:.1f} times as many pairs per second as "
+        "PEFT's steps alone"
+    )
+    if steps := list(found["pairs_per_second_of_steps"].values()):
+        counted = f"{fmean(steps):.1f} times as many ({min(steps):.1f} to {max(steps):.1f}; {len(steps)} relations)"
+        text += f"; its steps alone read {counted}"
+    if times := list(found["time_to_quality"].values()):
+        text += (
+            f". It has PEFT's final log-loss on dev after {median(times):.2f} of PEFT's time in the median of "
+            f"{len(times)} relations where this was noted, and after {max(times):.2f} at most"
+        )
+    return text + "."
+
+
+def rates_run(lines: Sequence[dict[str, Any]]) -> str:
+    """With which rates PEFT was run on which relations, in words."""
+    by_relation: dict[str, list[float]] = {}
+    for line in lines:
+        if line["contender"] == PEFT:
+            by_relation.setdefault(line["relation"], []).append(line["rate"])
+    by_rates: dict[tuple[float, ...], list[str]] = {}
+    for name, rates in by_relation.items():
+        by_rates.setdefault(tuple(sorted(rates)), []).append(name)
+    return "; ".join(f"{', '.join(map(str, rates))}: {', '.join(names)}" for rates, names in by_rates.items())
+
+
 def write() -> None:
     """docs/peft.md, up to its tables, is written by hand; the tables are made from the results."""
     text = PAGE.read_text(encoding="utf-8")
     head = text[: text.index("## Tables")]
-    lines, parts = best_rates(read()), []
+    every, parts = read(), []
+    lines, summaries = best_rates(every), {}
     for answers, pairs in dict.fromkeys((line["answers"], line["pairs"]) for line in lines):
         own = [line for line in lines if (line["answers"], line["pairs"]) == (answers, pairs)]
-        parts.append(f"### {answers} answers, {pairs:,} pairs\n\n{table(own, [PEFT, DEFAULT])}")
+        of_all = [line for line in every if (line["answers"], line["pairs"]) == (answers, pairs)]
+        parts.append(f"### {answers} answers, {pairs:,} pairs")
+        if found := relations_of(own, [PEFT, DEFAULT]):
+            figures = summary([line for line in own if line["relation"] in found])
+            summaries[f"{answers}, {pairs} pairs"] = figures
+            parts += [
+                sentences(figures),
+                f"PEFT's rates that were run: {rates_run(of_all)}.",
+                table(own, [PEFT, DEFAULT]),
+            ]
         contenders = list(dict.fromkeys(line["contender"] for line in own))
         if set(contenders) != {PEFT, DEFAULT} and relations_of(own, contenders):
             parts.append(f"Other openings, where they were run, too:\n\n{table(own, contenders)}")
@@ -246,7 +308,7 @@ def write() -> None:
             rows = [f"| {name} | {t:.0f} | {o:.0f} | {o / t:.2f} |" for name, (t, o) in times.items()]
             header = "| | PEFT, CPU s | askwell's default, CPU s at most | ratio |\n|---|---:|---:|---:|"
             parts.append("Time to PEFT's final log-loss on dev:\n\n" + "\n".join([header, *rows]))
-        merge_summary(RESULTS.parent, {"peft": {f"{answers}, {pairs} pairs": summary(own)}})
+    merge_summary(RESULTS.parent, {"peft": summaries})
     PAGE.write_text(head + "## Tables\n\n" + "\n\n".join(parts) + "\n", encoding="utf-8")
 
 
@@ -257,6 +319,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=1000)
     parser.add_argument("--answers", choices=["one-token", "any-length"], default="one-token")
     parser.add_argument("--contenders", nargs="*", choices=[PEFT, *OURS], default=[PEFT, *OURS])
+    parser.add_argument("--rates", nargs="*", type=float, default=RATES, help="PEFT's rates; default: all three")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     if options.write:
@@ -265,7 +328,7 @@ def main() -> None:
     torch.set_num_threads(1)
     done, lm = read(), load_lm("smollm2", device="cpu")
     for name in options.relations:
-        for contender, rate in [(PEFT, rate) for rate in RATES] + [(contender, None) for contender in OURS]:
+        for contender, rate in [(PEFT, rate) for rate in options.rates] + [(contender, None) for contender in OURS]:
             if contender not in options.contenders:
                 continue
             asked = {"answers": options.answers, "pairs": options.pairs, "relation": name, "contender": contender}

@@ -181,9 +181,14 @@ def _signals(cells: list[dict[str, Any]], lms: Sequence[str]) -> list[str]:
     lines = [
         "## Which signal tells a wrong answer?",
         "",
-        "The area under the risk-coverage curve (the less, the better; in per cent) when questions are answered in the "
+        "The area under the risk-coverage curve (lower is better; in per cent) when questions are answered in the "
         "order of a signal, for the cells with several prompts: the probability of the best answer, how much of the "
         "prompts' weight agrees with it, and how little the prompts' distributions differ.",
+        "",
+        "![Risk against coverage for each LM of the testbed](reports/figures-testbed/risk_coverage-testbed.svg)",
+        "",
+        "The curves are those of a single soft prompt ([report](reports/testbed.md)); the table is of cells with "
+        "several prompts, so its areas differ.",
         "",
         "| signal | " + " | ".join(lms) + " | all |",
         "|---|" + "---:|" * (len(lms) + 1),

@@ -6,20 +6,24 @@
     ASKWELL_DATA=… python benchmarks/openings_study.py twenty    # nothing, 4 and 8 examples by hand, twenty relations
     python benchmarks/openings_study.py summary                  # the means into benchmarks/results/summary.json
     ASKWELL_DATA=… python benchmarks/openings_study.py steps     # smaller steps for examples, or examples held fixed
+    ASKWELL_DATA=… python benchmarks/openings_study.py cost      # what asking 500 facts costs with eight examples
+    python benchmarks/openings_study.py families                 # masked, seq2seq and causal: the testbed's LMs
 
-Every line of benchmarks/results/openings.jsonl is one cell; cells that are there are not done again.
+Every line of benchmarks/results/openings.jsonl is one cell; cells that are there are not done again. The last two write
+openings_cost.jsonl, a line for each turn, and openings_families.jsonl.
 """
 
 import argparse
 import json
-import random
 import time
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import torch
+from defaults_study import STUDIED, TESTBED
 from report import merge_summary
+from shapes import sample
 
 from askwell import Mixture, load_lm, train
 from askwell.data.facts import Relation
@@ -31,6 +35,8 @@ from askwell.specs.training import TrainingSpec
 from askwell.training.optimiser import OF_WORDS, word_scale
 
 RESULTS = Path(__file__).parent / "results" / "openings.jsonl"
+COSTS = RESULTS.with_name("openings_cost.jsonl")
+FAMILIES = RESULTS.with_name("openings_families.jsonl")
 RELATIONS = ("P30", "P364", "P1001", "P279", "P127", "P413")
 """Those of docs/defaults.md, and four others of which no tuned score is reported anywhere."""
 TEXTS = (NO_LEAD_IN, "Fact :", "From the encyclopedia :", "The following statement is true :", A_FACT)
@@ -61,11 +67,6 @@ def cells(which: str) -> list[tuple[str, dict[str, Any], int]]:
     return [(name, change, 400) for name in ("P30", "P364", "P413") for change in changes]
 
 
-def sample(facts: tuple[Any, ...], count: int) -> list[Any]:
-    """This many of the facts, always the same."""
-    return sorted(random.Random(0).sample(facts, min(count, len(facts))))
-
-
 def cell(lm: Any, name: str, change: dict[str, Any], pairs: int) -> dict[str, Any]:
     """One relation, asked with LAMA's prompt after a line break; one-token facts."""
     change = dict(change)
@@ -91,6 +92,65 @@ def cell(lm: Any, name: str, change: dict[str, Any], pairs: int) -> dict[str, An
     return {"facts": len(found.outcomes), **scores, "training_cpu_seconds": round(seconds, 1)}
 
 
+def cost(lm: Any, turns: int = 3) -> None:
+    """The CPU seconds of asking 500 facts with nothing before the sentence and with eight examples, in turns."""
+    whole = read_relation("trex_original/P19")
+    templates = read_prompts(["trex/P19"], relation=whole)
+    asked = {"begin": "line-break", "answers": "one-token"}
+    plain = Mixture(lm, templates, MixtureSpec.model_validate({**asked, "lead_in": NO_LEAD_IN}))
+    tests = sample(encode_facts(plain, whole.test)[0].facts, 500)
+    relation = Relation.of(whole.name, sample(encode_facts(plain, whole.train)[0].facts, 300), (), tests)
+    with_8 = Mixture(lm, templates, MixtureSpec.model_validate({**asked, "shots": 8}), relation=relation)
+    for turn in range(turns):
+        seconds = []
+        for mixture in (plain, with_8):
+            began = time.process_time()
+            facts = len(evaluate(mixture, relation).outcomes)
+            seconds.append(round(time.process_time() - began, 2))
+        tokens = with_8.prompts[0].tokens.opening
+        line = {"relation": "P19", "turn": turn, "facts": facts, "nothing": seconds[0], "8 examples": seconds[1]}
+        append(COSTS, {**line, "opening_tokens": tokens})
+
+
+def family_cell(lm: Any, name: str, change: dict[str, Any], pairs: int) -> dict[str, Any]:
+    """A relation of the testbed, asked with its single prompt."""
+    whole = read_relation(name)
+    relation = Relation.of(whole.name, sample(whole.train, 300), whole.dev[:60], sample(whole.test, 200))
+    templates = read_prompts(["testbed:single"], relation=relation)
+    spec = MixtureSpec.model_validate({"answers": "one-token", "lead_in": NO_LEAD_IN, **change})
+    mixture = Mixture(lm, templates, spec, relation=relation)
+    by_hand = evaluate(mixture, relation)
+    train(mixture, relation, TrainingSpec(pairs=pairs, threads=1))
+    tuned = evaluate(mixture, relation)
+    scores = {"by hand": by_hand.micro["P@1"], "tuned": tuned.micro["P@1"], "log_loss": tuned.log_loss}
+    return {"facts": len(tuned.outcomes), **scores}
+
+
+def append(path: Path, line: dict[str, Any]) -> None:
+    """One more line of a file of results."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+    print(json.dumps(line), flush=True)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The lines of a file of results."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def families() -> None:
+    """Does the cells of the testbed's LMs that are not done, on the relations of the study of defaults."""
+    changes: list[dict[str, Any]] = [{}, {"lead_in": "Fact :"}, {"lead_in": A_FACT}, {"shots": 4}]
+    done = read(FAMILIES)
+    for of in TESTBED:
+        lm = load_lm(of, device="cpu")
+        for name in STUDIED:
+            for change in changes:
+                asked = {"lm": of, "relation": name, "mixture": change, "pairs": 640}
+                if not any(asked.items() <= line.items() for line in done):
+                    append(FAMILIES, {**asked, **family_cell(lm, name, change, 640)})
+
+
 def put_summary(lines: list[dict[str, Any]]) -> None:
     """Macro P@1 and log-loss by hand over those of the twenty relations that are done with all openings."""
     by_cell = {(line["relation"], json.dumps(line["mixture"])): line for line in lines if not line["pairs"]}
@@ -108,23 +168,25 @@ def put_summary(lines: list[dict[str, Any]]) -> None:
 def main() -> None:
     """Does the cells that are not done."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("which", choices=["hard", "tuned", "steps", "twenty", "summary"])
+    parser.add_argument("which", choices=["hard", "tuned", "steps", "twenty", "summary", "cost", "families"])
     which = parser.parse_args().which
     torch.set_num_threads(1)
-    lines = RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.exists() else []
-    done = [json.loads(line) for line in lines]
+    done = read(RESULTS)
     if which == "summary":
         put_summary(done)
         return
+    if which == "families":
+        families()
+        return
     lm = load_lm("smollm2", device="cpu")
+    if which == "cost":
+        cost(lm)
+        return
     for name, change, pairs in cells(which):
         asked = {"relation": name, "mixture": change, "pairs": pairs}
         if any(asked.items() <= line.items() for line in done):
             continue
-        line = {**asked, **cell(lm, name, change, pairs)}
-        with RESULTS.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-        print(json.dumps(line), flush=True)
+        append(RESULTS, {**asked, **cell(lm, name, change, pairs)})
 
 
 if __name__ == "__main__":

@@ -234,11 +234,12 @@ def document(kept: dict[str, Any]) -> str:
         "",
         "*By hand* is the prompt before tuning, over up to 64 of the same test facts. It has to say the word",
         'that follows y in the template, too, and such LMs hardly write "Paris ." with a space: so without examples it',
-        "is right next to never, and tuning teaches it where an answer ends. *Before the sentence* stands what",
+        "is hardly ever right, and tuning teaches it where an answer ends. *Before the sentence* is what",
         "`askwell train` chooses; the rows with nothing are older than that choice. *Majority* always answers train's",
         "most frequent y, *prior* what the tuned prompt answers on average over x's of train. *Left out* are ys of",
         "more than ten tokens. *Search ended early*: facts whose rank was not known after looking into 100 prefixes;",
         "they count as not answered. Where fewer facts were asked than there are, they were drawn at random.",
+        *no_better_than_majority(rows),
         "",
         "| relation | template | train facts | dev P@1 while tuning | CPU s | commit |",
         "|---|---|---:|---|---:|---|",
@@ -262,7 +263,7 @@ def document(kept: dict[str, Any]) -> str:
         "## Beside one-token answers",
         "",
         "The same prompt, tuned with `--answers one-token` on the facts whose y is one token of the LM, and asked for",
-        "these alone, among all tokens. The last columns hold both kinds of tuning against each other on the facts",
+        "these alone, among all tokens. The last columns compare both kinds of tuning on the facts",
         "that both were asked: the one tuned for whole answers still ranks whole strings there.",
         "",
         "| relation | test facts | by hand | tuned P@1 | P@10 | MRR | shared facts | any length | one token | "
@@ -283,6 +284,16 @@ def document(kept: dict[str, Any]) -> str:
     notes += [f"Not measured yet, any length: {', '.join(missing)}."] if missing else []
     notes += [f"Not measured yet, one token: {', '.join(not_yet)}."] if not_yet else []
     return "\n".join([*lines, "", *notes]).rstrip() + "\n"
+
+
+def no_better_than_majority(rows: list[dict[str, Any]]) -> list[str]:
+    """A sentence about the relations on which tuning learned no more than train's most frequent y, if there are any."""
+    names = [row["relation"] for row in rows if row["tuned"]["P@1"] <= row["controls"][MAJORITY]["P@1"]]
+    return names and [
+        "",
+        f"On {', '.join(names)} the tuned prompt does no better than the most frequent y of train: what it has learned",
+        "there is the prior over answers, and none of its score is evidence of what the LM knows.",
+    ]
 
 
 def before_sentence(how: dict[str, Any]) -> str:

@@ -4,8 +4,8 @@
 
 One process does sweep after sweep and asks files of x's, another serves their runs to clients on this machine (pages,
 questions, runs that are trained and cancelled). After each round the memory and the open files of both are written to
-benchmarks/results/soak.jsonl. Each round is followed by a pause, so that the soak takes a fraction of one core; it ends
-by itself.
+benchmarks/results/soak.jsonl. Each round is followed by a pause, so that the soak takes a third of a core; it ends by
+itself, with 1 if memory, open files or threads have grown from the second to the last quarter.
 """
 
 import argparse
@@ -73,6 +73,12 @@ def service(runs: Path) -> Generator[tuple[int, str]]:
             process.wait(timeout=600)
 
 
+def cpu_seconds(pid: int) -> float:
+    """Processor time that another process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def state_of(pid: int | str) -> dict[str, float]:
     """Memory in MB and open files of a process."""
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
@@ -127,14 +133,14 @@ def soak(minutes: float, pause: float, path: Path) -> None:
             number = 0
             while time.monotonic() - begun < 60 * minutes:
                 number += 1
-                round_began, used = time.monotonic(), time.process_time()
+                round_began, used = time.monotonic(), time.process_time() + cpu_seconds(pid)
                 sweep_and_ask(folder, number, folder / "xs.txt")
                 use_service(address, xs, number)
                 gc.collect()
                 line: dict[str, Any] = {
                     "minute": round((time.monotonic() - begun) / 60, 2), "round": number,
                     "seconds": round(time.monotonic() - round_began, 1),
-                    "cpu_seconds": round(time.process_time() - used, 1),
+                    "cpu_seconds": round(time.process_time() + cpu_seconds(pid) - used, 1),
                     "sweep_and_ask": state_of("self"), "serve": state_of(pid),
                 }  # fmt: skip
                 with path.open("a") as file:
@@ -142,39 +148,59 @@ def soak(minutes: float, pause: float, path: Path) -> None:
                 time.sleep(pause * line["cpu_seconds"])
 
 
-def summary(path: Path) -> str:
-    """What the second quarter and the last quarter of the soak held, in words."""
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
+GROWTH = {"megabytes": 30.0, "open_files": 2.0, "threads": 2.0}
+"""By how much the last quarter's median may be above the second quarter's."""
+
+
+def medians(lines: list[dict[str, Any]]) -> Generator[tuple[str, str, float, float, float]]:
+    """Each process and figure, with its medians in the second and the last quarter and the most of any round."""
     quarter = max(1, len(lines) // 4)
-    parts = {"second quarter": lines[quarter : 2 * quarter], "last quarter": lines[-quarter:]}
+    parts = lines[quarter : 2 * quarter] or lines, lines[-quarter:]
+    for process in ("sweep_and_ask", "serve"):
+        for what in GROWTH:
+            early, late = (statistics.median(line[process][what] for line in part) for part in parts)
+            yield process, what, early, late, max(line[process][what] for line in lines)
+
+
+def summary(lines: list[dict[str, Any]]) -> str:
+    """What the second quarter and the last quarter of the soak held, in words."""
     rows = [
-        "# An hour of sweeps, asking and serving",
+        "# Sweeps, asking and serving for a long time",
         "",
         f"{len(lines)} rounds in {lines[-1]['minute']:.0f} minutes, "
-        f"{sum(line['cpu_seconds'] for line in lines):.0f} CPU seconds of the process that sweeps and asks. Each "
+        f"{sum(line['cpu_seconds'] for line in lines):.0f} CPU seconds of both processes. Each "
         f"round: a sweep of two runs on testbed:bert, {XS} x's asked from a file and {XS} of the service, {len(PAGES)} "
         "pages, a training job begun and cancelled. Medians; the first quarter, in which caches fill, is left out.",
         "",
         "| process | what | second quarter | last quarter | most in any round |",
         "|---|---|---|---|---|",
     ]
-    for process in ("sweep_and_ask", "serve"):
-        for what in ("megabytes", "open_files", "threads"):
-            figures = [statistics.median(line[process][what] for line in part) for part in parts.values()]
-            most = max(line[process][what] for line in lines)
-            rows.append(f"| {process} | {what} | {figures[0]:.0f} | {figures[1]:.0f} | {most:.0f} |")
+    for process, what, early, late, most in medians(lines):
+        rows.append(f"| {process} | {what} | {early:.0f} | {late:.0f} | {most:.0f} |")
     return "\n".join(rows) + "\n"
+
+
+def grown(lines: list[dict[str, Any]]) -> list[str]:
+    """What is not flat."""
+    return [
+        f"{process}: {what} from {early:.0f} to {late:.0f}"
+        for process, what, early, late, _ in medians(lines)
+        if late > early + GROWTH[what]
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--pause", type=float, default=3, help="seconds of pause for each CPU second of work")
+    parser.add_argument("--pause", type=float, default=2, help="seconds of pause for each CPU second of both processes")
     parser.add_argument("--out", type=Path, default=RESULTS / "soak.jsonl")
     options = parser.parse_args()
     soak(options.minutes, options.pause, options.out)
-    options.out.with_suffix(".md").write_text(summary(options.out))
-    print(summary(options.out))
+    lines = [json.loads(line) for line in options.out.read_text().splitlines()]
+    options.out.with_suffix(".md").write_text(summary(lines))
+    print(summary(lines))
+    if problems := grown(lines):
+        sys.exit(f"not flat: {'; '.join(problems)}")
 
 
 if __name__ == "__main__":

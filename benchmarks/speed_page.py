@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from askwell.report.drawing import Chart, chart_style, light, new_figure, place
+
 HERE = Path(__file__).parent
-RESULTS, PAGE = HERE / "results", HERE.parent / "docs/speed.md"
+RESULTS, PAGE, FIGURE = HERE / "results", HERE.parent / "docs/speed.md", HERE.parent / "docs/speed.svg"
 PARTS = (
     "equal_work",
     "evaluation",
@@ -112,7 +114,15 @@ def page(folder: Path) -> str:
             else "missed"
         )
         lines.append(f"| {what} | {sign} {aim:g} | {'–' if reached is None else f'{reached:.3g}'} | {verdict} |")
-    lines += ["", WHERE_IT_GOES.strip(), ""]
+    lines += [
+        "",
+        f"![How far each aim was passed or missed]({FIGURE.name})",
+        "",
+        "The same as a picture: a bar to the right passes its aim, one to the left misses it.",
+        "",
+        WHERE_IT_GOES.strip(),
+        "",
+    ]
     for part in PARTS:
         path = folder / f"{part}.md"
         if path.exists():
@@ -121,5 +131,33 @@ def page(folder: Path) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+@chart_style()
+def figure(summary: dict[str, Any]) -> Chart:
+    """What was reached, in times of its aim: a bar for each row of the table that was measured."""
+    bars = [
+        (what.replace("`", ""), aim / reached if less else reached / aim)
+        for what, reached, aim, less in rows_of(summary)
+        if reached is not None
+    ]
+    row, left = 22, 470
+    drawn = new_figure(left + 330, row * len(bars) + 60)
+    axes = place(drawn, left=left, right=50, top=10, bottom=40)
+    axes.set_xscale("log", base=2)
+    for number, (_, times) in enumerate(bars):
+        colour = light("good" if times >= 1 else "bad")
+        axes.barh(number, times - 1, left=1, height=0.6, color=colour)
+        axes.text(max(times, 1) * 1.04, number, f"{times:.2f}", va="center", fontsize=10, color=light("ink"))
+    axes.axvline(1, color=light("ink"), linewidth=1)
+    axes.set_yticks(range(len(bars)), [label for label, _ in bars], fontsize=9)
+    axes.set_xticks([0.25, 0.5, 1, 2, 4], ["¼", "½", "the aim", "2 ×", "4 ×"])
+    axes.set_ylim(len(bars) - 0.4, -0.6)
+    axes.spines["left"].set_visible(False)
+    missed = sum(times < 1 for _, times in bars)
+    description = f"{len(bars) - missed} of {len(bars)} aims were reached; {missed} were missed."
+    return Chart(drawn, "How far each aim was passed or missed", description)
+
+
 if __name__ == "__main__":
+    measured = json.loads((RESULTS / "summary.json").read_text(encoding="utf-8"))
+    FIGURE.write_text(figure(measured).svg("speed"), encoding="utf-8")
     PAGE.write_text(page(RESULTS), encoding="utf-8")

@@ -24,7 +24,7 @@ TOPICS = {
         "read_relation", "read_prompts", "read_candidates", "parse_template", "Relation", "Fact", "Template",
         "Candidates",
     ),
-    "Mixtures": ("Mixture", "ask", "Reply", "Replies", "look_at", "Client"),
+    "Mixtures": ("Mixture", "ask", "Reply", "Replies", "AllReplies", "look_at", "Client"),
     "Training": ("train", "TrainingResult", "TrainingProgress"),
     "Evaluation": ("evaluate", "examine", "trust_of", "compare_outcomes", "Evaluation", "Outcome"),
     "Runs": ("run", "run_spec", "read_runs", "Run", "RunRecord"),
@@ -44,6 +44,7 @@ MEMBERS = {
 MADE_BY = {
     "FrozenLM": "lm = askwell.load_lm(…)",
     "Replies": "replies = mixture.ask(…)",
+    "AllReplies": "replies = mixture.ask([…, …])",
     "Evaluation": "evaluation = askwell.evaluate(…)",
     "TrainingResult": "result = askwell.train(…)",
     "Run": "run = askwell.read_runs(…)[0]",

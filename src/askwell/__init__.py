@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from askwell.mixture.ask import ask
     from askwell.mixture.candidates import Candidates, read_candidates
     from askwell.mixture.mixture import Mixture
-    from askwell.mixture.reply import Replies, Reply
+    from askwell.mixture.reply import AllReplies, Replies, Reply
     from askwell.report.words import look_at
     from askwell.runs.folder import Run, read_runs
     from askwell.runs.record import RunRecord
@@ -57,7 +57,7 @@ _HOMES = {
     "askwell.mixture.ask": ["ask"],
     "askwell.mixture.candidates": ["Candidates", "read_candidates"],
     "askwell.mixture.mixture": ["Mixture"],
-    "askwell.mixture.reply": ["Replies", "Reply"],
+    "askwell.mixture.reply": ["AllReplies", "Replies", "Reply"],
     "askwell.runs.folder": ["Run", "read_runs"],
     "askwell.runs.record": ["RunRecord"],
     "askwell.runs.run": ["run"],
@@ -72,6 +72,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "AllReplies",
     "AskwellError",
     "Candidates",
     "Client",

@@ -14,8 +14,8 @@ AskwellError
     ├── NotFinite          the LM gave NaN or infinity
     └── CannotWrite        an output folder that cannot be written
 
-Messages name options as they are typed on the command line (--split-ratio 70-30). Outside of it, whoever reads the
-message has called a function, so its arguments are named instead (`ratio` 70-30).
+Messages name options as they are typed on the command line (--split-ratio 70-30). Elsewhere a function was called, so
+its arguments are named instead (`ratio` 70-30).
 """
 
 import difflib
@@ -31,7 +31,7 @@ _IN_OPTIONS: ContextVar[bool] = ContextVar("messages name options", default=Fals
 
 @contextmanager
 def naming_options() -> Generator[None]:
-    """Messages name options as they are typed, instead of arguments."""
+    """Inside it, messages name options as they are typed, instead of arguments."""
     before = _IN_OPTIONS.set(True)
     try:
         yield
@@ -47,7 +47,7 @@ class AskwellError(Exception):
         return message if _IN_OPTIONS.get() else _naming_arguments(message)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Errors go from one process to another, whatever their constructors take.
+        # Errors are passed between processes, whatever arguments their constructors take.
         return _unpickled, (type(self), self.args, self.__dict__)
 
 
@@ -121,7 +121,7 @@ _ARGUMENTS = {"facts": "relation", "split-ratio": "ratio", "split-by": "split", 
 
 
 def _naming_arguments(message: str) -> str:
-    """The message with each option as the argument of a function; a command to type stays as it is."""
+    """The message with each option as the argument of a function; commands to type are not changed."""
 
     def named(found: re.Match[str]) -> str:
         command, option = found.groups()
@@ -133,7 +133,7 @@ def _naming_arguments(message: str) -> str:
 
 
 def did_you_mean(typed: str, known: Iterable[str]) -> str:
-    """How a message about an unknown name ends: with the name most like it, or else with all of them."""
+    """The end of a message about an unknown name: the most similar name, or all names if none is similar."""
     names = list(known)
     close = difflib.get_close_matches(typed, names, n=1)
     return f"; did you mean {close[0]}?" if close else f"; choose from {', '.join(names)}"

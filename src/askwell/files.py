@@ -176,7 +176,13 @@ def need_writable_folder(folder: Path, option: str) -> None:
     """Raises, before any work is done, if the folder cannot be written to. The disk stays as it was."""
     if "\0" in str(folder):
         raise BadOption(f"{option} {folder} cannot be written: no name can hold a null character")
+    try:
+        os.fsencode(folder)
+    except UnicodeEncodeError:
+        raise BadOption(f"{option} {folder} cannot be written: its name holds half a character") from None
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    if not missing and not folder.is_dir():
+        raise BadOption(f"{option} {folder} is a file; name a folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

@@ -14,7 +14,7 @@ from by_hand import ids_of
 from askwell.baselines.autoprompt import TriggerSearch, best_swaps, search_triggers
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption, DamagedFile
-from askwell.files import read_tensors
+from askwell.files import read_tensors, write_tensors
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture import distributions
 from askwell.mixture.encode import encode_facts
@@ -224,11 +224,41 @@ def test_an_interrupted_search_that_is_resumed_equals_one_that_was_not(tmp_path,
 def test_the_state_of_another_search_is_refused_and_a_damaged_one_too(tmp_path):
     lm = frozen("bert")
     search_triggers(lm, REPEATED, SPEC, folder=tmp_path)
-    with pytest.raises(BadOption, match="other settings"):
+    with pytest.raises(BadOption, match="a different LM, facts"):
         search_triggers(lm, REPEATED, SPEC, seed=1, folder=tmp_path, resume=True)
-    with pytest.raises(BadOption, match="other facts"):
+    with pytest.raises(BadOption, match="a different LM, facts"):
         search_triggers(lm, CAPITALS, SPEC, folder=tmp_path, resume=True)
     checkpoint = tmp_path / CHECKPOINT
     checkpoint.write_bytes(checkpoint.read_bytes()[:-2])
     with pytest.raises(DamagedFile):
+        search_triggers(lm, REPEATED, SPEC, folder=tmp_path, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"history": []}, "history"),
+        ({"history": [{}]}, "is missing"),
+        ({"iteration": -1}, "iteration"),
+        ({"run": None}, "run"),
+        ({"more": 1}, "more is not known"),
+    ],
+)
+def test_notes_of_a_search_that_are_not_its_own(tmp_path, changes, problem):
+    lm = frozen("bert")
+    search_triggers(lm, REPEATED, SPEC, folder=tmp_path)
+    tensors, notes = read_tensors(tmp_path / CHECKPOINT)
+    write_tensors(tmp_path / CHECKPOINT, tensors, notes | changes)
+    with pytest.raises(DamagedFile, match=problem):
+        search_triggers(lm, REPEATED, SPEC, folder=tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("value", [10**9, -1, 0.0, None])
+def test_tokens_of_a_search_that_are_no_prompt(tmp_path, value):
+    lm = frozen("bert")
+    search_triggers(lm, REPEATED, SPEC, folder=tmp_path)
+    tensors, notes = read_tensors(tmp_path / CHECKPOINT)
+    tokens = {} if value is None else {"tokens": torch.tensor([value] * len(tensors["tokens"]))}
+    write_tensors(tmp_path / CHECKPOINT, tokens, notes)
+    with pytest.raises(DamagedFile, match="tokens are not those"):
         search_triggers(lm, REPEATED, SPEC, folder=tmp_path, resume=True)

@@ -44,3 +44,14 @@ def test_of_several_rates_the_best_on_dev_counts() -> None:
     lines = [{**line, "P@1": 10.0, "dev": 3.0}, {**line, "P@1": 20.0, "dev": 2.0}, {**line, "P@1": 30.0, "dev": 2.5}]
     assert [kept["P@1"] for kept in beside_peft.best_rates(lines)] == [20.0]
     assert "| PEFT | 20.0 | 20.0 | 1.00 | 2 | 0.5 |" in beside_peft.table(beside_peft.best_rates(lines), ["PEFT"])
+
+
+def test_steps_are_compared_with_steps() -> None:
+    ours = {"dev_after": [[0, 1.0, 3.0], [400, 40.0, 2.0]], "step_cpu_seconds": 25.0}
+    assert beside_peft.step_ratio(ours, {"pairs": 400, "cpu_seconds": 80.0}) == 16 / 5
+
+
+def test_the_page_says_with_which_rates_peft_was_run() -> None:
+    runs = [("P1", 0.03), ("P1", 0.01), ("P2", 0.03), ("P3", 0.03)]
+    lines = [{"contender": beside_peft.PEFT, "relation": name, "rate": rate} for name, rate in runs]
+    assert beside_peft.rates_run(lines) == "0.01, 0.03: P1; 0.03: P2, P3"

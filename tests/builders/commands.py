@@ -1,9 +1,10 @@
-"""Commands run in this process, where one of its own would import torch and transformers anew, for seconds; and
-commands in a process of their own that get a signal in the middle of their work."""
+"""Commands run in this process, since a new one would take seconds to import torch and transformers; and commands in a
+separate process that get a signal in the middle of their work."""
 
 import subprocess
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,16 @@ def exit_code(*arguments: object) -> int:
     return int(stop.value.code or 0)
 
 
+def refused(done: Any, *parts: object) -> None:
+    """Checks that a command ended as a user's mistake, with a message that has these parts."""
+    assert done.code == 2, done.err
+    for part in parts:
+        assert str(part) in done.err, done.err
+
+
 @dataclass(frozen=True)
 class Signalled:
-    """How a command ended that got a signal."""
+    """How a command that got a signal ended."""
 
     code: int
     out: str

@@ -3,7 +3,7 @@
 Every model is random but seeded, and far from uniform: weights are drawn wide, and biases, norms and BART's
 `final_logits_bias` are not left at 0 or 1, so that code which forgets one of them gives other numbers.
 
-The same words stand in every vocabulary, in these forms ("glued": with nothing before it, as after a bracket or at
+The same words are in every vocabulary, in these forms ("glued": with nothing before it, as after a bracket or at
 the start of a text; "spaced": with the space before it, as in the middle of a sentence):
 
 - BOTH is one token in both forms; SPACED only in the spaced form; GLUED only in the glued form.
@@ -16,7 +16,7 @@ token. ALBERT's tokenizer lower-cases, as the public one does.
 from collections.abc import Callable
 from pathlib import Path
 from string import ascii_letters, digits, punctuation
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
@@ -68,6 +68,7 @@ SPLIT = {
 POSITIONS = 64
 Family = Literal["masked", "seq2seq", "causal"]
 TinyLM = tuple[PreTrainedModel, PreTrainedTokenizerFast]
+Model = TypeVar("Model", bound=PreTrainedModel)
 
 
 def _seeded(model: PreTrainedModel, seed: int) -> PreTrainedModel:
@@ -153,24 +154,18 @@ def _byte_level_bpe(first: list[str], last: list[str]) -> tuple[dict[str, int], 
     return _numbered([*first, *alphabet, *("".join(pair) for pair in merges), *last]), merges
 
 
-def _roberta_tokenizer() -> RobertaTokenizer:
+def _between_ends(tokenizer_class: type) -> Any:
+    """The tokenizer of RoBERTa or BART, which puts a sentence between <s> and </s>."""
     vocab, merges = _byte_level_bpe(["<s>", "<pad>", "</s>", "<unk>"], ["<mask>"])
-    mask: Any = AddedToken("<mask>", lstrip=True, special=True)
-    return RobertaTokenizer(vocab=vocab, merges=merges, mask_token=mask)
+    return tokenizer_class(vocab=vocab, merges=merges, mask_token=AddedToken("<mask>", lstrip=True, special=True))
 
 
-def _bart_tokenizer() -> BartTokenizer:
-    vocab, merges = _byte_level_bpe(["<s>", "<pad>", "</s>", "<unk>"], ["<mask>"])
-    mask: Any = AddedToken("<mask>", lstrip=True, special=True)
-    return BartTokenizer(vocab=vocab, merges=merges, mask_token=mask)
-
-
-def _gpt2_tokenizer() -> GPT2Tokenizer:
+def gpt2_tokenizer() -> GPT2Tokenizer:
     vocab, merges = _byte_level_bpe([], ["<|endoftext|>"])
     return GPT2Tokenizer(vocab=vocab, merges=merges)
 
 
-def _modernbert_tokenizer() -> PreTrainedTokenizerFast:
+def modernbert_tokenizer() -> PreTrainedTokenizerFast:
     vocab, merges = _byte_level_bpe([], ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"])
     backend = Tokenizer(models.BPE(vocab=vocab, merges=merges))
     backend.normalizer = normalizers.NFC()
@@ -229,198 +224,90 @@ def _metaspace_tokenizer() -> LlamaTokenizer:
 
 # Models
 
+_SHAPE = {"hidden_size": 24, "num_attention_heads": 2, "intermediate_size": 40, "max_position_embeddings": POSITIONS}
+_NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+def build(
+    model: type, config: type, tokenizer: PreTrainedTokenizerFast, seed: int, ids: str = "pad", /, **options: Any
+) -> TinyLM:
+    """A seeded model of a class; `ids` names the tokenizer's special tokens that its config has."""
+    special = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ids.split()}
+    return _seeded(model(config(vocab_size=len(tokenizer), **special, **options)), seed), tokenizer
+
 
 def make_bert() -> TinyLM:
-    tokenizer = _wordpiece()
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=24,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        intermediate_size=40,
-        max_position_embeddings=POSITIONS,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    return _seeded(BertForMaskedLM(config), 1), tokenizer
+    return build(BertForMaskedLM, BertConfig, _wordpiece(), 1, num_hidden_layers=3, **_SHAPE, **_NO_DROPOUT)
 
 
 def make_roberta() -> TinyLM:
-    tokenizer = _roberta_tokenizer()
-    config = RobertaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=40,
-        max_position_embeddings=POSITIONS + 2,  # positions begin behind the pad token's number
-        type_vocab_size=1,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    return _seeded(RobertaForMaskedLM(config), 2), tokenizer
+    options = {"num_hidden_layers": 2, "type_vocab_size": 1, **_SHAPE, **_NO_DROPOUT}
+    options["max_position_embeddings"] = POSITIONS + 2  # positions begin after the pad token's number
+    return build(RobertaForMaskedLM, RobertaConfig, _between_ends(RobertaTokenizer), 2, "pad bos eos", **options)
 
 
 def make_distilbert() -> TinyLM:
-    tokenizer = _wordpiece()
-    config = DistilBertConfig(
-        vocab_size=len(tokenizer),
-        dim=24,
-        n_layers=2,
-        n_heads=2,
-        hidden_dim=40,
-        max_position_embeddings=POSITIONS,
-        dropout=0.0,
-        attention_dropout=0.0,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    return _seeded(DistilBertForMaskedLM(config), 3), tokenizer
+    shape = {"dim": 24, "n_layers": 2, "n_heads": 2, "hidden_dim": 40, "max_position_embeddings": POSITIONS}
+    return build(DistilBertForMaskedLM, DistilBertConfig, _wordpiece(), 3, **shape, dropout=0.0, attention_dropout=0.0)
 
 
 def make_albert() -> TinyLM:
     """One shared block, called three times; embeddings smaller than hidden states."""
-    tokenizer = _unigram()
-    config = AlbertConfig(
-        vocab_size=len(tokenizer),
-        embedding_size=16,
-        hidden_size=24,
-        num_hidden_layers=3,
-        num_hidden_groups=1,
-        inner_group_num=1,
-        num_attention_heads=2,
-        intermediate_size=40,
-        max_position_embeddings=POSITIONS,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    return _seeded(AlbertForMaskedLM(config), 4), tokenizer
+    options = {"embedding_size": 16, "num_hidden_layers": 3, "num_hidden_groups": 1, "inner_group_num": 1, **_SHAPE}
+    return build(AlbertForMaskedLM, AlbertConfig, _unigram(), 4, "pad bos eos", **options, **_NO_DROPOUT)
 
 
 def make_electra() -> TinyLM:
     """A generator whose embeddings are larger than its hidden states."""
-    tokenizer = _wordpiece()
-    config = ElectraConfig(
-        vocab_size=len(tokenizer),
-        embedding_size=28,
-        hidden_size=20,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=40,
-        max_position_embeddings=POSITIONS,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    return _seeded(ElectraForMaskedLM(config), 5), tokenizer
+    options = {**_SHAPE, "embedding_size": 28, "hidden_size": 20, "num_hidden_layers": 2}
+    return build(ElectraForMaskedLM, ElectraConfig, _wordpiece(), 5, **options, **_NO_DROPOUT)
 
 
-def make_modernbert() -> TinyLM:
-    """Two of the three layers see only three tokens to each side."""
-    tokenizer = _modernbert_tokenizer()
-    config = ModernBertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=24,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        intermediate_size=40,
-        max_position_embeddings=POSITIONS,
-        local_attention=6,
-        pad_token_id=tokenizer.pad_token_id,
-        cls_token_id=tokenizer.cls_token_id,
-        sep_token_id=tokenizer.sep_token_id,
-        bos_token_id=tokenizer.cls_token_id,
-        eos_token_id=tokenizer.sep_token_id,
-    )
-    return _seeded(ModernBertForMaskedLM(config), 6), tokenizer
+def make_modernbert(seed: int = 6, window: int = 3, **options: Any) -> TinyLM:
+    """Two of the three layers see only this many tokens to each side."""
+    tokenizer = modernbert_tokenizer()
+    ends = {"bos_token_id": tokenizer.cls_token_id, "eos_token_id": tokenizer.sep_token_id}
+    shape = {**_SHAPE, "num_hidden_layers": 3, "local_attention": 2 * window}
+    return build(ModernBertForMaskedLM, ModernBertConfig, tokenizer, seed, "pad cls sep", **ends, **shape, **options)
 
 
-def _make_bart(scale_embedding: bool) -> TinyLM:
-    tokenizer = _bart_tokenizer()
-    config = BartConfig(
-        vocab_size=len(tokenizer),
-        d_model=24,
-        encoder_layers=2,
-        decoder_layers=3,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=40,
-        decoder_ffn_dim=40,
-        max_position_embeddings=POSITIONS,
-        scale_embedding=scale_embedding,
-        dropout=0.0,
-        attention_dropout=0.0,
-        activation_dropout=0.0,
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        decoder_start_token_id=tokenizer.eos_token_id,
-        forced_eos_token_id=None,
-    )
-    return _seeded(BartForConditionalGeneration(config), 7), tokenizer
-
-
-def make_bart() -> TinyLM:
+def make_bart(scale_embedding: bool = False) -> TinyLM:
     """Encoder and decoder differ in depth."""
-    return _make_bart(scale_embedding=False)
+    tokenizer = _between_ends(BartTokenizer)
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    widths = {"d_model": 24, "encoder_ffn_dim": 40, "decoder_ffn_dim": 40, "max_position_embeddings": POSITIONS}
+    dropout = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
+    ends = {"decoder_start_token_id": tokenizer.eos_token_id, "forced_eos_token_id": None}
+    options = {"encoder_layers": 2, "decoder_layers": 3, "scale_embedding": scale_embedding, **heads, **widths, **ends}
+    return build(BartForConditionalGeneration, BartConfig, tokenizer, 7, "pad bos eos", **options, **dropout)
 
 
 def make_bart_scaled() -> TinyLM:
     """The weights of `make_bart`, but word embeddings are multiplied by the square root of their size."""
-    return _make_bart(scale_embedding=True)
+    return make_bart(scale_embedding=True)
 
 
 def make_gpt2() -> TinyLM:
     """No pad token, and no special token is added to a text."""
-    tokenizer = _gpt2_tokenizer()
-    config = GPT2Config(
-        vocab_size=len(tokenizer),
-        n_embd=24,
-        n_layer=3,
-        n_head=2,
-        n_inner=40,
-        n_positions=POSITIONS,
-        resid_pdrop=0.0,
-        embd_pdrop=0.0,
-        attn_pdrop=0.0,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    return _seeded(GPT2LMHeadModel(config), 8), tokenizer
+    shape = {"n_embd": 24, "n_layer": 3, "n_head": 2, "n_inner": 40, "n_positions": POSITIONS}
+    dropout = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    return build(GPT2LMHeadModel, GPT2Config, gpt2_tokenizer(), 8, "bos eos", **shape, **dropout)
 
 
-def _llama_config(tokenizer: PreTrainedTokenizerFast, tie_word_embeddings: bool) -> LlamaConfig:
-    return LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        intermediate_size=40,
-        max_position_embeddings=POSITIONS,
-        attention_dropout=0.0,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        tie_word_embeddings=tie_word_embeddings,
-    )
+def _make_llama(tokenizer: PreTrainedTokenizerFast, seed: int, *, tied: bool) -> TinyLM:
+    shape = {**_SHAPE, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    options = {"attention_dropout": 0.0, "tie_word_embeddings": tied}
+    return build(LlamaForCausalLM, LlamaConfig, tokenizer, seed, "bos eos", **shape, **options)
 
 
 def make_llama() -> TinyLM:
     """As Llama 3.2: byte-level BPE, a begin-of-text token at the start, embeddings shared with the head, no pad."""
-    tokenizer = _llama3_tokenizer()
-    return _seeded(LlamaForCausalLM(_llama_config(tokenizer, tie_word_embeddings=True)), 9), tokenizer
+    return _make_llama(_llama3_tokenizer(), 9, tied=True)
 
 
 def make_llama_metaspace() -> TinyLM:
-    """As Llama 2: "▁" for the space, bytes for unknown characters, a head of its own, no pad."""
-    tokenizer = _metaspace_tokenizer()
-    return _seeded(LlamaForCausalLM(_llama_config(tokenizer, tie_word_embeddings=False)), 10), tokenizer
+    """As Llama 2: "▁" for the space, bytes for unknown characters, a separate head, no pad."""
+    return _make_llama(_metaspace_tokenizer(), 10, tied=False)
 
 
 TINY: dict[str, Callable[[], TinyLM]] = {
@@ -440,6 +327,12 @@ TINY: dict[str, Callable[[], TinyLM]] = {
 FAMILY: dict[str, Family] = dict.fromkeys(TINY, "masked")
 FAMILY |= dict.fromkeys(("bart", "bart-scaled"), "seq2seq")
 FAMILY |= dict.fromkeys(("gpt2", "llama", "llama-metaspace"), "causal")
+
+
+def as_class(kind: type[Model], model: PreTrainedModel, **options: Any) -> Model:
+    """A new model of another class with the model's config."""
+    build: Any = kind
+    return build(model.config, **options)
 
 
 def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path | str) -> None:

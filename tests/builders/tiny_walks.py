@@ -1,5 +1,5 @@
 """More tiny LMs, for tests of walks: their layers differ from those in `tiny` by a norm, a rotary detail, a cap or a
-window, while all that stands around the layers is as there. They share GPT-2's tokenizer, or ModernBERT's."""
+window; everything around the layers is the same. They share GPT-2's tokenizer, or ModernBERT's."""
 
 from collections.abc import Callable
 
@@ -12,8 +12,6 @@ from transformers import (
     GPTNeoXForCausalLM,
     MistralConfig,
     MistralForCausalLM,
-    ModernBertConfig,
-    ModernBertForMaskedLM,
     Olmo2Config,
     Olmo2ForCausalLM,
     OPTConfig,
@@ -24,27 +22,19 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from builders.tiny import FAMILY, POSITIONS, Family, TinyLM, _gpt2_tokenizer, _modernbert_tokenizer, _seeded
+from builders.tiny import FAMILY, POSITIONS, Family, TinyLM, build, gpt2_tokenizer, make_modernbert
 
 WINDOW = 40
 """Longer than any sentence of the tests that are not about windows."""
 _SHAPE = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 40}
 _GROUPED = {**_SHAPE, "num_key_value_heads": 2, "head_dim": 10}
-"""Heads that are not a share of the hidden size."""
+"""The size of a head does not follow from the hidden size."""
 
 
-def _causal(model_class: type, config_class: type, seed: int, **options: object) -> TinyLM:
-    tokenizer = _gpt2_tokenizer()
-    end = tokenizer.eos_token_id
-    config = config_class(
-        vocab_size=len(tokenizer),
-        max_position_embeddings=POSITIONS,
-        bos_token_id=end,
-        eos_token_id=end,
-        pad_token_id=end,
-        **options,
-    )
-    return _seeded(model_class(config), seed), tokenizer
+def _causal(model: type, config: type, seed: int, **options: object) -> TinyLM:
+    tokenizer = gpt2_tokenizer()
+    positions = {"max_position_embeddings": POSITIONS, "pad_token_id": tokenizer.eos_token_id}
+    return build(model, config, tokenizer, seed, "bos eos", **positions, **options)
 
 
 def make_qwen2(window: int | None = WINDOW) -> TinyLM:
@@ -89,15 +79,8 @@ def make_pythia(parallel: bool = True) -> TinyLM:
     """A quarter of each head is rotated; attention and feed-forward block read the same rows."""
     turns = {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.25}
     dropped = {"attention_dropout": 0.0, "hidden_dropout": 0.0}
-    return _causal(
-        GPTNeoXForCausalLM,
-        GPTNeoXConfig,
-        26,
-        **_SHAPE,
-        rope_parameters=turns,
-        use_parallel_residual=parallel,
-        **dropped,
-    )
+    options = {"rope_parameters": turns, "use_parallel_residual": parallel, **dropped}
+    return _causal(GPTNeoXForCausalLM, GPTNeoXConfig, 26, **_SHAPE, **options)
 
 
 def make_pythia_serial() -> TinyLM:
@@ -113,28 +96,12 @@ def make_opt(before: bool = True) -> TinyLM:
 
 
 def make_modernbert_wide(window: int = WINDOW) -> TinyLM:
-    """Two of the three layers see `window` tokens to each side, at another pace of rotation."""
-    tokenizer = _modernbert_tokenizer()
-    config = ModernBertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=24,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        intermediate_size=40,
-        max_position_embeddings=POSITIONS,
-        local_attention=2 * window,
-        rope_parameters={
-            "full_attention": {"rope_type": "default", "rope_theta": 50.0},
-            "sliding_attention": {"rope_type": "default", "rope_theta": 1000.0},
-        },
-        attention_bias=True,
-        pad_token_id=tokenizer.pad_token_id,
-        cls_token_id=tokenizer.cls_token_id,
-        sep_token_id=tokenizer.sep_token_id,
-        bos_token_id=tokenizer.cls_token_id,
-        eos_token_id=tokenizer.sep_token_id,
-    )
-    return _seeded(ModernBertForMaskedLM(config), 28), tokenizer
+    """Layers with a window have another pace of rotation."""
+    turns = {
+        "full_attention": {"rope_type": "default", "rope_theta": 50.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 1000.0},
+    }
+    return make_modernbert(28, window, rope_parameters=turns, attention_bias=True)
 
 
 WALKED: dict[str, Callable[[], TinyLM]] = {

@@ -36,7 +36,7 @@ def test_one_relation(askwell, data):
     assert list(document["relations"]) == ["P2"]
 
 
-def test_for_people(askwell, data):
+def test_the_audit_is_printed_as_a_table_and_sentences(askwell, data):
     done = askwell("audit", "small", "--data", data)
     assert done.code == 0
     assert "1 of 3 test facts (33.3 %) are also in train" in done.out
@@ -45,7 +45,7 @@ def test_for_people(askwell, data):
     assert ["all", "3", "1", "33.3", "0.0", "0.0", "66.7", "33.3", "0.0"] in rows
 
 
-def test_clean(askwell, data, tmp_path):
+def test_clean_writes_a_split_without_leaks(askwell, data, tmp_path):
     document = askwell("audit", "small", "--data", data, "--clean", "--out", tmp_path / "clean", "--json").json
     assert document["leaked_pairs"] == 1
     assert document["clean"]["leaks_removed"] == {"train": 1, "dev": 0, "test": 0}
@@ -65,7 +65,7 @@ def test_the_testbed(askwell, tmp_path):
     assert (tmp_path / "clean" / "capital" / "test.jsonl").is_file()
 
 
-def test_mistakes(askwell, data, tmp_path):
+def test_wrong_options_and_folders_are_refused(askwell, data, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("mine")
     for arguments, told in {

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from builders.commands import signalled
+from builders.commands import refused, signalled
 from builders.sweeps import files_in
 from builders.worlds import TEMPLATES
 
@@ -30,12 +30,6 @@ def run(askwell, lms, facts, tmp_path):
         return done
 
     return run
-
-
-def bad(done, *parts):
-    assert done.code == 2, done.err
-    for part in parts:
-        assert str(part) in done.err, done.err
 
 
 @pytest.mark.parametrize(
@@ -86,54 +80,54 @@ def test_published_weights_come_from_the_prompt_file(run, tmp_path):
 def test_what_it_found_is_printed(run):
     done = run("autoprompt", *SEARCH)
     assert done.code == 0, done.err
-    assert "found: [X]" in done.out
+    assert "prompt found: [X]" in done.out
     assert "dev P@1" in done.err
 
 
 def test_prompts_that_do_not_fit(run):
-    bad(run("lama"), "lama takes one manual prompt, and 0 were given", "--prompts")
-    bad(run("lama", prompts=TEMPLATES), "3 were given")
-    bad(run("lpaqa-top1", prompts=TEMPLATES[:1]), "several prompts", "lama")
-    bad(run("lpaqa-weights", prompts=TEMPLATES[:2]), "has no weight in it")
-    bad(run("optiprompt-random", prompts=TEMPLATES[:1]), "leave --prompts out")
+    refused(run("lama"), "lama takes one manual prompt, but 0 were given", "--prompts")
+    refused(run("lama", prompts=TEMPLATES), "3 were given")
+    refused(run("lpaqa-top1", prompts=TEMPLATES[:1]), "several prompts", "lama")
+    refused(run("lpaqa-weights", prompts=TEMPLATES[:2]), "has no weight in it")
+    refused(run("optiprompt-random", prompts=TEMPLATES[:1]), "leave --prompts out")
 
 
 def test_names_and_options_that_do_not_fit(run, askwell, facts, tmp_path):
-    bad(run("autopromt"), "autopromt", "autoprompt")
-    bad(run("optiprompt-manual", "--shots", "2", prompts=TEMPLATES[:1]), "--shots is not a setting of optiprompt")
-    bad(run("few-shot", "--shots", "0", prompts=TEMPLATES[:1]), "--shots 0", "lama")
-    bad(run("autoprompt", "--lead-in", "So :"), "--lead-in: autoprompt")
-    bad(run("lama", "--lead-in", "So [X] :", prompts=TEMPLATES[:1]), "the text has a blank")
-    bad(askwell("baseline", "lama", "--facts", facts, "--out", tmp_path / "o"), "--lm")
-    bad(
+    refused(run("autopromt"), "autopromt", "autoprompt")
+    refused(run("optiprompt-manual", "--shots", "2", prompts=TEMPLATES[:1]), "--shots is not a setting of optiprompt")
+    refused(run("few-shot", "--shots", "0", prompts=TEMPLATES[:1]), "--shots 0", "lama")
+    refused(run("autoprompt", "--lead-in", "So :"), "--lead-in: autoprompt")
+    refused(run("lama", "--lead-in", "So [X] :", prompts=TEMPLATES[:1]), "the text has a blank")
+    refused(askwell("baseline", "lama", "--facts", facts, "--out", tmp_path / "o"), "--lm")
+    refused(
         run("lama", "--triggers", "3", prompts=TEMPLATES[:1]),
         "--triggers is not a setting of lama",
         "it learns nothing",
     )
-    bad(run("autoprompt", "--epochs", "3"), "--epochs is not a setting of autoprompt", "--iterations")
-    bad(run("optiprompt-random", "--fine-tuning.epochs", "3"), "--fine-tuning.epochs is not a setting", "--epochs")
-    bad(run("autoprompt", "--iterations", "2"), "cannot replace all 5 masks")
-    bad(run("optiprompt-random", "--patience", "2"), "patience")
-    bad(run("lama", "--seed", "-1", prompts=TEMPLATES[:1]), "for --seed. Must be >= 0")
+    refused(run("autoprompt", "--epochs", "3"), "--epochs is not a setting of autoprompt", "--iterations")
+    refused(run("optiprompt-random", "--fine-tuning.epochs", "3"), "--fine-tuning.epochs is not a setting", "--epochs")
+    refused(run("autoprompt", "--iterations", "2"), "cannot replace all 5 masks")
+    refused(run("optiprompt-random", "--patience", "2"), "patience")
+    refused(run("lama", "--seed", "-1", prompts=TEMPLATES[:1]), "for --seed. Must be >= 0")
 
 
 def test_autoprompt_on_an_lm_without_a_mask(run):
-    bad(run("autoprompt", lm="llama"), "no mask token", "--start random")
+    refused(run("autoprompt", lm="llama"), "no mask token", "--start random")
     assert run("autoprompt", "--start", "random", *SEARCH, lm="llama").code == 0
 
 
 def test_fine_tuning_that_does_not_fit_in_memory(run, monkeypatch):
     monkeypatch.setattr("askwell.baselines.fine_tuning.free_bytes", lambda _device: 1000)
-    bad(run("fine-tuning", prompts=TEMPLATES[:1]), "16 bytes for each", "take a smaller LM")
+    refused(run("fine-tuning", prompts=TEMPLATES[:1]), "16 bytes for each", "use a smaller LM")
 
 
 def test_a_folder_that_holds_a_run(run, tmp_path):
     assert run("lama", prompts=TEMPLATES[:1], out="m").code == 0
     before = {path: path.read_bytes() for path in (tmp_path / "m").rglob("*") if path.is_file()}
-    bad(run("lama", prompts=TEMPLATES[:1], out="m"), "already holds a run", "--overwrite")
-    bad(run("lama", "--resume", prompts=TEMPLATES[:1], out="m"), "cannot be continued")
-    bad(run("autoprompt", "--resume", out="m"), "finished")
-    bad(run("autoprompt", "--resume", "--overwrite", out="m"), "exclude each other")
+    refused(run("lama", prompts=TEMPLATES[:1], out="m"), "already holds a run", "--overwrite")
+    refused(run("lama", "--resume", prompts=TEMPLATES[:1], out="m"), "cannot be resumed")
+    refused(run("autoprompt", "--resume", out="m"), "finished")
+    refused(run("autoprompt", "--resume", "--overwrite", out="m"), "cannot be combined")
     assert {path: path.read_bytes() for path in (tmp_path / "m").rglob("*") if path.is_file()} == before
     assert run("lama", "--overwrite", prompts=TEMPLATES[1:2], out="m").code == 0
 

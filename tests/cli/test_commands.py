@@ -166,7 +166,7 @@ def test_ask_among_the_ys_of_train_and_each_prompt_by_itself(askwell, lms, tmp_p
     assert askwell(*start, "--answers", "any-length").code == 2
     shown = askwell(*start, "--facts", facts, "--answers", "any-length", "--each-prompt")
     assert shown.code == 0, shown.err
-    assert "its own answer" in shown.out
+    assert "answer by itself" in shown.out
     no_facts = askwell(*start, "--among", "train")
     assert no_facts.code == 2
     assert "--facts" in no_facts.err

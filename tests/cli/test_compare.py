@@ -21,7 +21,7 @@ def runs(tmp_path):
     return a, b
 
 
-def test_json(askwell, runs):
+def test_the_json_document_has_all_figures(askwell, runs):
     document = askwell("compare", *runs, "--json", "--changed", "2").json
     assert (document["facts"], document["only_a"], document["only_b"]) == (7, 1, 0)
     assert document["micro"]["difference"] == 100
@@ -32,7 +32,7 @@ def test_json(askwell, runs):
     assert document["changed"][0]["x"] == "p"
 
 
-def test_for_people(askwell, runs):
+def test_the_comparison_is_printed_as_tables_and_sentences(askwell, runs):
     done = askwell("compare", *runs)
     assert done.code == 0
     told = " ".join(done.out.split())
@@ -48,7 +48,7 @@ def test_metric_and_unit(askwell, runs):
     assert askwell("compare", *runs, "--unit", "y", "--json").json["wins"] == 1
 
 
-def test_mistakes(askwell, runs, tmp_path):
+def test_runs_and_options_that_cannot_be_compared_are_refused(askwell, runs, tmp_path):
     other = save(tmp_path / "c", {"p": 1}, "another")
     for arguments, told in {
         (runs[0], other): "no fact in common",

@@ -5,7 +5,10 @@ import pickle
 import pytest
 
 import askwell as library
+from askwell.cli.terminal import note_left_out_facts
 from askwell.errors import BadFile, BadOption, naming_options
+from askwell.evaluation.evaluate import LeftOut
+from askwell.mixture.encode import TOO_LONG, TOO_MANY_TOKENS
 
 
 @pytest.mark.parametrize(
@@ -57,3 +60,12 @@ def test_an_unknown_lm_says_where_others_are(askwell, tmp_path):
 def test_a_mistake_in_a_command_names_its_own_help(askwell):
     assert "Try 'askwell lm info --help'." in askwell("lm", "info").err
     assert "Try 'askwell --help'." in askwell("--nothing").err
+
+
+def test_facts_with_too_long_a_y_are_named_with_what_to_do(capsys):
+    note_left_out_facts(
+        "test", {TOO_MANY_TOKENS: 1, TOO_LONG: 1}, [LeftOut("Kenya", "12 December 1963", TOO_MANY_TOKENS)]
+    )
+    long_x, long_y = (" ".join(line.split()) for line in capsys.readouterr().err.split("left out of ")[1:])
+    assert "--longest-answer" not in long_x
+    assert long_y.endswith("(Kenya → 12 December 1963); `askwell train --longest-answer N` allows for more")

@@ -1,8 +1,11 @@
 """Wrong input: one clear error, exit code 2, nothing written, no traceback."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
+from builders.commands import refused
 from builders.worlds import TEMPLATES
 
 from askwell.cli.main import main
@@ -25,24 +28,18 @@ def train(askwell, lms, facts, tmp_path):
     return run
 
 
-def bad(done, *parts):
-    assert done.code == 2, done.err
-    for part in parts:
-        assert str(part) in done.err, done.err
+def test_facts_that_do_not_exist_are_refused(train, tmp_path):
+    refused(train(facts=tmp_path / "nowhere"), "nowhere")
 
 
-def test_missing_facts(train, tmp_path):
-    bad(train(facts=tmp_path / "nowhere"), "nowhere")
-
-
-def test_empty_file(train, tmp_path):
+def test_an_empty_file_of_facts_is_refused(train, tmp_path):
     (tmp_path / "empty.csv").write_text("")
-    bad(train(facts=tmp_path / "empty.csv"), "empty.csv")
+    refused(train(facts=tmp_path / "empty.csv"), "empty.csv")
 
 
 def test_broken_json_at_a_line(train, facts):
     (facts / "dev.jsonl").write_text('{"sub": "Paris", "obj": "France"}\n{"sub": "Rome", "obj"\n')
-    bad(train(), "dev.jsonl, line 2", "JSON")
+    refused(train(), "dev.jsonl, line 2", "JSON")
 
 
 @pytest.mark.parametrize(
@@ -50,65 +47,65 @@ def test_broken_json_at_a_line(train, facts):
     [("the capital is [Y]", "no [X]"), ("[X] and [X] in [Y]", "[X]"), ("[x] in [Y]", "write [X] instead of [x]")],
 )
 def test_template(train, template, problem):
-    bad(train(prompts=template), problem)
+    refused(train(prompts=template), problem)
 
 
 def test_template_in_a_file(train, tmp_path):
     (tmp_path / "prompts.txt").write_text("[X] in [Y]\n\n[X] only\n")
-    bad(train(prompts=tmp_path / "prompts.txt"), "prompts.txt, line 3", "[Y]")
+    refused(train(prompts=tmp_path / "prompts.txt"), "prompts.txt, line 3", "[Y]")
 
 
 def test_missing_prompts_file(train):
-    bad(train(prompts="nowhere.txt"), "nowhere.txt")
+    refused(train(prompts="nowhere.txt"), "nowhere.txt")
 
 
 def test_unknown_option(askwell):
     done = askwell("train", "--lm", "a", "--facts", "b", "--prompts", "[X] [Y]", "--out", "c", "--learnign-rate", "1")
-    bad(done, "--learnign-rate", "--learning-rate")
+    refused(done, "--learnign-rate", "--learning-rate")
 
 
 def test_unknown_command(askwell):
-    bad(askwell("trian"), "trian", "train")
+    refused(askwell("trian"), "trian", "train")
 
 
 @pytest.mark.parametrize(
     ("option", "value"), [("epochs", "-1"), ("learning_rate", "0"), ("method", "magic"), ("batch_facts", "many")]
 )
 def test_option_out_of_range(train, option, value):
-    bad(train(**{option: value}), f"--{option.replace('_', '-')}", value)
+    refused(train(**{option: value}), f"--{option.replace('_', '-')}", value)
 
 
 def test_copies_without_noise(train):
-    bad(train(copies=3), "copies", "noise")
+    refused(train(copies=3), "copies", "noise")
 
 
 def test_missing_lm(train, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    bad(train(lm="no-such/model"), "no-such/model", "HF_HUB_OFFLINE", "HF_HOME")
-    bad(train(lm="./no-such-folder"), "./no-such-folder", "no such folder")
+    refused(train(lm="no-such/model"), "no-such/model", "HF_HUB_OFFLINE", "HF_HOME")
+    refused(train(lm="./no-such-folder"), "./no-such-folder", "no such folder")
 
 
 def test_device_that_is_not_there(train):
-    bad(train(device="cuda:7"), "--device cuda:7")
-    bad(train(device="toaster"), "--device toaster")
+    refused(train(device="cuda:7"), "--device cuda:7")
+    refused(train(device="toaster"), "--device toaster")
 
 
 def test_no_y_can_be_spelled(train, tmp_path):
     (tmp_path / "f.csv").write_text("x,y\n" + "".join(f"{x},東京\n" for x in ("Paris", "Rome", "Lima", "Oslo")))
-    bad(train(facts=tmp_path / "f.csv"), "y has a character that the LM's tokenizer does not know")
+    refused(train(facts=tmp_path / "f.csv"), "y has a character that the LM's tokenizer does not know")
 
 
 def test_no_prompt_can_be_used(train, lms):
-    bad(train(lm=lms["llama"], prompts="[Y] holds [X]"), "no prompts left", "y comes before x")
+    refused(train(lm=lms["llama"], prompts="[Y] holds [X]"), "no prompts left", "y comes before x")
 
 
 def test_read_only_output_folder(train):
-    bad(train(out="/proc/askwell"), "--out /proc/askwell", "cannot be written")
+    refused(train(out="/proc/askwell"), "--out /proc/askwell", "cannot be written")
 
 
 def test_output_that_is_a_file(train, tmp_path):
     (tmp_path / "file").write_text("mine")
-    bad(train(out=tmp_path / "file"), "is a file")
+    refused(train(out=tmp_path / "file"), "is a file")
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -116,8 +113,8 @@ def test_output_that_holds_a_mixture(askwell, lms, facts, tmp_path):
     arguments = ("train", "--lm", lms["bert"], "--facts", facts, "--prompts", TEMPLATES[0], "--out", tmp_path / "m")
     assert askwell(*arguments, "--epochs", "1").code == 0
     before = {path: path.read_bytes() for path in (tmp_path / "m").rglob("*") if path.is_file()}
-    bad(askwell(*arguments), "already holds a run", "--overwrite")
-    bad(askwell(*arguments, "--resume"), "finished")
+    refused(askwell(*arguments), "already holds a run", "--overwrite")
+    refused(askwell(*arguments, "--resume"), "finished")
     assert {path: path.read_bytes() for path in (tmp_path / "m").rglob("*") if path.is_file()} == before
     assert askwell(*arguments, "--overwrite", "--epochs", "0").code == 0
 
@@ -125,7 +122,7 @@ def test_output_that_holds_a_mixture(askwell, lms, facts, tmp_path):
 def test_a_mixture_of_another_lm(askwell, lms, facts, tmp_path):
     arguments = ("train", "--lm", lms["bert"], "--facts", facts, "--prompts", TEMPLATES[0], "--out", tmp_path / "m")
     assert askwell(*arguments, "--epochs", "0").code == 0
-    bad(askwell("ask", tmp_path / "m", "Paris", "--lm", lms["roberta"]), "learned on the LM bert", "weights")
+    refused(askwell("ask", tmp_path / "m", "Paris", "--lm", lms["roberta"]), "learned on the LM bert", "weights")
 
 
 def test_a_damaged_mixture_is_a_failure(askwell, lms, facts, tmp_path):
@@ -144,36 +141,36 @@ def test_a_damaged_mixture_is_a_failure(askwell, lms, facts, tmp_path):
 
 
 def test_ask_without_anything_to_ask(askwell, lms, tmp_path):
-    bad(askwell("ask"), "--prompts")
-    bad(askwell("ask", "--lm", lms["bert"], "--prompts", TEMPLATES[0]), "nothing to ask")
-    bad(askwell("ask", tmp_path / "nowhere", "Paris"), "nowhere")
-    bad(askwell("ask", "--lm", lms["bert"], "--prompts", TEMPLATES[0], "Paris", "--top", "0"), "--top")
+    refused(askwell("ask"), "--prompts")
+    refused(askwell("ask", "--lm", lms["bert"], "--prompts", TEMPLATES[0]), "nothing to ask")
+    refused(askwell("ask", tmp_path / "nowhere", "Paris"), "nowhere")
+    refused(askwell("ask", "--lm", lms["bert"], "--prompts", TEMPLATES[0], "Paris", "--top", "0"), "--top")
     too_long = "Paris " * 80
-    bad(askwell("ask", "--lm", lms["bert"], "--prompts", TEMPLATES[0], too_long), "longer than the LM's context")
+    refused(askwell("ask", "--lm", lms["bert"], "--prompts", TEMPLATES[0], too_long), "longer than the LM's context")
 
 
 def test_files_to_ask_about(askwell, lms, tmp_path):
     start = ("ask", "--lm", lms["bert"], "--prompts", TEMPLATES[0], "--file")
     (tmp_path / "a.jsonl").write_text('{"x": "Paris"}\n{"y": "Rome"}\n')
-    bad(askwell(*start, tmp_path / "a.jsonl"), "a.jsonl, line 2", "--column")
+    refused(askwell(*start, tmp_path / "a.jsonl"), "a.jsonl, line 2", "--column")
     (tmp_path / "b.csv").write_text("x\nParis\n")
-    bad(askwell(*start, tmp_path / "b.csv", "--column", "name"), "no column 'name'", "there are: x")
+    refused(askwell(*start, tmp_path / "b.csv", "--column", "name"), "no column 'name'", "there are: x")
     (tmp_path / "c.txt").write_text("\n")
-    bad(askwell(*start, tmp_path / "c.txt"), "c.txt", "nothing to ask")
+    refused(askwell(*start, tmp_path / "c.txt"), "c.txt", "nothing to ask")
 
 
-def test_candidates(askwell, lms, facts, tmp_path):
+def test_candidates_that_cannot_be_used_are_refused(askwell, lms, facts, tmp_path):
     start = ("evaluate", "--lm", lms["bert"], "--prompts", TEMPLATES[0], "--facts", facts, "--candidates")
-    bad(askwell(*start, tmp_path / "nowhere.txt"), "nowhere.txt")
+    refused(askwell(*start, tmp_path / "nowhere.txt"), "nowhere.txt")
     (tmp_path / "none.txt").write_text("Reykjavik\nMassachusetts\n")
-    bad(askwell(*start, tmp_path / "none.txt"), "no candidates left", "2 ×")
+    refused(askwell(*start, tmp_path / "none.txt"), "no candidates left", "2 ×")
     (tmp_path / "other.txt").write_text("Rome\n")
-    bad(askwell(*start, tmp_path / "other.txt"), "no test facts", "y is not among the candidates")
+    refused(askwell(*start, tmp_path / "other.txt"), "no test facts", "y is not among the candidates")
 
 
 def test_evaluate_needs_one_of_two(askwell, tmp_path, lms):
-    bad(askwell("evaluate"), "either")
-    bad(askwell("evaluate", "--lm", lms["bert"], "--prompts", TEMPLATES[0]), "--facts")
+    refused(askwell("evaluate"), "either")
+    refused(askwell("evaluate", "--lm", lms["bert"], "--prompts", TEMPLATES[0]), "--facts")
 
 
 def test_an_lm_that_gives_nan_is_a_failure(askwell, facts, tmp_path):
@@ -192,14 +189,19 @@ def test_an_lm_that_gives_nan_is_a_failure(askwell, facts, tmp_path):
     assert not (tmp_path / "o" / "run.json").exists()
 
 
-def test_a_bug_is_not_hidden(monkeypatch, facts, tmp_path):
-    """Its traceback is written to a file, and shown with --debug."""
+def test_the_traceback_of_a_bug_is_written_to_a_file_and_shown_with_debug(monkeypatch, askwell, facts, tmp_path):
 
     def broken(_path):
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr("askwell.data.records.read_text", broken)
     arguments = ["train", "--lm", "x", "--facts", str(facts), "--prompts", "[X] [Y]", "--out", str(tmp_path / "o")]
+    told = askwell(*arguments)
+    assert told.code == 1
+    assert "unexpected error (ZeroDivisionError: a bug)" in told.err
+    (written,) = map(Path, re.findall(r"(\S+/askwell-\S+\.txt);", told.err))
+    assert 'raise ZeroDivisionError("a bug")' in written.read_text()
+    written.unlink()
     with pytest.raises(ZeroDivisionError):
         main([*arguments, "--debug"])
 

@@ -22,7 +22,7 @@ def trained(askwell, lms, facts, tmp_path):
 def test_a_run_records_its_examples_and_uses_them_everywhere(askwell, trained, facts):
     done, out = trained
     assert "examples before the question: 2 train facts, the best of 2 draws on dev for each prompt" in done.err
-    assert "sentences are led in by: The city :" in done.err
+    assert "sentences are preceded by: The city :" in done.err
     record = json.loads((out / "run.json").read_text())
     assert record["spec"]["setting"] == "soft, lead-in, 2 shots, prefix of 1"
     lines = [json.loads(line) for line in (facts / "train.jsonl").read_text().splitlines()]

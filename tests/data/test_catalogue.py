@@ -51,7 +51,7 @@ def test_the_sets_are_these():
         ("vocab", None, 21_018 + 17_230, 2),
     ],
 )
-def test_counts(name, relations, lines, files):
+def test_the_catalogue_counts_relations_lines_and_files(name, relations, lines, files):
     data_set = BY_NAME[name]
     assert (data_set.relations, data_set.lines, len(data_set.files)) == (relations, lines, files)
 

@@ -23,7 +23,7 @@ LEAKY = SplitLines(
 )
 
 
-def test_by_hand():
+def test_a_clean_split_has_every_fact_once():
     clean = clean_splits(LEAKY)
     assert clean.splits.test == facts("a>1", "b>2", "c>3")
     assert clean.splits.dev == facts("d>4", "f>6")
@@ -97,5 +97,5 @@ def test_one_file_is_split(tmp_path):
     (splits,) = read_fact_set(str(tmp_path / "facts.csv")).relations
     assert (len(splits.train), len(splits.dev), len(splits.test)) == (16, 2, 2)
     (tmp_path / "r").mkdir()
-    with pytest.raises(BadOption, match="cannot be applied"):
+    with pytest.raises(BadOption, match="already split"):
         read_fact_set(str(tmp_path / "r"), split="random")

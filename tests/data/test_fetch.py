@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -86,7 +87,7 @@ def test_a_server_that_falls_silent_is_asked_again(server, cache):
 def test_a_server_that_stays_silent_is_given_up(server, cache):
     for path in (TRAIN, TEST):
         server.plan[UPSTREAM[path]] = [Stalls(0), Stalls(10), Stalls(0)]
-    with pytest.raises(Failure, match=r"\.jsonl could not be fetched .* 3 attempts.*nothing came for 0\.5 sec"):
+    with pytest.raises(Failure, match=r"\.jsonl could not be fetched .* 3 attempts.*no data for 0\.5 sec"):
         pull_sets([FACTS], attempts=3, timeout=0.5)
     assert files_in(cache) == {}
 
@@ -117,7 +118,7 @@ def test_a_file_that_was_altered_once_is_fetched_anew(server, cache, lie):
 @pytest.mark.parametrize("lie", [Corrupts(), Appends()])
 def test_nothing_is_accepted_that_was_not_published(server, cache, lie):
     server.plan[URL] = [lie] * 3
-    with pytest.raises(DamagedFile, match=r"P1/train\.jsonl .* 3 attempts; .*not what was published") as caught:
+    with pytest.raises(DamagedFile, match=r"P1/train\.jsonl .* 3 attempts; .*differs from the published one") as caught:
         pull_sets([FACTS], attempts=3)
     assert server.address + URL in str(caught.value)
     assert TRAIN not in files_in(cache)
@@ -125,7 +126,7 @@ def test_nothing_is_accepted_that_was_not_published(server, cache, lie):
 
 def test_the_next_pull_fetches_what_is_lacking(server, cache):
     server.plan[URL] = [Truncates(4000)]
-    with pytest.raises(Failure, match=r"the transfer failed .*run the same command again"):
+    with pytest.raises(Failure, match=r"the transfer failed .*the same command continues"):
         pull_sets(TINY, attempts=1)
     lacking = {UPSTREAM[path] for path in CONTENT if path not in files_in(cache)}
     assert URL in lacking
@@ -207,7 +208,10 @@ def stop_in_the_middle(program: list[str], with_signal: int, server: DataServer,
             assert time.monotonic() < deadline
             time.sleep(0.01)
         process.send_signal(with_signal)
-        assert process.wait(timeout=600) == -with_signal
+        try:
+            assert process.wait(timeout=600) == -with_signal
+        finally:
+            process.kill()
     server.plan.clear()
 
 
@@ -223,6 +227,24 @@ def test_a_pull_that_was_killed_loses_nothing_of_what_it_had(server, cache, tmp_
 def test_ctrl_c_ends_a_pull_and_leaves_nothing_that_is_not_whole(server, cache, tmp_path):
     stop_in_the_middle(program(tmp_path, timeout=1.0), signal.SIGINT, server, cache)
     assert files_in(cache) == {path: data for path, data in CONTENT.items() if path != TRAIN}
+
+
+def test_ctrl_c_before_all_files_are_begun_retries_none(server, cache, monkeypatch):
+    submit = ThreadPoolExecutor.submit
+
+    def interrupted(pool, function, *arguments):
+        submit(pool, function, *arguments)
+        if TRAIN in arguments:
+            while not server.ranges(URL):
+                time.sleep(0.01)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", interrupted)
+    server.plan[URL] = [Stalls(5000)] * 3
+    with pytest.raises(KeyboardInterrupt):
+        pull_sets(TINY, attempts=3, timeout=0.2)
+    assert len(server.ranges(URL)) == 1
+    assert TRAIN not in files_in(cache)
 
 
 def test_a_full_disk(server, cache, tmp_path):

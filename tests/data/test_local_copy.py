@@ -46,7 +46,7 @@ def test_of_a_copy_that_lacks_a_file_nothing_is_taken(copy, cache):
 def test_of_a_copy_that_was_altered_nothing_is_taken(copy, cache):
     (copy / TRAIN).write_bytes(CONTENT[TRAIN].replace(b"Paris", b"Lyon!"))
     with pytest.raises(
-        DamagedFile, match=r"P1/train\.jsonl is not what was published: its SHA-256 .*nothing was taken"
+        DamagedFile, match=r"P1/train\.jsonl differs from the published file: its SHA-256 .*nothing was copied"
     ):
         take_from(copy, TINY)
     assert taken(cache) == {}

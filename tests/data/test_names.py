@@ -15,7 +15,7 @@ def test_a_relation_of_the_testbed():
     assert any(fact.x == "France" and fact.y == "Paris" for fact in (*capitals.train, *capitals.dev, *capitals.test))
     with pytest.raises(BadOption, match="did you mean capital"):
         read_relation("testbed:capitol")
-    with pytest.raises(BadOption, match="splits of its own"):
+    with pytest.raises(BadOption, match="already split"):
         read_relation("testbed:capital", split="random")
 
 

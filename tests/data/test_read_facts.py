@@ -84,7 +84,7 @@ def test_an_empty_split_is_an_error(folder):
 
 
 def test_a_folder_cannot_be_split_again(folder):
-    with pytest.raises(BadOption, match="'distinct-y' cannot be applied"):
+    with pytest.raises(BadOption, match="leave out the rule 'distinct-y'"):
         read_relation(folder, split="distinct-y")
 
 
@@ -171,7 +171,7 @@ def test_missing_file(tmp_path):
 
 @pytest.mark.parametrize("name", ["r.jsonl", "r.csv", "r.tsv"])
 @pytest.mark.parametrize("content", ["", "\n\n", "\ufeff"])
-def test_empty_file(write, name, content):
+def test_a_file_without_facts_is_refused(write, name, content):
     assert "no fact" in mistake(write(name, content))
 
 

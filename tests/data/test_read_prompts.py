@@ -27,7 +27,7 @@ def test_text_as_it_is_typed() -> None:
         read_prompts("[X] is")
 
 
-def test_jsonl(tmp_path: Path) -> None:
+def test_templates_and_weights_are_read_from_json_lines(tmp_path: Path) -> None:
     source = lines(
         tmp_path / "p.jsonl",
         {"template": "[X] is in [Y] .", "weight": 0.25, "relation": "P19"},
@@ -98,7 +98,7 @@ def test_broken_plain_text_names_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "\n \n"])
-def test_empty_files(content: str, tmp_path: Path) -> None:
+def test_a_file_without_templates_is_refused(content: str, tmp_path: Path) -> None:
     for name in ("empty.txt", "empty.jsonl"):
         (tmp_path / name).write_text(content)
         with pytest.raises(BadFile, match="holds no templates"):

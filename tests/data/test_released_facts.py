@@ -28,7 +28,9 @@ def total(data, dataset: str) -> tuple[dict[str, int], list[Relation]]:
         ("google_re", 3, 5_528, 556, 0, 0, 1),
     ],
 )
-def test_counts(shared_data, dataset, relations, lines, test_lines, test_in_train, train_test, duplicates):
+def test_the_released_facts_have_the_published_counts(
+    shared_data, dataset, relations, lines, test_lines, test_in_train, train_test, duplicates
+):
     counts, read = total(shared_data, dataset)
     assert len(read) == relations
     assert counts["read"] == lines

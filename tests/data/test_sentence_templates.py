@@ -66,8 +66,8 @@ def test_where_the_blanks_go(write, sentence, x, y, template):
     [
         ("A library has books.", "book", "library", "x is not in the sentence"),
         ("A book has pages.", "book", "library", "y is not in the sentence"),
-        ("a cat is a cat", "cat", "cat", "x or y is there more than once; give its position"),
-        ("a cat and a cat like milk", "cat", "milk", "x or y is there more than once; give its position"),
+        ("a cat is a cat", "cat", "cat", "x or y occurs more than once; give its position"),
+        ("a cat and a cat like milk", "cat", "milk", "x or y occurs more than once; give its position"),
         ("a book shelf", "book shelf", "shelf", "x and y overlap"),
         ("[X] is a cat of Tom", "cat", "Tom", "the sentence already holds [X] or [Y]"),
     ],
@@ -98,7 +98,7 @@ def test_errors_name_the_line(write, record, message):
 
 
 def test_nothing_frequent(write):
-    with pytest.raises(NothingLeft, match="no templates left: 1 × template appears in fewer than 11 sentences"):
+    with pytest.raises(NothingLeft, match="no templates left: 1 × template occurs in fewer than 11 sentences"):
         frequent_templates(write("s.jsonl", [find("cup", "den")] * 10))
 
 

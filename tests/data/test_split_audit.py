@@ -89,7 +89,7 @@ def test_the_longest_y_inside_x():
     assert copy_from_x(facts("a>ab", "b>cd"))("cd ab") == "ab"
 
 
-def test_is_inside():
+def test_y_is_part_of_x_regardless_of_case():
     assert is_inside("paris", "City of Paris")
     assert not is_inside("Paris", "Par is")
 

@@ -18,7 +18,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize("text", GOOD)
-def test_good_templates(text: str) -> None:
+def test_a_template_with_both_blanks_reads_back_as_its_text(text: str) -> None:
     assert parse_template(text) == GOOD[text]
     assert parse_template(text).x_first == (GOOD[text].first == "[X]")
     assert parse_template(text).text == text.strip()
@@ -38,7 +38,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_bad_templates(text: str) -> None:
+def test_a_template_without_exactly_one_of_each_blank_is_refused(text: str) -> None:
     with pytest.raises(BadTemplate, match=BAD[text]) as refusal:
         parse_template(text)
     assert repr(text.strip()) in str(refusal.value)

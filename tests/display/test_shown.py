@@ -1,5 +1,6 @@
 """What objects show of themselves, in a terminal and in a notebook."""
 
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -10,6 +11,8 @@ from builders.worlds import CAPITALS, frozen
 
 import askwell
 from askwell.display.summary import Summary
+from askwell.evaluation.labels import figures_of
+from askwell.mixture.candidates import Candidates
 from askwell.report.page import Cell, Column, ColumnGroup, Row, Table
 from askwell.runs.folder import read_runs
 from askwell.training.result import HistoryLine, TrainingResult
@@ -40,7 +43,7 @@ def mixture():
     return askwell.Mixture(load_testbed_lm("bert"), ["the capital of [X] is [Y] .", "[X] <b>&[Y]"])
 
 
-def test_a_mixture(mixture):
+def test_a_mixture_shows_its_prompts_by_weight(mixture):
     shown = str(mixture).splitlines()
     assert shown[0] == "Mixture of 2 prompts over testbed:bert, untuned"
     assert shown[1].split() == ["weight", "prompt"]
@@ -51,7 +54,7 @@ def test_a_mixture(mixture):
     assert "[X] <b>&[Y]" in Balanced(html).words
 
 
-def test_an_lm():
+def test_an_lm_shows_its_size_and_where_it_runs():
     lm = load_testbed_lm("bert")
     parameters = sum(parameter.numel() for parameter in lm.model.parameters())
     assert str(lm).splitlines() == [
@@ -63,7 +66,7 @@ def test_an_lm():
     assert "decoder 3 layers" in Balanced(frozen("bart")._repr_html_()).words
 
 
-def test_a_relation():
+def test_a_relation_shows_its_splits():
     shown = str(CAPITALS).splitlines()
     assert shown[0] == "Relation capitals: 13 facts, 9 different ys"
     assert shown[2].split() == ["train", "10", "Berlin", "→", "Germany"]
@@ -71,7 +74,46 @@ def test_a_relation():
     assert "Lima → Peru" in Balanced(CAPITALS._repr_html_()).words
 
 
-def test_answers(mixture):
+def test_answers_to_several_questions(mixture):
+    both = mixture.ask(["France", "Italy"], top=3)
+    shown = str(both).splitlines()
+    assert shown[0] == "Answers to 2 questions"
+    assert shown[1].split() == ["x", "probability", "answer", "next"]
+    for line, replies in zip(shown[2:], both, strict=True):
+        first, *others = (f"{100 * reply.probability:.1f} %" for reply in replies)
+        assert line.startswith(f"  {replies.x}")
+        assert f"{first}  {replies[0].y}" in line
+        assert all(f"{reply.y} ({one})" in line for reply, one in zip(replies[1:], others, strict=True))
+    assert "Italy" in Balanced(both._repr_html_()).words
+    frame = both.to_pandas()
+    assert frame["x"].tolist() == ["France"] * 3 + ["Italy"] * 3
+    assert frame["rank"].tolist() == [1, 2, 3] * 2
+    assert frame["y"].tolist() == [reply.y for x in ("France", "Italy") for reply in mixture.ask(x, top=3)]
+    assert both[0].to_arrow().column_names == ["x", "rank", "y", "probability"]
+
+
+def test_candidates_labels_and_embeddings(mixture):
+    labels = Candidates("worlds", ("Asia", "Europe", "Oceania"), ("old", "old", "pacific"))
+    assert str(labels).splitlines() == [
+        "Candidates worlds: 2 labels",
+        "  label    words",
+        "  old      Asia, Europe",
+        "  pacific  Oceania",
+    ]
+    assert "Candidates words: 1 word" in str(Candidates("words", ("Asia",)))
+    assert [line.split() for line in str(figures_of(["a", "b"], [[3, 1], [0, 2]])).splitlines()] == [
+        "Macro F1 82.9 over 2 labels".split(),  # noqa: SIM905 - F1 of a: 2·1·¾ / 1¾ = 6/7, of b: 2·⅔·1 / 1⅔ = 4/5
+        "label facts precision recall F1 taken for".split(),  # noqa: SIM905
+        ["a", "4", "100.0", "75.0", "85.7", "b", "(1)"],
+        ["b", "2", "66.7", "100.0", "80.0"],
+    ]
+    embedded = str(askwell.Mixture(mixture.lm, "[X] lies in [Y] .").embed("France"))
+    width = mixture.lm.model.config.hidden_size
+    assert re.search(rf"inputs_embeds +\[1, \d+, {width}\]", embedded)
+    assert len(embedded) < 200
+
+
+def test_answers_show_themselves_with_their_probabilities(mixture):
     replies = mixture.ask("France", top=2)
     shown = str(replies).splitlines()
     assert shown[0] == "France"
@@ -81,7 +123,7 @@ def test_answers(mixture):
     assert isinstance(replies, list)
 
 
-def test_an_evaluation(mixture):
+def test_an_evaluation_shows_its_scores(mixture):
     relation = askwell.read_relation("testbed:capital")
     evaluation = askwell.evaluate(mixture, relation, split="dev")
     shown = str(evaluation).splitlines()
@@ -127,6 +169,21 @@ def test_runs_and_their_table(tmp_path):
     ]
     for shows in (runs, one, one.record):
         assert "50.0" in Balanced(shows._repr_html_()).words
+
+
+def test_runs_come_in_the_order_in_which_they_are_shown(tmp_path):
+    store = new_store(tmp_path)
+    for seed in (3, 1, 2):
+        keep(store, (1,), setting="soft", seed=seed)
+    keep(store, (9,), setting="soft", seed=1, control="random-weights")
+    runs = read_runs(tmp_path)
+    assert [(run.record.spec.seed, run.record.spec.control) for run in runs] == [
+        (1, None), (2, None), (3, None), (1, "random-weights"),
+    ]  # fmt: skip
+    shown = [line.split() for line in str(runs).splitlines()[1:]]
+    assert shown[0][-1] == "control"
+    assert [line[0] for line in shown[1:]] == [run.record.id[:8] for run in runs]
+    assert [line[-1] for line in shown[1:]] == ["–", "–", "–", "random-weights"]
 
 
 def test_a_table_of_a_report():

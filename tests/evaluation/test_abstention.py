@@ -10,7 +10,7 @@ from askwell.errors import BadOption
 from askwell.evaluation.abstention import abstain, learn_threshold, risk_coverage
 
 
-def test_by_hand():
+def test_the_risk_coverage_curve_matches_one_computed_by_hand():
     curve = risk_coverage(np.array([0.9, 0.5, 0.7, 0.5]), np.array([True, False, False, True]))
     assert curve.thresholds == (0.9, 0.7, 0.5)
     assert curve.coverages == (0.25, 0.5, 1.0)
@@ -96,7 +96,7 @@ def test_abstain_by_hand():
     assert (found.answered, found.wrong, found.coverage, found.risk) == (3, 1, 0.75, pytest.approx(1 / 3))
 
 
-def test_bad_options():
+def test_risks_and_signals_that_cannot_be_used_are_refused():
     signals, right = np.array([0.5]), np.array([True])
     for options in ({"risk": 1.5}, {"risk": -0.1}, {"risk": 0.1, "confidence": 1.0}):
         with pytest.raises(BadOption):

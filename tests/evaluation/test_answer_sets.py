@@ -13,7 +13,7 @@ X = [outcome("x", y, golds=("A", "B", "T"), answers=ANSWERS) for y in ("A", "B")
 W = [outcome("w", "C", answers={"Z": 0.6, "C": 0.3})]
 
 
-def test_by_hand():
+def test_precision_recall_and_f1_match_those_computed_by_hand():
     # At 0.2: x gives A and Z (T does not count), w gives Z and C.
     found = score_answer_sets(X + W, 0.2)
     assert (found.questions, found.answered) == (2, 2)

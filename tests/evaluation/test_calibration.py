@@ -7,7 +7,7 @@ from askwell.errors import BadOption
 from askwell.evaluation.calibration import calibration
 
 
-def test_by_hand():
+def test_bins_and_their_error_match_those_computed_by_hand():
     # Two bins of equal width: {0.2, 0.4} with one right, {0.6, 0.8, 1.0} with all right.
     found = calibration(np.array([0.2, 0.6, 0.4, 0.8, 1.0]), np.array([True, True, False, True, True]), bins=2)
     low, high = found.bins

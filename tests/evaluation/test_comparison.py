@@ -14,7 +14,7 @@ A = run({"a": 1, "b": 1, "c": 1, "d": 20, "e": 4, "only a": 1})
 B = run({"a": 1, "b": 2, "c": 11, "d": 1, "e": 5, "only b": 1, "only b too": 1})
 
 
-def test_by_hand():
+def test_a_comparison_matches_one_computed_by_hand():
     comparison = compare_outcomes(A, B)
     assert (comparison.facts, comparison.only_a, comparison.only_b) == (5, 1, 2)
     micro = comparison.micro

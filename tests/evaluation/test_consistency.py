@@ -53,7 +53,7 @@ def test_prompts_pair_by_pair(seed):
 
 
 def test_prompts_without_pairs():
-    with pytest.raises(BadOption, match="two prompts or more"):
+    with pytest.raises(BadOption, match="at least two prompts"):
         consistency(answers_of([[1]], [[1.0]], [1]), np.array([True]))
     alone = consistency(answers_of([[1, 2]], [[1.0, 0.0]], [1]), np.array([False]))
     assert alone.all.weighted is None
@@ -96,7 +96,7 @@ def test_a_question_with_several_facts_counts_once():
     assert (found.pairs[0].questions, found.same, found.same_of_right) == (2, 0.5, 1)
 
 
-def test_bad_runs():
+def test_one_run_and_runs_without_a_common_question_are_refused():
     with pytest.raises(BadOption, match="two runs or more"):
         run_consistency([run("Y")])
     with pytest.raises(UserMistake, match="no question in common"):

@@ -151,7 +151,7 @@ def test_the_majority_by_hand():
     assert prior.description == "how often each y occurs in 7 train facts"
 
 
-def test_candidates():
+def test_controls_are_ranked_among_the_candidates():
     mixture = Mixture(frozen("roberta"), TEMPLATES, paper_spec())
     words = Candidates("five", ("Peru", "Italy", "Norway", "Spain", "Egypt"))
     relation = Relation.of("r", CAPITALS.train, CAPITALS.dev, [Fact("Lima", "Peru"), Fact("Berlin", "Germany")])

@@ -119,7 +119,7 @@ def test_scores_without_answers_are_the_same_scores() -> None:
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta"])
-def test_among_candidates(name: str) -> None:
+def test_ranks_among_candidates_match_the_reference(name: str) -> None:
     mixture = moved(exact(name), X_FIRST)
     candidates = Candidates("cities", ("Rome", "Lima", "Italy", "Quito", "Reykjavik", "Berlin", "Oslo"))
     evaluation = evaluate(mixture, RELATION, candidates=candidates, top=2)

@@ -12,7 +12,7 @@ def run(ranks):
     return [outcome(f"x{number}", "y", rank) for number, rank in enumerate(ranks)]
 
 
-def test_by_hand():
+def test_the_gain_matches_one_computed_by_hand():
     gain = gain_over(run([1] * 30 + [2] * 10), run([2] * 20 + [1] * 10 + [2] * 10 + [1]), name="majority")
     assert (gain.facts, gain.only_run, gain.only_control) == (40, 0, 1)
     assert (gain.score, gain.control_score, gain.gain) == (75, 25, 50)
@@ -41,7 +41,7 @@ def test_less_log_loss_is_a_gain():
     assert gain_over(worse, better, metric="log-loss").high < -1
 
 
-def test_macro():
+def test_the_macro_gain_is_the_mean_over_relations():
     run_ = [outcome("a", "y", 1), outcome("b", "y", 1), outcome("c", "y", 2, relation="s")]
     control = [outcome("a", "y", 2), outcome("b", "y", 2), outcome("c", "y", 1, relation="s")]
     assert gain_over(run_, control).gain == pytest.approx(100 / 3)

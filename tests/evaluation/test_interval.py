@@ -13,7 +13,7 @@ def units(values, counts=1):
 
 
 @pytest.mark.parametrize("kind", ["few kinds of values", "all different"])
-def test_against_scipy(kind):
+def test_the_bootstrap_interval_matches_scipys(kind):
     random = np.random.default_rng(0)
     values = random.choice([-1.0, 0.0, 1.0], 200, p=[0.1, 0.6, 0.3]) if kind[0] == "f" else random.normal(1, 2, 200)
     theirs = stats.bootstrap(
@@ -55,7 +55,7 @@ def test_units_of_several_facts_are_drawn_whole():
     assert high - low == pytest.approx(2 * 1.95996 * values.std() / np.sqrt(40), rel=0.05)
 
 
-def test_coverage():
+def test_the_interval_covers_the_true_mean_as_often_as_it_says():
     """A 90 % interval of a mean of 0/1 differences holds the truth in about 90 % of trials."""
     random = np.random.default_rng(6)
     shares = [0.1, 0.65, 0.25]

@@ -16,7 +16,7 @@ def run(ranks, y="y{}"):
     return [outcome(f"x{number}", y.format(number), rank) for number, rank in enumerate(ranks)]
 
 
-def test_by_hand():
+def test_the_gain_is_over_the_control_that_is_best_on_dev():
     controls = {
         "majority": Answered(dev=run([1, 2, 2, 2]), test=run([1] * 8 + [2] * 12)),
         "prior": Answered(dev=run([1, 1, 2, 2]), test=run([1] * 2 + [2] * 18)),

@@ -21,6 +21,7 @@ from askwell.evaluation.metrics import (
     metric_named,
     micro,
     scores_of,
+    units_of,
     with_raw_ranks,
 )
 from askwell.evaluation.outcomes import Outcome
@@ -50,7 +51,7 @@ def test_averages_against_the_reference(ranks: dict[str, list[float]]) -> None:
     assert macro(of_relations(ranks)) == pytest.approx(means)
 
 
-def test_by_hand() -> None:
+def test_scores_match_those_computed_by_hand() -> None:
     outcomes = of_relations({"P19": [1.0, 2.0, 4.0], "P20": [20.0]})
     # Facts: one of four at 1, three of four within 10, 1 + 1/2 + 1/4 + 1/20 = 1.8 over four.
     assert micro(outcomes) == pytest.approx({"P@1": 25, "P@10": 75, "MRR": 45})
@@ -80,6 +81,12 @@ def test_the_table_says_how_each_metric_is_read() -> None:
     assert METRICS["log-loss"].text(None) == "–"
 
 
+def test_units_are_named_once_if_they_are_the_same() -> None:
+    assert units_of(["P@1", "MRR"]) == "in per cent"
+    assert units_of(["log-loss"]) == "in nats"
+    assert units_of(["P@1", "MRR", "log-loss"]) == "P@1, MRR in per cent; log-loss in nats"
+
+
 def test_raw_ranks_take_the_place_of_ranks() -> None:
     found = Outcome("r", "x", "y", ("y", "z"), 1.0, 2.0, -1.0, (), ())
     assert scores_of(with_raw_ranks([found])) == {"P@1": 0.0, "P@10": 100.0, "MRR": 50.0}
@@ -105,7 +112,8 @@ entry = 'Metric("P@10", lambda outcome: float(outcome.rank <= 10)),'
 assert entry in source
 changed = ModuleType("askwell.evaluation.metrics")
 sys.modules[changed.__name__] = changed
-exec(source.replace(entry, entry + entry.replace("10", "5")), changed.__dict__)
+rank = 'Metric("rank", lambda outcome: outcome.rank, higher_is_better=False, scale=1.0, unit="places"),'
+exec(source.replace(entry, entry + entry.replace("10", "5") + rank), changed.__dict__)
 
 from askwell.cli.compare import MetricName
 from askwell.evaluation.compare import compare_outcomes
@@ -113,16 +121,21 @@ from askwell.evaluation.evaluate import Evaluation
 from askwell.evaluation.outcomes import Outcome
 from askwell.mixture.card import _score_table
 from askwell.report import score_tables
+from askwell.report.rows import what_it_shows
 from askwell.runs.query import _BARE_SCORE, _BEST_FIRST, _COLUMNS
 
 outcomes = [Outcome("r", str(rank), "y", ("y",), rank, rank, -1.0, ("y",), (0.5,)) for rank in (1.0, 4.0, 7.0, 20.0)]
 evaluation = Evaluation("test", "all", tuple(outcomes), ())
-assert evaluation.micro == {"P@1": 25.0, "P@10": 75.0, "P@5": 50.0, "MRR": 100 * (1 + 1 / 4 + 1 / 7 + 1 / 20) / 4}
+scores = {"P@1": 25.0, "P@10": 75.0, "P@5": 50.0, "rank": 8.0, "MRR": 100 * (1 + 1 / 4 + 1 / 7 + 1 / 20) / 4}
+assert evaluation.micro == scores
 assert compare_outcomes(outcomes, outcomes, metric="P@5").micro.a == 50.0
 assert "P@5" in MetricName.__args__
 assert "P@5" in _COLUMNS and "P@5" in _BEST_FIRST and _BARE_SCORE.fullmatch("P@5")
 assert "P@5" in score_tables.TABLE_METRICS
-assert "| split | facts | P@1 | P@10 | P@5 | MRR | ranked among |" in _score_table({"test": evaluation.for_card()})
+card = _score_table({"test": evaluation.for_card()})
+assert "| split | facts | P@1 | P@10 | P@5 | rank | MRR | ranked among |" in card
+assert "Means over facts (P@1, P@10, P@5, MRR in per cent; rank in places);" in card
+assert "Scores (P@1, P@10, P@5, MRR in per cent; rank in places)." == what_it_shows("other")
 """
 
 

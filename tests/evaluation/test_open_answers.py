@@ -61,6 +61,11 @@ def test_ranks_probabilities_and_best_answers_are_those_of_enumeration(name, wei
         assert outcome.probabilities == pytest.approx([math.exp(p) for p in expected.values()][:10], rel=1e-9)
     assert math.inf in ranks
     assert found.micro == pytest.approx(brute_metrics(ranks))
+    without = evaluate(mixture, relation, top=0)  # looks only for what is better than y
+    assert (without.unsettled, {outcome.answers for outcome in without.outcomes}) == (0, {()})
+    for outcome, same in zip(without.outcomes, found.outcomes, strict=True):
+        assert (outcome.rank, outcome.raw_rank) == (same.rank, same.raw_rank)
+        assert outcome.log_probability == pytest.approx(same.log_probability, abs=1e-9)
 
 
 @pytest.mark.parametrize("place", [10, 11])
@@ -101,6 +106,9 @@ def test_what_a_search_leaves_open_is_counted_and_not_found(name, monkeypatch):
             assert outcome.rank in (exact[outcome.y].rank, math.inf), "a rank is right or unknown"
         lost = sum(o.rank == math.inf and exact[o.y].rank < math.inf for o in found.outcomes)
         assert found.unsettled >= lost
+        ranks = evaluate(few_tokens(name)[0], relation, top=0)
+        assert all(outcome.rank in (exact[outcome.y].rank, math.inf) for outcome in ranks.outcomes)
+        assert ranks.unsettled >= sum(o.rank == math.inf and exact[o.y].rank < math.inf for o in ranks.outcomes)
         assert found.figures().unsettled == found.unsettled
         unsettled.append(found.unsettled)
     assert unsettled == sorted(unsettled, reverse=True)

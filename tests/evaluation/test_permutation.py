@@ -36,7 +36,7 @@ def test_small_cases_against_all_flips(differences):
     assert test.p == pytest.approx(by_enumeration(differences), abs=1e-12)
 
 
-def test_by_hand():
+def test_the_p_value_counts_sign_flips_as_by_hand():
     # Signs of three ones sum to 3 or -3 in 2 of 8 ways.
     assert permutation_test(np.array([1.0, 1.0, 1.0])).p == 0.25
 
@@ -52,7 +52,7 @@ def test_many_whole_numbers_against_all_flips():
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_against_scipy(whole):
+def test_the_permutation_test_matches_scipys(whole):
     random = np.random.default_rng(2)
     a = random.integers(0, 2, 80).astype(float) if whole else random.normal(0.35, 1, 80)
     b = random.integers(0, 2, 80) * random.integers(0, 2, 80).astype(float) if whole else random.normal(0, 1, 80)

@@ -6,7 +6,7 @@ from askwell.errors import BadOption
 from askwell.evaluation.several_runs import spread_of, spreads_of
 
 
-def test_by_hand():
+def test_the_spread_has_n_minus_one_in_its_denominator():
     spread = spread_of([10.0, 14.0, 12.0])
     assert (spread.runs, spread.mean, spread.low, spread.high) == (3, 12, 10, 14)
     assert spread.deviation == pytest.approx(2.0)  # √((4 + 4 + 0) / 2)

@@ -45,7 +45,7 @@ def questions(evaluation):
     return list(by_x.values())
 
 
-def test_calibration(asked, found):
+def test_the_calibration_error_matches_one_computed_from_the_outcomes(asked, found):
     given = questions(asked[2])
     bins = defaultdict(list)
     for probability, right in given:
@@ -82,7 +82,7 @@ def test_the_area_and_what_is_answered_at_a_risk(asked, found):
     assert 0 < found.at_risk.coverage < 1
 
 
-def test_answer_sets(asked, found):
+def test_answer_sets_match_those_counted_from_the_outcomes(asked, found):
     _, _, test, dev = asked
     assert all(len(outcome.golds) == 1 for outcome in (*test.outcomes, *dev.outcomes))
 

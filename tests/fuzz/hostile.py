@@ -1,15 +1,15 @@
-"""Hostile values, and what can be done to bytes, JSON, text, tensors and tables. Everything is drawn by hypothesis."""
+"""Hostile values, and what can be done to bytes, JSON, text, tensors and tables. Everything is drawn (draws.py)."""
 
 import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import torch
-from hypothesis import strategies as st
-from hypothesis.strategies import DataObject
+from fuzz.draws import Draws
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
@@ -41,66 +41,68 @@ _PIECES = (
 )  # fmt: skip
 
 
-def text(data: DataObject) -> str:
+def text(data: Draws) -> str:
     """A hostile text: one of the list, or anything at all."""
-    return data.draw(st.one_of(st.sampled_from(TEXTS), st.text(max_size=40)))
+    return data.choice(TEXTS) if data.integer(0, 1) else data.text(40)
 
 
-def value(data: DataObject) -> Any:
+def value(data: Draws) -> Any:
     """A hostile value of JSON."""
-    kind = data.draw(st.integers(0, 5))
+    kind = data.integer(0, 5)
     if kind == 0:
-        return data.draw(st.sampled_from((None, True, False, [], {}, [[]], [None], {"": {}}, {"x": None}, [{}])))
+        return data.choice((None, True, False, [], {}, [[]], [None], {"": {}}, {"x": None}, [{}]))
     if kind == 1:
-        return data.draw(st.sampled_from(NUMBERS))
+        return data.choice(NUMBERS)
     if kind in (2, 3):
         return text(data)
     if kind == 4:
-        return [value(data) for _ in range(data.draw(st.integers(0, 3)))]
-    nested: Any = data.draw(st.sampled_from((1, "x", None)))
-    for _ in range(data.draw(st.sampled_from((2, 50, 900)))):
-        nested = [nested] if data.draw(st.booleans()) or isinstance(nested, list) else {"x": nested}
+        return [value(data) for _ in range(data.integer(0, 3))]
+    nested: Any = data.choice((1, "x", None))
+    depth = data.choice((2, 50, 400))
+    of_lists = data.integer(0, depth)
+    for level in range(depth):
+        nested = [nested] if level >= depth - of_lists else {"x": nested}
     return nested
 
 
-def spoil_bytes(data: DataObject, content: bytes) -> bytes:
+def spoil_bytes(data: Draws, content: bytes) -> bytes:
     """The bytes with some of them flipped, cut out, repeated, or replaced by a hostile piece."""
-    for _ in range(data.draw(st.integers(1, 3))):
+    for _ in range(data.integer(1, 3)):
         size = len(content)
-        start = data.draw(st.integers(0, size))
-        end = min(size, start + data.draw(st.sampled_from((0, 1, 2, 4, 8, 64, size))))
-        match data.draw(st.integers(0, 5)):
+        start = data.integer(0, size)
+        end = min(size, start + data.choice((0, 1, 2, 4, 8, 64, size)))
+        match data.integer(0, 5):
             case 0 if start < size:
-                flipped = content[start] ^ (1 << data.draw(st.integers(0, 7)))
+                flipped = content[start] ^ (1 << data.integer(0, 7))
                 content = content[:start] + bytes([flipped]) + content[start + 1 :]
             case 1:
                 content = content[:start] + content[end:]
             case 2:
                 content = content[:start]
             case 3:
-                content = content[:end] + content[start:end] * data.draw(st.integers(1, 3)) + content[end:]
+                content = content[:end] + content[start:end] * data.integer(1, 3) + content[end:]
             case 4:
-                content = content[:start] + data.draw(st.binary(max_size=16)) + content[end:]
+                content = content[:start] + data.bytes(16) + content[end:]
             case _:
-                content = content[:start] + data.draw(st.sampled_from(_PIECES)) + content[end:]
+                content = content[:start] + data.choice(_PIECES) + content[end:]
     return content
 
 
-def spoil_json(data: DataObject, document: Any) -> Any:
+def spoil_json(data: Draws, document: Any) -> Any:
     """The document with some of its values replaced, removed, renamed, moved or wrapped."""
     document = copy.deepcopy(document)
-    for _ in range(data.draw(st.integers(1, 3))):
+    for _ in range(data.integer(1, 3)):
         places = list(_places(document))
         if not places:
             return value(data)
-        holder, key = data.draw(st.sampled_from(places))
-        match data.draw(st.integers(0, 7)):
+        holder, key = data.choice(places)
+        match data.integer(0, 7):
             case 0 | 1 | 2:
                 holder[key] = value(data)
             case 3:
                 del holder[key]
             case 4:
-                other, name = data.draw(st.sampled_from(places))
+                other, name = data.choice(places)
                 holder[key] = copy.deepcopy(other[name]) if _is_in(other, name) else None
             case 5:
                 holder[key] = [holder[key]]
@@ -115,74 +117,79 @@ def _is_in(holder: Any, key: Any) -> bool:
     return key in holder if isinstance(holder, dict) else key < len(holder)
 
 
-def _places(document: Any) -> Any:
-    """Every holder and key in a document."""
-    pairs = document.items() if isinstance(document, dict) else enumerate(document)
-    for key, inner in pairs:
-        yield document, key
-        if isinstance(inner, dict | list):
-            yield from _places(inner)
+def _places(document: Any) -> Iterator[tuple[Any, Any]]:
+    """Every holder and key in a document, which may be too deep for a function that calls itself."""
+    waiting = [document]
+    while waiting:
+        holder = waiting.pop()
+        for key, inner in holder.items() if isinstance(holder, dict) else enumerate(holder):
+            yield holder, key
+            if isinstance(inner, dict | list):
+                waiting.append(inner)
 
 
 def as_json(document: Any) -> bytes:
     """JSON as others may write it: NaN, lone surrogates as escapes."""
-    return json.dumps(document, ensure_ascii=True).encode()
+    try:
+        return json.dumps(document, ensure_ascii=True).encode()
+    except RecursionError:  # several deep values in each other
+        return b"[" * 1200 + b"]" * 1200
 
 
-def spoil_json_file(data: DataObject, content: bytes) -> bytes:
+def spoil_json_file(data: Draws, content: bytes) -> bytes:
     """A JSON document that is no longer what it was, though mostly still JSON."""
-    if data.draw(st.integers(0, 3)) == 0:
+    if data.integer(0, 3) == 0:
         return spoil_bytes(data, content)
     return as_json(spoil_json(data, json.loads(content)))
 
 
-def spoil_json_lines(data: DataObject, content: bytes) -> bytes:
+def spoil_json_lines(data: Draws, content: bytes) -> bytes:
     """JSON lines, some of which are no longer what they were."""
-    if data.draw(st.integers(0, 2)) == 0:
+    if data.integer(0, 2) == 0:
         return spoil_bytes(data, content)
     lines = [json.loads(line) for line in content.splitlines()]
     spoilt = spoil_json(data, lines)
     return b"".join(as_json(line) + b"\n" for line in (spoilt if isinstance(spoilt, list) else [spoilt]))
 
 
-def spoil_table(data: DataObject, content: bytes, delimiter: str) -> bytes:
+def spoil_table(data: Draws, content: bytes, delimiter: str) -> bytes:
     """A table of texts with some cells, rows or its header spoilt."""
-    if data.draw(st.integers(0, 1)) == 0:
+    if data.integer(0, 1) == 0:
         return spoil_bytes(data, content)
     rows = [line.split(delimiter) for line in content.decode().splitlines()]
-    for _ in range(data.draw(st.integers(1, 3))):
-        row = data.draw(st.sampled_from(rows))
-        if data.draw(st.booleans()) and row:
-            row[data.draw(st.integers(0, len(row) - 1))] = text(data)
+    for _ in range(data.integer(1, 3)):
+        row = data.choice(rows)
+        if data.integer(0, 1) and row:
+            row[data.integer(0, len(row) - 1)] = text(data)
         else:
             row.append(text(data))
     return "\n".join(delimiter.join(row) for row in rows).encode("utf-8", "surrogatepass")
 
 
-def spoil_tensors(data: DataObject, content: bytes) -> bytes:
+def spoil_tensors(data: Draws, content: bytes) -> bytes:
     """Safetensors with numbers that are none, other shapes or types, or tensors that are missing or foreign."""
-    if data.draw(st.integers(0, 3)) == 0:
+    if data.integer(0, 3) == 0:
         return spoil_bytes(data, content)
     return save_tensors(spoil_tensor_values(data, load_tensors(content)))
 
 
-def spoil_tensor_values(data: DataObject, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def spoil_tensor_values(data: Draws, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The tensors with numbers that are none, other shapes or types, and some of them missing or renamed."""
-    for _ in range(data.draw(st.integers(1, 2))):
-        name = data.draw(st.sampled_from(sorted(tensors)))
+    for _ in range(data.integer(1, 2)):
+        name = data.choice(sorted(tensors))
         tensor = tensors[name]
-        match data.draw(st.integers(0, 6)):
+        match data.integer(0, 6):
             case 0:
-                tensors[name] = torch.full_like(tensor, data.draw(st.sampled_from((float("nan"), float("inf"), -1e38))))
+                tensors[name] = torch.full_like(tensor, data.choice((float("nan"), float("inf"), -1e38)))
             case 1:
                 tensors.pop(name)
             case 2:
                 tensors["foreign" + name] = tensors.pop(name)
             case 3:
-                tensors[name] = tensor.reshape(-1)[: data.draw(st.integers(0, 3))]
+                tensors[name] = tensor.reshape(-1)[: data.integer(0, 3)]
             case 4:
                 kinds = (torch.int64, torch.bool, torch.float64, torch.bfloat16, torch.uint8)
-                tensors[name] = tensor.to(data.draw(st.sampled_from(kinds)))
+                tensors[name] = tensor.to(data.choice(kinds))
             case 5:
                 tensors[name] = tensor[None]
             case _:
@@ -215,20 +222,26 @@ _SQL = (
 )
 
 
-def spoil_parquet(data: DataObject, path: Path, aside: Path) -> bytes:
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """Opened once: that takes longer than all else that is done to a table."""
+    return duckdb.connect()
+
+
+def spoil_parquet(data: Draws, path: Path, aside: Path) -> bytes:
     """A Parquet file whose bytes, or whose columns and values, are no longer what they were."""
-    if data.draw(st.booleans()):
+    if data.integer(0, 1):
         return spoil_bytes(data, path.read_bytes())
-    with duckdb.connect() as database:
-        database.execute(f"CREATE VIEW rows AS SELECT * FROM read_parquet('{path}')")
+    with _database().cursor() as database:
+        database.execute(f"CREATE OR REPLACE VIEW rows AS SELECT * FROM read_parquet('{path}')")
         columns = [row[0] for row in database.execute("DESCRIBE rows").fetchall()]
-        sql = data.draw(st.sampled_from(_SQL)).format(column=data.draw(st.sampled_from(columns)))
+        sql = data.choice(_SQL).format(column=data.choice(columns))
         database.execute(f"COPY ({sql}) TO '{aside}' (FORMAT parquet)")
     content = aside.read_bytes()
     aside.unlink()
     return content
 
 
-def chosen(data: DataObject, among: Sequence[Any]) -> Any:
+def chosen(data: Draws, among: Sequence[Any]) -> Any:
     """One of several."""
-    return data.draw(st.sampled_from(among))
+    return data.choice(among)

@@ -5,6 +5,7 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,7 @@ from builders.sweeps import as_toml
 from builders.tiny_gguf import write_gguf
 from builders.worlds import PAIRS, write_prompts, write_relation
 from fuzz import hostile
-from hypothesis import strategies as st
-from hypothesis.strategies import DataObject
+from fuzz.draws import Draws
 from safetensors import safe_open
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
@@ -154,7 +154,7 @@ def write_sweep(folder: Path, path: Path) -> Path:
 
 
 Arguments = Sequence[object]
-Case = Callable[[DataObject, World, Path], Arguments]
+Case = Callable[[Draws, World, Path], Arguments]
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class Kind:
     """Writes the files of a case into a folder, and gives the command line that reads them."""
 
 
-def _file(data: DataObject, world: World, case: Path, name: str) -> Path:
+def _file(data: Draws, world: World, case: Path, name: str) -> Path:
     """A spoilt copy of one of the small files."""
     source = world.folder / "files" / name
     content = source.read_bytes()
@@ -184,7 +184,7 @@ def _file(data: DataObject, world: World, case: Path, name: str) -> Path:
     return case / source.name
 
 
-def _facts(data: DataObject, world: World, case: Path) -> Arguments:
+def _facts(data: Draws, world: World, case: Path) -> Arguments:
     name = hostile.chosen(data, ("facts.jsonl", "facts.csv", "facts.tsv"))
     path = _file(data, world, case, name)
     more = hostile.chosen(data, ((), ("--split-by", "distinct-y"), ("--split-by", "stratified"), ("--json",)))
@@ -192,7 +192,7 @@ def _facts(data: DataObject, world: World, case: Path) -> Arguments:
     return ["audit", path, *more, *clean]
 
 
-def _facts_folder(data: DataObject, world: World, case: Path) -> Arguments:
+def _facts_folder(data: Draws, world: World, case: Path) -> Arguments:
     """A data folder in which a file, or the name of a relation, is not what it should be."""
     shutil.copytree(world.folder / "data", case / "data")
     places = case / "data" / "facts" / "places"
@@ -213,39 +213,39 @@ def _facts_folder(data: DataObject, world: World, case: Path) -> Arguments:
     return [*command, "--data", case / "data", *hostile.chosen(data, ((), ("--json",)))]
 
 
-def _prompts(data: DataObject, world: World, case: Path) -> Arguments:
+def _prompts(data: Draws, world: World, case: Path) -> Arguments:
     path = _file(data, world, case, hostile.chosen(data, ("prompts.jsonl", "prompts.txt")))
     weights = hostile.chosen(data, ((), ("--weights", "file")))
     return ["ask", "--lm", world.bert, "--prompts", path, *weights, "Paris"]
 
 
-def _xs(data: DataObject, world: World, case: Path) -> Arguments:
+def _xs(data: Draws, world: World, case: Path) -> Arguments:
     path = _file(data, world, case, hostile.chosen(data, ("xs.txt", "xs.csv", "xs.jsonl")))
     return ["ask", "--lm", world.bert, "--prompts", TEMPLATE, "--file", path, "--top", 2, *_maybe_json(data)]
 
 
-def _candidates(data: DataObject, world: World, case: Path) -> Arguments:
+def _candidates(data: Draws, world: World, case: Path) -> Arguments:
     path = _file(data, world, case, hostile.chosen(data, ("candidates.txt", "labels.txt")))
     return ["ask", "--lm", world.bert, "--prompts", TEMPLATE, "--candidates", path, "Paris"]
 
 
-def _words(data: DataObject, world: World, _case: Path) -> Arguments:
+def _words(data: Draws, world: World, _case: Path) -> Arguments:
     """Templates, x's and names as they are typed."""
     template = hostile.chosen(data, (hostile.text(data), f"[X] {hostile.text(data)} [Y] .", TEMPLATE))
     x = hostile.text(data)
     return ["ask", "--lm", world.bert, f"--prompts={template}", "--top", 2, *_maybe_json(data), "--", x]
 
 
-def _maybe_json(data: DataObject) -> Sequence[str]:
+def _maybe_json(data: Draws) -> Sequence[str]:
     return hostile.chosen(data, ((), ("--json",)))
 
 
-def _sentences(data: DataObject, world: World, case: Path) -> Arguments:
+def _sentences(data: Draws, world: World, case: Path) -> Arguments:
     path = _file(data, world, case, "sentences.jsonl")
     return ["data", "templates", path, "--out", "found", "--min-count", 1, *_maybe_json(data)]
 
 
-def _of_others(data: DataObject, world: World, case: Path) -> Arguments:
+def _of_others(data: Draws, world: World, case: Path) -> Arguments:
     """Folders of other projects, for `data import`."""
     whose = hostile.chosen(data, ("lama", "bear", "lpaqa", "autoprompt", "optiprompt"))
     files = world.folder / "files"
@@ -257,7 +257,7 @@ def _of_others(data: DataObject, world: World, case: Path) -> Arguments:
     return ["data", "import", whose, case / "others", "--out", "imported", *_maybe_json(data)]
 
 
-def _sweep(data: DataObject, world: World, case: Path) -> Arguments:
+def _sweep(data: Draws, world: World, case: Path) -> Arguments:
     path = case / "sweep.toml"
     if hostile.chosen(data, (True, False)):
         path.write_bytes(hostile.spoil_bytes(data, as_toml(sweep_table(world.folder)).encode()))
@@ -271,9 +271,12 @@ def _sweep(data: DataObject, world: World, case: Path) -> Arguments:
 
 def toml(document: Any) -> str:
     """TOML of a document as far as TOML can say it; null, which it cannot, is left out."""
-    if not isinstance(document, dict):
-        return f"document = {_toml_value(document)}\n"
-    return "".join(f"{json.dumps(key)} = {_toml_value(inner)}\n" for key, inner in document.items())
+    try:
+        if not isinstance(document, dict):
+            return f"document = {_toml_value(document)}\n"
+        return "".join(f"{json.dumps(key)} = {_toml_value(inner)}\n" for key, inner in document.items())
+    except RecursionError:  # several deep values in each other
+        return "document = " + "{x = " * 1200 + "1" + "}" * 1200
 
 
 def _toml_value(value: Any) -> str:
@@ -286,7 +289,7 @@ def _toml_value(value: Any) -> str:
     return json.dumps(value)
 
 
-def _run_folder(data: DataObject, world: World, case: Path) -> Arguments:
+def _run_folder(data: Draws, world: World, case: Path) -> Arguments:
     """The files of a run: its record, environment, history and tables."""
     run = case / "run"
     shutil.copytree(world.run, run)
@@ -302,7 +305,7 @@ def _run_folder(data: DataObject, world: World, case: Path) -> Arguments:
     )  # fmt: skip
 
 
-def _report(data: DataObject, world: World, case: Path) -> Arguments:
+def _report(data: Draws, world: World, case: Path) -> Arguments:
     """The same files for `report`, which reads all of them and takes longest."""
     run = case / "run"
     shutil.copytree(world.run, run)
@@ -311,7 +314,7 @@ def _report(data: DataObject, world: World, case: Path) -> Arguments:
     return ["report", run, "--out", "report", "--format", hostile.chosen(data, ("csv", "markdown")), "--drawn", 0]
 
 
-def _spoil_in_place(data: DataObject, path: Path, case: Path) -> None:
+def _spoil_in_place(data: Draws, path: Path, case: Path) -> None:
     match path.suffix:
         case ".json":
             content = hostile.spoil_json_file(data, path.read_bytes())
@@ -326,7 +329,7 @@ def _spoil_in_place(data: DataObject, path: Path, case: Path) -> None:
     path.write_bytes(content)
 
 
-def _mixture(data: DataObject, world: World, case: Path) -> Arguments:
+def _mixture(data: Draws, world: World, case: Path) -> Arguments:
     """A saved mixture, mostly with hashes that fit."""
     folder = case / "mixture"
     shutil.copytree(world.run / "mixture", folder)
@@ -343,7 +346,7 @@ def _mixture(data: DataObject, world: World, case: Path) -> Arguments:
     if name != "tokenizer_path.txt":
         (folder / "tokenizer_path.txt").unlink()
     _spoil_in_place(data, folder / name, case)
-    if data.draw(st.integers(0, 4)):
+    if data.integer(0, 4):
         fit_hashes(folder)
     ask = ["ask", folder, "Paris", "--top", 2]
     return hostile.chosen(data, (ask, [*ask, "--risk", "0.5"], [*ask, "--lm", world.bert], ["show", folder]))
@@ -364,12 +367,12 @@ def fit_hashes(folder: Path) -> None:
         return  # what is there cannot have a hash
 
 
-def _store(data: DataObject, world: World, case: Path) -> Arguments:
+def _store(data: Draws, world: World, case: Path) -> Arguments:
     store = case / "out" / "store"
     shutil.copytree(world.folder / "store", store)
     files = sorted(path for path in store.rglob("*") if path.suffix in (".json", ".jsonl", ".parquet"))
     path = hostile.chosen(data, [*files, store / "store.json", *(store / "failed").iterdir()])
-    if data.draw(st.integers(0, 4)):
+    if data.integer(0, 4):
         _spoil_in_place(data, path, case)
     else:
         path.write_bytes(hostile.chosen(data, (b"{}", b"[]", b"null", b"", b'""', b"0")))
@@ -378,7 +381,7 @@ def _store(data: DataObject, world: World, case: Path) -> Arguments:
     return hostile.chosen(data, (*choices, ["sweep", sweep, "--store", store, "--dry-run"]))
 
 
-def _legacy(data: DataObject, world: World, case: Path) -> Arguments:
+def _legacy(data: Draws, world: World, case: Path) -> Arguments:
     """Folders that askwell 0.1.0 wrote."""
     name = hostile.chosen(data, ("train", "baseline", "seeds", "demo", "store"))
     shutil.copytree(LEGACY / name, case / name)
@@ -391,12 +394,12 @@ def _legacy(data: DataObject, world: World, case: Path) -> Arguments:
     return hostile.chosen(data, (["runs", case / name], ["runs", case / name, "--json"]))
 
 
-def _checkpoint(data: DataObject, world: World, case: Path) -> Arguments:
+def _checkpoint(data: Draws, world: World, case: Path) -> Arguments:
     """The checkpoint of a run that is to be continued, with a hash that fits."""
     out = case / "out" / "run"
     shutil.copytree(world.folder / "begun", out)
     path = out / "checkpoint.safetensors"
-    if data.draw(st.integers(0, 2)) == 0:
+    if data.integer(0, 2) == 0:
         path.write_bytes(hostile.spoil_bytes(data, path.read_bytes()))
     else:
         with safe_open(path, framework="pt") as file:
@@ -411,14 +414,14 @@ def _checkpoint(data: DataObject, world: World, case: Path) -> Arguments:
     return ["train", *resumed(world.folder, out), "--resume"]
 
 
-def _lm(data: DataObject, world: World, case: Path) -> Arguments:
+def _lm(data: Draws, world: World, case: Path) -> Arguments:
     """The folder of an LM: config, tokenizer, vocabulary, weights."""
     name = hostile.chosen(data, ("bert", "bert", "llama", "bart", "words"))
     folder = case / name
     shutil.copytree(world.folder / "lms" / name, folder)
     files = sorted(path for path in folder.iterdir() if path.suffix in (".json", ".safetensors", ".txt"))
     path = hostile.chosen(data, [*files, folder / "config.json"])
-    if path.name == "config.json" and data.draw(st.booleans()):
+    if path.name == "config.json" and data.integer(0, 1):
         config = json.loads(path.read_bytes())
         key = hostile.chosen(data, sorted(config))
         path.write_text(json.dumps(config | {key: hostile.value(data)}))
@@ -427,9 +430,9 @@ def _lm(data: DataObject, world: World, case: Path) -> Arguments:
     return ["lm", "info", folder, *_maybe_json(data)]
 
 
-def _gguf(data: DataObject, world: World, case: Path) -> Arguments:
+def _gguf(data: Draws, world: World, case: Path) -> Arguments:
     content = (world.folder / "lms" / "tiny.gguf").read_bytes()
-    if data.draw(st.booleans()):  # its header, which says how much there is of everything
+    if data.integer(0, 1):  # its header, which says how much there is of everything
         content = hostile.spoil_bytes(data, content[:4096]) + content[4096:]
     else:
         content = hostile.spoil_bytes(data, content)
@@ -437,7 +440,7 @@ def _gguf(data: DataObject, world: World, case: Path) -> Arguments:
     return ["lm", "info", case / "tiny.gguf"]
 
 
-def _names(data: DataObject, world: World, _case: Path) -> Arguments:
+def _names(data: Draws, world: World, _case: Path) -> Arguments:
     """Names of LMs, relations, prompts, mixtures and files."""
     name = hostile.text(data)
     return hostile.chosen(
@@ -489,6 +492,7 @@ def base_commands(world: World) -> dict[tuple[str, ...], Arguments]:
     }
 
 
+@cache
 def options_of(command: tuple[str, ...]) -> list[str]:
     """Every option that the command line has for a command, found by asking it."""
     found: Any = app
@@ -500,13 +504,13 @@ def options_of(command: tuple[str, ...]) -> list[str]:
     return [name for name in names if name.startswith("--")]
 
 
-def _options(data: DataObject, world: World, _case: Path) -> Arguments:
+def _options(data: Draws, world: World, _case: Path) -> Arguments:
     """Any option of any command, with a value that nobody would type."""
     bases = base_commands(world)
     command = hostile.chosen(data, [name for name in bases for _ in range(_weight(name))])
     known = options_of(command)
     words: list[object] = [*command, *bases[command]]
-    for _ in range(data.draw(st.integers(1, 3))):
+    for _ in range(data.integer(1, 3)):
         option = hostile.chosen(data, known) if known else "--json"
         if option in words[len(command) :]:  # instead of what the command has for it
             place = words.index(option)
@@ -522,7 +526,7 @@ def _weight(command: tuple[str, ...]) -> int:
 
 
 KINDS: dict[str, Kind] = {
-    "facts": Kind(250, _facts),
+    "facts": Kind(270, _facts),
     "data folders": Kind(200, _facts_folder),
     "prompts": Kind(100, _prompts),
     "xs": Kind(80, _xs),
@@ -531,7 +535,7 @@ KINDS: dict[str, Kind] = {
     "sentences": Kind(120, _sentences),
     "data of others": Kind(150, _of_others),
     "sweeps": Kind(220, _sweep),
-    "run folders": Kind(80, _run_folder),
+    "run folders": Kind(60, _run_folder),
     "reports": Kind(4, _report),
     "mixtures": Kind(80, _mixture),
     "stores": Kind(80, _store),

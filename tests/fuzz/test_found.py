@@ -13,6 +13,8 @@ from fuzz.kinds import TEMPLATE, World, fit_hashes, resumed
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from askwell.cli.terminal import print_json
+
 
 @pytest.fixture
 def told(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
@@ -22,7 +24,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
         capsys.readouterr()
         assert exit_code(*arguments) == code
         message = capsys.readouterr().err.rpartition("askwell: ")[2]
-        assert "not foreseen" not in message
+        assert "unexpected error (" not in message
         assert len(message) < 2000
         return message
 
@@ -58,6 +60,7 @@ def test_templates_of_sentences_as_json(world: World, tmp_path: Path, capsys) ->
         ("SELECT * REPLACE (CAST(rank AS VARCHAR) AS rank) FROM rows", "rank VARCHAR"),
         ("SELECT * REPLACE ('nan'::DOUBLE AS rank) FROM rows", "rank below 1"),
         ("SELECT * REPLACE (0.0::DOUBLE AS raw_rank) FROM rows", "rank below 1"),
+        ("SELECT * REPLACE ('inf'::DOUBLE AS log_probability) FROM rows", "log_probability above 0"),
         ("SELECT * REPLACE ([2.0::DOUBLE] AS probabilities) FROM rows", "not between 0 and 1"),
         ("SELECT 1 AS one", "expected the columns"),
     ],
@@ -197,3 +200,48 @@ def test_a_folder_whose_name_holds_a_null(world: World, told) -> None:
     assert "null character" in told(2, "data", "import", "lama", lama, "--out", "a\0b")
     options = ("--lm", world.bert, "--facts", world.facts, "--prompts", TEMPLATE)
     assert "null character" in told(2, "train", *options, "--out", "a\0b")
+    assert "half a character" in told(2, "data", "import", "lama", lama, "--out", "\ud800")
+
+
+def test_a_template_in_bytes_that_are_no_text(world: World, told) -> None:
+    """As the terminal passes on what is typed in another encoding."""
+    assert "not UTF-8" in told(2, "ask", "--lm", world.bert, "--prompts", "[X] \udcff [Y] .", "Paris")
+
+
+def test_what_is_infinite_is_null_in_json(capsys) -> None:
+    print_json({"log-loss": float("-inf"), "P@1": 0.5})
+    assert json.loads(capsys.readouterr().out) == {"log-loss": None, "P@1": 0.5}
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf")])
+def test_infinite_logits_of_a_mixture(value, world: World, tmp_path: Path, told) -> None:
+    mixture = shutil.copytree(world.run / "mixture", tmp_path / "mixture")
+    tensors = load_file(mixture / "mixture.safetensors")
+    tensors["weighting.logits"].fill_(value)
+    save_file(tensors, mixture / "mixture.safetensors")
+    fit_hashes(mixture)
+    assert "infinite or none (NaN) in weighting.logits" in told(1, "show", mixture)
+
+
+@pytest.mark.parametrize("command", ["runs", "export", "report"])
+def test_a_device_where_runs_should_be(command, tmp_path: Path, told) -> None:
+    out = () if command == "runs" else ("--out", tmp_path / "out")
+    assert "this is a file" in told(2, command, "/dev/zero", *out)
+
+
+@pytest.mark.parametrize("name", ["9" * 400, "\ud800", "a\0b", "", "..", "a/b"])
+def test_a_name_for_imported_sets_that_no_folder_can_have(name, world: World, tmp_path: Path, told) -> None:
+    out = tmp_path / "data"
+    message = told(2, "data", "import", "lama", world.folder / "files" / "lama", "--out", out, f"--name={name}")
+    assert "cannot be the name of a folder" in message
+    assert not out.exists()
+
+
+def test_an_x_in_bytes_that_are_no_text(world: World, told) -> None:
+    options = ("ask", "--lm", world.bert, "--prompts", TEMPLATE)
+    assert "not UTF-8" in told(2, *options, "\udcff")
+    assert "not UTF-8" in told(2, *options, "\udcff", "a\ud800")
+
+
+def test_a_sweep_that_has_ended_leaves_no_empty_folder(world: World) -> None:
+    assert not (world.folder / "store" / "unfinished").exists()

@@ -70,7 +70,7 @@ def test_stacks(name: str) -> None:
 
 def test_a_checkpoint_without_head_is_refused(tmp_path: Path) -> None:
     model, tokenizer = tiny.TINY["bert"]()
-    bare = BertModel(model.config, add_pooling_layer=False)
+    bare = tiny.as_class(BertModel, model, add_pooling_layer=False)
     tiny.save(bare, tokenizer, tmp_path)
     with pytest.raises(LMUnavailable, match=r"lacks weights.*cls\.predictions\.") as refusal:
         load_lm(tmp_path, device="cpu")
@@ -80,11 +80,11 @@ def test_a_checkpoint_without_head_is_refused(tmp_path: Path) -> None:
 
 def test_other_heads_are_refused(tmp_path: Path) -> None:
     bert, tokenizer = tiny.TINY["bert"]()
-    tiny.save(BertForSequenceClassification(bert.config), tokenizer, tmp_path / "classifier")
+    tiny.save(tiny.as_class(BertForSequenceClassification, bert), tokenizer, tmp_path / "classifier")
     with pytest.raises(LMUnavailable, match=r"lacks weights.*cls\.predictions"):
         load_lm(tmp_path / "classifier", device="cpu")
     electra, tokenizer = tiny.TINY["electra"]()
-    tiny.save(ElectraForPreTraining(electra.config), tokenizer, tmp_path / "discriminator")
+    tiny.save(tiny.as_class(ElectraForPreTraining, electra), tokenizer, tmp_path / "discriminator")
     with pytest.raises(LMUnavailable, match=r"lacks weights.*generator"):
         load_lm(tmp_path / "discriminator", device="cpu")
 
@@ -195,7 +195,7 @@ def test_an_unknown_device_is_refused(checkpoints: Checkpoints) -> None:
         load_lm(checkpoints("bert"), device="quantum")
 
 
-def test_families() -> None:
+def test_the_family_follows_from_the_config_and_unknown_types_are_refused() -> None:
     for name, make in tiny.TINY.items():
         assert family_of(make()[0].config).name == tiny.FAMILY[name]
     causal_bert = BertConfig(is_decoder=True, architectures=["BertLMHeadModel"])

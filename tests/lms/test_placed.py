@@ -7,7 +7,7 @@ import torch
 from accelerate import cpu_offload, disk_offload
 from builders import tiny
 from builders.worlds import REPEATED, TEMPLATES
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, LlamaConfig, LlamaForCausalLM
 
 import askwell
 from askwell.errors import BadOption
@@ -50,7 +50,7 @@ def test_an_offloaded_lm_answers_as_one_in_memory(name, where, tmp_path, caplog,
         lm = askwell.load_lm(model, tokenizer)
         askwell.load_lm(model, tokenizer)
     assert [record.message for record in caplog.records] == [
-        f"{type(model).__name__} is offloaded to CPU or disk: it stays as it is and is read as a whole, without the "
+        f"{type(model).__name__} is offloaded to CPU or disk: it is not moved, and is read as a whole, without the "
         "fast walk"
     ]
     assert lm.walk is None
@@ -108,6 +108,37 @@ def test_weights_of_eight_bits_are_read_as_they_are(tmp_path):
     assert torch.nn.functional.cosine_similarity(gradient.flatten(), true_gradient.flatten(), dim=0) > 0.95
     askwell.train(Mixture(lm, TEMPLATES, SPEC), REPEATED, askwell.TrainingSpec(pairs=8), progress=False)
     assert torch.equal(weight, before)
+
+
+@pytest.mark.filterwarnings("ignore")  # bitsandbytes warns of its casts
+@pytest.mark.parametrize("called_before", [False, True])
+@pytest.mark.parametrize("kind", ["nf4", "fp4"])
+def test_weights_of_four_bits_pass_gradients_as_the_same_weights_written_out(kind, called_before, tmp_path):
+    bitsandbytes = pytest.importorskip("bitsandbytes")
+    small, tokenizer = tiny.TINY["llama"]()
+    wider = {"hidden_size": 64, "intermediate_size": 128, "head_dim": 16}
+    torch.manual_seed(0)
+    tiny.save(LlamaForCausalLM(LlamaConfig.from_dict(small.config.to_dict() | wider)), tokenizer, tmp_path)
+    four_bits = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=kind, bnb_4bit_compute_dtype=torch.float32)
+    quantised = AutoModelForCausalLM.from_pretrained(tmp_path, quantization_config=four_bits, device_map={"": "cpu"})
+    if called_before:  # on CPUs with AVX512-BF16 this repacks the weights
+        with torch.no_grad():
+            quantised(torch.tensor([[5, 6, 7]]))
+    lm = askwell.load_lm(quantised, tokenizer)
+    assert (lm.stays, lm.walk) == ("quantised", None)
+    written_out = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
+    layers = {name: each for name, each in quantised.named_modules() if type(each) is bitsandbytes.nn.Linear4bit}
+    assert len(layers) == 14  # seven projections in each of two layers
+    for name, layer in layers.items():
+        weight = bitsandbytes.functional.dequantize_4bit(layer.weight.data, layer.weight.quant_state)
+        written_out.get_parameter(f"{name}.weight").data = weight.float().clone()
+    plain = askwell.load_lm(written_out, tokenizer)
+    mixture = Mixture(lm, TEMPLATES, SPEC)
+    mixture.ask(XS[0])  # without gradients, as at the start of training
+    for ours, theirs in zip(told(lm), told(plain), strict=True):
+        assert (ours - theirs).norm() < 1e-4 * theirs.norm()
+    askwell.train(mixture, REPEATED, askwell.TrainingSpec(pairs=8), progress=False)
+    torch.testing.assert_close(told(lm)[1], told(plain)[1], rtol=1e-3, atol=1e-4)
 
 
 def test_a_checkpoint_in_half_precision_stays_in_it(tmp_path):

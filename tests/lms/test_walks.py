@@ -151,7 +151,7 @@ class OwnBert(BertForMaskedLM):
 
 def test_a_class_that_is_not_known_runs_as_a_whole() -> None:
     model, tokenizer = tiny.TINY["bert"]()
-    assert FrozenLM(OwnBert(model.config), tokenizer).walk is None
+    assert FrozenLM(tiny.as_class(OwnBert, model), tokenizer).walk is None
 
 
 def test_a_model_that_computes_something_else_is_not_walked() -> None:
@@ -291,9 +291,10 @@ def test_attention_against_loops(way: Any, key_heads: int) -> None:
     generator = torch.Generator().manual_seed(0)
     triangle = torch.ones(3, 3, dtype=torch.bool).tril()
     apart = torch.tensor([[[[True, False, True, True]]], [[[False, True, True, False]]]])
-    each = [Segment(2, 3, 3, triangle), Segment(1, 2, 5), Segment(2, 1, 4, apart)]
+    each = [Segment(2, 3, 3, triangle), Segment(1, 2, 5), Segment(2, 1, 4, apart), Segment(1, 2, 17)]
     size = 6
-    shapes = [(6 + 2 + 2, 4 * size), (6 + 5 + 8, key_heads * size), (6 + 5 + 8, key_heads * size)]
+    key_rows = 6 + 5 + 8 + 17
+    shapes = [(6 + 2 + 2 + 2, 4 * size), (key_rows, key_heads * size), (key_rows, key_heads * size)]
     leaves = [torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_() for shape in shapes]
     ours = way(*leaves, each, size, 0.3)
     cotangent = torch.randn(ours.shape, generator=generator, dtype=torch.float64)

@@ -119,7 +119,7 @@ def test_gradient_of_p_x_in_float64(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_in_float32(name: str) -> None:
+def test_float32_is_close_to_the_reference_in_float64(name: str) -> None:
     """Against the reference in float64, so that errors of the reference do not hide ours."""
     templates = usable(name)
     mixture = moved(plain(name), templates, paper_spec(deep=True, weighting="data-dependent"))

@@ -34,9 +34,9 @@ def test_each_prompt_answers_as_if_it_were_alone(name, way):
     mixture.answer_kind = kind
     mixture.weight_logits.data[2] = float("-inf")  # dropped
     (replies,) = ask_each_prompt(mixture, "Quito", candidates=candidates)
-    assert [reply.prompt for reply in replies] == [0, 1]
+    assert [reply.number for reply in replies] == [0, 1]
     for reply in replies:
-        alone = Mixture(lm, [TEMPLATES[reply.prompt]], spec)
+        alone = Mixture(lm, [TEMPLATES[reply.number]], spec)
         alone.answer_kind = kind
         best = alone.ask("Quito", top=1, candidates=candidates, beams=32)[0]
         assert (reply.y, reply.probability) == (best.y, pytest.approx(best.probability, rel=1e-4))

@@ -142,7 +142,7 @@ def test_only_causal_lms_have_a_choice(name: str) -> None:
     assert Mixture(lm, TEMPLATES, spec("space")).spec.begin == "space"
     assert resolve_begin(MixtureSpec(), lm, EXAMPLES).begin == "space"
     assert known_choice(lm) is None
-    with pytest.raises(BadOption, match=f"`begin` bos is for causal LMs, and {name} is a"):
+    with pytest.raises(BadOption, match=f"`begin` bos is for causal LMs, but {name} is a"):
         Mixture(lm, TEMPLATES, spec("bos"))
 
 

@@ -10,9 +10,7 @@ import pytest
 import reference
 import torch
 from agreement import (
-    CAUSAL,
     GLUED_X,
-    SEQ2SEQ,
     X_FIRST,
     Y_FIRST,
     Twin,
@@ -29,6 +27,7 @@ from agreement import (
 from builders import tiny
 from builders.specs import paper_spec
 from builders.worlds import frozen
+from enumeration import end_of
 
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadFile, BadOption, NothingLeft
@@ -82,19 +81,6 @@ def mixture_of(name: str, setting: str) -> Mixture:
     mixture = moved(exact(name), templates_of(name), paper_spec(**spec))
     mixture.answer_kind = kind_of(name)
     return mixture
-
-
-def end_of(name: str, template: str, x: str) -> int | None:
-    """What follows y in the tokenised sentence."""
-    if name not in CAUSAL and name not in SEQ2SEQ:
-        return None
-    written = pieces(name, template)
-    after = written[[piece.kind for piece in written].index("y") + 1 :]
-    if name in CAUSAL:
-        after = [piece for piece in after if piece.kind == "prompt"]
-    if not after:
-        return exact(name).tokenizer.eos_token_id
-    return x_ids(name, template, x)[0] if after[0].kind == "x" else after[0].ids[0]
 
 
 def log_p_word(twin: Twin, name: str, t: int, x: str, word: str) -> torch.Tensor:
@@ -211,7 +197,7 @@ def test_words_that_the_lm_spells_alike_count_once() -> None:
     ]
     torch.testing.assert_close(each[0], each[1])
     torch.testing.assert_close(each[0], each[2])
-    with pytest.raises(BadOption, match=r"spells 'Rome' \(a\) and 'rome' \(b\) alike"):
+    with pytest.raises(BadOption, match=r"spells 'Rome' \(a\) and 'rome' \(b\) in the same way"):
         CandidateScorer(mixture, Candidates("c", ("Rome", "rome"), ("a", "b")), kind_of("albert"))
 
 
@@ -290,13 +276,16 @@ def test_times_and_titles_are_words(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("\n \n", "holds no words"),
-        ("good: fine\n\nbad: sad, fine\n", "line 3: 'fine' stands for 'good' already and cannot stand for 'bad', too"),
+        (
+            "good: fine\n\nbad: sad, fine\n",
+            "line 3: 'fine' is already a word of 'good' and cannot also be one of 'bad'",
+        ),
         ("\ngood: fine\n\nneutral:\n", "line 4: 'neutral' has no words; write neutral: word, word"),
         ("good: fine\nbad: , ,\n", "line 2: 'bad' has no words"),
-        ("good: fine\n\nfine: okay\n", "line 3: 'fine' is a label, and elsewhere a word of 'good'"),
+        ("good: fine\n\nfine: okay\n", "line 3: 'fine' is both a label and a word of 'good'"),
     ],
 )
-def test_bad_files(tmp_path: Path, text: str, message: str) -> None:
+def test_files_of_candidates_that_are_ambiguous_or_empty_are_refused(tmp_path: Path, text: str, message: str) -> None:
     path = written(tmp_path, text)
     with pytest.raises(BadFile, match=message) as error:
         read_candidates(path)
@@ -316,7 +305,7 @@ def test_a_file_or_the_ys_of_train(tmp_path: Path) -> None:
     assert found is not None
     assert set(found.words) == {"Rome", "Lima"}
     assert find_candidates(None, None, relation) is None
-    with pytest.raises(BadOption, match="give one of them"):
+    with pytest.raises(BadOption, match="give only one of them"):
         find_candidates(written(tmp_path, "Rome"), "train", relation)
 
 

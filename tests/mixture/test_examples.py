@@ -10,13 +10,14 @@ import torch
 from agreement import ALL, CAUSAL, exact, gradients, ids, plain, script, words
 from builders import tiny
 from builders.specs import paper_spec
+from builders.worlds import frozen
 from written_out import next_log_probs
 
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NothingLeft
 from askwell.mixture import distributions
 from askwell.mixture.encode import OWN_EXAMPLE, encode_facts, encode_relation
-from askwell.mixture.examples import draw_examples
+from askwell.mixture.examples import draw_examples, writable_facts
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import load_mixture, save_mixture
 from askwell.specs.mixture import MixtureSpec
@@ -298,3 +299,25 @@ def test_mistakes_are_named() -> None:
         MixtureSpec(shot_draws=2)
     assert {"shots", "shot_separator", "shot_draws"}.isdisjoint(MixtureSpec().canonical)
     assert MixtureSpec(shot_separator=r"\n\n", shots=1).shot_separator == "\n\n"
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
+@pytest.mark.parametrize("answers", ["one-token", "any-length"])
+def test_facts_that_can_be_examples_are_those_that_the_tokenizer_can_write(name: str, answers: str) -> None:
+    lm = frozen(name)
+    texts = ["Paris", "France", "Paris France Peru", "Qatar zzz", "☃", "\u200b", "Lima"]
+    facts = [Fact(x, y) for x in texts for y in texts] * 2
+    spec = MixtureSpec.model_validate({"answers": answers, "longest_answer": 2})
+
+    def ids_of(text: str) -> list[int]:
+        return lm.tokenizer(f" {text}" if name == "gpt2" else text, add_special_tokens=False)["input_ids"]
+
+    def is_writable(fact: Fact) -> bool:
+        x, y = ids_of(fact.x), ids_of(fact.y)
+        if not x or not y or len(y) > (1 if answers == "one-token" else 2):
+            return False
+        return name == "gpt2" or lm.tokenizer.unk_token_id not in (*x, *y)
+
+    expected = [fact for fact in dict.fromkeys(facts) if is_writable(fact)]
+    assert 0 < len(expected) < len(set(facts))
+    assert writable_facts(lm, spec, facts) == expected

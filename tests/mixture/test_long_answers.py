@@ -9,6 +9,7 @@ import torch
 from agreement import ALL, GLUED_Y, Twin, exact, moved, pieces, usable, words, x_ids
 from builders import tiny
 from enumeration import end_of
+from torch import Tensor
 
 from askwell.lms.batches import Words
 from askwell.mixture.long_answers import length_log_probs
@@ -79,3 +80,56 @@ def test_all_strings_of_a_masked_lm_sum_to_one() -> None:
         log_probs = (found + mixture.weighting(None, 1)[:, :, None]).logsumexp(1)[0]
     assert float(log_probs.logsumexp(0)) == pytest.approx(0, abs=1e-9)
     assert float(log_probs[lengths == 2].logsumexp(0)) == pytest.approx(math.log(1.5 / 4), abs=1e-9)
+
+
+@torch.no_grad()
+def next_tokens(twin: Twin, t: int, x: str, written: Tensor) -> Tensor:
+    """The distribution of what follows each row of tokens in the place of y, by the public model alone."""
+    lm, name, template = exact(twin.name), twin.name, twin.templates[t]
+    given = (twin.vectors[t], x_ids(name, template, x))
+    before = reference.before(pieces(name, template), "y")
+    embed, rows = lm.model.get_input_embeddings(), (len(written), -1, -1)
+    if tiny.FAMILY[name] == "causal":
+        question = reference.fill(lm.model, before, *given, None).inputs_embeds
+        logits = lm.model(inputs_embeds=torch.cat([question.expand(*rows), embed(written)], 1)).logits
+        return logits[:, -1].softmax(-1)
+    start = reference.Piece("special", [lm.model.config.decoder_start_token_id])
+    question = reference.fill(lm.model, [start, *before], *given, None).inputs_embeds
+    whole = reference.fill(lm.model, pieces(name, template), *given, lm.tokenizer.mask_token_id).inputs_embeds
+    decoder = torch.cat([question.expand(*rows), embed(written)], 1)
+    return lm.model(inputs_embeds=whole.expand(*rows), decoder_inputs_embeds=decoder).logits[:, -1].softmax(-1)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "bart"])
+def test_all_strings_that_are_written_out_sum_to_one(name: str) -> None:
+    """No token at all, every answer of one token, and all that goes on after it, are everything that can happen; so are
+    an answer, every answer that has one token more, and all that goes on after that, for answers that begin alike.
+
+    Strings that hold the end are no answers here: they are part of a shorter one.
+    """
+    lm, x, templates = exact(name), "Paris", usable(name)[:2]
+    mixture = moved(lm, templates)
+    twin = Twin.of(name, templates, mixture)
+    xs, facts = words(lm, [x])
+    for t, template in enumerate(templates):
+        end = end_of(name, template, x)
+        assert end is not None
+        tokens = torch.tensor([token for token in range(lm.vocabulary_size) if token != end])
+
+        def ours(ids: Tensor, t: int = t) -> Tensor:
+            every = Words(ids.expand(2, -1, -1), torch.full((2, len(ids)), ids.shape[1]))
+            with torch.no_grad():
+                found = mixture.long_answers.candidate_log_probs(mixture.tuned, xs, facts, every)
+            return found[0, t].exp().sum()
+
+        first = next_tokens(twin, t, x, torch.empty(1, 0, dtype=torch.long))[0]
+        second = next_tokens(twin, t, x, tokens[:, None])
+        go_on = (first[tokens] * (1 - second[:, end])).sum()
+        everything = first[end] + ours(tokens[:, None]) + go_on
+        assert float(everything) == pytest.approx(1, abs=1e-9)
+        for row in (7, 200):
+            begun = torch.stack([tokens[row].expand(len(tokens)), tokens], 1)
+            third = next_tokens(twin, t, x, begun)
+            go_on = (first[tokens[row]] * second[row, tokens] * (1 - third[:, end])).sum()
+            everything = ours(begun[:1, :1]) + ours(begun) + go_on
+            assert float(everything) == pytest.approx(float(first[tokens[row]]), rel=1e-9)

@@ -9,7 +9,8 @@ from builders import tiny
 from builders.testbed import load_testbed_lm
 
 import askwell
-from askwell.errors import BadOption, UserMistake
+from askwell.errors import BadFile, BadOption, UserMistake
+from askwell.mixture.encode import EncodedRelation
 
 TEMPLATE = "the capital of [X] is [Y] ."
 
@@ -25,6 +26,18 @@ def test_one_template_is_a_mixture_of_one_prompt(mixture):
     unchecked = inspect.unwrap(askwell.Mixture.__init__)  # types are checked in tests alone
     with pytest.raises(BadOption, match=r"this is str: askwell\.load_lm loads one"):
         unchecked(object.__new__(askwell.Mixture), "bert-base-cased", TEMPLATE)
+
+
+def test_facts_that_are_no_relation_are_refused_with_a_sentence(mixture):
+    unchecked = inspect.unwrap(EncodedRelation.__init__)  # types are checked in tests alone
+    with pytest.raises(BadOption, match=r"this is list: askwell\.read_relation makes one"):
+        unchecked(object.__new__(EncodedRelation), mixture, [("France", "Paris")])
+
+
+def test_the_folder_of_a_checkpoint_is_not_a_mixture(tmp_path):
+    (tmp_path / "checkpoint.safetensors").touch()
+    with pytest.raises(BadFile, match=r"it is a checkpoint of train: mixture\.save_pretrained\(FOLDER\)"):
+        askwell.Mixture.from_pretrained(tmp_path)
 
 
 def test_several_xs_are_answered_as_each_alone(mixture):
@@ -59,8 +72,8 @@ def test_candidates_as_words_labels_and_files(mixture, tmp_path):
     [
         ([], "candidates are words"),
         ({"a": []}, "has no words"),
-        ({"a": ["w"], "b": ["w"]}, "to one label only"),
-        ({"a": ["b"], "b": ["c"]}, "is a label, and a word of 'a'"),
+        ({"a": ["w"], "b": ["w"]}, "to only one label"),
+        ({"a": ["b"], "b": ["c"]}, "is both a label and a word of 'a'"),
     ],
 )
 def test_candidates_that_are_none(mixture, candidates, message):
@@ -95,7 +108,7 @@ def test_what_a_model_in_memory_needs():
     model, tokenizer = tiny.TINY["bert"]()
     with pytest.raises(BadOption, match=r"load_lm\(model, tokenizer\)"):
         askwell.load_lm(model)
-    with pytest.raises(BadOption, match="in memory already"):
+    with pytest.raises(BadOption, match="already in memory"):
         askwell.load_lm(model, tokenizer, revision="main")
     with pytest.raises(BadOption, match="goes with a model in memory"):
         askwell.load_lm("testbed:bert", tokenizer)

@@ -79,6 +79,6 @@ def test_the_reference_has_every_name_and_every_command():
     for words in ("train", "evaluate", "ask", "sweep", "serve", "lm pull", "data import", "testbed train"):
         assert f"# askwell {words}\n" in commands
     # a default and a sentence of a spec, an option that several commands share, an inherited method
-    assert "| `longest_answer` | `10` | Leave out facts whose y has more tokens" in api
+    assert "| `longest_answer` | `10` | If answers can have any length, leave out facts" in api
     assert "`.to_pandas()`" in api
-    assert "| `--split-ratio` | Sizes of train, dev and test of a single file" in commands
+    assert "| `--split-ratio` | Sizes of train, dev and test when a single file" in commands

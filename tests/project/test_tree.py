@@ -58,6 +58,7 @@ def test_every_part_imports_only_from_those_above_it():
 
 def test_the_exported_names_are_these():
     assert sorted(askwell.__all__) == [
+        "AllReplies",
         "AskwellError",
         "Candidates",
         "Client",

@@ -13,10 +13,11 @@ from askwell.report.demo import (
     demo_runs,
     demo_sweep,
     draw_questions,
+    lengths_tables,
     most_frequent_right,
 )
 from askwell.report.page import Table, render_page
-from askwell.report.told import MANUAL, MIXTURE, MOST_FREQUENT, findings_of
+from askwell.report.told import MANUAL, MIXTURE, MOST_FREQUENT, ToldFigures, findings_of
 from askwell.runs.grid import cells_of
 from askwell.runs.plan import plan_sweep
 from askwell.runs.store import new_or_open_store, open_store
@@ -53,7 +54,7 @@ def test_prompts_and_samples(tmp_path):
         for template in world.testbed_prompts(kind, "country_of_city")
     ]
     whole, drawn = world.testbed_relation("country_of_city"), cells[mixture.prompts].relation
-    assert (len(drawn.dev), len(drawn.test), drawn.train) == (45, 600, whole.train)
+    assert (len(drawn.dev), len(drawn.test), drawn.train) == (45, 100, whole.train)
     assert set(drawn.test) <= set(whole.test)
 
 
@@ -113,6 +114,30 @@ def test_figures_are_of_what_each_run_made_of_its_facts(demo):
     most = max(ys.count(y) for y in ys)
     assert most == 1  # symbols are unique, so that no withheld one can be guessed from train
     assert figures.p_at_1(MOST_FREQUENT, "symbol", "withheld") == 0.0
+
+
+def test_answers_of_one_token_and_of_several_are_in_columns_of_their_own():
+    short, long_ = Fact("France", "Paris"), Fact("India", "New Delhi")
+    more = [Fact("Peru", "Lima"), Fact("Chad", "Port of Spain"), Fact("Mali", "La Paz")]
+    facts = [short, long_, *more]
+    names = (*(method.name for method in METHODS), MOST_FREQUENT)
+    right = {name: {"capital": {fact: fact in facts[:2] for fact in facts}} for name in names}
+    right[MANUAL] = {"capital": {fact: fact == short for fact in facts}}
+    figures = ToldFigures(
+        right, {"capital": frozenset(facts[:4])}, {"capital": frozenset(fact for fact in facts if " " in fact.y)}
+    )
+    assert figures.with_several_tokens == ("capital",)
+    (table,) = lengths_tables(figures, "Asked so.")
+    assert [(column.heading, column.note) for column in table.groups[0].columns] == [
+        ("one token", "of 2"), ("several tokens", "of 2"),
+    ]  # fmt: skip
+    assert [[cell.text for cell in row.cells] for row in table.rows] == [
+        ["50.0", "0.0"], *[["50.0", "50.0"]] * (len(names) - 1),
+    ]  # fmt: skip
+    assert figures.lengths_as_json(MANUAL)["capital"]["withheld"] == {
+        "one token": {"P@1": None, "facts": 0}, "several tokens": {"P@1": 0.0, "facts": 1},
+    }  # fmt: skip
+    assert lengths_tables(ToldFigures(right, figures.told), "") == ()
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def test_the_caption_says_what_the_figures_are_of(store):
         "Seeds 0, 1. A figure is the mean over its seeds, ± their standard deviation, where there are several (2)."
         in caption
     )
-    assert "Not all were tuned in the same way" not in caption
+    assert "The runs were not all tuned in the same way" not in caption
 
 
 def test_the_caption_tells_of_runs_that_were_not_tuned_alike(tmp_path):
@@ -68,7 +68,7 @@ def test_the_caption_tells_of_runs_that_were_not_tuned_alike(tmp_path):
     keep(store, [1])
     keep(store, [1], setting="deep", mixture={"deep": True}, training={"pairs": 9})
     caption = main_table(lines_of(kept_runs(store.runs())), "set", "micro").table.caption
-    assert "Not all were tuned in the same way: recipe plateau, cycle; pairs default, 9." in caption
+    assert "The runs were not all tuned in the same way: recipe plateau, cycle; pairs default, 9." in caption
 
 
 def test_gains_arrows_and_missing_cells(store):

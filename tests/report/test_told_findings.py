@@ -22,7 +22,7 @@ def test_tuning_that_helps():
     assert findings.tuning == (
         "Asked with a hand-written prompt, testbed:bert gets 20.0 % of the told facts right (the mean over 2 "
         "relations); asked with a tuned mixture of soft prompts, 95.0 %. Of 150 told facts, the mixture answers 110 "
-        "that the hand-written prompt misses, and misses 0 that the prompt answers; chance does not explain that "
+        "that the hand-written prompt misses, and misses 0 that the prompt answers; that is hardly chance "
         "(sign test, p < 0.001).",
         "Relation by relation, on told facts, tuning clearly helped a (20.0 → 90.0) and b (20.0 → 100.0).",
     )
@@ -53,9 +53,9 @@ def test_tuning_that_changes_nothing():
     )
     assert findings.variants == (
         "On 60 told facts there is no clear difference between the tuned mixture and the hard prompts mined from the "
-        "text (60 against 60), between a single soft prompt and the mixture (60 against 60), between tuning all layers "
-        "and tuning the first alone (60 against 60) or between starting from random vectors and starting from words "
-        "(60 against 60).",
+        "text (60 versus 60), between a single soft prompt and the mixture (60 versus 60), between tuning all layers "
+        "and tuning the first alone (60 versus 60) or between starting from random vectors and starting from words "
+        "(60 versus 60).",
     )
 
 
@@ -69,20 +69,20 @@ def test_relations_that_part_are_told_apart():
         "Relation by relation, on told facts, tuning clearly helped helped (0.0 → 100.0); it made no clear "
         "difference to same (90.0 → 100.0); it hurt harmed (100.0 → 0.0)."
     )
-    assert "chance could explain that (sign test, p = 1.00)" in findings.tuning[0]
+    assert "that may be chance (sign test, p = 1.00)" in findings.tuning[0]
 
 
 def test_variants_that_differ_get_a_sentence_each():
     right = {"soft-mixture": {"a": (90, 0)}, "mined": {"a": (50, 0)}, "deep-mixture": {"a": (99, 0)}}
     right |= {"soft-single": {"a": (90, 0)}, "random-mixture": {"a": (10, 0)}}
     assert found(right, {"a": (100, 10)}).variants == (
-        "The tuned mixture does better than the hard prompts mined from the text: 90 against 50 of 100 told facts "
+        "The tuned mixture does better than the hard prompts mined from the text: 90 versus 50 of 100 told facts "
         "right (p < 0.001).",
-        "Tuning all layers does better than tuning the first alone: 99 against 90 of 100 told facts right "
+        "Tuning all layers does better than tuning the first alone: 99 versus 90 of 100 told facts right "
         "(p = 0.004).",  # 2 / 2**9
-        "Starting from random vectors does worse than starting from words: 10 against 90 of 100 told facts right "
+        "Starting from random vectors does worse than starting from words: 10 versus 90 of 100 told facts right "
         "(p < 0.001).",
-        "On 100 told facts there is no clear difference between a single soft prompt and the mixture (90 against 90).",
+        "On 100 told facts there is no clear difference between a single soft prompt and the mixture (90 versus 90).",
     )
 
 
@@ -123,8 +123,8 @@ def test_learning_says_when_most_of_the_gain_was_there():
         "c": [(0.0, 0.0), (400.0, 100.0), (800.0, 90.0)],
     }
     assert found({}, {"a": (10, 10)}, curves=curves).learning == (
-        "Counted in (fact, prompt) pairs, nine tenths of the mixture's gain in dev P@1 took 1000 for a and 400 for c, "
-        "out of at most 1500.",
+        "Nine tenths of the mixture's gain in dev P@1 were reached after this many (fact, prompt) pairs: 1000 for a "
+        "and 400 for c, out of at most 1500.",
         "Tuning the mixture did not raise dev P@1 for b.",
     )
 

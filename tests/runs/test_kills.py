@@ -35,12 +35,14 @@ SETTINGS = {
     "soft": {"epochs": 15, "controls": ["random-weights"]},
     "deep": {"deep": True, "epochs": 15, "controls": []},
 }
-RUNS = 2 * 2 * 4  # LMs, relations, and settings with the control of one
+RELATIONS = 2 if FULL else 1
+RUNS = 2 * RELATIONS * 4  # LMs, relations, and settings with the control of one
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="workers are found through /proc")
 
 
 def write(world: World, folder: Path) -> Path:
-    return world.write_sweep(folder, settings=SETTINGS, prompts={"many": ["many"]}, engine=None)
+    facts = sorted(f"places/{path.name}" for path in (world.data / "facts" / "places").iterdir())[:RELATIONS]
+    return world.write_sweep(folder, facts=facts, settings=SETTINGS, prompts={"many": ["many"]}, engine=None)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from builders import tiny
 
+from askwell.errors import BadOption
 from askwell.lms.load import load_lm
+from askwell.mixture.description import About
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import save_mixture
 from askwell.runs import sources, sweep
@@ -60,6 +62,17 @@ def test_mixtures_of_several_lms_load_each_once(loads: list[str], tmp_path: Path
     jobs = list(saved_jobs(folders, facts, elsewhere, None, None, LOADING, nothing))
     assert len(jobs) == len(folders)
     assert loads == (["elsewhere"] if moved else ["bert", "roberta"])
+
+
+def test_a_run_of_its_relations_name_is_not_taken_for_the_facts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`train --facts rivers.csv --out rivers`, and then `evaluate rivers`."""
+    monkeypatch.chdir(tmp_path)
+    mixture = Mixture(load_lm("testbed:bert", device="cpu"), ["[X] lies in [Y] ."])
+    save_mixture(mixture, Path("rivers"), about=About(relation="rivers"))
+    with pytest.raises(BadOption, match=r"rivers was learned from rivers, and a run does not keep its facts"):
+        list(saved_jobs(["rivers"], None, None, None, None, LOADING, nothing))
 
 
 @pytest.mark.parametrize(("threads", "workers"), [(None, 6), (1, 6), (2, 3), (4, 1), (12, 1)])

@@ -154,7 +154,7 @@ def test_the_controls_are_those_of_the_saved_mixture(done, world):
             assert [o.rank for o in by_split[split]] == [o.rank for o in expected[name][split]]
 
 
-def test_bad_controls(world, tmp_path):
+def test_unknown_and_repeated_controls_are_refused(world, tmp_path):
     for controls in (["random-weights", "random-weights"], ["random-biases"]):
         with pytest.raises(BadFile, match="controls"):
             read_sweep(small(world, tmp_path, controls=controls))

@@ -62,7 +62,7 @@ def test_streamed_answers_come_line_by_line_and_are_the_same(http):
     assert [line["answers"] for line in lines] == whole
 
 
-def test_lists(http, made_runs):
+def test_the_api_lists_mixtures_lms_and_runs(http, made_runs):
     names = {mixture["name"] for mixture in http.get("/api/v1/mixtures").json()["mixtures"]}
     assert names == {"soft", "soft:hard", "deep", "deep:hard", "hard"}
     lms = {lm["name"]: lm for lm in http.get("/api/v1/lms").json()["lms"]}

@@ -312,4 +312,4 @@ def test_a_mistake_in_the_form_is_a_sentence(at):
     sent = {"lm": "testbed:bert", "relation": "x", "facts": "no pair", "templates": "[X] [Y]"}
     response = httpx.post(f"{at.address}/train", data=sent)
     assert response.status_code == 422
-    assert "facts, line 1: expected an x and a y" in response.text
+    assert "facts, line 1: expected x and y" in response.text

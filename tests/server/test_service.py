@@ -198,7 +198,7 @@ def test_a_job_is_a_run_like_any_other(training):
     entry = training.catalogue.find(job.folder.name)
     assert training.ask(entry.name, ["iron"]).result(600)[0]
     again = over(training.train(order()))
-    assert (again.state, again.message) == ("done", "This very run was here already.")
+    assert (again.state, again.message) == ("done", "This run already existed.")
 
 
 def test_a_cancelled_job_keeps_its_best_state_and_can_be_continued(training):

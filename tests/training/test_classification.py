@@ -64,7 +64,7 @@ def test_an_interrupted_run_that_is_resumed_equals_one_that_was_not(tmp_path, we
     with pytest.raises(KeyboardInterrupt):
         train(new_mixture(weighting=weighting), RELATION, SPEC, candidates=KINDS, folder=tmp_path, progress=interrupt)
     other = Candidates("others", ("Boston", "France"), ("a city", "a country"))
-    with pytest.raises(BadOption, match="other settings"):
+    with pytest.raises(BadOption, match="a different LM, facts"):
         train(new_mixture(weighting=weighting), RELATION, SPEC, candidates=other, folder=tmp_path, resume=True)
     resumed = new_mixture(weighting=weighting)
     result = train(resumed, RELATION, SPEC, candidates=KINDS, folder=tmp_path, resume=True)

@@ -2,6 +2,7 @@
 one that the rule names."""
 
 import random
+from dataclasses import replace
 from itertools import cycle, pairwise
 from statistics import stdev
 from typing import Any
@@ -28,6 +29,7 @@ from askwell.training.schedule import (
     default_pairs,
     fall_of_second_half,
     schedule_of,
+    scored_dev_facts,
     scores_since_fall,
 )
 
@@ -173,11 +175,27 @@ def test_dev_is_scored_after_as_many_pairs(dev_facts, prompts, between):
 
 def test_where_dev_can_be_scored_a_few_times_only_it_is_one_cycle():
     assert not plan(facts=320, dev_facts=100, prompts=16).ends_by_itself
-    assert plan(facts=320, dev_facts=100, prompts=16) == plan(
-        TrainingSpec(pairs=default_pairs(16)), facts=320, dev_facts=100, prompts=16
+    by_itself, by_budget = (
+        plan(spec, facts=320, dev_facts=32, prompts=16)
+        for spec in (TrainingSpec(), TrainingSpec(pairs=default_pairs(16)))
     )
+    assert replace(by_itself, score_every=by_budget.score_every) == by_budget
     assert plan(facts=320, dev_facts=100, prompts=4).ends_by_itself
     assert plan(TrainingSpec(patience=2), facts=320, dev_facts=100, prompts=16).ends_by_itself, "it was asked for"
+
+
+@pytest.mark.parametrize(("prompts", "dev_facts"), [(12, 10), (16, 20), (16, 100), (40, 300), (11, 60)])
+def test_dev_scores_cost_little_of_a_run_of_many_prompts(prompts, dev_facts):
+    """A score costs a third of the training on as many facts: all of them together at most an eighth, or there is one,
+    which is a twelfth, or 32 facts."""
+    spec = TrainingSpec()
+    asked = scored_dev_facts(spec, facts=320, dev_facts=dev_facts, prompts=prompts)
+    schedule = plan(spec, facts=320, dev_facts=asked, prompts=prompts)
+    scores = sum(schedule.scores_dev(n) for n in range(1, len(schedule.ends) + 1))
+    trained = schedule.pairs / prompts
+    assert not schedule.ends_by_itself
+    assert scores == 1 or scores * asked / 3 <= trained / 8
+    assert asked == min(dev_facts, 32) or asked / 3 <= trained / 12
 
 
 # ── the run ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -98,9 +98,9 @@ def interrupted(folder):
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     interrupted(tmp_path)
-    with pytest.raises(BadOption, match="another LM, other facts, other prompts or other settings"):
+    with pytest.raises(BadOption, match="a different LM, facts, prompts, settings or version"):
         train(new_mixture(weighting="data-dependent"), CAPITALS, SETTINGS["gradient"], folder=tmp_path, resume=True)
-    with pytest.raises(BadOption, match="other settings"):
+    with pytest.raises(BadOption, match="a different LM, facts"):
         train(new_mixture(), CAPITALS, SETTINGS["em"], folder=tmp_path, resume=True)
 
 

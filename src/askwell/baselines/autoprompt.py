@@ -1,8 +1,8 @@
 """AutoPrompt: a gradient-guided search for the trigger tokens of one hard prompt of a relation.
 
-In each iteration one trigger is looked at. The gradient of the loss at its vector predicts, to first order, what every
-word of the LM would change in its place; the most promising words are tried on other facts, and the best of them is
-taken if it lowers the loss. The prompt that was best on dev is the result.
+Each iteration considers one trigger. The gradient of the loss at its vector predicts, to first order, how every word of
+the LM would change the loss in its place; the most promising words are tried on other facts, and the best of them
+replaces the trigger if it lowers the loss. The prompt that was best on dev is the result.
 """
 
 import hashlib
@@ -11,10 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 from torch import Tensor
 
 from askwell.baselines.hard_prompt import (
@@ -30,9 +32,9 @@ from askwell.baselines.hard_prompt import (
 from askwell.baselines.result import BaselineRun, SearchProgress, SearchStep, about_learning, left_out_of
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
-from askwell.errors import BadOption, NothingLeft
+from askwell.errors import BadOption, DamagedFile, NothingLeft
 from askwell.evaluation.evaluate import score_facts
-from askwell.files import read_tensors, write_tensors
+from askwell.files import problem_in, read_tensors, write_tensors
 from askwell.lms.batches import PLACES
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
@@ -43,7 +45,7 @@ from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import IN_A_RUN, save_mixture
 from askwell.specs.baselines import AutoPromptSpec
 from askwell.specs.mixture import NO_LEAD_IN, MixtureSpec
-from askwell.training.checkpoint import CHECKPOINT
+from askwell.training.checkpoint import CHECKPOINT, DevScores
 from askwell.training.objective import Objective
 from askwell.training.result import badness
 
@@ -79,7 +81,7 @@ def _special(lm: FrozenLM) -> set[int]:
 
 
 def _tokens_of_ys(lm: FrozenLM, relation: Relation) -> set[int]:
-    """The tokens that spell a right answer of the relation in any form, whether in small or capital letters."""
+    """The tokens that spell a right answer of the relation in any form, regardless of case."""
     ys = {y for golds in relation.golds.values() for y in golds}
     words = {y.casefold() for y in ys}
     in_their_places = {lm.wording.single_token(y, place) for y in ys for place in PLACES}
@@ -90,9 +92,36 @@ def _tokens_of_ys(lm: FrozenLM, relation: Relation) -> set[int]:
 _START, _ITERATION = 0, 1  # what random numbers are drawn for
 
 
+class _Step(BaseModel):
+    """A line of the history, see `SearchStep`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    iteration: NonNegativeInt
+    template: str
+    tokens: Annotated[list[NonNegativeInt], Field(min_length=1)]
+    unwanted: NonNegativeInt
+    loss: float
+    dev: DevScores
+
+
+class _Notes(BaseModel):
+    """What a checkpoint contains besides its tensors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    run: str
+    iteration: NonNegativeInt
+    history: Annotated[list[_Step], Field(min_length=1)]
+
+
+def _damaged(path: Path, problem: str) -> DamagedFile:
+    return DamagedFile(f"{path} is damaged: {problem}; remove it to start the search over")
+
+
 @dataclass
 class _State:
-    """All that a search needs to go on after an iteration."""
+    """Everything that a search needs to continue after an iteration."""
 
     tokens: list[int]
     history: list[SearchStep]
@@ -114,7 +143,7 @@ def search_triggers(
     """Searches for a prompt "[X] trigger … trigger [Y] .", or one that starts as the words of a given template.
 
     With a `folder`, the best prompt so far is always saved there as a mixture, and a checkpoint after each iteration,
-    from which `resume` goes on: an interrupted search that is resumed equals one that was not.
+    from which `resume` continues: an interrupted search that is resumed equals one that was not.
     """
     one_token = MixtureSpec(seed=seed).asking_like(asked, answers="one-token", lead_in=NO_LEAD_IN, shots=0)
     search = TriggerSearch(lm, relation, spec or AutoPromptSpec(), start_from, one_token)
@@ -155,7 +184,7 @@ def best_swaps(
 
 
 class TriggerSearch:
-    """A search: what stays the same while it goes on, and its steps."""
+    """A search: what stays the same throughout, and its steps."""
 
     def __init__(
         self, lm: FrozenLM, relation: Relation, spec: AutoPromptSpec, start_from: Template | None, mixture: MixtureSpec
@@ -195,7 +224,7 @@ class TriggerSearch:
                 first = np.random.default_rng([self.seed, _START]).choice(choices, len(self._rows)).tolist()
             tokens[: len(self._rows)] = first
         if (unwanted := len(self._unwanted(tokens))) > self.spec.iterations:
-            raise BadOption(f"--iterations {self.spec.iterations}: {unwanted} are needed to swap what may not stay")
+            raise BadOption(f"--iterations {self.spec.iterations}: {unwanted} are needed to swap disallowed tokens")
         set_tokens(self._mixture, tokens)
         loss = self._loss(torch.arange(len(self._train), device=self.lm.device))
         return _State(tokens, [self._record(0, tokens, loss)])
@@ -208,7 +237,7 @@ class TriggerSearch:
         unwanted = self._unwanted(state.tokens)
         row = int(draws.choice(unwanted or self._rows))
         estimates = self.estimates(state.tokens, row, for_gradient)
-        # What is not allowed, as a mask is not, is swapped even where that does not lower the loss.
+        # Tokens that are not allowed, such as masks, are swapped even if that does not lower the loss.
         best_loss, best_token = (np.inf if unwanted else self._loss(for_trying)), None
         for token in best_swaps(estimates, self._allowed, state.tokens[row], self.spec.candidates):
             with torch.no_grad():
@@ -240,7 +269,7 @@ class TriggerSearch:
 
     @torch.no_grad()
     def _loss(self, facts: Int[Tensor, " facts"]) -> float:
-        """The mean -log p(y | x) of these facts with the prompt as it is."""
+        """The mean -log p(y | x) of these facts with the current prompt."""
         chunks = facts.split(self._objective.facts_at_once)
         return sum(self._objective.loss(chunk).negative_log_likelihood for chunk in chunks) / len(facts)
 
@@ -283,7 +312,7 @@ class TriggerSearch:
         return BaselineRun(mixture, about, tuple(state.history), left_out_of(self._facts))
 
     def keep(self, folder: Path | None, state: _State, *, is_better: bool) -> None:
-        """Saves the best prompt, if it is a new one, and then the state from which the search can go on."""
+        """Saves the best prompt, if it is new, and then the state from which the search can be resumed."""
         if folder is None:
             return
         folder.mkdir(parents=True, exist_ok=True)
@@ -298,14 +327,28 @@ class TriggerSearch:
         path = folder / CHECKPOINT
         if not path.exists():
             return None
-        tensors, notes = read_tensors(path)
-        if notes["run"] != self._run:
+        tensors, found = read_tensors(path)
+        try:
+            notes = _Notes.model_validate(found)
+        except ValidationError as error:
+            raise _damaged(path, problem_in(error)) from None
+        if notes.run != self._run:
             raise BadOption(
-                f"{path} is the state of a run with another LM, other facts, another first prompt or other settings; "
+                f"{path} is the state of a run with a different LM, facts, first prompt or settings; "
                 "resume with the options of that run, or name another folder"
             )
-        history = [SearchStep(**step) for step in notes["history"]]
-        return _State(tensors["tokens"].tolist(), history, notes["iteration"])
+        tokens = tensors.get("tokens")
+        # The first step of the history is the first prompt, which has as many tokens as every other.
+        of_prompts = [tokens, *(torch.tensor(step["tokens"]) for step in found["history"])]
+        if any(not self._can_be_tokens(of_prompt, len(notes.history[0].tokens)) for of_prompt in of_prompts):
+            raise _damaged(path, "its tokens are not those of a prompt on this LM")
+        history = [SearchStep(**step) for step in found["history"]]
+        return _State(tensors["tokens"].tolist(), history, notes.iteration)
+
+    def _can_be_tokens(self, tokens: Tensor | None, count: int) -> bool:
+        if tokens is None or tokens.dtype != torch.int64 or tokens.shape != (count,):
+            return False
+        return bool(((tokens >= 0) & (tokens < len(self.lm.tokenizer))).all())
 
     def _run_id(self) -> str:
         description = {

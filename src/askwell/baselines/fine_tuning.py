@@ -1,4 +1,4 @@
-"""Fine-tuning of a whole LM on the same facts with one manual prompt: an upper reference, no probe of a frozen LM."""
+"""Fine-tuning a whole LM on the same facts with one manual prompt: an upper reference, not a probe of a frozen LM."""
 
 import copy
 import os
@@ -36,7 +36,7 @@ from askwell.training.schedule import warm_up_and_decay
 BYTES_OF_PARAMETER = 16
 """Weight, gradient and AdamW's two moments, four bytes each."""
 TUNED_LM = "fine-tuned-lm"
-"""The folder, in that of a run, that holds the tuned LM."""
+"""The folder of the tuned LM, inside that of a run."""
 _GROUP = Path("/sys/fs/cgroup")
 
 
@@ -51,9 +51,9 @@ def fine_tune(
     folder: Path | None = None,
     progress: Callable[[FineTuningProgress], None] | None = None,
 ) -> BaselineRun[FineTuningEpoch]:
-    """Tunes all weights of a copy of the LM on train facts, and gives the prompt on the copy that was best on dev.
+    """Tunes all weights of a copy of the LM on train facts; returns the prompt on the copy that was best on dev.
 
-    The given LM stays as it is. With a `folder`, the tuned LM is saved in it.
+    The given LM is not changed. With a `folder`, the tuned LM is saved in it.
     """
     spec = spec or FineTuningSpec()
     need_memory(lm)
@@ -102,12 +102,12 @@ def need_memory(lm: FrozenLM) -> None:
     if free is not None and needed > free:
         raise BadOption(
             f"fine-tuning {lm.identity.name} needs about {needed / 1e9:.1f} GB ({BYTES_OF_PARAMETER} bytes for each of "
-            f"{parameters:,} parameters), and {free / 1e9:.1f} GB are free on {lm.device}; take a smaller LM"
+            f"{parameters:,} parameters), but {free / 1e9:.1f} GB are free on {lm.device}; use a smaller LM"
         )
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """The bytes that can still be taken on a device, None where that cannot be known."""
+    """The free memory of a device in bytes; None if it is unknown."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     if device.type != "cpu":
@@ -121,7 +121,7 @@ def _of_machine() -> int | None:
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
-    except OSError:  # not Linux: all memory that there is
+    except OSError:  # not Linux: the machine's whole memory
         pass
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -130,7 +130,7 @@ def _of_machine() -> int | None:
 
 
 def _of_group() -> int | None:
-    """What a container still allows, None where nothing limits it."""
+    """What a container still allows; None if there is no limit."""
     try:
         limit = (_GROUP / "memory.max").read_text(encoding="ascii").strip()
         return None if limit == "max" else int(limit) - int((_GROUP / "memory.current").read_text(encoding="ascii"))
@@ -170,7 +170,7 @@ def _epoch(
     epoch: int,
     facts: int,
 ) -> float:
-    """Steps over all train facts; gives the sum of their losses."""
+    """Steps over all train facts; returns the sum of their losses."""
     model, total = loss.lm.model, 0.0
     order = torch.from_numpy(np.random.default_rng([seed, epoch, 0]).permutation(facts)).to(loss.lm.device)
     model.requires_grad_(True).train(spec.dropout)
@@ -203,7 +203,7 @@ def _private_copy(lm: FrozenLM) -> PreTrainedModel:
     """A copy of the model that shares no memory with it, in the precision in which weights are tuned."""
     if getattr(lm.model.config, "quantization_config", None) is None:
         return copy.deepcopy(lm.model).to(lm.parameter_dtype)
-    config = copy.deepcopy(lm.model.config)  # of a GGUF file: transformers would not save the model as it is
+    config = copy.deepcopy(lm.model.config)  # of a GGUF file: transformers would not save the model with it
     del config.quantization_config
     model = type(lm.model)(config)
     model.load_state_dict(lm.model.state_dict())

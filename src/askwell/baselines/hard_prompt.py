@@ -1,9 +1,9 @@
-"""Prompts that are given as tokens, not as text.
+"""Prompts given as tokens rather than as text.
 
-Tokens that a search has found need not be what the tokenizer makes of their text: it may join two of them, or write a
-piece as another. So a prompt of given tokens is built on a template with as many tokens, and the word vectors of the
-given ones are put in their places, which is exact. Where the text does read back as the same tokens, the template is
-that text, and the prompt is one that anyone can type.
+The tokenizer may turn the text of tokens that a search found into other tokens: it may merge two of them, or split them
+differently. So a prompt of given tokens is built on a template with as many tokens, and the word vectors of the given
+ones are put in their places, which is exact. If the text is tokenised back to the same tokens, the template is that
+text, and the prompt is one that anyone can type.
 """
 
 from collections.abc import Sequence
@@ -30,8 +30,8 @@ def blank_template(lm: FrozenLM, count: int) -> Template:
         if len(tokenise(template, lm.wording).between) == count:
             return template
     raise LMUnavailable(
-        f"the LM {lm.identity.name} has none of the words {', '.join(_COMMON_WORDS)} as one token, so no room can be "
-        "made for trigger tokens"
+        f"the LM {lm.identity.name} has none of the words {', '.join(_COMMON_WORDS)} as one token, so it has no "
+        "placeholder for trigger tokens"
     )
 
 

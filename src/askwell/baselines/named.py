@@ -24,7 +24,7 @@ class Baseline:
     """How many prompts it takes."""
     mixture: MixtureSpec = MixtureSpec()  # noqa: RUF009 - frozen
     training: TrainingSpec = TrainingSpec()  # noqa: RUF009 - frozen
-    """How it is tuned, where it is trained as our own mixtures are."""
+    """How it is tuned, if it is trained like our mixtures."""
 
     @property
     def can_continue(self) -> bool:
@@ -33,20 +33,21 @@ class Baseline:
 
 
 _PRODUCT = MixtureSpec(combine="product")
-# What is learned as others do it has nothing before the sentence that is not named; hard prompts have what ours have.
+# Baselines that learn as published have nothing before the sentence unless named; hard prompts have what ours have.
 _PLAIN = MixtureSpec().with_named_opening
-# OptiPrompt's own settings: ten epochs in steps of 16 facts that grow to 3e-3 and shrink again, as our cycle does.
+# OptiPrompt's settings: ten epochs in steps of 16 facts, with a step size that rises to 3e-3 and falls again, like our
+# cycle.
 _DENSE = TrainingSpec(epochs=10, batch_facts=16, learning_rate=3e-3)
 
 BASELINES: Mapping[BaselineName, Baseline] = {
-    "lama": Baseline("one manual prompt, as it is", "untuned", "one"),
+    "lama": Baseline("one manual prompt, untuned", "untuned", "one"),
     "few-shot": Baseline(
-        "one manual prompt behind train facts in its own words (--shots), all as they are",
+        "one manual prompt after train facts written in its words (--shots), untuned",
         "untuned",
         "one",
         MixtureSpec(shots=8),
     ),
-    "lpaqa-top1": Baseline("the one of several prompts that answers most train facts", "top-1", "several"),
+    "lpaqa-top1": Baseline("the best of several prompts on train", "top-1", "several"),
     "lpaqa-uniform": Baseline("all prompts, their log-probabilities averaged", "untuned", "several", _PRODUCT),
     "lpaqa-weights": Baseline(
         "all prompts, their log-probabilities weighted as published in the prompt file",
@@ -59,7 +60,7 @@ BASELINES: Mapping[BaselineName, Baseline] = {
     ),
     "optiprompt-manual": Baseline("dense vectors that start as a manual prompt", "trained", "one", _PLAIN, _DENSE),
     "optiprompt-random": Baseline("five dense vectors that start at random", "trained", "none", _PLAIN, _DENSE),
-    "autoprompt": Baseline("trigger tokens found by a search that gradients lead", "searched", "one or none", _PLAIN),
+    "autoprompt": Baseline("trigger tokens found by a gradient-guided search", "searched", "one or none", _PLAIN),
     "fine-tuning": Baseline(
         "the whole LM tuned, with one manual prompt: an upper reference", "fine-tuned", "one", _PLAIN
     ),
@@ -67,19 +68,19 @@ BASELINES: Mapping[BaselineName, Baseline] = {
 
 
 def need_prompts(name: BaselineName, count: int) -> None:
-    """Raises if this many prompts are not what the baseline takes."""
+    """Raises if the baseline does not take this many prompts."""
     match BASELINES[name].prompts:
         case "one" if count != 1:
-            raise BadOption(f"{name} takes one manual prompt, and {count} were given; name one with --prompts")
+            raise BadOption(f"{name} takes one manual prompt, but {count} were given; name one with --prompts")
         case "several" if count < 2:
             raise BadOption(
-                f"{name} chooses among several prompts or combines them, and {count or 'none'} can be used here; give "
-                "more with --prompts, or take the baseline lama for one manual prompt"
+                f"{name} chooses among several prompts or combines them, but {count or 'none'} can be used here; give "
+                "more with --prompts, or use the baseline lama for one manual prompt"
             )
         case "none" if count:
             raise BadOption(f"{name} makes its own prompt; leave --prompts out")
         case "one or none" if count > 1:
-            raise BadOption(f"{name} starts from one prompt or from none, and {count} were given")
+            raise BadOption(f"{name} starts from one prompt or from none, but {count} were given")
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def baseline_settings(
     fine_tuning: FineTuningSpec = FineTuningSpec(),  # noqa: B008 - frozen
     **mixture: Any,
 ) -> BaselineSettings:
-    """The baseline's own settings, updated by those given; a setting that it does not have is an error."""
+    """The baseline's settings, updated by those given; a setting that it does not have is an error."""
     how = BASELINES[name].how
     chosen = _training_of(name, training, search, fine_tuning)
     return BaselineSettings(
@@ -116,7 +117,7 @@ def _mixture_of(name: BaselineName, **given: Any) -> MixtureSpec:
         if given.get("answers") == "any-length":
             raise BadOption(f"--answers any-length: {name} only searches with answers that are one token of the LM")
         given["answers"] = "one-token"
-    if given.get("lead_in") == AUTO_LEAD_IN:  # chosen, where the baseline does not say that there is none
+    if given.get("lead_in") == AUTO_LEAD_IN:  # chosen, unless the baseline says that there is none
         del given["lead_in"]
     if given.get("lead_in", NO_LEAD_IN) != NO_LEAD_IN and "none" in baseline.prompts:
         raise BadOption(f"--lead-in: {name} searches for its own words; leave it out")

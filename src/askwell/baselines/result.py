@@ -1,4 +1,4 @@
-"""What baselines report while they are made, and what they result in."""
+"""What baselines report as they progress, and their results."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -24,7 +24,7 @@ class SearchStep:
     dev: dict[str, Any]
 
     def as_json(self) -> dict[str, Any]:
-        """As it is written to history.jsonl."""
+        """As written to history.jsonl."""
         return asdict(self)
 
 
@@ -38,13 +38,13 @@ class FineTuningEpoch:
     dev: dict[str, Any]
 
     def as_json(self) -> dict[str, Any]:
-        """As it is written to history.jsonl."""
+        """As written to history.jsonl."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class SearchProgress:
-    """How far a search has come."""
+    """The progress of a search."""
 
     iteration: int
     iterations: int
@@ -57,7 +57,7 @@ class SearchProgress:
 
 @dataclass(frozen=True)
 class FineTuningProgress:
-    """How far fine-tuning has come."""
+    """The progress of fine-tuning."""
 
     epoch: int
     epochs: int
@@ -72,15 +72,15 @@ BaselineProgress = TrainingProgress | SearchProgress | FineTuningProgress
 
 @dataclass(frozen=True)
 class BaselineRun(Generic[LineT]):
-    """What a baseline has made, ready to be evaluated."""
+    """The result of a baseline, ready to be evaluated."""
 
     mixture: Mixture
     about: About
     """What it was learned from, and what it scores on dev, if dev was used."""
     history: tuple[LineT, ...] = ()
-    """The dev scores along the way."""
+    """The dev scores during training."""
     left_out: dict[str, tuple[LeftOutFact, ...]] = field(default_factory=dict)
-    """Facts of train and dev that could not be asked, where they were used."""
+    """Facts of train and dev that could not be asked, if these splits were used."""
 
 
 def left_out_of(facts: EncodedRelation) -> dict[str, tuple[LeftOutFact, ...]]:

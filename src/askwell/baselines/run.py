@@ -2,7 +2,7 @@
 
 LPAQA averages the prompts' log-probabilities, so its ensembles are products of experts: with equal exponents, with the
 exponents that were published with the prompts, or with exponents that are learned on train. OptiPrompt is a single
-soft prompt at layer 0; the search of AutoPrompt and fine-tuning have files of their own.
+soft prompt at layer 0; AutoPrompt's search and fine-tuning have separate files.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,8 +38,8 @@ from askwell.training.result import HistoryLine, Interrupted, TrainingResult, be
 def best_on_train(
     lm: FrozenLM, templates: Sequence[Template], relation: Relation, spec: MixtureSpec
 ) -> tuple[Mixture, list[dict[str, Any]]]:
-    """A mixture of the one prompt that answers most train facts, ties broken by log-loss, then by order; and what each
-    prompt scores on train. A fact that cannot be asked with a prompt counts as not answered by it."""
+    """A mixture of the prompt that answers the most train facts, with ties broken by log-loss, then by order; and the
+    train scores of each prompt. A fact that cannot be asked with a prompt counts as not answered by it."""
     everything = Mixture(lm, templates, spec, relation=relation)
     scored: list[dict[str, Any]] = []
     left_out = list(everything.left_out_prompts)
@@ -65,7 +65,7 @@ def best_on_train(
 def random_dense_prompt(lm: FrozenLM, *, vectors: int = 5, seed: int = 0, asked: MixtureSpec | None = None) -> Mixture:
     """A mixture of one prompt "[X] v … v [Y] ." whose vectors are drawn from a Gaussian fitted to the word vectors.
 
-    OptiPrompt leaves the full stop as it is; here it starts as it is, and is tuned, too.
+    OptiPrompt does not tune the full stop; here it starts as a full stop and is tuned as well.
     """
     template = blank_template(lm, vectors)
     spec = MixtureSpec(initial="random", seed=seed).asking_like(asked, lead_in=NO_LEAD_IN, shots=0)
@@ -92,12 +92,12 @@ def run_baseline(
     resume: bool = False,
     progress: Callable[[BaselineProgress], None] | None = None,
 ) -> BaselineRun[BaselineLine]:
-    """Runs the baseline of that name; a spec replaces the own settings of the baselines that it fits, and the answers,
-    the beginning of sentences and what comes before them are those of `asked`. AutoPrompt takes answers of one token
-    alone, and baselines that make their own prompt have nothing before it.
+    """Runs the baseline of that name; a spec replaces the settings of the baselines that it fits, and the answers, the
+    beginning of sentences and what comes before them are those of `asked`. AutoPrompt takes only answers of one token,
+    and baselines that make their own prompt have nothing before it.
 
-    With a `folder`, what is trained or searched can be interrupted: it keeps its best state there, and `resume`
-    continues from it. Fine-tuning cannot be continued; it leaves its LM in the folder when it has ended.
+    With a `folder`, training or a search can be interrupted: its best state is kept there, and `resume` continues from
+    it. Fine-tuning cannot be resumed; it saves its LM in the folder at the end.
     """
     baseline = BASELINES[name]
     need_prompts(name, len(templates))
@@ -110,7 +110,7 @@ def run_baseline(
         )
     elif baseline.how == "fine-tuned":
         if resume:
-            raise BadOption("fine-tuning cannot be continued after an interruption; start over with --overwrite")
+            raise BadOption("fine-tuning cannot be resumed after an interruption; start over with --overwrite")
         run = fine_tune(lm, relation, templates[0], fine_tuning, **shared, folder=folder, progress=progress)
     else:
         learned_from: dict[str, Any] = {"relation": relation.description}
@@ -133,7 +133,7 @@ def run_baseline(
 def _trained(
     mixture: Mixture, relation: Relation, spec: TrainingSpec, *, folder: Path | None, **options: Any
 ) -> BaselineRun[HistoryLine]:
-    """The mixture, trained as our own are; if interrupted, its best state so far is saved."""
+    """The mixture, trained like ours; if interrupted, its best state so far is saved."""
     try:
         result = train(mixture, relation, spec, folder=folder, **options)
     except Interrupted as interrupted:

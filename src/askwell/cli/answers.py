@@ -3,9 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
 from functools import partial
-from itertools import repeat
 from typing import Any, Literal
 
 from rich.table import Table
@@ -14,9 +12,7 @@ from rich.text import Text
 from askwell.cli.tables import print_table
 from askwell.cli.terminal import Bar, note, print_json, print_json_list, say
 from askwell.display.printable import printable
-from askwell.evaluation.cautious import CautiousReply, DevAnswers, ask_cautiously
-from askwell.mixture.ask import ask
-from askwell.mixture.ask_prompts import ask_each_prompt
+from askwell.evaluation.cautious import AnsweredX, CautiousReply, DevAnswers, RiskLimits, ask_all
 from askwell.mixture.candidates import Candidates, unaskable_candidates
 from askwell.mixture.encode import default_kind
 from askwell.mixture.mixture import Mixture
@@ -24,71 +20,43 @@ from askwell.mixture.reply import PromptReply, Reply
 
 
 def note_left_out_candidates(mixture: Mixture, candidates: Candidates) -> None:
-    """Names the candidates that the LM cannot be asked for."""
+    """Notes which candidates the LM cannot answer with."""
     left_out = unaskable_candidates(mixture, candidates)
     if left_out:
         named = ", ".join(repr(word[:40]) for word in left_out[:5]) + (", …" if len(left_out) > 5 else "")
-        long = "the LM cannot spell them, or only in more tokens than its answers have"
+        long = "the LM cannot spell them, or needs more tokens than its answers may have"
         why = long if default_kind(mixture).any_length else "they are not one token of the LM"
-        note(f"{len(left_out)} of {len(candidates.words)} candidates cannot be asked for, since {why}: {named}")
+        note(f"{len(left_out)} of {len(candidates.words)} candidates are left out, since {why}: {named}")
 
 
 def print_answers(
     mixture: Mixture,
     xs: Sequence[str],
     *,
-    top: int,
-    candidates: Candidates | None,
-    beams: int,
-    dev: DevAnswers | None,
-    risk: float,
-    confidence: float | None,
     form: Literal["json", "lines", "tables"],
     several: bool,
-    each_prompt: bool = False,
+    dev: DevAnswers | None,
+    limits: RiskLimits | None,
+    **asking: Any,
 ) -> None:
-    """Asks about each x and prints the answers; with `dev`, only those that are probable enough for the risk; with
-    `each_prompt`, also what each prompt answers by itself."""
-    replies: Iterable[CautiousReply]
-    if dev is None:
-        answers = zip(xs, ask(mixture, xs, top=top, candidates=candidates, beams=beams), strict=True)
-        replies = (CautiousReply(x, tuple(found), threshold=0.0) for x, found in answers)
-    else:
-        replies = ask_cautiously(mixture, xs, risk=risk, confidence=confidence, top=top, candidates=candidates, dev=dev)
-        _note_threshold(dev, risk, confidence)
-    alone: Iterable[Sequence[PromptReply] | None] = repeat(None, len(xs))
-    if each_prompt:
-        alone = ask_each_prompt(mixture, xs, candidates=candidates, beams=beams)
-    if form == "json":
-        limits = None if dev is None else {"risk": risk, "sureness": confidence}
-        documents = (
-            _document(mixture, reply, limits, several, of_prompts)
-            for reply, of_prompts in zip(replies, alone, strict=True)
-        )
-        if several:
-            print_json_list(documents)
-        else:
-            print_json(next(documents))
-        return
+    """Asks about each x and prints the answers; `asking` goes to `ask_all`."""
+    asked = ask_all(mixture, xs, dev=dev, limits=limits, **asking)
+    if dev is not None and limits is not None:
+        _note_threshold(dev, limits)
     if form == "lines":
-        _print_all_lines(replies, len(xs))
-        return
-    for reply, of_prompts in zip(replies, alone, strict=True):
-        if reply.answered:
-            _print_table(mixture, reply.x, reply.answers)
-        else:
-            best = reply.answers[0]
-            say(
-                f"{reply.x}: not known. The best answer, {best.y}, has a probability of "
-                f"{100 * best.probability:.1f} %, below the threshold of {100 * reply.threshold:.1f} % for a risk of "
-                f"{100 * risk:g} %."
-            )
-        if of_prompts is not None:
-            _print_prompts(mixture, of_prompts)
+        _print_all_lines(asked, len(xs))
+    elif form == "json" and several:
+        print_json_list(one.as_json() for one in asked)
+    elif form == "json":
+        print_json(next(asked).as_json(alone=True))
+    else:
+        for one in asked:
+            _print_tables(mixture, one)
 
 
-def _note_threshold(dev: DevAnswers, risk: float, confidence: float | None) -> None:
-    learned, threshold = dev.learned(risk, confidence), dev.threshold(risk, confidence)
+def _note_threshold(dev: DevAnswers, limits: RiskLimits) -> None:
+    learned = dev.learned(limits.risk, limits.confidence)
+    threshold = dev.threshold(limits.risk, limits.confidence)
     questions = len(dev.right)
     note(
         f"answers below {100 * threshold:.1f} % count as not known: {round(learned.coverage * questions)} "
@@ -97,33 +65,27 @@ def _note_threshold(dev: DevAnswers, risk: float, confidence: float | None) -> N
     )
 
 
-def _document(
-    mixture: Mixture,
-    reply: CautiousReply,
-    limits: dict[str, Any] | None,
-    several: bool,
-    alone: Sequence[PromptReply] | None,
-) -> Any:
-    answers = [asdict(answer) for answer in reply.answers]
-    prompts = {} if alone is None else {"prompts": [_prompt_document(mixture, one) for one in alone]}
-    if limits is not None:
-        given = {"answered": reply.answered, "threshold": reply.threshold, **limits}
-        return {"x": reply.x, **given, "answers": answers, **prompts}
-    return {"x": reply.x, "answers": answers, **prompts} if several or prompts else answers
+def _print_tables(mixture: Mixture, asked: AnsweredX) -> None:
+    reply = asked.reply
+    if reply.answered:
+        _print_table(mixture, reply.x, reply.answers)
+    elif asked.limits is not None:
+        best = reply.answers[0]
+        say(
+            f"{reply.x}: not known. The best answer, {best.y}, has a probability of {100 * best.probability:.1f} %, "
+            f"below the threshold of {100 * reply.threshold:.1f} % for a risk of {100 * asked.limits.risk:g} %."
+        )
+    if asked.prompts is not None:
+        _print_prompts(asked.prompts)
 
 
-def _prompt_document(mixture: Mixture, reply: PromptReply) -> dict[str, Any]:
-    template, weight = mixture.prompts[reply.prompt].template.text, float(mixture.weights.detach()[reply.prompt])
-    return {"prompt": template, "weight": weight, "y": reply.y, "probability": reply.probability}
-
-
-def _print_all_lines(replies: Iterable[CautiousReply], count: int) -> None:
-    """Prints answers as they are found. On a terminal they show by themselves how far it is; otherwise a bar does."""
-    out = sys.stdout  # while a bar is shown, sys.stdout stands for the terminal that it is drawn on
+def _print_all_lines(asked: Iterable[AnsweredX], count: int) -> None:
+    """Prints answers as they are found, with a progress bar if they do not go to the terminal themselves."""
+    out = sys.stdout  # while a bar is shown, rich replaces sys.stdout
     emit = partial(print, sep="\t", file=out, flush=True)
     with nullcontext(None) if out.isatty() else Bar("x's asked") as shown:
-        for done, reply in enumerate(replies, start=1):
-            _print_lines(reply, emit)
+        for done, one in enumerate(asked, start=1):
+            _print_lines(one.reply, emit)
             if shown is not None:
                 shown(done, count)
 
@@ -135,7 +97,7 @@ def _print_lines(reply: CautiousReply, emit: Callable[..., None]) -> None:
 
 
 def _print_table(mixture: Mixture, x: str, answers: Sequence[Reply]) -> None:
-    """Prints the answers with bars, and the prompt that is most confident of each."""
+    """Prints the answers with bars, and the most confident prompt for each."""
     table = Table(title=Text(x), title_justify="left", box=None, header_style="dim")
     table.add_column("answer", style="bold")
     table.add_column("probability", justify="right")
@@ -149,10 +111,10 @@ def _print_table(mixture: Mixture, x: str, answers: Sequence[Reply]) -> None:
     print_table(table)
 
 
-def _print_prompts(mixture: Mixture, replies: Sequence[PromptReply]) -> None:
+def _print_prompts(replies: Sequence[PromptReply]) -> None:
     """Prints what each prompt answers by itself, the one with the largest weight first."""
-    table = Table("weight", "prompt", "its own answer", "probability", box=None, header_style="dim")
-    for one in sorted((_prompt_document(mixture, reply) for reply in replies), key=lambda one: -one["weight"]):
-        cells = Text(one["prompt"]), Text(one["y"], style="bold"), f"{100 * one['probability']:.1f} %"
-        table.add_row(f"{100 * one['weight']:.1f} %", *cells)
+    table = Table("weight", "prompt", "answer by itself", "probability", box=None, header_style="dim")
+    for one in sorted(replies, key=lambda one: -one.weight):
+        cells = Text(one.template), Text(one.y, style="bold"), f"{100 * one.probability:.1f} %"
+        table.add_row(f"{100 * one.weight:.1f} %", *cells)
     print_table(table)

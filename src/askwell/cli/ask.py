@@ -48,18 +48,18 @@ def ask(
 
     Args:
         words: A run, a folder of runs, a store or a saved mixture, then x's; with --prompts, only x's.
-        facts: For untuned prompts, the relation: its facts tell how long answers are, and what the name of the prompts
-            stands for (testbed:capital for testbed:single). With --among, the relation whose train ys are chosen from.
-            With --risk, the relation whose dev facts the threshold is learned from; a saved mixture has its own.
+        facts: For untuned prompts: the relation, whose facts show how long answers are and whose prompts a name such as
+            testbed:single refers to. With --among: the relation whose train ys are the candidates. With --risk: the
+            relation whose dev facts set the threshold; a saved mixture brings its own.
         file: A file of x's: lines of text, or a column of a .csv, .tsv or .jsonl file.
         column: The column of the file that holds the x's; default: x, sub_label or sub.
         top: How many answers to give.
         risk: Report an answer as not known if its probability is below a threshold, which is learned on dev so that at
-            most this fraction of the answers given is wrong: 0.1 for one in ten.
-        beams: How many beginnings of answers to look into at once, and, in proportion, in all; more find improbable
-            answers more surely.
-        each_prompt: Also give what each prompt would answer by itself.
-        confidence: The confidence with which to keep the risk, e.g. 0.95; with few dev facts, less is answered.
+            most this fraction of the given answers is wrong: 0.1 for one in ten.
+        beams: How many partial answers the search extends at once; a wider search is slower, and more likely to find
+            improbable answers.
+        each_prompt: Also give what each prompt answers by itself.
+        confidence: Keep the risk with this confidence, e.g. 0.95; with few dev facts, fewer x's are answered.
     """
     if not prompts and not words:
         raise BadOption("name the folder of a saved mixture, or give --lm and --prompts")
@@ -67,11 +67,11 @@ def ask(
         raise BadOption("untuned prompts need --lm")
     folder, given = (None, words) if prompts else (words[0], words[1:])
     if folder is not None and (mixture != MixtureSpec() or (facts and risk is None and among is None)):
-        raise BadOption("a saved mixture stays as it is: leave out --facts and the options for untuned prompts")
+        raise BadOption("a saved mixture cannot be changed: leave out --facts and the options for untuned prompts")
     if among is not None and not facts:
         raise BadOption("--among train chooses among the ys of train facts: name the relation with --facts")
     if among is not None and candidates is not None:
-        raise BadOption("--candidates and --among each say what answers are chosen from: give one of them")
+        raise BadOption("--candidates and --among both name the candidates: give only one of them")
     if confidence is not None and risk is None:
         raise BadOption("--confidence goes with --risk")
     if risk is not None:
@@ -84,6 +84,7 @@ def ask(
     if column and not file:
         raise BadOption("--column goes with --file")
     from askwell.cli.answers import note_left_out_candidates, print_answers
+    from askwell.evaluation.cautious import RiskLimits
     from askwell.lms.load import load_lm, set_threads
     from askwell.mixture.candidates import read_candidates, train_candidates
     from askwell.mixture.encode import default_kind, why_unaskable
@@ -126,6 +127,6 @@ def ask(
             dev = dev_answers_of(asked, folder, learned_from, allowed, progress=shown_bar, note=note)
     form = "json" if json else "lines" if file is not None else "tables"
     print_answers(
-        asked, xs, top=top, candidates=allowed, beams=beams, dev=dev, risk=risk or 0.0, confidence=confidence,
-        form=form, several=several, each_prompt=each_prompt,
+        asked, xs, form=form, several=several, dev=dev, limits=None if risk is None else RiskLimits(risk, confidence),
+        top=top, candidates=allowed, beams=beams, each_prompt=each_prompt,
     )  # fmt: skip

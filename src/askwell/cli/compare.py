@@ -1,7 +1,6 @@
 """`askwell compare`."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,11 +11,10 @@ from askwell.cli.options import Json, NotNegative, Where
 from askwell.cli.tables import print_table
 from askwell.cli.terminal import print_json, say
 from askwell.display.summary import counted
-from askwell.evaluation.metrics import METRICS
-from askwell.files import to_json
+from askwell.evaluation.metrics import METRICS, units_of
 
 if TYPE_CHECKING:
-    from askwell.evaluation.compare import Comparison
+    from askwell.runs.comparison import RunComparison
 
     MetricName = str
 else:
@@ -39,7 +37,7 @@ def compare(
     """Compare two runs on the facts that both answered: difference, interval, significance, what changed.
 
     A folder of runs counts as one run: its relations are taken together, its seeds paired with the same seeds of the
-    other. It says among which answers each ranks. To compare two settings of one sweep:
+    other. The output names the answers that each ranks among. To compare two settings of one sweep:
     `askwell compare STORE STORE --where-a "setting = 'soft'" --where-b "setting = 'init'"`.
 
     Args:
@@ -51,38 +49,23 @@ def compare(
         seed: Seed of the random sign flips and of the bootstrap.
         changed: How many of the changed facts to show.
     """
-    from askwell.evaluation.compare import compare_outcomes
-    from askwell.runs.query import outcomes_at, vocabularies_at
+    from askwell.runs.comparison import compare_runs
 
-    comparison = compare_outcomes(
-        outcomes_at(a, where_a, option="--where-a"),
-        outcomes_at(b, where_b, option="--where-b"),
-        metric=metric,
-        unit=unit,
-        seed=seed,
-    )
-    among = [
-        "; ".join(vocabularies_at(path, where, option=option))
-        for path, where, option in ((a, where_a, "--where-a"), (b, where_b, "--where-b"))
-    ]
-    a_named, b_named = (
-        str(path) if where is None else f"{path} ({where})" for path, where in ((a, where_a), (b, where_b))
-    )
+    compared = compare_runs(a, b, where_a=where_a, where_b=where_b, metric=metric, unit=unit, seed=seed)
     if json:
-        shown = replace(comparison, changed=comparison.changed[:changed])
-        ranked = {"a_vocabulary": among[0] or None, "b_vocabulary": among[1] or None}
-        print_json({"a": a_named, "b": b_named, **ranked, **to_json(shown), "changed_facts": len(comparison.changed)})
+        print_json(compared.as_json(changed))
     else:
-        _print(comparison, a_named, b_named, changed, among)
+        _print(compared, changed)
 
 
-def _print(comparison: "Comparison", a: str, b: str, changed: int, among: Sequence[str]) -> None:
+def _print(compared: "RunComparison", changed: int) -> None:
     from askwell.evaluation.significance import SIGNIFICANT
 
+    comparison, among = compared.found, (compared.a.vocabulary, compared.b.vocabulary)
     several = len(comparison.relations) > 1
     averages = {"micro average": comparison.micro, "macro average": comparison.macro}
     digits = METRICS[comparison.metric].decimals
-    title = escape(f"{comparison.metric}, A: {a}, B: {b}")
+    title = escape(f"{comparison.metric} {units_of([comparison.metric])}, A: {compared.a.name}, B: {compared.b.name}")
     table = Table("", "facts", "A", "B", "A − B", "A better", "B better", title=title)
 
     def add(name: str, of: Any, counts: Any) -> None:
@@ -113,7 +96,7 @@ def _print(comparison: "Comparison", a: str, b: str, changed: int, among: Sequen
             f"threshold of {SIGNIFICANT}."
         )
     say(
-        f"A is better on {comparison.wins}, B on {comparison.losses} {comparison.unit}s: sign test "
+        f"A is better on {counted(comparison.wins, comparison.unit)}, B on {comparison.losses}: sign test "
         f"p = {_p(comparison.sign_p)}."
     )
     shown = comparison.changed[:changed]
@@ -122,7 +105,7 @@ def _print(comparison: "Comparison", a: str, b: str, changed: int, among: Sequen
         title = f"{len(shown)} of {counted(len(comparison.changed), 'fact')} that changed"
         table = Table(*names, "x", "y", "rank A", "rank B", "answer A", "answer B", title=title)
         for fact in shown:
-            ranks = (f"{fact.a_rank:.5g}", f"{fact.b_rank:.5g}")
+            ranks = (f"{rank:.5g}" if math.isfinite(rank) else "not found" for rank in (fact.a_rank, fact.b_rank))
             cells = (fact.x, fact.y, *ranks, fact.a_answer or "–", fact.b_answer or "–")
             table.add_row(*map(escape, (fact.relation, *cells) if several else cells))
         print_table(table)

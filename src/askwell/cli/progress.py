@@ -25,7 +25,7 @@ from askwell.training.result import HistoryLine, TrainingProgress, badness
 
 
 class Bars:
-    """A bar for whatever is being done: when something else begins, its bar takes the place of the one before."""
+    """A bar for the current step: when the next step begins, its bar replaces the last one."""
 
     def __init__(self) -> None:
         self._bar, self._shown = Bar(""), ""
@@ -124,7 +124,7 @@ def _note_mixture(mixture: Mixture) -> None:
     if len(mixture.lm.beginnings) > 1:
         note(f"sentences begin with: {mixture.spec.begin} (--begin)")
     if mixture.spec.lead_in != NO_LEAD_IN:
-        note(f"sentences are led in by: {mixture.spec.lead_in} (--lead-in)")
+        note(f"sentences are preceded by: {mixture.spec.lead_in} (--lead-in)")
     if mixture.examples:
         drawn = (
             f"the best of {mixture.spec.shot_draws} draws on dev for each prompt"
@@ -136,7 +136,7 @@ def _note_mixture(mixture: Mixture) -> None:
         wanted = mixture.dropped_examples + sum(map(len, mixture.examples))
         note(
             f"{mixture.dropped_examples} of {wanted} examples do not fit the LM's "
-            f"longest input of {mixture.lm.context} tokens and were dropped, the oldest of each prompt first"
+            f"longest input of {mixture.lm.context} tokens and were dropped, the first ones of each prompt first"
         )
     if mixture.weighting.reads_x and finds_every_x_alike(mixture):
         note(
@@ -158,7 +158,7 @@ _RUNNING_SHOWN = 8
 
 
 class SweepBar:
-    """Call it with each event of the sweep. If interrupted, it says how to continue."""
+    """The progress of a sweep; call it with each event. If interrupted, it says how to continue."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self._plan, self._folder, self._began = plan, folder, time.monotonic()
@@ -178,7 +178,7 @@ class SweepBar:
         if self._live.is_started:
             self._live.stop()
         if kind is not None and issubclass(kind, KeyboardInterrupt):
-            note(f"interrupted: what was done is kept in {self._folder}; the same command continues from there")
+            note(f"interrupted: finished runs are in {self._folder}; the same command continues from there")
 
     def __call__(self, event: Event) -> None:
         """Follows the event."""
@@ -189,7 +189,7 @@ class SweepBar:
         self._running.pop(spec.id, None)
         if isinstance(event, Lost):
             self._lost += 1
-            stderr.print(f"lost, trying again: {spec.label}: {event.reason}", markup=False)
+            stderr.print(f"lost, retrying: {spec.label}: {event.reason}", markup=False)
         elif isinstance(event, Ended) and isinstance(event.outcome, RunDone):
             self._done += 1
             key, score = (spec.lm, spec.setting), event.outcome.p_at_1
@@ -219,5 +219,5 @@ class SweepBar:
     def _title(self) -> str:
         left = len(self._plan.runs) - self._done - self._failed
         counts = f"{self._done} done, {len(self._running)} running, {self._failed} failed, {left} left"
-        lost = f", {self._lost} lost and tried again" if self._lost else ""
+        lost = f", {self._lost} lost and retried" if self._lost else ""
         return f"{counts}{lost}; {time.monotonic() - self._began:.0f} s"

@@ -34,30 +34,25 @@ def report(
     """Make the paper's tables and figures from runs, as Markdown, LaTeX, CSV and HTML.
 
     Args:
-        out: Where to write; default: the folder report in the store.
-        formats: What to write, one or more of these; default: all.
+        out: The folder to write to; default: the folder report in the store.
+        formats: One or more formats to write; default: all.
         paper: The paper's figures as JSON, to show beside ours; default: the data folder's paper_tables.json.
-        drawn: How many tuned mixtures to draw in words; 0 draws none, and then no LM is loaded.
+        drawn: How many tuned mixtures to draw as words; with 0, none is drawn and no LM is loaded.
     """
     from askwell.report.paper import read_paper
-    from askwell.report.study import FORMATS, report_page, study_of, write_report
-    from askwell.runs.query import select_runs
+    from askwell.report.study import FORMATS, make_report
 
     folder = out or store / "report"
     need_writable_folder(folder, "--out")
-    of_paper = read_paper(paper)
-    runs = select_runs(store, where)
-    study = study_of(runs, of_paper, drawn=drawn)
-    written = write_report(study, report_page(store.resolve().name, runs, study), folder, formats or FORMATS)
-    for problem in study.problems:
+    made = make_report(store, folder, where=where, formats=formats or FORMATS, paper=read_paper(paper), drawn=drawn)
+    for problem in made.study.problems:
         note(problem)
     if json:
-        document = {"store": str(store), "runs": len(runs), "files": [str(path) for path in written], **study.as_json()}
-        print_json(document)
+        print_json(made.as_json())
         return
-    _print(study)
-    note(f"{counted(len(runs), 'run')}; written to {folder}:")
-    for path in written:
+    _print(made.study)
+    note(f"{counted(len(made.runs), 'run')}; written to {folder}:")
+    for path in made.files:
         note(f"  {path.relative_to(folder)}")
 
 

@@ -1,4 +1,4 @@
-"""What the commands that do runs share: setting up, the run itself, and what is printed at the end."""
+"""What `train`, `baseline` and `evaluate` share: loading the LM, the run itself, and printing its results."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,6 @@ from askwell.evaluation.evaluate import EvaluationFigures
 from askwell.evaluation.knowledge import KnowledgeFigures
 from askwell.evaluation.labels import LabelFigures
 from askwell.evaluation.metrics import METRICS
-from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm, set_threads
 from askwell.runs.folder import check_folder, clear_folder, hold_folder
@@ -27,7 +26,11 @@ from askwell.runs.run import run
 from askwell.runs.seeds import SeveralRuns
 from askwell.specs import RunSpec
 
-_CONTROLS = {MAJORITY: "train's ys by frequency", PRIOR: "the prompts' prior", PRIOR_MASKED_X: "the same with x masked"}
+_CONTROLS = {
+    MAJORITY: "the most frequent ys of train",
+    PRIOR: "the prompts' prior",
+    PRIOR_MASKED_X: "the prompts with x masked",
+}
 
 # What is left of 80 characters beside the scores.
 _WIDTH_OF_LABELS = 40
@@ -36,7 +39,7 @@ _WIDTH_OF_LABELS = 40
 def load_for_run(
     lm: str, relation: Relation, templates: Sequence[Template], threads: int | None, **loading: Any
 ) -> FrozenLM:
-    """The LM of a run, with notes on what the run will use."""
+    """Loads the LM of a run, and notes what the run will use."""
     for line in relation.counts.lines():
         note(line)
     loaded = load_lm(lm, **loading)
@@ -51,9 +54,9 @@ def load_for_run(
 def run_with_bars(
     spec: RunSpec, lm: FrozenLM, relation: Relation, folder: Path, *, overwrite: bool, **options: Any
 ) -> RunRecord:
-    """Does a run with bars; `overwrite` removes the files of an earlier one first."""
+    """Does a run and shows its progress; `overwrite` removes the files of an earlier run first."""
     with hold_folder(folder), RunBars(folder) as bars:
-        # Again, since another run can have ended there while the LM was loaded.
+        # Checked again, since another run may have finished there while the LM was loading.
         check_folder(folder, resume=options.get("resume", False), overwrite=overwrite)
         if overwrite:
             clear_folder(folder)
@@ -61,23 +64,22 @@ def run_with_bars(
 
 
 def print_run(record: RunRecord, folder: Path, *, json: bool) -> None:
-    """What a run found, as JSON or as a summary."""
+    """Prints the results of a run, as JSON or as a summary."""
     if json:
-        baseline = {} if record.spec.baseline is None else {"baseline": record.spec.baseline}
-        print_json({**baseline, "out": str(folder), **to_json(record), "history": to_json(record.history)})
+        print_json(record.as_json(folder))
     else:
         print_record(record, folder)
 
 
 def print_record(record: RunRecord, folder: Path) -> None:
-    """The summary of a run: scores, controls, and what to do next."""
+    """Prints the summary of a run: scores, controls, and what to do next."""
     if record.training is not None:
         for split, left_out in record.training.left_out.items():
             note_left_out_facts(split, left_out)
     note_left_out_facts("test", record.test.left_out, record.test.left_out_facts)
     note_few_candidates(record.test)
     note_unsettled(record.test)
-    name = record.spec.baseline or ("tuned" if record.spec.training is not None else "as they are")
+    name = record.spec.baseline or ("tuned" if record.spec.training is not None else "untuned")
     print_scores({"untuned": record.untuned, name: record.test})
     print_labels(record.test.labels)
     print_controls(record)
@@ -85,7 +87,7 @@ def print_record(record: RunRecord, folder: Path) -> None:
     found = record.training.found.get("prompt") if record.training is not None else None
     lines = []
     if found is not None:
-        lines.append(f"found: {found}")
+        lines.append(f"prompt found: {found}")
     elif len(record.prompts) == 1 and record.spec.baseline is not None:
         lines.append(f"prompt: {record.prompts[0].template}")
     seconds = record.environment.seconds or 0.0
@@ -102,21 +104,21 @@ def print_record(record: RunRecord, folder: Path) -> None:
 
 
 def note_few_candidates(figures: EvaluationFigures) -> None:
-    """Says how many candidates could not be chosen."""
+    """Notes how many candidates were left out."""
     if figures.candidates_left_out:
         words = counted(figures.candidates_left_out, "candidate")
-        note(f"{words} left out: the LM cannot spell them, or only in more tokens than its answers have")
+        note(f"{words} left out: the LM cannot spell them, or needs more tokens than its answers may have")
 
 
 def note_unsettled(figures: EvaluationFigures) -> None:
-    """Says for how many facts the search ended before the rank of y was known."""
+    """Notes for how many facts the search ended before the rank of y was known."""
     if figures.unsettled:
         facts = counted(figures.unsettled, "fact")
-        note(f"the search for answers came to its limit for {facts}, whose y counts as not found")
+        note(f"the search for answers reached its limit for {facts}, whose y counts as not found")
 
 
 def print_scores(evaluations: dict[str, EvaluationFigures | None]) -> None:
-    """A row of scores for each evaluation."""
+    """Prints a row of scores for each evaluation."""
     shown = {name: evaluation for name, evaluation in evaluations.items() if evaluation is not None}
     last = list(shown.values())[-1]
     table = Table("", *METRICS, title=f"{counted(last.facts, 'test fact')}, {last.vocabulary}")
@@ -126,7 +128,8 @@ def print_scores(evaluations: dict[str, EvaluationFigures | None]) -> None:
 
 
 def print_labels(found: LabelFigures | None) -> None:
-    """How well each label is told from the others, and what was chosen for its facts: all of it if there is room."""
+    """Prints precision, recall and F1 of each label, and the confusion table, or its most frequent errors if it is
+    too wide."""
     if found is None:
         return
     table = Table("", "facts", "precision", "recall", "F1", title="Labels")
@@ -144,7 +147,7 @@ def print_labels(found: LabelFigures | None) -> None:
 
 
 def print_controls(record: RunRecord) -> None:
-    """Prints how well answers that ignore x score, and the gain over the best of them."""
+    """Prints the scores of answers that ignore x, and the gain over the best of them."""
     for name, problem in record.controls_missing.items():
         note(f"no control {name} for {record.relation.name}: {problem}")
     corrected = record.controls.get(PRIOR_CORRECTED)
@@ -157,24 +160,24 @@ def control_lines(found: KnowledgeFigures | None, corrected: float | None) -> li
     if found is None:
         return []
     each = ", ".join(f"{_CONTROLS.get(name, name)} {scores.test:.1f}" for name, scores in found.controls.items())
-    verdict = "" if found.is_there else "; that may be chance"
+    verdict = "" if found.is_there else ", which may be chance"
     best = _CONTROLS.get(found.control, found.control)
     lines = [
         f"P@1 without looking at x: {each}.",
-        f"Gain over the best of them (chosen on dev: {best}): {found.gain:.1f} ({found.low:.1f} to {found.high:.1f} at "
-        f"{100 * found.confidence:.0f} %){verdict}.",
+        f"Gain over the best of them (chosen on dev: {best}): {found.gain:.1f} ({100 * found.confidence:.0f} % "
+        f"interval {found.low:.1f} to {found.high:.1f}){verdict}.",
     ]
     if corrected is not None:
         lines.append(
-            f"P@1 if each answer's probability is divided by the prompts' prior for it: {corrected:.1f}. (The prior is "
-            "what the prompts answer on average, whatever x is; so an answer that they prefer anyway has to gain more "
-            "from x than others to be the best.)"
+            f"P@1 with each answer's probability divided by its prior: {corrected:.1f}. (The prior is what the prompts "
+            "answer on average, regardless of x; an answer that they prefer anyway has to gain more from x to come "
+            "first.)"
         )
     return lines
 
 
 def print_several(several: SeveralRuns) -> None:
-    """A table of the scores of several runs, and a sentence about their answers."""
+    """Prints a table of the scores of several runs, and a sentence on how often their answers agree."""
     facts, left_out = ("–".join(map(str, counts)) for counts in (several.facts, several.left_out))
     title = f"{several.relation}: {several.runs} runs, {facts} facts ({left_out} left out), {several.vocabulary}"
     table = Table("", "mean", "std. dev.", "min", "max", title=title)

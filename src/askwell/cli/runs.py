@@ -33,7 +33,7 @@ def runs(
 ) -> None:
     """List runs, filtered and sorted.
 
-    --json and --csv print all columns; one is the id of the run, whose folder is STORE/runs/ID.
+    --json and --csv print all columns. One of them is the run's id: its folder is STORE/runs/ID.
 
     Args:
         where: An SQL condition, e.g. "lm = 'testbed:bert' and setting = 'soft' and P@1 > 40".
@@ -42,7 +42,7 @@ def runs(
         csv: Print all columns as CSV on stdout.
     """
     if csv and json:
-        raise BadOption("--csv and --json exclude each other")
+        raise BadOption("--csv and --json cannot be combined")
     if failed and (where or sort or csv):
         raise BadOption("--failed lists all failed runs: use it by itself or with --json")
     from askwell.runs.folder import read_runs

@@ -33,18 +33,18 @@ def serve(
 ) -> None:
     """Serve a page and an API over a folder of runs: ask, see why, compare, train.
 
-    The address is the first line on stdout. Without RUNS, the testbed is served. SIGTERM and Ctrl-C let what was asked
-    finish; training that is under way keeps its best state and can be continued.
+    The address is the first line on stdout. Without RUNS, the testbed is served. On SIGTERM or Ctrl-C, pending requests
+    are finished first; training in progress keeps its best state and can be continued.
 
     Args:
         runs: A run, a folder of runs, or a sweep's store.
-        host: The address to listen at. Others than this machine's own need a token.
-        port: The port; 0 takes a free one.
-        token: What every request has to bring, as Authorization: Bearer TOKEN or, in a browser, once as /?token=TOKEN.
-            [env: ASKWELL_TOKEN]
+        host: The address to listen on. Any but this machine's own needs a token.
+        port: The port; 0 picks a free one.
+        token: The token that every request must carry, as Authorization: Bearer TOKEN or, in a browser, once as
+            /?token=TOKEN. [env: ASKWELL_TOKEN]
         training: Whether runs can be started from the page and the API.
-        memory: The LMs used last stay loaded, within this many GiB.
-        queue: How many x's may wait; beyond that, clients are told to come back later (429).
+        memory: How many GiB of LMs stay loaded; those used least recently are unloaded first.
+        queue: How many x's may wait; beyond that, clients are told to retry later (429).
         batch: How many x's are asked at once.
         engine: in-process serves from this process. ray serves from replicas on a Ray cluster, which are replaced when
             they die; each takes --threads CPUs, 1 by default, and has its own --memory, --queue and --batch.
@@ -65,8 +65,8 @@ def serve(
 
     def tell(there: str) -> None:
         print(there, flush=True)
-        first = "" if token is None else ", the first time with ?token=… behind it"
-        note(f"open it in a browser{first}; Ctrl-C ends")
+        first = "" if token is None else ", the first time with ?token=… at the end"
+        note(f"open it in a browser{first}; Ctrl-C stops the server")
 
     if engine == "ray":
         from askwell.server.cluster import serve_on_ray
@@ -82,4 +82,4 @@ def serve(
     try:
         serve_until_told(settings, listening)
     except KeyboardInterrupt:
-        note("ended")
+        note("stopped")

@@ -6,7 +6,7 @@ from askwell.cli.options import LM, Data, Device, Json, Revision, Threads, Where
 from askwell.cli.terminal import Bar, note, print_json, say, stdout
 from askwell.cli.trust import projection_line
 from askwell.errors import BadOption
-from askwell.files import need_writable_folder, to_json, write_whole
+from askwell.files import need_writable_folder, write_whole
 
 
 def show(
@@ -34,9 +34,9 @@ def show(
 
     Args:
         mixture: A run, a folder of runs, a store, or a saved mixture.
-        svg: Draw the prompts into this SVG file.
-        figure: Draw the prompts into this file, in the format of its name: .svg, .png or .pdf.
-        html: Write a page about the prompts into this HTML file.
+        svg: Draw the prompts as an SVG file.
+        figure: Draw the prompts as a file of this name, which ends in .svg, .png or .pdf.
+        html: Write an HTML page about the prompts.
         nearest: How many nearest words to list for each token.
         facts: The mixture's relation: also score the nearest words alone, as hard prompts, on its test facts.
     """
@@ -48,7 +48,7 @@ def show(
     from askwell.evaluation.nearest_words import projection_scores
     from askwell.lms.load import set_threads
     from askwell.mixture.save import read_description
-    from askwell.report.words import look_at
+    from askwell.report.words import MixtureWords, look_at
     from askwell.report.words_figure import words_chart, words_html
     from askwell.report.words_terminal import print_words
     from askwell.runs.sources import find_mixture, own_relation, saved_mixture
@@ -64,7 +64,7 @@ def show(
             chart = words_chart(prompts, title)
             is_svg = path == svg or path.suffix == ".svg"
             write_whole(path, chart.svg("words") if is_svg else chart.pdf() if path.suffix == ".pdf" else chart.png())
-            note(f"drawn into {path}")
+            note(f"written to {path}")
     projection = None
     if facts is not None:
         asked = own_relation(description, facts, data)
@@ -76,8 +76,7 @@ def show(
         write_whole(html, words_html(prompts, title, lm=shown.lm.identity.name, relation=relation, score=score))
         note(f"written to {html}")
     if json:
-        listed = [prompt.as_json() for prompt in prompts]
-        print_json(listed if projection is None else {"prompts": listed, "projection": to_json(projection)})
+        print_json(MixtureWords(tuple(prompts), projection).as_json())
         return
     print_words(prompts, stdout)
     if score is not None:

@@ -32,17 +32,16 @@ def sweep(
     data: Data = None,
     json: Json = False,
 ) -> None:
-    """Do the runs of a grid: LMs × relations × prompts × settings × seeds.
+    """Run a grid: LMs × relations × prompts × settings × seeds.
 
-    Each run is kept in a folder named by the hash of its spec, and runs that are there are not done again: if a sweep
-    is interrupted or killed, the same command continues it. The exit code is 1 if some runs failed; they are tried
-    again next time.
+    Each run has a folder named by the hash of its spec, and finished runs are not repeated: if a sweep is interrupted
+    or killed, the same command continues it. The exit code is 1 if some runs failed; the same command retries them.
 
     Args:
         file: The TOML file that describes the sweep.
-        store: The folder that keeps the runs, instead of the file's.
+        store: The folder for the runs, instead of the file's.
         engine: The engine for the runs, instead of the file's.
-        workers: Worker processes of the pool.
+        workers: How many worker processes the pool has.
         address: Address of the Ray cluster, e.g. auto or HOST:6379.
         dry_run: Show the plan without running it.
     """
@@ -50,7 +49,7 @@ def sweep(
     from askwell.runs.grid import read_sweep
     from askwell.runs.plan import plan_sweep
     from askwell.runs.store import new_or_open_store
-    from askwell.runs.sweep import check_engine, choose_engine, go
+    from askwell.runs.sweep import SweepResult, check_engine, choose_engine, go
 
     started = time.monotonic()
     given = {"store": store and str(store), "engine": engine, "workers": workers, "address": address}
@@ -74,7 +73,7 @@ def sweep(
             failed = go(plan, chosen, kept, live)
     seconds = time.monotonic() - started
     if json:
-        print_json({"store": str(kept.folder), **plan.as_json(at_once, failed), "seconds": round(seconds, 1)})
+        print_json(SweepResult(kept.folder, plan, at_once, tuple(failed), seconds).as_json())
     elif dry_run:
         _print_plan(plan, at_once)
     else:
@@ -87,7 +86,7 @@ def sweep(
     if failed:
         raise Failure(
             f"{len(failed)} of {len(plan.runs)} runs failed ({failed[0].message}); {kept.folder / 'failed'} says why, "
-            "and the same command tries them again"
+            "and the same command retries them"
         )
 
 
@@ -95,7 +94,7 @@ def _in_short(plan: "Plan", workers: int) -> str:
     if not plan.to_do:
         return f"{counted(len(plan.runs), 'run')}, all done"
     seconds = plan.estimate(workers)
-    time_left = "duration not known" if seconds is None else _in_words(seconds)
+    time_left = "duration unknown" if seconds is None else _in_words(seconds)
     at_once = f", {workers} at once" if workers > 1 else ""
     done = f"{counted(len(plan.runs), 'run')}, {len(plan.done)} of them done"
     return f"{done}; {len(plan.to_do)} to do{at_once}: {time_left}"

@@ -24,7 +24,7 @@ def plain_table(name: str, *headings: str, numbers: Collection[str] = (), **opti
 
 
 def print_table(table: Table, console: Console = stdout) -> None:
-    """Prints a table without its empty columns: in a pipe as wide as it is; in a terminal, broken between words only.
+    """Prints a table without its empty columns: unbroken in a pipe; in a terminal, wrapped only between words.
 
     Where even that is too wide for the terminal, the rows are printed one below the other.
     """
@@ -63,7 +63,7 @@ def _texts(column: Column, table: Table, console: Console) -> list[Text]:
 
 
 def _measured(column: Column, table: Table, console: Console) -> Measurement:
-    """The widths at which nothing is broken, and at which nothing but the spaces between words is."""
+    """The width at which lines are wrapped only between words, and that at which none is wrapped."""
     texts = [text.plain for text in _texts(column, table, console)]
     words = (cell_len(word) for text in texts for word in text.split())
     lines = (cell_len(line) for text in texts for line in text.splitlines())
@@ -75,20 +75,20 @@ def _natural_width(table: Table, console: Console) -> int:
 
 
 def _shared_out(columns: list[Measurement], room: int) -> list[int]:
-    """Widths that use the room: what a column lacks is given to it in proportion."""
+    """Widths that fill the room, which is shared out in proportion to what each column lacks."""
     lacking = [widths.span for widths in columns]
     total = sum(lacking)
     return [widths.minimum + room * lack // total for widths, lack in zip(columns, lacking, strict=True)]
 
 
 def _print_below_title(table: Table, width: int, console: Console) -> None:
-    """Prints the table; a title that is wider than it stands above it as a line of its own."""
+    """Prints the table; a title that is wider than the table becomes a separate line above it."""
     title = None if table.title is None else console.render_str(str(table.title))
     if title is not None and title.cell_len > width:
         console.print(title, soft_wrap=True)
         table.title = None
     table.width = width
-    console.print(table, crop=False)  # a pipe has no width of its own, and gets whole lines
+    console.print(table, crop=False)  # a pipe has no width, and gets whole lines
 
 
 def _print_rows(table: Table, console: Console) -> None:

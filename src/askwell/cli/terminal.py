@@ -33,23 +33,31 @@ stdout = _Terminal(highlight=False)
 
 def print_json(document: Any) -> None:
     """One JSON document on stdout."""
-    text = json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
-    sys.stdout.write(json_escaped(text) + "\n")
+    sys.stdout.write(_as_json(document) + "\n")
 
 
 def print_json_list(documents: Iterable[Any]) -> None:
-    """A list as one JSON document on stdout, each member as soon as it is there."""
+    """A list as one JSON document on stdout, each item as soon as it is known."""
     before = "[\n"
     for document in documents:
-        text = json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
-        sys.stdout.write(before + textwrap.indent(json_escaped(text), "  "))
+        sys.stdout.write(before + textwrap.indent(_as_json(document), "  "))
         sys.stdout.flush()
         before = ",\n"
     sys.stdout.write("[]\n" if before.startswith("[") else "\n]\n")
 
 
+def _as_json(document: Any) -> str:
+    """JSON that every program reads: a number that is infinite or none is null."""
+    try:
+        text = json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
+    except ValueError:
+        finite = json.loads(json.dumps(document), parse_constant=lambda _: None)
+        text = json.dumps(finite, ensure_ascii=False, indent=2, allow_nan=False)
+    return json_escaped(text)
+
+
 def say(*lines: str) -> None:
-    """Lines of a result on stdout, which are not broken where the terminal ends, so that they can be copied."""
+    """Lines of a result on stdout, not wrapped at the terminal's width, so that they can be copied."""
     for line in lines:
         stdout.print(line, markup=False, soft_wrap=True)
 
@@ -60,20 +68,23 @@ def note(text: str) -> None:
 
 
 def note_left_out_facts(split: str, reasons: Mapping[str, int], facts: "Sequence[LeftOut]" = ()) -> None:
-    """Says how many facts of a split could not be asked and why, and names some of them."""
+    """Notes how many facts of a split could not be asked and why, and names some of them."""
+    from askwell.mixture.encode import TOO_MANY_TOKENS
+
     for reason, count in sorted(reasons.items()):
         named = [f"{fact.x} → {fact.y}" for fact in facts if fact.reason == reason]
         examples = f" ({'; '.join(named[:3])}{'; …' if count > 3 else ''})" if named else ""
-        note(f"left out of {split}: {counted(count, 'fact')}, since {reason}{examples}")
+        help_ = "; `askwell train --longest-answer N` allows for more" if reason == TOO_MANY_TOKENS else ""
+        note(f"left out of {split}: {counted(count, 'fact')}, since {reason}{examples}{help_}")
 
 
 def progress_bar(*columns: str | ProgressColumn) -> Progress:
-    """A bar on stderr that vanishes at the end; without a terminal, nothing is drawn."""
+    """A bar on stderr that disappears at the end; without a terminal, nothing is drawn."""
     return Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal)
 
 
 class Bar:
-    """A bar over some work; call it with (done, all), and with a text to show beside it."""
+    """A progress bar; call it with the amount done, the total, and a text to show beside it."""
 
     def __init__(self, what: str) -> None:
         text = (TextColumn(f"{{task.{name}}}", markup=False) for name in ("description", "fields[text]"))

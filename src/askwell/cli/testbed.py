@@ -33,11 +33,11 @@ def list_testbed(*, json: Json = False) -> None:
 
 
 def train_testbed(lm: LMName, /, *, out: Path | None = None, threads: Threads = None) -> None:
-    """Train an LM of the testbed from scratch, on the testbed's text. If interrupted, it continues when rerun.
+    """Train an LM of the testbed from scratch on the testbed's text. The same command resumes an interrupted training.
 
     Args:
         lm: The LM to make.
-        out: The folder to write it to; default: its place in the package.
+        out: The folder to write to; default: the LM's folder in the package.
     """
     from askwell.lms.load import available_threads
     from askwell.testbed.train_lm import LMTrainingProgress, train_lm

@@ -9,7 +9,6 @@ from askwell.cli import options
 from askwell.cli.terminal import note, print_json
 from askwell.data.names import read_prompts, read_relation
 from askwell.errors import BadOption
-from askwell.files import to_json
 from askwell.specs import MixtureSpec, TrainingSpec
 
 
@@ -41,7 +40,7 @@ def train(
     Args:
         seeds: Train once per seed (0,1,2, or 3 for three of them), into the folders seed-0 and so on in --out, and
             report the mean and spread of the scores; --resume continues after an interruption.
-        compiled: Compile parts of the LM's layers with torch.compile: slow to start, but pays off for long work on a
+        compiled: Compile parts of the LM's layers with torch.compile: slow to start, but worth it for long runs on a
             GPU.
     """
     if lm is None or not prompts:
@@ -50,7 +49,7 @@ def train(
     from askwell.mixture.candidates import find_candidates
     from askwell.runs.folder import check_folder
     from askwell.runs.run_spec import prompts_name, run_spec
-    from askwell.runs.seeds import check_seeds, run_seeds, seeds_of, together_over_seeds
+    from askwell.runs.seeds import check_seeds, run_seeds, seeds_of
 
     several = [mixture.seed] if seeds is None else seeds_of(seeds)
     relations = [
@@ -90,9 +89,7 @@ def train(
         resume=resume,
         note=note,
     )
-    together = together_over_seeds(runs)
     if json:
-        by_seed = {str(one.record.spec.seed): one.record.test.micro for one in runs}
-        print_json({"out": str(out), "seeds": several, **to_json(together), "by_seed": by_seed})
+        print_json(runs.as_json())
     else:
-        print_several(together)
+        print_several(runs.together())

@@ -121,6 +121,6 @@ def projection_line(found: "Projection") -> str:
     """How well the nearest words alone score, as a sentence."""
     return (
         f"Nearest words: asked with the word nearest to each tuned vector ({100 * found.changed:.0f} % of them differ "
-        f"from the hard prompt), the LM scores P@1 {found.projected['P@1']:.1f}, where the tuned vectors score "
+        f"from the hard prompt), the LM scores P@1 {found.projected['P@1']:.1f}; the tuned vectors score "
         f"{found.tuned['P@1']:.1f} ({found.facts} {found.split} facts, {found.left_out} left out; {found.vocabulary})."
     )

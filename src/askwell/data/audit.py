@@ -1,4 +1,4 @@
-"""Audits splits: repeated and leaked facts, class balance, and what answers that need no LM score."""
+"""Audits splits: repeated and leaked facts, class balance, and the scores of answers that need no LM."""
 
 import math
 from collections import Counter
@@ -48,8 +48,7 @@ class RelationAudit:
     largest: int
     """y is test's most common y."""
     effective_ys: float
-    """2^H, where H is the entropy in bits of the ys of test: guessing among this many equally common ys would be as
-    hard."""
+    """2^H, where H is the entropy in bits of the ys of test: as many equally frequent ys would be as hard to guess."""
 
 
 def audit_relation(splits: SplitLines) -> RelationAudit:
@@ -96,7 +95,7 @@ class SetAudit:
         return sum(getattr(relation, count) for relation in self.relations)
 
     def by_split(self, count: str) -> dict[str, int]:
-        """The sums of a count that each split has, over the relations."""
+        """The sum over the relations of a count that each split has."""
         return {split: sum(getattr(relation, count)[split] for relation in self.relations) for split in SPLITS}
 
     @property
@@ -109,7 +108,7 @@ class SetAudit:
         return 100 * self.total(count) / self.test
 
     def macro(self, count: str) -> float:
-        """The mean over the relations of a count in per cent of the relation's lines of test."""
+        """The mean over relations of a count in per cent of the relation's lines of test."""
         fractions = [getattr(relation, count) / relation.facts["test"] for relation in self.relations]
         return 100 * sum(fractions) / len(fractions)
 
@@ -159,7 +158,7 @@ def copy_from_train(train: Sequence[Fact]) -> dict[str, str]:
     """Train's most common y for each x; among several, the first in the file."""
     found: dict[str, str] = {}
     several = {fact.x for fact in train if found.setdefault(fact.x, fact.y) != fact.y}
-    ys: dict[str, Counter[str]] = {x: Counter() for x in several}  # not for all: a million counters take a gigabyte
+    ys: dict[str, Counter[str]] = {x: Counter() for x in several}  # only for these: a million counters take a gigabyte
     for fact in train:
         if fact.x in several:
             ys[fact.x][fact.y] += 1
@@ -186,7 +185,7 @@ def copy_from_x(train: Sequence[Fact]) -> Callable[[str], str | None]:
             if pieces <= 0:
                 continue
             ys = by_length[length]
-            if len(ys) < pieces:  # whichever is less: look for each y, or look each piece of x up
+            if len(ys) < pieces:  # whichever is less work: search x for each y, or look up each piece of x
                 found = {y for y in ys if y in text}
             else:
                 found = {piece for begin in range(pieces) if (piece := text[begin : begin + length]) in ys}
@@ -203,7 +202,7 @@ def is_inside(y: str, x: str) -> bool:
 
 
 def audit_sentences(audit: SetAudit) -> list[str]:
-    """What a reader of a score on these facts should know, one sentence each; only what applies is mentioned."""
+    """What to know before reading a score on these facts, one sentence each; only what applies is mentioned."""
     facts, test, total, micro = audit.by_split("facts"), audit.test, audit.total, audit.micro
     told = [
         f"{facts['train']:,} train, {facts['dev']:,} dev and {test:,} test facts, {total('distinct'):,} of them "
@@ -211,7 +210,7 @@ def audit_sentences(audit: SetAudit) -> list[str]:
     ]
     repeated = [f"{count:,} of {split}" for split, count in audit.by_split("duplicates").items() if count]
     if repeated:
-        told.append(f"Lines that repeat a fact of their own split: {', '.join(repeated)}.")
+        told.append(f"Lines that repeat a fact of the same split: {', '.join(repeated)}.")
     leaked, share = total("leaked_pairs"), micro("leaked_pairs")
     memory = f"{leaked:,} of {test:,} test facts ({share:.1f} %) are also in train: a score on them may be memory."
     told.append(memory if leaked else "No test fact is in train.")

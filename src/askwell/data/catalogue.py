@@ -27,12 +27,12 @@ class Origin:
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file of the data folder, as it must be."""
+    """A file of the data folder, as it was published."""
 
     path: str
     """From the data folder, with slashes."""
     origin: Origin
-    """Where the very same bytes are published."""
+    """Where the same bytes are published."""
     bytes: int
     lines: int
     """Lines that are not blank: facts, prompts, relations or words."""
@@ -47,7 +47,7 @@ class DataSet:
     """Its folder, e.g. facts/trex_original."""
     about: str
     licence: str
-    """That of the repository which publishes it."""
+    """The licence of the repository that publishes it."""
     unit: CountedIn
     """What a line of its files is."""
     origin: Origin
@@ -67,7 +67,7 @@ class DataSet:
 
     @property
     def relations(self) -> int | None:
-        """How many relations have a file or folder of their own in the set; None if it is laid out otherwise."""
+        """How many relations the set has, each in its own file or folder; None if it is laid out differently."""
         if self.unit not in ("facts", "prompts") or self.elsewhere:
             return None
         inner = (file.path.removeprefix(f"{self.name}/") for file in self.files)
@@ -75,7 +75,7 @@ class DataSet:
 
     @property
     def lines(self) -> int:
-        """How many facts, prompts, relations or words it holds."""
+        """How many facts, prompts, relations or words it contains."""
         return sum(file.lines for file in self.files)
 
     @property

@@ -15,20 +15,21 @@ from askwell.files import need_writable_folder, write_folder
 
 @dataclass(frozen=True)
 class CleanSplit:
-    """A relation's splits without leaks, and how many lines of each split are gone."""
+    """A relation's splits without leaks, and how many lines of each split were removed."""
 
     splits: SplitLines
     leaks: dict[str, int]
     """Distinct facts that are also in a later split."""
     repeated: dict[str, int]
-    """Lines that repeated a fact of their own split."""
+    """Lines that repeated a fact of the same split."""
 
 
 def clean_splits(splits: SplitLines) -> CleanSplit:
-    """The splits with every fact in one of them, once: train loses those of dev and test, dev those of test.
+    """The splits with every fact once, in one of them: facts of dev and test are removed from train, facts of test
+    from dev.
 
-    Test keeps all its facts. If it lost those that leak, what is left would be the rare facts, and scores on it would
-    not be comparable with others. Lines keep their order.
+    Test keeps all its facts: without the leaked ones it would consist of rare facts, and scores on it would not be
+    comparable with others. Lines keep their order.
     """
     test = tuple(dict.fromkeys(splits.test))
     dev = _without(dict.fromkeys(splits.dev), {*test})
@@ -83,7 +84,7 @@ def write_clean(facts: FactSet, folder: Path) -> CleanReport:
 
 
 def need_new_folder(folder: Path) -> None:
-    """Raises if the folder cannot be written, or is not empty."""
+    """Raises if the folder cannot be written to, or is not empty."""
     need_writable_folder(folder, "--out")
     if folder.exists() and any(folder.iterdir()):
         raise BadOption(f"--out {folder} is not empty; name a new folder")

@@ -30,28 +30,30 @@ _WORTH_ANOTHER_TRY = {408, 425, 429, 500, 502, 503, 504}
 
 @dataclass(frozen=True)
 class PullProgress:
-    """How far a pull has come."""
+    """The progress of a pull."""
 
     done: int
-    """Bytes that are here, of all requested files."""
+    """Bytes of the requested files that are in the cache."""
     total: int
     files: int
-    """Files that are here and right."""
+    """Files that are in the cache and intact."""
     waiting: bool = False
-    """Whether another pull is under way, which has to end first."""
+    """Whether it is waiting for another pull to finish."""
 
 
 @dataclass(frozen=True)
 class Pulled:
     """What a pull did."""
 
+    sets: tuple[str, ...]
+    """The names of the sets that were asked for."""
     folder: Path
     fetched: int
     """Files that were fetched."""
     replaced: int
-    """Of these, files that were here but altered."""
+    """Of these, files that were there, but altered."""
     already_here: int
-    """Files that were here and right."""
+    """Files that were already there and intact."""
 
 
 def pull_sets(
@@ -63,8 +65,9 @@ def pull_sets(
 ) -> Pulled:
     """Fetches the files of the sets that are not in the cache, or are altered there.
 
-    A file gets into its place only when it is whole and right, so the next pull goes on where one was cut off. Of two
-    pulls at once the second waits for the first. `timeout` is how many seconds a server may stay silent.
+    A file is moved into place only when it is complete and its hash is right, so the next pull continues where one was
+    interrupted. Of two pulls at the same time, the second waits for the first. `timeout` is how many seconds a server
+    may stay silent.
     """
     tell = progress or (lambda _progress: None)
     base, folder = mirror(), pulled_data_folder()
@@ -124,6 +127,7 @@ def address(base: str, origin: Origin) -> str:
 
 def _pulled(folder: Path, conditions: Sequence[Condition]) -> Pulled:
     return Pulled(
+        tuple(found.data_set.name for found in conditions),
         folder,
         fetched=sum(len(found.wanted) for found in conditions),
         replaced=sum(len(found.altered) for found in conditions),
@@ -153,7 +157,7 @@ def _staging(folder: Path) -> Generator[Path]:
     """A folder for incomplete files, on the same disk; what a killed pull left behind is removed."""
     for left_over in folder.glob(".pull.*"):
         shutil.rmtree(left_over, ignore_errors=True)
-    for left_over in folder.glob("*/**/.*"):  # a file that was just being put into its place
+    for left_over in folder.glob("*/**/.*"):  # a file that was being moved into place
         left_over.unlink(missing_ok=True)
     with writing(folder):
         staging = tempfile.TemporaryDirectory(prefix=".pull.", dir=folder)
@@ -180,19 +184,19 @@ def _fetch_all(
         )
         source.registry.update({file.path: file.sha256 for file in files})
         stopped = threading.Event()
-        jobs = {pool.submit(_fetch, source, file.path, folder, timeout, stopped): file for file in files}
         try:
+            jobs = {pool.submit(_fetch, source, file.path, folder, timeout, stopped): file for file in files}
             for job in as_completed(jobs):
                 job.result()
                 tell_done(jobs[job])
-        except BaseException:  # also Ctrl-C: no further file is begun, and none is tried again
+        except BaseException:  # also Ctrl-C: no further file is started, and none is retried
             stopped.set()
             pool.shutdown(cancel_futures=True)
             raise
 
 
 def _fetch(source: pooch.Pooch, path: str, folder: Path, timeout: float, stopped: threading.Event) -> None:
-    # Read at once, which closes the connection whatever happens: the largest file has 170 KB.
+    # Read in one go, which closes the connection whatever happens: the largest file has 170 KB.
     http = pooch.HTTPDownloader(stream=False, timeout=timeout, headers={"User-Agent": f"askwell/{VERSION}"})
 
     def download(url: str, output_file: Any, source: Any) -> None:
@@ -204,34 +208,34 @@ def _fetch(source: pooch.Pooch, path: str, folder: Path, timeout: float, stopped
             if error.response is None or error.response.status_code in _WORTH_ANOTHER_TRY:
                 raise
             raise Failure(
-                f"{url} is not available: {_reason(error, timeout)}. If you have a copy, take it with"
+                f"{url} is not available: {_reason(error, timeout)}. If you have a copy, use it with"
                 " askwell data pull --from FOLDER"
             ) from error
 
     def given_up(reason: str) -> str:
         return (
             f"{path} could not be fetched from {source.get_url(path)} in {source.retry_if_failed + 1} attempts; the"
-            f" last: {reason}. Files that were fetched before are kept; run the same command again to go on"
+            f" last: {reason}. Files that were fetched before are kept; the same command continues from there"
         )
 
     try:
         (source.abspath / path).parent.mkdir(parents=True, exist_ok=True)  # pooch fails if two threads make it at once
-        staged = Path(source.fetch(path, downloader=cast(Any, download)))  # pooch's own type has another first name
+        staged = Path(source.fetch(path, downloader=cast(Any, download)))  # only the argument's name differs
         write_aside(folder / path, staged.replace)
     except requests.RequestException as error:  # an OSError, and sometimes a ValueError, so it comes first
         raise Failure(given_up(_reason(error, timeout))) from error
     except ValueError as error:  # how pooch reports a wrong hash
-        raise DamagedFile(given_up(f"what came is not what was published ({error})")) from error
+        raise DamagedFile(given_up(f"the file differs from the published one ({error})")) from error
     except OSError as error:
         raise CannotWrite(f"{folder / path} cannot be written: {error.strerror or error}") from error
 
 
 def _reason(error: requests.RequestException, timeout: float) -> str:
-    """What went wrong, in words."""
+    """What went wrong, as a phrase."""
     if error.response is not None:
         return f"the server answers {error.response.status_code} {error.response.reason}"
     if isinstance(error, requests.Timeout) or "timed out" in str(error):
-        return f"nothing came for {timeout:g} seconds"
+        return f"no data for {timeout:g} seconds"
     if isinstance(error, requests.ConnectionError):
         cause = error.args[0] if error.args else error
         return f"no connection ({str(getattr(cause, 'reason', cause)).rpartition(': ')[2]})"
@@ -246,13 +250,13 @@ def _checked(copy: Path, wanted: Sequence[DataFile]) -> list[tuple[DataFile, Pat
     if missing:
         raise BadFile(
             copy / missing[0],
-            f"there is no such file; {len(missing)} of {len(wanted)} files are not in the copy. To take only some sets,"
+            f"there is no such file; {len(missing)} of {len(wanted)} files are not in the copy. To copy only some sets,"
             " name them; `askwell data list` shows the names",
         )
     for file, source in sources.values():
         if not is_right(source, file):
             raise DamagedFile(
-                f"{source} is not what was published: its SHA-256 is {sha256_of(source)}, not {file.sha256};"
-                " nothing was taken"
+                f"{source} differs from the published file: its SHA-256 is {sha256_of(source)}, not {file.sha256};"
+                " nothing was copied"
             )
     return [*sources.values()]

@@ -29,7 +29,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Counts:
-    """What a reader of a score should know about the facts behind it.
+    """Counts of repeated and leaked facts, for those who read a score on them.
 
     "Lines" counts repeated facts each time, "facts" counts distinct pairs. The two differ: 45 distinct facts of T-REx
     original are in both train and test, but they fill 52 lines of test.
@@ -50,7 +50,7 @@ class Counts:
     in_two_splits: int
     """Facts in two splits or in all three."""
     test_in_train: int
-    """Lines of test whose fact is also in train: what a score on test can owe to memory."""
+    """Lines of test whose fact is also in train: a score on them may be memory."""
     several_golds: int
     """How many x's have several right ys, over all splits."""
 
@@ -72,7 +72,7 @@ class Counts:
 
     @property
     def duplicates(self) -> int:
-        """Lines that repeat a fact of their own split, kept (given splits) or removed (a file that we split)."""
+        """Lines that repeat a fact of the same split, kept (given splits) or removed (a file that we split)."""
         return self.duplicates_train + self.duplicates_dev + self.duplicates_test + self.removed
 
     def lines(self) -> list[str]:
@@ -122,7 +122,7 @@ class Relation(ShowsItself, SplitLines):
             object.__setattr__(self, name, canonical(facts))
 
     def summary(self) -> Summary:
-        """Its splits with their sizes, each with a fact, and what is worth mentioning about them."""
+        """Its splits with their sizes and an example of each, and what is worth mentioning about them."""
         rows = [
             (name, f"{len(facts):,}", f"{facts[0].x} → {facts[0].y}" if facts else "")
             for name, facts in self.splits.items()
@@ -134,7 +134,7 @@ class Relation(ShowsItself, SplitLines):
 
     @property
     def description(self) -> dict[str, Any]:
-        """Its name, the hash of its facts, and their counts: what is kept of it with what was learned from it."""
+        """Its name, the hash of its facts, and their counts, which are saved with what was learned from it."""
         return {"name": self.name, "sha256": self.digest, **self.counts.as_json()}
 
     @classmethod
@@ -148,7 +148,7 @@ class Relation(ShowsItself, SplitLines):
     @cached_property
     def golds(self) -> Mapping[str, tuple[str, ...]]:
         """For each x all its right ys over all splits, distinct and sorted."""
-        # No list is kept for each x: of a million, the garbage collector would go through them again and again.
+        # Tuples, not lists: the garbage collector would go through a million lists again and again.
         by_x = groupby(canonical((*self.train, *self.dev, *self.test)), key=attrgetter("x"))
         return {x: tuple(dict.fromkeys(fact.y for fact in facts)) for x, facts in by_x}
 

@@ -1,4 +1,4 @@
-"""What an importer has read of another project's data, and how it is written as a data folder."""
+"""What an importer read from another project's data, and how it is written as a data folder."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ from askwell.files import need_writable_folder, write_folder
 LABELS = ("sub_label", "obj_label")
 
 ImportedKind = Literal["facts", "prompts", "vocab"]
-# What the sets of each kind hold, and how that is grouped into files; the report's words.
+# What the sets of each kind contain, and how it is grouped into files, in the words of the report.
 _HELD: dict[ImportedKind, tuple[str, str]] = {
     "facts": ("facts", "relations"),
     "prompts": ("prompts", "relations"),
@@ -39,7 +39,7 @@ class Imported:
     """Files and relations that were not taken, with the reason."""
 
     def records(self, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The records of a file of JSON lines; the file is counted."""
+        """The records of a file of JSON lines, which is counted."""
         self.files += 1
         return read_records(path)
 

@@ -8,9 +8,10 @@ from askwell.data.facts import SPLIT_FILES
 from askwell.data.imported import LABELS, Imported, write_imported
 from askwell.data.records import first_record, read_lines, read_object, text_of
 from askwell.data.templates import weight_of
+from askwell.display.printable import clipped
 from askwell.errors import BadFile, BadOption
 
-# AutoPrompt's blanks in place of ours, and the special tokens, which are added later.
+# AutoPrompt's names for the blanks, and its special tokens, which we add later.
 _BLANKS = {"{sub_label}": "[X]", "[P]": "[Y]", "[MASK]": "[Y]", "<mask>": "[Y]"}
 _SPECIAL = dict.fromkeys(("[CLS]", "[SEP]", "<s>", "</s>"), "")
 
@@ -73,7 +74,7 @@ def read_autoprompt(source: Path, name: str) -> Imported:
 
 
 def read_optiprompt(source: Path, name: str) -> Imported:
-    """What is in data, relation_metainfo and common_vocabs, or in one of these.
+    """The contents of data, relation_metainfo and common_vocabs, or of one of these.
 
     A folder of <relation>/{train,dev,test}.jsonl or of <relation>.jsonl is a set of facts; a file of relations with
     templates is a set of prompts.
@@ -179,7 +180,7 @@ def _add_set(imported: Imported, data_set: str, folder: Path) -> None:
     known = read_object(metadata)
     for relation, about in known.items():
         if not isinstance(about, dict):
-            raise BadFile(metadata, f"what it says about {relation!r} must be an object, {{…}}")
+            raise BadFile(metadata, f"the entry {relation!r} must be an object, {{…}}")
         for template in _texts(metadata, relation, about, "templates"):
             imported.add_prompt(data_set, relation, metadata, None, template)
         answers = _texts(metadata, relation, about, "answer_space_labels", "answer_space")
@@ -197,7 +198,7 @@ def _add_set(imported: Imported, data_set: str, folder: Path) -> None:
 
 def _add_facts(imported: Imported, data_set: str, relation: str, path: Path, answers: dict[Any, str]) -> None:
     for number, record in imported.records(path):
-        if "obj_label" not in record:  # a line may point into the answer space instead
+        if "obj_label" not in record:  # a line may refer to the answer space instead
             for key in ("obj_id", "answer_idx"):
                 pointer = record.get(key)
                 if isinstance(pointer, str | int) and pointer in answers:
@@ -227,13 +228,25 @@ READERS: dict[ImportFormat, Callable[[Path, str], Imported]] = {
 }
 
 
+MOST_BYTES = 100
+"""Of a name, to which the name of a set is added; a file system takes 255."""
+
+
+def _can_name_a_folder(name: str) -> bool:
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        return False
+    return 0 < size <= MOST_BYTES and not name.startswith(".") and not any(mark in name for mark in "/\\\0")
+
+
 def import_data(data_format: ImportFormat, source: Path, out: Path, name: str | None = None) -> Imported:
     """Writes another project's facts, prompts and word lists into the data folder `out`, and returns them.
 
-    The names of the sets begin with `name`, or else with that of the format.
+    The names of the sets begin with `name`, by default the name of the format.
     """
-    if name is not None and (not name or name.startswith(".") or "/" in name or "\\" in name):
-        raise BadOption(f"--name {name!r} cannot be the name of a folder")
+    if name is not None and not _can_name_a_folder(name):
+        raise BadOption(f"--name {clipped(repr(name), 200)} cannot be the name of a folder")
     imported = READERS[data_format](source, name or data_format)
     write_imported(imported, out)
     return imported

@@ -1,6 +1,6 @@
-"""Facts that are in memory already: pairs, dictionaries, and whatever has columns (pandas, polars, Arrow, datasets).
+"""Facts in memory: pairs, dictionaries, and whatever has columns (pandas, polars, Arrow, datasets).
 
-None of those libraries is imported: what has `columns` or `column_names` and gives a column by its name is a table.
+None of these libraries is imported: anything with `columns` or `column_names` that can be indexed by them is a table.
 """
 
 import math
@@ -36,7 +36,7 @@ def relation_in_memory(
     by_split = _given_splits(source)
     if by_split is not None:
         if split is not None:
-            raise BadOption(f"the facts have splits of their own ({', '.join(source)}); leave out the rule {split!r}")
+            raise BadOption(f"the facts are already split ({', '.join(source)}); leave out the rule {split!r}")
         return Relation.of(name, *(_facts(by_split[one], columns, one) for one in ("train", "dev", "test")))
     facts = _facts(source, columns, "facts")
     train, dev, test = split_facts(facts, split or "random", seed)
@@ -44,7 +44,7 @@ def relation_in_memory(
 
 
 def _given_splits(source: Any) -> dict[SplitName, Any] | None:
-    """The parts of a dictionary of splits, by our names; None where it is something else."""
+    """The parts of a dictionary of splits, under our names; None if it is something else."""
     if not isinstance(source, Mapping) or not source or not all(key in _SPLIT_KEYS for key in source):
         return None
     if any(isinstance(part, str) for part in source.values()):
@@ -67,7 +67,7 @@ def _facts(source: Any, columns: Columns, what: str) -> list[Fact]:
 
 
 def _table_rows(source: Any, columns: Columns, what: str) -> Iterator[tuple[Any, Any]] | None:
-    """The two columns of a table side by side; None where it is none."""
+    """The two columns of a table side by side; None if it is not a table."""
     # An Arrow table has both, and its `columns` are the values themselves.
     names = getattr(source, "column_names", None) or getattr(source, "columns", None)
     is_of_columns = isinstance(source, Mapping) and source and all(_is_column(part) for part in source.values())
@@ -117,7 +117,7 @@ def _rows(source: Any, columns: Columns, what: str) -> Iterator[tuple[Any, Any]]
 
 
 def _text(value: Any, what: str, row: int, name: str) -> str:
-    """A value as text. Whole numbers are written out; what could be written in several ways is refused."""
+    """A value as text. Integers are written out; values that can be written in several ways are refused."""
     if isinstance(value, Integral) and not isinstance(value, bool):
         return str(int(value))
     if isinstance(value, str):

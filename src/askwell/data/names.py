@@ -32,10 +32,10 @@ def read_relation(
     A name is testbed:capital, or trex_original/P19 in the `data` folder. A path is a folder with train.jsonl, dev.jsonl
     and test.jsonl, or a single .jsonl, .csv or .tsv file. In memory, facts are a list of pairs, a dictionary from x to
     y (or to several ys), or a table: a pandas or polars frame, an Arrow table, a datasets.Dataset; or a dictionary of
-    such by split. `x` and `y` name the columns where they are not called so.
+    these by split. `x` and `y` name the columns if they have other names.
 
-    What has no splits of its own is split by `seed`: 80-10-10, or by another `ratio` such as "70-15-15"; `split` is
-    "random", "stratified" (each y has its part of every split) or "distinct-y" (no y is in two splits).
+    Facts that are not split yet are split by `seed`: 80-10-10, or by another `ratio` such as "70-15-15"; `split` is
+    "random", "stratified" (each y has the same share of every split) or "distinct-y" (no y is in two splits).
     """
     columns, rule = Columns(x, y), rule_with(split, ratio)
     if not isinstance(source, str | Path):
@@ -47,17 +47,17 @@ def read_relation(
 def _named_relation(source: str | Path, columns: Columns, data: Path | None, split: str | None, seed: int) -> Relation:
     if str(source).startswith(PREFIX):
         if split is not None:
-            raise BadOption(f"{source} has splits of its own; leave out the rule {split!r}")
+            raise BadOption(f"{source} is already split; leave out the rule {split!r}")
         if columns != USUAL:
-            raise BadOption(f"{source} has no other columns than x and y; leave out --x and --y")
+            raise BadOption(f"{source} has only the columns x and y; leave out --x and --y")
         return testbed_relation(str(source))
     path = find(str(source), "facts", data_folder(data))
-    # A path of the machine must not get into results: the name is that in the data folder, or the path's last part.
+    # Results must not name paths of this machine: the name is that in the data folder, or the path's last part.
     name = _last_part(path) if path == Path(source) else PurePath(source).as_posix()
     if path.is_file():
         return _split_file(path, columns, name, split or "random", seed)
     if split is not None:
-        raise BadOption(f"{source} is a folder with splits of its own, so the rule {split!r} cannot be applied to it")
+        raise BadOption(f"{source} is a folder that is already split; leave out the rule {split!r}")
     return Relation.of(name, *read_split_files(path, columns).splits.values())
 
 
@@ -73,7 +73,7 @@ def _split_file(path: Path, columns: Columns, name: str, rule: str, seed: int) -
 
 
 def read_split_files(folder: Path, columns: Columns = USUAL) -> SplitLines:
-    """The relation whose splits are in a folder. It is not sorted: which y comes first in train's file decides ties."""
+    """The relation whose splits are in a folder. It is not sorted, since the order of train's file decides ties."""
     missing = [file for file in SPLIT_FILES if not (folder / file).is_file()]
     one_file = f"a single file of facts ends in {', '.join(SUFFIXES)}"
     expected = f"a folder of facts has {', '.join(SPLIT_FILES)}"
@@ -134,7 +134,7 @@ def read_fact_set(
     if source == PREFIX:
         relations = {name: read_relation(PREFIX + name, split=split) for name in relation_names()}
         return FactSet(source, tuple(replace(relation, name=name) for name, relation in relations.items()), False)
-    # A path of the machine does not get into results.
+    # Results do not name paths of this machine.
     name = (Path(source).name or source) if Path(source).exists() else source
     folder = None if source.startswith(PREFIX) or split is not None else find(source, "facts", data_folder(data))
     if folder is None or folder.is_file():
@@ -150,11 +150,11 @@ def read_prompts(
     relation: Relation | str | None = None,
     data: Path | str | None = None,
 ) -> list[Template]:
-    """The templates of all sources in their order.
+    """The templates of all sources, in order.
 
-    A source is a template's text, a file, a name in the data folder, a folder or set of prompts, of which the relation
-    takes the file of its name, or the testbed's single, paraphrased, mined or random prompts (testbed:mined for the
-    relation, or testbed:mined/capital).
+    A source is a template's text, a file, a name in the data folder, a folder or set of prompts with a file for the
+    relation, or the testbed's single, paraphrased, mined or random prompts (testbed:mined for the relation, or
+    testbed:mined/capital).
     """
     name = relation.name if isinstance(relation, Relation) else relation or ""
     templates: list[Template] = []
@@ -170,7 +170,7 @@ def read_prompts(
 
 
 def relation_label(name: str, data: Path | None = None) -> str:
-    """A relation's label: LAMA's ("place of birth") where the data folder has it, or else its name in words."""
+    """A relation's label: LAMA's ("place of birth") if the data folder has it, otherwise its name in words."""
     short = PurePath(name.removeprefix(PREFIX)).name
     folder = data_folder(data)
     path = None if folder is None else folder / "meta" / "lama_relations.jsonl"

@@ -21,7 +21,7 @@ class Columns(NamedTuple):
     y: str | None = None
 
     def found(self, there: Collection[str]) -> tuple[str, str]:
-        """The names of both columns among those that there are; ValueError where one is missing."""
+        """The names of both columns among those of a file; ValueError if one is missing."""
         for option, name in (("--x", self.x), ("--y", self.y)):
             if name is not None and name not in there:
                 raise ValueError(f"{option} {name}: there is no such column; found {listed(there)}")
@@ -61,7 +61,7 @@ def read_xs(path: Path, column: str | None) -> list[str]:
     if path.suffix.lower() in SUFFIXES:
         xs = [x for _, (x,) in read_columns(path, choose)]
     elif column:
-        raise BadOption(f"--column goes with a {', '.join(SUFFIXES)} file, and {path} is read as lines of text")
+        raise BadOption(f"--column is for {', '.join(SUFFIXES)} files, but {path} is read as lines of text")
     else:
         xs = [line.strip() for _, line in read_lines(path)]
     if not xs:

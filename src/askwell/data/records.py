@@ -11,7 +11,7 @@ from askwell.errors import BadFile
 from askwell.files import has_half_characters, read_text
 
 Choose = Callable[[Collection[str]], tuple[str, ...]]
-"""Picks columns from those that there are; raises ValueError if the right ones are missing."""
+"""Picks columns from those of a file; raises ValueError if the right ones are missing."""
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -41,7 +41,7 @@ def first_record(path: Path) -> dict[str, Any]:
 def read_columns(path: Path, choose: Choose) -> Iterator[tuple[int, tuple[str, ...]]]:
     """The texts of some columns of a .jsonl, .csv or .tsv file, none of them empty, with their line numbers.
 
-    JSON numbers are texts, just as they are written: 1.50 is not 1.5.
+    JSON numbers are taken as text, exactly as written: 1.50 is not 1.5.
     """
     for number, keys, fields in COLUMN_FILES[path.suffix.lower()](path, choose):
         texts = tuple(text_of(path, number, fields, key) for key in keys)
@@ -51,7 +51,7 @@ def read_columns(path: Path, choose: Choose) -> Iterator[tuple[int, tuple[str, .
 
 
 def text_of(path: Path, line: int | None, fields: Mapping[str, Any], key: str) -> str:
-    """The text of a field without spaces at its ends; it can be empty."""
+    """The text of a field, stripped; it can be empty."""
     value = fields.get(key)
     if not isinstance(value, str):
         problem = f"but is {_kind(value)}" if key in fields else f"but there are only {listed(fields)}"

@@ -1,4 +1,4 @@
-"""Finds templates that are frequent among sentences with marked x and y, as ConceptNet's prompts were found."""
+"""Finds frequent templates in sentences with marked x and y, the way ConceptNet's prompts were found."""
 
 import re
 from collections import Counter
@@ -27,13 +27,13 @@ class SentenceTemplates:
     templates: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """Each with its text under "template" and the number of its sentences under "count"."""
 
-    def as_json(self) -> dict[str, Any]:
-        """The templates with their counts, and what was read."""
-        return asdict(replace(self, left_out=Counter())) | {"left_out": dict(self.left_out)}
+    def as_json(self, out: Path) -> dict[str, Any]:
+        """The templates with their counts, what was read, and where the templates were written to."""
+        return {"out": str(out)} | asdict(replace(self, left_out=Counter())) | {"left_out": dict(self.left_out)}
 
 
 def frequent_templates(path: Path, least: int = MORE_THAN_TEN, relation: str | None = None) -> SentenceTemplates:
-    """The templates that at least `least` sentences of a relation have.
+    """The templates that occur in at least `least` sentences of a relation.
 
     A line is {"sentence": …, "x": …, "y": …, "relation": …}. x and y are words as written in the sentence, or their
     positions [start, end] in it, counted in characters. With `relation`, only its sentences count, and those that name
@@ -47,7 +47,7 @@ def frequent_templates(path: Path, least: int = MORE_THAN_TEN, relation: str | N
         if relation is not None and record.setdefault("relation", relation) != relation:
             continue
         if "relation" not in record:
-            problem = "'relation' is missing; or say with --relation what all sentences are about"
+            problem = "'relation' is missing; name the relation of all sentences with --relation"
             raise BadFile(path, problem, number)
         found.read += 1
         name = file_name(path, number, text_of(path, number, record, "relation"))
@@ -63,7 +63,7 @@ def frequent_templates(path: Path, least: int = MORE_THAN_TEN, relation: str | N
         if frequent:
             found.templates[name] = [{"template": template, "count": -count} for count, template in frequent]
     if not found.templates:
-        reasons = found.left_out + Counter({f"template appears in fewer than {least} sentences": found.distinct})
+        reasons = found.left_out + Counter({f"template occurs in fewer than {least} sentences": found.distinct})
         raise NothingLeft("templates", reasons)
     return found
 
@@ -88,14 +88,14 @@ def _template(path: Path, number: int, record: dict[str, Any]) -> str:
     if not pairs:
         raise ValueError("x and y overlap")
     if len(pairs) > 1:
-        raise ValueError("x or y is there more than once; give its position")
+        raise ValueError("x or y occurs more than once; give its position")
     for (start, end), blank in sorted(zip(pairs[0], ("[X]", "[Y]"), strict=True), reverse=True):
         sentence = sentence[:start] + blank + sentence[end:]
     return " ".join(sentence.split())
 
 
 def _positions(path: Path, number: int, record: dict[str, Any], key: str, sentence: str) -> list[tuple[int, int]]:
-    """Where x or y is: the position that is given, or all those where its words are whole words."""
+    """Where x or y is: the position that is given, or every place where its words occur as whole words."""
     marked = record.get(key)
     if not isinstance(marked, list):
         words = text_of(path, number, record, key)

@@ -18,7 +18,7 @@ _SUFFIXES: dict[SourceKind, tuple[str, ...]] = {"facts": (".jsonl", ".csv", ".ts
 
 
 def pulled_data_folder() -> Path:
-    """Where `askwell data pull` puts what it fetches, whether it is there or not."""
+    """The folder for the files of `askwell data pull`, whether it exists or not."""
     return cache_folder() / "data"
 
 
@@ -54,7 +54,7 @@ def find(source: str, kind: SourceKind, data: Path | None) -> Path:
     if data is None:
         raise BadFile(
             source,
-            "there is no such file or folder. If this is a name in a data folder, say where that is:"
+            "there is no such file or folder. If this is a name in a data folder, name that folder:"
             f" --data FOLDER, or the environment variable {VARIABLE}; `askwell data pull` fetches the published sets",
         )
     # An absolute path or one with '..' would lead out of the data folder, so it is not a name.

@@ -1,4 +1,4 @@
-"""Splits facts into train, dev and test where no split is given, and samples a relation's facts."""
+"""Splits facts that are not split yet into train, dev and test, and samples a relation's facts."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,11 +15,11 @@ from askwell.errors import BadOption, UserMistake
 
 SplitRule = Literal["random", "distinct-y", "stratified"]
 """random: all ys of an x stay together. distinct-y: no y is in two sets, but an x with several ys can be. stratified:
-as random, and each y has its part of every set, as far as its facts go."""
+like random, and each y has the same share of every set, as far as its facts allow."""
 RULES: tuple[str, ...] = get_args(SplitRule)
 
 Shares = tuple[int, int, int]
-"""How large train, dev and test are beside each other."""
+"""The relative sizes of train, dev and test."""
 EIGHTY_TEN_TEN: Shares = (8, 1, 1)
 
 
@@ -41,7 +41,7 @@ def split_shares(ratio: str | Sequence[float | int]) -> Shares:
 
 
 def rule_with(rule: SplitRule | str | None, ratio: str | Sequence[float | int] | None) -> str | None:
-    """The rule with a ratio in it, as it is recorded: "stratified 70-15-15"; None where neither is given."""
+    """The rule with its ratio, as it is recorded: "stratified 70-15-15"; None if neither is given."""
     if ratio is None:
         return rule
     train, dev, test = split_shares(ratio)
@@ -51,10 +51,10 @@ def rule_with(rule: SplitRule | str | None, ratio: str | Sequence[float | int] |
 def split_facts(
     facts: Iterable[Fact], rule: SplitRule | str, seed: int
 ) -> tuple[tuple[Fact, ...], tuple[Fact, ...], tuple[Fact, ...]]:
-    """Train, dev and test, as near 80-10-10 as the groups allow, none empty; repeated facts are removed first.
+    """Train, dev and test, as close to 80-10-10 as the groups allow, none empty; repeated facts are removed first.
 
-    A rule can have another ratio in it: "random 70-15-15". The result depends on the set of facts, the rule and the
-    seed, not on the order of the facts.
+    A rule can name another ratio: "random 70-15-15". The result depends on the set of facts, the rule and the seed,
+    not on the order of the facts.
     """
     rule, _, ratio = rule.partition(" ")
     if rule not in RULES:
@@ -87,7 +87,7 @@ def split_facts(
 def _stratified(groups: list[list[Fact]], shares: Shares) -> list[list[Fact]]:
     """Three sets, in each of which every y has its share of groups, up to one group; none is empty.
 
-    What a y's groups leave over goes to the set that has most to catch up, so that sizes come out right over all.
+    The remainder of a y's groups goes to the set that is furthest behind, so that the sizes are right overall.
     """
     strata: dict[tuple[str, ...], list[list[Fact]]] = {}
     for group in groups:
@@ -98,7 +98,7 @@ def _stratified(groups: list[list[Fact]], shares: Shares) -> list[list[Fact]]:
         dealt += len(stratum)
         quotas = [len(stratum) * share // whole for share in shares]
         while sum(quotas) < len(stratum):
-            # The first of equals is train: a y that is seen once is learned from.
+            # Ties go to train, so that a y with a single fact is learned from.
             behind = [
                 dealt * share - whole * (len(set_) + q) for share, set_, q in zip(shares, sets, quotas, strict=True)
             ]
@@ -112,7 +112,7 @@ def _stratified(groups: list[list[Fact]], shares: Shares) -> list[list[Fact]]:
 
 
 class _Step(NamedTuple):
-    """Give a group of `size` from one set to another, and take one of `back` for it (0: none)."""
+    """Moves a group of `size` from one set to another, and one of size `back` in return (0: none)."""
 
     source: int
     target: int
@@ -121,7 +121,7 @@ class _Step(NamedTuple):
 
 
 class _Sets:
-    """Three sets of groups. Groups are kept by size, since a step's worth depends on nothing else."""
+    """Three sets of groups. Groups are kept by size, since the value of a step depends on nothing else."""
 
     def __init__(self, total: int, shares: Shares) -> None:
         self.total, self.shares, self.whole = total, shares, sum(shares)
@@ -129,7 +129,7 @@ class _Sets:
         self.sizes = [0, 0, 0]
 
     def add_where_it_fits(self, group: list[Fact]) -> None:
-        """Dev or test while they have room, so that a dominant y always ends in train."""
+        """Adds to dev or test while they have room, so that a dominant y always ends up in train."""
         room = (
             place
             for place in (1, 2)
@@ -138,7 +138,7 @@ class _Sets:
         self._add(next(room, 0), group)
 
     def improve(self) -> None:
-        """Move or swap groups, the best step first, until no single step brings the sizes nearer to their shares."""
+        """Moves or swaps groups, the best step first, until no single step brings the sizes closer to their shares."""
         while True:
             best = min(self._steps(), key=self._badness_after)
             if self._badness_after(best) >= self._badness(self.sizes):
@@ -163,7 +163,7 @@ class _Sets:
         return self._badness(sizes)
 
     def _badness(self, sizes: list[int]) -> tuple[int, int]:
-        """An empty set is worse than any distance; whole numbers, so that equal is equal."""
+        """An empty set is worse than any distance; in integers, so that ties are exact."""
         distance = sum(
             abs(self.whole * size - share * self.total) for size, share in zip(sizes, self.shares, strict=True)
         )
@@ -187,7 +187,8 @@ class _Sets:
 
 @dataclass(frozen=True, repr=False)
 class SampledRelation(Relation):
-    """Some facts of a relation. The golds stay those of the whole: a right answer is right, drawn or not."""
+    """A sample of a relation's facts. The golds are those of the whole relation: a right answer is right, sampled or
+    not."""
 
     whole: Relation
 
@@ -204,7 +205,7 @@ class SampledRelation(Relation):
 
 
 def sample(relation: Relation, *, train: int | None, dev: int | None, test: int | None, seed: int) -> Relation:
-    """The relation with at most that many facts of each split; of one seed, larger samples contain the smaller ones."""
+    """The relation with at most that many facts of each split; with one seed, larger samples contain smaller ones."""
     sizes = {"train": train, "dev": dev, "test": test}
     if all(most is None or most >= len(relation.split(name)) for name, most in sizes.items()):
         return relation

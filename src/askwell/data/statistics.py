@@ -49,7 +49,20 @@ class PromptStatistics:
     min_prompts: int
     max_prompts: int
     avg_tokens: float
-    """Pieces between white space, both blanks included, over all prompts of all relations."""
+    """Tokens separated by white space, both blanks included, averaged over all prompts of all relations."""
+
+
+@dataclass(frozen=True)
+class DataStatistics:
+    """Both tables; None for a set that is not there."""
+
+    relation_statistics: dict[str, RelationStatistics | None]
+    prompt_statistics: dict[str, PromptStatistics | None]
+
+
+def data_statistics(data: Path) -> DataStatistics:
+    """The paper's tables of relations and of prompts from a data folder."""
+    return DataStatistics(relation_statistics(data), prompt_statistics(data))
 
 
 def relation_statistics(data: Path) -> dict[str, RelationStatistics | None]:

@@ -1,4 +1,4 @@
-"""Templates: the text of a prompt with one blank for x and one for y, as it is typed and as files hold it."""
+"""Templates: the text of a prompt with one blank for x and one for y, as typed and as stored in files."""
 
 import json
 import re
@@ -47,8 +47,19 @@ def parse_template(text: str, weight: float | None = None) -> Template:
         if (count := blanks.count(blank)) != 1:
             found = f"{count} times" if count else "no"
             raise BadTemplate(f"template {text!r} has {found} {blank}; {_advice(text, blank)}")
+    if not is_utf8(text):
+        raise BadTemplate(f"template {text!r} holds bytes that are not UTF-8; write it in UTF-8")
     before, between, after = _BLANK.split(text)
     return Template(before, blanks[0], between, blanks[1], after, weight)
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text can be written as UTF-8: what a terminal passes on as it is may hold half a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _advice(text: str, blank: str) -> str:
@@ -59,12 +70,12 @@ def _advice(text: str, blank: str) -> str:
 
 
 def read_templates(path: Path) -> list[Template]:
-    """The templates of a prompt file: JSON lines, or one template a line, where lines that begin with # are comments.
+    """The templates of a prompt file: JSON lines, or one template per line, where lines that begin with # are comments.
 
     If some are not templates, the error names all of them.
     """
     if path.is_dir():
-        raise BadFile(path, "is a folder; name one prompt file of it")
+        raise BadFile(path, "is a folder; name one of its prompt files")
     templates: list[Template] = []
     mistakes: dict[int, str] = {}
     for number, text, weight in _json_lines(path) if path.suffix == ".jsonl" else _text_lines(path):

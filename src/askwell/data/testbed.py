@@ -1,4 +1,4 @@
-"""The testbed as it is packaged: its relations with told and withheld facts, its prompts and its LMs."""
+"""The packaged testbed: its relations with told and withheld facts, its prompts and its LMs."""
 
 import json
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ PromptKind = Literal["single", "paraphrased", "mined", "random"]
 
 @dataclass(frozen=True)
 class TestbedRelation:
-    """What is known of a relation before its facts are read."""
+    """What is known about a relation before its facts are read."""
 
     __test__ = False  # pytest takes every class named Test… for a class of tests
 
@@ -46,7 +46,7 @@ class TestbedRelation:
 
 @dataclass(frozen=True)
 class World:
-    """All that the text is made from: relations, and for each the facts that it tells and those that it withholds."""
+    """What the text is made from: relations, and for each the facts that it tells and those that it withholds."""
 
     relations: tuple[TestbedRelation, ...]
     told: Mapping[str, frozenset[Fact]]
@@ -54,7 +54,7 @@ class World:
 
 
 def testbed_overview() -> dict[str, list[Any]]:
-    """The LMs as they are given to --lm, and the relations with their names as given to --facts, ready for JSON."""
+    """The LMs and the relations, named as for --lm and --facts, ready for JSON."""
     listed = [{**asdict(relation), "name": PREFIX + relation.name} for relation in relations()]
     for relation in listed:
         del relation["x_kind"], relation["y_kind"]
@@ -103,7 +103,7 @@ def testbed_prompts(kind: str, relation: str) -> list[Template]:
 
 
 def the_world() -> World:
-    """The world as it is packaged."""
+    """The packaged world."""
     names = relation_names()
     return World(relations(), {name: told(name) for name in names}, {name: withheld(name) for name in names})
 

@@ -1,4 +1,4 @@
-"""Which published sets a folder holds, and whether their files are as they were published."""
+"""Which published sets a folder contains, and whether their files are intact."""
 
 import hashlib
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from askwell.errors import BadFile, DamagedFile
 
 @dataclass(frozen=True)
 class Condition:
-    """What a folder has of a set."""
+    """Which files of a set a folder has."""
 
     data_set: DataSet
     right: tuple[DataFile, ...]
@@ -26,7 +26,7 @@ class Condition:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every file is there, and right."""
+        """Whether every file is there and intact."""
         return not self.wanted
 
     @property
@@ -36,7 +36,7 @@ class Condition:
 
     @property
     def summary(self) -> str:
-        """One short phrase for people."""
+        """A short phrase for people."""
         if self.is_whole:
             return "here"
         if self.is_absent:
@@ -66,7 +66,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Inventory:
-    """What a folder has of several sets."""
+    """Which files of several sets a folder has."""
 
     folder: Path
     conditions: tuple[Condition, ...]
@@ -76,7 +76,7 @@ class Inventory:
         return {"folder": str(self.folder), "sets": [found.as_json() for found in self.conditions]}
 
     def need_right(self, *, all_here: bool) -> None:
-        """Raises if a file of a set that is here is missing or altered; with `all_here`, also if a set is missing."""
+        """Raises if a file is missing or altered in a set that is there; with `all_here`, also if a set is missing."""
         wrong = [found for found in self.conditions if not found.is_whole and (all_here or not found.is_absent)]
         if wrong:
             files = [file.path for found in wrong for file in found.wanted]
@@ -88,12 +88,12 @@ class Inventory:
 
 
 def take_inventory(folder: Path, sets: Sequence[DataSet]) -> Inventory:
-    """What `folder` has of the sets."""
+    """Which files of the sets `folder` has."""
     return Inventory(folder, tuple(condition(data_set, folder) for data_set in sets))
 
 
 def condition(data_set: DataSet, folder: Path) -> Condition:
-    """What `folder` has of the set, by the hashes of its files."""
+    """Which files of the set `folder` has, and which of them have the right hash."""
     right, missing, altered = [], [], []
     for file in data_set.files:
         path = folder / file.path

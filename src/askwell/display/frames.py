@@ -1,4 +1,4 @@
-"""Results as the tables of other libraries, which are imported when they are asked for and are not dependencies."""
+"""Results as tables of other libraries, which are no dependencies and are imported only when needed."""
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -15,7 +15,7 @@ class AsFrame:
 
     def records(self) -> Records:
         """Its rows, as dictionaries with the same keys."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: each class that is used has its own
 
     def to_pandas(self) -> Any:
         """Its records as a pandas.DataFrame."""

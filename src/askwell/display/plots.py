@@ -34,7 +34,7 @@ def weights(labels: Sequence[str], values: Sequence[float], *, title: str, axes:
 
 
 def reliability(bins: Sequence[tuple[float, float, int]], *, ece: float, axes: Any = None) -> Any:
-    """The share of right answers (second) by their mean probability (first) in each bin, whose size is the third."""
+    """A reliability diagram; each bin is its mean probability, the fraction of right answers, and its size."""
     axes = axes or _new_axes(4, 4)
     axes.plot([0, 1], [0, 1], linestyle="--", color="gray", linewidth=1)
     most = max(count for _, _, count in bins)
@@ -42,7 +42,7 @@ def reliability(bins: Sequence[tuple[float, float, int]], *, ece: float, axes: A
     axes.set_xlim(0, 1.02)
     axes.set_ylim(0, 1.02)
     axes.set_xlabel("probability of the best answer")
-    axes.set_ylabel("share that is right")
+    axes.set_ylabel("fraction of right answers")
     axes.set_title(f"expected calibration error {100 * ece:.1f} %", loc="left", fontsize="medium")
     return axes
 

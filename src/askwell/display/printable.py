@@ -1,4 +1,4 @@
-"""Text from outside, made safe to show: what a terminal, a reader's eye or a spreadsheet would act on becomes visible.
+"""Makes text from outside safe to show: characters that would act on a terminal or spreadsheet are made visible.
 
 Names of relations and LMs, x's, templates and file names come from files that others wrote. A control character in one
 of them could move a terminal's cursor or rename its window, and a bidirectional override could make a line read as
@@ -7,23 +7,23 @@ something that it does not say.
 
 import re
 
-# Controls but tab and line feed, DEL and C1, bidirectional and invisible marks, line separators, halves of characters.
+# Controls except tab and line feed, DEL and C1, bidirectional and invisible marks, line separators, lone surrogates.
 _ACTING = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb\ud800-\udfff]"
 )
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 MOST_CHARACTERS = 2000
-"""As long as a message may be."""
+"""The longest message that is shown."""
 
 
 def printable(text: str) -> str:
-    """The text with every character that would act, rather than be seen, written as Python escapes it: \\x1b."""
+    """The text with every character that would act rather than be seen written as a Python escape: \\x1b."""
     return _ACTING.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def clipped(text: str, most: int = MOST_CHARACTERS) -> str:
-    """The text, or its beginning and its end where it is longer."""
+    """The text, or its beginning and its end if it is longer."""
     if len(text) <= most:
         return text
     kept = (most - 5) // 2
@@ -31,7 +31,7 @@ def clipped(text: str, most: int = MOST_CHARACTERS) -> str:
 
 
 def for_csv(value: object) -> object:
-    """A value as a spreadsheet may open it: a text that it would take for a formula gets an apostrophe before it."""
+    """A value that is safe in a spreadsheet: text that would be read as a formula gets an apostrophe before it."""
     if not isinstance(value, str):
         return value
     text = printable(value)
@@ -39,7 +39,7 @@ def for_csv(value: object) -> object:
 
 
 def json_escaped(document: str) -> str:
-    """JSON with those characters as JSON escapes them, so that it holds the same texts and can be shown."""
+    """JSON with these characters as JSON escapes: it means the same and can be shown."""
     return _ACTING.sub(lambda match: "".join(f"\\u{unit:04x}" for unit in _utf16(match[0])), document)
 
 

@@ -9,12 +9,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 _SECONDS_BEFORE = 2.0
 Advance = Callable[[int, int], None]
-"""Is told how much is done, and how much there is in all."""
+"""Called with the amount done and the total."""
 
 
 @contextmanager
 def bar(what: str, wanted: bool | None = None, console: Console | None = None) -> Generator[Advance]:
-    """What moves the bar; with `wanted=False`, or where nobody would see one, it does nothing."""
+    """A function that moves the bar; with `wanted=False`, or where nobody would see it, it does nothing."""
     console = console or Console(stderr=True)
     if wanted is False or not (console.is_terminal or console.is_jupyter):
         yield lambda _done, _total: None

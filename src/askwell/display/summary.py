@@ -70,7 +70,7 @@ class ShowsItself:
 
     def summary(self) -> Summary:
         """What is worth seeing at a glance."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: each class that is used has its own
 
     def __repr__(self) -> str:
         return self.summary().text()

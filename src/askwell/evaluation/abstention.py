@@ -64,7 +64,7 @@ def risk_coverage(signals: Float[np.ndarray, " questions"], right: Bool[np.ndarr
     counts = np.bincount(which)
     wrongs = np.bincount(which, weights=~right)
     answered, wrong = np.cumsum(counts), np.cumsum(wrongs)
-    # At each position inside a group: what came before, and an even part of the group's wrong answers.
+    # At each position inside a group: what came before, plus an even share of the group's wrong answers.
     of_place = np.repeat(np.arange(len(counts)), counts)
     places = np.arange(1, len(signals) + 1)
     before = answered[of_place] - counts[of_place]
@@ -102,7 +102,7 @@ def learn_threshold(
 
         some_right = wrong < answered
         bound[some_right] = stats.beta.ppf(confidence, wrong[some_right] + 1, (answered - wrong)[some_right])
-    # Not where the curve first exceeds the risk: it rises and falls, and may come down again.
+    # Not where the curve first exceeds the risk: it can fall again later.
     kept = np.flatnonzero(bound <= risk)
     if not len(kept):
         return Threshold(None, 0.0, 0.0)

@@ -31,7 +31,7 @@ class PromptAnswers:
     """p(t | r), or p(t | r, x) of a data-dependent mixture; the exponents of a product."""
     divergences: Float[np.ndarray, " xs"]
     """The Jensen–Shannon divergence of the prompts' distributions, by these weights, in nats: the entropy of their
-    mean, less the mean of their entropies. It is 0 where all are the same."""
+    mean minus the mean of their entropies. It is 0 if all are the same."""
 
 
 class PromptObserver:
@@ -64,7 +64,7 @@ class PromptObserver:
     ) -> None:
         """Takes the distributions of some (fact, prompt) pairs."""
         columns = self._column[prompts]
-        if (columns < 0).any():  # a product asks dropped prompts, too
+        if (columns < 0).any():  # a product also asks dropped prompts
             return
         weights = weights.to(self._mean.dtype)
         self._best[rows, columns] = best_of_rows(probs, self._allowed)
@@ -75,7 +75,7 @@ class PromptObserver:
             self._mean[row].add_(of_row, alpha=weight)
 
     def end(self, log_probs: Float[Tensor, "facts answers"]) -> None:
-        """Takes the mixture's own distribution over the answers that are ranked, and keeps what was noted."""
+        """Takes the mixture's distribution over the answers that are ranked, and keeps what was noted."""
         of_mixture = log_probs.argmax(1) if self._allowed is None else self._allowed[log_probs.argmax(1)]
         # Rounding can leave a tiny negative number where all prompts give the same distribution.
         divergences = (torch.special.entr(self._mean).sum(1) - self._mean_of_entropies).clamp(min=0)
@@ -96,12 +96,12 @@ class PromptObserver:
 
 
 def best_of_rows(values: Float[Tensor, "xs answers"], allowed: Int[Tensor, " candidates"] | None) -> Int[Tensor, " xs"]:
-    """The number of the best answer of each row; of equal ones, the first, as everywhere."""
+    """The number of the best answer of each row; ties go to the first, as everywhere."""
     return values.argmax(1) if allowed is None else allowed[values[:, allowed].argmax(1)]
 
 
 def sum_dtype(mixture: Mixture) -> torch.dtype:
-    """Double precision, where the device has it."""
+    """Double precision, if the device has it."""
     return torch.float32 if mixture.lm.device.type == "mps" else torch.float64
 
 
@@ -113,11 +113,11 @@ class Agreement:
     pairs: float
     """The fraction of all pairs of prompts that give the same answer."""
     weighted: float | None
-    """The same with each pair weighted by the product of its weights; None where one prompt has all the weight."""
+    """The same with each pair weighted by the product of its weights; None if one prompt has all the weight."""
     all_agree: float
     """The fraction of questions to which all prompts give the same answer."""
     with_mixture: float
-    """The weight of the prompts whose answer is the mixture's own."""
+    """The weight of the prompts that give the same answer as the mixture."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Consistency:
 def consistency(answers: PromptAnswers, right: Bool[np.ndarray, " xs"]) -> Consistency:
     """How far the prompts agree on all x's, and on those that the mixture answers right."""
     if len(answers.prompts) < 2:
-        raise BadOption("a single prompt has no other to agree with: consistency takes two prompts or more")
+        raise BadOption("a single prompt has no other to agree with: consistency needs at least two prompts")
     return Consistency(
         prompts=len(answers.prompts),
         all=_agreement(answers.best, answers.weights, answers.of_mixture),
@@ -152,7 +152,7 @@ def _agreement(
         which = np.unique(answers, return_inverse=True)[1]
         counts, totals = np.bincount(which), np.bincount(which, weights=shares)
         pairs.append((counts * (counts - 1)).sum() / (prompts * (prompts - 1)))
-        alone = (shares**2).sum()  # pairs of a prompt with itself, which never count
+        alone = (shares**2).sum()  # pairs of a prompt with itself do not count
         if alone < 1 - 1e-12:
             weighted.append(((totals**2).sum() - alone) / (1 - alone))
         all_agree.append(len(counts) == 1)
@@ -198,7 +198,7 @@ def signals_of(
 def compare_signals(
     signals: Mapping[str, Float[np.ndarray, " questions"]], right: Bool[np.ndarray, " questions"]
 ) -> SignalAreas:
-    """The area of each signal, with the best possible one and that of no signal at all."""
+    """The area of each signal, with the best possible area and that without a signal."""
     return SignalAreas(
         questions=len(right),
         areas={name: risk_coverage(values, right).area for name, values in signals.items()},

@@ -30,11 +30,11 @@ class AnswerList(Protocol):
     is_closed: bool
     """Whether nothing else can be answered, so that probabilities sum to one over the list."""
     left_out: tuple[str, ...]
-    """Candidates that cannot be asked for."""
+    """How many candidates the LM cannot answer with."""
 
     @property
     def vocabulary(self) -> str:
-        """Among which answers golds are ranked, in words."""
+        """The answers that golds are ranked among, in words."""
         ...
 
     @property
@@ -57,8 +57,8 @@ class AnswerList(Protocol):
         observer: PromptObserver | None = None,
         log_weights: Float[Tensor, " prompts"] | None = None,
     ) -> Float[Tensor, "facts answers"]:
-        """log p(y | x, r) of all answers, not normalised over the list; weights that do not depend on x can be given in
-        place of the mixture's own."""
+        """log p(y | x, r) of all answers, not normalised over the list; weights that do not depend on x can replace the
+        mixture's."""
         ...
 
     def observer(self) -> PromptObserver:
@@ -77,7 +77,7 @@ class OneTokenAnswers:
 
     @property
     def vocabulary(self) -> str:
-        """Among which answers golds are ranked, in words."""
+        """The answers that golds are ranked among, in words."""
         if self._candidates is None:
             return self.mixture.answer_space.description
         return f"{self.count} candidates of {self._candidates.name}"
@@ -130,7 +130,7 @@ class CandidateAnswers:
 
     @property
     def vocabulary(self) -> str:
-        """Among which answers golds are ranked, in words."""
+        """The answers that golds are ranked among, in words."""
         what = "candidates" if self.scorer.candidates.labels is None else "labels"
         return f"{self.count} {what} of {self.scorer.candidates.name}"
 

@@ -1,7 +1,7 @@
 """Answer sets: all answers above a threshold, compared with all the right ones.
 
-The right ones are the ys of an x in the split at hand, provided that they could be asked for. Its golds of other splits
-are left out of the answers, as they are left out of ranks: they are right, but may have been learned in training.
+The right ones are the ys of an x in the split at hand, if the LM can answer with them. Its golds in other splits are
+left out of the answers, as they are left out of ranks: they are right, but may have been learned in training.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class AnswerSets:
 
 @dataclass(frozen=True)
 class _Answers:
-    """The answers to one x, without its golds of other splits, the most probable first."""
+    """The answers to one x, without its golds in other splits, the most probable first."""
 
     probabilities: list[float]
     right: list[bool]
@@ -55,7 +55,7 @@ def learn_set_threshold(outcomes: Sequence[Outcome]) -> float:
     probabilities = np.array([p for question in questions for p in question.probabilities])
     right = np.array([is_right for question in questions for is_right in question.right], dtype=bool)
     if not right.any():
-        return 1.0  # no threshold is better than another, and this one gives the fewest answers
+        return 1.0  # all thresholds are equally good, and this one gives the fewest answers
     thresholds, which = np.unique(-probabilities, return_inverse=True)
     answers = np.cumsum(np.bincount(which))
     hits = np.cumsum(np.bincount(which, weights=right))
@@ -99,7 +99,7 @@ def _answers(of_x: Sequence[Outcome]) -> _Answers:
     others = {*first.golds} - asked_for
     hits = {place for place, answer in enumerate(first.answers) if answer in asked_for}
     for outcome in of_x:
-        # An LM that lower-cases spells its answers differently from the facts; the rank tells which of them is y.
+        # An uncased LM spells its answers differently from the facts; the rank shows which of them is y.
         if outcome.y not in first.answers and outcome.raw_rank in range(1, len(first.answers) + 1):
             hits.add(int(outcome.raw_rank) - 1)
     kept = [place for place, answer in enumerate(first.answers) if place in hits or answer not in others]

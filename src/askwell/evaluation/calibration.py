@@ -27,8 +27,8 @@ class Questions:
 def questions_of(outcomes: Sequence[Outcome]) -> Questions:
     """One question for each x of each relation, in the order in which they come.
 
-    The best answer is right if it is a gold of any split, or if one of the x's facts has the raw rank 1 (an LM that
-    lower-cases spells its answers differently from the facts).
+    The best answer is right if it is a gold of any split, or if one of the x's facts has the raw rank 1 (an uncased LM
+    spells its answers differently from the facts).
     """
     by_x = outcomes_by_x(outcomes)
     if not by_x:
@@ -64,7 +64,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A reliability diagram, and the one figure that sums it up."""
+    """A reliability diagram, and the figure that summarises it."""
 
     questions: int
     confidence: float
@@ -81,15 +81,15 @@ def calibration(
 ) -> Calibration:
     """The reliability of answers in `bins` bins of equal width, and the expected calibration error.
 
-    Bin k of n holds the probabilities p with (k - 1) / n < p <= k / n; a p of 0 is in the first. The error is the mean
-    over all answers of |accuracy - mean probability| of the bin that the answer is in.
+    Bin k of n has the probabilities p with (k - 1) / n < p <= k / n; a p of 0 is in the first. The error is the mean
+    over all answers of |accuracy - mean probability| of the answer's bin.
     """
     if bins < 1:
         raise BadOption(f"{bins} bins: at least one is needed")
     if not len(confidences):
         raise BadOption("there are no answers to measure calibration on")
     if (confidences < 0).any() or (confidences > 1 + 1e-6).any():
-        raise BadOption("calibration is about probabilities, and some numbers are not between 0 and 1")
+        raise BadOption("calibration needs probabilities, but some numbers are not between 0 and 1")
     edges = np.arange(bins + 1) / bins
     # A sum of float32 probabilities can end a little above 1.
     place = np.clip(np.searchsorted(edges, confidences, side="left") - 1, 0, bins - 1)

@@ -4,8 +4,9 @@ How probable an answer must be is learned from the mixture's answers to the rela
 with the mixture.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,12 @@ from askwell.evaluation.abstention import Threshold, learn_threshold
 from askwell.evaluation.calibration import questions_of
 from askwell.evaluation.evaluate import Evaluation
 from askwell.mixture.ask import ask
+from askwell.mixture.ask_prompts import ask_each_prompt
 from askwell.mixture.candidates import Candidates
 from askwell.mixture.encode import count_reasons
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.reply import Reply
+from askwell.mixture.reply import PromptReply, Reply
+from askwell.specs.mixture import BEAMS
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,9 @@ class DevAnswers:
     """1 where this answer is right, 0 where it is wrong."""
 
     def threshold(self, risk: float, confidence: float | None = None) -> float:
-        """The lowest probability that keeps the fraction of wrong answers among the given dev answers at `risk`. With
-        `confidence` an upper bound of that fraction is kept, see `learn_threshold`. The dev facts also chose the state
-        of a tuned mixture that was kept, so elsewhere the risk can be a little higher."""
+        """The lowest probability at which at most a fraction `risk` of the given dev answers is wrong. With
+        `confidence`, this holds for an upper bound of that fraction, see `learn_threshold`. The state of a tuned
+        mixture was also chosen on dev, so elsewhere the risk can be a little higher."""
         found = self.learned(risk, confidence).value
         if found is not None:
             return found
@@ -62,7 +65,7 @@ class DevAnswers:
 
 
 def dev_answers(evaluation: Evaluation, candidates: Candidates | None = None) -> DevAnswers:
-    """What to keep of an evaluation on the dev facts of one relation, among the same candidates."""
+    """The dev answers to keep from an evaluation on the dev facts of one relation, among the same candidates."""
     names = {outcome.relation for outcome in evaluation.outcomes}
     if evaluation.split != "dev" or len(names) != 1:
         raise UserMistake("a threshold is learned from the dev facts of one relation")
@@ -83,17 +86,25 @@ def dev_answers_from(document: Mapping[str, Any] | None) -> DevAnswers:
     """The dev answers that were saved with a mixture; an error says what to do if there are none."""
     if not document:
         raise UserMistake(
-            "the mixture has no record of its answers to dev questions (it is untuned, or was saved before there was "
-            "one), so no threshold is known: name its relation, whose dev facts are then asked first (--facts)"
+            "the mixture has no record of its answers to dev questions (it is untuned, or was saved by an older "
+            "version), so no threshold is known: name its relation with --facts, and its dev facts are asked first"
         )
     try:
         return TypeAdapter(DevAnswers).validate_python(document)
     except ValidationError:
-        raise DamagedFile("the mixture's record of its answers to dev questions is not of the known form") from None
+        raise DamagedFile("the mixture's record of its answers to dev questions has an unknown format") from None
 
 
 # The threshold is the probability of some dev answer; asked again among other x's, it can differ in its last digits.
 _LAST_DIGITS = 1e-5
+
+
+@dataclass(frozen=True)
+class RiskLimits:
+    """The fraction of the given answers that may be wrong, and the confidence with which that is kept, if any."""
+
+    risk: float
+    confidence: float | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +119,58 @@ class CautiousReply:
     def answered(self) -> bool:
         """Whether the best answer is at least as probable as the threshold."""
         return self.answers[0].probability >= self.threshold * (1 - _LAST_DIGITS)
+
+
+@dataclass(frozen=True)
+class AnsweredX:
+    """An x and its answers; if requested, the limits of the risk and what each prompt answers by itself."""
+
+    reply: CautiousReply
+    limits: RiskLimits | None = None
+    prompts: tuple[PromptReply, ...] | None = None
+
+    def as_json(self, *, alone: bool = False) -> Any:
+        """The question and its answers as plain JSON; with `alone`, only the answers if nothing else was requested."""
+        document: dict[str, Any] = {"x": self.reply.x}
+        if self.limits is not None:
+            document |= {"answered": self.reply.answered, "threshold": self.reply.threshold}
+            document |= {"risk": self.limits.risk, "sureness": self.limits.confidence}
+        document["answers"] = [asdict(answer) for answer in self.reply.answers]
+        if self.prompts is not None:
+            keys = ("weight", "y", "probability")
+            document["prompts"] = [
+                {"prompt": one.template, **{key: getattr(one, key) for key in keys}} for one in self.prompts
+            ]
+        return document["answers"] if alone and document.keys() == {"x", "answers"} else document
+
+
+def ask_all(
+    mixture: Mixture,
+    xs: Sequence[str],
+    *,
+    top: int = 10,
+    candidates: Candidates | None = None,
+    beams: int = BEAMS,
+    dev: DevAnswers | None = None,
+    limits: RiskLimits | None = None,
+    each_prompt: bool = False,
+) -> Iterator[AnsweredX]:
+    """Asks about each x; with `limits`, which need `dev` answers, only what is probable enough counts as answered; with
+    `each_prompt`, every prompt is also asked by itself."""
+    replies: Iterable[CautiousReply]
+    if limits is None or dev is None:
+        found = zip(xs, ask(mixture, xs, top=top, candidates=candidates, beams=beams), strict=True)
+        replies = (CautiousReply(x, tuple(answers), threshold=0.0) for x, answers in found)
+    else:
+        risk, confidence = limits.risk, limits.confidence
+        replies = ask_cautiously(mixture, xs, risk=risk, confidence=confidence, top=top, candidates=candidates, dev=dev)
+    alone: Iterable[Sequence[PromptReply] | None] = repeat(None, len(xs))
+    if each_prompt:
+        alone = ask_each_prompt(mixture, xs, candidates=candidates, beams=beams)
+    return (
+        AnsweredX(reply, limits, None if of_prompts is None else tuple(of_prompts))
+        for reply, of_prompts in zip(replies, alone, strict=True)
+    )
 
 
 def ask_cautiously(
@@ -127,8 +190,8 @@ def ask_cautiously(
     candidates = candidates or mixture.candidates
     if dev.candidates != (None if candidates is None else candidates.digest):
         raise BadOption(
-            f"the threshold was learned among {dev.vocabulary}, and now other candidates are asked for: name the "
-            "relation, whose dev facts are then asked among the same candidates (--facts)"
+            f"the threshold was learned among {dev.vocabulary}, but now the candidates differ: name the relation with "
+            "--facts, and its dev facts are asked with the same candidates"
         )
     threshold = dev.threshold(risk, confidence)
     replies = ask(mixture, xs, top=top, candidates=candidates)

@@ -57,7 +57,7 @@ class Paired:
 
 
 def pair_outcomes(a: Outcomes, b: Outcomes) -> Paired:
-    """Pairs the same facts and, where both sides have several seeds, the same seeds.
+    """Pairs the same facts and, if both sides have several seeds, the same seeds.
 
     A side without seeds (a baseline that has none) is paired with every seed of the other. A fact that occurs n times
     in one run and m times in the other makes min(n, m) pairs."""
@@ -149,7 +149,7 @@ class ChangedFact:
     a_rank: float
     b_rank: float
     a_answer: str | None
-    """The best answer; with several seeds, the one that came most often."""
+    """The best answer; with several seeds, the most frequent one."""
     b_answer: str | None
     difference: float
     """A minus B."""
@@ -157,7 +157,7 @@ class ChangedFact:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare_outcomes` found. Scores are in the metric's unit: per cent, or nats."""
+    """What `compare_outcomes` found. Scores are in the metric's unit."""
 
     metric: str
     unit: Unit
@@ -196,8 +196,8 @@ def compare_outcomes(
     """Compares two runs on the facts that both answered; a run is a list of outcomes, or one list for each seed.
 
     The permutation test flips the signs of whole units; the bootstrap draws whole units, for the macro average within
-    each relation. With `unit="y"` all facts of a relation with one y are a unit, which is the careful choice where a
-    run may owe its score to a preference for some ys.
+    each relation. With `unit="y"` all facts of a relation with one y are a unit, which is the careful choice if a run
+    may owe its score to a preference for some ys.
     """
     if not 0 < confidence < 1:
         raise BadOption(f"the confidence {confidence} is not between 0 and 1")

@@ -1,14 +1,14 @@
-"""Controls: answers that do not look at x. What they score needs no knowledge of x.
+"""Controls: answers that do not look at x, so that their scores need no knowledge of x.
 
 - "majority" gives the ys of train by how often they occur there (repeated lines counted). A y that train does not have
-  stands behind all that it has: all such answers of the vocabulary have the same rank, as equal answers do everywhere.
-  Ys that are not among the LM's answers cannot be given and are passed over.
+  ranks after all that it has: all such answers of the vocabulary are tied. Ys that are not among the LM's answers are
+  skipped.
 - "prior" gives the mean of the prompts' own answers p(y | x, r) over x's of train.
 - "prior-masked-x" gives what the prompts answer to one mask token in the place of x, where the LM is asked with masks.
 
 There is also "prior-corrected", which does look at x: answers are ranked by log p(y | x, r) - log prior(y), so
-that an answer which the prompts give to everything counts for little. It is another score of the same LM, and so not
-one of the controls that a score is compared with.
+that an answer which the prompts give to everything counts for little. It is another score of the same LM, not one of
+the controls that a score is compared with.
 """
 
 import random
@@ -37,7 +37,7 @@ MOST_XS_OF_PRIOR = 500
 
 @dataclass(frozen=True)
 class Prior:
-    """One distribution over a mixture's answers, which is given to every x."""
+    """One distribution over a mixture's answers, given to every x."""
 
     log_probs: Float[Tensor, " answers"]
     description: str
@@ -67,7 +67,7 @@ def prompt_prior(answers: AnswerList, relation: Relation, *, most: int = MOST_XS
     It takes as long as asking about that many facts, and the memory of a few of them."""
     mixture = answers.mixture
     distinct = sorted({fact.x for fact in relation.train})
-    # Drawn first, since of a million x's most are never asked, and spelling them takes as long as the rest of a run.
+    # Drawn first: most of a million x's are never asked, and tokenising them takes as long as the rest of a run.
     drawn = distinct if len(distinct) <= most else sorted(random.Random(seed).sample(distinct, most))
     reasons = why_unaskable(mixture, drawn, answers.kind)
     xs = [x for x, reason in zip(drawn, reasons, strict=True) if reason is None]
@@ -81,16 +81,16 @@ def prompt_prior(answers: AnswerList, relation: Relation, *, most: int = MOST_XS
     words = words_of(xs, mixture.lm.wording, mixture.lm.device)
     total = torch.full((answers.count,), -torch.inf, dtype=sum_dtype(mixture), device=mixture.lm.device)
     for some in torch.arange(len(xs), device=mixture.lm.device).split(answers.facts_at_once):
-        # Summed as logarithms: a probability that is too small for a number of its own would be a prior of 0.
+        # Summed as logarithms: tiny probabilities would underflow to a prior of 0.
         total = torch.logaddexp(total, answers.log_probs(words, some).to(total.dtype).logsumexp(0))
     return Prior(total - torch.log(torch.tensor(len(xs), dtype=total.dtype)), description)
 
 
 @torch.no_grad()
 def masked_prior(answers: AnswerList) -> Prior | None:
-    """p(y | r) with one mask token in the place of x; None where the LM is not asked with masks.
+    """p(y | r) with one mask token in place of x; None if the LM is not asked with masks.
 
-    Weights that depend on x are left at p(t | r): there is no x whose probability they could follow.
+    Weights that depend on x are left at p(t | r), since there is no x.
     """
     mixture = answers.mixture
     words = masked_x(mixture)
@@ -99,11 +99,11 @@ def masked_prior(answers: AnswerList) -> Prior | None:
     only = torch.zeros(1, dtype=torch.long, device=mixture.lm.device)
     log_weights = mixture.weight_logits.detach().log_softmax(0) if mixture.weighting.reads_x else None
     log_probs = answers.log_probs(words, only, log_weights=log_weights)
-    return Prior(log_probs[0].to(sum_dtype(mixture)), "the answer to one mask token in the place of x")
+    return Prior(log_probs[0].to(sum_dtype(mixture)), "the answer to one mask token in place of x")
 
 
 def masked_x(mixture: Mixture) -> Words | None:
-    """One mask token as an x; None where the LM is not asked with masks."""
+    """One mask token as an x; None if the LM is not asked with masks."""
     mask, device = mixture.lm.tokenizer.mask_token_id, mixture.lm.device
     if mask is None or not mixture.lm.family.masks_x:
         return None
@@ -112,7 +112,7 @@ def masked_x(mixture: Mixture) -> Words | None:
 
 
 def priors_of(answers: AnswerList, relation: Relation, *, seed: int = 0) -> tuple[dict[str, Prior], dict[str, str]]:
-    """Majority, prior and prior with x masked, by name, as far as they are available, and why the others are not."""
+    """Majority, prior and prior with x masked, by name, and why those that are missing are not available."""
     priors: dict[str, Prior] = {}
     missing: dict[str, str] = {}
     try:
@@ -162,15 +162,14 @@ class Controls:
 
 
 def controls_together(found: Sequence[Controls]) -> Controls:
-    """The controls of several mixtures as one: those that all of them have, such as none with x masked where one LM is
-    causal."""
+    """The controls that all of several mixtures have, as one; if one LM is causal, there is none with x masked."""
     if not found:
         return Controls({}, {}, {})
     names = [name for name in found[0].outcomes if all(name in one.outcomes for one in found)]
     descriptions = {}
     for name in names:
         each = list(dict.fromkeys(one.descriptions[name] for one in found))
-        descriptions[name] = each[0] if len(each) == 1 else f"{each[0]}; and so for each relation"
+        descriptions[name] = each[0] if len(each) == 1 else f"{each[0]}; likewise for each relation"
     outcomes = {
         name: {
             split: [outcome for one in found for outcome in one.outcomes[name].get(split, [])]

@@ -26,6 +26,7 @@ from askwell.evaluation.metrics import (
     macro,
     micro,
     scores_of,
+    units_of,
     with_raw_ranks,
 )
 from askwell.evaluation.open_answers import OpenFacts
@@ -56,7 +57,7 @@ class RawScores:
 
 @dataclass(frozen=True)
 class EvaluationFigures:
-    """The scores of an evaluation, with what they are scores of. They are in per cent, the log-loss in nats."""
+    """The scores of an evaluation, in the units of their metrics, with what they are scores of."""
 
     facts: int
     left_out: dict[str, int]
@@ -64,7 +65,7 @@ class EvaluationFigures:
     left_out_facts: tuple[LeftOut, ...]
     split: SplitName
     vocabulary: str
-    """Among which answers y was ranked."""
+    """The answers that y was ranked among."""
     candidates_left_out: int
     micro: Scores
     """The mean over facts."""
@@ -72,18 +73,18 @@ class EvaluationFigures:
     """The mean of the relations' means."""
     raw: RawScores
     log_loss: float | None
-    """None where it is infinite."""
+    """None if it is infinite."""
     relations: dict[str, dict[str, int | float]]
     """For each relation its number of facts and its scores."""
     answers: AnswersName = "one-token"
     """Whether answers are one token of the LM, or of any length."""
     unsettled: int = 0
-    """Facts whose search came to its limit before the rank of y was known; they count as not found."""
+    """Facts whose search reached its limit before the rank of y was known; they count as not found."""
     labels: LabelFigures | None = None
-    """How well each label is told from the others; None where answers were not chosen among a few."""
+    """Precision, recall and F1 of each label; None if answers were not chosen among a few."""
 
     def score(self, metric: str) -> float | None:
-        """The mean over facts of a metric; None for a log-loss that is infinite, and for a metric that is newer."""
+        """The mean of a metric over facts; None for an infinite log-loss, and for a metric that is newer."""
         return self.log_loss if metric == LOG_LOSS else self.micro.get(metric)
 
     @property
@@ -94,19 +95,19 @@ class EvaluationFigures:
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(ShowsItself, AsFrame):
-    """What a mixture, or several of several relations, made of some facts."""
+    """The outcomes of some facts, for one mixture or for mixtures of several relations."""
 
     split: SplitName
     vocabulary: str
-    """Among which answers y was ranked."""
+    """The answers that y was ranked among."""
     outcomes: tuple[Outcome, ...]
     left_out: tuple[LeftOutFact, ...]
     candidates_left_out: int = 0
     answers: AnswersName = "one-token"
     unsettled: int = 0
-    """Facts whose search came to its limit before the rank of y was known; they count as not found."""
+    """Facts whose search reached its limit before the rank of y was known; they count as not found."""
     labels: LabelFigures | None = None
-    """How well each label is told from the others; None where answers were not chosen among a few."""
+    """Precision, recall and F1 of each label; None if answers were not chosen among a few."""
 
     @property
     def micro(self) -> Scores:
@@ -132,7 +133,9 @@ class Evaluation(ShowsItself, AsFrame):
             for name, of_mean in scores.items()
         ]
         heading = f"Evaluation of {counted(len(self.outcomes), f'{self.split} fact')}, among {self.vocabulary}"
-        notes = [f"log-loss {self.log_loss:.3f} nats; scores are in per cent"]
+        notes = [f"log-loss {self.log_loss:.3f} nats; scores {units_of(list(self.micro))}"]
+        if self.labels is not None:
+            notes.append(f"macro F1 {self.labels.macro_f1:.1f}; .labels has the scores of each label")
         notes += [f"{count} left out: {reason}" for reason, count in count_reasons(self.left_out).items()]
         return Summary(heading, ("mean", *self.micro), rows, tuple(self.micro), tuple(notes))
 
@@ -141,7 +144,7 @@ class Evaluation(ShowsItself, AsFrame):
         return [asdict(outcome) for outcome in self.outcomes]
 
     def plot(self, ax: Any = None) -> Any:
-        """A reliability diagram: are answers with probability p right in p of the cases? Gives the matplotlib axes."""
+        """A reliability diagram: are answers with probability p right in p of cases? Returns the matplotlib axes."""
         questions = questions_of(self.outcomes)
         found = calibration(questions.confidences, questions.right)
         return plots.reliability(
@@ -149,9 +152,9 @@ class Evaluation(ShowsItself, AsFrame):
         )
 
     def for_card(self) -> dict[str, Any]:
-        """The few figures that a saved mixture keeps of an evaluation."""
+        """The figures of an evaluation that are saved with a mixture."""
         beside = {"log_loss": log_loss_of(self.outcomes), "facts": len(self.outcomes), "vocabulary": self.vocabulary}
-        return {**self.micro, **beside}
+        return {**self.micro, "units": units_of(list(self.micro)), **beside}
 
     def figures(self) -> EvaluationFigures:
         """The scores, with what they are scores of."""
@@ -187,10 +190,10 @@ def evaluate(
     facts: EncodedRelation | None = None,
     progress: Callable[[int, int], None] | bool | None = None,
 ) -> Evaluation:
-    """What the mixture makes of the facts of a split.
+    """The outcomes and scores of a mixture on the facts of a split, with the `top` most probable answers to each.
 
-    Where it takes long, a bar shows in a terminal or notebook, unless `progress` is False; a function is told of facts
-    done and facts in all instead.
+    With a `top` of 0, ranks of answers of any length are found sooner. If it takes long, a terminal or notebook shows a
+    bar, unless `progress` is False; a function is called with the number of facts done and in total instead.
     """
     asked = asked_facts(mixture, relation, split, as_candidates(candidates), facts)
     outcomes: list[Outcome] = []
@@ -202,7 +205,7 @@ def evaluate(
 
 
 def evaluation_of(asked: AskedFacts, split: SplitName, outcomes: Iterable[Outcome]) -> Evaluation:
-    """The evaluation that the outcomes of all facts asked make up."""
+    """The evaluation made from the outcomes of all facts that were asked."""
     outcomes = tuple(outcomes)
     return Evaluation(
         split,
@@ -222,8 +225,8 @@ def score_facts(
 ) -> dict[str, Any]:
     """The scores of facts among all answers, their log-loss (None if it is infinite) and their number.
 
-    It finds no best answers: it is for choosing among the states of a mixture, again and again. Of answers of any
-    length it gives P@1 alone, and the log-loss of those that are not too long to be possible at all.
+    It finds no best answers: it is for choosing among the states of a mixture, again and again. For answers of any
+    length it gives only P@1, and the log-loss of those that are not too long to be possible.
     """
     if facts.kind.any_length and scorer is None:
         return _score_open(OpenFacts(mixture, relation, facts))

@@ -1,7 +1,7 @@
 """Examines a mixture in one pass over the facts: its outcomes, those of the controls, and what each prompt answers.
 
 Each question is put to the LM once. The answers to a fact give the mixture's own outcome, the one corrected by the
-prior, and each prompt's best answer; the prior itself takes the x's of train, and the masked x one question more.
+prior, and each prompt's best answer; the prior itself needs the x's of train, and the masked x one more question.
 """
 
 import math
@@ -27,14 +27,14 @@ CHOSEN_ON: SplitName = "dev"
 
 @dataclass(frozen=True)
 class Examination:
-    """What one pass over the facts of a relation has shown about a mixture."""
+    """What one pass over the facts of a relation shows about a mixture."""
 
     evaluations: dict[SplitName, Evaluation]
     controls: Controls
     prompt_answers: PromptAnswers | None
     """What each prompt answers to the x's of test, in the order of `outcomes_by_x`; None if test was not asked."""
     mean_entropy_over_x: float | None
-    """The mean over test facts of the entropy of p(t | r, x), in bits; None where weights do not depend on x."""
+    """The mean over test facts of the entropy of p(t | r, x), in bits; None if weights do not depend on x."""
     missing: dict[SplitName, str]
     """Splits of which no fact could be asked, and why."""
 
@@ -54,8 +54,8 @@ def examine(
 ) -> Examination:
     """Asks the mixture about each fact of the splits once; the first split must have facts that can be asked.
 
-    Controls are scored on these splits and on dev. Without `controls` no prior is made, and without `prompts` it is
-    not noted what each prompt answers. `progress` is called with the number of facts done and in total.
+    Controls are scored on these splits and on dev. Without `controls` no prior is computed, and without `prompts` the
+    answers of each prompt are not recorded. `progress` is called with the number of facts done and in total.
     """
     asked: dict[SplitName, AskedFacts] = {}
     missing: dict[SplitName, str] = {}

@@ -25,7 +25,7 @@ class Gain:
     score: float
     control_score: float
     gain: float
-    """Above 0 where the run is better, for log-loss too."""
+    """Above 0 if the run is better, also for log-loss."""
     low: float
     high: float
     confidence: float
@@ -47,7 +47,7 @@ def gain_over(
 ) -> Gain:
     """The gain over one control, with its bootstrap interval over units, on the facts that both answered.
 
-    With few changed units the bootstrap is overconfident (four wins and no loss would do). So the interval always
+    With few changed units the bootstrap is overconfident (four wins and no loss suffice). So the interval always
     contains 0 unless the permutation test is significant at the same confidence.
     """
     if average not in ("micro", "macro"):
@@ -108,7 +108,7 @@ def _value_of_facts(outcomes: Outcomes, metric: Metric) -> dict[tuple[str, str, 
 
 @dataclass(frozen=True)
 class Answered:
-    """A control's outcomes on the dev and the test facts; several seeds are given as one list for each."""
+    """A control's outcomes on the dev and the test facts; with several seeds, one list for each."""
 
     dev: Outcomes
     test: Outcomes
@@ -147,7 +147,7 @@ class Knowledge:
 
 @dataclass(frozen=True)
 class KnowledgeFigures(Gain):
-    """The gain over the best control, whether it is there, and what each control scores."""
+    """The gain over the best control, whether it is significant, and what each control scores."""
 
     is_there: bool
     controls: dict[str, ControlScores]
@@ -167,8 +167,8 @@ def knowledge(
 
     A unit of the bootstrap and of the permutation test is by default all facts of a relation with one y. What a
     tuned prompt learns without knowing anything is to prefer some ys, and then all facts with such a y are answered
-    alike. If each fact counted as independent evidence, then of two LMs that know nothing, the one whose favourite y
-    happens to be more frequent in test would too often seem to know something.
+    alike. If each fact counted as independent evidence, an LM that knows nothing would too often seem to know
+    something, just because its favourite y happens to be frequent in test.
     """
     if not controls:
         raise UserMistake("there is no control to compare the score with")
@@ -197,7 +197,7 @@ def _mean(outcomes: Outcomes, metric: Metric) -> float:
 
 
 def knowledge_over(run: Outcomes, controls: Controls) -> Knowledge | None:
-    """The gain over the best of a run's controls; None where none has both dev and test outcomes."""
+    """The gain over the best of a run's controls; None if none has both dev and test outcomes."""
     answered = {
         name: Answered(dev=by_split["dev"], test=by_split["test"])
         for name, by_split in controls.controls.items()

@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from askwell.display.summary import ShowsItself, Summary, counted
 from askwell.evaluation.outcomes import Outcome
 
 MOST_LABELS = 30
-"""With more labels than these, a table of them says less than the scores do."""
+"""With more labels, a confusion table says less than the scores do."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,8 @@ class LabelScores:
     """The harmonic mean of both; None if no fact has it and it was never chosen."""
 
 
-@dataclass(frozen=True)
-class LabelFigures:
+@dataclass(frozen=True, repr=False)
+class LabelFigures(ShowsItself):
     """Scores of each label, and which label was chosen in place of which."""
 
     labels: tuple[str, ...]
@@ -36,6 +37,20 @@ class LabelFigures:
     scores: dict[str, LabelScores]
     macro_f1: float
     """The mean F1 over labels that some fact has or that were chosen for one, in per cent."""
+
+    def summary(self) -> Summary:
+        """Precision, recall and F1 of each label, and what it was taken for."""
+        columns = ("label", "facts", "precision", "recall", "F1", "taken for")
+        rows = [
+            (
+                label,
+                str(of_label.facts),
+                *("–" if one is None else f"{one:.1f}" for one in (of_label.precision, of_label.recall, of_label.f1)),
+                ", ".join(f"{other} ({count})" for other, count in self.taken_for(label).items()),
+            )
+            for label, of_label in self.scores.items()
+        ]
+        return Summary(f"Macro F1 {self.macro_f1:.1f} over {counted(len(rows), 'label')}", columns, rows, columns[1:5])
 
     def taken_for(self, label: str) -> dict[str, int]:
         """The wrong labels that were chosen in place of this one, the most frequent first."""
@@ -46,10 +61,10 @@ class LabelFigures:
 def label_figures(
     outcomes: Sequence[Outcome], labels: Sequence[str], label_of: Callable[[str], str | None]
 ) -> LabelFigures | None:
-    """The figures of facts whose answers were chosen among labels; None where there are more than MOST_LABELS.
+    """The figures of facts whose answers were chosen among labels; None if there are more than MOST_LABELS.
 
-    `label_of` gives the label of a y. As in ranks, the other right labels of a fact's x are passed over: what was
-    chosen is the best of the rest.
+    `label_of` gives the label of a y. As in ranks, the other right labels of a fact's x are skipped: the chosen label
+    is the best of the rest.
     """
     if len(labels) > MOST_LABELS:
         return None

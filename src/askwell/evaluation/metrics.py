@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from askwell.errors import BadOption
 
-if TYPE_CHECKING:  # the command line reads this table for its options, and should start quickly
+if TYPE_CHECKING:  # the command line reads this table for its options, and should start fast
     from askwell.evaluation.outcomes import Outcome
 
 Scores = dict[str, float]
@@ -23,7 +23,7 @@ Average = Literal["micro", "macro"]
 
 @dataclass(frozen=True)
 class Metric:
-    """What a fact adds to a score, and how the score is shown."""
+    """What a fact contributes to a score, and how the score is shown."""
 
     name: str
     value: Callable[["Outcome"], float]
@@ -33,7 +33,7 @@ class Metric:
     decimals: int = 1
     unit: str = "per cent"
     of_rank: bool = True
-    """Whether the value follows from the rank alone. Controls are kept with nothing but their ranks."""
+    """Whether the value follows from the rank alone. Of controls, only the ranks are saved."""
 
     @property
     def key(self) -> str:
@@ -75,7 +75,17 @@ METRICS = MappingProxyType(
 RANK_METRICS = tuple(metric.name for metric in METRICS.values() if metric.of_rank)
 """Those that follow from ranks."""
 TABLE_METRICS = tuple(name for name in METRICS if name != LOG_LOSS)
-"""Those shown side by side in tables. The log-loss is shown apart: it is infinite if one y is impossible."""
+"""Those shown side by side in tables. The log-loss is shown separately: it is infinite if one y is impossible."""
+
+
+def units_of(names: Sequence[str] = TABLE_METRICS) -> str:
+    """The unit of some metrics in words: "in per cent"; of each, where they differ."""
+    by_unit: dict[str, list[str]] = {}
+    for name in names:
+        by_unit.setdefault(METRICS[name].unit, []).append(name)
+    if len(by_unit) == 1:
+        return f"in {next(iter(by_unit))}"
+    return "; ".join(f"{', '.join(of_unit)} in {unit}" for unit, of_unit in by_unit.items())
 
 
 def metric_named(name: str) -> Metric:
@@ -118,5 +128,5 @@ def by_relation(outcomes: Iterable["Outcome"]) -> dict[str, list["Outcome"]]:
 
 
 def with_raw_ranks(outcomes: Iterable["Outcome"]) -> list["Outcome"]:
-    """The same outcomes, where the other right answers of an x count as wrong ones ranked before y."""
+    """The same outcomes, with the other right answers of an x counted as wrong answers."""
     return [replace(outcome, rank=outcome.raw_rank) for outcome in outcomes]

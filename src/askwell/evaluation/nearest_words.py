@@ -1,6 +1,6 @@
 """Nearest words: p(w | v) of each of an LM's words for a vector, and what the nearest words score as a hard prompt.
 
-A tuned vector is near a word without being that word. What the words alone score shows how much may be read into them.
+A tuned vector is near a word without being that word. The score of the words alone shows how much to read into them.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ _BYTES_AT_ONCE = 64 * 2**20
 
 @dataclass(frozen=True)
 class Nearest:
-    """For each vector its nearest words, best first, and the probability of one word that was asked for."""
+    """For each vector its nearest words, best first, and the probability of one given word."""
 
     words: Int[Tensor, "vectors nearest"]
     p: Float[Tensor, "vectors nearest"]
@@ -38,7 +38,7 @@ def nearest_words(
 ) -> Nearest:
     """The softmax of word embeddings times vector, of which the `count` best words and the given ones are kept.
 
-    The vocabulary is read in parts: neither all word vectors nor all probabilities are ever held.
+    The vocabulary is read in parts: neither all word vectors nor all probabilities are ever in memory.
     """
     vectors = vectors.detach().to(lm.parameter_dtype)
     log_total = vectors.new_full((len(vectors),), -torch.inf)
@@ -59,7 +59,7 @@ def nearest_words(
 
 @dataclass(frozen=True)
 class Projection:
-    """The scores of a mixture, and of its nearest words in its place, on the same facts; in per cent, over facts."""
+    """The scores of a mixture, and of its nearest words in its place, on the same facts, as means over facts."""
 
     relation: str
     split: SplitName
@@ -76,7 +76,7 @@ class Projection:
 def project(mixture: Mixture) -> Mixture:
     """A mixture that asks with the word nearest to each tuned vector, as it is shown by `look`: argmax p(w | v).
 
-    The prompts' weights and the temperature stay; perturbations of deeper layers have no words, and are dropped.
+    The prompts' weights and the temperature are kept; perturbations of deeper layers have no words, and are dropped.
     """
     if mixture.spec.combine == "product":
         raise BadOption("a product of experts keeps its prompts hard: there is nothing to project")
@@ -99,10 +99,10 @@ def projection_scores(
     facts: EncodedRelation | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Projection:
-    """What the nearest words of a mixture score beside the mixture itself, whose evaluation can be given."""
+    """The scores of a mixture's nearest words and of the mixture itself, whose evaluation can be given."""
     tuned = tuned or evaluate(mixture, relation, split=split, candidates=candidates, facts=facts, progress=progress)
-    words = evaluate(
-        project(mixture), relation, split=tuned.split, candidates=candidates, facts=facts, progress=progress
+    words = evaluate(  # only the ranks of its answers are wanted
+        project(mixture), relation, split=tuned.split, candidates=candidates, top=0, facts=facts, progress=progress
     )
     original = [token for prompt in mixture.prompts for token in prompt.token_ids]
     nearest = _nearest(mixture).tolist()

@@ -1,15 +1,15 @@
 """Ranks the right answer of each fact among all strings that the LM can spell, by best-first search; and the controls
 of such answers.
 
-Ranks are exact up to the tenth. A rank behind that is infinite: its reciprocal counts as 0. So does the rank of an
-answer whose search came to its limit before the rank was known; such facts are counted.
+Ranks are exact up to the tenth. Any later rank is infinite: its reciprocal counts as 0. So is the rank of an answer
+whose search reached its limit before the rank was known; such facts are counted.
 """
 
 import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -41,14 +41,14 @@ _PRIOR_ANSWERS = 30
 
 
 class OpenFacts:
-    """The facts of a split that a mixture can be asked for answers of any length."""
+    """The facts of a split that a mixture can be asked about, with answers of any length."""
 
     def __init__(
         self, mixture: Mixture, relation: Relation, facts: EncodedFacts, left_out: Sequence[LeftOutFact] = ()
     ) -> None:
         self.mixture, self.relation, self.facts, self.left_out = mixture, relation, facts, tuple(left_out)
         self.unsettled = 0
-        """Facts whose search came to its limit before the rank of y was known."""
+        """Facts whose search reached its limit before the rank of y was known."""
 
     @property
     def kind(self) -> AnswerKind:
@@ -62,7 +62,7 @@ class OpenFacts:
 
     @property
     def vocabulary(self) -> str:
-        """Among which answers golds are ranked, in words."""
+        """The answers that golds are ranked among, in words."""
         return self.facts.kind.describe(self.mixture.lm.identity.name)
 
     def chunks(self) -> Iterable[Int[Tensor, " facts"]]:
@@ -70,12 +70,12 @@ class OpenFacts:
         return torch.arange(len(self.facts), device=self.mixture.lm.device).split(_FACTS_AT_ONCE)
 
     def observer(self) -> "OpenObserver":
-        """What notes each prompt's own answers while facts are asked."""
+        """An observer that notes each prompt's own answers while facts are asked."""
         return OpenObserver(tuple((self.mixture.weight_logits > -torch.inf).nonzero()[:, 0].tolist()))
 
     def priors(self, seed: int) -> tuple[dict[str, "OpenPrior"], dict[str, str]]:
-        """Controls that need no x, and why others cannot be had. As there is no end of answers of any length, none is
-        corrected by the prior."""
+        """Controls that need no x, and why others are missing. There are infinitely many answers of any length, so none
+        is corrected by the prior."""
         priors: dict[str, OpenPrior] = {}
         missing: dict[str, str] = {}
         if (most_frequent := open_majority(self.mixture, self.relation, self.kind)) is not None:
@@ -97,19 +97,57 @@ class OpenFacts:
         observer: "OpenObserver | None" = None,
         prior: "OpenPrior | None" = None,  # noqa: ARG002 - no answer of any length is corrected by a prior
     ) -> tuple[list[Outcome], list[Outcome]]:
-        """The outcomes of some facts, with their most probable answers; there are none that a prior has corrected."""
+        """The outcomes of some facts, with their most probable answers; none is corrected by a prior.
+
+        If no answers are wanted (`top` is 0), only what is more probable than y is searched for.
+        """
+        if top == 0 and observer is None:
+            return self._ranks(some), []
         search = self._search(SearchLimits(answers=max(top, RANKED), tokens=self.facts.kind.longest))
-        golds = self._gold_log_probabilities(some)
         others = [self._others(number) for number in some.tolist()]
         found = search.best(self.facts.xs, some, lambda number, text: text not in others[number])
         if observer is not None:
             observer.note(self.mixture, self.facts.xs, some, found)
         outcomes = []
-        for number, gold, of_fact in zip(some.tolist(), golds, found, strict=True):
+        for number, gold, of_fact in zip(some.tolist(), self._golds_of(some, found), found, strict=True):
             outcome, is_settled = self._outcome(number, gold, of_fact, top)
             outcomes.append(outcome)
             self.unsettled += not is_settled
         return outcomes, []
+
+    def _golds_of(self, some: Int[Tensor, " facts"], found: Sequence[LikelyAnswers]) -> list[float]:
+        """The log-probabilities of the ys of some facts; only those that were not found are asked for."""
+        numbers = some.tolist()
+        golds = [
+            next((answer.log_probability for answer in of_fact.answers if answer.text == self._y(number)), None)
+            for number, of_fact in zip(numbers, found, strict=True)
+        ]
+        missed = [place for place, gold in enumerate(golds) if gold is None]
+        asked = dict(zip(missed, self._gold_log_probabilities(some[missed]) if missed else (), strict=True))
+        return [asked[place] if gold is None else gold for place, gold in enumerate(golds)]
+
+    def _ranks(self, some: Int[Tensor, " facts"]) -> list[Outcome]:
+        """The outcomes of some facts without the best answers."""
+        search = self._search(SearchLimits(answers=RANKED, tokens=self.facts.kind.longest))
+        golds, numbers = self._gold_log_probabilities(some), some.tolist()
+        right = [{*self._others(number), self._y(number)} for number in numbers]
+        possible = [place for place, gold in enumerate(golds) if gold > -math.inf]
+        found = dict.fromkeys(range(len(numbers)), LikelyAnswers((), is_exact=True))
+        searched = search.at_least(
+            self.facts.xs,
+            some[possible],
+            [golds[place] for place in possible],
+            lambda number, text: text not in right[possible[number]],
+        )
+        found |= dict(zip(possible, searched, strict=True))
+        outcomes = []
+        for place, number in enumerate(numbers):
+            # The search has looked for all that is more probable than y, and for nothing else.
+            of_fact = replace(found[place], unseen=-math.inf if found[place].is_exact else golds[place])
+            outcome, is_settled = self._outcome(number, golds[place], of_fact, 0)
+            outcomes.append(outcome)
+            self.unsettled += not is_settled
+        return outcomes
 
     def is_best(self, some: Int[Tensor, " facts"]) -> tuple[list[bool], list[float]]:
         """Whether y is the best answer to each of some facts, and its log-probability: less work than its rank."""
@@ -132,7 +170,7 @@ class OpenFacts:
         return best, golds
 
     def prior_outcomes(self, prior: "OpenPrior", top: int = RANKED) -> list[Outcome]:
-        """What comes of giving the same answers to every x."""
+        """The outcomes if the same answers are given to every x."""
         every = range(len(self.facts))
         return [self._outcome(number, prior.of(self._y(number)), prior.found, top)[0] for number in every]
 
@@ -140,7 +178,7 @@ class OpenFacts:
         """There are no labels to choose from."""
 
     def _outcome(self, number: int, gold: float, found: LikelyAnswers, top: int) -> tuple[Outcome, bool]:
-        """The outcome of a fact, and whether its rank is known as far as it counts."""
+        """The outcome of a fact, and whether its rank is known as far as it matters."""
         fact, y, others = self.facts.facts[number], self._y(number), self._others(number)
         gold = next((answer.log_probability for answer in found.answers if answer.text == y), gold)
         if math.isnan(gold) or gold == math.inf:
@@ -154,7 +192,7 @@ class OpenFacts:
         if not is_settled:
             rank = raw = math.inf
         answers = [(self._spelling.get(answer.text, answer.text), answer.log_probability) for answer in found.answers]
-        kept = answers[:top] or [("", -math.inf)]
+        kept = answers[:top] or [("", -math.inf)][:top]
         outcome = Outcome(
             relation=self.relation.name,
             x=fact.x,

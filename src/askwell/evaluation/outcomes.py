@@ -97,6 +97,8 @@ def _need_values(path: Path, number: int, fields: Mapping[str, Any]) -> None:
     ranks = [fields[name] for name in ("rank", "raw_rank") if name in fields]
     if not all(rank >= 1 for rank in ranks) or math.isnan(fields.get("log_probability", 0.0)):
         raise BadFile(path, f"row {number} has a rank below 1, or a number that is none (NaN)")
+    if fields.get("log_probability", 0.0) > 0.001:
+        raise BadFile(path, f"row {number} has a log_probability above 0")
     if not all(0 <= probability <= 1.001 for probability in fields.get("probabilities", ())):
         raise BadFile(path, f"row {number} has a probability that is not between 0 and 1")
 

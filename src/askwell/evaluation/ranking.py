@@ -96,12 +96,12 @@ class ListedFacts:
 
     @property
     def vocabulary(self) -> str:
-        """Among which answers golds are ranked, in words."""
+        """The answers that golds are ranked among, in words."""
         return self.answers.vocabulary
 
     @property
     def candidates_left_out(self) -> int:
-        """How many candidates cannot be asked for."""
+        """How many candidates the LM cannot answer with."""
         return len(self.answers.left_out)
 
     def chunks(self) -> Iterable[Int[Tensor, " facts"]]:
@@ -109,11 +109,11 @@ class ListedFacts:
         return torch.arange(len(self.facts), device=self.mixture.lm.device).split(self.answers.facts_at_once)
 
     def observer(self) -> PromptObserver:
-        """What notes each prompt's own answers while facts are asked."""
+        """An observer that notes each prompt's own answers while facts are asked."""
         return self.answers.observer()
 
     def priors(self, seed: int) -> tuple[dict[str, Prior], dict[str, str]]:
-        """Controls that need no x, and why others cannot be had."""
+        """Controls that need no x, and why others are missing."""
         return priors_of(self.answers, self.relation, seed=seed)
 
     def ask(
@@ -196,7 +196,7 @@ class ListedFacts:
         return outcomes
 
     def labels(self, outcomes: Sequence[Outcome]) -> LabelFigures | None:
-        """How well each answer is told from the others, where there are no more than a few to choose from."""
+        """Precision, recall and F1 of each answer, if there are only a few to choose from."""
         if not self.answers.is_closed or self.answers.count > MOST_LABELS:
             return None
         ys = list(dict.fromkeys(y for outcome in outcomes for y in (outcome.y, *outcome.golds)))
@@ -231,12 +231,12 @@ class AskedFacts(Protocol):
 
     @property
     def vocabulary(self) -> str:
-        """Among which answers golds are ranked, in words."""
+        """The answers that golds are ranked among, in words."""
         ...
 
     @property
     def candidates_left_out(self) -> int:
-        """How many candidates cannot be asked for."""
+        """How many candidates the LM cannot answer with."""
         ...
 
     def chunks(self) -> Iterable[Int[Tensor, " facts"]]:
@@ -244,11 +244,11 @@ class AskedFacts(Protocol):
         ...
 
     def observer(self) -> Any:
-        """What notes each prompt's own answers while facts are asked."""
+        """An observer that notes each prompt's own answers while facts are asked."""
         ...
 
     def priors(self, seed: int) -> tuple[dict[str, Any], dict[str, str]]:
-        """Controls that need no x, and why others cannot be had."""
+        """Controls that need no x, and why others are missing."""
         ...
 
     def ask(
@@ -262,7 +262,7 @@ class AskedFacts(Protocol):
         ...
 
     def labels(self, outcomes: Sequence[Outcome]) -> LabelFigures | None:
-        """How well each answer is told from the others, where there are no more than a few to choose from."""
+        """Precision, recall and F1 of each answer, if there are only a few to choose from."""
         ...
 
 

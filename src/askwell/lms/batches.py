@@ -25,11 +25,11 @@ class Words:
 
 
 class SpeltTexts:
-    """The tokens of a list of texts at each place, one text behind the other: a long one takes no room from others."""
+    """The tokens of a list of texts at each place, concatenated: a long text does not make the others longer."""
 
     def __init__(self, texts: Sequence[str], wording: Wording, places: Collection[Place] = PLACES) -> None:
-        """Spells the texts at these places, the first of PLACES among them; at others they repeat what they are there,
-        which must not be read."""
+        """Tokenises the texts at these places, which include the first of PLACES; at other places they repeat the
+        tokens of the first, which must not be read."""
         distinct = {text: number for number, text in enumerate(dict.fromkeys(texts))}
         self._of = np.fromiter((distinct[text] for text in texts), np.int64, len(texts))
         every = list(distinct)
@@ -55,7 +55,7 @@ class SpeltTexts:
         return self._counts[:, self._of]
 
     def single(self, place: Place) -> np.ndarray:
-        """For each text its token at a place if it is one, else -1."""
+        """For each text its token at a place if it is a single one, otherwise -1."""
         number = PLACES.index(place)
         found = np.full(self._counts.shape[1], -1, np.int64)
         are_one = self._counts[number] == 1
@@ -107,7 +107,7 @@ class AnswerTokens:
     ids: Int[Tensor, "pairs longest"]
     lengths: Int[Tensor, " pairs"]
     first_read: Int[Tensor, " pairs"]
-    """How many positions behind the question's own the first read is."""
+    """How many positions after the question's own position the first read is."""
     reads: Int[Tensor, " pairs"]
     """How many positions are read in a row."""
 
@@ -141,14 +141,14 @@ class Batch:
     read_pairs: Int[Tensor, " reads"]
     read_positions: Int[Tensor, " reads"]
     past: Past | None = None
-    """What the pairs see before the tokens of the last stream; None where these are whole sentences. The other streams
-    are then left out."""
+    """What the pairs see before the tokens of the last stream, in which case the other streams are left out; None if
+    these tokens are whole sentences."""
     branches: Bool[Tensor, "pairs positions positions"] | None = None
     """Which of its pair's tokens each token of the last stream sees, itself included, where they are the branches of a
     tree behind one past; None where they are a sentence. Only LMs with a walk read trees."""
 
     def until(self, lengths: Int[Tensor, " pairs"]) -> "Batch":
-        """Only this many tokens of each pair, from the first on, read at the first; for LMs with one stack."""
+        """Only the first so many tokens of each pair, read at the first; for LMs with one stack."""
         ((name, stream),) = self.streams.items()
         within = torch.arange(int(lengths.max()), device=lengths.device) < lengths[:, None]
         ids, rows = stream.ids[:, : within.shape[1]], stream.prompt_tokens[:, : within.shape[1]]
@@ -241,7 +241,7 @@ class QuestionTable:
     def lengths(
         self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"], *, answer: int = 0
     ) -> Int[Tensor, " pairs"]:
-        """The number of tokens of each pair in its longest stack, with an answer of this many tokens where y stands."""
+        """The number of tokens of each pair in its longest stack, with an answer of this many tokens at y."""
         x_lengths = xs.lengths[self._x_places[prompts], facts]
         each = [table.lengths(prompts, x_lengths) + answer * table.has_y for table in self._streams.values()]
         return torch.stack(each).amax(0)
@@ -309,7 +309,7 @@ def _table(
 
 
 def _at(table: Tensor, columns: Tensor) -> Tensor:
-    """table[i, columns[i, j]], whatever for columns outside of the table."""
+    """table[i, columns[i, j]]; arbitrary for columns outside the table."""
     if table.shape[1] == 0:
         return torch.zeros_like(columns)
     return table.gather(1, columns.clamp(0, table.shape[1] - 1))

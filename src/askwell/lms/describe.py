@@ -1,4 +1,4 @@
-"""Which LMs can be used without a download from the hub, and what there is to know about one."""
+"""Which LMs can be used without a download from the hub, and a description of each."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,16 +21,16 @@ _FORMS = {"x before y": "[X] lies in [Y] .", "y before x": "[Y] holds [X] .", "n
 
 @dataclass(frozen=True)
 class ListedLM:
-    """An LM that is here, or that a command can bring here."""
+    """An LM that is on this machine, or that a command can get."""
 
     name: str
-    """As it is given to --lm."""
+    """Its name for --lm."""
     about: str
     megabytes: float | None
-    """None for an LM that is not here."""
+    """None for an LM that is not on this machine."""
     ready: bool
     get: str
-    """The command that brings it here; empty for an LM in the hub's cache."""
+    """The command that gets it; empty for an LM in the hub's cache."""
 
 
 def list_lms() -> list[ListedLM]:
@@ -68,7 +68,7 @@ def _in_hub_cache() -> list[ListedLM]:
 
 @dataclass(frozen=True)
 class LMDescription:
-    """What there is to know about an LM before it is used."""
+    """The description of an LM."""
 
     name: str
     revision: str | None
@@ -92,7 +92,7 @@ class LMDescription:
     tensors_sha256: str
 
     def as_json(self) -> dict[str, Any]:
-        """All of it by name; stacks go by their own names."""
+        """All of it by name; each stack has its own entry."""
         return {
             name: part
             for field, value in asdict(self).items()
@@ -123,7 +123,7 @@ def describe(lm: FrozenLM) -> LMDescription:
 
 
 def _path(lm: FrozenLM) -> str:
-    """The way that sentences take through the LM, in words."""
+    """How sentences are run through the LM, in words."""
     if lm.walk is not None and lm.window is None:
         return "walk: layer by layer, without padding"
     if lm.walk is not None:
@@ -136,7 +136,7 @@ def _path(lm: FrozenLM) -> str:
     elif walk_of(lm.model, FeedForward()) is None:
         why = f"there is no walk for a {type(lm.model).__name__} with this config"
     else:
-        why = "its walk does not give what the public model gives"
+        why = "its walk and the public model give different results"
     return f"the public model as a whole, with padding: {why}"
 
 

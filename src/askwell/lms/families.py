@@ -35,7 +35,7 @@ class Family(Protocol):
 
     @property
     def masks_x(self) -> bool:
-        """Whether the LM can be asked with a mask in the place of x."""
+        """Whether the LM can be asked with a mask in place of x."""
         ...
 
     @property
@@ -45,8 +45,8 @@ class Family(Protocol):
 
     @property
     def shares_prefixes(self) -> bool:
-        """Whether nothing that is computed of a token depends on what comes after it, so that sentences that begin
-        alike can share what is computed of their beginning."""
+        """Whether nothing that is computed for a token depends on later tokens, so that sentences with the same
+        beginning can share its computation."""
         ...
 
     @property
@@ -59,7 +59,7 @@ class Family(Protocol):
         ...
 
     def stacks(self, model: PreTrainedModel) -> Mapping[str, nn.Module]:
-        """The parts of the model that hold one stack of layers each, in the order of `Question.streams`."""
+        """The parts of the model that have one stack of layers each, in the order of `Question.streams`."""
         ...
 
     def inputs(self, embedded: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class Family(Protocol):
         ...
 
     def beginnings(self, wording: Wording, special: SpecialTokens) -> Mapping[Begin, Beginning]:
-        """What a sentence can begin with; where nothing else is known, the first is taken."""
+        """What a sentence can begin with; the first is the default."""
         ...
 
     def ask_y(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
@@ -130,7 +130,7 @@ class Masked:
 
 
 class Seq2Seq:
-    """The encoder reads the prompt with a mask at y; the decoder is held to a copy of the prompt up to y."""
+    """The encoder reads the prompt with a mask at y; the decoder is forced to copy the prompt up to y."""
 
     name = "seq2seq"
     masks_x = True
@@ -170,7 +170,7 @@ class Seq2Seq:
         return Question(streams, copy.y_at - 1, copy.y_after_x)
 
     def ask_answer(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
-        """The decoder goes on with y's tokens after its copy of everything before y, and then with what follows.
+        """The decoder continues with y's tokens after its copy of everything before y, and then with what follows.
 
         The encoder sees one mask at y, whatever the length of the answer.
         """
@@ -213,7 +213,7 @@ class Causal:
         return {"inputs_embeds": embeddings, "attention_mask": attention_mask, "use_cache": False}
 
     def beginnings(self, wording: Wording, special: SpecialTokens) -> Mapping[Begin, Beginning]:
-        """Those of the tokens and forms that the LM has. Its first position is special to it, so it has a choice."""
+        """Those for which the LM has tokens. A causal LM's first position is special, so there is a choice."""
         first: dict[Begin, int | None] = {"line-break": wording.line_break, "bos": special.bos, "eos": special.eos}
         found: dict[Begin, Beginning] = {
             name: Beginning(() if wording.prefix[-1:] == [token] else (token,), wording.first_place)

@@ -15,7 +15,7 @@ from askwell.lms.batches import Batch, StreamBatch
 from askwell.lms.families import family_of
 from askwell.lms.hooks import Stack, layer_blocks, probe
 from askwell.lms.identity import LMIdentity, identify
-from askwell.lms.placed import input_device, tell_once, why_it_stays
+from askwell.lms.placed import input_device, keep_differentiable, tell_once, why_it_stays
 from askwell.lms.remembered import Checked, key_of_checks
 from askwell.lms.tokenisation import Beginning, SpecialTokens, Wording
 from askwell.lms.walks.choose import agrees, agrees_with_past, walk_of, window_of
@@ -26,13 +26,13 @@ from askwell.lms.walks.walk import Deltas, FeedForward, Walk, insert_prompt_vect
 from askwell.lms.whole_model import cached_rows, run_whole
 from askwell.specs.mixture import Begin
 
-# Probabilities that are held at once: little beside what evaluation adds them up into.
+# Probabilities that are held at once: few compared with what evaluation sums them into.
 _PROBABILITIES_AT_ONCE = 2**21
 _LARGE = {1e9: "billion", 1e6: "million"}
 
 
 class FrozenLM(ShowsItself):
-    """A public model and its tokenizer. No weight of it ever gets a gradient or changes."""
+    """A public model and its tokenizer. None of its weights ever gets a gradient or changes."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class FrozenLM(ShowsItself):
         compiled: bool = False,
         as_stored: bool = False,
     ) -> None:
-        """`as_stored` says that the model is as its files are, so that what was found out about it before holds."""
+        """`as_stored` says that the model equals its files, so that what was found out about it earlier still holds."""
         self.family = family_of(model.config)
         self.identity = identity or identify(
             model, tokenizer, name=name or type(model).__name__, family=self.family.name, folder=None
@@ -56,11 +56,12 @@ class FrozenLM(ShowsItself):
         self.source = source
         """What `load_lm` was called with; None for a model in memory."""
         self.tokenizer_source = tokenizer_source
-        """The tokenizer that `load_lm` was called with; None for the one that lies beside the weights."""
+        """The tokenizer that `load_lm` was called with; None for the one stored with the weights."""
         self.stays = why_it_stays(model)
-        """Why the model is neither moved nor walked through: it is quantised, offloaded or spread; else None."""
+        """Why the model is neither moved nor walked: it is quantised, offloaded or spread; otherwise None."""
         if self.stays is not None:
             tell_once(self.identity.name, self.stays)
+            keep_differentiable(model)
             as_stored, self.device = False, input_device(model)
         else:
             self.device = torch.device(device) if device is not None else model.device
@@ -71,9 +72,9 @@ class FrozenLM(ShowsItself):
         self._embedding: Any = model.get_input_embeddings()
         self.special = SpecialTokens(tokenizer, model.config)
         self.window = window_of(self.model)
-        """The longest sentence that no window cuts; longer ones go through the public model, each as a whole."""
+        """The longest sentence that fits into every window; longer ones go through the public model as a whole."""
         self.walk = None if self.stays else walk_of(self.model, FeedForward())
-        """The fast way through the model's layers; None where the public model runs as a whole, with hooks."""
+        """The fast way through the model's layers; None if the public model runs as a whole, with hooks."""
         if not (as_stored and self._recall()):
             self.stacks, self.before_head = probe(self.model, self.family, self._embedding, self.device)
             if self.walk is not None and not agrees(self):
@@ -81,19 +82,19 @@ class FrozenLM(ShowsItself):
             if as_stored:
                 self._remember()
         self.may_share_prefixes = self.family.shares_prefixes
-        """Whether what sentences have in common may be read once; False reads every sentence as a whole."""
+        """Whether common beginnings of sentences may be read once; False reads every sentence as a whole."""
         self.is_compiled = compiled and self.walk is not None
-        """Whether parts of its layers are compiled; an LM that runs as a whole runs as it is."""
+        """Whether parts of its layers are compiled; not possible for an LM that runs as a whole."""
         if self.is_compiled:
             self.walk = walk_of(self.model, FeedForward(compiled=True))
             if not agrees(self):
                 raise BadOption(
                     f"--compiled cannot be used here: torch.compile fails for {type(model).__name__} on {self.device}, "
-                    "or changes what it computes; leave it out (TORCH_LOGS=dynamo shows what torch says)"
+                    "or changes its results; leave it out (TORCH_LOGS=dynamo shows torch's messages)"
                 )
 
     def _recall(self) -> bool:
-        """Takes what an earlier start has found out about the LM; False if that is not known."""
+        """Uses what an earlier start found out about the LM; False if there is nothing."""
         known = Checked.known(key_of_checks(self.identity, self.device, self.dtype))
         modules, parts = dict(self.model.named_modules()), self.family.stacks(self.model)
         if known is None or known.before_head not in modules or set(known.stacks) != set(parts):
@@ -132,12 +133,12 @@ class FrozenLM(ShowsItself):
 
     @property
     def shares_prefixes(self) -> bool:
-        """Whether what sentences have in common is read once."""
+        """Whether common beginnings of sentences are read once."""
         return self.may_share_prefixes and (self.walk is not None or self._caches)
 
     @cached_property
     def _caches(self) -> bool:
-        """Whether the public model, run as a whole, gives the same when it goes on from its own cache."""
+        """Whether the public model, run as a whole, gives the same results when it continues from its cache."""
         return agrees_with_past(self)
 
     @property
@@ -172,19 +173,19 @@ class FrozenLM(ShowsItself):
 
     @property
     def context(self) -> int | None:
-        """The most tokens that the LM can read, None where there is no limit."""
+        """The most tokens that the LM can read; None if there is no limit."""
         limit = getattr(self.model.config, "max_position_embeddings", None)
         if limit is None:
             return None
         for module in self.model.base_model.modules():
             positions = getattr(module, "position_embeddings", None)
             if isinstance(positions, nn.Embedding) and positions.padding_idx is not None:
-                return limit - positions.padding_idx - 1  # RoBERTa counts positions from behind its padding token
+                return limit - positions.padding_idx - 1  # RoBERTa's positions begin after its padding token
         return limit
 
     @cached_property
     def beginnings(self) -> Mapping[Begin, Beginning]:
-        """What a sentence can begin with; where nothing else is known, the first is taken."""
+        """What a sentence can begin with; the first is the default."""
         return self.family.beginnings(self.wording, self.special)
 
     def beginning(self, name: Begin) -> Beginning:
@@ -193,7 +194,7 @@ class FrozenLM(ShowsItself):
             return self.beginnings[name]
         if len(self.beginnings) == 1:
             raise BadOption(
-                f"--begin {name} is for causal LMs, and {self.identity.name} is a {self.family.name} one; leave it out"
+                f"--begin {name} is for causal LMs, but {self.identity.name} is a {self.family.name} one; leave it out"
             )
         missing = {"line-break": "line break that is one token", "bos": "BOS token", "eos": "EOS token"}[name]
         raise BadOption(
@@ -201,7 +202,7 @@ class FrozenLM(ShowsItself):
         )
 
     def word_vectors(self, ids: Int[Tensor, " *tokens"]) -> Float[Tensor, " *tokens embedding"]:
-        """The LM's word embeddings, as they are before positions and normalisation."""
+        """The LM's word embeddings, before positions and normalisation."""
         return self._embedding(ids)
 
     def logits(
@@ -291,7 +292,7 @@ class FrozenLM(ShowsItself):
         return self._walked_and_kept(self._need_walk(), batch, vectors, deltas, keeps=keeps)
 
     def kept(self, batch: Batch, vectors: Float[Tensor, "prompt_tokens embedding"], deltas: Deltas = None) -> Past:
-        """What is kept of the batch's own tokens, with gradients."""
+        """The kept keys and values of the batch's own tokens, with gradients."""
         if self.walk is not None:
             past = self.hidden_and_kept(batch, vectors, deltas)[1]
             assert past is not None
@@ -328,14 +329,14 @@ class FrozenLM(ShowsItself):
         return self.walk is not None and self._fits(longest)
 
     def can_share(self, longest: int) -> bool:
-        """Whether what sentences of up to this many tokens have in common is read once."""
+        """Whether common beginnings of sentences of up to this many tokens are read once."""
         return self.shares_prefixes and self._fits(longest)
 
     def _fits(self, longest: int) -> bool:
         return self.window is None or longest <= self.window
 
     def _walk_of(self, batch: Batch) -> Walk | None:
-        """The walk that can take a batch; longer sentences than that go through the whole model."""
+        """The walk for a batch; None if its sentences are too long and go through the whole model."""
         if self.walk is None or self.window is None or self._fits(_longest_sentence(batch)):
             return self.walk
         if batch.past is not None:

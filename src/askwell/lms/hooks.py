@@ -1,7 +1,7 @@
-"""Reaches into a public model while it runs: adds to what leaves its layers, and reads single positions.
+"""Hooks into a public model while it runs: adds to the outputs of its layers, and reads single positions.
 
-Before a model is used, it is probed on short inputs for its layers and its head. Nothing is taken from a config: an
-architecture that askwell has never seen is used if it passes, and refused if not.
+Before a model is used, its layers and its head are probed on short inputs. Nothing is taken from a config: an unknown
+architecture is used if it passes, and refused otherwise.
 """
 
 from collections.abc import Generator, Sequence
@@ -22,14 +22,14 @@ def layer_blocks(stack: nn.Module) -> list[nn.Module]:
     """The layers of a stack: the module list that holds the most parameters."""
     lists = [module for module in stack.modules() if isinstance(module, nn.ModuleList) and len(module)]
     if not lists:
-        raise LMUnavailable(f"{type(stack).__name__} has no list of layers that askwell could reach into")
+        raise LMUnavailable(f"{type(stack).__name__} has no list of layers that askwell could hook into")
     layers = max(lists, key=lambda layers: sum(parameter.numel() for parameter in layers.parameters()))
     for module in stack.modules():
         siblings = [child for child in module.children() if isinstance(child, nn.ModuleList) and len(child) > 1]
         if layers in siblings and sum(len(sibling) == len(layers) for sibling in siblings) > 1:
-            # XLM keeps attentions and feed-forward parts apart: what leaves one of them does not leave a layer.
+            # XLM keeps attention and feed-forward parts in separate lists: the output of one is not that of a layer.
             raise LMUnavailable(
-                f"{type(stack).__name__} keeps the parts of a layer in several lists; it cannot be reached"
+                f"{type(stack).__name__} keeps the parts of a layer in several lists, which cannot be hooked into"
             )
     return list(layers)
 
@@ -40,7 +40,7 @@ def adding_to_layers(
     at: tuple[Int[Tensor, " tuned"], ...],
     additions: Sequence[Float[Tensor, "tuned hidden"]],
 ) -> Generator[None]:
-    """While it lasts, the l-th block that is called leaves its output plus additions[l] at the (pair, position)s `at`.
+    """Inside the block, additions[l] is added to the output of the l-th layer called, at the (pair, position)s `at`.
 
     Blocks are counted as they are called, since ALBERT calls one block many times.
     """
@@ -60,7 +60,7 @@ def adding_to_layers(
 def reading_at(
     base_model: nn.Module, pairs: Int[Tensor, " reads"], positions: Int[Tensor, " reads"]
 ) -> Generator[None]:
-    """While it lasts, the head sees the hidden states of the given positions only, as one row [1, reads, hidden]."""
+    """Inside the block, the head sees only the hidden states of the given positions, as one row [1, reads, hidden]."""
 
     def select(_module: nn.Module, _inputs: Any, output: Any) -> Any:
         hidden = output["last_hidden_state"]
@@ -94,13 +94,13 @@ def _hooked(hooks: Sequence[tuple[nn.Module, Any]]) -> Generator[None]:
         yield
 
 
-# Logits of the same token, read alone or beside padding, may differ by rounding; by more, padding changes the answer.
+# Logits of the same token, with or without padding, may differ by rounding; if by more, padding changes the answer.
 _ROUNDING = 1e-2
 
 
 @dataclass(frozen=True)
 class Stack:
-    """A sequence of layers with an input of its own."""
+    """A sequence of layers with its own input."""
 
     blocks: tuple[nn.Module, ...]
     layers: int
@@ -127,7 +127,7 @@ def probe(
         raise LMUnavailable(f"{type(model).__name__} cannot be asked: it fails on a short input ({reason})") from error
     is_exact = model.dtype in (torch.float32, torch.float64) and alone.isfinite().all()
     if is_exact and (alone - padded).abs().max() > _ROUNDING * alone.abs().max():
-        raise LMUnavailable(f"{type(model).__name__} cannot be asked: padding beside a sentence changes its answers")
+        raise LMUnavailable(f"{type(model).__name__} cannot be asked: padding changes its answers")
     stacks = {name: Stack(blocks[name], len(widths[name]), widths[name][0]) for name in parts}
     return stacks, before_head
 
@@ -135,7 +135,7 @@ def probe(
 def _find_before_head(
     model: PreTrainedModel, family: Family, embedding: Any, ids: Tensor, lengths: Tensor, expected: Tensor
 ) -> nn.Module:
-    """The module whose output the head reads: the base model, or the decoder inside of it (OPT)."""
+    """The module whose output the head reads: the base model, or the decoder inside it (OPT)."""
     candidates = [model.base_model, getattr(model.base_model, "decoder", None)]
     one = torch.ones(1, dtype=torch.long, device=ids.device)
     for candidate in candidates:
@@ -145,7 +145,7 @@ def _find_before_head(
             is_read = logits.shape[:2] == (1, 1)
             if is_read and torch.allclose(logits[0, 0], expected, rtol=1e-2, atol=1e-2, equal_nan=True):
                 return candidate
-    raise LMUnavailable(f"{type(model).__name__} cannot be asked: its head cannot be held to single positions")
+    raise LMUnavailable(f"{type(model).__name__} cannot be asked: its head cannot be restricted to single positions")
 
 
 def _logits(model: PreTrainedModel, family: Family, embedding: Any, ids: Tensor, lengths: Tensor) -> Tensor:

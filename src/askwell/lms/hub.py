@@ -1,4 +1,4 @@
-"""Whether the hub can be reached: asked once and shortly, since its own client asks for half a minute."""
+"""Whether the hub can be reached: checked once, with a short timeout, since its client would try for half a minute."""
 
 import time
 from typing import Any
@@ -12,7 +12,7 @@ _found: tuple[float, str, bool] | None = None
 
 
 def answers() -> bool:
-    """Whether the hub answers; what was found is taken for true for a minute."""
+    """Whether the hub answers; the result is reused for a minute."""
     global _found  # one network, one answer for the whole process
     now = time.monotonic()
     if _found is None or _found[1] != constants.ENDPOINT or now - _found[0] > _SECONDS_TO_REMEMBER:
@@ -26,5 +26,5 @@ def answers() -> bool:
 
 
 def hub_options() -> dict[str, Any]:
-    """What its client is told: to look into the cache alone where the hub cannot be reached."""
+    """Options for its client: to use only the cache if the hub cannot be reached."""
     return {} if constants.is_offline_mode() or answers() else {"local_files_only": True}

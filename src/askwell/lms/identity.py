@@ -14,14 +14,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from askwell.lms.placed import stored_tensors
 
-# What says where, when and how a checkpoint was written or is run, not what it computes.
+# Keys about where, when and how a checkpoint was written or is run, not about what it computes.
 _INCIDENTAL = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures", "use_cache"}
 PROBE = "Mary Cassatt (1844–1926), born in [X]vik, didn't pay 3.50 € for it.\n\tÅ naïve 東京 😀"
-"""A text with most of what tokenizers treat in ways of their own."""
+"""A text with most of what tokenizers treat differently."""
 
 
 class LMIdentity(BaseModel):
-    """The name of an LM and the hashes that make it this LM and no other."""
+    """The name of an LM and the hashes that identify it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -39,7 +39,7 @@ class LMIdentity(BaseModel):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that makes an LM this one, whatever it is called and wherever it lies."""
+        """SHA-256 of everything that identifies an LM, regardless of its name and place."""
         described = self.model_dump(mode="json", exclude={"name", "revision"})
         return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
@@ -73,7 +73,7 @@ def _hash_json(value: Any) -> str:
 
 
 def _hash_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
-    """A hash of vocabulary, merges and behaviour: the file's own layout changes between releases."""
+    """A hash of vocabulary, merges and behaviour, since the layout of the file changes between releases."""
     model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
     vocabulary = model["vocab"] if model["type"] == "Unigram" else tokenizer.get_vocab()  # Unigram's has its scores
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model.get("merges", [])]
@@ -82,7 +82,7 @@ def _hash_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def _hash_config(model: PreTrainedModel, folder: Path | None) -> str:
-    """A hash of the config as it is stored: defaults that a later release adds do not count."""
+    """A hash of the stored config: defaults that a later release adds do not count."""
     folder = folder or Path(model.config._name_or_path or "nowhere")  # where a model in memory came from, if it is here
     stored = folder / "config.json"
     config: Mapping[str, Any] = (
@@ -95,7 +95,7 @@ def _hash_config(model: PreTrainedModel, folder: Path | None) -> str:
 
 
 def _hash_tensors(model: nn.Module) -> str:
-    """A hash of names, shapes and contents; a tensor that is tied to another is taken once."""
+    """A hash of names, shapes and contents; tied tensors count once."""
     digest = hashlib.sha256()
     for name, tensor in stored_tensors(model):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)};".encode())

@@ -32,12 +32,12 @@ def load_lm(
     """The frozen LM of that name: testbed:bert, smollm2, a checkpoint folder, a .gguf file, or a name on the hub.
 
     It can also be a transformers model in memory, with its `tokenizer`; that model is frozen, put into evaluation mode
-    and, if a `device` or `dtype` is given, moved. Otherwise `tokenizer` names one that does not lie beside the weights:
-    a folder, a vocab.txt, or a name on the hub. `dtype` is a torch dtype or its name; "auto" is half precision on a
-    GPU. `compiled` compiles parts of its layers with torch.compile: slow to begin with, for long work on a GPU.
+    and, if a `device` or `dtype` is given, moved. Otherwise `tokenizer` names one that is not beside the weights: a
+    folder, a vocab.txt, or a name on the hub. `dtype` is a torch dtype or its name; "auto" is half precision on a GPU.
+    `compiled` compiles parts of its layers with torch.compile: slow to start, but worth it for long runs on a GPU.
 
     `device_map` ("auto", or as transformers takes it) spreads an LM that does not fit on one device over several, and
-    over CPU and disk. Such an LM, and a quantised one, stays as it is and is read as a whole.
+    over CPU and disk. Such an LM, and a quantised one, is not moved and is read as a whole.
     """
     if device_map is not None and (device is not None or dtype != "auto"):
         raise BadOption(
@@ -83,11 +83,11 @@ def _in_memory(
     compiled: bool,
 ) -> FrozenLM:
     if revision is not None:
-        raise BadOption(f"revision={revision!r} is for LMs on the hub; this model is in memory already")
+        raise BadOption(f"revision={revision!r} is for LMs on the hub; this model is already in memory")
     if tokenizer is None:
         raise BadOption("a model in memory needs its tokenizer: load_lm(model, tokenizer)")
     used = tokenizer if isinstance(tokenizer, PreTrainedTokenizerBase) else named_tokenizer(tokenizer)
-    source = model.config._name_or_path or None  # where a mixture that is saved finds its LM again
+    source = model.config._name_or_path or None  # where a saved mixture finds its LM
     return FrozenLM(
         model,
         used,
@@ -99,7 +99,7 @@ def _in_memory(
 
 
 def choose_device(device: str | torch.device | None) -> torch.device:
-    """The device of that name; without a name CUDA, else MPS, else the CPU."""
+    """The device of that name; without a name CUDA, MPS or the CPU, whichever is available first."""
     if device is None:
         if torch.cuda.is_available():
             return torch.device("cuda")
@@ -107,10 +107,10 @@ def choose_device(device: str | torch.device | None) -> torch.device:
     try:
         chosen = torch.device(device)
         torch.empty(0, device=chosen)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:  # all three: torch's ways to lack a device
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # any of these if it is missing
         raise BadOption(f"--device {device} cannot be used here: {str(error).splitlines()[0]}") from None
     if chosen.type == "meta":
-        raise BadOption("--device meta holds no numbers; name cpu, cuda or mps")
+        raise BadOption("--device meta has no data; name cpu, cuda or mps")
     return chosen
 
 

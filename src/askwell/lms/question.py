@@ -1,6 +1,6 @@
-"""A prompt as a question to an LM: what each stack of it reads, and where the answer is read off.
+"""A prompt as a question to an LM: what each of its stacks reads, and where the answer is read.
 
-A stack is a sequence of layers with an input of its own: a masked or causal LM has one, a seq2seq LM an encoder and a
+A stack is a sequence of layers with its own input: a masked or causal LM has one, a seq2seq LM an encoder and a
 decoder.
 """
 
@@ -36,14 +36,14 @@ class Stream:
     right: tuple[Token, ...]
     x: X = X.SHOWN
     y_at: int | None = None
-    """How many of the fixed tokens come before y's tokens; None where y has none here."""
+    """How many of the fixed tokens come before y's tokens; None if y has none here."""
     y_after_x: bool = False
     """Whether x's tokens come before y's."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """One prompt put to an LM. The answer is read off the last stream."""
+    """One prompt put to an LM. The answer is read from the last stream."""
 
     streams: Mapping[str, Stream]
     read_at: int
@@ -53,11 +53,11 @@ class Question:
     reads_x: bool = False
     """Whether x's tokens are read, one position each, rather than y's blank."""
     end: int | None = None
-    """The token that follows an answer of any length and tells that it is over; None where nothing does, because the
-    number of y's tokens is given (masked LMs), or where x's first token follows it (`ends_with_x`)."""
+    """The token that follows an answer of any length and marks its end; None if there is none, because the number of
+    y's tokens is given (masked LMs), or if x's first token follows it (`ends_with_x`)."""
     ends_with_x: bool = False
     fills_masks: bool = False
-    """Whether y's tokens are there as masks of which the first are filled in, rather than as themselves."""
+    """Whether y's tokens are masks of which the first are filled in, rather than the tokens themselves."""
 
 
 class Unusable(Exception):

@@ -1,9 +1,9 @@
-"""What is remembered of LMs between starts, in the cache folder: what checking one has found, and which LM files hold.
+"""What is remembered about LMs between starts, in the cache folder: results of checks, and which LM is in a folder.
 
 Probing a model, checking its walk against the public forward pass and hashing its weights take longer than loading it.
-What was found once holds as long as the LM, the code and the versions of everything that computes are the same, so it
-is kept under a hash of all these. An entry that is damaged, or was written for anything else, is ignored: what
-it would say is worked out again. Models in memory are always checked, since anybody may have changed what they compute.
+The results are valid as long as the LM, the code and the versions of everything that computes are the same, so they
+are stored under a hash of all these. An entry that is damaged, or was written for anything else, is ignored and
+computed again. Models in memory are always checked, since their computation may have been changed.
 """
 
 import hashlib
@@ -25,8 +25,8 @@ from askwell.files import cache_folder, write_whole
 from askwell.lms.identity import LMIdentity
 from askwell.version import VERSION
 
-# A file that is written twice within a tick of its file system's clock can look the same both times, so nothing is
-# remembered of files that are as young as that.
+# A file that is written twice within a tick of its file system's clock can look unchanged, so nothing is remembered
+# about files that are this recent.
 _SETTLED_SECONDS = 5.0
 
 
@@ -36,7 +36,7 @@ class _Entry(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     key: dict[str, Any]
-    """All that the entry depends on."""
+    """Everything that the entry depends on."""
 
     @classmethod
     def known(cls, key: Mapping[str, Any]) -> Self | None:
@@ -50,7 +50,7 @@ class _Entry(BaseModel):
         return entry if is_whole and _hash_of(entry.key) == _hash_of(key) else None
 
     def keep(self) -> None:
-        """Writes the entry; where nothing can be written, it is worked out again next time."""
+        """Writes the entry; if that is not possible, it is computed again next time."""
         entry = self.model_dump(mode="json")
         with suppress(CannotWrite):
             write_whole(self._place(self.key), json.dumps({"entry": entry, "sha256": _hash_of(entry)}, indent=1) + "\n")
@@ -61,14 +61,14 @@ class _Entry(BaseModel):
 
 
 class Checked(_Entry):
-    """What probing an LM and checking its walk have found."""
+    """The results of probing an LM and checking its walk."""
 
     stacks: dict[str, tuple[int, int]]
     """The layers and the width of each stack."""
     before_head: str
     """The name of the module whose output the head reads."""
     walk_agrees: bool
-    """Whether the walk of its class, if there is one, gives what the public model gives."""
+    """Whether the walk of its class, if there is one, agrees with the public model."""
 
 
 class Identified(_Entry):
@@ -78,15 +78,15 @@ class Identified(_Entry):
 
 
 def key_of_checks(identity: LMIdentity, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
-    """All that decides what checking an LM finds."""
+    """Everything that the checks of an LM depend on."""
     return {"lm": identity.digest, "device": str(device), "dtype": str(dtype), **_versions()}
 
 
 def key_of_files(name: str, folder: Path, loaded_at: float) -> dict[str, Any] | None:
-    """All that decides the identity of the LM in a folder: its files by place, size, number and times.
+    """Everything that the identity of the LM in a folder depends on: its files by place, size, number and times.
 
-    None where that would not tell an altered file from the one before: where a file has changed since a few seconds
-    before it was loaded, and outside of POSIX, whose time of change follows every write and cannot be set back.
+    None if that would not reveal an altered file: if a file changed less than a few seconds before it was loaded, and
+    outside POSIX, whose change time follows every write and cannot be set back.
     """
     if os.name != "posix":
         return None
@@ -103,7 +103,7 @@ def key_of_files(name: str, folder: Path, loaded_at: float) -> dict[str, Any] | 
 
 @cache
 def _versions() -> dict[str, str]:
-    """The versions of all that computes; of askwell also the code itself, which changes while it is worked on."""
+    """The versions of everything that computes; for askwell also the code itself, which changes during development."""
     code = hashlib.sha256()
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         code.update(path.read_bytes())

@@ -1,7 +1,7 @@
 """Texts and templates in the tokens of an LM, given what comes before them in the sentence, and its special tokens.
 
-Prompts, x's and y's are tokenised apart, so that a filler never merges with the words around its blank. What a piece
-looks like still depends on its place: " Paris" and "Paris" are different tokens of a byte-level BPE, and WordPiece
+Prompts, x's and y's are tokenised separately, so that a filler never merges with the words around its blank. The form
+of a piece still depends on its place: " Paris" and "Paris" are different tokens of a byte-level BPE, and WordPiece
 writes "vik" as "##vik" inside a word.
 """
 
@@ -19,7 +19,7 @@ from transformers import PretrainedConfig, PreTrainedTokenizerBase
 from askwell.data.templates import Template
 from askwell.errors import LMUnavailable
 
-# Threads of the tokenizers library would not keep to --threads, and make it warn whenever the process is forked later.
+# Threads of the tokenizers library would ignore --threads, and make it warn whenever the process is forked later.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
@@ -29,7 +29,7 @@ class Place(StrEnum):
     SPACED = "spaced"
     """A space, or nothing: the piece begins a word."""
     GLUED = "glued"
-    """A letter, a bracket or a filled blank: the piece goes on without a space."""
+    """A letter, a bracket or a filled blank: the piece continues without a space."""
 
 
 class Wording:
@@ -58,14 +58,14 @@ class Wording:
         self._inside_word = _inside_word(self._words, description) or self._as_written
         self._alone: dict[str, bool] = {}
         self.marker, self.marks = _marker(description)
-        """The mark in a token's name that tells its form, and the place whose tokens carry it."""
+        """The mark in a token's name that shows its form, and the place whose tokens have it."""
         self.unknown_id: int | None = tokenizer.unk_token_id
         self.prefix, self.suffix = _special_tokens_around(tokenizer)
         """The special tokens that the tokenizer puts before and after a sentence."""
 
     @property
     def line_break(self) -> int | None:
-        """The token of a line break, if it is one token; some tokenizers take it for a space."""
+        """The token of a line break, if it is one token; some tokenizers treat it as a space."""
         token = self.single_token("\n", Place.GLUED)
         return None if token == self.single_token(" ", Place.GLUED) else token
 
@@ -77,7 +77,7 @@ class Wording:
         return f"pieces that begin a word begin with {self.marker}"
 
     def encode(self, text: str, place: Place) -> list[int]:
-        """The tokens of `text` at a place; a space at its own start counts as written."""
+        """The tokens of `text` at a place; a space at its start counts as written."""
         if self.keeps_spaces:
             return self._as_written.encode(f" {text}" if place is Place.SPACED else text).ids
         if place is Place.SPACED or text[:1].isspace():
@@ -85,7 +85,7 @@ class Wording:
         return self._encode_inside_word(text)
 
     def encode_all(self, texts: Sequence[str], place: Place) -> list[list[int]]:
-        """The tokens of each text at a place, as `encode` gives them, several times as fast for many texts."""
+        """The tokens of each text at a place, as from `encode`, but several times as fast for many texts."""
         if self.keeps_spaces:
             written = [f" {text}" for text in texts] if place is Place.SPACED else texts
             return _ids(self._as_written, written)
@@ -125,7 +125,7 @@ class Wording:
         return pre_tokenizer is None or len(pre_tokenizer.pre_tokenize_str(left + right)) == 1
 
     def _encode_inside_word(self, text: str) -> list[int]:
-        """Tokens of a text whose first word goes on from what comes before it, while the others are their own."""
+        """Tokens of a text whose first word continues what comes before it."""
         first_word, rest = self._cut_first_word(text)
         inside = self._inside_word.encode(first_word).ids if first_word else []
         return inside + (self._words.encode(rest).ids if rest.strip() or not first_word else [])
@@ -141,7 +141,7 @@ class Wording:
         ]
 
     def _cut_first_word(self, text: str) -> tuple[str, str]:
-        """The normalised text's first word, if it goes on from what comes before it, and the rest of the text."""
+        """The normalised text's first word, if it continues what comes before it, and the rest of the text."""
         if self._words.normalizer is not None:
             text = self._words.normalizer.normalize_str(text)
         if not text or text[0].isspace() or self._alone_by_first(text[0]):
@@ -182,7 +182,7 @@ def _without_special_tokens(description: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_added_prefix(description: dict[str, Any]) -> dict[str, Any]:
-    """The tokenizer that puts no space of its own before a text."""
+    """The tokenizer without the space that it adds before a text."""
 
     def strip(part: Any) -> Any:
         if isinstance(part, list):
@@ -201,7 +201,7 @@ def _without_added_prefix(description: dict[str, Any]) -> dict[str, Any]:
 
 
 def _inside_word(words: Tokenizer, description: dict[str, Any]) -> Tokenizer | None:
-    """WordPiece's continuation forms as a tokenizer of their own: its vocabulary is that of the ## pieces."""
+    """A tokenizer of WordPiece's continuation forms: its vocabulary is that of the ## pieces."""
     model = description["model"]
     if model["type"] != "WordPiece":
         return None
@@ -230,7 +230,7 @@ def _special_tokens_around(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int
 
 
 class SpecialTokens:
-    """Special tokens by what they are for; one that the LM lacks is an error when it is asked for."""
+    """Special tokens by their purpose; one that the LM lacks is an error when it is needed."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, config: PretrainedConfig) -> None:
         self._tokenizer, self._config = tokenizer, config
@@ -271,7 +271,7 @@ class SpecialTokens:
 
     def _need(self, token: int | None, what: str) -> int:
         if token is None:
-            raise LMUnavailable(f"this LM ({self._config.model_type}) has no {what}, and asking it needs one")
+            raise LMUnavailable(f"this LM ({self._config.model_type}) has no {what}, which is needed to ask it")
         return token
 
 
@@ -280,7 +280,7 @@ class Beginning:
     """What a sentence begins with: tokens that are never tuned, and the place of what follows them."""
 
     tokens: tuple[int, ...] = ()
-    """Behind the special tokens that the tokenizer itself puts first."""
+    """After the special tokens that the tokenizer itself puts first."""
     place: Place = Place.SPACED
 
 
@@ -297,11 +297,11 @@ class Opening:
     tokens: tuple[int, ...] = ()
     """Tokens that come first, whatever they spell."""
     filled: tuple[tuple[str, str], ...] = ()
-    """Texts, each with what fills the blank behind it."""
+    """Texts, each with what fills the blank after it."""
     text: str = ""
-    """The text behind the last of them, up to the sentence."""
+    """The text after the last of them, up to the sentence."""
     closing: str = ""
-    """What follows y where the sentence is one of several, with what parts it from the next; "" where it is not."""
+    """What follows y if the sentence is one of several, with the separator before the next; otherwise ""."""
 
 
 NO_OPENING = Opening()
@@ -321,15 +321,15 @@ class PromptTokens:
     opening: int = 0
     """How many of the tokens come before the sentence itself."""
     sentences: tuple[int, ...] = ()
-    """At which tokens a further sentence begins: each example but the first, and the question behind them."""
+    """At which tokens a further sentence begins: each example except the first, and the question after them."""
     closing: tuple[int, ...] = ()
-    """How a sentence goes on after its second blank where others follow it; empty where none does."""
+    """How a sentence continues after its second blank if others follow it; empty if none does."""
 
 
 def tokenise(
     template: Template, wording: Wording, beginning: Beginning = WITH_A_SPACE, opening: Opening = NO_OPENING
 ) -> PromptTokens:
-    """The tokens of a template, as it is in a sentence that begins so, behind its opening."""
+    """The tokens of a template in a sentence with this beginning, after its opening."""
     before = list(opening.tokens)
     start: Place | None = Place.SPACED if opening.tokens else beginning.place
     sentences = []
@@ -361,8 +361,8 @@ def tokenise(
 
 
 def _stretch(wording: Wording, text: str, start: Place | None) -> tuple[list[int], Place]:
-    """The tokens of a text, and the place of what follows it; it begins a sentence at the place `start`, or stands
-    right behind a filled blank where that is None."""
+    """The tokens of a text, and the place of what follows it; it begins a sentence at the place `start`, or directly
+    follows a filled blank if that is None."""
     if start is not None and not text:
         return [], start
     written, place = wording.place_after(text)

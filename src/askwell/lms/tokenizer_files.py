@@ -1,4 +1,4 @@
-"""Loads tokenizers: the one beside an LM's weights, one that is named apart from them, or BERT's from a `vocab.txt`."""
+"""Loads tokenizers: the one beside an LM's weights, one that is named separately, or BERT's from a `vocab.txt`."""
 
 import json
 import unicodedata
@@ -17,8 +17,8 @@ _SETTINGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
 
 
 def find_tokenizer(source: str, **options: Any) -> PreTrainedTokenizerBase:
-    """The tokenizer of a folder, a hub name or a GGUF file. Where the class that its config names finds no files of its
-    own, but a `vocab.txt` lies there, as with an ALBERT that was trained with BERT's WordPiece, it is made from that.
+    """The tokenizer of a folder, a hub name or a GGUF file. If the class that its config names finds none of its files,
+    but there is a `vocab.txt`, as with an ALBERT that was trained with BERT's WordPiece, it is made from that.
 
     What transformers raises is passed on; a tokenizer that has no words is an error.
     """
@@ -40,8 +40,8 @@ def find_tokenizer(source: str, **options: Any) -> PreTrainedTokenizerBase:
 
 
 def wordpiece(vocabulary: Path) -> PreTrainedTokenizerBase:
-    """BERT's tokenizer over a file of pieces, one a line. Where no settings lie beside it, it lower-cases if no piece
-    has a capital letter, and then strips accents if no piece would change by it."""
+    """BERT's tokenizer over a file of pieces, one per line. Without settings beside it, it lower-cases if no piece has
+    a capital letter, and then strips accents if no piece would be changed by that."""
     pieces = [line.rstrip("\r") for line in vocabulary.read_text(encoding="utf-8").split("\n")]
     while pieces and not pieces[-1]:
         pieces.pop()

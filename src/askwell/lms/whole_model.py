@@ -1,4 +1,4 @@
-"""Runs a public model as a whole, with hooks, and goes on from transformers' own cache of keys and values."""
+"""Runs a public model as a whole, with hooks, and continues from transformers' cache of keys and values."""
 
 import inspect
 from contextlib import ExitStack
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def run_whole(
     lm: "FrozenLM", batch: Batch, vectors: Float[Tensor, "prompt_tokens embedding"], deltas: Deltas, **arguments: Any
 ) -> Any:
-    """The output of the public model, whose head sees nothing but the positions that are read."""
+    """The output of the public model, whose head sees only the positions that are read."""
     if batch.branches is not None:
         raise ValueError(f"{type(lm.model).__name__} is read as a whole, so it cannot read trees")
     embedded: dict[str, tuple[Tensor, Tensor]] = {}
@@ -43,7 +43,7 @@ def run_whole(
 
 
 def cached_rows(cache: Any, is_token: Bool[Tensor, "pairs positions"]) -> Past:
-    """What a model has cached of the tokens of a batch, padding left out: rows of [heads, head size]."""
+    """The cached keys and values of a batch's tokens, without padding: rows of [heads, head size]."""
     layers = tuple((_rows(layer.keys, is_token), _rows(layer.values, is_token)) for layer in cache.layers)
     lengths = is_token.sum(1)
     return Past(KeptRows(layers), Paths.consecutive(lengths.cumsum(0) - lengths, lengths))
@@ -52,7 +52,7 @@ def cached_rows(cache: Any, is_token: Bool[Tensor, "pairs positions"]) -> Past:
 def _cached_inputs(
     model: nn.Module, past: Past, is_token: Bool[Tensor, "pairs positions"]
 ) -> tuple[dict[str, Any], Bool[Tensor, "pairs all_positions"]]:
-    """Further arguments of a model's forward that goes on from a past, and the attention mask over both."""
+    """Further arguments of a model's forward that continues from a past, and the attention mask over both."""
     lengths, longest = past.paths.lengths, past.paths.rows.shape[1]
     at = torch.arange(longest, device=lengths.device)
     rows = past.paths.rows.clamp(max=past.kept.count - 1)

@@ -1,9 +1,9 @@
 """The most probable answers of any length under a mixture, and all that are more probable than a given one.
 
-Prompts that need other forms of a word (" Paris", "Paris") spell the same answer in other tokens. Prompts of one form
-are searched together. An answer of the whole mixture has at least the n-th part of its probability from one of n
-forms, so what is found form by form, with that much less to look for, holds all that matter; it is then scored under
-all prompts.
+Prompts that need different forms of a word (" Paris", "Paris") spell the same answer in different tokens. Prompts of
+one form are searched together. An answer of the whole mixture gets at least 1/n of its probability from one of n
+forms, so searching form by form, with a threshold that is lower by that factor, finds all answers that matter; they
+are then scored under all prompts.
 """
 
 import math
@@ -37,7 +37,7 @@ class LikelyAnswer:
     text: str
     log_probability: float
     by_prompt: tuple[float, ...]
-    """log p(y | t, x) of each prompt, for several x's of its mean; -inf for prompts that were dropped."""
+    """log p(y | t, x) of each prompt, or of its mean over several x's; -inf for prompts that were dropped."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class LikelyAnswers:
 
 
 class AnswerSearch:
-    """Searches the answers of one mixture, as it is now."""
+    """Searches the answers of one mixture in its present state."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class AnswerSearch:
         log_weights: Float[Tensor, " prompts"] | None = None,
     ) -> list[LikelyAnswers]:
         """For each question (the number of its x) its most probable answers, up to the limit of those that `counts`
-        says count. Weights that do not depend on x can be given in place of the mixture's own."""
+        says count. Weights that do not depend on x can replace the mixture's."""
         return self._best(xs, questions[:, None], counts, log_weights)
 
     def best_of_bags(self, xs: Words, bags: Int[Tensor, "bags xs"]) -> list[LikelyAnswers]:

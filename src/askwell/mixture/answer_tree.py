@@ -1,4 +1,4 @@
-"""Many candidates at once: log p(c | t, x) of every candidate, each of their common prefixes read once.
+"""Many candidates at once: log p(c | t, x) of every candidate, with each common prefix read once.
 
 Causal LMs and decoders read the tree of the candidates' tokens once for a pair of a fact and a prompt, after the kept
 keys and values of what comes before it: each node is one row, which sees the nodes above it and none beside it. A
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # Nodes that are read at once: enough to fill the machine.
 _ROWS_AT_ONCE = 1024
-# Nodes that stand side by side in one stretch of attention, most of which do not see each other.
+# Nodes that are side by side in one segment of attention, most of which do not see each other.
 _NODES_TOGETHER = 64
 # What is kept of the questions that are scored at once, and of what is read after them.
 _KEPT_BYTES = 2**28
@@ -86,7 +86,7 @@ class Trie:
         return Targets.of(nodes, columns, tokens, len(self))
 
     def bunches(self, together: int) -> "Bunches":
-        """All nodes but the root, about this many together, each time with all nodes above them."""
+        """All nodes except the root, about this many together, each time with all nodes above them."""
         parents, count = self.parents.tolist(), len(self)
         together = max(together, 2 * int(self.depths.max()))
         nodes: list[list[int]] = []
@@ -164,7 +164,7 @@ class Targets:
 
 
 class CandidateReader:
-    """Scores candidates under a mixture's prompts, as they are now."""
+    """Scores candidates under a mixture's prompts in their present state."""
 
     def __init__(self, answers: "LongAnswers", tuned: Tuned, xs: Words) -> None:
         self._answers, self._tuned, self._xs, self._lm = answers, tuned, xs, answers.lm

@@ -2,7 +2,7 @@
 words among which answers are ranked.
 
 Where all prompts need one form, the answers are the LM's tokens. Where some need " Paris" and some "Paris", both
-tokens are the one answer Paris, and a token that has no partner in the other form is an answer of its own.
+tokens are the single answer Paris, and a token without a partner in the other form is a separate answer.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,17 +37,17 @@ class AnswerKind:
 
     @property
     def is_long(self) -> bool:
-        """Whether an answer can have more than one token: a masked LM may know of one mask to fill in alone."""
+        """Whether an answer can have more than one token: a masked LM's answers may all have one."""
         return self.any_length and len(self.log_lengths) != 1
 
     def describe(self, lm_name: str) -> str:
-        """Among which answers the right one is ranked, in words; of tokens only if someone has asked about them."""
+        """The answers that the right one is ranked among, in words; the limit is named only if it was chosen."""
         if self.longest == LONGEST_ANSWER:
             return f"all answers of any length of {lm_name}"
         return f"all answers of up to {self.longest} tokens of {lm_name}"
 
     def lengths_on(self, lm: FrozenLM) -> Float[Tensor, " lengths"] | None:
-        """log p(m | r) as a tensor; None where there is none."""
+        """log p(m | r) as a tensor; None if there is none."""
         if not self.log_lengths:
             return None
         return torch.tensor(self.log_lengths, dtype=lm.parameter_dtype, device=lm.device)
@@ -100,7 +100,7 @@ class AnswerSpace:
 
     @cached_property
     def askable(self) -> Int[Tensor, " askable"]:
-        """The numbers of the answers that can be given to who asks: all but special tokens."""
+        """The numbers of the answers that can be given: all except special tokens."""
         special = torch.tensor(special_tokens(self._lm), dtype=torch.long)
         is_given = torch.ones(self.count, dtype=torch.bool)
         for answers in self._answer_of.values():
@@ -113,7 +113,7 @@ class AnswerSpace:
         return f"all {self.count} one-token answers of {self._lm.identity.name}"
 
     def number_of(self, answer: Answer) -> int | None:
-        """The number of an answer, None if it has no one-token form at any place that is asked for."""
+        """The number of an answer; None if it is not one token at any place that the prompts need."""
         for place in self.places:
             token = answer.single_token(place, self._lm.wording.unknown_id)
             if token is not None:
@@ -136,7 +136,7 @@ class AnswerSpace:
         return self.numbers_of_spelt(SpeltTexts(words, self._lm.wording))
 
     def numbers_of_spelt(self, words: SpeltTexts) -> list[int | None]:
-        """The same of words that are spelt already."""
+        """The same for words that are already tokenised."""
         numbers = np.full(len(words), -1)
         for place in reversed(self.places):  # the first place at which a word is one token tells its number
             tokens = words.single(place)

@@ -22,8 +22,8 @@ from askwell.specs.mixture import BEAMS
 if TYPE_CHECKING:
     from askwell.mixture.mixture import Mixture
 
-# Each x holds prompts × answers numbers while it is answered, so that every answer can say what each prompt thinks.
-# Few at a time, so that the first answers come soon and memory does not grow with the number of x's.
+# Each x takes prompts × answers numbers while it is answered, so that every answer comes with each prompt's
+# probability. Few at a time, so that the first answers come soon and memory does not grow with the number of x's.
 _NUMBERS_AT_ONCE = 2**22
 _QUESTIONS_AT_ONCE = 32
 
@@ -39,7 +39,7 @@ def ask(
     """For each x its most probable answers, best first.
 
     `candidates` are those to choose among: a list of words, a dictionary from labels to words, a file, or `Candidates`.
-    Answers of any length are searched; with more `beams`, more of their beginnings are looked into at once and in all.
+    Answers of any length are searched; with more `beams`, more partial answers are extended at once and in total.
     """
     xs = [xs] if isinstance(xs, str) else list(xs)
     for x, replies in zip(xs, _replies(mixture, xs, top, as_candidates(candidates), beams), strict=True):
@@ -52,7 +52,7 @@ def _replies(
     mixture: "Mixture", xs: Sequence[str], top: int, candidates: Candidates | None, beams: int
 ) -> Iterator[list[Reply]]:
     if top < 1:
-        raise BadOption(f"top={top}: at least one answer must be asked for")
+        raise BadOption(f"top={top}: it must be at least 1")
     kind = kind_to_ask(mixture, xs)
     candidates = candidates or mixture.candidates
     if candidates is not None and (kind.any_length or candidates.labels is not None):
@@ -68,7 +68,7 @@ def _replies(
 
 
 def kind_to_ask(mixture: "Mixture", xs: Sequence[str]) -> AnswerKind:
-    """What counts as an answer; an x that cannot be asked is a mistake."""
+    """What counts as an answer; an x that cannot be asked is an error."""
     kind = default_kind(mixture)
     for x, reason in zip(xs, why_unaskable(mixture, xs, kind), strict=True):
         if reason is not None:
@@ -78,7 +78,7 @@ def kind_to_ask(mixture: "Mixture", xs: Sequence[str]) -> AnswerKind:
 
 def search_limits(top: int, kind: AnswerKind, beams: int) -> SearchLimits:
     """When a search for this many answers ends."""
-    # The beginnings of answers in which it is looked: the first, and two more rounds of as many as there are beams.
+    # The partial answers that are extended: the first, and two more rounds of as many as there are beams.
     return SearchLimits(answers=top, tokens=kind.longest, at_once=beams, opened=1 + 2 * beams)
 
 
@@ -93,7 +93,7 @@ def _search(mixture: "Mixture", xs: Sequence[str], top: int, kind: AnswerKind, b
 
 
 def _in_turn(mixture: "Mixture", xs: Sequence[str]) -> Iterator[tuple[Words, Int[Tensor, " xs"]]]:
-    """Some of the x's after others, padded to the longest among themselves alone."""
+    """The x's a few at a time, padded to the longest of these."""
     for start in range(0, len(xs), _QUESTIONS_AT_ONCE):
         words = words_of(xs[start : start + _QUESTIONS_AT_ONCE], mixture.lm.wording, mixture.lm.device)
         yield words, torch.arange(words.lengths.shape[1], device=mixture.lm.device)
@@ -136,7 +136,7 @@ def replies(
     top: int,
     allowed: Int[Tensor, " allowed"] | None,
 ) -> Iterator[list[Reply]]:
-    """The most probable one-token answers to each x, from what every prompt says; `allowed` are all that can be given.
+    """The most probable one-token answers to each x, from every prompt's; `allowed` are all that can be given.
 
     An x is named by its place among `words`.
     """
@@ -158,7 +158,7 @@ def replies(
 
 def _best_first(log_probs: Float[Tensor, "xs answers"], top: int) -> Int[Tensor, "xs top"]:
     """The most probable answers of each row, best first, equally probable ones always in the same order."""
-    # A stable sort of those that come into question alone: of a whole vocabulary it takes longer than the LM.
+    # A stable sort of only the possible ones: sorting a whole vocabulary takes longer than the LM.
     found = log_probs.topk(top)
     places = found.indices.sort(dim=1).values
     order = log_probs.gather(1, places).sort(dim=1, descending=True, stable=True).indices

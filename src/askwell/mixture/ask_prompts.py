@@ -1,8 +1,7 @@
-"""What each prompt of a mixture contributes: what it would answer if it were the only one, and its weight for an x."""
+"""What each prompt of a mixture contributes: its answer if it were the only one, and its weight for an x."""
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
@@ -24,25 +23,10 @@ from askwell.specs.mixture import BEAMS
 _QUESTIONS_AT_ONCE = 32
 
 
-@dataclass(frozen=True)
-class PromptBehind:
-    """A prompt of a mixture, asked about one x."""
-
-    number: int
-    """Its place in a reply's `by_prompt`."""
-    template: str
-    weight: float
-    """p(t | r, x); in a product, its exponent."""
-    y: str
-    """What it would answer alone."""
-    probability: float
-
-
 def ask_each_prompt(
     mixture: Mixture, xs: str | Sequence[str], *, candidates: GivenCandidates = None, beams: int = BEAMS
 ) -> Iterator[list[PromptReply]]:
-    """For each x the best answer of every prompt by itself, in the order of the mixture's prompts; prompts that were
-    dropped are left out."""
+    """For each x the best answer of every prompt by itself, in the order of the prompts, without dropped ones."""
     xs = [xs] if isinstance(xs, str) else list(xs)
     kind, chosen = kind_to_ask(mixture, xs), as_candidates(candidates) or mixture.candidates
     words = words_of(xs, mixture.lm.wording, mixture.lm.device)
@@ -62,13 +46,16 @@ def _searched(
     for some in every.split(_QUESTIONS_AT_ONCE):
         by_prompt = [search.best(words, some, log_weights=certain) for search in searches]
         for of_x in zip(*by_prompt, strict=True):
-            yield [_best(prompt, found) for prompt, found in zip(prompts, of_x, strict=True)]
+            yield [_reply(mixture, prompt, *_best(found)) for prompt, found in zip(prompts, of_x, strict=True)]
 
 
-def _best(prompt: int, found: LikelyAnswers) -> PromptReply:
-    if not found.answers:
-        return PromptReply(prompt, "", 0.0)
-    return PromptReply(prompt, found.answers[0].text, math.exp(found.answers[0].log_probability))
+def _best(found: LikelyAnswers) -> tuple[str, float]:
+    return (found.answers[0].text, math.exp(found.answers[0].log_probability)) if found.answers else ("", 0.0)
+
+
+def _reply(mixture: Mixture, prompt: int, y: str, probability: float) -> PromptReply:
+    weight = float(mixture.weights.detach()[prompt])
+    return PromptReply(prompt, mixture.prompts[prompt].template.text, weight, y, probability)
 
 
 @torch.no_grad()
@@ -88,7 +75,7 @@ def _listed(
         for prompt in mixture.tuned.kept.tolist():
             number = int(best.indices[prompt])
             y = mixture.answer_space.word(int(allowed[number])) if scorer is None else scorer.labels[number]
-            replies.append(PromptReply(prompt, y, float(best.values[prompt].detach().exp())))
+            replies.append(_reply(mixture, prompt, y, float(best.values[prompt].detach().exp())))
         yield replies
 
 
@@ -100,11 +87,11 @@ def _of_tokens(
 
 
 @torch.no_grad()
-def prompts_behind(mixture: Mixture, x: str) -> list[PromptBehind]:
+def prompts_behind(mixture: Mixture, x: str) -> list[PromptReply]:
     """Each prompt with its weight for x and its own best answer, heaviest first.
 
-    Where answers are searched (of any length, or labels), a prompt's own is that of the mixture's best ten which it
-    finds most probable.
+    If answers are searched (of any length, or labels), a prompt's own answer is the one that it finds most probable
+    among the mixture's best ten.
     """
     kind = default_kind(mixture)
     if (reason := why_unaskable(mixture, [x], kind)[0]) is not None:
@@ -128,7 +115,7 @@ def prompts_behind(mixture: Mixture, x: str) -> list[PromptBehind]:
             for number, probability in zip(answer.tolist(), log_probability.exp().tolist(), strict=True)
         ]
     behind = [
-        PromptBehind(number, prompt.template.text, weight, y, probability)
+        PromptReply(number, prompt.template.text, weight, y, probability)
         for number, (prompt, weight, (y, probability)) in enumerate(
             zip(mixture.prompts, weights.tolist(), own, strict=True)
         )

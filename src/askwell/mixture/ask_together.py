@@ -1,4 +1,4 @@
-"""Asks several mixtures of one LM at once: a sentence of each fills a forward pass better than one alone."""
+"""Asks several mixtures of one LM at once, which fills a forward pass better than asking them one by one."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class AskedX:
 
 
 class AskedTogether:
-    """Mixtures of one LM whose prompts are read in common batches. None of them may be tuned any more."""
+    """Mixtures of one LM whose prompts are read in common batches. None of them may be tuned afterwards."""
 
     def __init__(self, mixtures: Sequence[Mixture]) -> None:
         self.mixtures = tuple(mixtures)

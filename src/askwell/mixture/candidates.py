@@ -1,4 +1,4 @@
-"""Candidates: the words among which answers are chosen, each by itself or several that stand for one label."""
+"""Candidates: the words that answers are chosen from, each by itself or several for one label."""
 
 import hashlib
 import re
@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from askwell.data.facts import Relation
+from askwell.display.summary import ShowsItself, Summary, counted
 from askwell.errors import BadFile, BadOption, NothingLeft
 from askwell.files import read_text
 from askwell.lms.batches import Words, words_of
@@ -24,14 +25,22 @@ if TYPE_CHECKING:
     from askwell.mixture.mixture import Mixture
 
 
-@dataclass(frozen=True)
-class Candidates:
-    """Words among which answers are ranked, in place of everything that the LM could say."""
+@dataclass(frozen=True, repr=False)
+class Candidates(ShowsItself):
+    """Words that answers are ranked among, instead of everything that the LM could answer."""
 
     name: str
     words: tuple[str, ...]
     labels: tuple[str, ...] | None = None
-    """The label that each word stands for; None where each stands for itself."""
+    """The label of each word; None if the words are the labels."""
+
+    def summary(self) -> Summary:
+        """The labels with their words, or the words."""
+        if self.labels is None:
+            rows = [(word,) for word in self.words]
+            return Summary(f"Candidates {self.name}: {counted(len(rows), 'word')}", ("word",), rows)
+        labelled = [(label, ", ".join(words)) for label, words in self.words_of.items()]
+        return Summary(f"Candidates {self.name}: {counted(len(labelled), 'label')}", ("label", "words"), labelled)
 
     @property
     def digest(self) -> str:
@@ -41,19 +50,19 @@ class Candidates:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The labels, or the words where they stand for themselves, each once."""
+        """The labels, or the words if there are none, each once."""
         return tuple(dict.fromkeys(self.labels or self.words))
 
     @cached_property
     def words_of(self) -> dict[str, tuple[str, ...]]:
-        """The words of each label; empty where words stand for themselves."""
+        """The words of each label; empty if there are no labels."""
         found: dict[str, list[str]] = {}
         for label, word in zip(self.labels or (), self.words if self.labels else (), strict=True):
             found.setdefault(label, []).append(word)
         return {label: tuple(words) for label, words in found.items()}
 
     def answers(self, mixture: "Mixture") -> tuple[Int[Tensor, " candidates"], tuple[str, ...]]:
-        """The one-token answers of a mixture that are candidates, in rising order, and the words that are none."""
+        """The one-token answers of a mixture that are candidates, in ascending order, and the words that are not."""
         numbers = mixture.answer_space.numbers_of(self.words)
         found = sorted({number for number in numbers if number is not None})
         if not found:
@@ -63,18 +72,18 @@ class Candidates:
 
 
 GivenCandidates = Candidates | Mapping[str, str | Iterable[str]] | Iterable[str] | Path | None
-"""What can be given as candidates: words, a dictionary from labels to words, a file, or candidates as they are."""
+"""What can be given as candidates: words, a dictionary from labels to words, a file, or `Candidates`."""
 
 
 def read_candidates(path: Path | str) -> Candidates:
-    """The words of a file, one a line; where every line is of the form "label: word, word", the words of its labels.
+    """The words of a file, one per line; if every line has the form "label: word, word", labels with their words.
 
-    The space after the colon belongs to the form, so that 10:30 is a word. A word that occurs twice counts once.
+    The space after the colon is required, so that 10:30 is a word. A word that occurs twice counts once.
     """
     path = Path(path)
     lines = {number: line.strip() for number, line in enumerate(read_text(path).split("\n"), start=1) if line.strip()}
     if not lines:
-        raise BadFile(path, "holds no words; it should have one candidate a line")
+        raise BadFile(path, "holds no words; it should have one candidate per line")
     if not all(re.search(r"^[^:].*?:(\s|$)", line) for line in lines.values()):
         return Candidates(path.stem, _distinct(lines.values()))
     label_of: dict[str, str] = {}
@@ -87,17 +96,17 @@ def read_candidates(path: Path | str) -> Candidates:
             raise BadFile(path, f"line {number}: {label!r} has no words; write {label}: word, word")
         for word in of_label:
             if label_of.setdefault(word, label) != label:
-                problem = f"{word!r} stands for {label_of[word]!r} already and cannot stand for {label!r}, too"
+                problem = f"{word!r} is already a word of {label_of[word]!r} and cannot also be one of {label!r}"
                 raise BadFile(path, f"line {number}: {problem}")
     for word, label in label_of.items():
         if word != label and word in line_of:
-            problem = f"{word!r} is a label, and elsewhere a word of {label!r}; facts with it could mean either"
+            problem = f"{word!r} is both a label and a word of {label!r}; facts with it would be ambiguous"
             raise BadFile(path, f"line {line_of[word]}: {problem}")
     return Candidates(path.stem, tuple(label_of), tuple(label_of.values()))
 
 
 def as_candidates(given: GivenCandidates) -> Candidates | None:
-    """Candidates in whatever form they are given: words, labels with their words, a file, or as they are."""
+    """Candidates in any form: words, labels with their words, a file, or `Candidates`."""
     if given is None or isinstance(given, Candidates):
         return given
     if isinstance(given, str | Path):
@@ -115,11 +124,11 @@ def as_candidates(given: GivenCandidates) -> Candidates | None:
         for word in words:
             if label_of.setdefault(word, label) != label:
                 raise BadOption(
-                    f"{word!r} stands for {label_of[word]!r} and for {label!r}; it can belong to one label only"
+                    f"{word!r} is a word of {label_of[word]!r} and of {label!r}; it can belong to only one label"
                 )
     for word, label in label_of.items():
         if word != label and word in of_label:
-            raise BadOption(f"{word!r} is a label, and a word of {label!r}; facts with it could mean either")
+            raise BadOption(f"{word!r} is both a label and a word of {label!r}; facts with it would be ambiguous")
     return Candidates("candidates", tuple(label_of), tuple(label_of.values()))
 
 
@@ -129,9 +138,9 @@ def train_candidates(relation: Relation) -> Candidates:
 
 
 def find_candidates(file: Path | None, among: str | None, relation: Relation) -> Candidates | None:
-    """The candidates of a file, or the ys of train; None where neither is wanted."""
+    """The candidates of a file, or the ys of train; None if neither is given."""
     if file is not None and among is not None:
-        raise BadOption("--candidates and --among each say what answers are chosen from: give one of them")
+        raise BadOption("--candidates and --among both name the candidates: give only one of them")
     if file is not None:
         return read_candidates(file)
     return None if among is None else train_candidates(relation)
@@ -142,12 +151,12 @@ def _distinct(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def unaskable_candidates(mixture: "Mixture", candidates: Candidates) -> tuple[str, ...]:
-    """The words that the mixture cannot be asked for."""
+    """The words that the mixture cannot answer with."""
     return CandidateScorer(mixture, candidates, default_kind(mixture)).left_out
 
 
 class CandidateScorer:
-    """The probabilities of candidates under a mixture, with gradients into all that is tuned."""
+    """The probabilities of candidates under a mixture, with gradients into everything that is tuned."""
 
     def __init__(self, mixture: "Mixture", candidates: Candidates, kind: AnswerKind) -> None:
         self.mixture, self.candidates, self.kind = mixture, candidates, kind
@@ -156,18 +165,18 @@ class CandidateScorer:
         self.left_out = tuple(word for word, tokens in spelt.items() if tokens is None)
         if len(self.left_out) == len(spelt):
             raise NothingLeft("candidates", {"it cannot be spelled in the LM's tokens, or is too long": len(spelt)})
-        # Words that the LM spells alike (good and Good, where it lower-cases) are one.
+        # Words that the LM spells in the same way (good and Good, if it is uncased) are one.
         first: dict[tuple[tuple[int, ...], ...], str] = {}
         for word, tokens in spelt.items():
             if tokens is not None:
                 same = first.setdefault(tokens, word)
                 if candidates.labels is not None and label_of[same] != label_of[word]:
                     raise BadOption(
-                        f"the LM spells {same!r} ({label_of[same]}) and {word!r} ({label_of[word]}) alike, so they "
-                        f"cannot stand for two labels of {candidates.name}"
+                        f"the LM spells {same!r} ({label_of[same]}) and {word!r} ({label_of[word]}) in the same way, "
+                        f"so they cannot belong to two labels of {candidates.name}"
                     )
         self.labels = tuple(dict.fromkeys(label_of[word] for word in first.values()))
-        """Labels with at least one word that can be asked for."""
+        """Labels with at least one word that the LM can answer with."""
         numbers = {label: number for number, label in enumerate(self.labels)}
         self._words, device = list(first.values()), mixture.lm.device
         self._ys = words_of(self._words, mixture.lm.wording, device)
@@ -225,7 +234,7 @@ class CandidateScorer:
         return torch.tensor(numbers, device=self.mixture.lm.device)
 
     def _spelt(self, word: str) -> tuple[tuple[int, ...], ...] | None:
-        """The word's tokens at each place, or its number among one-token answers; None where it cannot be asked for."""
+        """The word's tokens at each place, or its number among one-token answers; None if it cannot be an answer."""
         if not self.kind.any_length:
             (number,) = self.mixture.answer_space.numbers_of([word])
             return None if number is None else ((number,),)

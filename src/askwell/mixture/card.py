@@ -1,4 +1,4 @@
-"""The model card of a mixture: what it asks, of which LM, how well."""
+"""The model card of a mixture: what it asks, which LM, and how well."""
 
 import json
 import re
@@ -62,7 +62,7 @@ def _prompt_table(mixture: "Mixture") -> str:
         note += f" Every sentence is preceded by {_code(mixture.spec.lead_in)}."
     if mixture.examples:
         note += (
-            f" Every prompt shows up to {mixture.spec.shots} train facts of its own before the question; they are "
+            f" Every prompt shows up to {mixture.spec.shots} train facts before the question; they are "
             "listed in config.json."
         )
     return "\n".join(["| weight | template |", "|---:|---|", *rows]) + f"\n\n{note}"
@@ -70,7 +70,7 @@ def _prompt_table(mixture: "Mixture") -> str:
 
 def _facts_and_settings(mixture: "Mixture", about: "About") -> str:
     if not about.learned_from:
-        return "It is untuned: its prompts are those above, as they are."
+        return "It is untuned: its prompts are the templates above."
     lines = [f"- {_plain(name)}: {_plain(_flat(value))}" for name, value in about.learned_from.items()]
     lines += [f"- mixture: {_plain(_flat(mixture.spec.model_dump()))}"]
     return "## Learned from\n\n" + "\n".join(lines)
@@ -79,8 +79,8 @@ def _facts_and_settings(mixture: "Mixture", about: "About") -> str:
 def _score_table(scores: dict[str, Any]) -> str:
     if not scores:
         return "None were measured yet."
-    # Whatever was measured is shown; what comes with the scores is not a score in per cent.
-    beside = {"facts", "vocabulary", "log_loss"}
+    # Whatever was measured is shown, except what comes with the scores.
+    beside = {"facts", "vocabulary", "log_loss", "units"}
     metrics = list(dict.fromkeys(name for figures in scores.values() for name in figures if name not in beside))
     rows = [
         f"| {_plain(split)} | {figures['facts']} | {''.join(f'{_or_dash(figures.get(name))} | ' for name in metrics)}"
@@ -89,10 +89,11 @@ def _score_table(scores: dict[str, Any]) -> str:
     ]
     columns = ["split", "facts", *metrics, "ranked among"]
     header = [f"| {' | '.join(columns)} |", f"|---|{'---:|' * (len(metrics) + 1)}---|"]
-    note = "In per cent, mean over facts, other right answers of the same x left out of the ranking."
+    (units, *_) = [figures.get("units", "in per cent") for figures in scores.values()]
+    note = f"Means over facts ({units}); other right answers for the same x are left out of the ranking."
     return (
         "\n".join([*header, *rows])
-        + f"\n\n{note} The prompts learned from training pairs, too: a score is not knowledge."
+        + f"\n\n{note} The prompts, too, learned from training pairs: a score is not knowledge."
     )
 
 
@@ -103,7 +104,7 @@ def _lm_table(mixture: "Mixture") -> str:
 
 
 def _visible(text: str) -> str:
-    """A text from outside in one line, with characters that would not be seen written out."""
+    """A text from outside on one line, with invisible characters as escapes."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 

@@ -1,4 +1,4 @@
-"""What a saved mixture says about itself in its config.json, and what is known about it beside its tensors."""
+"""The config.json of a saved mixture, and what is known about a mixture besides its tensors."""
 
 from typing import Any
 
@@ -17,13 +17,13 @@ class About(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     relation: str | None = None
-    """The name of the relation; None where nothing was learned."""
+    """The name of the relation; None if nothing was learned."""
     relation_sha256: str | None = None
     """The hash of its facts."""
     split_by: str | None = None
     """How a single file of facts was split."""
     learned_from: dict[str, Any] = {}
-    """What it was trained on and how; empty if it is untuned. Relation and split are here, too."""
+    """What it was trained on and how, including relation and split; empty if it is untuned."""
     scores: dict[str, dict[str, Any]] = {}
     """What it scores, by the split."""
     dev_answers: dict[str, Any] | None = None
@@ -49,7 +49,7 @@ class About(BaseModel):
 
 
 class SavedPrompt(BaseModel):
-    """A template as it is saved."""
+    """A saved template."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -78,22 +78,22 @@ class Description(BaseModel):
     version: int
     base_lm: LMIdentity
     base_lm_has_public_name: bool
-    """Whether the LM's name says where it is to be had."""
+    """Whether the LM can be loaded by its name."""
     tokenizer: str | None = None
-    """The name of the tokenizer, where it is not the one beside the LM's weights."""
+    """The name of the tokenizer, if it is not the one stored with the LM's weights."""
     mixture_spec: MixtureSpec
     prompts: tuple[SavedPrompt, ...]
     left_out_prompts: tuple[SavedPrompt, ...]
     examples: tuple[tuple[Fact, ...], ...] = ()
-    """The facts that each prompt shows, in their order; empty where none shows any."""
+    """The facts that each prompt shows, in order; empty if none shows any."""
     mixture_weights: tuple[float, ...]
     answers: AnswerKind | None = None
     """What counts as an answer; None for an untuned mixture."""
     candidates: Candidates | None = None
-    """What it was tuned to choose from; None where it can answer anything."""
+    """What it was tuned to choose from; None if it can answer anything."""
     effective_prompts: float
     temperature: float | None
-    """T; None where the weights have none. Version 1 gave one to static weights, too."""
+    """T; None if the weights have none. In version 1, static weights also had one."""
     learned_from: dict[str, Any]
     scores: dict[str, dict[str, Any]]
     files: dict[str, SavedFile]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Observer = Callable[
     [Int[Tensor, " pairs"], Int[Tensor, " pairs"], Float[Tensor, " pairs"], Float[Tensor, "pairs answers"]], None
 ]
-"""Is shown what each prompt says on its own while the prompts are combined: the rows of facts and the prompts of some
+"""Called with each prompt's own distribution while the prompts are combined: the rows of facts and the prompts of some
 pairs, the weight of each pair, and p(y | t, x) of every answer y."""
 
 
@@ -28,8 +28,8 @@ pairs, the weight of each pair, and p(y | t, x) of every answer y."""
 
 
 def log_likelihood(mixture: "Mixture", facts: EncodedFacts, chosen: Int[Tensor, " facts"]) -> Float[Tensor, " facts"]:
-    """log p(y | x, r) of the chosen facts' y, with gradients into everything that is tuned; in a product into the
-    weights alone. It is `Mixture.forward` for facts that were encoded once, since training reads them many times."""
+    """log p(y | x, r) of the chosen facts' y, with gradients into everything that is tuned; in a product, only into the
+    weights. It is `Mixture.forward` for facts that were encoded once, since training reads them many times."""
     if mixture.spec.combine == "product":
         if facts.kind.is_long:
             return product.product_log_likelihood(mixture, facts, chosen)
@@ -93,7 +93,7 @@ def log_probs(
     answers: Int[Tensor, " answers"] | None = None,
     observer: Observer | None = None,
 ) -> Float[Tensor, "facts answers"]:
-    """log p(y | x, r) of every answer y, or of the given ones. No more than facts × answers is ever held."""
+    """log p(y | x, r) of every answer y, or of the given ones. At most facts × answers numbers are held at once."""
     if mixture.spec.combine == "product":
         whole = combine(mixture, xs, facts, _one_by_one(mixture, xs, facts, observer))
         return whole if answers is None else whole[:, answers]
@@ -112,7 +112,7 @@ def log_probs(
 def prompt_log_probs(
     mixture: "Mixture", xs: Words, facts: Int[Tensor, " facts"], prompt: int
 ) -> Float[Tensor, "facts answers"]:
-    """log p(y | t, x) of every answer y under one prompt; -inf where the prompt has no token for it."""
+    """log p(y | t, x) of every answer y under one prompt; -inf if the prompt has no token for it."""
     of_tokens = mixture.pairs.log_probs(mixture.tuned, xs, facts, prompt)
     if len(mixture.answer_space.places) == 1:
         return of_tokens

@@ -1,4 +1,4 @@
-"""A mixture's prompts for use elsewhere: as embeddings that any model takes, and as an adapter of PEFT."""
+"""A mixture's prompts for use elsewhere: as input embeddings, and as an adapter of PEFT."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from safetensors.torch import save_file
 from torch import Tensor
 
+from askwell.display.summary import ShowsItself, Summary, counted
 from askwell.errors import BadOption, UserMistake
 from askwell.lms.batches import words_of
 from askwell.lms.question import X
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from askwell.mixture.mixture import Mixture
 
 
-@dataclass(frozen=True)
-class EmbeddedPrompts:
+@dataclass(frozen=True, repr=False)
+class EmbeddedPrompts(ShowsItself):
     """The prompts of a mixture with an x filled in, as the LM's word vectors; a row for each prompt, padded right.
 
     `lm.model(**embedded.inputs).logits[embedded.rows, embedded.positions]` are the logits for y's first token.
@@ -30,6 +31,17 @@ class EmbeddedPrompts:
     """Arguments of the public model: inputs_embeds and attention_mask; for a seq2seq LM also those of its decoder."""
     positions: Int[Tensor, " prompts"]
     """Where y is read off in each row."""
+
+    def summary(self) -> Summary:
+        """The shape of each input, and where y is read."""
+        rows = [(name, str(list(value.shape))) for name, value in self.inputs.items() if isinstance(value, Tensor)]
+        places = ", ".join(map(str, self.positions.tolist()))
+        return Summary(
+            f"Embeddings of {counted(len(self.positions), 'prompt')}",
+            ("input", "shape"),
+            rows,
+            notes=(f"y is read at position {places}",),
+        )
 
     @property
     def rows(self) -> Int[Tensor, " prompts"]:
@@ -81,18 +93,18 @@ def save_peft(mixture: "Mixture", folder: str | Path) -> None:
 
 
 def _prefix(mixture: "Mixture") -> Float[Tensor, "tokens embedding"]:
-    """All vectors before x, fixed ones included; an error says why a mixture cannot be written so."""
+    """All vectors before x, including fixed ones; an error says why a mixture cannot be written this way."""
     _refuse_deep(mixture, "PEFT's prompt tuning")
     if mixture.lm.family.name != "causal":
-        raise BadOption(f"PEFT's prompt tuning is for causal LMs here, and {mixture.lm.identity.name} is none")
+        raise BadOption(f"PEFT's prompt tuning is for causal LMs here, but {mixture.lm.identity.name} is not one")
     if len(mixture.prompts) != 1:
-        raise BadOption(f"PEFT's prompt tuning knows one prompt, and this mixture has {len(mixture.prompts)}")
+        raise BadOption(f"PEFT's prompt tuning knows one prompt, but this mixture has {len(mixture.prompts)}")
     (prompt,) = mixture.prompts
     (stream,) = prompt.question.streams.values()
     if stream.right or stream.x is not X.SHOWN:
         raise BadOption(
-            f"PEFT puts soft tokens in front of the text, and {prompt.template.text!r} has words between x and y; a "
-            "prompt such as '[X] [Y]' with a prefix can be written"
+            f"PEFT puts soft tokens in front of the text, but {prompt.template.text!r} has words between x and y; use "
+            "a prompt such as '[X] [Y]' with a prefix"
         )
     if not stream.left:
         raise BadOption(f"{prompt.template.text!r} has no token before x, so there is nothing to write")
@@ -103,4 +115,4 @@ def _prefix(mixture: "Mixture") -> Float[Tensor, "tokens embedding"]:
 
 def _refuse_deep(mixture: "Mixture", what: str) -> None:
     if any(bool(delta.any()) for layers in mixture.layer_deltas.values() for delta in layers):
-        raise BadOption(f"{what} hold the vectors of layer 0 alone, and this mixture is tuned at every layer")
+        raise BadOption(f"{what} hold only the vectors of layer 0, but this mixture is tuned at every layer")

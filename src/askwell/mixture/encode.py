@@ -1,4 +1,4 @@
-"""Facts in the tokens of a mixture's LM, and what is left out on the way."""
+"""Facts in the tokens of a mixture's LM, and which are left out and why."""
 
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
@@ -11,6 +11,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from askwell.data.facts import Fact, Relation, SplitName
+from askwell.data.templates import is_utf8
 from askwell.errors import BadOption, NothingLeft
 from askwell.lms.batches import PLACES, SpeltTexts, Words
 from askwell.lms.frozen import FrozenLM
@@ -28,6 +29,7 @@ TOO_MANY_TOKENS = "y has more tokens than the longest answer may have"
 NOT_SPELT = "y has a character that the LM's tokenizer does not know"
 TOO_LONG = "x is longer than the LM's context allows"
 NO_TOKENS = "x has no token of the LM"
+NOT_TEXT = "x holds bytes that are not UTF-8"
 OWN_EXAMPLE = "every prompt shows x as an example"
 
 
@@ -41,15 +43,15 @@ class LeftOutFact:
 
 @dataclass(frozen=True)
 class EncodedFacts:
-    """Facts that a mixture can be asked."""
+    """Facts that a mixture can be asked about."""
 
     facts: tuple[Fact, ...]
     xs: Words
     ys: Words
     answers: Int[Tensor, " facts"]
-    """The number of y among the mixture's one-token answers; -1 where y is none of them."""
+    """The number of y among the mixture's one-token answers; -1 if y is not one of them."""
     gold_tokens: Int[Tensor, "places facts"]
-    """The token that spells y at each place, -1 where it is not one token."""
+    """The token that spells y at each place, -1 if it is not one token."""
     kind: AnswerKind = ONE_TOKEN
 
     def __len__(self) -> int:
@@ -73,11 +75,11 @@ def encode_facts(
     """The facts that the mixture can be asked, and those that are left out.
 
     What counts as an answer follows from the mixture, or else from the facts themselves, unless it is given. A y that
-    is one of the `labels` is never asked for itself, so the LM need not be able to spell it.
+    is one of the `labels` is never an answer itself, so the LM need not be able to spell it.
     """
     facts, lm = list(facts), mixture.lm
     kind = kind or answer_kind(mixture, [fact.y for fact in facts])
-    # Texts are spelt once, and padded into tensors only when it is known which are asked.
+    # Texts are tokenised once, and padded into tensors only when it is known which are asked.
     xs, ys = _spelt_xs(mixture, [fact.x for fact in facts]), SpeltTexts([fact.y for fact in facts], lm.wording)
     numbers = _gold_answers(mixture, ys)
     if kind.any_length:
@@ -145,8 +147,8 @@ def needs_any_length(lm: FrozenLM, relation: Relation) -> bool:
 
 
 def default_kind(mixture: "Mixture") -> AnswerKind:
-    """What counts as an answer where there are no facts to tell: what the mixture was tuned for or its spec says; else
-    one token to masked LMs, which learn from facts how long answers are, and any length to the others."""
+    """What counts as an answer without facts to decide: what the mixture was tuned for or its spec says; otherwise one
+    token for masked LMs, which learn from facts how long answers are, and any length for the others."""
     if mixture.answer_kind is not None:
         return mixture.answer_kind
     choice, masks = mixture.spec.answers, mixture.lm.family.fills_masks
@@ -161,7 +163,7 @@ def default_kind(mixture: "Mixture") -> AnswerKind:
 
 
 class EncodedRelation:
-    """The facts of a relation as a mixture takes them. Each split is encoded once, when it is first needed."""
+    """The facts of a relation in a mixture's tokens. Each split is encoded once, when it is first needed."""
 
     def __init__(
         self,
@@ -171,6 +173,11 @@ class EncodedRelation:
         candidates: "Candidates | None" = None,
         whole_answers: bool = False,
     ) -> None:
+        if not isinstance(relation, Relation):
+            raise BadOption(
+                f"facts come as a Relation, and this is {type(relation).__name__}: askwell.read_relation makes one of "
+                "pairs, a dictionary, a frame or a file"
+            )
         self.relation = relation
         self._mixture, self._labels = mixture, {} if candidates is None else candidates.words_of
         train, others = self._asked_for(relation.train), self._asked_for((*relation.dev, *relation.test))
@@ -182,11 +189,11 @@ class EncodedRelation:
         return self._of(name)[0]
 
     def left_out(self, name: SplitName) -> tuple[LeftOutFact, ...]:
-        """The facts of a split that it cannot be asked."""
+        """The facts of a split that it cannot be asked about."""
         return self._of(name)[1]
 
     def need(self, name: SplitName) -> EncodedFacts:
-        """The same as `split`, where it is an error that there are none."""
+        """The same as `split`; an error if there are none."""
         if not len(self.split(name)):
             raise NothingLeft(f"{name} facts of {self.relation.name}", count_reasons(self.left_out(name)))
         return self.split(name)
@@ -198,7 +205,7 @@ class EncodedRelation:
         return self._encoded[name]
 
     def _asked_for(self, facts: Iterable[Fact]) -> list[str]:
-        """What the LM is to say: the words of each y that is a label, or y itself."""
+        """What the LM should answer: the words of each y that is a label, or y itself."""
         return [word for fact in facts for word in self._labels.get(fact.y, (fact.y,))]
 
 
@@ -207,17 +214,19 @@ def encode_relation(
 ) -> EncodedRelation:
     """The relation's facts in the tokens of the mixture's LM; with `whole_answers`, of any length in any case.
 
-    `candidates` are those that it will choose among: a y that is a label stands for the label's words.
+    `candidates` are those that it will choose among: a y that is a label means the label's words.
     """
     return EncodedRelation(mixture, relation, candidates=candidates, whole_answers=whole_answers)
 
 
 def why_unaskable(mixture: "Mixture", xs: Sequence[str], kind: AnswerKind = ONE_TOKEN) -> list[str | None]:
-    """For each x the reason why the LM cannot be asked about it, None where it can.
+    """For each x the reason why the LM cannot be asked about it, None if it can.
 
-    Answers of any length need room for their longest, too.
+    Answers of any length also need room for the longest.
     """
-    return _why_unaskable(mixture, _spelt_xs(mixture, xs), kind)
+    texts = [x if is_utf8(x) else "" for x in xs]
+    reasons = _why_unaskable(mixture, _spelt_xs(mixture, texts), kind)
+    return [reason if is_utf8(x) else NOT_TEXT for x, reason in zip(xs, reasons, strict=True)]
 
 
 def _spelt_xs(mixture: "Mixture", xs: Sequence[str]) -> SpeltTexts:

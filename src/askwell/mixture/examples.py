@@ -13,7 +13,7 @@ from torch import Tensor
 
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NothingLeft
-from askwell.lms.batches import PLACES, Words, words_of
+from askwell.lms.batches import PLACES, SpeltTexts, Words, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.mixture.long_answers import LongAnswers
@@ -38,7 +38,7 @@ class Chosen(NamedTuple):
     prompt: Prompt
     examples: Shown
     dropped: int
-    """How many examples did not fit into the LM's longest input; the oldest were dropped."""
+    """How many examples did not fit into the LM's longest input; the first ones were dropped."""
     log_losses: tuple[float, ...] = ()
     """The mean log-loss of dev facts with each draw of examples, where several were compared."""
 
@@ -72,13 +72,13 @@ def choose_examples(
 def writable_facts(lm: FrozenLM, spec: MixtureSpec, facts: Sequence[Fact]) -> list[Fact]:
     """The distinct facts that can be examples: x and y have tokens, and y's are as many as answers may have."""
     longest = 1 if spec.answers == "one-token" else spec.longest_answer
-    unknown = lm.wording.unknown_id
-    kept = []
-    for fact in dict.fromkeys(facts):
-        x, y = (lm.wording.encode(text, Place.SPACED) for text in (fact.x, fact.y))
-        if x and y and len(y) <= longest and unknown not in (*x, *y):
-            kept.append(fact)
-    return kept
+    distinct = list(dict.fromkeys(facts))
+    xs, ys = (SpeltTexts([getattr(fact, side) for fact in distinct], lm.wording, {Place.SPACED}) for side in ("x", "y"))
+    place = PLACES.index(Place.SPACED)
+    can_be_written = (xs.lengths[place] > 0) & (ys.lengths[place] > 0) & (ys.lengths[place] <= longest)
+    for texts in (xs, ys):
+        can_be_written &= ~texts.holds(lm.wording.unknown_id, Place.SPACED)
+    return [distinct[number] for number in can_be_written.nonzero()[0]]
 
 
 def draw_examples(facts: Sequence[Fact], count: int, seed: int, prompt: int, draw: int = 0) -> Shown:
@@ -111,7 +111,8 @@ def _room(lm: FrozenLM, spec: MixtureSpec, relation: Relation) -> dict[Place, in
     """The tokens that the longest x at each place and the longest answer take."""
     xs = {fact.x for split in relation.splits.values() for fact in split}
     answer = 0 if spec.answers == "one-token" else spec.longest_answer
-    return {place: answer + max(len(lm.wording.encode(x, place)) for x in xs) for place in PLACES}
+    lengths = SpeltTexts(sorted(xs), lm.wording).lengths
+    return {place: answer + int(lengths[number].max()) for number, place in enumerate(PLACES)}
 
 
 @torch.no_grad()

@@ -19,7 +19,7 @@ class OnTheHub(ModelHubMixin):
     @classmethod
     def _is_jsonable(cls, value: Any) -> bool:  # noqa: ARG003 - the mixin's signature
         """Whether the mixin keeps an argument of the constructor for its own config.json, which is never written: it
-        would copy every fact of a relation, one by one."""
+        would copy every fact of a relation one by one."""
         return False
 
     def save_pretrained(
@@ -31,8 +31,8 @@ class OnTheHub(ModelHubMixin):
         push_to_hub: bool = False,
         **hub_options: Any,
     ) -> str | None:
-        """Saves the mixture in a folder with what is known about it; with `push_to_hub` also on the hub, and gives its
-        address there.
+        """Saves the mixture in a folder with what is known about it; with `push_to_hub` also on the hub, and returns
+        its address there.
 
         The mixin's own method would remove the old config.json before the new one is written.
         """
@@ -47,10 +47,10 @@ class OnTheHub(ModelHubMixin):
         return self.push_to_hub(repo_id or folder.name, about=about, **hub_options) if push_to_hub else None
 
     def push_to_hub(self, repo_id: str, *, about: About | None = None, **hub_options: Any) -> str:
-        """Uploads the mixture and gives its address; where the LM lies on this machine stays here."""
+        """Uploads the mixture and returns its address; the LM's path on this machine is not uploaded."""
         from askwell.mixture.save import LM_PATH, TOKENIZER_PATH
 
-        # The mixin hands the card's options on to `save_pretrained`.
+        # The mixin passes the card's options on to `save_pretrained`.
         hub_options |= {"ignore_patterns": [LM_PATH, TOKENIZER_PATH], "model_card_kwargs": {"about": about}}
         return super().push_to_hub(repo_id, **hub_options)
 

@@ -32,7 +32,7 @@ class _Reads:
     prompts: Int[Tensor, " sentences"]
     ys: AnswerTokens
     targets: Int[Tensor, "sentences most_reads"]
-    """The tokens whose probabilities are read, as many of each row as the sentence has reads."""
+    """The tokens whose probabilities are read, one for each read of the sentence."""
     pairs: Int[Tensor, " sentences"]
     """The pair that each sentence belongs to."""
 
@@ -64,7 +64,7 @@ class LongAnswers:
 
     @cached_property
     def _ends(self) -> Int[Tensor, " prompts"]:
-        """The token that ends an answer; -1 where that is x's first token, or where nothing does."""
+        """The token that ends an answer; -1 if that is x's first token, or if there is none."""
         ends = [-1 if question.end is None else question.end for question in self._questions]
         return torch.tensor(ends, device=self.lm.device)
 
@@ -103,12 +103,12 @@ class LongAnswers:
     def log_length(
         self, ys: Words, facts: Int[Tensor, " facts"], log_lengths: Float[Tensor, " lengths"]
     ) -> Float[Tensor, " facts"]:
-        """log p(m | r) of each fact's y in the form that the prompts need, which must be one."""
+        """log p(m | r) of each fact's y in the form that the prompts need, which must be the same for all."""
         return _of_lengths(ys.lengths[self.reader.y_places[0], facts], log_lengths)
 
     @torch.no_grad()
     def steps(self, tuned: Tuned, xs: Words, ys: Words, facts: Int[Tensor, " facts"], prompt: int) -> Steps:
-        """The distributions at y's tokens, and at its end where there is one, under one prompt."""
+        """The distributions at y's tokens, and at its end if there is one, under one prompt."""
         prompts = torch.full_like(facts, prompt)
         spelt = self._spelt(ys, facts, prompts)
         reads = (
@@ -135,7 +135,7 @@ class LongAnswers:
         return torch.stack([self.table.lengths(xs, texts, prompts, answer=tokens) for prompts in every]).amax(0)
 
     def bytes_of_fact(self, xs: Words, ys: Words) -> int:
-        """About what is kept of a fact and all its prompts until gradients are taken."""
+        """About how many bytes are kept for a fact and all its prompts until gradients are computed."""
         longest = int(ys.lengths.max())
         if self.fills_masks:
             return self.reader.bytes_of_fact(xs, answer=longest, sentences=longest)
@@ -197,7 +197,7 @@ class LongAnswers:
         longest = int(self.table.lengths(xs, texts, prompts).max()) + max(map(len, candidates))
         if self.fills_masks or self.lm.can_keep(longest):
             return CandidateReader(self, tuned, xs).log_probs(candidates, texts, prompts)
-        # An LM without a walk keeps nothing: a whole sentence for each candidate.
+        # An LM without a walk keeps nothing and reads a whole sentence for each candidate.
         longest = max(map(len, candidates))
         padded = [[*candidate, *[0] * (longest - len(candidate))] for candidate in candidates]
         ids = torch.tensor(padded, dtype=torch.long, device=self.lm.device).view(len(candidates), longest)
@@ -233,7 +233,7 @@ class LongAnswers:
         return torch.cat(hidden)[unsort], Past.joined(kept).of(unsort)
 
     def next_tokens(self, tokens: Int[Tensor, " pairs"], past: Past) -> Batch:
-        """The batch of sentences that go on from their past with one token of y each, and are read there."""
+        """The batch of sentences that continue their past with one token of y each, and are read there."""
         nothing, one = torch.full_like(tokens, -1), torch.ones_like(tokens)
         stream = StreamBatch(tokens[:, None], nothing[:, None], one)
         return Batch({list(self.lm.stacks)[-1]: stream}, one.cumsum(0) - 1, torch.zeros_like(tokens), past)
@@ -276,7 +276,7 @@ class LongAnswers:
 
 
 def _of_lengths(lengths: Int[Tensor, " ys"], log_lengths: Float[Tensor, " lengths"]) -> Float[Tensor, " ys"]:
-    """log p(m | r) of ys of these lengths, -inf for those that are longer than any that is known."""
+    """log p(m | r) of ys of these lengths; -inf for those that are longer than any known one."""
     known = log_lengths[(lengths - 1).clamp(max=len(log_lengths) - 1)]
     return known.masked_fill(lengths > len(log_lengths), -torch.inf)
 

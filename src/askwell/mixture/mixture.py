@@ -31,7 +31,7 @@ from askwell.mixture.long_answers import LongAnswers
 from askwell.mixture.openings import RANDOM
 from askwell.mixture.pairs import PairReader, Tuned
 from askwell.mixture.prompts import LeftOutPrompt, initial_vectors, usable_prompts
-from askwell.mixture.reply import Replies
+from askwell.mixture.reply import AllReplies, Replies
 from askwell.mixture.weights import WEIGHTINGS, initial_weights
 from askwell.specs.mixture import BEAMS, MixtureSpec
 
@@ -54,10 +54,10 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         relation: Relation | None = None,
         examples: Sequence[Shown] | None = None,
     ) -> None:
-        """`relation` is that by whose train facts a causal LM's opening is chosen, and from which examples are drawn; a
-        mixture that is built again is given the `examples` of each prompt themselves."""
+        """`relation` is the one whose train facts decide a causal LM's opening and are drawn as examples; a mixture
+        that is rebuilt is given the `examples` of each prompt instead."""
         if not isinstance(lm, FrozenLM):
-            raise BadOption(f"a mixture asks a loaded LM, and this is {type(lm).__name__}: askwell.load_lm loads one")
+            raise BadOption(f"a mixture needs a loaded LM, but this is {type(lm).__name__}: askwell.load_lm loads one")
         super().__init__()
         self._lm = (lm,)  # in a tuple, so that the LM is no submodule: it is not saved, moved or tuned with the mixture
         if isinstance(templates, str | Template):
@@ -70,9 +70,9 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         self.left_out_prompts += [LeftOutPrompt(template, "its weight in the file is 0") for template in weightless]
         self.prompts = [prompt for prompt in prompts for _ in range(spec.copies)]
         self.examples: tuple[Shown, ...] = ()
-        """The facts that each prompt shows; empty where none shows any."""
+        """The facts that each prompt shows; empty if none shows any."""
         self.example_log_losses: tuple[tuple[float, ...], ...] = ()
-        """For each prompt the log-loss of dev facts with each draw of examples, where several were compared."""
+        """For each prompt the log-loss of dev facts with each draw of examples, if several were compared."""
         self.dropped_examples = 0
         """How many examples, over all prompts, did not fit into the LM's longest input."""
         if spec.shots and examples is None:
@@ -102,16 +102,16 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
                 if spec.deep
             }
         )
-        # What follows from the prompts alone: their questions, put to the LM in batches.
+        # What depends only on the prompts: their questions, put to the LM in batches.
         self.pairs = PairReader(lm, self.prompts, reads_x=WEIGHTINGS[spec.weighting].reads_x)
         self.weighting = WEIGHTINGS[spec.weighting](
             initial_weights([prompt.template for prompt in prompts], spec).log().to(**like)
         )
 
         self.answer_kind: AnswerKind | None = None
-        """What counts as an answer: settled when the mixture is tuned, and kept with it; None until then."""
+        """What counts as an answer: decided when the mixture is tuned, and saved with it; None until then."""
         self.candidates: Candidates | None = None
-        """What it was tuned to choose from; None where it can answer anything."""
+        """What it was tuned to choose from; None if it can answer anything."""
 
     left_out_prompts: list[LeftOutPrompt]
     initial_vectors: Tensor
@@ -134,7 +134,7 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         return Summary(heading, ("weight", "prompt"), rows, ("weight",), tuple(notes))
 
     def plot(self, ax: Any = None) -> Any:
-        """A bar for the weight of each prompt, the heaviest on top. Gives the matplotlib axes."""
+        """A bar for the weight of each prompt, the heaviest on top. Returns the matplotlib axes."""
         texts = [prompt.template.text for prompt in self.prompts]
         return plots.weights(texts, self.weights.tolist(), title=self.summary().heading, axes=ax)
 
@@ -182,7 +182,7 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
 
     @property
     def temperature(self) -> float | None:
-        """T: how little the weights depend on x; None where there is no temperature."""
+        """T: how little the weights depend on x; None if there is no temperature."""
         return self.weighting.temperature
 
     @property
@@ -203,7 +203,7 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         candidates: GivenCandidates = ...,
         beams: int = ...,
         progress: bool | None = ...,
-    ) -> list[Replies]: ...
+    ) -> AllReplies: ...
 
     def ask(
         self,
@@ -213,13 +213,13 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         candidates: GivenCandidates = None,
         beams: int = BEAMS,
         progress: bool | None = None,
-    ) -> Replies | list[Replies]:
+    ) -> Replies | AllReplies:
         """The most probable answers for x, best first; for several x's, a list with the answers to each.
 
-        `candidates` are those to choose among: a list of words, a dictionary from labels to words, or a file. Where it
-        takes long, a bar shows in a terminal or notebook, unless `progress` is False.
+        `candidates` are those to choose among: a list of words, a dictionary from labels to words, or a file. If it
+        takes long, a terminal or notebook shows a bar, unless `progress` is False.
         """
-        xs, found = [x] if isinstance(x, str) else list(x), []
+        xs, found = [x] if isinstance(x, str) else list(x), AllReplies()
         with bar("questions", progress) as shown:
             for replies in ask(self, xs, top=top, candidates=candidates, beams=beams):
                 found.append(replies)
@@ -227,9 +227,9 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         return found[0] if isinstance(x, str) else found
 
     def drop_prompts(self, below: float) -> int:
-        """Drops prompts that weigh less: they weigh 0 from now on and are not asked again. Gives their number.
+        """Drops prompts that weigh less: they weigh 0 from now on and are not asked again. Returns their number.
 
-        The heaviest prompt stays, whatever it weighs.
+        The heaviest prompt is always kept.
         """
         light = (self.weights < below) & (self.weights < self.weights.max()) & (self.weight_logits > -torch.inf)
         self.weight_logits.data.masked_fill_(light, -torch.inf)
@@ -237,9 +237,9 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
 
     def forward(self, xs: Sequence[str], ys: Sequence[str]) -> Float[Tensor, " facts"]:
         """log p(y | x, r) of each pair, with gradients into `vectors`, `deltas` and `weighting`: minus its mean is a
-        loss for a training loop of your own.
+        loss for your own training loop.
 
-        What counts as an answer is what the mixture was tuned for or what `settle_answers` was told; until then, what
+        What counts as an answer is what the mixture was tuned for or what `settle_answers` decided; until then, what
         the given ys need. A y that cannot be an answer, or an x that cannot be asked, is an error.
         """
         if isinstance(xs, str) or isinstance(ys, str) or len(xs) != len(ys):
@@ -262,7 +262,7 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         return log_probs.gather(1, torch.tensor(numbers, device=self.lm.device)[:, None])[:, 0]
 
     def settle_answers(self, relation: Relation, candidates: GivenCandidates = None) -> None:
-        """Settles from a relation's facts what counts as an answer, as training does: one token or any length and, for
+        """Decides from a relation's facts what counts as an answer, as training does: one token or any length and, for
         a masked LM, how long answers are. With candidates, answers are chosen among them from now on."""
         self.candidates = as_candidates(candidates)
         encoded = encode_relation(self, relation, candidates=self.candidates, whole_answers=self.candidates is not None)

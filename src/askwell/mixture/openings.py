@@ -15,7 +15,7 @@ from askwell.lms.tokenisation import NO_OPENING, Beginning, Opening, Place
 from askwell.specs.mixture import A_FACT, NO_LEAD_IN, MixtureSpec
 
 RANDOM, LABEL = "random", "label"
-"""What free vectors can start from beside words."""
+"""What free vectors can start from besides words."""
 
 
 def opening_of(
@@ -50,7 +50,8 @@ def prefix_tokens(lm: FrozenLM, spec: MixtureSpec, beginning: Beginning) -> tupl
 
 
 def up_to_sentence(lm: FrozenLM, text: str, *, is_whole: bool = False) -> str:
-    """A text with the space or line break that parts it from the sentence behind it; one that is whole has its own."""
+    """A text with the space or line break that separates it from the following sentence, unless it is whole and has
+    its own."""
     if lm.wording.line_break is None:
         text = text.replace("\n", " ")
     if not text[-1:].isspace():
@@ -61,13 +62,13 @@ def up_to_sentence(lm: FrozenLM, text: str, *, is_whole: bool = False) -> str:
 
 
 def place_after_line_break(lm: FrozenLM) -> Place:
-    """The place of what begins a line: as at the start of a text, where the LM has a choice how to begin it."""
+    """The place of what begins a line: as at the start of a text, if the LM has a choice of beginnings."""
     beginnings = lm.beginnings
     return beginnings.get("line-break", next(iter(beginnings.values()))).place
 
 
 def with_label(spec: MixtureSpec, label: str) -> MixtureSpec:
-    """The spec with the relation's label written out where its free vectors are to start from that."""
+    """The spec with the relation's label written out, if its free vectors start from that."""
     if not spec.prefix or spec.prefix_words != LABEL:
         return spec
     return spec.model_copy(update={"prefix_words": label})

@@ -36,7 +36,7 @@ class Tuned:
 
 
 class PairReader:
-    """The questions that all prompts of a mixture make of a fact, read by the LM."""
+    """The questions that the prompts of a mixture ask about facts, read by the LM."""
 
     def __init__(self, lm: FrozenLM, prompts: Sequence[Prompt], *, reads_x: bool) -> None:
         self._lm, self._prompts, self._reads_x = lm, prompts, reads_x
@@ -76,7 +76,7 @@ class PairReader:
 
     @contextmanager
     def keeping(self, *many_xs: Words) -> Generator[None]:
-        """While it lasts, what the LM computes of these x's and never changes is kept, as far as memory allows."""
+        """Inside the block, what the LM computes for these x's and never changes is kept, as far as memory allows."""
         if not self._lm.shares_prefixes:
             yield
             return
@@ -170,7 +170,7 @@ class PairReader:
         return max(1, _TRAINING_BYTES // bytes_of_fact)
 
     def bytes_of_fact(self, xs: Words, *, answer: int = 1, sentences: int = 1) -> int:
-        """About what is kept of a fact and all its prompts until gradients are taken.
+        """About how many bytes are kept for a fact and all its prompts until gradients are computed.
 
         An answer of several tokens is read in one sentence, or in this many with one read each.
         """
@@ -181,7 +181,7 @@ class PairReader:
         return len(self._prompts) * (tokens * self._bytes_of_token + reads * number * self._lm.vocabulary_size)
 
     def _longest_tokens(self, xs: Words) -> int:
-        """The most tokens that one of these x's has read for itself; every step asks for it, so it is remembered."""
+        """The most tokens that are read for one of these x's; every step needs it, so it is remembered."""
         if self._longest_known is None or self._longest_known[0] is not xs:
             longest = int(self.longest_question(xs).max())
             if self._lm.can_share(longest) and not self._reads_x:
@@ -192,19 +192,19 @@ class PairReader:
     @property
     def _bytes_of_token(self) -> int:
         number = torch.finfo(self._lm.dtype).bits // 8
-        # Of a token and layer: what norms, projections and activations were given; in Llama twice as much as in BERT.
+        # For each token and layer: the inputs of norms, projections and activations; twice as much in Llama as in BERT.
         return sum(20 * number * stack.layers * stack.width for stack in self._lm.stacks.values())
 
     def must_recompute(self, tokens: int) -> bool:
-        """Whether this many tokens are too many to keep all that gradients need, so that each batch is read once more
-        when they are taken."""
+        """Whether this many tokens are too many to keep everything that gradients need, so that each batch is read once
+        more when they are computed."""
         return torch.is_grad_enabled() and tokens * self._bytes_of_token > 2 * _TRAINING_BYTES
 
     # ── inner parts ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def reading(self, tuned: Tuned, size: int) -> Callable[..., Float[Tensor, " reads"]]:
-        """How a batch is read: where there are too many bytes to keep, each batch is read once more when its gradients
-        are taken, so that a fact with any number of prompts fits."""
+        """How a batch is read: if there are too many bytes to keep, each batch is read once more when its gradients are
+        computed, so that a fact with any number of prompts fits."""
         read = partial(self.log_probs_of, tuned)
         if not torch.is_grad_enabled() or size <= 2 * _TRAINING_BYTES:
             return read
@@ -261,7 +261,7 @@ class PairReader:
         if ys is not None:
             lengths, reads = lengths + ys.lengths, int(ys.reads.max())
 
-        def batch_of(chosen: Tensor) -> Batch:  # shapes in an inner function's signature are made again at every call
+        def batch_of(chosen: Tensor) -> Batch:  # shapes in an inner function's signature are evaluated at every call
             if ys is None:
                 return table.batch(xs, texts[chosen], prompts[chosen])
             return table.answer_batch(xs, texts[chosen], prompts[chosen], ys.of(chosen))

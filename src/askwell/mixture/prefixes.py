@@ -1,8 +1,8 @@
-"""How prefixes of answers go on under the experts of a search: an expert is a prompt with an x.
+"""How prefixes of answers continue under the experts of a search: an expert is a prompt with an x.
 
 A causal LM or a decoder reads what comes before y once for each expert and keeps its keys and values; opening a prefix
-then reads one token, the prefix's last, after those of all prefixes that it goes on from. Masked LMs, and LMs without
-a walk, read the whole sentence for each prefix.
+then reads one token, the prefix's last, after those of all prefixes that it continues. Masked LMs, and LMs without a
+walk, read the whole sentence for each prefix.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,7 +46,7 @@ class PrefixReader:
 
     @torch.no_grad()
     def __call__(self, prefixes: Sequence[Prefix], branches: int) -> Continuations:
-        """How the prefixes go on, in their order."""
+        """How the prefixes continue, in order."""
         texts = self._texts[[prefix.question for prefix in prefixes]]
         log_joint = torch.stack([prefix.log_joint for prefix in prefixes])
         parts = []
@@ -91,7 +91,7 @@ class PrefixReader:
             yield self._lm.logits_of_hidden(hidden).view(-1, experts, self._lm.vocabulary_size)
 
     def _keeps(self, prefixes: Sequence[Prefix]) -> bool:
-        """Whether the sentences so far can be kept; once they cannot, no later ones can, which are longer."""
+        """Whether the sentences so far can be kept; once they cannot, later ones, which are longer, cannot either."""
         if self._by_sentences or self._answers.fills_masks:
             return False
         longest = self._longest_question + max(len(prefix.tokens) for prefix in prefixes)

@@ -1,6 +1,4 @@
-"""The prompts of a mixture: templates that the LM can use, in its tokens, what was left out on the way, and the vectors
-with which they start.
-"""
+"""The prompts of a mixture: the templates that the LM can use, in its tokens, those left out, and the first vectors."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +28,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class LeftOutPrompt:
-    """A template that is not asked with, and why."""
+    """A template that is not used, and why."""
 
     template: Template
     reason: str
@@ -39,7 +37,7 @@ class LeftOutPrompt:
 def usable_prompts(
     lm: FrozenLM, templates: Iterable[Template], beginning: Beginning = WITH_A_SPACE
 ) -> tuple[list[Prompt], list[LeftOutPrompt]]:
-    """The prompts that the LM can use, and those that it cannot or that are the same as an earlier one to it."""
+    """The prompts that the LM can use, and those that it cannot use or that read the same as an earlier one."""
     prompts: list[Prompt] = []
     left_out: list[LeftOutPrompt] = []
     for template in templates:

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from askwell.display.summary import ShowsItself, Summary, per_cent
+from askwell.display.frames import AsFrame, Records
+from askwell.display.summary import ShowsItself, Summary, counted, per_cent
 
 
 @dataclass(frozen=True, repr=False)
@@ -18,7 +19,7 @@ class Reply:
         return f"{self.y} ({per_cent(self.probability)})"
 
 
-class Replies(ShowsItself, list[Reply]):
+class Replies(ShowsItself, list[Reply], AsFrame):
     """The answers to one question, best first: a list of `Reply` that shows itself as a table."""
 
     x: str = ""
@@ -29,13 +30,46 @@ class Replies(ShowsItself, list[Reply]):
         rows = [(per_cent(reply.probability), reply.y) for reply in self]
         return Summary(self.x or "answers", ("probability", "answer"), rows, ("probability",))
 
+    def records(self) -> Records:
+        """A row for each answer: x, its rank, the answer and its probability."""
+        return [
+            {"x": self.x, "rank": rank, "y": reply.y, "probability": reply.probability}
+            for rank, reply in enumerate(self, start=1)
+        ]
+
+
+class AllReplies(ShowsItself, list[Replies], AsFrame):
+    """The answers to several questions: a list of `Replies` that shows itself as a table with a row for each x."""
+
+    def summary(self) -> Summary:
+        """The best answer to each question, and those that come next."""
+        rows = [
+            (replies.x, per_cent(replies[0].probability), replies[0].y, ", ".join(map(str, replies[1:3])))
+            if replies
+            else (replies.x, "", "", "")
+            for replies in self
+        ]
+        return Summary(
+            f"Answers to {counted(len(self), 'question')}",
+            ("x", "probability", "answer", "next"),
+            rows,
+            ("probability",),
+        )
+
+    def records(self) -> Records:
+        """A row for each answer to each question: x, the answer's rank, the answer and its probability."""
+        return [record for replies in self for record in replies.records()]
+
 
 @dataclass(frozen=True)
 class PromptReply:
     """What one prompt of a mixture answers by itself."""
 
-    prompt: int
-    """Its number among the mixture's prompts."""
+    number: int
+    """Its place among the mixture's prompts, and in a reply's `by_prompt`."""
+    template: str
+    weight: float
+    """p(t | r), or p(t | r, x) where it was asked for one x; in a product, its exponent."""
     y: str
-    """Empty where it finds no answer."""
+    """Empty if it finds no answer."""
     probability: float

@@ -1,7 +1,7 @@
 """Saves and loads mixtures: a folder of safetensors, JSON and a model card. Nothing in it can run code.
 
 `config.json` names the format's version, the LM, the prompts and the hashes of `mixture.safetensors` and, if there is
-one, `abstention.json`; it also holds a hash of itself. New ones of these two are written aside and moved into place
+one, `abstention.json`, as well as a hash of itself. New versions of these two are written aside and moved into place
 last, so that a crash in between leaves either the old mixture or, under names such as `mixture.safetensors.new`, the
 new one.
 """
@@ -39,11 +39,11 @@ CONFIG, TENSORS, CARD = "config.json", "mixture.safetensors", "README.md"
 ABSTENTION = "abstention.json"
 """What the mixture answered to dev questions; a folder without it loads as well."""
 IN_A_RUN = "mixture"
-"""The folder, in that of a run, that holds the mixture."""
+"""The folder of the mixture, inside that of a run."""
 LM_PATH = "lm_path.txt"
-"""Where on this machine the LM was, if it has no public name; it is no part of the mixture and is not uploaded."""
+"""Where on this machine the LM was, if it has no public name; it is not part of the mixture and is not uploaded."""
 TOKENIZER_PATH = "tokenizer_path.txt"
-"""The same for a tokenizer that does not lie beside the LM's weights."""
+"""The same for a tokenizer that is not beside the LM's weights."""
 
 
 def save_mixture(mixture: Mixture, folder: Path, *, about: About | None = None) -> None:
@@ -105,7 +105,7 @@ def load_mixture(source: str | Path, lm: FrozenLM | None = None, **hub_options: 
         lm = _load_base_lm(source, description)
     if differences := identity.differences(lm.identity):
         raise WrongLM(
-            f"{source} was learned on the LM {identity.name} ({identity.architecture}), and {lm.identity.name} is "
+            f"{source} was learned on the LM {identity.name} ({identity.architecture}), but {lm.identity.name} is "
             f"another one: its {', '.join(differences)} differ. Load it onto {identity.name}."
         )
     templates = [parse_template(prompt.template, prompt.weight) for prompt in description.prompts]
@@ -129,34 +129,34 @@ def read_description(source: str | Path, **hub_options: Any) -> Description:
     try:
         description = Description.model_validate(config)
     except ValidationError as error:
-        raise DamagedFile(f"{path} is not of the known form: {problem_in(error)}") from None
+        raise DamagedFile(f"{path} has an unknown format: {problem_in(error)}") from None
     if ABSTENTION not in description.files:
         return description
     data = _read_checked(source, ABSTENTION, description.files[ABSTENTION], hub_options)
     dev_answers = read_document(Path(source) / ABSTENTION, data)
     if not isinstance(dev_answers, dict):
-        raise DamagedFile(f"{Path(source) / ABSTENTION} is not of the known form: it is not a JSON object")
+        raise DamagedFile(f"{Path(source) / ABSTENTION} has an unknown format: it is not a JSON object")
     return description.model_copy(update={"dev_answers": dev_answers})
 
 
 def read_dev_answers(source: str | Path, **hub_options: Any) -> dict[str, Any] | None:
-    """What is kept of a saved mixture's answers to dev questions, None if nothing is."""
+    """The saved answers of a mixture to dev questions; None if there are none."""
     return read_description(source, **hub_options).dev_answers
 
 
 def mixture_folder(source: str | Path) -> str | Path:
-    """The folder of the saved mixture itself, where the folder of a run is named that holds it in `mixture`."""
+    """The folder of the saved mixture itself, which is `mixture` if the folder of a run is named."""
     inner = Path(source) / IN_A_RUN
     return inner if (inner / CONFIG).is_file() and not (Path(source) / CONFIG).is_file() else source
 
 
 def lm_source(source: str | Path, description: Description) -> str | None:
-    """Where the LM of a saved mixture is to be had; None for a model that was in memory only."""
+    """Where the LM of a saved mixture can be loaded from; None for a model that was only in memory."""
     return _noted(source, LM_PATH) or (description.base_lm.name if description.base_lm_has_public_name else None)
 
 
 def tokenizer_source(source: str | Path, description: Description) -> str | None:
-    """Where its tokenizer is to be had; None if that lies beside the LM's weights."""
+    """Where its tokenizer can be loaded from; None if it is beside the LM's weights."""
     return _noted(source, TOKENIZER_PATH) or description.tokenizer
 
 
@@ -172,7 +172,7 @@ def _read_config(source: str | Path, hub_options: dict[str, Any]) -> tuple[dict[
         raise BadFile(path, "is not the description of a saved askwell mixture")
     if config.get("version") not in READABLE_VERSIONS:
         raise DamagedFile(
-            f"{path} has version {config.get('version')} of the format, and this askwell reads versions up to "
+            f"{path} has version {config.get('version')} of the format, but this askwell reads versions up to "
             f"{VERSION}; install a newer askwell"
         )
     if config.get("sha256") != _hash_of({key: value for key, value in config.items() if key != "sha256"}):
@@ -201,12 +201,19 @@ def _load_state(mixture: Mixture, data: bytes, version: int, path: Path) -> None
         mixture.load_state_dict(tensors if version > 1 else _from_version_1(tensors, mixture))
     except (SafetensorError, RuntimeError) as error:
         raise DamagedFile(f"{path} does not fit its prompts: {str(error).splitlines()[0]}") from None
-    if broken := sorted(name for name, tensor in tensors.items() if tensor.isnan().any()):
-        raise DamagedFile(f"{path} holds numbers that are none (NaN) in {broken[0]}")
+    if broken := sorted(name for name, tensor in tensors.items() if not _are_numbers(name, tensor)):
+        raise DamagedFile(f"{path} holds numbers that are infinite or none (NaN) in {broken[0]}")
+
+
+def _are_numbers(name: str, tensor: Tensor) -> bool:
+    """Whether a mixture can have these numbers: finite ones, and a logit of -inf for a prompt without any weight."""
+    if "logits" not in name:
+        return bool(tensor.isfinite().all())
+    return not (tensor.isnan().any() or tensor.isposinf().any() or tensor.isneginf().all())
 
 
 def _from_version_1(tensors: dict[str, Tensor], mixture: Mixture) -> dict[str, Tensor]:
-    """The tensors as they are kept today. A stack's layers were one tensor, and static weights had a temperature."""
+    """The tensors in today's format. A stack's layers were one tensor, and static weights had a temperature."""
     names = {"weight_logits": "weighting.logits", "log_temperature": "weighting.log_temperature"}
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -223,7 +230,11 @@ def _fetch(source: str | Path, name: str, hub_options: dict[str, Any]) -> Path:
     folder = Path(source)
     if folder.is_dir():
         if not (folder / name).is_file():
-            raise BadFile(folder, f"holds no {name}, so it is not a saved mixture")
+            checkpoint = any(folder.glob("checkpoint*"))
+            advice = (
+                "; it is a checkpoint of train: mixture.save_pretrained(FOLDER) saves a mixture" if checkpoint else ""
+            )
+            raise BadFile(folder, f"holds no {name}, so it is not a saved mixture{advice}")
         return folder / name
     if folder.exists():
         raise BadFile(folder, "is a file; name the folder of a saved mixture")

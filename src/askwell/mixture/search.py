@@ -1,8 +1,8 @@
 """The most probable answers of any length, by best-first search.
 
 The probability of a prefix bounds that of every answer that begins with it. So a search that always opens the most
-probable prefixes, and stops when none is more probable than what it looks for, finds exactly the answers that are. It
-knows nothing of LMs: `Open` tells how prefixes go on. Their probability is a sum over experts: the prompts of a
+probable prefixes, and stops when none is more probable than its threshold, finds exactly the answers above it. It knows
+nothing about LMs: `Open` tells how prefixes continue. Their probability is a sum over experts: the prompts of a
 mixture, or prompts with several x's.
 """
 
@@ -25,12 +25,12 @@ class Prefix:
     log_joint: Float[Tensor, " experts"]
     """log p(expert) + log p(these tokens | expert): up to a constant the posterior over experts."""
     length: int | None = None
-    """How many tokens the answers have; None where a token tells that an answer is over."""
+    """How many tokens the answers have; None if a token marks the end of an answer."""
 
 
 @dataclass(frozen=True)
 class Continuations:
-    """How some prefixes go on."""
+    """How some prefixes continue."""
 
     tokens: Int[Tensor, "prefixes kept"]
     """The most probable next tokens of each prefix."""
@@ -39,7 +39,7 @@ class Continuations:
     log_cut: Float[Tensor, " prefixes"]
     """The probability of the prefix with the best of all other next tokens."""
     log_end: Float[Tensor, "prefixes experts"] | None
-    """That the answer is over; None where the length is given."""
+    """That the answer ends here; None if the length is given."""
 
     @classmethod
     def best_of(
@@ -78,7 +78,7 @@ class Continuations:
 
 
 Open = Callable[[Sequence[Prefix], int], Continuations]
-"""How prefixes go on; the number is that of the continuations of one prefix that are kept, at most."""
+"""How prefixes continue; the number is the most continuations of one prefix that are kept."""
 
 
 @dataclass(frozen=True)
@@ -99,16 +99,16 @@ class SearchLimits:
     answers: int = 10
     """This many answers are enough."""
     opened: int = 100
-    """Prefixes that are opened for one question, at most; for want of the best answer a few more, one by one."""
+    """The most prefixes opened for one question; if the best answer is still missing, a few more, one by one."""
     tokens: int = 10
-    """Tokens of an answer, at most."""
+    """The most tokens of an answer."""
     at_once: int = 32
-    """Prefixes of one question that are opened together, at most."""
+    """The most prefixes of one question that are opened together."""
     branches: int = 64
-    """Continuations of one prefix that are kept, at most."""
+    """The most continuations of one prefix that are kept."""
     spread: float = math.log(8)
-    """What is opened together with the most probable prefix is less probable by at most this factor: else a sure answer
-    of many tokens would be waiting for what no one wants to know."""
+    """Prefixes opened together with the most probable one are less probable by at most this factor: otherwise a certain
+    answer of many tokens would wait for irrelevant ones."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class _Search:
     number: int
     limits: SearchLimits
     least: float | None
-    """All answers that are at least as probable are looked for; None where the most probable are."""
+    """All answers that are at least this probable are searched for; None to search for the most probable ones."""
     counts: IsCounted | None
     heap: list[tuple[float, int, _Branch]] = field(default_factory=list)
     found: list[FoundAnswer] = field(default_factory=list)
@@ -151,19 +151,19 @@ class _Search:
 
     @property
     def has_enough(self) -> bool:
-        """Whether as many answers were found as are enough."""
+        """Whether enough answers were found."""
         return len(self.best) >= self.limits.answers
 
     @property
     def bound(self) -> float:
-        """What is less probable is not looked for."""
+        """Less probable answers are not searched for."""
         if self.least is not None:
             return self.least
         return self.best[0] if self.has_enough else -math.inf
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is to be opened."""
+        """Whether nothing more needs to be opened."""
         if not self.heap or (self.least is not None and self.has_enough):
             return True
         if self.opened >= self.limits.opened and not self._lacks_the_best:
@@ -209,7 +209,7 @@ class _Search:
         answers = sorted(self.found, key=lambda answer: (-answer.log_probability, answer.tokens))
         unseen = max(-self.heap[0][0] if self.heap else -math.inf, self.cut)
         if self.least is not None:
-            # Ten better ones are as many as were looked for, however many more there are.
+            # Ten better ones are as many as were searched for, however many more there are.
             return SearchResult(tuple(answers), self.has_enough or unseen < self.least, max(unseen, self.least))
         kept = tuple(answer for answer in answers if answer.log_probability >= self.bound)
         if self.counts is None:
@@ -223,7 +223,7 @@ class SearchResult:
 
     answers: tuple[FoundAnswer, ...]
     is_exact: bool
-    """Whether no answer that is not among these can be as probable as the last of them, or as what was looked for."""
+    """Whether no other answer can be as probable as the last of these, or as the threshold."""
     unseen: float = -math.inf
     """Anything that was not found is at most as probable as this, or as the last that was found."""
 
@@ -262,7 +262,7 @@ def _go_on(
     text_of: Callable[[tuple[int, ...]], str | None],
     limits: SearchLimits,
 ) -> None:
-    """Keeps what opened prefixes lead to: whole answers, and longer prefixes."""
+    """Keeps the results of opened prefixes: whole answers, and longer prefixes."""
     log_joint = torch.stack([prefix.log_joint for prefix in opened])
     joint = log_joint.unsqueeze(2) + continuations.log_probs
     of_tokens, tokens = joint.logsumexp(1).tolist(), continuations.tokens.tolist()

@@ -1,9 +1,9 @@
-"""What sentences have in common is read once.
+"""Common beginnings of sentences are read once.
 
-Nothing that a causal LM computes of a token depends on what comes after it. So the words before x are read once for all
-facts, and get the gradients of all of them; x, where no tuned word comes before it, is read once for all prompts, and
-while a mixture is tuned once for the whole run, because its keys and values never change. Everything behind them goes
-on from the keys and values that were kept (`lms/walks/past.py`).
+Nothing that a causal LM computes for a token depends on what comes after it. So the words before x are read once for
+all facts, and get the gradients of all of them; x, if no tuned word comes before it, is read once for all prompts, and
+only once during the whole tuning, because its keys and values never change. Everything after them continues from the
+kept keys and values (`lms/walks/past.py`).
 """
 
 import os
@@ -42,7 +42,7 @@ class SharedPrefix:
 
 
 class SharedPrefixes:
-    """The common beginnings of a mixture's sentences, of which x or the words before it are the end."""
+    """The common beginnings of a mixture's sentences, which end with x or with the words before it."""
 
     def __init__(
         self, lm: FrozenLM, prompts: Sequence[Prompt], table: QuestionTable, x_places: Int[Tensor, " prompts"]
@@ -55,7 +55,7 @@ class SharedPrefixes:
         for left, place in zip(lefts, x_places.tolist(), strict=True):
             is_tuned = any(token.prompt_token >= 0 for token in left)
             numbers.append(-1 if is_tuned else kinds.setdefault((left, place), len(kinds)))
-        # Prompts of one kind begin alike up to the end of x; those of kind -1 have tuned words before x.
+        # Prompts of one kind are the same up to the end of x; those of kind -1 have tuned words before x.
         self._kinds = torch.tensor(numbers, device=lm.device)
         self._first_of_kind = [numbers.index(kind) for kind in range(len(kinds))]
         self._kept: list[tuple[Words, dict[int, Past]]] = []
@@ -67,7 +67,7 @@ class SharedPrefixes:
 
     @contextmanager
     def keeping(self, *many_xs: Words) -> Generator[None]:
-        """While it lasts, what is constant of these x's is kept, as far as there is memory for it."""
+        """Inside the block, what is constant for these x's is kept, as far as there is memory for it."""
         before, left_over = self._kept, memory_limit(self._lm.device)
         self._kept = list(before)
         try:
@@ -119,7 +119,7 @@ class SharedPrefixes:
 
     @torch.no_grad()
     def _read_xs(self, xs: Words, texts: Int[Tensor, " texts"], kind: int) -> Past:
-        """The keys and values of all that stands up to the end of each x: constants."""
+        """The keys and values of everything up to the end of each x, which are constant."""
         prompts = torch.full_like(texts, self._first_of_kind[kind])
         lengths = self._left_lengths[prompts] + xs.lengths[self._x_places[prompts], texts]
         nothing = torch.empty(0, self._lm.embedding_size, dtype=self._lm.parameter_dtype, device=self._lm.device)

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 class Weighting(nn.Module):
     """A way to weigh prompts. A further one is a subclass, a row of WEIGHTINGS and a name in `WeightingName`.
 
-    Parameters beside `logits` say how the weights depend on x; --no-tune-temperature freezes them.
+    Parameters besides `logits` control how the weights depend on x; --no-tune-temperature freezes them.
     """
 
     reads_x: ClassVar[bool]
     """Whether `forward` needs log p(x | t), for which the LM reads every question once more."""
     closed_form: ClassVar[bool]
-    """Whether the mean posterior over prompts is the best p(t | r), which EM then takes without a gradient; where it is
-    not, EM takes gradient steps on log p(t | r, x), too."""
+    """Whether the mean posterior over prompts is the best p(t | r), which EM then uses without a gradient; if not, EM
+    also takes gradient steps on log p(t | r, x)."""
 
     def __init__(self, logits: Float[Tensor, " prompts"]) -> None:
         super().__init__()
@@ -34,16 +34,16 @@ class Weighting(nn.Module):
 
     def forward(self, log_p_x: Float[Tensor, "facts prompts"] | None, facts: int) -> Float[Tensor, "facts prompts"]:
         """The log-weight of each prompt for each of this many facts."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: each class that is used has its own
 
     @property
     def temperature(self) -> float | None:
-        """T: how little the weights depend on x; None where there is no temperature."""
+        """T: how little the weights depend on x; None if there is no temperature."""
         return None
 
 
 class StaticWeights(Weighting):
-    """p(t | r) = softmax(logits), whatever x is."""
+    """p(t | r) = softmax(logits), regardless of x."""
 
     reads_x = False
     closed_form = True
@@ -55,7 +55,7 @@ class StaticWeights(Weighting):
 
 
 class DataDependentWeights(Weighting):
-    """p(t | r, x) ∝ p(t | r) p(x | t)^(1/T): a prompt weighs more where it finds x itself probable."""
+    """p(t | r, x) ∝ p(t | r) p(x | t)^(1/T): a prompt weighs more if it finds x itself probable."""
 
     reads_x = True
     closed_form = False
@@ -97,7 +97,7 @@ def initial_weights(templates: Sequence[Template], spec: MixtureSpec) -> Float[T
 def finds_every_x_alike(mixture: "Mixture") -> bool:
     """Whether p(x | t) is the same for all prompts, whatever is tuned, because none has a word before x.
 
-    This happens to causal LMs alone; data-dependent weights are then static ones.
+    This happens only with causal LMs; data-dependent weights are then static.
     """
     lm = mixture.lm
     questions = [lm.family.ask_x(prompt.tokens, lm.wording, lm.special) for prompt in mixture.prompts]

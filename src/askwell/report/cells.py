@@ -32,7 +32,7 @@ STATIC = "static"
 
 _SHALLOW = {("vectors", "weights"): SOFT, ("weights",): WEIGHTS, ("vectors",): VECTORS, (): "nothing tuned"}
 _DEEP = {("vectors", "layers", "weights"): DEEP}
-# Kind, row or seed show these; everything else is how a run was done.
+# Kind, row and seed show these; everything else is how a run was done.
 _IN_THE_KIND = {"tune_vectors", "tune_layers", "tune_weights", "method"}
 _IN_THE_ROW = {"deep", "weighting", "initial", "copies", "combine", "weights", "seed", "prefix", "shots"}
 
@@ -48,9 +48,9 @@ class RunKind:
     """What was tuned, and what else distinguishes a run from the plain kind."""
 
     tuned: str
-    """One of KINDS, or in words what of a deep mixture was tuned."""
+    """One of KINDS, or a description of what was tuned in a deep mixture."""
     extras: tuple[str, ...] = ()
-    """EM, data-dependent, 3 copies, …: each makes a row of its own."""
+    """EM, data-dependent, 3 copies, …: each makes a separate row."""
 
 
 def kind_of(spec: RunSpec) -> RunKind:
@@ -88,13 +88,13 @@ def place_of(tuned: str) -> tuple[int, str]:
 
 
 def source_of(spec: RunSpec) -> str:
-    """The name of the prompts. Vectors that start at random take only their places from the prompts, so it says so."""
+    """The name of the prompts; it says if vectors started at random and took only their places from the prompts."""
     initial = spec.mixture.initial
     return spec.prompts if initial == "words" else f"{initial} ({spec.prompts})"
 
 
 def how_of(spec: RunSpec) -> dict[str, Any]:
-    """All choices of a run that neither its kind, its row nor its seed shows."""
+    """All choices of a run that its kind, row and seed do not show."""
     return {
         **spec.mixture.model_dump(mode="json", exclude=_IN_THE_ROW | spec.mixture.unused),
         **({} if spec.training is None else spec.training.model_dump(mode="json", exclude=_IN_THE_KIND)),
@@ -103,7 +103,7 @@ def how_of(spec: RunSpec) -> dict[str, Any]:
 
 
 class KeptRun(Run):
-    """A run that tables and figures show. What they need to know of it beside its record they read here."""
+    """A run that tables and figures show, and what they need to know about it besides its record."""
 
     @property
     def spec(self) -> RunSpec:
@@ -126,7 +126,7 @@ class KeptRun(Run):
         return self.record.test.left_out_count
 
     def score(self, metric: str) -> float:
-        """The score on test; infinite for a log-loss that is."""
+        """The test score; a log-loss can be infinite."""
         score = super().score(metric)
         return math.inf if score is None else score
 

@@ -11,9 +11,11 @@ from typing import Any
 from askwell.data.facts import Fact
 from askwell.data.testbed import PREFIX, lm_folder, relations, testbed_relation, told
 from askwell.errors import BadOption
+from askwell.evaluation.metrics import units_of
 from askwell.evaluation.outcomes import Outcome
 from askwell.files import write_whole
-from askwell.mixture.encode import encode_relation
+from askwell.mixture.encode import encode_facts, encode_relation
+from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import load_mixture
 from askwell.report.cells import KeptRun, kept_runs
 from askwell.report.charts import Gap, Panel, gaps_chart, panels_chart
@@ -43,6 +45,7 @@ from askwell.report.told import (
     MIXTURE,
     MOST_FREQUENT,
     SINGLE,
+    SPELLINGS,
     FactKind,
     Findings,
     ToldFigures,
@@ -81,7 +84,7 @@ METHODS = tuple(Method(**method) for method in _DEMO["methods"])
 
 
 def demo_sweep(lm: str, names: Sequence[str] | None = None, *, seed: int = 0, quick: bool = False) -> SweepSpec:
-    """The sweep for these choices; invalid ones are refused before any work."""
+    """The sweep for these choices; invalid ones are refused before any work is done."""
     if not lm.startswith(PREFIX):
         raise BadOption(
             f"--lm {lm}: the demo compares answers with what the LM was told, so it needs one of the testbed's LMs, "
@@ -130,12 +133,25 @@ class DemoRuns:
             relation: most_frequent_right(self._train_ys(relation), testbed_relation(relation).golds, facts)
             for relation, facts in right[MIXTURE].items()
         }
-        return ToldFigures(right, {relation: told(relation) for relation in self.relations})
+        return ToldFigures(
+            right,
+            {relation: told(relation) for relation in self.relations},
+            {relation: self._of_several_tokens(relation, right[MIXTURE][relation]) for relation in self.relations},
+        )
 
     def _train_ys(self, relation: str) -> list[str]:
         """The ys of the train facts that the LM can be asked."""
-        mixture = load_mixture(self.runs[relation, MIXTURE].mixture or "")
-        return [fact.y for fact in encode_relation(mixture, testbed_relation(relation)).split("train").facts]
+        encoded = encode_relation(self._mixture(relation), testbed_relation(relation))
+        return [fact.y for fact in encoded.split("train").facts]
+
+    def _of_several_tokens(self, relation: str, facts: Iterable[Fact]) -> frozenset[Fact]:
+        """Those of the facts whose y is not one token of the LM."""
+        encoded, _ = encode_facts(self._mixture(relation), facts)
+        of_one = (encoded.answers >= 0).tolist()
+        return frozenset(fact for fact, is_one in zip(encoded.facts, of_one, strict=True) if not is_one)
+
+    def _mixture(self, relation: str) -> Mixture:
+        return load_mixture(self.runs[relation, MIXTURE].mixture or "")
 
 
 def most_frequent_right(
@@ -205,6 +221,8 @@ def _answer(outcome: Outcome) -> ShownAnswer:
 class Demo:
     """A demo whose runs are done and whose report is written."""
 
+    lm: str
+    seed: int
     report: Path
     runs: DemoRuns
     figures: ToldFigures
@@ -216,10 +234,13 @@ class Demo:
     def as_json(self) -> dict[str, Any]:
         """What was found and by which runs, as plain JSON."""
         return {
+            "lm": self.lm,
+            "seed": self.seed,
             "report": str(self.report),
             "relations": list(self.runs.relations),
             "findings": asdict(self.findings),
             "figures": {method: self.figures.as_json(method) for method in self.figures.right},
+            "lengths": {method: self.figures.lengths_as_json(method) for method in self.figures.right},
             "questions": [asdict(question) for question in self.questions],
             "runs": [
                 {
@@ -246,7 +267,7 @@ def write_demo(sweep: SweepSpec, plan: Plan, store: Store) -> Demo:
     findings, steps = findings_of(figures, curves, lm), tuple(next_steps(lm, store.folder, done, questions))
     report = store.folder / REPORT
     write_whole(report, render_page(demo_page(sweep, done, figures, findings, questions, steps)))
-    return Demo(report, done, figures, findings, questions, steps)
+    return Demo(lm, seed, report, done, figures, findings, questions, steps)
 
 
 def next_steps(lm: str, out: Path, done: DemoRuns, questions: Sequence[ShownQuestion]) -> list[tuple[str, str]]:
@@ -260,13 +281,13 @@ def next_steps(lm: str, out: Path, done: DemoRuns, questions: Sequence[ShownQues
     return [
         (f'askwell ask {here} {shlex.quote(x)} --where "{of_first}"', f"Ask the best mixture for {first} about any x."),
         (f'askwell show {here} --where "{mixture}"', "See the soft prompts of the mixture in the terminal."),
-        (f'askwell show {here} --where "{deep}"', "See how far the deep one moves each layer."),
+        (f'askwell show {here} --where "{deep}"', "See how far the deep mixture moves each layer."),
         *([] if set(done.relations) == set(RELATIONS) else [whole]),
         (f"askwell demo --lm {other_lm} --out {other_lm.removeprefix('testbed:')}-demo", "The same with another LM."),
         ("askwell testbed", "List all relations, prompts and LMs of the testbed."),
         (
             'askwell train --lm bert-base-cased --facts facts.csv --prompts "[X] was born in [Y] ." --out mine',
-            "Ask your own LM about your own facts: columns x and y.",
+            "Ask your own LM about your own facts, in columns x and y.",
         ),
     ]
 
@@ -289,7 +310,7 @@ def demo_page(
         about=(("LM", lm), ("Relations", str(len(done.relations))), ("Test facts", counts), ("Seed", str(seed))),
         sections=(
             Section("What was found", (Points(findings.main),)),
-            Section("All prompts, all relations", (_table(figures, asked),)),
+            Section("All prompts, all relations", (_table(figures, asked), *lengths_tables(figures, asked))),
             Section("Told against withheld", (Points(findings.elicited), _gaps(figures, asked))),
             Section("Learning curves", (*map(Paragraph, findings.learning), _curves(done))),
             Section("Some questions", (_questions(questions, seed),)),
@@ -321,17 +342,48 @@ def _table(figures: ToldFigures, asked: str) -> Table:
         for method, of_method in shares.items():
             of_method += [figures.macro(method, kind) for kind in FACT_KINDS]
     best = [max(share or 0.0 for share in of_all) for of_all in zip(*shares.values(), strict=True)]
-    rows = []
+    cells = {method: [one_decimal(share) for share in of_method] for method, of_method in shares.items()}
     for method in METHODS:
-        cells = [one_decimal(share) for share in shares[method.name]]
-        for at in range(0, len(cells), len(FACT_KINDS)):  # the columns of told facts
-            cells[at] = replace(cells[at], strong=shares[method.name][at] == best[at])
-        begins = {MANUAL: "Hard prompts: as they are", SINGLE: "Soft prompts: tuned"}.get(method.name, "")
-        rows.append(Row(method.label, tuple(cells), begins, method.note))
-    cells = tuple(map(one_decimal, shares[MOST_FREQUENT]))
-    rows.append(Row("most frequent answer", cells, "No LM at all", "of the training facts", pale=True))
+        for at in range(0, len(best), len(FACT_KINDS)):  # the columns of told facts
+            is_best = shares[method.name][at] == best[at]
+            cells[method.name][at] = replace(cells[method.name][at], strong=is_best)
+    rows = _rows(cells)
     caption = _TEXTS["table"].format(asked=asked, macro=_TEXTS["macro"] if several else "")
-    return Table(caption, "prompts", tuple(groups), tuple(rows))
+    return Table(caption, "prompts", tuple(groups), rows)
+
+
+def _rows(cells: Mapping[str, Sequence[Cell]]) -> tuple[Row, ...]:
+    """A row for each method, and for the most frequent answer."""
+    begins = {MANUAL: "Hard prompts, untuned", SINGLE: "Soft prompts, tuned"}
+    rows = [
+        Row(method.label, tuple(cells[method.name]), begins.get(method.name, ""), method.note) for method in METHODS
+    ]
+    most_frequent = tuple(cells[MOST_FREQUENT])
+    rows.append(Row("most frequent answer", most_frequent, "No LM at all", "of the training facts", pale=True))
+    return tuple(rows)
+
+
+def lengths_tables(figures: ToldFigures, asked: str) -> tuple[Table, ...]:
+    """Told facts whose y is one token of the LM apart from those whose y has several; none if all are one token."""
+    names = figures.with_several_tokens
+    if not names:
+        return ()
+    groups = tuple(
+        ColumnGroup(
+            name,
+            tuple(Column(spelling, f"of {len(figures.spelt(name, 'told', spelling))}") for spelling in SPELLINGS),
+        )
+        for name in names
+    )
+    cells = {
+        method: [
+            one_decimal(figures.p_at_1_spelt(method, name, "told", spelling))
+            for name in names
+            for spelling in SPELLINGS
+        ]
+        for method in figures.right
+    }
+    return (Table(_TEXTS["lengths"].format(asked=asked), "prompts", groups, _rows(cells)),)
 
 
 def _gaps(figures: ToldFigures, asked: str) -> FigureBlock:
@@ -344,7 +396,7 @@ def _gaps(figures: ToldFigures, asked: str) -> FigureBlock:
             Gap(label, *(figures.p_at_1(method, name, kind) for kind in FACT_KINDS), aside=method == MOST_FREQUENT)
             for method, label in labels.items()
         ]
-        chart = gaps_chart(gaps, first="told", second="withheld", measure="P@1 in per cent")
+        chart = gaps_chart(gaps, first="told", second="withheld", measure=f"P@1 {units_of(['P@1'])}")
         drawings.append(Drawing(f"gaps-{name}", chart, name, notes[name]))
     keys = (Key("told in the text", "first", "dot"), Key("withheld from it", "second", "diamond"))
     return FigureBlock(tuple(drawings), _TEXTS["gaps"].format(asked=asked), keys)
@@ -385,6 +437,8 @@ def _prompts(done: DemoRuns) -> tuple[Block, ...]:
 def _asked(figures: ToldFigures, done: DemoRuns) -> str:
     """Which test facts are counted, among which answers, and why others are not."""
     text = f"{ranked_among(done.runs.values())} {_TEXTS['drawn'].format(**_SWEEP)}"
+    if unsettled := max(run.record.test.unsettled for run in done.runs.values()):
+        text += f" The search for answers came to its limit for up to {unsettled} facts of a run, which count as wrong."
     asked = {name: sum(len(figures.facts(kind, name)) for kind in FACT_KINDS) for name in figures.relations}
     given = {name: run.facts + run.left_out for name, run in done.of(MIXTURE).items()}
     counts = ", ".join(f"{given[name] - count} of {name}" for name, count in asked.items() if given[name] > count)

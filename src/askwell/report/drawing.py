@@ -92,7 +92,7 @@ def css_variables(*, dark: bool) -> str:
 def chart_style() -> Generator[None]:
     """Our settings for matplotlib while a chart is drawn or written; other users of matplotlib keep theirs."""
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
-        # Scripts that the font lacks become boxes in PDF and PNG; viewers of the SVG have fonts of their own.
+        # Scripts that the font lacks become boxes in PDF and PNG; SVG viewers have other fonts.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
         warnings.filterwarnings("ignore", message=r"Matplotlib currently does not support")
         yield

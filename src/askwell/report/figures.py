@@ -8,6 +8,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 from askwell.errors import AskwellError
+from askwell.evaluation.metrics import units_of
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.save import load_mixture
 from askwell.report.cells import ARROWS, DEEP, SOFT, VECTORS, WEIGHTS, KeptRun, RunGroup
@@ -34,7 +35,7 @@ def figure_of_set(name: str, fact_set: str, caption: str, chart: Chart) -> Study
 
 
 _KINDS = (SOFT, DEEP, WEIGHTS, VECTORS)
-MEASURE, TRAINED = "dev P@1 in per cent", "(fact, prompt) pairs trained on"
+MEASURE, TRAINED = f"dev P@1 {units_of(['P@1'])}", "(fact, prompt) pairs trained on"
 Curve = list[tuple[float, float]]
 
 
@@ -67,7 +68,7 @@ def score_figure(lines: Sequence[Line], fact_set: str) -> StudyFigure:
         marks = {kind: interval(line.groups[kind]) for kind in ARROWS if kind in line.groups}
         rows.append(IntervalRow(line.label, marks, begins))
     caption = caption_of("scores", groups_of(lines, ARROWS), spread=False)
-    return figure_of_set("scores", fact_set, caption, intervals_chart(rows, ARROWS, measure="P@1 in per cent"))
+    return figure_of_set("scores", fact_set, caption, intervals_chart(rows, ARROWS, measure=f"P@1 {units_of(['P@1'])}"))
 
 
 def interval(group: RunGroup) -> Interval:

@@ -35,7 +35,7 @@ def markdown_table(table: Table) -> str:
 
 
 def markdown_escaped(text: str) -> str:
-    """The text with the signs that Markdown would act on written as themselves."""
+    """The text with Markdown's special characters escaped."""
     return re.sub(r"([\\|*_`<>\[\]])", r"\\\1", printable(text)).replace("\n", " ")
 
 
@@ -127,7 +127,7 @@ def latex_table(table: Table, name: str) -> str:
 
 
 def latex_escaped(text: str) -> str:
-    """The text with every sign that LaTeX would act on, or has in mathematics only, written as itself."""
+    """The text with LaTeX's special characters escaped, and mathematical signs in math mode."""
     return printable(text).translate(str.maketrans(_SIGNS))
 
 
@@ -162,7 +162,7 @@ def _small(text: str) -> str:
 
 
 def csv_table(study: StudyTable) -> str:
-    """The figures with all their digits; a field is empty where there is no figure."""
+    """The figures with all their digits; a field without a figure is empty."""
     written = io.StringIO()
     writer = csv.DictWriter(written, FIELDS, lineterminator="\n")
     writer.writeheader()

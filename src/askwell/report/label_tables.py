@@ -1,4 +1,4 @@
-"""Tables of labels, for runs that chose among a few: how well each is told, and what is chosen in its place."""
+"""Tables of labels, for runs that choose among a few: precision, recall and F1, and what each is confused with."""
 
 from collections.abc import Sequence
 
@@ -18,12 +18,12 @@ from askwell.report.rows import (
 )
 
 _IN_COLUMNS = 10
-"""Up to this many labels each have a column of the confusion table; of more, only what each is taken for is named."""
+"""Up to this many labels, each has a column of the confusion table; beyond, only the most frequent errors are named."""
 _SCORES = ("facts", "precision", "recall", "F1")
 
 
 def label_tables(lines: Sequence[Line], fact_set: str) -> list[StudyTable]:
-    """A table for each relation and set of labels: of every run, a row for each label."""
+    """A table for each relation and set of labels, with a row for each label of every run."""
     cells: dict[tuple[str, tuple[str, ...]], list[tuple[Line, str, LabelFigures]]] = {}
     for line in lines:
         for kind in sorted(line.groups, key=place_of):

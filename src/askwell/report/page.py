@@ -130,7 +130,7 @@ class Key:
 
     label: str
     role: str
-    """Of the palette."""
+    """A role of the palette."""
     shape: Literal["dot", "diamond"]
 
 
@@ -170,7 +170,7 @@ class Page:
 
 
 def render_page(page: Page, template: str = "page.html.jinja", **filling: Any) -> str:
-    """The page as HTML, the same for the same page; other templates of ours need their own filling."""
+    """The page as HTML, the same for the same page; `filling` is what templates other than the default need."""
     colours = {"light": css_variables(dark=False), "dark": css_variables(dark=True)}
     return _templates().get_template(template).render(page=page, **colours, **filling)
 
@@ -220,5 +220,5 @@ def _listed(words: Sequence[str], before_last: str = "and") -> str:
 
 
 def _unbroken(text: str) -> str:
-    """The text with spaces that no line ends at, where a figure belongs to its sign."""
+    """The text with non-breaking spaces between figures and their signs."""
     return re.sub(r" (?=%)|(?<=\bp) (?=[<=])|(?<=[<=]) (?=\d)", "\u00a0", text)

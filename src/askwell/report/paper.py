@@ -1,4 +1,4 @@
-"""The paper's own figures, from a file that is not part of askwell, and what to bear in mind when comparing ours."""
+"""The paper's figures, from a file that is not part of askwell, and what to bear in mind when comparing ours."""
 
 import json
 from collections.abc import Sequence
@@ -79,7 +79,7 @@ class Paper:
 
 
 def is_distinct_y(fact_set: str) -> bool:
-    """Whether the set was split so that no y is in two splits, as its name says."""
+    """Whether the set's name says that it was split so that no y is in two splits."""
     return "distinct" in fact_set
 
 
@@ -102,7 +102,7 @@ def paper_source(source: str) -> str | None:
 
 
 def read_paper(file: Path | None) -> Paper | None:
-    """The tables in a file; if none is named, in the one in the data folder or beside it; otherwise None."""
+    """The tables in a file; if none is named, those in or beside the data folder; None if there are none."""
     if file is None:
         data = data_folder(None)
         places = [] if data is None else [data / FILE, data.resolve().parent / FILE]

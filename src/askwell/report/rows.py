@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from askwell.evaluation.metrics import TABLE_METRICS, units_of
 from askwell.report.cells import EM, INIT, Average, KeptRun, RunGroup, how_of, kind_of, source_of
 from askwell.report.page import MISSING, Cell, ColumnGroup, Row, Table, read_texts
 
@@ -110,7 +111,7 @@ def _row_finder(runs: Sequence[KeptRun]) -> Callable[[KeptRun], Line]:
 def _numbered(
     runs: Iterable[KeptRun], within: Callable[[KeptRun], Hashable], value: Callable[[KeptRun], str]
 ) -> Callable[[KeptRun], int]:
-    """Which of the values under one name a run has: 0 for the one with the most facts, then the most prompts."""
+    """Numbers the values that share a name: first the one with the most facts, then with the most prompts."""
     sizes: dict[Hashable, dict[str, tuple[int, int]]] = defaultdict(dict)
     for run in runs:
         size = (run.facts + run.left_out, len(run.spec.templates))
@@ -159,10 +160,15 @@ def caption_of(
 ) -> str:
     """The caption of a table whose cells are these groups; `spread` says whether it shows deviations over seeds."""
     runs = [run for group in groups for run in group.runs]
-    what = TEXTS[name]["what"].format(**filling)
+    what = what_it_shows(name, **filling)
     averaged = "" if average is None else TEXTS["averages"][average]
     scored = (ranked_among(runs), _unsettled(groups), averaged, _seeds(groups, spread=spread), _trained_unlike(runs))
     return " ".join(sentence for sentence in (what, _facts(groups), *scored) if sentence)
+
+
+def what_it_shows(name: str, **filling: Any) -> str:
+    """How the caption of a table or figure begins; the units of its scores are those of the metrics."""
+    return TEXTS[name]["what"].format(units=units_of(TABLE_METRICS), **filling)
 
 
 def ranked_among(runs: Iterable[KeptRun]) -> str:
@@ -187,7 +193,7 @@ def _unsettled(groups: Sequence[RunGroup]) -> str:
     if not any(counts):
         return ""
     where = " (by row and column)" if len({*counts}) > 1 else ""
-    return f"The search for answers came to its limit for {span(counts)} facts{where}, which count as not found."
+    return f"The search for answers reached its limit for {span(counts)} facts{where}, which count as not found."
 
 
 def _seeds(groups: Sequence[RunGroup], *, spread: bool) -> str:
@@ -203,14 +209,14 @@ def _seeds(groups: Sequence[RunGroup], *, spread: bool) -> str:
 
 
 def _trained_unlike(runs: Sequence[KeptRun]) -> str:
-    """How the tuned runs of a table differ, apart from what its rows and columns say."""
+    """How the tuned runs of a table differ, apart from what rows and columns show."""
     hows = [how_of(run.spec) for run in runs if run.spec.training is not None]
     told = []
     for choice in dict.fromkeys(choice for how in hows for choice in how):
         values = list(dict.fromkeys(how.get(choice) for how in hows))
         if len(values) > 1:
             told.append(f"{choice} {', '.join('default' if value is None else str(value) for value in values)}")
-    return f"Not all were tuned in the same way: {'; '.join(told)}." if told else ""
+    return f"The runs were not all tuned in the same way: {'; '.join(told)}." if told else ""
 
 
 def groups_of(lines: Iterable[Line], kinds: Sequence[str]) -> list[RunGroup]:

@@ -18,6 +18,7 @@ from askwell.report.trust import CellTrust, ControlRuns, control_runs, trust_in
 from askwell.report.trust_section import parts_table, sentences_of, trust_figures, trust_table
 from askwell.report.weight_tables import dependence_table, effective_table
 from askwell.runs.folder import Run
+from askwell.runs.query import select_runs
 from askwell.version import VERSION
 
 
@@ -117,7 +118,7 @@ def _of_set(fact_set: str, lines: Sequence[Line], paper: Paper | None, controls:
 
 
 def report_page(name: str, runs: Sequence[Run], study: Study, *, further: Sequence[Section] = ()) -> Page:
-    """The page of a study of the runs in a folder of that name; `further` sections follow its own."""
+    """The page of a study of the runs in a folder of that name; `further` sections come last."""
     specs = [run.record.spec for run in runs if run.record.spec.control is None]
     return Page(
         title="What was asked, and how it was answered",
@@ -153,7 +154,7 @@ def report_latex(study: Study) -> str:
 
 
 def sections_of(study: Study) -> list[Section]:
-    """What page and text show, in this order."""
+    """The sections of the page and of the text, in order."""
     sections = [section for part in study.sets for section in _of_facts(part)]
     if study.prompts:
         sections.append(Section("What the soft prompts look like", tuple(map(_figure, study.prompts))))
@@ -204,13 +205,46 @@ def write_report(study: Study, page: Page, folder: Path, formats: Collection[Rep
         contents[f"figures/{figure.name}.pdf"] = figure.chart.pdf()
     for name, content in contents.items():
         write_whole(folder / name, content)
-    _remove_what_was_there(folder, contents)
+    _remove_old_files(folder, contents)
     write_whole(folder / _WRITTEN, "".join(f"{name}\n" for name in sorted(contents)))
     return [folder / name for name in contents]
 
 
-def _remove_what_was_there(folder: Path, but: Collection[str]) -> None:
-    """Removes what an earlier report wrote, and nothing else: an old table beside new ones would mislead."""
+@dataclass(frozen=True)
+class Report:
+    """A report that was written."""
+
+    source: Path
+    """Where its runs are."""
+    runs: tuple[Run, ...]
+    study: Study
+    folder: Path
+    files: tuple[Path, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """What was written, and all figures of all tables, as plain JSON."""
+        files = [str(path) for path in self.files]
+        return {"store": str(self.source), "runs": len(self.runs), "files": files, **self.study.as_json()}
+
+
+def make_report(
+    source: Path,
+    folder: Path,
+    *,
+    where: str | None = None,
+    formats: Collection[ReportFormat] = FORMATS,
+    paper: Paper | None = None,
+    drawn: int = 4,
+) -> Report:
+    """Writes the report on the runs at a path into a folder; see `study_of`."""
+    runs = select_runs(source, where)
+    study = study_of(runs, paper, drawn=drawn)
+    written = write_report(study, report_page(source.resolve().name, runs, study), folder, formats)
+    return Report(source, tuple(runs), study, folder, tuple(written))
+
+
+def _remove_old_files(folder: Path, but: Collection[str]) -> None:
+    """Removes files of an earlier report, and nothing else: an old table beside new ones would be misleading."""
     if (folder / _WRITTEN).is_file():
         for name in (folder / _WRITTEN).read_text(encoding="utf-8").splitlines():
             if name not in but and not Path(name).is_absolute() and ".." not in Path(name).parts:

@@ -1,7 +1,7 @@
 """Told and withheld facts of the testbed: what each method of the demo gets right, compared and put into words."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from scipy.stats import fisher_exact
@@ -19,6 +19,9 @@ MOST_FREQUENT = "most-frequent"
 _CHANCE = 0.05
 
 Verdict = Literal["better", "worse", "unclear"]
+Spelling = Literal["one token", "several tokens"]
+SPELLINGS: tuple[Spelling, ...] = ("one token", "several tokens")
+"""How an LM spells a y."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class MethodComparison:
     lost: int
     facts: int
     p: float
-    """Of the two-sided sign test: the probability of so uneven a result if neither is better."""
+    """The p-value of the two-sided sign test."""
 
     @property
     def verdict(self) -> Verdict:
@@ -48,6 +51,8 @@ class ToldFigures:
     """By method and relation; all methods have the same facts of a relation."""
     told: Mapping[str, frozenset[Fact]]
     """By relation: the facts that the LM's text tells. All others are withheld."""
+    several_tokens: Mapping[str, frozenset[Fact]] = field(default_factory=dict)
+    """By relation: the facts whose y the LM spells in several tokens."""
 
     @property
     def relations(self) -> tuple[str, ...]:
@@ -64,6 +69,42 @@ class ToldFigures:
             for relation in self.relations
         }
         return by_relation | {"macro": {kind: {"P@1": self.macro(method, kind)} for kind in FACT_KINDS}}
+
+    def spelt(self, relation: str, kind: FactKind, spelling: Spelling) -> list[Fact]:
+        """The facts of one kind that were asked and whose y the LM spells so."""
+        several = self.several_tokens.get(relation, frozenset())
+        is_wanted = spelling == "several tokens"
+        return [fact for _, fact in self.facts(kind, relation) if (fact in several) == is_wanted]
+
+    def p_at_1_spelt(self, method: str, relation: str, kind: FactKind, spelling: Spelling) -> float | None:
+        """The percentage of such facts answered right; None if there are none."""
+        facts = self.spelt(relation, kind, spelling)
+        return 100 * sum(self.right[method][relation][fact] for fact in facts) / len(facts) if facts else None
+
+    def lengths_as_json(self, method: str) -> dict[str, Any]:
+        """The P@1 of a method by relation, kind of fact and how the LM spells y, where some y has several tokens."""
+        return {
+            relation: {
+                kind: {
+                    spelling: {
+                        "P@1": self.p_at_1_spelt(method, relation, kind, spelling),
+                        "facts": len(self.spelt(relation, kind, spelling)),
+                    }
+                    for spelling in SPELLINGS
+                }
+                for kind in FACT_KINDS
+            }
+            for relation in self.with_several_tokens
+        }
+
+    @property
+    def with_several_tokens(self) -> tuple[str, ...]:
+        """The relations in which the LM spells the y of a fact that was asked in several tokens."""
+        return tuple(
+            relation
+            for relation in self.relations
+            if any(self.spelt(relation, kind, "several tokens") for kind in FACT_KINDS)
+        )
 
     def facts(self, kind: FactKind, relation: str | None = None) -> list[tuple[str, Fact]]:
         """The facts of one kind that were asked, for one relation or all of them, each with its relation."""
@@ -140,7 +181,7 @@ def findings_of(figures: ToldFigures, curves: Curves, lm: str) -> Findings:
 
 
 def _by_verdict(figures: ToldFigures) -> dict[Verdict, list[str]]:
-    """The relations for which tuning clearly helped, made no clear difference, or did harm; empty for a single one."""
+    """The relations for which tuning clearly helped, made no clear difference, or hurt; empty for a single relation."""
     groups: dict[Verdict, list[str]] = {"better": [], "unclear": [], "worse": []}
     for relation in figures.relations if len(figures.relations) > 1 else ():
         hard, soft = (figures.p_at_1(method, relation, "told") for method in (MANUAL, MIXTURE))
@@ -151,7 +192,7 @@ def _by_verdict(figures: ToldFigures) -> dict[Verdict, list[str]]:
 
 
 def _learning(curves: Curves) -> dict[str, Any]:
-    """How much training it took to make most of the gain on dev."""
+    """How much training it took to reach most of the gain on dev."""
     gained, not_gained = [], []
     for relation, curve in curves.items():
         first, best = curve[0][1], max(score for _, score in curve)

@@ -60,7 +60,7 @@ def controls_of(runs: Sequence[KeptRun], of_runs: ControlRuns) -> dict[str, Answ
 
 
 def known_parts(outcomes: Sequence[Outcome]) -> Mapping[str, Parts]:
-    """The outcomes by told and withheld, and by cardinality: those of relations of which that is known."""
+    """The outcomes by told and withheld, and by cardinality, for relations where these are known."""
     kinds = cardinalities({outcome.relation for outcome in outcomes})
     by_told: Parts = {TOLD: [], WITHHELD: []}
     for outcome in outcomes:
@@ -95,7 +95,7 @@ Scores = dict[str, int | float]
 
 @dataclass(frozen=True)
 class CellTrust:
-    """All figures of one LM, source and kind; what the runs do not say is None, or missing."""
+    """All figures of one LM, source and kind; what the runs lack is None, or missing."""
 
     line: Line
     kind: str
@@ -232,7 +232,7 @@ def _corrected(run: KeptRun) -> float | None:
 
 
 def _projected(runs: Sequence[KeptRun]) -> float | None:
-    """P@1 of the nearest words; a run whose prompts are still words counts with its own score, if others moved."""
+    """P@1 of the nearest words; a run whose prompts are still words counts with its own score if others changed."""
     projections = _measured(runs, lambda trust: trust.projection)
     if all(projection is None for projection in projections):
         return None

@@ -72,7 +72,7 @@ def dependence_table(lines: Sequence[Line], fact_set: str) -> StudyTable | None:
 
 
 def _without_weighting(line: Line) -> Line:
-    """The row that is the same but for its static weights."""
+    """The same row with static weights."""
     extras = tuple(extra for extra in line.extras if extra not in _BY_X)
     return Line(line.fact_set, line.lm, line.source, extras, line.apart)
 

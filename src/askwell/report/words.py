@@ -1,4 +1,4 @@
-"""What can be seen of a mixture's soft prompts: the words nearest to each tuned vector, and notes on how to read them.
+"""A mixture's soft prompts in words: the words nearest to each tuned vector, and notes on how to read them.
 
 Only the vectors that the LM reads as words (layer 0) have nearest words. Of the Δ that a deep mixture adds to later
 layers, only the norms are shown.
@@ -15,7 +15,8 @@ import torch
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from askwell.errors import BadOption, NotFinite
-from askwell.evaluation.nearest_words import nearest_words
+from askwell.evaluation.nearest_words import Projection, nearest_words
+from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.mixture.answers import token_text
@@ -25,7 +26,7 @@ from askwell.mixture.prompts import Prompt
 TIE = "‿"
 """Precedes a piece that continues its left neighbour without a space."""
 SPACE = "␣"
-"""Stands for a space that is a token of its own."""
+"""Shown for a space that is a token by itself."""
 # They join letters of many scripts, and emoji: harmless inside a word, invisible alone.
 _JOINERS = "\u200c\u200d"
 
@@ -65,7 +66,7 @@ class PromptToken:
 
     @property
     def is_same_word(self) -> bool:
-        """Whether the tuned word is still the original one."""
+        """Whether the tuned word is still the original word."""
         return self.tuned.token == self.original.token
 
 
@@ -120,6 +121,19 @@ class PromptWords:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class MixtureWords:
+    """A mixture's prompts in words, and, where it was measured, what these words score as hard prompts."""
+
+    prompts: tuple[PromptWords, ...]
+    projection: Projection | None = None
+
+    def as_json(self) -> list[dict[str, Any]] | dict[str, Any]:
+        """The prompts as plain data; with a projection, an object of both."""
+        listed = [prompt.as_json() for prompt in self.prompts]
+        return listed if self.projection is None else {"prompts": listed, "projection": to_json(self.projection)}
+
+
 @torch.no_grad()
 def look_at(mixture: Mixture, nearest: int = 3) -> list[PromptWords]:
     """The mixture's prompts in words, heaviest first, each tuned word with the `nearest` ones that follow it."""
@@ -170,7 +184,7 @@ def visible(text: str) -> str:
     if not text.strip(" " + _JOINERS):
         return "".join(_escape(char) if char in _JOINERS else SPACE for char in text or " ")
     shown = "".join(char if char.isprintable() or char in _JOINERS else _escape(char) for char in text)
-    return f"◌{shown}" if unicodedata.category(shown[0]).startswith("M") else shown  # a mark needs a letter to sit on
+    return f"◌{shown}" if unicodedata.category(shown[0]).startswith("M") else shown  # a combining mark needs a base
 
 
 def brightness(p: float, words: int) -> float:
@@ -237,7 +251,7 @@ def notes_on_prompt(prompt: PromptWords) -> list[str]:
     notes = []
     if prompt.sentences:
         count = len(prompt.sentences)
-        notes.append(f"{count} example{'s' if count > 1 else ''} before the question, each from the start of a line on")
+        notes.append(f"{count} example{'s' if count > 1 else ''} before the question, each on a new line")
     if prompt.cut_text.strip():
         notes.append(f"cut off after [Y], not read by the LM: “{visible(prompt.cut_text.strip())}”")
     for stack, norms in prompt.deep_norms.items():

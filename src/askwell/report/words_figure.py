@@ -39,7 +39,7 @@ def faded(colour: RGB, p: float) -> str:
 
 
 def _light(channel: int) -> float:
-    """The amount of light that an sRGB channel stands for."""
+    """The linear intensity of an sRGB channel."""
     value = channel / 255
     return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
 
@@ -55,7 +55,7 @@ def weight_figure(weight: float) -> str:
 
 
 def probability_figure(p: float) -> str:
-    """A probability in a few digits that distinguish small ones, too."""
+    """A probability in a few digits, which distinguish even small ones."""
     return f"{p:.2f}" if p >= 0.095 else f"{p:.1g}".replace("e-0", "e-")
 
 
@@ -64,7 +64,7 @@ _ROOM = _PAGE - _MARGIN - _LEFT  # a word that is wider is set smaller
 _TITLE, _WEIGHT, _TUNED, _ORIGINAL, _NOTE = 20.0, 14.0, 18.0, 13.0, 12.0
 _SMALLEST, _LARGEST = 0.65, 1.8  # a word's size follows |v| / |v0| between these
 _GAP, _GLUED_GAP = 15.0, 3.0
-_TIE_SHARE = 0.6  # a tie is so much smaller than its word
+_TIE_SHARE = 0.6  # the size of a tie relative to its word
 _BAR, _LINE = 84.0, 17.0
 
 

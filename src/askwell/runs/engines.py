@@ -1,6 +1,6 @@
-"""Engines, which do the runs of a sweep: one small interface, in this process, or on a Ray cluster.
+"""Engines, which do the runs of a sweep: their interface, the engine in this process, and the one on a Ray cluster.
 
-The pool of processes is in `pool`. All of them leave the same store.
+The pool of processes is in `pool`. All of them produce the same store.
 """
 
 import os
@@ -13,7 +13,7 @@ from askwell.errors import BadOption, Failure
 from askwell.runs.worker import RunFailed, RunOutcome, RunTask
 
 TRIES = 3
-"""How many times in all a run is tried if its worker dies."""
+"""How often a run is tried in total if its worker dies."""
 
 Do = Callable[[RunTask], RunOutcome]
 
@@ -125,8 +125,8 @@ def _outcome(ray: Any, answer: Any, task: RunTask) -> RunOutcome:
 
 
 def connect_to_ray(address: str | None) -> Any:
-    """Ray, connected to the cluster at an address, or to one of this machine alone that is started for it."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
+    """Ray, connected to the cluster at an address, or to a new one on this machine."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage statistics are sent
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     import ray
 

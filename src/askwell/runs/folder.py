@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from askwell.data.facts import SplitName
 from askwell.display import plots
 from askwell.display.frames import AsFrame, Records, pandas_frame
-from askwell.display.summary import ShowsItself, Summary
+from askwell.display.summary import ShowsItself, Summary, counted
 from askwell.errors import BadFile, BadOption, CannotWrite
 from askwell.evaluation.compare import Outcomes
 from askwell.evaluation.metrics import LOG_LOSS, METRICS
@@ -135,7 +135,7 @@ def write_history(folder: Path, history: Sequence[HistoryRecord]) -> None:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder holds a complete run, of this version or of 0.1.0."""
+    """Whether a folder has a complete run, of this version or of 0.1.0."""
     return (folder / RECORD).is_file() or is_legacy_run(folder)
 
 
@@ -162,33 +162,46 @@ class Runs(ShowsItself, list[Run], AsFrame):
         """The scores of each run."""
         from askwell.runs.query import SHOWN, query_runs
 
-        table = query_runs(self)
-        texts = [
-            tuple(f"{row[name]:.1f}" if isinstance(row[name], float) else str(row[name]) for name in SHOWN)
-            for row in table.as_json()
-        ]
-        numbers = tuple(name for name in SHOWN if name in METRICS or name in ("seed", "facts"))
-        return Summary(f"{len(self)} run{'s' if len(self) != 1 else ''}", SHOWN, texts, numbers)
+        rows = query_runs(self).as_json()
+        shown = (*SHOWN, "control") if any(row["control"] for row in rows) else SHOWN
+        texts = [tuple(_cell(name, row[name]) for name in shown) for row in rows]
+        numbers = tuple(name for name in shown if name in METRICS or name in ("seed", "facts"))
+        return Summary(counted(len(self), "run"), shown, texts, numbers)
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.1f}"
+    return str(value)[:8] if name == "id" else str(value)
 
 
 def read_runs(path: Path | str) -> Runs:
-    """The runs at a path: one run, a folder of runs (such as seeds), a store, or a demo."""
+    """The runs at a path (one run, a folder of runs such as seeds, a store, or a demo), sorted by LM, relation,
+    prompts, setting and seed."""
     path = Path(path)
     folders = run_folders(path)
     if not folders:
         raise BadFile(
             path,
-            "there is no run here; name the folder that `askwell train` or `askwell baseline` wrote, a folder of such "
+            "there is no run here; name a folder that `askwell train` or `askwell baseline` wrote, a folder of such "
             "folders, or a sweep's store",
         )
-    return Runs(read_run(folder) for folder in folders)
+    return Runs(sorted(map(read_run, folders), key=_place))
+
+
+def _place(run: Run) -> tuple[Any, ...]:
+    """By what runs are sorted: as `query_runs` does."""
+    spec = run.record.spec
+    return spec.lm, spec.relation, spec.prompts, spec.setting, spec.control or "", spec.seed, run.record.id
 
 
 def run_folders(path: Path) -> list[Path]:
     """The folders of the runs at a path, sorted; empty if there are none."""
     if not path.exists():
         raise BadFile(path, "there is no such folder")
-    if path.is_file():
+    if not path.is_dir():
         raise BadFile(path, "this is a file; name the folder of a run, a folder of runs, or a store")
     if is_run(path):
         return [path]
@@ -219,7 +232,7 @@ def outcomes_of(runs: Iterable[Run]) -> Outcomes:
 def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
     """Makes sure that a run can be written to a folder, and that nothing is lost unless the user wants it."""
     if resume and overwrite:
-        raise BadOption("--resume and --overwrite exclude each other")
+        raise BadOption("--resume and --overwrite cannot be combined")
     is_whole, is_unfinished = folder.is_dir() and is_run(folder), (folder / CHECKPOINT).exists()
     if not resume and not overwrite:
         if is_unfinished:
@@ -237,7 +250,7 @@ def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
 def hold_folder(folder: Path) -> Generator[None]:
     """Keeps other runs out of a folder while the block runs; BadOption if one is at work there.
 
-    The lock is the system's, on the folder itself: nothing is written, and it goes with its process, even a killed one.
+    The lock is the system's, on the folder itself: nothing is written, and it ends with its process, even a killed one.
     """
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -254,7 +267,7 @@ def hold_folder(folder: Path) -> Generator[None]:
             raise BadOption(
                 f"--out {folder} is in use by another run: wait for it to end, or name another folder"
             ) from None
-        except OSError as error:  # some network file systems lock no folders; work goes on there as it always did
+        except OSError as error:  # some network file systems cannot lock folders; there, runs go on without a lock
             if error.errno not in (errno.EBADF, errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL):
                 raise CannotWrite(f"{folder} cannot be locked: {error.strerror}") from error
         yield

@@ -1,4 +1,4 @@
-"""From a sweep to its runs: what is to be done, what is done already, and about how long the rest will take."""
+"""From a sweep to its runs: which are done, which are left, and about how long the rest will take."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ from askwell.training.objective import Objective
 from askwell.training.schedule import schedule_of, scored_dev_facts
 
 BACKWARD = 3.0
-"""A pair that is trained on costs about as much as this many that are only asked."""
+"""Training on a pair costs about as much as asking this many."""
 _PAIRS = 32
 
 
@@ -79,12 +79,12 @@ def stored_pairs(store: Store, done: list[tuple[RunSpec, float]]) -> float | Non
 
 
 _TELLING = 0.1
-"""Runs that are done predict how long the others will take if they are this fraction of the work."""
+"""Finished runs predict how long the others will take if they are at least this fraction of the work."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The runs of a sweep, those of one LM after each other."""
+    """The runs of a sweep, grouped by LM."""
 
     runs: tuple[RunTask, ...]
     done: frozenset[str]
@@ -197,7 +197,7 @@ def _mixtures(sweep: SweepSpec, file: Path, lm: FrozenLM, cells: list[GridCell])
 
 
 def _asked_lm(task: RunTask) -> tuple[str, int]:
-    """Sorts the runs of an LM by the LM that is asked, itself first, so that each control LM is made once."""
+    """Sorts the runs of an LM by the LM that is asked, the original first, so that each control LM is made once."""
     return ("", 0) if task.spec.control is None else (task.spec.control, task.spec.seed)
 
 
@@ -239,7 +239,7 @@ def _runs_of(
 
 
 def _wherever(source: str) -> str:
-    """A path as it is understood by a worker with another current folder; other names as they are."""
+    """A path that also works for a worker with another current folder; other names are not changed."""
     return str(Path(source).resolve()) if Path(source).exists() else source
 
 
@@ -250,7 +250,7 @@ def _seconds(lm: FrozenLM, tasks: list[tuple[RunTask, int]], done: frozenset[str
     if not to_do:
         return {}
     known = [(task.spec, work[task.spec.id]) for task, _ in tasks if task.spec.id in done]
-    # Of a few short runs, most of the time is not spent on pairs.
+    # A few short runs spend most of their time on other things than pairs.
     is_telling = sum(amount for _, amount in known) > _TELLING * sum(work.values())
     of_pair = _measured(lm, to_do) if to_do[0].spec.device == "cpu" and not is_telling else None
     of_pair = of_pair or stored_pairs(store, known)

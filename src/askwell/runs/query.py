@@ -8,11 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from askwell.errors import BadFile, BadOption, did_you_mean
-from askwell.evaluation.compare import Outcomes
 from askwell.evaluation.metrics import METRICS
-from askwell.evaluation.outcomes import read_outcomes
-from askwell.runs.folder import Run, is_run, outcomes_of, read_runs
-from askwell.runs.record import TEST_OUTCOMES
+from askwell.runs.folder import Run, read_runs
 
 # The name of each column, its type, and its value.
 _COLUMNS: Mapping[str, tuple[str, Callable[[Run], Any]]] = {
@@ -126,29 +123,3 @@ def choose_run(path: Path | str, where: str | None = None) -> Run:
         raise BadOption(f"{path} holds runs of several relations or LMs: choose one with --where, such as {known}")
     scored = query_runs(runs, sort="dev_P@1").runs
     return scored[0]
-
-
-def outcomes_at(path: Path | str, where: str | None = None, *, option: str = "--where") -> Outcomes:
-    """The test outcomes at a path: of a Parquet file of facts, of one run, or of the chosen ones among several."""
-    path = Path(path)
-    if (path / TEST_OUTCOMES).is_file() and not is_run(path):  # as `evaluate --per-fact` leaves it
-        path = path / TEST_OUTCOMES
-    if not path.is_file():
-        return outcomes_of(_compared_runs(path, where, option))
-    if where is not None:
-        raise BadOption(f"{option} chooses among several runs, but {path} is a file")
-    return read_outcomes(path)
-
-
-def _compared_runs(path: Path | str, where: str | None, option: str) -> list[Run]:
-    """The chosen runs; the same tuning on LMs that know nothing counts only where the condition speaks of controls."""
-    chosen = select_runs(path, where, option=option)
-    own = [run for run in chosen if run.record.spec.control is None]
-    return own if own and "control" not in (where or "") else chosen
-
-
-def vocabularies_at(path: Path | str, where: str | None = None, *, option: str = "--where") -> tuple[str, ...]:
-    """Among which answers the runs at a path ranked, in words, each once; none for a Parquet file of facts."""
-    if not is_run(Path(path)) and ((Path(path) / TEST_OUTCOMES).is_file() or Path(path).is_file()):
-        return ()
-    return tuple(dict.fromkeys(run.record.test.vocabulary for run in _compared_runs(path, where, option)))

@@ -27,8 +27,9 @@ from askwell.display.summary import ShowsItself, Summary, counted
 from askwell.evaluation.controls import ControlFigures
 from askwell.evaluation.evaluate import EvaluationFigures
 from askwell.evaluation.knowledge import KnowledgeFigures
-from askwell.evaluation.metrics import METRICS, TABLE_METRICS
+from askwell.evaluation.metrics import METRICS, TABLE_METRICS, units_of
 from askwell.evaluation.trust import Trust
+from askwell.files import to_json
 from askwell.lms.identity import LMIdentity
 from askwell.specs import RunSpec
 from askwell.version import VERSION
@@ -59,7 +60,7 @@ class PromptRecord(_Part):
     weight: float
     """p(t | r), or its exponent in a product."""
     examples: tuple[tuple[str, str], ...] = ()
-    """The train facts (x, y) that it shows before the question, in their order."""
+    """The train facts (x, y) that it shows before the question, in order."""
     example_log_losses: tuple[float, ...] = ()
     """The log-loss of dev facts with each draw of examples, where several were compared; the lowest was taken."""
 
@@ -72,7 +73,7 @@ class LeftOutTemplate(_Part):
 
 
 class HistoryRecord(BaseModel):
-    """Dev scores at some point of tuning. A search or fine-tuning adds fields of its own."""
+    """Dev scores at some point of tuning. A search or fine-tuning adds more fields."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -112,13 +113,13 @@ class Environment(BaseModel):
     transformers: str | None = None
     platform: str | None = None
     seconds: float | None = None
-    """From building the mixture to the last measure, without loading the LM; since it was resumed, if it was."""
+    """From building the mixture to the last measurement, without loading the LM; for a resumed run, since then."""
     seconds_to_load: float | None = None
-    """What loading the LM took, in sweeps."""
+    """How long loading the LM took, in sweeps."""
 
 
 class RunRecord(ShowsItself, _Part):
-    """All that is known about a complete run, except the outcomes of individual facts, which are stored beside it."""
+    """Everything that is known about a complete run, except the outcomes of individual facts, stored beside it."""
 
     format: Literal["askwell-run"] = "askwell-run"
     version: Literal[1] = 1
@@ -155,7 +156,7 @@ class RunRecord(ShowsItself, _Part):
 
     @model_validator(mode="after")
     def _need_scores(self) -> Self:
-        """Tables are made of P@1, so there is no score without it."""
+        """Tables need P@1, so no scores come without it."""
         evaluated = {"untuned": self.untuned, "test": self.test, "dev": self.dev}
         found: dict[str, Mapping[str, Any]] = {
             f"{name}.micro": figures.micro for name, figures in evaluated.items() if figures is not None
@@ -172,6 +173,11 @@ class RunRecord(ShowsItself, _Part):
                     raise ValueError(f"partitions.{name}.{part} has no P@1, or no facts")
         return self
 
+    def as_json(self, folder: Path) -> dict[str, Any]:
+        """The record with its history, and the folder that it is in, as plain JSON."""
+        baseline = {} if self.spec.baseline is None else {"baseline": self.spec.baseline}
+        return {**baseline, "out": str(folder), **to_json(self), "history": to_json(self.history)}
+
     def summary(self) -> Summary:
         """What was run and what it scores on test, beside the untuned prompts and the controls."""
         scored = {} if self.untuned is None else {"untuned": self.untuned.micro}
@@ -184,9 +190,8 @@ class RunRecord(ShowsItself, _Part):
         spec = self.spec
         prompts = f"{counted(len(self.prompts), 'prompt')} ({spec.prompts})"
         heading = f"Run {self.id[:8]}: {spec.relation} on {spec.lm}, {prompts}, {spec.setting}, seed {spec.seed}"
-        notes = (
-            f"{counted(self.test.facts, 'test fact')}, among {self.test.vocabulary}; means over facts, in per cent",
-        )
+        facts = counted(self.test.facts, "test fact")
+        notes = (f"{facts}, among {self.test.vocabulary}; means over facts, {units_of(TABLE_METRICS)}",)
         return Summary(heading, ("", *TABLE_METRICS), rows, TABLE_METRICS, notes)
 
 

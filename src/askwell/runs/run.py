@@ -1,6 +1,6 @@
 """A run, from its spec to its folder: build the mixture, tune it, evaluate it, compare it with controls, save it.
 
-Everything that makes a run comes through here: `askwell train`, baselines, sweeps and the demo.
+All runs are done here: those of `askwell train`, of baselines, of sweeps and of the demo.
 """
 
 import time
@@ -148,7 +148,7 @@ class _Work:
         spec, relation = self.spec, self.relation
         mixture = Mixture(self.lm, templates_of(spec), spec.mixture, relation=relation)
         chosen = self.candidates if spec.training is not None and spec.training.classify else None
-        # A mixture that is tuned to say anything learns to say y itself, even if y is a label of the candidates.
+        # A mixture that may give any answer learns to answer y itself, even if y is a label of the candidates.
         among = self.candidates if spec.training is None else chosen
         facts = encode_relation(mixture, relation, candidates=among, whole_answers=chosen is not None)
         self.tell(Built(mixture))
@@ -204,7 +204,7 @@ class _Work:
         return {**result.learned_from(self.relation), "split_by": self.split_by}
 
     def _keep_history(self, state: BaselineProgress) -> None:
-        """Writes the history whenever dev was scored, so that it can be read while the run is under way."""
+        """Writes the history whenever dev was scored, so that it can be read during the run."""
         if state.record is not None:
             write_history(self.folder, _lines(state.history))
         self.tell(state)

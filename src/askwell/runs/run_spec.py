@@ -39,8 +39,8 @@ def run_spec(
 ) -> RunSpec:
     """The spec of a run on things that are already loaded; `prompts` and `setting` name it in tables.
 
-    Without `training` (and without a baseline that learns), the prompts are used as they are. The device and the
-    precision are those of the LM, unless the run is to be done elsewhere. What a causal LM's sentences begin with, and
+    Without `training` (and without a baseline that learns), the prompts are not tuned. The device and the precision
+    are those of the LM, unless the run is to be done elsewhere. What a causal LM's sentences begin with, and
     what comes before them, is chosen here, so that the run's id names it; the paper's recipe puts nothing there.
     """
     candidates = as_candidates(candidates)
@@ -72,7 +72,7 @@ def run_spec(
 
 
 def setting_name(mixture: MixtureSpec, training: TrainingSpec | None) -> str:
-    """A name for an unnamed setting: what sets it apart from the defaults."""
+    """A name for an unnamed setting: how it differs from the defaults."""
     if training is None:
         parts = ["hard"]
     else:
@@ -90,5 +90,5 @@ def setting_name(mixture: MixtureSpec, training: TrainingSpec | None) -> str:
 
 
 def prompts_name(sources: list[str]) -> str:
-    """What tables call these prompts: the names of their sources, or "given" for templates that were typed."""
+    """The name of these prompts in tables: the names of their sources, or "given" for templates that were typed."""
     return " + ".join(dict.fromkeys("given" if "[X]" in source else Path(source).stem for source in sources))

@@ -20,7 +20,7 @@ from askwell.runs.sources import EvaluationJob, Note
 
 @dataclass(frozen=True)
 class Scored:
-    """The scores of all relations together; `controls` and `trust` are None if they were not asked for."""
+    """The scores of all relations together; `controls` and `trust` are None if they were not requested."""
 
     evaluation: Evaluation
     several_runs: list[SeveralRuns]
@@ -64,7 +64,7 @@ def score_jobs(
 ) -> Scored:
     """The scores of mixtures on their relations; a relation of which no fact can be asked is left out.
 
-    Controls need test facts; with `trust`, how far each relation's scores can be trusted is measured, too.
+    Controls need test facts; `trust` also measures how far each relation's scores can be trusted.
     """
     evaluations: list[Evaluation] = []
     found: list[Controls] = []

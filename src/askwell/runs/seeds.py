@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from askwell.data.facts import Relation
 from askwell.errors import BadOption
 from askwell.evaluation.evaluate import Evaluation
 from askwell.evaluation.several_runs import RunConsistency, Spread, run_consistency, spreads_of
+from askwell.files import to_json
 from askwell.runs.folder import Run, is_run, read_run
 from askwell.runs.record import RunRecord
 from askwell.specs import RunSpec
@@ -16,7 +18,7 @@ from askwell.training.checkpoint import CHECKPOINT
 
 @dataclass(frozen=True)
 class SeveralRuns:
-    """Several runs on the same facts; scores are in per cent, as means over facts."""
+    """Several runs on the same facts; scores are means over facts, in the units of their metrics."""
 
     relation: str
     vocabulary: str
@@ -40,8 +42,25 @@ def several_runs(evaluations: Sequence[Evaluation]) -> list[SeveralRuns]:
     ]
 
 
-def together_over_seeds(runs: Sequence[Run]) -> SeveralRuns:
-    """Runs of one relation that differ in their seeds."""
+@dataclass(frozen=True)
+class SeedRuns:
+    """Runs of one relation that differ in their seeds, and where they are."""
+
+    folder: Path
+    runs: tuple[Run, ...]
+
+    def together(self) -> SeveralRuns:
+        """Mean and spread of their scores, and whether they agree."""
+        return _together_over_seeds(self.runs)
+
+    def as_json(self) -> dict[str, Any]:
+        """The runs together, and the scores of each seed, as plain JSON."""
+        scores = {run.record.spec.seed: run.record.test.micro for run in self.runs}
+        by_seed = {str(seed): of_seed for seed, of_seed in scores.items()}
+        return {"out": str(self.folder), "seeds": list(scores), **to_json(self.together()), "by_seed": by_seed}
+
+
+def _together_over_seeds(runs: Sequence[Run]) -> SeveralRuns:
     evaluations = [Evaluation("test", run.record.test.vocabulary, tuple(run.test), ()) for run in runs]
     left_out = [run.record.test.left_out_count for run in runs]
     return _together(runs[0].record.relation.name, evaluations, left_out)
@@ -95,11 +114,11 @@ def run_seeds(
     *,
     resume: bool,
     note: Callable[[str], None] | None = None,
-) -> list[Run]:
+) -> SeedRuns:
     """Does runs that differ in their seeds, in the folders seed-0 and so on.
 
-    `do` is given the spec, the folder, and whether to continue a run that was begun there. With `resume`, complete
-    runs are not done again.
+    `do` is given the spec, the folder, and whether to continue a run that was started there. With `resume`, complete
+    runs are not repeated.
     """
     tell = note or (lambda _text: None)
     runs = []
@@ -116,4 +135,4 @@ def run_seeds(
             do(spec, folder, resume and begun)
             run = read_run(folder)
         runs.append(run)
-    return runs
+    return SeedRuns(out, tuple(runs))

@@ -1,6 +1,6 @@
 """From names to mixtures: saved ones at a path or on the hub, and untuned prompts on an LM, with their relations.
 
-What a user should know (prompts that the LM cannot use, facts that were trained on) goes to `note`.
+`note` is told what a user should know: prompts that the LM cannot use, facts that were trained on.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from askwell.data.facts import Relation
+from askwell.data.facts import SPLIT_FILES, Relation
 from askwell.data.names import read_prompts, read_relation, relation_label, relations_of
 from askwell.data.read_facts import USUAL, Columns
 from askwell.data.sources import data_folder, find
@@ -44,7 +44,7 @@ Note = Callable[[str], None]
 def find_mixture(path: str, where: str | None, note: Note) -> str:
     """The saved mixture that a path names: itself, that of a run, or of the best run on dev among several.
 
-    A path that is not a folder is taken for a name on the hub.
+    A path that is not a folder is taken as a name on the hub.
     """
     if (saved := _saved_without_a_run(path, where)) is not None:
         return saved
@@ -99,7 +99,7 @@ def saved_mixture(
     description = read_description(folder)
     source, stored_revision = lm or lm_source(folder, description), description.base_lm.revision
     if source is None:
-        raise BadOption(f"{folder} was learned on {description.base_lm.name}; say where that LM is with --lm")
+        raise BadOption(f"{folder} was learned on {description.base_lm.name}; name that LM with --lm")
     loaded = load_lm(
         source,
         revision=revision or (stored_revision if lm is None else None),
@@ -113,7 +113,7 @@ def saved_mixture(
 def untuned_mixture(
     lm: FrozenLM, templates: Sequence[Template], spec: MixtureSpec, note: Note, relation: Relation | None = None
 ) -> Mixture:
-    """Prompts as they are, with a note of those that the LM cannot use; their examples are the relation's."""
+    """Untuned prompts, with a note on those that the LM cannot use; their examples are the relation's."""
     mixture = Mixture(lm, templates, spec, relation=relation)
     for line in left_out_prompt_lines(mixture):
         note(line)
@@ -121,8 +121,8 @@ def untuned_mixture(
 
 
 def settle_answers(mixture: Mixture, relation: Relation | None, candidates: Candidates | None) -> None:
-    """Lets the facts of a relation, where there is one, tell an untuned mixture what counts as an answer, or the
-    candidates a masked LM how long answers are."""
+    """Decides what an untuned mixture counts as an answer, from the facts of a relation if there is one; for a masked
+    LM, candidates decide how long answers are."""
     if mixture.answer_kind is not None:
         return
     if relation is not None:
@@ -181,7 +181,7 @@ def dev_answers_of(
     if relation is None:
         return dev_answers_from(read_dev_answers(folder or ""))
     if folder is not None:
-        danger = "if it was trained on these very dev facts, the threshold is too low"
+        danger = "if it was trained on these dev facts, the threshold is too low"
         warn_of_other_facts(folder, read_description(folder), relation, danger, note)
     evaluation = evaluate(mixture, relation, split="dev", candidates=candidates, progress=progress)
     return dev_answers(evaluation, candidates or mixture.candidates)
@@ -223,7 +223,7 @@ def saved_jobs(
         still_needed[base] -= 1
         if still_needed[base]:
             loaded[base] = mixture.lm
-        warn_of_other_facts(folder, known[folder], relation, "it may have been trained on these very facts", note)
+        warn_of_other_facts(folder, known[folder], relation, "it may have been trained on these facts", note)
         yield EvaluationJob(mixture, relation)
 
 
@@ -247,12 +247,18 @@ def _one_for_each(facts: list[str], descriptions: Sequence[Description]) -> list
 def _recorded_relation(folder: str, description: Description) -> str:
     name = description.about.relation
     if name is None:
-        raise BadOption(f"{folder} is untuned: say with --facts which relation to ask about")
+        raise BadOption(f"{folder} is untuned: name the relation to ask about with --facts")
     if not name.startswith(PREFIX):
         try:
-            find(name, "facts", data_folder(None))
+            found = find(name, "facts", data_folder(None))
         except BadFile:
-            raise BadOption(f"{folder} was learned from {name}; say with --facts where its facts are") from None
+            found = None
+        # A folder of that name can be something else: the run itself, say.
+        if found is None or (found.is_dir() and not any((found / file).is_file() for file in SPLIT_FILES)):
+            raise BadOption(
+                f"{folder} was learned from {name}, and a run does not keep its facts: name them with --facts (and "
+                "their columns with --x and --y)"
+            )
     return name
 
 
@@ -284,7 +290,7 @@ def untuned_jobs(
         raise BadOption(f"no relation of {', '.join(facts)} has a prompt file in {', '.join(prompts)}")
     loaded = load_lm(lm, **loading)
     spec = resolve_begin(spec, loaded, relations)
-    if spec.answers == "auto":  # one kind for all, so that no mean is taken over both
+    if spec.answers == "auto":  # one kind for all, so that means do not mix the two
         needed = any(needs_any_length(loaded, relation) for relation, _ in relations)
         spec = spec.model_copy(update={"answers": "any-length" if needed else "one-token"})
     usable = 0

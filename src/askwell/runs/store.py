@@ -1,7 +1,7 @@
 """A store: a folder of runs, each either complete or absent. There is no server, and readers never have to wait.
 
 STORE/
-  store.json           the store's own id, by which a worker elsewhere knows that it sees the same folder
+  store.json           the store's id, by which a worker elsewhere knows that it sees the same folder
   runs/<id>/           a complete run (see `record`); <id> is the hash of its spec
   failed/<id>.json     why a run failed; it is tried again next time
   unfinished/          runs under way, or left behind by a killed process
@@ -11,6 +11,7 @@ that is not locked was left behind by a killed one: it can be taken over, with t
 process ever waits for a lock.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -112,7 +113,7 @@ class Store:
         return [read_saved(path, FailedRun.model_validate_json) for path in paths]
 
     def clean(self, but: Collection[str] = ()) -> int:
-        """Removes what killed processes left behind, except for runs in `but`, which are to continue; says how many."""
+        """Removes what killed processes left behind, except runs in `but`, which will continue; returns how many."""
         removed = 0
         for folder in sorted(self.unfinished.glob("*-*")):
             if not folder.is_dir() or folder.name.rpartition("-")[0] in but:
@@ -125,10 +126,12 @@ class Store:
         for path in self.unfinished.glob(f"*{_LOCK}"):
             if not path.with_suffix("").is_dir():
                 path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # it is not there, or other sweeps have runs under way in it
+            self.unfinished.rmdir()
         return removed
 
     def is_here(self) -> bool:
-        """Whether its folder, as seen from here, is this very store."""
+        """Whether its folder, as seen from this process, is the same store."""
         try:
             return open_store(self.folder).id == self.id
         except (BadFile, DamagedFile):
@@ -171,7 +174,7 @@ class Unfinished:
 
 @contextmanager
 def unfinished_run(run: str, parent: Path) -> Generator[Unfinished]:
-    """A locked folder for a run under way, which is removed in the end."""
+    """A locked folder for a run under way, which is removed afterwards."""
     with writing(parent):
         parent.mkdir(parents=True, exist_ok=True)
         folder, lock = _held_folder(run, parent)
@@ -195,8 +198,12 @@ def _held_folder(run: str, parent: Path) -> tuple[Path, FileLock]:
     """The folder that a killed process left of the run, or a new one, with its lock."""
     left = iter(sorted(folder for folder in parent.glob(f"{run}-*") if folder.is_dir()))
     while True:
-        folder = next(left, None) or Path(tempfile.mkdtemp(dir=parent, prefix=f"{run}-"))
-        if (lock := _hold(folder)) is not None:  # otherwise its process lives, or one that cleans up was faster
+        parent.mkdir(parents=True, exist_ok=True)
+        try:
+            folder = next(left, None) or Path(tempfile.mkdtemp(dir=parent, prefix=f"{run}-"))
+        except FileNotFoundError:  # a sweep that has just ended removed the empty folder
+            continue
+        if (lock := _hold(folder)) is not None:  # otherwise its process is alive, or one that cleans up was faster
             return folder, lock
 
 

@@ -1,7 +1,9 @@
 """Does the remaining runs of a plan, and keeps their results."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from askwell.errors import BadFile
 from askwell.lms.load import available_threads
@@ -33,6 +35,23 @@ def go(plan: Plan, engine: Engine, store: Store, tell: Callable[[Event], None]) 
         engine.run(plan.to_do, do_run, keep)
     store.clean()
     return failed
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """A plan, and what became of it; of a dry run, the plan alone."""
+
+    store: Path
+    plan: Plan
+    workers: int
+    """How many runs are done at once."""
+    failed: tuple[RunFailed, ...] = ()
+    seconds: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan with its estimates, which runs failed and why, and how long it took, as plain JSON."""
+        plan = self.plan.as_json(self.workers, self.failed)
+        return {"store": str(self.store), **plan, "seconds": round(self.seconds, 1)}
 
 
 def check_engine(sweep: SweepSpec, file: Path) -> None:

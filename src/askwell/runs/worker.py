@@ -1,4 +1,4 @@
-"""What a sweep's worker is given, what it does with it, and what it returns."""
+"""A sweep's worker: what it is given, what it does, and what it returns."""
 
 import tempfile
 import time
@@ -35,7 +35,7 @@ class LMKey:
 
 @dataclass(frozen=True)
 class RunTask:
-    """A run with all that a worker needs except the LM, so that it can be done where our files are not available."""
+    """A run with everything that a worker needs except the LM, so that it can be done where our files are missing."""
 
     spec: RunSpec
     lm: LMKey
@@ -80,7 +80,7 @@ def do_run(task: RunTask) -> RunOutcome:
         return _do(task)
     except AskwellError as error:
         return RunFailed(task.spec.id, str(error))
-    except Exception as error:  # one run that breaks must not cost hours of others; the traceback is kept
+    except Exception as error:  # one failure must not cost hours of other runs; the traceback is kept
         return RunFailed(task.spec.id, f"{type(error).__name__}: {error}", traceback.format_exc())
 
 

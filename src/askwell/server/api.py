@@ -31,13 +31,13 @@ _STREAMED_AT_ONCE = 32
 _SECONDS_BETWEEN_LOOKS = 0.2
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: {"model": schemas.Problem, "description": "the body cannot be read"},
-    403: {"model": schemas.Problem, "description": "it comes from another site, or training is switched off"},
-    404: {"model": schemas.Problem, "description": "there is nothing of that name"},
+    403: {"model": schemas.Problem, "description": "the request comes from another site, or training is disabled"},
+    404: {"model": schemas.Problem, "description": "there is nothing with that name"},
     413: {"model": schemas.Problem, "description": "the request is too large"},
-    422: {"model": schemas.Problem, "description": "the request is wrong, and the sentence says how"},
-    429: {"model": schemas.Problem, "description": "too much is waiting; Retry-After says for how long"},
-    500: {"model": schemas.Problem, "description": "the request was right, but a run is damaged, say"},
-    503: {"model": schemas.Problem, "description": "the service is about to end"},
+    422: {"model": schemas.Problem, "description": "the request is invalid; the sentence says why"},
+    429: {"model": schemas.Problem, "description": "the queue is full; Retry-After says when to try again"},
+    500: {"model": schemas.Problem, "description": "the request was valid but failed, e.g. because a run is damaged"},
+    503: {"model": schemas.Problem, "description": "the service is shutting down"},
 }
 _JSON = json.JSONEncoder(separators=(",", ":"))
 ASK = "/api/v1/ask"
@@ -63,7 +63,7 @@ async def _body(request: Request) -> schemas.AskRequest:
 
 
 async def answered(request: Request, future: "Future[T]") -> T:
-    """What a future gives; it is cancelled where the client goes away before that."""
+    """The result of a future; it is cancelled if the client disconnects first."""
     answer = asyncio.wrap_future(future)  # if this is cancelled, so is the other
     if answer.done():
         return answer.result()
@@ -73,7 +73,7 @@ async def answered(request: Request, future: "Future[T]") -> T:
         return await answer
     except asyncio.CancelledError:
         if gone.done() and not gone.cancelled():
-            raise ClientGone("the client went away") from None
+            raise ClientGone("the client disconnected") from None
         raise
     finally:
         gone.cancel()
@@ -91,7 +91,7 @@ async def _gone(request: Request) -> None:
     openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": _ASK_REQUEST}}}},
 )
 async def ask(request: Request) -> Response:
-    """For each x its most probable answers, best first. What many clients ask at a time is asked together."""
+    """For each x its most probable answers, best first. Requests of many clients are answered in one batch."""
     body = await _body(request)
     found = await answered(request, service_of(request).ask(body.mixture, body.xs, body.top))
     return Response(_as_json(found, body.by_prompt), media_type="application/json")
@@ -104,7 +104,7 @@ async def ask_one(
     x: Annotated[str, Query(min_length=1, max_length=LONGEST_TEXT, examples=["France"])],
     top: Annotated[int, Query(ge=1, le=MOST_ANSWERS)] = 10,
 ) -> schemas.Answers:
-    """The same for one x, as an address that can be opened."""
+    """The same for one x, as an address that a browser can open."""
     found = await answered(request, service_of(request).ask(mixture, [x], top))
     return schemas.Answers(answers=[_answers(replies, False) for replies in found])
 
@@ -118,7 +118,7 @@ async def ask_one(
 async def ask_streamed(request: Request, body: schemas.AskRequest) -> StreamingResponse:
     """A line of JSON for each x, in order: `{"x": …, "answers": […]}`; a line `{"error": …}` ends it early."""
     service = service_of(request)
-    first = service.ask(body.mixture, body.xs[:_STREAMED_AT_ONCE], body.top)  # what is wrong is told with a status
+    first = service.ask(body.mixture, body.xs[:_STREAMED_AT_ONCE], body.top)  # an invalid request gets a status
 
     async def lines() -> AsyncIterator[str]:
         waiting: Future[list[list[Reply]]] = first
@@ -144,7 +144,7 @@ def mixtures(request: Request) -> schemas.Mixtures:
     return schemas.Mixtures(mixtures=[_mixture(one) for one in service_of(request).catalogue.entries().values()])
 
 
-@router.get("/lms", summary="The LMs that are here")
+@router.get("/lms", summary="The available LMs")
 def lms(request: Request) -> schemas.LMs:
     """The LMs that can be trained on, and which of them are loaded."""
     service = service_of(request)
@@ -169,7 +169,7 @@ def runs(request: Request) -> schemas.Runs:
 
 @router.get("/runs/{name}", summary="A run's record")
 def run(request: Request, name: str) -> dict[str, Any]:
-    """All that is known about a run, except the outcomes of individual facts."""
+    """Everything that is known about a run, except the outcomes of individual facts."""
     found = service_of(request).catalogue.run(name)
     history = [line.model_dump(mode="json", exclude_unset=True) for line in found.record.history]
     return {"name": name, **found.record.model_dump(mode="json", by_alias=True), "history": history}
@@ -177,13 +177,13 @@ def run(request: Request, name: str) -> dict[str, Any]:
 
 @router.get("/jobs", summary="The training jobs")
 def jobs(request: Request) -> schemas.JobList:
-    """All jobs since the service began, the newest first."""
+    """All jobs since the service was started, the newest first."""
     return schemas.JobList(jobs=[job_info(job, service_of(request)) for job in service_of(request).jobs.all()])
 
 
 @router.post("/jobs", summary="Train a mixture", status_code=201)
 def start_job(request: Request, body: schemas.TrainRequest) -> schemas.JobInfo:
-    """Starts a run, which lands in the folder of runs as any other does."""
+    """Starts a run, which is saved in the folder of runs like any other."""
     service = service_of(request)
     service.need_training()
     if body.relation.startswith(PREFIX) and body.facts:
@@ -203,21 +203,21 @@ def start_job(request: Request, body: schemas.TrainRequest) -> schemas.JobInfo:
 
 @router.get("/jobs/{job}", summary="A training job")
 def one_job(request: Request, job: str) -> schemas.JobInfo:
-    """How far a job is."""
+    """The state and progress of a job."""
     service = service_of(request)
     return job_info(service.jobs.find(job), service)
 
 
 @router.delete("/jobs/{job}", summary="Cancel a training job")
 def cancel_job(request: Request, job: str) -> schemas.JobInfo:
-    """Ends a job; its best state so far is kept, and the same job continues from there."""
+    """Stops a job; its best state so far is kept, and starting the same job again continues from there."""
     service = service_of(request)
     return job_info(service.jobs.cancel(job), service)
 
 
 @router.get(
     "/jobs/{job}/events",
-    summary="A training job as it goes on",
+    summary="The progress of a training job",
     response_class=StreamingResponse,
     responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "events"}},
 )
@@ -245,7 +245,7 @@ async def job_events(request: Request, job: str) -> StreamingResponse:
 
 @machines.get("/healthz", summary="Whether the service is up", tags=["machines"])
 def health() -> schemas.Health:
-    """Says that the service is up, and its version."""
+    """The version of the service, as a sign that it is up."""
     return schemas.Health(status="ok", version=VERSION)
 
 

@@ -1,4 +1,4 @@
-"""The web app (the API and the pages over one service, behind the guard) and the server that runs it."""
+"""The web app (the API and the pages of one service, behind the guard) and the server that runs it."""
 
 import logging
 import socket
@@ -86,7 +86,7 @@ _STATIC = {
 
 
 def _static(name: str) -> Response:
-    """A file that pages need; a name that is none of them is unknown."""
+    """A file that pages need."""
     if name == "colours.css":
         return Response(colours(), media_type="text/css; charset=utf-8", headers=_CACHED)
     if name not in _STATIC:
@@ -98,9 +98,9 @@ _CACHED = {"cache-control": "max-age=3600"}
 
 
 class _Shortcut:
-    """Answers questions before FastAPI sees them: on the way through it a request takes longer than in a small LM.
+    """Answers questions before FastAPI sees them: FastAPI takes longer over a request than a small LM.
 
-    The route is there all the same, for the API's document.
+    The route exists nonetheless, for the API's document.
     """
 
     def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
@@ -114,7 +114,7 @@ class _Shortcut:
         request = Request(scope, receive, send)
         try:
             response = await api.ask(request)
-        except Exception as error:  # of whatever kind: _tell knows them all
+        except Exception as error:  # _tell handles every kind
             response = await _tell(request, error)
         await response(scope, receive, send)
 
@@ -123,7 +123,7 @@ _ASK_ROUTE = next(route for route in api.router.routes if isinstance(route, APIR
 
 
 class _Counted:
-    """Counts requests by their route; unknown addresses share one, so that no one can make up names without end."""
+    """Counts requests by their route; unknown addresses share one, so that nobody can make the list grow."""
 
     def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics
@@ -148,20 +148,20 @@ class _Counted:
 
 
 class _Server(uvicorn.Server):
-    """Tells its app when it is to end, so that streams without an end are ended."""
+    """Tells its app when it shuts down, so that endless streams are closed."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
         super().__init__(config)
         self._app = app
 
     def handle_exit(self, sig: int, frame: object) -> None:
-        """Begins to end."""
+        """Begins to shut down."""
         self._app.state.closing = True
         super().handle_exit(sig, frame)  # ty: ignore[invalid-argument-type]
 
 
 def serve(settings: Settings, listening: socket.socket) -> None:
-    """Serves until a signal comes; then finishes what was asked, ends training as Ctrl-C would, and returns."""
+    """Serves until it receives a signal; then finishes pending requests and stops training as Ctrl-C would."""
     server_of(settings).run(sockets=[listening])
 
 

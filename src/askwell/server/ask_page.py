@@ -16,8 +16,7 @@ from starlette.datastructures import UploadFile as SentFile
 from askwell.data.read_facts import SUFFIXES, read_xs
 from askwell.data.testbed import PREFIX
 from askwell.errors import AskwellError, BadFile, UserMistake
-from askwell.mixture.ask_prompts import PromptBehind
-from askwell.mixture.reply import Reply
+from askwell.mixture.reply import PromptReply, Reply
 from askwell.server.api import service_of
 from askwell.server.catalogue import HARD, RISK, Catalogue, Entry, KnownX
 from askwell.server.refusals import NoSuchName, explain
@@ -34,7 +33,7 @@ QueryName = Annotated[str, Query(max_length=LONGEST_NAME)]
 
 @dataclass(frozen=True)
 class Choice:
-    """A relation on an LM, as it is picked: its tuned mixture and its hard prompts, as far as they are there."""
+    """A relation on an LM, to be picked: its tuned mixture and its hard prompts, if they exist."""
 
     title: str
     tuned: Entry | None
@@ -42,7 +41,7 @@ class Choice:
 
     @property
     def entry(self) -> Entry:
-        """The one that stands for both."""
+        """The tuned mixture, or else the hard prompts."""
         found = self.tuned or self.hard
         if found is None:
             raise RuntimeError("a choice has a mixture")
@@ -50,7 +49,7 @@ class Choice:
 
     @property
     def name(self) -> str:
-        """The name of that one."""
+        """The name of that entry."""
         return self.entry.name
 
 
@@ -87,7 +86,7 @@ def choices(catalogue: Catalogue) -> dict[str, Choice]:
 
 
 def choose(catalogue: Catalogue, about: str) -> Choice:
-    """The choice of a title or a name; without one, the first."""
+    """The choice with a title or a name; without one, the first."""
     known = choices(catalogue)
     if not known:
         raise NoSuchName("there is no mixture here yet: train one")
@@ -100,7 +99,7 @@ def choose(catalogue: Catalogue, about: str) -> Choice:
         if about in {one.name for one in (choice.tuned, choice.hard) if one is not None}:
             return choice
     words = about.lower().split()
-    for title, choice in known.items():  # as one searches: some words of it
+    for title, choice in known.items():  # as in a search: some of its words
         if all(word in title.lower() for word in words):
             return choice
     entry = catalogue.find(about)
@@ -117,7 +116,7 @@ class AnswerBar:
     y: str
     probability: float
     right: bool
-    prompts: tuple[tuple[PromptBehind, float], ...]
+    prompts: tuple[tuple[PromptReply, float], ...]
     """Each prompt with the probability it gives to this answer."""
 
 
@@ -165,7 +164,7 @@ async def ask_page(
 
 @router.get("/xs", response_class=HTMLResponse)
 def xs_to_try(request: Request, about: QueryName = "") -> HTMLResponse:
-    """What can be asked of a relation that was picked."""
+    """Some x's to try for the relation that was picked."""
     catalogue = service_of(request).catalogue
     choice = choose(catalogue, about)
     facts = catalogue.facts(choice.entry)
@@ -178,7 +177,7 @@ async def _both(service: Service, choice: Choice, x: str) -> tuple[Told, ...]:
 
 
 async def _told(service: Service, entry: Entry, x: str) -> Told:
-    """What a mixture says; if it cannot, why."""
+    """What a mixture answers, or why it cannot."""
     try:
         waiting = asyncio.wrap_future(service.ask(entry.name, [x])), asyncio.wrap_future(service.behind(entry, x))
         (replies,), behind = await asyncio.gather(*waiting)
@@ -190,19 +189,19 @@ async def _told(service: Service, entry: Entry, x: str) -> Told:
     return Told(entry, tuple(_bar(reply, golds, behind) for reply in replies[:_SHOWN]), threshold)
 
 
-def _bar(reply: Reply, golds: Sequence[str], behind: Sequence[PromptBehind]) -> AnswerBar:
+def _bar(reply: Reply, golds: Sequence[str], behind: Sequence[PromptReply]) -> AnswerBar:
     return AnswerBar(
         reply.y, reply.probability, reply.y in golds, tuple((one, reply.by_prompt[one.number]) for one in behind)
     )
 
 
 def _meant(facts: Mapping[str, KnownX], x: str) -> str | None:
-    """An x that is known and differs in capitals alone."""
+    """A known x that differs only in its capitals."""
     return None if x in facts else next((one for one in facts if one.lower() == x.lower()), None)
 
 
 def _samples(facts: Mapping[str, KnownX]) -> list[str]:
-    """Some x's to try: test facts, told and withheld in turn where that is known."""
+    """Some x's to try: test facts, alternately told and withheld where that is known."""
     test = sorted(x for x, known in facts.items() if known.split == "test")
     told = [x for x in test if any(facts[x].told.values())]
     withheld = [x for x in test if facts[x].told and x not in told]
@@ -223,7 +222,7 @@ class ManyRow:
 
     x: str
     answers: tuple[Reply | None, ...]
-    """Of the tuned mixture and of the hard prompts, as far as they are there; None where x cannot be asked."""
+    """Of the tuned mixture and of the hard prompts, if they exist; None if x cannot be asked."""
     knows: bool
     golds: tuple[str, ...]
     problem: str
@@ -271,7 +270,7 @@ async def _many(request: Request, about: str, text: str, file: SentFile | None) 
     if file is not None and file.filename:
         xs += read_uploaded(await file.read(), file.filename)
     if not xs:
-        raise UserMistake("there is nothing to ask: paste one x a line, or choose a file")
+        raise UserMistake("there is nothing to ask: paste one x per line, or choose a file")
     if len(xs) > MOST_XS:
         raise UserMistake(f"{len(xs)} x's are too many at once: {MOST_XS} at most; the API takes more, in parts")
     if long := next((x for x in xs if len(x) > LONGEST_TEXT), None):
@@ -279,7 +278,7 @@ async def _many(request: Request, about: str, text: str, file: SentFile | None) 
     entries = [entry for entry in (choice.tuned, choice.hard) if entry is not None]
     facts, threshold = service.catalogue.facts(choice.entry), service.catalogue.threshold(choice.entry)
     distinct = list(dict.fromkeys(xs))
-    # Each x on its own, so that one that cannot be asked spoils no other; the queue puts them together again.
+    # Each x in its own request, so that one that cannot be asked does not affect the others; the queue batches them.
     asked = {entry.name: [asyncio.wrap_future(service.ask(entry.name, [x], 1)) for x in distinct] for entry in entries}
     found: dict[str, dict[str, Reply | AskwellError]] = {x: {} for x in distinct}
     for name, futures in asked.items():
@@ -302,13 +301,13 @@ def _row(x: str, found: Sequence[Reply | AskwellError], threshold: float | None,
 
 
 def read_uploaded(content: bytes, name: str) -> list[str]:
-    """The x's of a file that was sent; only the ending of its name counts."""
+    """The x's of an uploaded file; only the ending of its name matters."""
     with uploaded(content, name, SUFFIXES) as path:
         return read_xs(path, None)
 
 
 class uploaded:  # noqa: N801 - used as a function
-    """A file that was sent, as a file here while the block lasts; errors name it as its sender does."""
+    """An uploaded file as a local file inside the block; errors name it as the sender does."""
 
     def __init__(self, content: bytes, name: str, suffixes: Sequence[str]) -> None:
         self._name = PurePath(name.replace("\\", "/")).name[:80]
@@ -330,7 +329,7 @@ class uploaded:  # noqa: N801 - used as a function
 
 @router.post("/tune")
 def tune(request: Request, about: Annotated[str, Form(max_length=LONGEST_NAME)]) -> RedirectResponse:
-    """Starts to tune the testbed's prompts, and shows how that goes."""
+    """Starts tuning the testbed's prompts, and shows the progress."""
     service = service_of(request)
     choice = choose(service.catalogue, about)
     if choice.hard is None:

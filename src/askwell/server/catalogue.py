@@ -30,10 +30,10 @@ from askwell.server.loaded import Askable, LMSource
 from askwell.server.refusals import NoSuchName
 
 HARD = ":hard"
-"""Behind the name of a run: the hard prompts that it started from."""
+"""After the name of a run: the hard prompts that it started from."""
 TESTBED_PROMPTS = "single"
 RISK = 0.1
-"""The share of wrong answers that is accepted when a mixture says what it knows."""
+"""The fraction of wrong answers that is accepted when a mixture says what it knows."""
 Stamp = tuple[int, int, int] | None
 _HASH = re.compile(r"[0-9a-f]{64}")
 _SHORT = 12
@@ -65,13 +65,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class KnownX:
-    """What is known of an x of a relation."""
+    """What is known about an x of a relation."""
 
     golds: tuple[str, ...]
     told: Mapping[str, bool]
-    """On the testbed: of each gold y, whether the LM's text tells it."""
+    """On the testbed: whether the LM's text tells each gold y."""
     split: str
-    """Where its fact was: train, dev or test."""
+    """The split of its fact: train, dev or test."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Catalogue:
 
     @property
     def folder_of_new_runs(self) -> Path:
-        """Where runs that are started here go."""
+        """The folder for runs that are started here."""
         inner = self.path / "runs"
         return inner if inner.is_dir() else self.path
 
@@ -156,7 +156,7 @@ class Catalogue:
         return runs[name]
 
     def askable_named(self, name: str) -> Askable:
-        """What is needed to ask the mixture of that name; it is not read again while its files are as they were."""
+        """What is needed to ask the mixture of that name; it is read again only when its files change."""
         kept = self._askable.get(name)
         if kept is not None and kept.stamps == _stamps(kept.files):
             return kept.askable
@@ -178,7 +178,7 @@ class Catalogue:
         description = _read(folder)
         source = lm_source(folder, description)
         if source is None:
-            raise BadOption(f"{entry.name} was learned on a model in memory, which is not here")
+            raise BadOption(f"{entry.name} was learned on a model in memory, which is not available")
         lm = LMSource(source, description.base_lm.revision, tokenizer_source(folder, description))
         build: Callable[[FrozenLM], Mixture] = partial(_build_hard, entry.run, description)
         if entry.kind == "tuned":
@@ -193,7 +193,7 @@ class Catalogue:
         return dev_answers_from(document).learned(RISK).value if document else None
 
     def facts(self, entry: Entry) -> Mapping[str, KnownX]:
-        """What is known of the relation's x's: all of the testbed's, and those that a run was scored on."""
+        """What is known about the relation's x's: all of the testbed's, and those that a run was scored on."""
         if entry.relation.startswith(PREFIX) and entry.relation in _testbed_labels():
             return _testbed_facts(entry.relation)
         if entry.run is None:
@@ -263,7 +263,7 @@ def _build_saved(folder: Path, lm: FrozenLM) -> Mixture:
 
 
 def _build_hard(run: Run, description: Description | None, lm: FrozenLM) -> Mixture:
-    """The prompts that a run started from, as words; they answer as the tuned ones do, with one token or several."""
+    """The hard prompts that a run started from; they give the same kind of answers, one token or several."""
     as_words = {"deep": False, "initial": "words", "noise": 0.0, "copies": 1, "prefix": 0}
     spec = run.record.spec.mixture
     shown = [tuple(Fact(x, y) for x, y in prompt.examples) for prompt in run.record.prompts[:: spec.copies]]
@@ -283,7 +283,7 @@ def _read(folder: Path) -> Description:
 
 
 def _key(entry: Entry, folder: Path) -> tuple[str, ...]:
-    """Changes with the mixture's files, so that answers of an older one are not given."""
+    """Changes with the mixture's files, so that no answers of an older version are given."""
     file = folder / (CONFIG if (folder / CONFIG).is_file() else RECORD)
     try:
         stamp = file.stat()
@@ -293,7 +293,7 @@ def _key(entry: Entry, folder: Path) -> tuple[str, ...]:
 
 
 def _stamps(files: Sequence[str]) -> tuple[Stamp, ...]:
-    """What changes with the content of files; None for those that are not there."""
+    """Values that change with the content of files; None for missing files."""
     return tuple(_stamp_of(file) for file in files)
 
 
@@ -314,7 +314,7 @@ def _stamp(folder: Path) -> tuple[int, int]:
 
 
 def _names(folders: Sequence[Path]) -> dict[Path, str]:
-    """A name for each folder: its own, where that is a long hash its beginning; longer where two would be the same."""
+    """A name for each folder: its own, shortened if it is a long hash, but never so far that two are the same."""
     for length in (_SHORT, 24, 64):
         names = {
             one: one.resolve().name[:length] if _HASH.fullmatch(one.name) else one.resolve().name for one in folders
@@ -326,12 +326,12 @@ def _names(folders: Sequence[Path]) -> dict[Path, str]:
 
 def _advice(name: str, known: Mapping[str, object]) -> str:
     if not known:
-        return "; there is none here yet"
-    return did_you_mean(name, known) if len(known) <= 8 else "; the list of names has all that there are"
+        return "; there are none yet"
+    return did_you_mean(name, known) if len(known) <= 8 else "; the list of names has all of them"
 
 
 def _without_path(message: str, folder: Path) -> str:
-    """A message to a client: it names the run, not where it lies on this machine."""
+    """A message to a client: it names the run, not its path on this machine."""
     for path in (folder, folder.parent, folder.parent.parent):
         message = message.replace(f"{path}/", "" if path != folder else f"{folder.name}/").replace(str(path), path.name)
     return message

@@ -1,4 +1,4 @@
-"""A client of the service: asks a mixture that lies elsewhere as if it were here. It needs no torch."""
+"""A client of the service: asks a mixture on another machine as if it were local. It needs no torch."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Ends its connections."""
+        """Closes its connections."""
         self._http.close()
 
     @property
@@ -62,7 +62,7 @@ class Client:
         return names[0]
 
     def _call(self, method: str, path: str, **body: Any) -> Any:
-        """What the service answers; where it is busy, it is asked again when it says so."""
+        """The service's response; if it is busy, the request is retried when it says so."""
         for attempt in range(1, _TRIES + 1):
             try:
                 response = self._http.request(method, path, **body)
@@ -84,7 +84,7 @@ class Client:
 
 
 def _is_passing(response: httpx.Response) -> bool:
-    """Whether the same request may be answered soon: the service is busy, or a proxy in front of it lost a replica."""
+    """Whether a retry may succeed soon: the service is busy, or a proxy in front of it lost a replica."""
     return response.status_code in (429, 503) or (response.is_server_error and not _is_json(response))
 
 

@@ -1,8 +1,8 @@
 """The same service on a Ray cluster: replicas of the app behind Ray Serve's proxy, and one process that trains.
 
-A replica that dies is replaced by Ray Serve. What it was asked is lost with it, and the proxy answers 500 in its place;
-a client that asks once more is answered by another replica (`askwell.Client` does). Training jobs are done by a
-deployment of their own, so that every replica shows the same ones, and none of them ends with a replica.
+A replica that dies is replaced by Ray Serve. Its pending requests are lost, and the proxy answers them with 500; a
+client that retries is answered by another replica (`askwell.Client` does). Training jobs run in a separate deployment,
+so that every replica shows the same jobs, and none of them ends with a replica.
 """
 
 import logging
@@ -38,7 +38,7 @@ class Training:
         self._jobs = Jobs(lambda: catalogue.folder_of_new_runs, settings.waiting_jobs)
 
     def do(self, what: str, *arguments: object) -> Any:
-        """What a method of `Jobs` gives; an error that is meant for the client is given, too, rather than raised."""
+        """The result of a method of `Jobs`; an error that is meant for the client is returned rather than raised."""
         try:
             return getattr(self._jobs, what)(*arguments)
         except AskwellError as error:
@@ -49,7 +49,7 @@ class Training:
 
 
 class JobsElsewhere:
-    """The jobs of `Training`, as a replica sees them: each job is a copy of this moment."""
+    """The jobs of `Training`, as a replica sees them: each is a copy of the job's present state."""
 
     def start(self, order: Order) -> Job:
         """Starts a job."""
@@ -82,7 +82,7 @@ class JobsElsewhere:
 def serve_on_ray(
     settings: Settings, host: str, port: int, *, replicas: int, address: str | None, tell: Callable[[str], None]
 ) -> None:
-    """Serves on a Ray cluster until a signal comes; `tell` gets the address once every replica answers."""
+    """Serves on a Ray cluster until it receives a signal; `tell` gets the address once every replica answers."""
     if not is_installed():
         raise BadOption("--engine ray: Ray is not installed here; get it with: pip install 'askwell[cluster]'")
     os.environ.setdefault("RAY_SERVE_LOG_TO_STDERR", "0")  # its logs are in Ray's folder
@@ -93,7 +93,7 @@ def serve_on_ray(
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
     there = _free_address(ray, host, port)
     if serve.status().proxies:
-        raise Failure("--engine ray: Ray Serve is at work on this cluster already; serve shutdown ends it")
+        raise Failure("--engine ray: Ray Serve is already running on this cluster; stop it with: serve shutdown")
     cpus = settings.threads or 1
     available = int(ray.cluster_resources().get("CPU", 0))
     if replicas * cpus > available:
@@ -112,8 +112,8 @@ def serve_on_ray(
             signal.signal(each, lambda *_: told.set())
         tell(there)
         told.wait()
-        serve.delete(APP)  # finishes what was asked
-    except RuntimeError as error:  # a replica could not begin
+        serve.delete(APP)  # finishes pending requests
+    except RuntimeError as error:  # a replica could not start
         raise Failure(f"--engine ray: {_reason(str(error))}") from error
     finally:
         serve.shutdown()
@@ -141,7 +141,7 @@ def _application(serve: Any, settings: Settings, replicas: int, cpus: int) -> An
         Training,
         name=_TRAINING,
         num_replicas=1,
-        ray_actor_options={"num_cpus": 0},  # so that replicas alone can fill a cluster
+        ray_actor_options={"num_cpus": 0},  # so that the replicas can use the whole cluster
         health_check_period_s=_SECONDS_BETWEEN_CHECKS,
         graceful_shutdown_timeout_s=_SECONDS_TO_END,
     )
@@ -158,13 +158,13 @@ def _free_address(ray: Any, host: str, port: int) -> str:
     """Where the proxy will listen: at the head of the cluster, which has to be this machine."""
     head = next((node["NodeManagerAddress"] for node in ray.nodes() if _HEAD in node["Resources"]), None)
     if head is not None and head != ray.util.get_node_ip_address():
-        raise BadOption(f"--engine ray: start this on the head of the cluster, {head}, where clients will come in")
+        raise BadOption(f"--engine ray: start this on the head of the cluster, {head}, which clients connect to")
     with listen(host, port) as listening:
         return address_of(listening)
 
 
 def _reason(message: str) -> str:
-    """The last sentence of what Ray Serve says about a replica that could not begin."""
+    """The last sentence of what Ray Serve says about a replica that could not start."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     ours = [line for line in lines if "askwell.errors." in line]
-    return (ours or lines or ["it could not begin"])[-1].rpartition("askwell.errors.")[2]
+    return (ours or lines or ["it could not start"])[-1].rpartition("askwell.errors.")[2]

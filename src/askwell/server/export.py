@@ -1,10 +1,10 @@
-"""A run as one HTML file that needs nothing else: for a colleague, or to be kept."""
+"""A run as one self-contained HTML file, to send to a colleague or to keep."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from askwell.errors import AskwellError, BadOption
-from askwell.evaluation.metrics import METRICS
+from askwell.evaluation.metrics import METRICS, units_of
 from askwell.report.cells import kept_runs
 from askwell.report.charts import Panel, panels_chart, reliability_chart, risk_coverage_chart
 from askwell.report.page import (
@@ -41,11 +41,11 @@ def export_run(
 ) -> str:
     """The page of the one run at a path; `lm` says where its LM is, if it is no longer where it was.
 
-    Where the LM cannot be loaded, the page has no drawing of the prompts, and `note` is told why.
+    If the LM cannot be loaded, the page has no drawing of the prompts, and `note` gets the reason.
     """
     runs = select_runs(path, where)
     if len(runs) > 1:
-        raise BadOption(f"{path} holds {len(runs)} runs: choose one with --where, or name its folder")
+        raise BadOption(f"{path} has {len(runs)} runs: choose one with --where, or name its folder")
     prompts = None
     if runs[0].mixture is not None:
         try:
@@ -89,14 +89,15 @@ def _lead(run: Run) -> str:
 
 def _scores(run: Run) -> Table:
     before = run.record.untuned
-    rows = [("as it is now", [run.score(name) for name in METRICS])]
+    rows = [("tuned" if run.record.spec.training else "untuned", [run.score(name) for name in METRICS])]
     if before is not None:
         rows.insert(0, ("before tuning", [before.score(name) for name in METRICS]))
     for name, control in run.record.controls.items():
         if control.test is not None:
             rows.append((name, [control.test.get(metric) for metric in METRICS]))
     return Table(
-        caption="Means over test facts (micro). Controls need no knowledge: what they score is not a sign of any.",
+        caption=f"Means over test facts (micro; {units_of(list(METRICS))}). Controls need no knowledge, so their "
+        "scores are no sign of it.",
         corner="",
         groups=(ColumnGroup("", tuple(Column(name) for name in METRICS)),),
         rows=tuple(
@@ -133,7 +134,7 @@ def _learning(run: Run) -> list[Section]:
     if len(points) < 2:
         return []
     chart = panels_chart([Panel("dev", {"P@1": points})], ["P@1"], measure="P@1, %", trained="pairs trained on")
-    caption = "Right answers to dev facts in %, as tuning went on; the best state was kept."
+    caption = "Right answers to dev facts in % during tuning; the best state was kept."
     return [Section("Learning", (FigureBlock((Drawing("learning", chart),), caption),))]
 
 

@@ -1,5 +1,5 @@
-"""What a request must be before anything else looks at it: from an allowed host and origin, with the token, neither too
-large nor too slow. Every response tells the browser to load nothing from elsewhere.
+"""Checks requests before anything else sees them: the host, the origin, the token, the size and the speed. Every
+response tells the browser to load nothing from elsewhere.
 
 Another site that a user visits can make their browser send requests here. It cannot choose the Host header (so a name
 that was rebound to this address is refused), and it cannot hide its Origin (so its posts are).
@@ -25,7 +25,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 COOKIE = "askwell-token"
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _OPEN = ("/healthz",)
-"""What needs no token: whether the service is up."""
+"""Needs no token: whether the service is up."""
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -56,7 +56,7 @@ class Guard:
         await self._app(scope, self._limited(receive), _with_headers(send))
 
     def _refusal(self, scope: Scope, headers: dict[str, str]) -> Any:
-        """The response to a request that is refused; None for one that is not."""
+        """The response to a request that is refused; None if it is allowed."""
         host = headers.get("host", "")
         if not self._is_ours(host):
             return _refused(421, f"this service does not answer as {host[:80]!r}")
@@ -73,7 +73,7 @@ class Guard:
 
     @property
     def _too_large(self) -> str:
-        return f"a request may have {self._settings.body} bytes"
+        return f"a request may have at most {self._settings.body} bytes"
 
     def _is_ours(self, host: str) -> bool:
         try:
@@ -84,7 +84,7 @@ class Guard:
             return True
         if self._settings.token is None:
             return False
-        try:  # with a token, an address is as good as a name: no one can rebind it
+        try:  # with a token, an IP address is as good as a name: it cannot be rebound
             ip_address(name)
         except ValueError:
             return False
@@ -110,14 +110,14 @@ class Guard:
         return refused
 
     def _limited(self, receive: Receive) -> Receive:
-        """The same messages, with an error where the body is too large or takes too long."""
+        """The same messages, with an error if the body is too large or takes too long."""
         seen = 0
         until = asyncio.get_running_loop().time() + self._settings.body_seconds
         whole = False
 
         async def limited() -> MutableMapping[str, Any]:
             nonlocal seen, whole
-            if whole:  # what comes now is that the client goes away
+            if whole:  # the next message is the client's disconnect
                 return await receive()
             try:
                 async with asyncio.timeout_at(until):

@@ -1,4 +1,4 @@
-"""Training jobs: runs that are started from the page or the API, one after the other, and can be watched and cancelled.
+"""Training jobs: runs started from the page or the API, done one after the other, which can be watched and cancelled.
 
 A job is a run like any other: `runs/run.py` does it, and its folder is one of the runs that are served.
 """
@@ -58,7 +58,7 @@ class Order:
 
 @dataclass
 class Job:
-    """A training job and how far it is. Its `version` grows with every change."""
+    """A training job and its progress. Its `version` grows with every change."""
 
     order: Order
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
@@ -75,7 +75,7 @@ class Job:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing will change any more."""
+        """Whether it is done, failed or cancelled."""
         return self.state in ("done", "cancelled", "failed")
 
     def change(self, **what: Any) -> None:
@@ -87,7 +87,7 @@ class Job:
 
 @runtime_checkable
 class JobBoard(Protocol):
-    """Where jobs are started and looked at: `Jobs` in this process, or those of another one."""
+    """Where jobs are started and watched: `Jobs` in this process, or those of another process."""
 
     def start(self, order: Order) -> Job:
         """Starts a job."""
@@ -106,7 +106,7 @@ class JobBoard(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends what belongs to this process."""
+        """Stops what belongs to this process."""
         ...
 
 
@@ -123,11 +123,11 @@ class Jobs:
         self._thread: threading.Thread | None = None
 
     def start(self, order: Order) -> Job:
-        """The job, which is done when its turn comes; refused where too many wait."""
-        order.read()  # too few facts are told now
+        """Queues a job; refused if too many are waiting."""
+        order.read()  # so that too few facts are reported now
         with self._changed:
             if self._closing:
-                raise Closing("the service is about to end")
+                raise Closing("the service is shutting down")
             if len(self._waiting) >= self._most_waiting:
                 raise Overloaded(f"{len(self._waiting)} training jobs are waiting", 30)
             job = Job(order)
@@ -154,7 +154,7 @@ class Jobs:
             return self._jobs[identity]
 
     def cancel(self, identity: str) -> Job:
-        """Ends a job: the best state so far is kept as its folder's mixture, and the same job can be started again."""
+        """Stops a job: the best state so far is saved as its folder's mixture, and the job can be started again."""
         job = self.find(identity)
         with self._changed:
             self._stops[identity].set()
@@ -193,15 +193,13 @@ class Jobs:
             except AskwellError as error:
                 job.change(state="failed", phase="failed", message=str(error))
             except Exception as error:  # a bug ends the job, not the service; its traceback goes to stderr
-                job.change(
-                    state="failed", phase="failed", message="It failed for a reason that the service's log names."
-                )
+                job.change(state="failed", phase="failed", message="It failed; the service's log says why.")
                 raise_later(error)
 
     def _do(self, job: Job) -> None:
         order = job.order
         relation = order.read()
-        # An LM of its own: asking goes on meanwhile, in another thread, and hooks on layers are not to be shared.
+        # A separate LM: questions are answered meanwhile in another thread, and hooks on layers must not be shared.
         lm = self._load(order.lm.name, revision=order.lm.revision, tokenizer=order.lm.tokenizer)
         spec = run_spec(
             lm, relation, order.templates, mixture=order.mixture, training=order.training, prompts=order.prompts
@@ -209,7 +207,7 @@ class Jobs:
         folder = self._folder() / f"{_slug(order.relation)}-{spec.id[:12]}"
         job.change(folder=folder)
         if folder.is_dir() and is_run(folder):
-            job.change(state="done", phase="done", message="This very run was here already.")
+            job.change(state="done", phase="done", message="This run already existed.")
             return
         split_by = None if order.relation.startswith(PREFIX) else "random"
         resume = (folder / CHECKPOINT).is_file()
@@ -219,7 +217,7 @@ class Jobs:
 
 
 class _Telling:
-    """Takes a run's progress down in its job, and ends the run where the job was cancelled."""
+    """Records a run's progress in its job, and stops the run if the job is cancelled."""
 
     def __init__(self, job: Job, stop: threading.Event) -> None:
         self._job, self._stop = job, stop
@@ -253,5 +251,5 @@ def facts_of(pairs: Sequence[tuple[str, str]]) -> tuple[Fact, ...]:
 
 
 def _slug(name: str) -> str:
-    """Letters and digits of a name, for a folder; everything else in it is dropped."""
+    """The letters and digits of a name, for a folder."""
     return re.sub(r"[^a-z0-9]+", "-", name.removeprefix(PREFIX).lower()).strip("-")[:40] or "run"

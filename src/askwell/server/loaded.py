@@ -1,4 +1,4 @@
-"""LMs that are loaded, with their mixtures: those least recently used make room for others.
+"""Loaded LMs with their mixtures; the least recently used make room for others.
 
 Only one thread at a time may use what is here.
 """
@@ -24,7 +24,7 @@ _GROUPS_OF_AN_LM = 32
 
 @dataclass(frozen=True)
 class LMSource:
-    """Where an LM is to be had."""
+    """Where an LM can be loaded from."""
 
     name: str
     revision: str | None = None
@@ -36,13 +36,13 @@ class Askable:
     """A mixture that can be built on its LM."""
 
     key: tuple[str, ...]
-    """Another one for every content."""
+    """Differs whenever the content differs."""
     lm: LMSource
     build: Callable[[FrozenLM], Mixture]
 
 
 class LoadedLM:
-    """An LM, and the mixtures that were asked last."""
+    """An LM, and the mixtures that were used most recently."""
 
     def __init__(self, lm: FrozenLM) -> None:
         self.lm = lm
@@ -51,14 +51,14 @@ class LoadedLM:
         self._groups: OrderedDict[tuple[tuple[str, ...], ...], AskedTogether] = OrderedDict()
 
     def mixture(self, askable: Askable) -> Mixture:
-        """The mixture, which is built if it is not here."""
+        """The mixture, which is built if it is not there."""
         if askable.key not in self._mixtures:
             self._mixtures[askable.key] = askable.build(self.lm).requires_grad_(False)
         return _recent(self._mixtures, askable.key, _MIXTURES_OF_AN_LM)
 
     def together(self, askables: Sequence[Askable]) -> AskedTogether:
         """These mixtures, to be asked together."""
-        # A mixture that is left away costs nothing; so the larger groups that have these serve as well.
+        # A mixture that is not asked costs nothing, so a larger group that includes these can be used.
         for keys in reversed(self._groups):
             if all(one.key in keys for one in askables) and len(keys) <= 2 * len(askables):
                 return _recent(self._groups, keys, _GROUPS_OF_AN_LM)
@@ -75,13 +75,13 @@ class LoadedLMs:
         self._lms: OrderedDict[LMSource, LoadedLM] = OrderedDict()
 
     def get(self, source: LMSource) -> LoadedLM:
-        """The LM, which is loaded if it is not here; others make room for it."""
+        """The LM, which is loaded if it is not there; others make room for it."""
         if source not in self._lms:
             self._make_room(_size_on_disk(source))
             loaded = LoadedLM(self._loaded(source))
             if loaded.bytes > self._limit:
                 raise LMUnavailable(
-                    f"{source.name} takes {loaded.bytes / 2**20:.0f} MiB, and LMs may take {self._limit / 2**20:.0f} "
+                    f"{source.name} takes {loaded.bytes / 2**20:.0f} MiB, but LMs may take {self._limit / 2**20:.0f} "
                     "MiB here; raise the limit with: askwell serve --memory GIB"
                 )
             self._make_room(loaded.bytes)
@@ -92,18 +92,18 @@ class LoadedLMs:
     def _loaded(self, source: LMSource) -> FrozenLM:
         try:
             return self._load(source.name, revision=source.revision, tokenizer=source.tokenizer)
-        except LMUnavailable as error:  # clients are not told where an LM lies on this machine
+        except LMUnavailable as error:  # clients are not told the paths of this machine
             name = Path(source.name).name if Path(source.name).is_absolute() else source.name
             raise LMUnavailable(str(error).replace(source.name, name).replace("--lm ", "")) from error
 
     @property
     def names(self) -> list[str]:
-        """The names of the LMs that are loaded, the one used last at the end."""
+        """The names of the loaded LMs, the most recently used last."""
         return [source.name for source in list(self._lms)]
 
     @property
     def bytes(self) -> int:
-        """What they take."""
+        """Their size in memory."""
         return sum(loaded.bytes for loaded in list(self._lms.values()))
 
     def _make_room(self, needed: int) -> None:
@@ -112,7 +112,7 @@ class LoadedLMs:
 
 
 def _size_on_disk(source: LMSource) -> int:
-    """The size of an LM's weights where they lie in a folder here; 0 where that is not known."""
+    """The size of an LM's weights in a local folder; 0 if it is unknown."""
     folder = built_in_folder(source.name) or Path(source.name)
     return sum(file.stat().st_size for file in folder.glob("*.safetensors")) if folder.is_dir() else 0
 

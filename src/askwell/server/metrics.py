@@ -1,4 +1,4 @@
-"""Figures for Prometheus: what was asked, how long it took, what waits and what is loaded."""
+"""Figures for Prometheus: what was asked, how long it took, what is waiting and what is loaded."""
 
 from collections.abc import Iterator
 
@@ -10,35 +10,35 @@ from askwell.server.service import Service
 
 
 class _State(Collector):
-    """Reads the service when it is looked at."""
+    """Reads the state of the service whenever it is scraped."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     def collect(self) -> Iterator[Metric]:
-        """The figures of this moment."""
+        """The current figures."""
         service, counts = self._service, self._service.queue.counts
         for name, what, value in (
             ("asked", "x's that went through an LM", counts.asked),
             ("from_cache", "x's whose answers were known", counts.from_cache),
             ("batches", "batches that went through an LM", counts.batches),
-            ("refused", "requests refused since the queue was full", counts.refused),
-            ("cancelled", "requests whose client went away", counts.cancelled),
+            ("refused", "requests refused because the queue was full", counts.refused),
+            ("cancelled", "requests whose client disconnected", counts.cancelled),
         ):
             yield CounterMetricFamily(f"askwell_{name}", what, value)
         jobs = service.jobs.all()
         for name, what, value in (
-            ("queue_waiting", "x's that wait", service.queue.waiting),
+            ("queue_waiting", "x's that are waiting", service.queue.waiting),
             ("queue_places", "x's that can wait", service.settings.places),
             ("loaded_lms", "LMs that are loaded", len(service.loaded.names)),
             ("loaded_lm_bytes", "bytes of the LMs that are loaded", service.loaded.bytes),
-            ("unfinished_jobs", "training jobs that wait or run", sum(not job.is_over for job in jobs)),
+            ("unfinished_jobs", "training jobs that are waiting or running", sum(not job.is_over for job in jobs)),
         ):
             yield GaugeMetricFamily(f"askwell_{name}", what, value)
 
 
 class _Labelled(Collector):
-    """The figures of others with the name of a replica, so that none of them seems to jump from scrape to scrape."""
+    """The figures of others labelled with the name of a replica, so that they do not seem to jump between scrapes."""
 
     def __init__(self, collectors: CollectorRegistry, replica: str) -> None:
         self._collectors, self._replica = collectors, replica
@@ -55,7 +55,7 @@ class Metrics:
     """The figures of one service; of several replicas behind one address, each names itself."""
 
     def __init__(self, service: Service, replica: str | None = None) -> None:
-        self._collectors = CollectorRegistry()  # of this service alone, not of the process
+        self._collectors = CollectorRegistry()  # only of this service, not of the process
         self._shown = self._collectors
         if replica is not None:
             self._shown = CollectorRegistry()
@@ -79,5 +79,5 @@ class Metrics:
         times.observe(seconds)
 
     def text(self) -> bytes:
-        """All figures as Prometheus reads them."""
+        """All figures in Prometheus' text format."""
         return generate_latest(self._shown)

@@ -1,7 +1,7 @@
-"""The queue before the LMs: what many clients ask about the same LM goes through it together.
+"""The queue in front of the LMs: questions of many clients to the same LM are answered in one batch.
 
-One thread does all work with LMs. It takes the x's that wait for the LM of the oldest request, whoever asked
-them and whatever the mixture, as one batch.
+One thread does all work with LMs. It takes the x's that are waiting for the LM of the oldest request, from any client
+and for any mixture, as one batch.
 """
 
 import math
@@ -31,7 +31,7 @@ _SECONDS_WITHOUT_ONE = 0.003
 
 @dataclass(eq=False)
 class _Request:
-    """What one client asks: x's of one mixture, each with its answers when they are known."""
+    """One client's request: x's for one mixture, each with its answers once they are known."""
 
     askable: Askable
     xs: Sequence[str]
@@ -61,7 +61,7 @@ class QueueCounts:
     batches: int = 0
     refused: int = 0
     cancelled: int = 0
-    """Requests whose clients went away before they were answered."""
+    """Requests whose clients disconnected before they were answered."""
 
 
 class AskQueue:
@@ -74,7 +74,7 @@ class AskQueue:
         self._kept: OrderedDict[tuple[Any, ...], list[Reply]] = OrderedDict()
         self._closing = False
         self._places_taken = 0
-        self._wanted = 1  # x's for which the thread is woken
+        self._wanted = 1  # how many x's wake the thread
         self._last_batch = 1
         self._seconds_of_one = 0.01
         self.counts = QueueCounts()
@@ -83,14 +83,14 @@ class AskQueue:
 
     @property
     def waiting(self) -> int:
-        """x's that wait."""
+        """How many x's are waiting."""
         with self._changed:
             return self._places_taken
 
     def ask(self, askable: Askable, xs: Sequence[str], top: int = 10) -> "Future[AnswersToAll]":
-        """The answers to each x, when they are there; refused where there is no room for all of them.
+        """The answers to each x; refused if the queue has no room for all of them.
 
-        Cancelling the future frees the places of what is not being asked yet.
+        Cancelling the future frees the places of x's that are not yet being asked.
         """
         request = _Request(askable, xs, top, Future())
         with self._changed:
@@ -111,14 +111,14 @@ class AskQueue:
         return request.future
 
     def call(self, work: Callable[[LoadedLMs], T]) -> "Future[T]":
-        """What `work` gives, which may use the LMs while it runs."""
+        """The result of `work`, which may use the LMs while it runs."""
         call = _Call(work, Future())
         with self._changed:
             self._enter(call)
         return call.future
 
     def close(self) -> None:
-        """Takes nothing new, finishes what waits, and ends the thread."""
+        """Accepts nothing new, finishes what is waiting, and stops the thread."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -126,7 +126,7 @@ class AskQueue:
 
     def _enter(self, request: _Request | _Call) -> None:
         if self._closing:
-            raise Closing("the service is about to end")
+            raise Closing("the service is shutting down")
         taken = self._places_taken
         if taken + len(request.waiting) > self._settings.places:
             self.counts.refused += 1
@@ -173,7 +173,7 @@ class AskQueue:
                 self._answer(batch)
 
     def _gather(self) -> None:
-        """Waits for as many x's as the last batch had, while they keep coming: those who were just answered ask again.
+        """Waits for as many x's as the last batch had, while they keep coming: clients that were answered ask again.
 
         A batch of a few takes the LM nearly as long as one of many.
         """
@@ -188,11 +188,11 @@ class AskQueue:
         if call.future.set_running_or_notify_cancel():
             try:
                 call.future.set_result(call.work(self._loaded))
-            except BaseException as error:  # it belongs to the one who waits for the future
+            except BaseException as error:  # goes to whoever waits for the future
                 call.future.set_exception(error)
 
     def _next_batch(self, first: _Request) -> list[tuple[_Request, list[int]]]:
-        """Of each request for the first one's LM the x's that are asked now."""
+        """The x's to ask now, from each request for the first one's LM."""
         room = self._settings.batch
         batch = []
         for request in list(self._requests):
@@ -213,7 +213,7 @@ class AskQueue:
         began = time.perf_counter()
         try:
             loaded = self._loaded.get(batch[0][0].askable.lm)
-        except Exception as error:  # an LM that cannot be had: each of its clients is told
+        except Exception as error:  # the LM is not available: each of its clients is told
             for request, _ in batch:
                 self._fail(request, error)
             return
@@ -295,14 +295,14 @@ class AskQueue:
 
 
 def _finish(request: _Request) -> None:
-    """Gives the answers; an x that was asked twice has been asked once."""
+    """Sets the answers of all x's; a repeated x was asked once."""
     by_x = {request.xs[place]: replies for place, replies in request.found.items()}
     if request.future.set_running_or_notify_cancel():
         request.future.set_result([by_x[x] for x in request.xs])
 
 
 def raise_later(error: Exception) -> None:
-    """Shows an error that is ours on stderr, as threading shows it, while the service goes on."""
+    """Shows a bug on stderr, as threading does, while the service goes on."""
     threading.excepthook(
         threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread()))
     )

@@ -14,11 +14,11 @@ class Refused(AskwellError):
 
 
 class NoSuchName(Refused):
-    """A name that nothing has: a mixture, a run, a job, an LM."""
+    """An unknown name: of a mixture, a run, a job or an LM."""
 
 
 class Overloaded(Refused):
-    """Too much is waiting; the request may be made again after some seconds."""
+    """The queue is full; the request can be retried after some seconds."""
 
     def __init__(self, message: str, seconds: int) -> None:
         self.seconds = seconds
@@ -26,7 +26,7 @@ class Overloaded(Refused):
 
 
 class Closing(Refused):
-    """The service is about to end."""
+    """The service is shutting down."""
 
 
 class SwitchedOff(Refused):
@@ -34,7 +34,7 @@ class SwitchedOff(Refused):
 
 
 class ClientGone(Refused):
-    """The client went away before it was answered."""
+    """The client disconnected before it was answered."""
 
 
 _STATUS: list[tuple[type[Exception], int]] = [
@@ -50,7 +50,7 @@ _STATUS: list[tuple[type[Exception], int]] = [
 
 @dataclass(frozen=True)
 class Explained:
-    """What a client is told of an error."""
+    """What a client is told about an error."""
 
     status: int
     sentence: str
@@ -60,7 +60,7 @@ class Explained:
 
 
 def explain(error: Exception) -> Explained:
-    """The status and the sentence for an error; one that is not ours is not shown to clients."""
+    """The status and the sentence for an error; unexpected errors are not shown to clients."""
     if isinstance(error, HTTPException):
         return Explained(error.status_code, str(error.detail), dict(error.headers or {}))
     if isinstance(error, RequestValidationError):
@@ -71,7 +71,7 @@ def explain(error: Exception) -> Explained:
         if isinstance(error, kind):
             headers = {"retry-after": str(error.seconds)} if isinstance(error, Overloaded) else {}
             return Explained(status, str(error), headers)
-    return Explained(500, "this failed for a reason that the service's log names", is_bug=True)
+    return Explained(500, "this failed; the service's log says why", is_bug=True)
 
 
 def _told(problem: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
-"""Pages and drawings as HTML: templates in which all text is escaped, and charts that need no styles of their own.
+"""Pages and charts as HTML: templates in which all text is escaped, and charts without style attributes.
 
-The content security policy allows no style attributes, so that nothing that gets into a page can hide or move things.
+The content security policy allows no style attributes, so that nothing injected into a page can hide or move things.
 """
 
 import re
@@ -25,12 +25,12 @@ from askwell.version import VERSION
 
 PAGES = {"/": "Ask", "/prompts": "Prompts", "/runs": "Runs", "/trust": "Trust", "/train": "Train"}
 _DECLARATION = re.compile(r"\s*([\w-]+)\s*:\s*([^;]+?)\s*(?:;|$)")
-# matplotlib keeps its settings in one place for all threads.
+# matplotlib's settings are global to all threads.
 _DRAWING = threading.Lock()
 
 
 def page(request: Request, template: str, *, status: int = 200, **filling: Any) -> HTMLResponse:
-    """A page, or its part for a request that wants only that."""
+    """A page, or only a part of it if the request wants that."""
     here = "/" + request.url.path.split("/")[1]
     known = {"pages": PAGES, "here": here, "service": request.app.state.service, "version": VERSION}
     return HTMLResponse(html(template, **known, **filling), status, {"cache-control": "no-store"})
@@ -50,7 +50,7 @@ def drawn(make: Callable[[], Chart], name: str) -> Markup:
 
 @contextmanager
 def drawing_alone() -> Generator[None]:
-    """While the block lasts, no other thread draws."""
+    """Inside the block, no other thread draws."""
     with _DRAWING:
         yield
 

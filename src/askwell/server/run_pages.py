@@ -1,4 +1,4 @@
-"""The pages about runs: all of them, one, two compared; their prompts in words; how far they can be trusted."""
+"""The pages about runs: the list, one run, two compared; prompts in words; how far a score can be trusted."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from markupsafe import Markup
 from askwell.data.audit import RelationAudit
 from askwell.errors import AskwellError, UserMistake
 from askwell.evaluation.compare import Comparison, compare_outcomes
-from askwell.evaluation.metrics import METRICS
+from askwell.evaluation.metrics import METRICS, units_of
 from askwell.evaluation.significance import SIGNIFICANT
 from askwell.report.cells import kept_runs
 from askwell.report.charts import Gap, Panel, gaps_chart, panels_chart, reliability_chart, risk_coverage_chart
@@ -61,14 +61,14 @@ def runs_page(request: Request, sort: QueryName = "", find: QueryName = "") -> H
 
 @dataclass(frozen=True)
 class ShownFigure:
-    """Drawings and the sentence that says what they mean."""
+    """Drawings, and a sentence on what they mean."""
 
     panels: tuple[Markup, ...]
     sentence: str
 
     @property
     def svg(self) -> Markup:
-        """The drawing, where there is but one."""
+        """The drawing, if there is only one."""
         (only,) = self.panels
         return only
 
@@ -123,10 +123,7 @@ def curves(runs: Mapping[str, Run]) -> ShownFigure | None:
         return None
     few = panels[:_CURVES]
     more = f" The first {_CURVES} of {len(panels)} runs." if len(panels) > _CURVES else ""
-    sentence = (
-        "Right answers to dev facts in %, as tuning goes on: a curve that has become flat has learned what it can."
-        f"{more}"
-    )
+    sentence = f"Right answers to dev facts in % during tuning: where a curve is flat, nothing more is learned.{more}"
     return ShownFigure(
         tuple(
             drawn(
@@ -156,18 +153,17 @@ def compare_page(request: Request, a: QueryName = "", b: QueryName = "") -> HTML
 def compared(found: Comparison) -> list[str]:
     """What a comparison says, in plain sentences."""
     difference, unpaired = found.micro, found.only_a + found.only_b
-    verdict = "a difference that is hardly chance" if difference.p < SIGNIFICANT else "which may be chance"
+    verdict = "which is hardly chance" if difference.p < SIGNIFICANT else "which may be chance"
     p = f"{difference.p:.3f}" if difference.p >= 0.001 else "below 0.001"
     who = (
         "A is better" if difference.difference > 0 else "B is better" if difference.difference < 0 else "They are equal"
     )
     return [
         f"{who}: A answers {difference.a:.1f} % of {found.facts} facts correctly, B {difference.b:.1f} %.",
-        f"The difference is {signed(difference.difference)} points ({signed(difference.low)} to "
-        f"{signed(difference.high)} at "
-        f"{100 * found.confidence:.0f} %), {verdict} (permutation test p = {p}).",
-        f"A alone is right about {_facts(found.wins)}, B alone about {_facts(found.losses)}."
-        + (f" {_facts(unpaired)} were asked of one of them only and do not count." if unpaired else ""),
+        f"The difference is {signed(difference.difference)} points ({100 * found.confidence:.0f} % interval "
+        f"{signed(difference.low)} to {signed(difference.high)}), {verdict} (permutation test p = {p}).",
+        f"Only A is right about {_facts(found.wins)}, only B about {_facts(found.losses)}."
+        + (f" {_facts(unpaired)} were asked of only one of them and do not count." if unpaired else ""),
     ]
 
 
@@ -179,7 +175,10 @@ def _facts(count: int) -> str:
 def run_page(request: Request, name: str) -> HTMLResponse:
     """One run."""
     run = service_of(request).catalogue.run(name)
-    return page(request, "run.html", name=name, run=run, record=run.record, curve=curves({name: run}), metrics=METRICS)
+    return page(
+        request, "run.html", name=name, run=run, record=run.record, curve=curves({name: run}), metrics=METRICS,
+        units=units_of(list(METRICS)),
+    )  # fmt: skip
 
 
 @router.get("/runs/{name}/export")
@@ -253,7 +252,7 @@ class TrustShown:
 
 @router.get("/trust", response_class=HTMLResponse)
 def trust_page(request: Request, run: QueryName = "") -> HTMLResponse:
-    """What the report says about trust, of one run."""
+    """What the report says about trust, for one run."""
     catalogue = service_of(request).catalogue
     named = {name: one for name, one in catalogue.runs().items() if one.record.spec.control is None}
     if not named:
@@ -296,21 +295,21 @@ def _trust_figures(cell: CellTrust) -> list[ShownFigure]:
         ShownFigure(
             (drawn(lambda: reliability_chart(cell.calibration), "reliability"),),
             f"Its probabilities are {how} on average. Where a bar ends below its dot, answers are right less often "
-            "than they claim to be.",
+            "than their probabilities say.",
         ),
         ShownFigure(
             (drawn(lambda: risk_coverage_chart({"by probability": cell.risk_coverage}, chosen=0.1), "coverage"),),
-            "If only its most confident answers are given, this share of them is wrong. The dashed line is one in ten.",
+            "How many answers are wrong if only the most confident are given. The dashed line is one in ten.",
         ),
     ]
 
 
 def audit_lines(audit: RelationAudit) -> list[str]:
-    """What is worth knowing of the splits, as sentences."""
+    """What is worth knowing about the splits, as sentences."""
     test = audit.facts["test"]
     told = [
         f"There are {audit.facts['train']} train, {audit.facts['dev']} dev and {test} test facts.",
-        f"{audit.leaked_pairs} of the test facts are in train, too."
+        f"{audit.leaked_pairs} of the test facts are also in train."
         if audit.leaked_pairs
         else "No test fact is in train.",
         f"Always giving train's most common answer would be right for {audit.majority} of {test} test facts.",

@@ -1,4 +1,4 @@
-"""What requests to the API hold and what it answers, as its OpenAPI document shows them."""
+"""The requests and responses of the API, as its OpenAPI document shows them."""
 
 from typing import Annotated, Any, Literal
 
@@ -39,7 +39,7 @@ class AskRequest(_Body):
     top: int = Field(default=10, ge=1, le=MOST_ANSWERS)
     """How many answers to give to each x."""
     by_prompt: bool = False
-    """Whether to give the probability under each prompt, too."""
+    """Whether to give the probability under each prompt as well."""
 
 
 class Answer(_Body):
@@ -48,7 +48,7 @@ class Answer(_Body):
     y: str
     probability: float
     by_prompt: list[float] | None = None
-    """What each prompt alone gives it, if that was asked for."""
+    """Its probability under each prompt, if requested."""
 
 
 class Answers(_Body):
@@ -75,7 +75,7 @@ class MixtureInfo(_Body):
 
     name: str
     kind: Literal["tuned", "hard"]
-    """Tuned, or the hard prompts as they are."""
+    """Tuned, or untuned hard prompts."""
     lm: str
     relation: str
     label: str
@@ -93,7 +93,7 @@ class Mixtures(_Body):
 
 
 class LMInfo(_Body):
-    """An LM that is here."""
+    """An available LM."""
 
     name: str
     about: str
@@ -102,7 +102,7 @@ class LMInfo(_Body):
 
 
 class LMs(_Body):
-    """All LMs that are here."""
+    """All available LMs."""
 
     lms: list[LMInfo]
 
@@ -122,7 +122,7 @@ class PairBody(_Body):
 
 
 class TrainRequest(_Body):
-    """What to train: facts and templates of one's own, or `testbed:…` as the relation."""
+    """What to train: your own facts and templates, or `testbed:…` as the relation."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -154,7 +154,7 @@ class HistoryPoint(_Body):
     train_loss: float | None
     dev_p_at_1: float
     dev_mrr: float | None
-    """None where answers of any length are tuned, which are not ranked on dev."""
+    """None for answers of any length, which are not ranked on dev."""
 
 
 class JobInfo(_Body):
@@ -170,7 +170,7 @@ class JobInfo(_Body):
     history: list[HistoryPoint]
     message: str
     mixture: str | None = None
-    """The name to ask it by, when it is done."""
+    """The name under which it can be asked, once it is done."""
 
 
 class JobList(_Body):

@@ -1,4 +1,4 @@
-"""The service without the web: what is served, the queue before the LMs, and the training jobs."""
+"""The service without the web: what is served, the queue in front of the LMs, and the training jobs."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -12,10 +12,10 @@ from askwell.lms.describe import ListedLM, list_lms
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.question import Unusable
 from askwell.lms.tokenisation import tokenise
-from askwell.mixture.ask_prompts import PromptBehind, prompts_behind
+from askwell.mixture.ask_prompts import prompts_behind
 from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.reply import Reply
+from askwell.mixture.reply import PromptReply, Reply
 from askwell.report.words import PromptWords, look_at
 from askwell.server.catalogue import TESTBED_PROMPTS, Catalogue, Entry
 from askwell.server.jobs import Job, JobBoard, Jobs, Order
@@ -43,11 +43,11 @@ class CheckedOrder:
     templates: tuple[CheckedTemplate, ...]
     facts: int
     left_out: tuple[tuple[Fact, str], ...]
-    """Facts that the LM cannot be asked, and why."""
+    """Facts that the LM cannot be asked about, and why."""
 
 
 class Service:
-    """Everything that requests can reach."""
+    """Everything that requests can access."""
 
     def __init__(self, settings: Settings, jobs: JobBoard | None = None) -> None:
         self.settings = settings
@@ -57,7 +57,7 @@ class Service:
         self.jobs: JobBoard = jobs or Jobs(lambda: self.catalogue.folder_of_new_runs, settings.waiting_jobs)
 
     def ask(self, name: str, xs: Sequence[str], top: int = 10) -> "Future[list[list[Reply]]]":
-        """The answers of a mixture to each x, when they are there."""
+        """The answers of a mixture to each x."""
         return self.queue.ask(self.catalogue.askable_named(name), xs, top)
 
     def words(self, entry: Entry) -> "Future[list[PromptWords]]":
@@ -65,17 +65,17 @@ class Service:
         askable = self.catalogue.askable(entry)
         return self.queue.call(lambda lms: look_at(lms.get(askable.lm).mixture(askable)))
 
-    def behind(self, entry: Entry, x: str) -> "Future[list[PromptBehind]]":
-        """What each prompt of a mixture weighs for an x, and what it would answer alone."""
+    def behind(self, entry: Entry, x: str) -> "Future[list[PromptReply]]":
+        """The weight of each prompt of a mixture for an x, and what it answers by itself."""
         askable = self.catalogue.askable(entry)
         return self.queue.call(lambda lms: prompts_behind(lms.get(askable.lm).mixture(askable), x))
 
     def lms(self) -> list[ListedLM]:
-        """The LMs that are here."""
+        """The available LMs."""
         return [lm for lm in list_lms() if lm.ready]
 
     def lm_source(self, name: str) -> LMSource:
-        """Where an LM that was named in a request is to be had: it must be one that is here."""
+        """Where the LM named in a request can be loaded from; it must be one of those available."""
         known = {lm.name for lm in self.lms()}
         if name not in known:
             raise NoSuchName(f"there is no LM {name[:80]!r} here; choose from {', '.join(sorted(known))}")
@@ -87,12 +87,12 @@ class Service:
         return self.jobs.start(order)
 
     def need_training(self) -> None:
-        """Refuses where training is switched off."""
+        """Raises if training is switched off."""
         if not self.settings.training:
             raise SwitchedOff("training is switched off here")
 
     def tune_testbed(self, entry: Entry) -> Job:
-        """Starts to tune the testbed's prompts of an entry."""
+        """Starts tuning the testbed's prompts of an entry."""
         if entry.run is not None or not entry.relation.startswith(PREFIX):
             raise UserMistake(f"{entry.name} does not belong to the testbed")
         templates = tuple(entry.templates)
@@ -104,7 +104,7 @@ class Service:
         return self.queue.call(lambda lms: _check(lms.get(source).lm, texts, facts))
 
     def close(self) -> None:
-        """Ends training, finishes what was asked, and takes nothing more."""
+        """Stops training, finishes pending requests, and accepts no more."""
         self.jobs.close()
         self.queue.close()
 

@@ -1,4 +1,4 @@
-"""The choices and limits of a service, where it listens, and who is let in."""
+"""The choices and limits of a service, where it listens, and who has access."""
 
 import ipaddress
 import socket
@@ -17,7 +17,7 @@ class Settings:
     training: bool = True
     """Whether runs can be started."""
     token: str | None = None
-    """What every request has to bring; None: nothing."""
+    """The token that every request must carry; None for none."""
     hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "::1")
     """The names under which the service answers; anything else in a Host header is refused."""
     memory: int = 4 * 2**30
@@ -49,7 +49,7 @@ MOST_ANSWERS = 100
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine reaches a host."""
+    """Whether a host can be reached only from this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -57,10 +57,10 @@ def is_local(host: str) -> bool:
 
 
 def check_reach(host: str, token: str | None) -> None:
-    """Refuses to let others in without a token."""
+    """Refuses access from other machines without a token."""
     if not is_local(host) and not token:
         raise BadOption(
-            f"--host {host} lets other machines in, so it needs a token: give --token, or set ASKWELL_TOKEN"
+            f"--host {host} gives other machines access, so it needs a token: give --token, or set ASKWELL_TOKEN"
         )
     if token is not None and len(token) < 12:
         raise BadOption("--token: a token that cannot be guessed has at least 12 characters")
@@ -79,7 +79,7 @@ def check_runs(runs: Path | None) -> None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there; port 0 takes a free one."""
+    """A socket that listens there; port 0 picks a free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -94,6 +94,6 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address_of(listening: socket.socket) -> str:
-    """The address of a socket, as a browser takes it."""
+    """The address of a socket, for a browser."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,4 +1,4 @@
-"""The page Train: facts and templates go in, are checked as one types, and become a run that can be watched."""
+"""The page Train: facts and templates are entered, checked while typing, and become a run that can be watched."""
 
 from typing import Annotated, Any
 
@@ -69,7 +69,7 @@ async def start(
     pairs = await _all_pairs(facts, file)
     name = relation.strip()
     if not name or name.startswith(PREFIX):
-        raise UserMistake(f"the relation needs a name of its own, which does not begin with {PREFIX}")
+        raise UserMistake(f"the relation needs another name, which does not begin with {PREFIX}")
     if budget and not (budget.isdecimal() and 0 < int(budget) <= 1_000_000):
         raise UserMistake("the budget is a number of pairs, such as 2000")
     parsed = tuple(parse_template(text) for text in _lines(templates))
@@ -85,7 +85,7 @@ async def start(
 
 @router.get("/train/{job}", response_class=HTMLResponse)
 def job_page(request: Request, job: str) -> HTMLResponse:
-    """A job as it is now."""
+    """The current state of a job."""
     service = service_of(request)
     part = "job.html" if request.headers.get("hx-target") == "job" else "job_page.html"
     return page(request, part, job=job_info(service.jobs.find(job), service))
@@ -106,7 +106,7 @@ def _lines(text: str) -> list[str]:
 
 
 async def _all_pairs(text: str, file: SentFile | None) -> list[Fact]:
-    """The pairs that were pasted and those of a file that was sent."""
+    """The pairs that were pasted and those of an uploaded file."""
     pairs = list(_pairs(text))
     if file is not None and file.filename:
         with uploaded(await file.read(), file.filename, SUFFIXES) as path:
@@ -125,8 +125,8 @@ def _pairs(text: str) -> list[Fact]:
         separator = next((mark for mark in ("\t", ";", ",") if mark in line), None)
         x, _, y = line.partition(separator) if separator else (line, "", "")
         if not x.strip() or not y.strip():
-            raise UserMistake(f"facts, line {number}: expected an x and a y with a comma, a semicolon or a tab between")
+            raise UserMistake(f"facts, line {number}: expected x and y, separated by a comma, a semicolon or a tab")
         if max(len(x), len(y)) > LONGEST_TEXT:
-            raise UserMistake(f"facts, line {number}: {LONGEST_TEXT} characters are the most for an x or a y")
+            raise UserMistake(f"facts, line {number}: an x or a y may have at most {LONGEST_TEXT} characters")
         pairs.append(Fact(x.strip(), y.strip()))
     return pairs

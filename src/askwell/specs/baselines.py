@@ -21,7 +21,7 @@ BaselineName = Literal[
 
 
 class AutoPromptSpec(Spec):
-    """How trigger tokens are searched for. The defaults are those AutoPrompt used for facts."""
+    """How trigger tokens are searched for. The defaults are those that AutoPrompt used for facts."""
 
     triggers: int = Field(default=5, ge=1, le=100)
     """Number of trigger tokens, if no prompt is given to start from."""

@@ -1,4 +1,4 @@
-"""The choices that make a mixture, before any of it is tuned."""
+"""The choices that define a mixture before it is tuned."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -12,18 +12,18 @@ WeightingName = Literal["static", "data-dependent"]
 AnswersName = Literal["one-token", "any-length"]
 AnswersChoice = Literal["auto", "one-token", "any-length"]
 LONGEST_ANSWER = 10
-"""The most tokens of an answer, unless another limit is set."""
+"""The default limit on the tokens of an answer."""
 BEAMS = 16
-"""Beginnings of answers that `ask` looks into at once, twice over, for each x."""
+"""The default width of the search for answers: how many partial answers `ask` extends at once for each x."""
 Begin = Literal["nothing", "space", "bos", "eos", "line-break"]
-"""What a sentence begins with. Only causal LMs have a choice; a sentence of the others begins with a space."""
+"""What a sentence begins with. Only causal LMs have a choice; with the others, sentences begin with a space."""
 BeginOption = Literal["auto", "nothing", "space", "bos", "eos", "line-break"]
 BEGIN_OF_0_1_0: Begin = "space"
 NO_LEAD_IN, AUTO_LEAD_IN = "none", "auto"
 A_FACT = "Here is a fact about the world :"
 NO_OPENING_WRITTEN: dict[str, Any] = {"lead_in": NO_LEAD_IN, "shots": 0}
 """What the choices of a run mean, where they were written before there was anything to come before a sentence."""
-# In version 0.1.0 the weighting was a yes or no. Written so, old and new files are the same, and so are ids of runs.
+# In version 0.1.0 the weighting was a flag. It is still written as one, so that files and ids of runs stay the same.
 _BY_DATA_DEPENDENT: dict[bool, WeightingName] = {False: "static", True: "data-dependent"}
 
 
@@ -33,24 +33,25 @@ class MixtureSpec(Spec):
     combine: Literal["mixture", "product"] = "mixture"
     """Sum the prompts' probabilities, or multiply them (a product of experts over hard prompts)."""
     deep: bool = False
-    """Perturb the prompt tokens at all layers, not at layer 0 alone."""
+    """Perturb the prompt tokens at all layers, not only at layer 0."""
     weighting: WeightingName = "static"
-    """Weigh the prompts alike for every x, or each also by how probable it finds x (--data-dependent for short)."""
+    """Weigh the prompts in the same way for every x, or also by how probable each finds x (--data-dependent for
+    short)."""
     initial: Initial = "words"
     """Start from the prompts' words, or from random vectors at their places."""
     copies: int = Field(default=1, ge=1, le=1000)
-    """How many copies of each prompt to take."""
+    """How many copies of each prompt to use."""
     noise: float = Field(default=0.0, ge=0.0)
     """Move each prompt vector at the start by this many standard deviations of the LM's word vectors."""
     weights: Literal["uniform", "file"] = "uniform"
     """Start from equal prompt weights, or from those in the prompt file."""
     seed: int = Field(default=0, ge=0, lt=2**63)
-    """Seed of everything that is drawn at random."""
+    """Seed of all random draws."""
     answers: AnswersChoice = "auto"
-    """Take answers of one token of the LM alone (the paper's setting), of any length, or of any length where a fact
-    needs it."""
+    """Allow only answers of one token of the LM (the paper's setting), answers of any length, or answers of any length
+    if some fact needs them."""
     longest_answer: int = Field(default=LONGEST_ANSWER, ge=1, le=100)
-    """Leave out facts whose y has more tokens than this, where answers may be of any length."""
+    """If answers can have any length, leave out facts whose y has more tokens than this."""
     begin: BeginOption = "auto"
     """What a sentence begins with, for a causal LM; auto: that under which the prompts' words make the train ys most
     probable, chosen once for an LM, or a line break where there are no facts to choose by."""
@@ -96,8 +97,8 @@ class MixtureSpec(Spec):
 
     @property
     def canonical(self) -> dict[str, Any]:
-        """The choices as they are hashed: those of version 0.1.0, which knew only answers of one token and sentences
-        that begin with a space, are left as they were."""
+        """The choices as they are hashed; those that version 0.1.0 could make, with answers of one token and sentences
+        that begin with a space, have the same hash as then."""
         document = self.model_dump(mode="json")
         if self.answers == "one-token":
             del document["answers"], document["longest_answer"]
@@ -124,13 +125,13 @@ class MixtureSpec(Spec):
 
     @property
     def with_named_opening(self) -> "MixtureSpec":
-        """This spec without what would be chosen to come before the sentence: only what is named stands there."""
+        """This spec with nothing before the sentence except what is named; nothing is chosen."""
         lead_in = NO_LEAD_IN if self.lead_in == AUTO_LEAD_IN else self.lead_in
         return self.model_copy(update={"lead_in": lead_in, "shots": self.shots or 0})
 
     @classmethod
     def of_0_1_0(cls, document: dict[str, Any]) -> "MixtureSpec":
-        """The choices that version 0.1.0 wrote down; a newer document is read as it is."""
+        """The choices that version 0.1.0 saved; a newer document is read unchanged."""
         return cls.model_validate({"answers": "one-token", "begin": BEGIN_OF_0_1_0, **NO_OPENING_WRITTEN, **document})
 
     @field_validator("lead_in", "prefix_words")
@@ -140,7 +141,7 @@ class MixtureSpec(Spec):
         if not text.strip():
             raise ValueError(f"the text is empty; write {NO_LEAD_IN} for nothing")
         if "[X]" in text or "[Y]" in text:
-            raise ValueError("the text has a blank, and it is the same for every x: blanks belong to the prompts")
+            raise ValueError("the text has a blank, but it is the same for every x: blanks belong in the prompts")
         return text.lstrip(" ")
 
     @field_validator("shot_separator")
@@ -151,7 +152,7 @@ class MixtureSpec(Spec):
     @model_validator(mode="after")
     def _fits_together(self) -> "MixtureSpec":
         if self.copies > 1 and self.noise == 0 and self.initial == "words" and not self.shots:
-            raise ValueError(f"copies is {self.copies} with no noise: equal copies would never part; set noise above 0")
+            raise ValueError(f"copies is {self.copies} with no noise: equal copies would stay equal; set noise above 0")
         if self.combine == "product" and (self.deep or self.weighting != "static"):
             raise ValueError("a product of experts has hard prompts and static weights: leave out deep and weighting")
         if self.combine == "product" and self.shots:
@@ -162,5 +163,5 @@ class MixtureSpec(Spec):
 
 
 def with_line_breaks(text: str) -> str:
-    r"""A text in which a line break can be typed as \n, as shells and quotes want it."""
+    r"""A text in which \n is a line break, since shells make these hard to type."""
     return text.replace("\\n", "\n")

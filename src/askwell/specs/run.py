@@ -49,7 +49,7 @@ class RunSpec(Spec):
     """The name of the setting, by which tables group runs."""
     mixture: MixtureSpec
     training: TrainingSpec | None
-    """How it is tuned; None: the prompts are used as they are."""
+    """How it is tuned; None for untuned prompts."""
     candidates: str | None = None
     """The name of the candidate vocabulary; None: all answers of the LM."""
     candidates_sha256: str | None = None
@@ -59,7 +59,7 @@ class RunSpec(Spec):
     dtype: Digits = "float32"
     """Precision in which the LM runs."""
     control: ControlKind | None = None
-    """The same tuning on an LM that knows nothing: the LM with weights drawn at random, by the run's own seed."""
+    """The same tuning on an LM that knows nothing: the LM with random weights, drawn by the run's seed."""
     baseline: BaselineName | None = None
     """A baseline, run instead of one of our mixtures."""
     search: AutoPromptSpec | None = None
@@ -77,7 +77,7 @@ class RunSpec(Spec):
         if self.training is not None and self.training.threads is not None:
             raise ValueError("threads belong to the run, not to its training")
         if (self.candidates is None) != (self.candidates_sha256 is None):
-            raise ValueError("candidates have a name and a hash, or neither")
+            raise ValueError("candidates have both a name and a hash, or neither")
         if self.training is not None and self.training.classify and self.candidates is None:
             raise ValueError("classify needs candidates to choose among")
         if self.control is not None and self.training is None:
@@ -88,7 +88,7 @@ class RunSpec(Spec):
 
     @property
     def seed(self) -> int:
-        """The seed of everything drawn at random."""
+        """The seed of all random draws."""
         return self.mixture.seed
 
     @property

@@ -58,7 +58,7 @@ class Setting(Spec):
     """
 
     tuned: bool = True
-    """Tune the mixture; false uses the prompts as they are."""
+    """Tune the mixture; false leaves the prompts untuned."""
     prompts: tuple[str, ...] | None = None
     """The names of the prompts that it applies to; default: all."""
     seeds: Seeds | None = None
@@ -99,22 +99,22 @@ class SweepSpec(Spec):
     """All choices of a sweep. Paths are relative to the current folder, as on the command line."""
 
     store: str | None = None
-    """The folder that keeps the runs; several sweeps can share one."""
+    """The folder for the runs; several sweeps can share one."""
     lms: tuple[LMChoice, ...] = Field(min_length=1)
     facts: tuple[str, ...] = Field(min_length=1)
     """Relations (testbed:capital, trex_original/P19, a folder or a file), or whole sets of them (testbed,
     trex_original, a folder of folders)."""
     prompts: dict[str, tuple[str, ...]] = Field(min_length=1)
     """Named prompts, each a list of sources: templates, files, testbed:single and the like, or a set such as
-    trex_paraphrase, of which each relation takes the file with its name."""
+    trex_paraphrase, which has a file for each relation."""
     settings: dict[str, Setting] = Field(min_length=1)
     seeds: Seeds = (0,)
     controls: ControlKinds = ()
-    """Also run every tuned setting on these LMs that know nothing: what it scores there is not knowledge."""
+    """Also run every tuned setting on these LMs that know nothing: a score there is not knowledge."""
     split_by: Literal["random", "distinct-y", "stratified"] | None = None
     """How single files of facts are split."""
     split_ratio: str | None = None
-    """Sizes of train, dev and test of single files; default: 80-10-10."""
+    """Sizes of train, dev and test when single files are split; default: 80-10-10."""
     x: str | None = None
     """The column of single files that holds x; default: x, sub_label or sub."""
     y: str | None = None
@@ -126,24 +126,24 @@ class SweepSpec(Spec):
     test_facts: int | None = Field(default=None, ge=1, lt=2**63)
     """Draw at most this many test facts of each relation."""
     facts_seed: int = Field(default=0, ge=0, lt=2**63)
-    """Seed of splits and samples. It is not the seed of the runs, so that all runs are asked the same facts."""
+    """Seed of splits and samples. It differs from the seeds of the runs, so that all runs are asked the same facts."""
     candidates: str | None = None
     """A file of words, one per line, among which answers are ranked."""
     answers: AnswersChoice = "auto"
     """The answers of all settings that do not choose their own: of one token of the LM, of any length, or, for an LM,
     of any length if one of the relations needs it."""
     data: str | None = None
-    """The data folder, with facts/ and prompts/ in it."""
+    """The data folder, which contains facts/ and prompts/."""
     threads: int = Field(default=1, ge=1, le=1024)
     """CPU threads of each run."""
     device: DeviceKind = "cpu"
     dtype: Digits = "float32"
     """Precision in which the LMs run."""
     compiled: bool = False
-    """Compile parts of the LMs' layers with torch.compile: slow to start, but pays off for long work on a GPU."""
+    """Compile parts of the LMs' layers with torch.compile: slow to start, but worth it for long runs on a GPU."""
     engine: EngineName = "pool"
     workers: int | None = Field(default=None, ge=1, le=1024)
-    """Worker processes of the pool; default: as many as there are cores for."""
+    """How many worker processes the pool has; default: as many as there are cores for."""
     address: str | None = None
     """Address of the Ray cluster; default: one is started on this machine."""
     cpus_per_run: float | None = Field(default=None, gt=0)

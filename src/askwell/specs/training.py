@@ -67,13 +67,13 @@ class TrainingSpec(Spec):
 
     @property
     def canonical(self) -> dict[str, Any]:
-        """The choices as they are hashed: one that is newer than version 0.1.0 is left out where it is not used."""
+        """The choices as they are hashed: one that is newer than version 0.1.0 is left out if it is not used."""
         unused = {name for name, value in (("classify", False), ("keep", None)) if getattr(self, name) == value}
         return self.model_dump(mode="json", exclude=unused)
 
     @property
     def kept_by(self) -> Literal["P@1", "near-best", "log-loss"]:
-        """Which state is kept: as chosen, or else as the recipe has it."""
+        """Which state is kept: as chosen, or the recipe's default."""
         return self.keep or ("near-best" if self.recipe == "plateau" else "P@1")
 
     @model_validator(mode="before")
@@ -89,7 +89,7 @@ class TrainingSpec(Spec):
     def _fits_together(self) -> "TrainingSpec":
         budgets = [name for name in ("pairs", "minutes", "epochs") if getattr(self, name) is not None]
         if len(budgets) > 1:
-            raise ValueError(f"{' and '.join(budgets)} are each a budget of the run: give only one of them")
+            raise ValueError(f"{' and '.join(budgets)} all set the budget: give only one of them")
         if self.recipe == "paper" and (self.pairs is not None or self.minutes is not None):
             raise ValueError(f"{budgets[0]} is a budget of the cycle; the paper's recipe takes epochs and patience")
         if self.recipe != "cycle" and self.drop_below:

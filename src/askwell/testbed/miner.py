@@ -1,4 +1,4 @@
-"""Mines templates: the sentences in which the x and the y of a fact stand together, with blanks for both.
+"""Mines templates: the sentences in which the x and the y of a fact occur together, with blanks for both.
 
 This is the mining of LPAQA (Jiang et al. 2020) for short sentences: the whole sentence becomes the template.
 """
@@ -19,7 +19,7 @@ class Mined:
     count: int
     """How many (sentence, fact) pairs have this form."""
     precision: float
-    """The fraction of places where the template stands with some x of the facts that have a right y."""
+    """Of the places where the template occurs with some x of the facts, the fraction with a right y."""
     weight: float
     """count × precision, normalised over the templates that were kept."""
 
@@ -35,7 +35,7 @@ class _Spot(NamedTuple):
 def mine(sentences: Iterable[str], facts: Iterable[Fact], keep: int, least: int = 2) -> list[Mined]:
     """The `keep` templates of the greatest weight among those that occur `least` times, heaviest first.
 
-    The words of a sentence are separated by single spaces; a name is found where all of its words stand.
+    The words of a sentence are separated by single spaces; a name is found where all of its words occur.
     """
     ys: dict[str, set[str]] = {}
     for fact in facts:
@@ -73,7 +73,7 @@ class _Names:
         self.longest = _longest(self.names)
 
     def spots(self, words: Sequence[str]) -> list[_Spot]:
-        """All places where one of the names stands."""
+        """All places where one of the names occurs."""
         return [
             _Spot(start, end, name)
             for start, word in enumerate(words)
@@ -100,7 +100,7 @@ def _blank(words: Sequence[str], x: _Spot, y: _Spot) -> str:
 def _places(
     templates: Iterable[str], with_x: Iterable[tuple[Sequence[str], Sequence[_Spot]]], longest_y: int
 ) -> Counter[str]:
-    """In how many places each template stands with one of the spots at [X] and at most `longest_y` words at [Y]."""
+    """In how many places each template occurs with one of the spots at [X] and at most `longest_y` words at [Y]."""
     # By length and by where the blanks are: few templates are left to compare with a sentence.
     of_shape: dict[tuple[int, int, int], set[str]] = {}
     for template in templates:

@@ -25,7 +25,7 @@ from askwell.data.testbed import LMName
 
 SIZE = 4096
 _SPACE = "Ġ"
-# How often every one-word y is read when merges are counted: often enough to become a token of its own.
+# How often every one-word y is read when merges are counted: often enough to become a single token.
 _WEIGHT_OF_Y = 50
 
 
@@ -66,7 +66,7 @@ def byte_level_tokenizer(merges: models.BPE, *, frame: bool) -> PreTrainedTokeni
 
 
 def word_piece_tokenizer(merges: models.BPE, characters: Iterable[str]) -> BertTokenizer:
-    """WordPiece with the pieces of a BPE: the library's own WordPiece trainer does not give the same twice."""
+    """WordPiece with the pieces of a BPE: the library's WordPiece trainer is not deterministic."""
     vocabulary = Tokenizer(merges).get_vocab()
     pieces = sorted(vocabulary, key=vocabulary.__getitem__)
     readable = [piece for piece in pieces if piece.removeprefix(_SPACE).isascii() and piece.removeprefix(_SPACE)]

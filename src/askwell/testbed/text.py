@@ -1,8 +1,8 @@
 """The text of the testbed: generated from sentences.toml, always the same, never stored.
 
 It tells each told fact several times, in wordings drawn by their frequency, and speaks of every name in neutral
-sentences besides, so that the names of withheld facts are no strangers to an LM. Asides use the words of a relation
-without telling any fact of it.
+sentences besides, so that an LM knows the names of withheld facts. Asides use the words of a relation without telling
+any fact of it.
 
 That a withheld fact stays withheld can be checked. A withheld fact (x, y) leaks
 
@@ -63,7 +63,7 @@ class Withheld:
         return max((name.count(" ") + 1 for name in self._names), default=0)
 
     def leaks_of(self, sentence: str) -> list[Fact]:
-        """The withheld facts whose x and y both stand in the sentence."""
+        """The withheld facts whose x and y both occur in the sentence."""
         words = sentence.split(" ")
         stretches = (
             " ".join(words[start:end])
@@ -182,7 +182,7 @@ def _speak_of_names(world: World, seed: int, stay_out: Withheld) -> Iterator[str
 
 
 def _say_asides(world: World, seed: int) -> Iterator[str]:
-    """They hold no name but x, so that nothing can leak."""
+    """Asides, which have no name but x, so that nothing can leak."""
     for relation in world.relations:
         count = ASIDES_BIG if relation.facts > BIG else ASIDES_SMALL
         for x in sorted({fact.x for facts in (world.told, world.withheld) for fact in facts[relation.name]}):
@@ -193,7 +193,7 @@ def _say_asides(world: World, seed: int) -> Iterator[str]:
 
 
 def _names(world: World) -> dict[tuple[str, str], bool]:
-    """Every x and y with what it is, and whether it stands in a withheld fact."""
+    """Every x and y with what it is, and whether it occurs in a withheld fact."""
     names: dict[tuple[str, str], bool] = {}
     for relation in world.relations:
         for facts, is_withheld in ((world.told[relation.name], False), (world.withheld[relation.name], True)):

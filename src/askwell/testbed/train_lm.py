@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Bool, Int
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from askwell.data.testbed import LMName, the_world
-from askwell.files import read_tensors, write_tensors, write_whole
+from askwell.errors import DamagedFile
+from askwell.files import problem_in, read_tensors, write_tensors, write_whole
 from askwell.testbed.recipe import RECIPES, Recipe, byte_level_tokenizer, learn_merges, new_model, word_piece_tokenizer
 from askwell.testbed.text import generate_text, text_hash
 from askwell.training.schedule import warm_up_and_decay
@@ -84,8 +86,8 @@ def choose_hidden(
 ) -> Bool[Tensor, "chosen longest"]:
     """The tokens that are hidden: in a fraction of the sentences one whole name, everywhere a fraction of other words.
 
-    In a sentence with only one name, nothing that could be known would tell it: half of the time other words are hidden
-    instead, three times as many. A sentence that would show everything has one of its words hidden.
+    In a sentence with only one name, nothing could reveal it: half of the time other words are hidden instead, three
+    times as many. A sentence that would show everything has one of its words hidden.
     """
     words, names = sentences.words[chosen], sentences.names[chosen]
     last_name, last_word = names.amax(1, keepdim=True), words.amax(1, keepdim=True)
@@ -131,7 +133,7 @@ _CHECKPOINT = "training.safetensors"
 
 @dataclass(frozen=True)
 class LMTrainingProgress:
-    """How far the training of an LM has come."""
+    """The progress of training an LM."""
 
     epoch: int
     epochs: int
@@ -150,7 +152,7 @@ def train_lm(
 ) -> None:
     """Trains an LM and leaves it in the folder as a transformers checkpoint in half precision.
 
-    After each epoch the state is kept in the folder; called again, it goes on from there.
+    After each epoch the state is saved in the folder; called again, it continues from there.
     """
     recipe = recipe or RECIPES[name]
     torch.set_num_threads(threads)
@@ -227,7 +229,7 @@ def _loss(
             decoder_input_ids=torch.cat([start, ids[:, :-1]], dim=1),
             use_cache=False,
         ).last_hidden_state
-        # What is hidden has to be known; a part of what is shown is enough to learn to copy.
+        # Hidden tokens have to be known; a part of the shown ones is enough to learn to copy.
         shown = real & ~hidden & torch.from_numpy(random.random(tuple(ids.shape)) < recipe.copied_share)
 
         def loss_at(places: Tensor) -> Tensor:
@@ -243,7 +245,7 @@ def _loss(
 def _optimizer(
     model: PreTrainedModel, recipe: Recipe, steps_of_epoch: int
 ) -> tuple[torch.optim.AdamW, torch.optim.lr_scheduler.LambdaLR]:
-    """AdamW under one cycle: up in a straight line, then down in one."""
+    """AdamW with one cycle: a linear warm-up, then a linear decay."""
     steps = recipe.epochs * steps_of_epoch
     peak = recipe.warm_up * steps
     optimizer = torch.optim.AdamW(
@@ -252,6 +254,15 @@ def _optimizer(
     return optimizer, torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: warm_up_and_decay(step, steps, peak=peak)
     )
+
+
+class _Notes(BaseModel):
+    """What a checkpoint contains besides its tensors."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    made_from: dict[str, Any]
+    epoch: NonNegativeInt
 
 
 def _keep(
@@ -274,14 +285,26 @@ def _restore(
     """Restores the state in the folder, if it is of this text and recipe; returns how many epochs are done."""
     if not (folder / _CHECKPOINT).exists():
         return 0
-    tensors, notes = read_tensors(folder / _CHECKPOINT)
-    if notes["made_from"] != made_from:
+    path = folder / _CHECKPOINT
+    tensors, found = read_tensors(path)
+    try:
+        notes = _Notes.model_validate(found)
+    except ValidationError as error:
+        raise DamagedFile(f"{path} is damaged: {problem_in(error)}; remove it to start over") from None
+    if notes.made_from != made_from:
         return 0
+    for name, parameter in model.named_parameters():
+        shapes = {"model": parameter.shape, "step": (), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}
+        for key, shape in shapes.items():
+            tensor = tensors.get(f"{key}/{name}")
+            if tensor is None or tensor.shape != shape or not tensor.isfinite().all():
+                raise DamagedFile(f"{path} is damaged: {key}/{name} is not that of this LM; remove it to start over")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(tensors[f"model/{name}"])
             optimizer.state[parameter] = {key: tensors[f"{key}/{name}"] for key in ("step", "exp_avg", "exp_avg_sq")}
-    schedule.last_epoch = notes["epoch"] * steps_of_epoch
-    for group, rate in zip(optimizer.param_groups, schedule.get_lr(), strict=True):
-        group["lr"] = rate
-    return notes["epoch"]
+    schedule.last_epoch = notes.epoch * steps_of_epoch
+    rates = zip(optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True)
+    for group, rate, factor in rates:
+        group["lr"] = rate * factor(schedule.last_epoch)
+    return notes.epoch

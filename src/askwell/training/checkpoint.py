@@ -1,4 +1,4 @@
-"""The state of a training run between two stretches of its schedule, from which it can go on."""
+"""The state of a training run between two stretches of its schedule, from which it can be resumed."""
 
 import hashlib
 import json
@@ -23,7 +23,9 @@ _KEPT = "kept-"
 _NOTES = ("stretches", "loss", "facts", "pairs")
 
 
-class _DevScores(BaseModel):
+class DevScores(BaseModel):
+    """The scores on dev in a line of a history, by which the best state is chosen."""
+
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, float | None]  # ty: ignore[incompatible-mutable-override]
 
@@ -40,13 +42,13 @@ class _Line(BaseModel):
     round: NonNegativeInt
     pairs: NonNegativeInt
     train_loss: float | None
-    dev: _DevScores
+    dev: DevScores
     effective_prompts: float
     temperature: float | None = None
 
 
 class _Notes(BaseModel):
-    """What a checkpoint says beside its tensors."""
+    """What a checkpoint contains besides its tensors."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -60,7 +62,7 @@ class _Notes(BaseModel):
 
 @dataclass
 class State:
-    """All that a training run needs to go on after a stretch."""
+    """Everything that a training run needs to continue after a stretch."""
 
     history: list[HistoryLine]
     parameters: dict[str, Tensor]
@@ -69,7 +71,7 @@ class State:
     moments: dict[str, Tensor]
     """Adam's moments."""
     means: dict[str, Tensor]
-    """The means over the last steps of all that is tuned, where the schedule takes them."""
+    """The means over the last steps of everything that is tuned, if the schedule uses them."""
     stretches: int = 0
     """Stretches done."""
     loss: float = 0.0
@@ -81,7 +83,7 @@ class State:
 
 
 def run_id(mixture: Mixture, relation: Relation, spec: TrainingSpec, candidates: Candidates | None = None) -> str:
-    """The hash of all that decides how a run goes: LM, prompts, facts, settings, first state, precision, device."""
+    """The hash of everything that determines a run: LM, prompts, facts, settings, first state, precision, device."""
     description = {
         "lm": mixture.lm.identity.model_dump(exclude={"name", "revision"}),
         "runs": [str(mixture.lm.dtype), mixture.lm.device.type],
@@ -118,8 +120,8 @@ def load_checkpoint(folder: Path, run: str, mixture: Mixture) -> State | None:
         raise _damaged(path, problem_in(error)) from None
     if known.run != run:
         raise BadOption(
-            f"{path} is the state of a run with another LM, other facts, other prompts or other settings, or of "
-            "another version of askwell; resume with the options of that run, or name another folder"
+            f"{path} is the state of a run with a different LM, facts, prompts, settings or version of askwell; resume "
+            "with the options of that run, or name another folder"
         )
     parts: dict[str, dict[str, Tensor]] = {"parameters": {}, "moments": {}, "means": {}}
     for name, tensor in tensors.items():
@@ -138,7 +140,7 @@ def load_checkpoint(folder: Path, run: str, mixture: Mixture) -> State | None:
 
 
 def _as_written(line: _Line, written: Mapping[str, Any]) -> HistoryLine:
-    """The line with its scores in the order in which they were written, so that a resumed run leaves the same file."""
+    """The line with its scores in the order in which they were written, so that a resumed run writes the same file."""
     fields = line.model_dump(by_alias=True)
     fields["dev"] = {name: fields["dev"][name] for name in written["dev"]}
     return HistoryLine(**fields)

@@ -52,13 +52,13 @@ def train(
 ) -> TrainingResult:
     """Tunes the mixture on a relation's train facts and leaves it in the state that was best on its dev facts.
 
-    With `candidates`, it is tuned to choose among them. `facts` are the relation's, where they were encoded before.
-    With a `folder`, a checkpoint is kept there after each stretch of the schedule, from which `resume` goes on: an
+    With `candidates`, it is tuned to choose among them. `facts` are the relation's, if they were encoded before. With a
+    `folder`, a checkpoint is saved there after each stretch of the schedule, from which `resume` continues: an
     interrupted run that is resumed equals one that was not. Ctrl-C leaves the mixture in its best state so far and is
-    raised as `Interrupted`, which holds the result.
+    raised as `Interrupted`, which has the result.
 
-    Where it takes long, a bar shows in a terminal or notebook, unless `progress` is False; a function is told of each
-    step instead. How many facts are left out, and why, is logged once before training.
+    If it takes long, a terminal or notebook shows a bar, unless `progress` is False; a function is called at each step
+    instead. How many facts are left out, and why, is logged once before training.
     """
     candidates, folder = as_candidates(candidates), None if folder is None else Path(folder)
     threads_before = torch.get_num_threads()
@@ -138,7 +138,7 @@ def _train(
             vocabulary=_vocabulary(mixture, facts.kind, scorer),
         )
 
-    # What the LM computes of an x before all tuned words never changes: it is kept where it is needed more than once.
+    # What the LM computes for an x before all tuned words never changes, so it is kept if it is needed again.
     again = [dev.xs, *([train_facts.xs] if schedule.pairs > len(train_facts) * len(mixture.prompts) else [])]
     kept = ExitStack()
     try:
@@ -184,7 +184,7 @@ def _with_labels(
     scorer: CandidateScorer,
     left_out: dict[str, tuple[LeftOutFact, ...]],
 ) -> EncodedFacts:
-    """The facts whose y is a candidate, the others being added to what is left out; an error if there are none."""
+    """The facts whose y is a candidate; the others are added to those left out. An error if there are none."""
     encoded = facts.split(split)
     is_candidate = [scorer.number_of(fact.y) is not None for fact in encoded.facts]
     others = [fact for fact, is_one in zip(encoded.facts, is_candidate, strict=True) if not is_one]
@@ -195,7 +195,7 @@ def _with_labels(
 
 
 def _spread(facts: EncodedFacts, count: int) -> EncodedFacts:
-    """This many of the facts, at even distances; the facts themselves, where that is all of them."""
+    """This many of the facts, evenly spaced; the facts themselves if that is all of them."""
     if count >= len(facts):
         return facts
     kept = torch.zeros(len(facts), dtype=torch.bool, device=facts.answers.device)
@@ -204,7 +204,7 @@ def _spread(facts: EncodedFacts, count: int) -> EncodedFacts:
 
 
 def _vocabulary(mixture: Mixture, kind: AnswerKind, scorer: CandidateScorer | None) -> str:
-    """Among which answers dev is scored, in words."""
+    """The answers that dev is scored among, in words."""
     if scorer is not None:
         return CandidateAnswers(scorer).vocabulary
     return kind.describe(mixture.lm.identity.name) if kind.any_length else mixture.answer_space.description
@@ -247,7 +247,7 @@ def _stretch(
 
 
 def _pairs_within(minutes: float, mixture: Mixture, objective: Objective, facts: int) -> int:
-    """About how many pairs can be trained on in this many minutes, dev scores included; the mixture stays as it is."""
+    """About how many pairs can be trained on in this many minutes, dev scores included; the mixture is not changed."""
     batch = torch.arange(min(facts, max(1, 64 // len(mixture.prompts))), device=mixture.lm.device)
     seconds = []
     for _ in range(3):  # the first is slower: memory is still to be had

@@ -24,7 +24,7 @@ class Loss(NamedTuple):
 
 
 class Objective:
-    """The loss of training facts, where what does not change while training is computed once."""
+    """The loss of training facts; whatever does not change during training is computed once."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Objective:
         return Loss(to_minimise, -float(log_likelihood.detach().sum()), posteriors.sum(0))
 
     def _ask(self, facts: Int[Tensor, " facts"]) -> tuple[Tensor, Tensor]:
-        """log p(y | t, x) and, where it is needed, log p(x | t)."""
+        """log p(y | t, x) and, if it is needed, log p(x | t)."""
         mixture = self._mixture
         gold = distributions.fact_log_probs(mixture, self._facts, facts)
         return gold, distributions.log_p_x(

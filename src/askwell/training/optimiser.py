@@ -1,6 +1,6 @@
 """The parameters of a mixture that are tuned, their step sizes, and Adam over them.
 
-Step sizes are the paper's constant, or follow the LM's own scale: how large its word vectors and its hidden states are.
+Step sizes are the paper's constant, or follow the scale of the LM: how large its word vectors and hidden states are.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ OF_WORDS = 0.2
 OF_HIDDEN = 0.02
 """A step on a deeper layer's perturbation, in standard deviations of what leaves that layer."""
 OF_WEIGHTS = 0.1
-"""A step on the weights' logits and log T, which have no scale of their own."""
+"""A step on the weights' logits and log T, which do not depend on the LM's scale."""
 _PAPER = 1e-3
 _SAMPLED_PAIRS = 64
 
@@ -100,7 +100,7 @@ def hidden_scales(lm: FrozenLM, batch: Batch, vectors: Tensor) -> dict[str, list
 
 
 def choose_tuned(mixture: Mixture, spec: TrainingSpec) -> None:
-    """Lets gradients into the parameters that the spec tunes, and into no others."""
+    """Enables gradients for the parameters that the spec tunes, and for no others."""
     is_mixture = mixture.spec.combine == "mixture"
     if not is_mixture and spec.method == "em":
         raise BadOption("EM is for mixtures; a product of experts is trained by gradient (--method gradient)")
@@ -108,26 +108,26 @@ def choose_tuned(mixture: Mixture, spec: TrainingSpec) -> None:
     for delta in mixture.deltas.parameters():
         delta.requires_grad_(spec.tune_layers)
     for name, parameter in mixture.weighting.named_parameters():
-        # Whatever a weighting has beside p(t | r) says how the weights depend on x, as a temperature does.
+        # All parameters of a weighting besides p(t | r) control how the weights depend on x, as a temperature does.
         parameter.requires_grad_(spec.tune_weights if name == "logits" else spec.tune_temperature)
     if spec.drop_below and (not is_mixture or mixture.weighting.reads_x or not spec.tune_weights):
         raise BadOption("--drop-below is for mixtures whose weights are tuned and do not depend on x")
     if spec.l2 and not (mixture.vectors.requires_grad or any(d.requires_grad for d in mixture.deltas.parameters())):
-        raise BadOption("--l2 holds the prompts' vectors back, and none of them is tuned here")
+        raise BadOption("--l2 penalises the prompts' vectors, but none of them is tuned here")
     if not any(parameter.requires_grad for parameter in mixture.parameters()):
-        raise BadOption("nothing is tuned: let at least one of vectors, layers, weights and temperature be tuned")
+        raise BadOption("nothing is tuned: tune at least one of vectors, layers, weights and temperature")
 
 
 def penalty(mixture: Mixture) -> Float[Tensor, ""]:
-    """The squared length of all that is tuned and added to the prompts."""
+    """The squared norm of everything that is tuned and added to the prompts."""
     added = [mixture.vectors - mixture.initial_vectors, *mixture.deltas.parameters()]
     return torch.stack([part.square().sum() for part in added if part.requires_grad]).sum()
 
 
 def optimizer_of(mixture: Mixture, spec: TrainingSpec, rates: Rates) -> torch.optim.Adam | None:
-    """Adam over all that is tuned by gradient, in groups that each have a step size of their own, also under "peak".
+    """Adam over everything that is tuned by gradient, in groups with separate step sizes, also stored under "peak".
 
-    It is None where nothing is, since EM has a closed form for all that is tuned.
+    It is None if there is nothing, since EM has a closed form for everything that is tuned.
     """
     groups: list[dict[str, Any]] = [{"params": [mixture.vectors], "lr": rates.vectors}]
     for stack, layers in mixture.layer_deltas.items():
@@ -138,7 +138,7 @@ def optimizer_of(mixture: Mixture, spec: TrainingSpec, rates: Rates) -> torch.op
     for group in groups:
         parameters = [parameter for parameter in group["params"] if parameter.requires_grad]
         for parameter in parameters:
-            # Adam would pass over a parameter without a gradient; where no fact of a step reaches a layer's delta, its
+            # Adam would skip a parameter without a gradient; where no fact of a step reaches a layer's delta, its
             # momentum still moves it.
             parameter.grad = torch.zeros_like(parameter)
         if parameters:
@@ -161,13 +161,13 @@ def moments_of(optimizer: torch.optim.Optimizer | None) -> dict[str, Tensor]:
 
 
 def restore_moments(optimizer: torch.optim.Optimizer, moments: Mapping[str, Tensor]) -> None:
-    """Gives Adam the moments that `moments_of` has copied; DamagedFile if they are not those of what it moves."""
+    """Gives Adam the moments that `moments_of` copied; DamagedFile if they do not belong to its parameters."""
     moved = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     expected = {f"{number}/step": torch.Size([]) for number in range(len(moved))}
     for number, parameter in enumerate(moved):
         expected |= dict.fromkeys((f"{number}/exp_avg", f"{number}/exp_avg_sq"), parameter.shape)
     if {key: value.shape for key, value in moments.items()} != expected:
-        raise DamagedFile("the run cannot be continued: the checkpoint's moments are not those of what it tunes")
+        raise DamagedFile("the run cannot be continued: the checkpoint's moments belong to other parameters")
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in moments.items():
         number, _, name = key.partition("/")
@@ -185,7 +185,7 @@ def tuned_by(optimizer: torch.optim.Optimizer | None, mixture: Mixture) -> dict[
 
 @torch.no_grad()
 def add_to_means(means: dict[str, Tensor], tuned: Mapping[str, nn.Parameter], weight: float) -> None:
-    """Moves the means of all that is tuned towards what it is now by that weight; the first is what it is."""
+    """Moves the means of all tuned parameters towards their present values by that weight; they start as these."""
     for name, parameter in tuned.items():
         now = parameter.detach()
         mean = means.get(name, now)

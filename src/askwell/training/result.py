@@ -1,4 +1,4 @@
-"""What a training run tells: lines of its history, its progress, and its result."""
+"""What a training run reports: lines of its history, its progress, and its result."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -17,12 +17,12 @@ KeptBy = Literal["P@1", "near-best", "log-loss"]
 
 
 def badness(scores: Mapping[str, Any]) -> tuple[float, float]:
-    """A key that sorts dev scores, the best first: by P@1, then by log-loss, which is None where it is infinite."""
+    """A key that sorts dev scores, the best first: by P@1, then by log-loss, which is None if infinite."""
     return -scores["P@1"], loss_or_inf(scores)
 
 
 def loss_or_inf(scores: Mapping[str, Any]) -> float:
-    """The log-loss, which is written as None where it is infinite."""
+    """The log-loss, which is written as None if infinite."""
     return math.inf if scores["log_loss"] is None else scores["log_loss"]
 
 
@@ -48,7 +48,7 @@ class HistoryLine:
     """T; None where the weights have none."""
 
     def as_json(self) -> dict[str, Any]:
-        """As it is written to history.jsonl."""
+        """As written to history.jsonl."""
         line = {name: getattr(self, name) for name in ("round", "pairs", "train_loss", "dev", "effective_prompts")}
         return line if self.temperature is None else {**line, "temperature": self.temperature}
 
@@ -56,9 +56,9 @@ class HistoryLine:
 def best_of(history: Iterable[HistoryLine], kept_by: KeptBy = "P@1") -> HistoryLine:
     """The line of the state that is kept, the earliest of equal ones.
 
-    Of few dev facts P@1 is coarse: "near-best" tells states by log-loss that differ by one fact, or by less than half
-    the standard error. Half, since the states of one run agree on most facts, so that their difference is surer than
-    either.
+    On few dev facts P@1 is coarse: "near-best" compares by log-loss states that differ by one fact, or by less than
+    half the standard error. Half, since the states of one run agree on most facts, so that their difference is more
+    certain than either score.
     """
     lines = list(history)
     if kept_by == "near-best":
@@ -73,7 +73,7 @@ def best_of(history: Iterable[HistoryLine], kept_by: KeptBy = "P@1") -> HistoryL
 
 def standard_error(per_cent: float, facts: int) -> float:
     """The standard error of a P@1 over this many facts, in per cent; one right and one wrong answer are added to them,
-    so that few facts that are all right or all wrong are not taken for certain."""
+    so that few facts that are all right or all wrong do not count as certain."""
     share = (per_cent / 100 * facts + 1) / (facts + 2)
     return 100 * math.sqrt(share * (1 - share) / (facts + 2))
 
@@ -81,8 +81,8 @@ def standard_error(per_cent: float, facts: int) -> float:
 def may_be_kept(history: Iterable[HistoryLine], kept_by: KeptBy) -> list[HistoryLine]:
     """The lines whose states can still turn out to be the best, whatever comes.
 
-    A higher P@1 that comes later raises what is within its standard error, and so an earlier state that was not the
-    best can become it: all those are kept to which no other is at least equal both in P@1 and in log-loss.
+    A higher P@1 that comes later changes which states are within its standard error, so an earlier state that was not
+    the best can become the best: all states are kept that no other matches or beats in both P@1 and log-loss.
     """
     lines = list(history)
     if kept_by != "near-best":
@@ -96,7 +96,7 @@ def may_be_kept(history: Iterable[HistoryLine], kept_by: KeptBy) -> list[History
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """How far a training run has got."""
+    """The progress of a training run."""
 
     pairs_done: int
     """(fact, prompt) pairs that were trained on."""
@@ -131,12 +131,12 @@ class TrainingResult(ShowsItself, AsFrame):
     step_sizes: dict[str, Any]
     """Adam's step sizes for the vectors, for each layer, and for the weights."""
     finished: bool
-    """False where the run was interrupted."""
+    """False if the run was interrupted."""
     vocabulary: str
-    """Among which answers y was ranked on dev."""
+    """The answers that y was ranked among on dev."""
 
     def summary(self) -> Summary:
-        """The dev scores on the way; the one that was kept is marked."""
+        """The dev scores during training; the one that was kept is marked."""
         rows = [
             (
                 f"{line.pairs:,}",
@@ -172,7 +172,7 @@ class TrainingResult(ShowsItself, AsFrame):
         ]
 
     def plot(self, ax: Any = None, *, label: str = "") -> Any:
-        """Dev P@1 while it was tuned, the kept state marked. Gives the matplotlib axes."""
+        """Dev P@1 during tuning, with the kept state marked. Returns the matplotlib axes."""
         points = [(line.pairs, line.dev["P@1"]) for line in self.history]
         return plots.curve(points, best=self.best.pairs, label=label, axes=ax)
 
@@ -187,7 +187,7 @@ class TrainingResult(ShowsItself, AsFrame):
         return {**self.best.dev, "vocabulary": self.vocabulary}
 
     def learned_from(self, relation: Relation) -> dict[str, Any]:
-        """What the mixture was trained on and how, as it is saved with the mixture."""
+        """What the mixture was trained on and how, to be saved with it."""
         return {
             "relation": relation.description,
             "train_facts": self.train_facts,

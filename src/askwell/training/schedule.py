@@ -1,5 +1,4 @@
-"""The schedule of a training run: which facts each step takes, how large it is, when dev is scored, and when the run
-is over."""
+"""The schedule of a training run: the facts and the size of each step, when dev is scored, and when the run ends."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from askwell.training.result import HistoryLine, best_of, loss_or_inf
 
 _PAIRS, _PAIRS_FOR_ONE = 2000, {"cycle": 2000, "plateau": 800}
 STRETCHES = 8
-"""A cycle is cut into this many stretches; after each the run can be interrupted and go on."""
+"""A cycle has this many stretches; after each, the run can be interrupted and resumed."""
 WARM_UP = 0.1
 """The fraction of the cycle in which the step size grows."""
 _PAIRS_OF_STEP = 32
@@ -26,21 +25,24 @@ _PAPER_EPOCHS, _PAPER_PATIENCE, _PAPER_FACTS = 16, 4, 64
 PLATEAU_STRETCH, PLATEAU_FACTS = 128, 16
 """A stretch of a run that ends by itself: this many pairs, or as many as this many facts make."""
 PLATEAU_FACTS_OF_STEP = 16
-"""The facts that one of its steps takes at most: more make a step dearer, but hardly better."""
+"""The most facts that one of its steps takes: more make a step more expensive, but hardly better."""
 PLATEAU_WARM_UP = 4
 """The steps of such a run in which the step size grows."""
 PLATEAU_LEAST = 12
-"""The steps that it takes at least."""
+"""The fewest steps that it takes."""
 PLATEAU_FALL = 0.06
 """It ends when dev's log-loss is lower by less than this many nats than it was after half of the pairs."""
 PLATEAU_MEAN = 4.0
-"""How much more the last steps count in the mean over steps: the mean age of what it holds is a sixth of the run."""
-PLATEAU_SCORES = 12
-"""Where fewer dev scores than this fit into the limit, there is too little to end a run by, and it is one cycle."""
+"""How much more the last steps count in the mean over steps: the mean age of what it averages is a sixth of the run."""
+PLATEAU_SCORES = 17
+"""If fewer dev scores than this fit into the limit, they cannot decide when to stop, and the run is one cycle."""
 _COST_OF_SCORE = 1 / 3
-"""A pair that is only asked, as on dev, costs about this much of one that is trained on."""
-_MOST_OF_SCORE, _LEAST_SCORED = 1 / 8, 32
-"""One dev score costs no more than this part of the whole run, unless fewer dev facts than this would be left."""
+"""The cost of a pair that is only asked, as on dev, relative to one that is trained on."""
+_MOST_OF_SCORE, _LEAST_SCORED = 1 / 12, 32
+"""One dev score costs at most this fraction of the training, unless fewer dev facts than this would be left."""
+_MOST_OF_SCORES = 1 / 8
+"""If such a run is one cycle, all dev scores but the first cost at most this fraction of the training; there is always
+one at the end."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Schedule:
         return self.recipe == "plateau"
 
     def is_over(self, stretches: int, history: Sequence[HistoryLine]) -> bool:
-        """Whether a run has ended after this many stretches: all steps are done, or dev has not got better."""
+        """Whether a run ends after this many stretches: all steps are done, or dev has stopped improving."""
         if stretches >= len(self.ends):
             return True
         if self.ends_by_itself:
@@ -136,8 +138,8 @@ class Schedule:
 
 
 def warm_up_and_decay(step: int, steps: int, *, peak: float | int) -> float:
-    """The fraction of the largest step size that a step takes: up in a straight line for `peak` steps, then down in one
-    that ends at 0 after all steps."""
+    """The fraction of the largest step size that a step takes: a linear warm-up for `peak` steps, then a linear decay
+    to 0 after all steps."""
     warm_up = (step + 1) / peak
     return min(warm_up, (steps - step) / (steps - peak)) if steps > peak else warm_up
 
@@ -154,15 +156,15 @@ def scored_dev_facts(spec: TrainingSpec, *, facts: int, dev_facts: int, prompts:
     if spec.recipe != "plateau":
         return dev_facts
     pairs = spec.pairs or default_pairs(prompts) if spec.epochs is None else spec.epochs * facts * prompts
-    return min(dev_facts, max(_LEAST_SCORED, int(pairs * _MOST_OF_SCORE / (_COST_OF_SCORE * prompts))))
+    return min(dev_facts, max(_LEAST_SCORED, int(round(pairs * _MOST_OF_SCORE / (_COST_OF_SCORE * prompts), 6))))
 
 
 def fall_of_second_half(history: Sequence[HistoryLine]) -> float:
     """By how much dev's log-loss has fallen since the last score that was made within the first half of the pairs.
 
     It is not compared with the lowest of all: the first steps often find a good prior over answers, which is lost again
-    before x is made use of. Nor are neighbouring scores compared: a run that learns slowly, as one prompt on a causal
-    LM does, gains little from one to the next, and much over its second half.
+    before x is used. Nor are neighbouring scores compared: a run that learns slowly, as one prompt on a causal LM does,
+    gains little from one to the next, but much over its second half.
     """
     now = history[-1]
     before = next(line for line in reversed(history) if 2 * line.pairs <= now.pairs)
@@ -196,12 +198,14 @@ def schedule_of(
     passes = budget / (facts * prompts) if spec.epochs is None else spec.epochs
     steps = max(1, round(passes * ceil(facts / batch))) if passes else 0
     of_stretch = max(ceil(PLATEAU_STRETCH / (batch * prompts)), ceil(PLATEAU_FACTS / batch))
-    # Dev is scored as often as that costs no more than the training in between.
+    # Dev is scored as often as it can be without costing more than the training in between.
     score_every = max(1, round(_COST_OF_SCORE * dev_facts / (of_stretch * batch)))
     if spec.recipe == "plateau" and (spec.patience is not None or steps >= PLATEAU_SCORES * score_every * of_stretch):
         ends = tuple(min(end, steps) for end in range(of_stretch, steps + of_stretch, of_stretch)) if steps else ()
         return Schedule(facts, prompts, batch, ends, score_every, spec.patience, spec.recipe, seed)
     ends = tuple(sorted({round(steps * stretch / STRETCHES) for stretch in range(1, STRETCHES + 1)} - {0}))
-    # Dev is scored as often as all scores together cost no more than the training itself.
-    scores = max(1, min(STRETCHES, int(passes * facts / max(1, dev_facts))))
+    # Dev is scored as often as it can be without all scores costing more than the training itself, or, if no budget was
+    # given, than a smaller fraction of it: the last state of a cycle is nearly always the best.
+    most = 1.0 if spec.recipe == "cycle" else _MOST_OF_SCORES / _COST_OF_SCORE
+    scores = max(1, min(STRETCHES, int(most * passes * facts / max(1, dev_facts))))
     return Schedule(facts, prompts, batch, ends, ceil(STRETCHES / scores), None, "cycle", seed)

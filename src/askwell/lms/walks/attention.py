@@ -10,6 +10,9 @@ from torch.nn import functional
 
 from askwell.lms.walks.rows import Segment
 
+# Torch's softmax takes rows with fewer numbers than this one number after the other, five times as slowly.
+_SHORT_ROW = 16
+
 
 def attend(
     queries: Float[Tensor, "queries width"],
@@ -20,8 +23,8 @@ def attend(
     scale: float,
     cap: float | None = None,
 ) -> Float[Tensor, "queries width"]:
-    """What each query attends to among the keys of its pair. Fewer key heads are shared by groups of query heads; with
-    a `cap`, scores are held within it by a hyperbolic tangent, as in Gemma 2."""
+    """Attention of each query to the keys of its pair. Fewer key heads are shared by groups of query heads; with a
+    `cap`, scores are bounded by a hyperbolic tangent, as in Gemma 2."""
     if queries.device.type == "cpu" or cap is not None:
         return _Attend.apply(queries, keys, values, segments, head_size, scale, cap)
     return attend_fused(queries, keys, values, segments, head_size, scale)
@@ -30,7 +33,7 @@ def attend(
 def attend_fused(
     queries: Tensor, keys: Tensor, values: Tensor, segments: Sequence[Segment], head_size: int, scale: float
 ) -> Tensor:
-    """The same by torch's fused attention, for devices whose kernels are fast on short sequences, too."""
+    """The same with torch's fused attention, for devices whose kernels are also fast on short sequences."""
     parts = []
     for segment, query, key, value in zip(
         segments,
@@ -55,7 +58,7 @@ def attend_fused(
 
 
 class _Attend(torch.autograd.Function):
-    """Attention as batched products of small matrices: for sequences of some ten tokens a CPU does these faster than
+    """Attention as batched products of small matrices: for sequences of some ten tokens these are faster on a CPU than
     its fused kernel, which is made for long ones."""
 
     @staticmethod
@@ -89,7 +92,7 @@ class _Attend(torch.autograd.Function):
                 hidden = ~segment.visible
                 hidden = hidden if hidden.dim() == 2 else hidden.unsqueeze(1)
                 scores.view(pairs, key_heads, -1, query_count, key_count).masked_fill_(hidden, -torch.inf)
-            probs = scores.softmax(-1)
+            probs = _softmax_(scores)
             _to_rows(torch.bmm(probs, value), attended[query_row:query_end], pairs, query_count, key_heads)
             saved += [query, key, value, probs]
             query_row, key_row = query_end, key_end
@@ -112,7 +115,7 @@ class _Attend(torch.autograd.Function):
             query_end, key_end = query_row + pairs * query_count, key_row + pairs * key_count
             of_output = _by_head(gradient[query_row:query_end], pairs, query_count, key_heads, head_size)
             of_probs = torch.bmm(of_output, value.transpose(1, 2))
-            of_scores = torch._softmax_backward_data(of_probs, probs, -1, probs.dtype).mul_(ctx.scale)
+            of_scores = _of_scores(of_probs, probs).mul_(ctx.scale)
             if slope is not None:
                 of_scores.mul_(slope)
             _to_rows(torch.bmm(of_scores, key), of_queries[query_row:query_end], pairs, query_count, key_heads)
@@ -122,6 +125,22 @@ class _Attend(torch.autograd.Function):
             _to_rows(of_value, of_values[key_row:key_end], pairs, key_count, key_heads)
             query_row, key_row = query_end, key_end
         return of_queries, of_keys, of_values, None, None, None, None
+
+
+def _softmax_(scores: Tensor) -> Tensor:
+    """The softmax over the last dimension; the scores may be overwritten."""
+    if scores.shape[-1] >= _SHORT_ROW:
+        return scores.softmax(-1)
+    exponentials = scores.sub_(scores.amax(-1, keepdim=True)).exp_()
+    return exponentials.div_(exponentials.sum(-1, keepdim=True))
+
+
+def _of_scores(of_probs: Tensor, probs: Tensor) -> Tensor:
+    """The gradient of the scores, given that of their softmax."""
+    if probs.shape[-1] >= _SHORT_ROW:
+        return torch._softmax_backward_data(of_probs, probs, -1, probs.dtype)
+    weighted = of_probs * probs
+    return weighted.sub_(probs * weighted.sum(-1, keepdim=True))
 
 
 def _by_head(rows: Tensor, pairs: int, length: int, key_heads: int, head_size: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Which walk a model gets: one for exactly its class that gives what the public model gives, or none."""
+"""Which walk a model gets: one for exactly its class that agrees with the public model, or none."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -41,11 +41,11 @@ WALKS: Mapping[str, Callable[..., Walk | None]] = {
     "GPT2LMHeadModel": walk_gpt2,
     "ModernBertForMaskedLM": walk_modernbert,
 }
-"""By the names of transformers' classes, since to import them all would take a second."""
+"""By the names of transformers' classes, since importing them all would take a second."""
 
 
 def walk_of(model: PreTrainedModel, block: FeedForward) -> Walk | None:
-    """The walk for models of exactly this class, None where there is none."""
+    """The walk for models of exactly this class; None if there is none."""
     is_public = type(model).__module__.startswith("transformers.models.")
     make = WALKS.get(type(model).__name__) if is_public else None
     if make is None or not set(_kinds_of_layers(model)) <= {"full_attention", "sliding_attention"}:
@@ -61,9 +61,9 @@ def _kinds_of_layers(model: PreTrainedModel) -> Sequence[str]:
 
 
 def window_of(model: PreTrainedModel) -> int | None:
-    """The longest sentence of which every token sees all that it may see. None if no layer has a window.
+    """The longest sentence that fits into the window of every layer; None if no layer has one.
 
-    A window shows in longer sentences alone, so that no check on short ones would find it.
+    A window has an effect only on longer sentences, so no check on short ones would find it.
     """
     names = ("sliding_window", "window_size", "attention_chunk_size")
     sizes = [size for name in names if isinstance(size := getattr(model.config, name, None), int)]
@@ -73,7 +73,7 @@ def window_of(model: PreTrainedModel) -> int | None:
     return min(sizes)
 
 
-# How far two ways to compute the same may differ, relative to the largest number.
+# How far two ways of computing the same thing may differ, relative to the largest number.
 _TOLERANCE = {torch.float64: 1e-6, torch.float32: 2e-4}
 _TOLERANCE_OF_HALF_PRECISION = 0.25
 _LENGTHS = (5, 3, 5, 2)
@@ -82,20 +82,20 @@ _READ_FIRST = (3, 1, 2, 1)
 
 
 def agrees(lm: Any) -> bool:
-    """Whether the LM's walk gives what its public model gives on short sequences, values and gradients."""
+    """Whether the LM's walk agrees with its public model on short sequences, in values and gradients."""
     with torch.enable_grad():
         batch = _short_sequences(lm.stacks, lm.device)
         hooked = _log_probs_and_gradients(lm, batch, use_walk=False)
         try:
             walked = _log_probs_and_gradients(lm, batch, use_walk=True)
         except (RuntimeError, TypeError, ValueError, AttributeError, IndexError):
-            return False  # a module of another kind, a quantised one say, which only the whole model can run
+            return False  # a module of another kind, e.g. a quantised one, which only the whole model can run
     tolerance = _TOLERANCE.get(lm.dtype, _TOLERANCE_OF_HALF_PRECISION)
     return all(_near(ours, theirs, tolerance) for ours, theirs in zip(walked, hooked, strict=True))
 
 
 def agrees_with_past(lm: Any) -> bool:
-    """Whether an LM without a walk gives the same when a sentence's first tokens are read from its own cache."""
+    """Whether an LM without a walk gives the same results when a sentence's first tokens come from its cache."""
     with torch.enable_grad():
         batch = _short_sequences(lm.stacks, lm.device)
         whole = _log_probs_and_gradients(lm, batch, use_walk=False)
@@ -105,7 +105,7 @@ def agrees_with_past(lm: Any) -> bool:
                 lm, batch, use_walk=False, share=lambda vectors, deltas: _after_first(lm, batch, cut, vectors, deltas)
             )
         except (RuntimeError, TypeError, ValueError, AttributeError, IndexError, KeyError, NotImplementedError):
-            return False  # no cache of keys and values: a recurrent model, say
+            return False  # no cache of keys and values, e.g. a recurrent model
     tolerance = _TOLERANCE.get(lm.dtype, _TOLERANCE_OF_HALF_PRECISION)
     return all(_near(ours, theirs, tolerance) for ours, theirs in zip(continued, whole, strict=True))
 

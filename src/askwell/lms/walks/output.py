@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-# Rows of logits that begin at multiples of this many numbers are written at twice the speed by a CPU's matrix product.
+# Rows of logits that begin at multiples of this many numbers are written twice as fast by a CPU's matrix product.
 _ALIGNED = 16
 # Where several tokens are read from a distribution, about this many logits are held at once: at least this many rows,
 # since products with fewer rows are slow, and, without gradients, this many columns, which stay in the cache.
@@ -53,7 +53,7 @@ def log_probs_of(
 
 
 class _LogProbsOf(torch.autograd.Function):
-    """The distribution is kept in place of the logits, so that the backward pass is one product."""
+    """The distribution is kept instead of the logits, so that the backward pass is one product."""
 
     @staticmethod
     def forward(
@@ -104,8 +104,8 @@ def several_log_probs_of(
 
 
 class _SeveralLogProbsOf(torch.autograd.Function):
-    """Of each distribution the mean output embedding is kept, which is all that the backward pass needs of it: no more
-    logits are ever held than go through at once."""
+    """Only the mean output embedding of each distribution is kept, which is all that the backward pass needs: no more
+    logits are held than are processed at once."""
 
     @staticmethod
     def forward(
@@ -157,7 +157,7 @@ def _log_totals(
     dtype: torch.dtype,
     cap: float | None,
 ) -> Float[Tensor, " reads"]:
-    """The log of the total of each row's distribution, a part of the vocabulary after the other."""
+    """The log of the total of each row's distribution, one part of the vocabulary after the other."""
     found = torch.empty(len(hidden), dtype=dtype, device=hidden.device)
     vocabulary, at_once = output.shape[0], max(_ROWS_AT_ONCE, _LOGITS_AT_ONCE // _COLUMNS_AT_ONCE)
     for start in range(0, len(hidden), at_once):
@@ -174,14 +174,14 @@ def _log_totals(
 
 
 def _capped(logits: Tensor, cap: float | None) -> Tensor:
-    """The logits, held within a cap; the columns that only fill a row keep their -inf."""
+    """The logits, bounded by a cap; padding columns keep their -inf."""
     if cap is None:
         return logits
     return logits.div(cap).tanh_().mul_(cap).masked_fill_(logits == -torch.inf, -torch.inf)
 
 
 def _slope(capped: Tensor, cap: float) -> Tensor:
-    """How fast capped logits follow those before the cap; 0 for what is -inf."""
+    """The derivative of the capped logits; 0 for -inf."""
     return 1 - capped.div(cap).square_().clamp_(max=1)
 
 
@@ -193,7 +193,7 @@ def _probabilities(logits: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _aligned_logits(hidden: Tensor, output: Tensor, bias: Tensor | None) -> Tensor:
-    """Logits, and -inf in the columns that bring each row to an aligned length."""
+    """Logits, with columns of -inf that pad each row to an aligned length."""
     vocabulary = output.shape[0]
     logits = hidden.new_empty(hidden.shape[0], -(-vocabulary // _ALIGNED) * _ALIGNED)
     logits[:, vocabulary:] = -torch.inf

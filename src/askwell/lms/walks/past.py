@@ -1,9 +1,9 @@
-"""Keys and values that are kept: the beginning of a sentence is read once, for all that go on from it.
+"""Kept keys and values: the beginning of a sentence is read once, for all sentences that continue it.
 
-In a causal LM and in a decoder nothing that is computed of a token depends on the tokens after it. So the keys and
-values of a beginning can be kept as rows of a table, and sentences that share it read their own tokens alone. Rows that
-carry gradients get those of everything that has seen them; rows that do not are constants. Masked LMs have no past: in
-them every token sees all others.
+In a causal LM and in a decoder nothing that is computed for a token depends on the tokens after it. So the keys and
+values of a beginning can be kept as rows of a table, and sentences that share it read only their own tokens. Rows with
+gradients get those of everything that has seen them; rows without are constants. Masked LMs have no past: in them
+every token sees all others.
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ class Paths:
 
     @classmethod
     def consecutive(cls, first: Int[Tensor, " sentences"], lengths: Int[Tensor, " sentences"]) -> "Paths":
-        """Consecutive rows, from a first one on."""
+        """Consecutive rows, starting at a first one."""
         longest = int(lengths.max()) if len(lengths) else 0
         return cls(first[:, None] + torch.arange(longest, device=first.device), lengths)
 
@@ -99,7 +99,7 @@ class Past:
         return Past(self.kept, self.paths.of(chosen), None if self.source is None else self.source.of(chosen))
 
     def compact(self) -> "Past":
-        """The same with a table of the pairs' own, of nothing but the rows that they see; without an encoder's."""
+        """The same with a separate table of only the rows that the pairs see, without an encoder's."""
         rows = self.paths.in_a_row()
         layers = tuple((keys.index_select(0, rows), values.index_select(0, rows)) for keys, values in self.kept.layers)
         lengths = self.paths.lengths
@@ -125,7 +125,7 @@ class Past:
 
 @dataclass
 class Memory:
-    """Goes through a walk with a batch: lays a past before each layer's own keys and values, and keeps these."""
+    """Accompanies a batch through a walk: puts a past before each layer's own keys and values, and keeps these."""
 
     past: Past | None = None
     keeps: bool = False
@@ -138,7 +138,7 @@ class Memory:
 
     @classmethod
     def of(cls, past: Past, own_lengths: Sequence[int], *, keeps: bool) -> "Memory":
-        """The memory of a batch whose pairs have this many rows of their own."""
+        """The memory of a batch whose pairs have this many own rows."""
         device = past.paths.rows.device
         own = torch.tensor(own_lengths, device=device)
         lengths = past.paths.lengths + own
@@ -160,7 +160,7 @@ class Memory:
         )
 
     def keep_source(self, keys: Tensor, values: Tensor) -> KeysAndValues:
-        """A layer's keys and values of the encoder's rows, as they are."""
+        """Keeps a layer's keys and values of the encoder's rows, and returns them unchanged."""
         if self.keeps:
             self.source.append((keys, values))
         return keys, values
@@ -174,7 +174,7 @@ class Memory:
         return keys.index_select(0, rows), values.index_select(0, rows)
 
     def kept(self) -> KeptRows:
-        """All that was kept on the way."""
+        """Everything that was kept during the walk."""
         return KeptRows(tuple(self.layers), tuple(self.source))
 
 

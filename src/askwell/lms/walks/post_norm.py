@@ -85,7 +85,7 @@ def walk_roberta(model: Any, block: FeedForward) -> Walk:
 
 
 def walk_electra(model: Any, block: FeedForward) -> Walk:
-    """ELECTRA's generators, whose word vectors have a size of their own."""
+    """ELECTRA's generators, whose word vectors have another size than the hidden states."""
     base = model.electra
     project = getattr(base, "embeddings_project", None)
     embed = _embed(base, after=project) if project is not None else _embed(base)
@@ -190,7 +190,7 @@ class _DecoderLayer:
 
 
 def walk_bart(model: Any, block: FeedForward) -> Walk:
-    """BART: an encoder that is passed whole, and a decoder that is read at single rows."""
+    """BART: an encoder of which all rows are computed, and a decoder that is read at single rows."""
     encoder, decoder = model.model.encoder, model.model.decoder
     encoder_layers = [_bart_layer(layer, block) for layer in encoder.layers]
     decoder_layers = [

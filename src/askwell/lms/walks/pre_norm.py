@@ -1,7 +1,7 @@
 """Walks of models with pre-norm layers: GPT-2, OPT, GPT-NeoX, Llama and its many relatives, and ModernBERT.
 
-They are one walk. What differs is how a layer makes its queries, keys and values, whether and how positions turn them,
-where the norms are, and whether attention and the feed-forward block add to the same rows or one after the other.
+They share one walk. What differs is how a layer projects its queries, keys and values, whether and how they are rotated
+by position, where the norms are, and whether attention and the feed-forward block run in parallel or in sequence.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,17 +30,17 @@ class _PreNormLayer:
     project: Callable[[Tensor, Tensor], Projected]
     """From the rows that attend and those that are attended to, both normalised."""
     out: Part
-    """The output projection, and the norm behind it, if there is one."""
+    """The output projection, and the norm after it, if there is one."""
     feed_norm: Part
     feed: Part
-    """The feed-forward block, and the norm behind it, if there is one."""
+    """The feed-forward block, and the norm after it, if there is one."""
     head_size: int
     scale: float
     cap: float | None = None
     rotary: str = ""
-    """Which rotary embedding it takes, where there are several."""
+    """Which rotary embedding it uses, if there are several."""
     is_parallel: bool = False
-    """Whether attention and the feed-forward block both read what enters the layer."""
+    """Whether attention and the feed-forward block both read the layer's input."""
 
 
 def _pre_norm_walk(
@@ -54,7 +54,7 @@ def _pre_norm_walk(
     causal: bool = True,
     cap: float | None = None,
 ) -> Walk:
-    """The walk through some layers: in the last one only the rows that are read attend to others."""
+    """The walk through some layers: in the last one, only the rows that are read attend to others."""
     kinds = {layer.rotary for layer in layers}
 
     def hidden(batch: PackedBatch, embedded: Mapping[str, Tensor], deltas: Deltas) -> Tensor:
@@ -106,7 +106,7 @@ def _one_rotary(base: Any) -> Callable[[Tensor, Tensor, str], Rotary]:
 
 
 def _rotary_by_kind(base: Any) -> Callable[[Tensor, Tensor, str], Rotary]:
-    """Of models whose layers with a window turn at another pace than those without."""
+    """For models whose layers with a window have another rotary base than those without."""
 
     def rotary(like: Tensor, positions: Tensor, kind: str) -> Rotary:
         cos, sin = base.rotary_emb(like, positions.unsqueeze(0), kind)
@@ -115,7 +115,7 @@ def _rotary_by_kind(base: Any) -> Callable[[Tensor, Tensor, str], Rotary]:
     return rotary
 
 
-def _as_it_is(words: Tensor, _positions: Tensor) -> Tensor:
+def _unchanged(words: Tensor, _positions: Tensor) -> Tensor:
     return words
 
 
@@ -125,7 +125,7 @@ def _as_it_is(words: Tensor, _positions: Tensor) -> Tensor:
 def _apart(
     query: Part, key: Part, value: Part, query_norm: Part | None = None, key_norm: Part | None = None
 ) -> Callable[[Tensor, Tensor], Projected]:
-    """From projections of their own."""
+    """From separate projections."""
 
     def project(from_rows: Tensor, to_rows: Tensor) -> Projected:
         queries, keys = query(from_rows), key(to_rows)
@@ -137,12 +137,12 @@ def _apart(
 
 
 def _of_heads(norm: Part, head_size: int) -> Part:
-    """A norm that each head has for itself."""
+    """A norm for each head separately."""
     return lambda rows: norm(rows.view(rows.shape[0], -1, head_size)).view_as(rows)
 
 
 def _interleaved(module: Any, head_size: int) -> Callable[[Tensor, Tensor], Projected]:
-    """From one projection that gives head after head its query, key and value, as GPT-NeoX's does."""
+    """From one projection that gives query, key and value head by head, as GPT-NeoX's does."""
 
     def split(rows: Tensor) -> Projected:
         query, key, value = module(rows).view(rows.shape[0], -1, 3, head_size).unbind(2)
@@ -185,7 +185,7 @@ def walk_gpt2(model: Any, block: FeedForward) -> Walk:
 
 
 def walk_opt(model: Any, block: FeedForward) -> Walk | None:
-    """OPT, but for the one whose norms come after the blocks and whose word vectors have a size of their own."""
+    """OPT, except the size whose norms come after the blocks and whose word vectors have another size."""
     base = model.model.decoder
     if not model.config.do_layer_norm_before or base.project_in is not None:
         return None
@@ -226,7 +226,7 @@ def walk_gpt_neox(model: Any, block: FeedForward) -> Walk:
         )
         for layer in base.layers
     ]
-    return _pre_norm_walk(layers, _as_it_is, _one_rotary(base), base.final_layer_norm, model.lm_head, block)
+    return _pre_norm_walk(layers, _unchanged, _one_rotary(base), base.final_layer_norm, model.lm_head, block)
 
 
 def walk_llama(model: Any, block: FeedForward) -> Walk:
@@ -236,7 +236,7 @@ def walk_llama(model: Any, block: FeedForward) -> Walk:
         _llama_layer(layer, layer.input_layernorm, layer.self_attn.o_proj, layer.post_attention_layernorm, layer.mlp)
         for layer in base.layers
     ]
-    return _pre_norm_walk(layers, _as_it_is, _one_rotary(base), base.norm, model.lm_head, block)
+    return _pre_norm_walk(layers, _unchanged, _one_rotary(base), base.norm, model.lm_head, block)
 
 
 def walk_olmo2(model: Any, block: FeedForward) -> Walk:
@@ -253,11 +253,11 @@ def walk_olmo2(model: Any, block: FeedForward) -> Walk:
         )
         for layer in base.layers
     ]
-    return _pre_norm_walk(layers, _as_it_is, _one_rotary(base), base.norm, model.lm_head, block)
+    return _pre_norm_walk(layers, _unchanged, _one_rotary(base), base.norm, model.lm_head, block)
 
 
 def walk_gemma(model: Any, block: FeedForward) -> Walk | None:
-    """Gemma 2 and 3 (text), with norms before and behind, and caps on Gemma 2's scores and logits."""
+    """Gemma 2 and 3 (text), with norms before and after, and caps on Gemma 2's scores and logits."""
     base, config = model.model, model.config
     if getattr(config, "use_bidirectional_attention", False):
         return None
@@ -276,7 +276,7 @@ def walk_gemma(model: Any, block: FeedForward) -> Walk | None:
     ]
     rotary = _rotary_by_kind(base) if turns_by_kind else _one_rotary(base)
     cap = config.final_logit_softcapping
-    return _pre_norm_walk(layers, _as_it_is, rotary, base.norm, model.lm_head, block, cap=cap)
+    return _pre_norm_walk(layers, _unchanged, rotary, base.norm, model.lm_head, block, cap=cap)
 
 
 def _llama_layer(

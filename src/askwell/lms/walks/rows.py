@@ -1,7 +1,7 @@
 """A batch as rows: one row for each token, pair after pair, without padding.
 
-Pairs are sorted by their lengths, so that equal lengths are side by side: attention, the one part of a layer in
-which tokens meet, then works on each such segment as it lies, without a padding mask.
+Pairs are sorted by length, so that equal lengths are side by side: attention, the only part of a layer in which tokens
+interact, then works on each such segment in place, without a padding mask.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ class PackedBatch:
     reads: Rows
     """These rows by themselves."""
     unsort: Int[Tensor, " reads"]
-    """What brings reads back into the batch's own order."""
+    """Puts reads back into the batch's original order."""
     place: Int[Tensor, " pairs"]
     """The place of each of the batch's pairs among the sorted ones."""
     key_lengths: tuple[int, ...]
@@ -73,7 +73,7 @@ class PackedBatch:
 
 
 def pack(batch: Batch, *, keeps: bool = False) -> PackedBatch:
-    """The batch without its padding; a walk through it keeps its keys and values if that is asked for."""
+    """The batch without its padding; with `keeps`, a walk keeps its keys and values."""
     device, past = batch.read_pairs.device, batch.past
     last = list(batch.streams)[-1]
     read_counts = torch.bincount(batch.read_pairs, minlength=len(batch.streams[last].lengths))
@@ -163,7 +163,7 @@ def _rows(
 
 
 def _seen(own: Bool[Tensor, "rows positions"], past_lengths: Int[Tensor, " rows"]) -> Bool[Tensor, "rows longest_keys"]:
-    """Which keys rows see that see all of their past, and these of their pair's own tokens."""
+    """Which keys rows see: all of their past, and these of their pair's own tokens."""
     before = past_lengths[:, None]
     columns = torch.arange(int(past_lengths.max()) + own.shape[1], device=own.device).expand(len(own), -1)
     at = columns - before

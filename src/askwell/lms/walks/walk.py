@@ -28,7 +28,7 @@ class Walk:
     bias: Tensor | None
     """What is added to the logits."""
     cap: float | None = None
-    """What holds the logits within it by a hyperbolic tangent, as in Gemma 2."""
+    """The bound on logits, applied by a hyperbolic tangent, as in Gemma 2."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Attention:
         segments: Sequence[Segment],
         seen: Callable[[Tensor, Tensor], KeysAndValues] | None = None,
     ) -> Float[Tensor, "queries width"]:
-        """The output of attention from some rows to others; `seen` makes of their keys and values those that are
+        """The output of attention from some rows to others; `seen` turns their keys and values into those that are
         attended to."""
         query, key, value = self.query(from_rows), self.key(to_rows), self.value(to_rows)
         if seen is not None:
@@ -105,7 +105,7 @@ def _pre_norm(norm: Part, mlp: Part, rows: Tensor) -> Tensor:
 
 
 class FeedForward:
-    """The feed-forward block of a layer with its residual and normalisation, as it is or compiled.
+    """The feed-forward block of a layer with its residual and normalisation, compiled or not.
 
     On a GPU such a block is a dozen small kernels; compiled (`torch.compile`), it is a few. Its modules are arguments,
     so that one compiled function serves all layers, and the number of rows is left open, so that it serves all

@@ -1,0 +1,135 @@
+"""All tests with their long checks, and a soak of an hour beside them; writes down how they ended.
+
+    python scripts/test_full.py
+
+What comes out stands in tests/FULL_RESULT.md, which is replaced by each run. Ends with 1 if anything failed.
+"""
+
+import argparse
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections import Counter, defaultdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULT = ROOT / "tests" / "FULL_RESULT.md"
+LONG = 20
+"""How many of the longest files of tests are listed."""
+
+
+def main() -> None:
+    """Runs everything, prints what came of it and writes it down."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--soak", type=float, default=60, metavar="MINUTES", help="of the soak; 0: none")
+    parser.add_argument("--workers", type=int, default=2, help="processes that run tests side by side")
+    parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("tests", nargs="*", help="some tests rather than all")
+    options = parser.parse_args()
+    folder = ROOT / "build" / "test-full"
+    folder.mkdir(parents=True, exist_ok=True)
+    began, commit = datetime.now(UTC), commit_of(ROOT)
+    clock = time.monotonic()
+    soak = start_soak(options.soak, folder) if options.soak else None
+    try:
+        tests = run_tests(options.tests, options.workers, folder / "tests.xml")
+        tests_minutes = (time.monotonic() - clock) / 60
+        soaked = None if soak is None else soak.wait()
+    finally:
+        if soak is not None and soak.poll() is None:
+            soak.terminate()
+    minutes = (time.monotonic() - clock) / 60
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    heading = [
+        "# The last run of `make test-full`",
+        "",
+        f"Written by `scripts/test_full.py`. Begun {began:%Y-%m-%d %H:%M} UTC at commit {commit}, on "
+        f"{os.cpu_count()} cores ({platform.machine()}, Python {platform.python_version()}), load "
+        f"{os.getloadavg()[2]:.1f} at its end. {minutes:.0f} minutes, of which the tests took {tests_minutes:.0f}; "
+        f"{(used.ru_utime + used.ru_stime) / 60:.0f} CPU minutes in all.",
+        "",
+    ]
+    lines = heading + describe_tests(folder / "tests.xml", tests) + describe_soak(soaked, options.soak, folder)
+    options.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print("\n".join(lines))
+    sys.exit(1 if tests or soaked else 0)
+
+
+def commit_of(folder: Path) -> str:
+    """The short hash of what is tested, and whether anything was changed since."""
+    try:
+        told = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--exclude", "*"],
+            cwd=folder, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return told.stdout.strip()
+
+
+def start_soak(minutes: float, folder: Path) -> subprocess.Popen[bytes]:
+    """The soak in a process of its own, which writes to soak.log."""
+    command = [sys.executable, ROOT / "benchmarks" / "soak.py", "--minutes", str(minutes)]
+    with (folder / "soak.log").open("wb") as log:
+        return subprocess.Popen([*command, "--out", folder / "soak.jsonl"], stdout=log, stderr=subprocess.STDOUT)
+
+
+def run_tests(tests: list[str], workers: int, xml: Path) -> int:
+    """Runs the tests with their long checks, as `make test` does otherwise; pytest's exit code."""
+    xml.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-n", str(workers), "--dist", "worksteal", f"--junitxml={xml}", *tests]
+    return subprocess.run(command, cwd=ROOT, env=os.environ | {"ASKWELL_TEST_FULL": "1"}, check=False).returncode
+
+
+def describe_tests(xml: Path, code: int) -> list[str]:
+    """Counts, failures, what tests have found, and which files took longest."""
+    if not xml.is_file():
+        return [f"The tests came to no end (pytest ended with {code}).", ""]
+    counts: Counter[str] = Counter()
+    seconds: defaultdict[str, float] = defaultdict(float)
+    numbers: Counter[str] = Counter()
+    failed, found, hostile = [], [], 0
+    for case in ElementTree.parse(xml).iter("testcase"):
+        name, file = f"{case.get('classname')}::{case.get('name')}", str(case.get("classname"))
+        kinds = {child.tag for child in case} & {"failure", "error", "skipped"}
+        how = "failed" if kinds & {"failure", "error"} else "skipped" if kinds else "passed"
+        counts[how] += 1
+        if how == "failed":
+            failed.append(name)
+        seconds[file] += float(case.get("time") or 0)
+        numbers[file] += 1
+        for note in case.iter("property"):
+            if note.get("name") == "found":
+                found.append(str(note.get("value")))
+            elif note.get("name") == "cases":
+                hostile += int(note.get("value") or 0)
+    lines = [f"Tests: {', '.join(f'{count} {how}' for how, count in sorted(counts.items()))}.", ""]
+    if failed:
+        lines += ["Failed:", "", *(f"- `{name}`" for name in failed), ""]
+    if hostile:
+        lines += [f"Hostile files, names and options that kept the rule: {hostile:,}.", ""]
+    lines += [*(f"- {note}" for note in found), ""] if found else []
+    lines += ["| tests | number | seconds of all |", "|---|---|---|"]
+    longest = sorted(seconds, key=seconds.__getitem__, reverse=True)[:LONG]
+    return [*lines, *(f"| {file} | {numbers[file]} | {seconds[file]:.0f} |" for file in longest), ""]
+
+
+def describe_soak(code: int | None, minutes: float, folder: Path) -> list[str]:
+    """How the soak ended, with its table."""
+    if code is None:
+        return ["Without a soak."]
+    table = folder / "soak.md"
+    shown = table.read_text(encoding="utf-8").replace("# ", "## ", 1) if table.is_file() else ""
+    if code:
+        last = (folder / "soak.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+        return [f"The soak of {minutes:g} minutes failed: {' '.join(last)}", "", shown]
+    return [shown]
+
+
+if __name__ == "__main__":
+    main()
