@@ -15,6 +15,7 @@ from report import merge_summary, write_part
 from shapes import SHAPES, facts_of, lm_of, mixture_of, random_lm
 from shared import shared
 from start import start_of_ask
+from threads import threads
 from walks import walks
 
 from askwell.lms.batches import Words
@@ -289,6 +290,7 @@ PARTS: Mapping[str, Callable[[Setting], None]] = {
     "shared": shared,
     "start_of_ask": start_of_ask,
     "walks": walks,
+    "threads": threads,
 }
 
 

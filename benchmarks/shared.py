@@ -45,11 +45,11 @@ def shared(setting: "Setting") -> None:
     merge_summary(setting.folder, {"shared": {**figures, "lm": names[-1]}})
 
 
-def _mixture(lm: FrozenLM, templates: list[str]) -> Mixture:
+def one_token_mixture(lm: FrozenLM, templates: list[str]) -> Mixture:
     return Mixture(lm, templates, MixtureSpec(answers="one-token", begin="line-break"))
 
 
-def _facts(mixture: Mixture, count: int) -> EncodedFacts:
+def facts_like_trex(mixture: Mixture, count: int) -> EncodedFacts:
     """Facts whose x's are as long as T-REx's, of any tokens."""
     encoded, _ = encode_facts(mixture, read_relation("testbed:country_of_city").split("train"))
     chosen = encoded.subset(torch.arange(len(encoded)) < count)
@@ -61,8 +61,8 @@ def _facts(mixture: Mixture, count: int) -> EncodedFacts:
 
 
 def _train(setting: "Setting", lm: FrozenLM, name: str) -> dict[str, Any]:
-    mixture = _mixture(lm, [f"[X] {' '.join(PROMPT_WORDS.split()[:4])} [Y] ."])
-    facts = _facts(mixture, 4 if setting.quick else 64)
+    mixture = one_token_mixture(lm, [f"[X] {' '.join(PROMPT_WORDS.split()[:4])} [Y] ."])
+    facts = facts_like_trex(mixture, 4 if setting.quick else 64)
     epoch = our_epoch(mixture, facts, 32)
 
     def with_xs() -> None:
@@ -75,16 +75,18 @@ def _train(setting: "Setting", lm: FrozenLM, name: str) -> dict[str, Any]:
 
 def _evaluate(setting: "Setting", lm: FrozenLM, name: str) -> dict[str, Any]:
     words = PROMPT_WORDS.split()
-    mixture = _mixture(lm, [f"[X] {' '.join(words[n : n + 3 + n % 3])} [Y] ." for n in range(10)])
-    return _row(setting, lm, name, "evaluate", our_evaluation(mixture, _facts(mixture, 4 if setting.quick else 32)))
+    mixture = one_token_mixture(lm, [f"[X] {' '.join(words[n : n + 3 + n % 3])} [Y] ." for n in range(10)])
+    return _row(
+        setting, lm, name, "evaluate", our_evaluation(mixture, facts_like_trex(mixture, 4 if setting.quick else 32))
+    )
 
 
 def _few_shot(setting: "Setting", lm: FrozenLM, name: str) -> dict[str, Any]:
     words = PROMPT_WORDS.split()
     room = (lm.context or EXAMPLE_WORDS + 30) - 30
     examples = " ".join(words[n % len(words)] for n in range(10 if setting.quick else min(EXAMPLE_WORDS, room)))
-    mixture = _mixture(lm, [f"{examples} [X] {' '.join(words[:4])} [Y] ."])
-    facts = _facts(mixture, 4 if setting.quick else 32)
+    mixture = one_token_mixture(lm, [f"{examples} [X] {' '.join(words[:4])} [Y] ."])
+    facts = facts_like_trex(mixture, 4 if setting.quick else 32)
     return _row(setting, lm, name, "few-shot", our_epoch(mixture, facts, len(facts)))
 
 
