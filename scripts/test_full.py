@@ -82,8 +82,14 @@ def start_soak(minutes: float, folder: Path) -> subprocess.Popen[bytes]:
 def run_tests(tests: list[str], workers: int, xml: Path) -> int:
     """Runs the tests with their long checks, as `make test` does otherwise; pytest's exit code."""
     xml.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "-n", str(workers), "--dist", "worksteal", f"--junitxml={xml}", *tests]
-    return subprocess.run(command, cwd=ROOT, env=os.environ | {"ASKWELL_TEST_FULL": "1"}, check=False).returncode
+    log = xml.with_suffix(".log")
+    print(f"Each test's result, as it comes: {log}", flush=True)
+    command = [sys.executable, "-m", "pytest", "-vv", "-n", str(workers), "--dist", "worksteal", f"--junitxml={xml}"]
+    with log.open("wb") as file:
+        return subprocess.run(
+            [*command, *tests],
+            cwd=ROOT, env=os.environ | {"ASKWELL_TEST_FULL": "1"}, check=False, stdout=file, stderr=subprocess.STDOUT,
+        ).returncode  # fmt: skip
 
 
 def describe_tests(xml: Path, code: int) -> list[str]:

@@ -1,6 +1,7 @@
 """Types and shapes of the whole package are checked while its tests run; where the released data is."""
 
 import os
+import signal
 import sys
 import tempfile
 from importlib.util import find_spec
@@ -31,6 +32,8 @@ def _check_types() -> None:
 # where other processes keep the cores busy, as the workers of pytest-xdist do.
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test needs the network, which would be tried again and again
+# A shell starts what runs in the background deaf to Ctrl-C, and what tests start would be so, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, str(Path(__file__).parent))
 _check_types()
 torch.set_num_threads(1)
