@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,6 +19,16 @@ Unit = Literal["fact", "x", "y"]
 
 Outcomes = Sequence[Outcome] | Mapping[int, Sequence[Outcome]]
 """The outcomes of one run, or of one run for each seed."""
+
+
+@runtime_checkable
+class HasOutcomes(Protocol):
+    """An evaluation."""
+
+    @property
+    def outcomes(self) -> Sequence[Outcome]:
+        """An outcome for each fact."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -184,8 +194,8 @@ class Comparison:
 
 
 def compare_outcomes(
-    a: Outcomes,
-    b: Outcomes,
+    a: Outcomes | HasOutcomes,
+    b: Outcomes | HasOutcomes,
     *,
     metric: str = "P@1",
     unit: Unit = "fact",
@@ -193,7 +203,8 @@ def compare_outcomes(
     resamples: int = 9_999,
     seed: int = 0,
 ) -> Comparison:
-    """Compares two runs on the facts that both answered; a run is a list of outcomes, or one list for each seed.
+    """Compares two runs on the facts that both answered; a run is an evaluation, a list of outcomes, or one list for
+    each seed.
 
     The permutation test flips the signs of whole units; the bootstrap draws whole units, for the macro average within
     each relation. With `unit="y"` all facts of a relation with one y are a unit, which is the careful choice if a run
@@ -204,7 +215,7 @@ def compare_outcomes(
     if resamples < 1:
         raise BadOption(f"{resamples} resamples: at least one is needed")
     by = metric_named(metric)
-    paired = pair_outcomes(a, b)
+    paired = pair_outcomes(*(run.outcomes if isinstance(run, HasOutcomes) else run for run in (a, b)))
     values = np.array([[by.value(pair.a), by.value(pair.b)] for pair in paired.pairs])
     if not np.isfinite(values).all():
         unanswered = [f"{count} in {run}" for run, count in zip("AB", np.isinf(values).sum(0), strict=True) if count]
