@@ -18,6 +18,7 @@ from askwell.evaluation.evaluate import EvaluationFigures
 from askwell.evaluation.knowledge import KnowledgeFigures
 from askwell.evaluation.labels import LabelFigures
 from askwell.evaluation.metrics import METRICS
+from askwell.evaluation.significance import interval_text
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm, set_threads
 from askwell.runs.folder import check_folder, clear_folder, hold_folder
@@ -165,7 +166,7 @@ def control_lines(found: KnowledgeFigures | None, corrected: float | None) -> li
     lines = [
         f"P@1 without looking at x: {each}.",
         f"Gain over the best of them (chosen on dev: {best}): {found.gain:.1f} ({100 * found.confidence:.0f} % "
-        f"interval {found.low:.1f} to {found.high:.1f}){verdict}.",
+        f"interval {interval_text(found.low, found.high, '{:.1f}'.format)}){verdict}.",
     ]
     if corrected is not None:
         lines.append(
