@@ -21,7 +21,7 @@ def evaluate(
     prompts: options.Prompts = None,
     mixture: Annotated[MixtureSpec, Parameter(name="*", group="Untuned prompts")] = MixtureSpec(),  # noqa: B008 - frozen
     split: Literal["train", "dev", "test"] = "test",
-    candidates: options.Candidates = None,
+    candidates: options.CandidatesFile = None,
     among: options.Among = None,
     per_fact: Path | None = None,
     trust: options.Flag = False,

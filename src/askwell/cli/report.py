@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from rich.markup import escape
 from rich.table import Table
 
-from askwell.cli.options import Json, NotNegative, Store, Where
+from askwell.cli.options import Json, NotNegative, RunsPath, Where
 from askwell.cli.tables import print_table
 from askwell.cli.terminal import note, print_json
 from askwell.display.summary import counted
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def report(
-    store: Store,
+    store: RunsPath,
     /,
     *,
     out: Path | None = None,
