@@ -69,17 +69,14 @@ def evaluate(
     from askwell.lms.load import set_threads
     from askwell.mixture.candidates import find_candidates
     from askwell.runs.scoring import score_jobs
-    from askwell.runs.sources import find_mixtures, saved_jobs, untuned_jobs
+    from askwell.runs.sources import Named, find_mixtures, saved_jobs, untuned_jobs
 
     set_threads(threads)
+    named = Named(facts or (), lm, asdict(loading), data, reading.rule, reading.columns)
     if mixtures:
-        jobs = saved_jobs(
-            find_mixtures(mixtures, where), facts, lm, data, reading.rule, asdict(loading), note, reading.columns
-        )
+        jobs = saved_jobs(find_mixtures(mixtures, where), named, note)
     else:
-        jobs = untuned_jobs(
-            prompts or [], facts, lm, mixture, data, reading.rule, asdict(loading), note, reading.columns
-        )
+        jobs = untuned_jobs(prompts or [], mixture, named, note)
     with Bars() as bars:
         scored = score_jobs(
             jobs,
