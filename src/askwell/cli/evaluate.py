@@ -64,7 +64,7 @@ def evaluate(
     if per_fact is not None:
         need_writable_folder(per_fact.parent, "--per-fact")
     from askwell.cli.progress import Bars
-    from askwell.cli.scores import print_scored
+    from askwell.cli.running import print_scored
     from askwell.evaluation.outcomes import write_outcomes
     from askwell.lms.load import set_threads
     from askwell.mixture.candidates import find_candidates
