@@ -165,6 +165,8 @@ def test_options_that_train_does_not_have(mixture, options, message):
 def test_options_that_a_mixture_does_not_have(mixture):
     with pytest.raises(BadOption, match="pairs is not chosen here: give it to train"):
         askwell.Mixture(mixture.lm, TEMPLATE, pairs=100)
+    with pytest.raises(BadOption, match=r"there is no option 'example'; did you mean examples\?"):
+        askwell.Mixture(mixture.lm, TEMPLATE, example=[])
     unchecked = inspect.unwrap(askwell.Mixture.__init__)  # types are checked in tests alone
     with pytest.raises(BadOption, match=r"TrainingSpec is not MixtureSpec: give MixtureSpec\(…\), or its"):
         unchecked(object.__new__(askwell.Mixture), mixture.lm, TEMPLATE, askwell.TrainingSpec())

@@ -62,7 +62,7 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         that is rebuilt is given the `examples` of each prompt instead."""
         if not isinstance(lm, FrozenLM):
             raise BadOption(f"a mixture needs a loaded LM, but this is {type(lm).__name__}: askwell.load_lm loads one")
-        given = MixtureSpec.given(spec, choices, to=Mixture, elsewhere={"train": TrainingSpec})
+        given = MixtureSpec.given(spec, choices, to=Mixture.__init__, elsewhere={"train": TrainingSpec})
         super().__init__()
         self._lm = (lm,)  # in a tuple, so that the LM is no submodule: it is not saved, moved or tuned with the mixture
         parsed = parsed_templates(templates)
