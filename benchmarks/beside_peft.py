@@ -255,18 +255,18 @@ def sentences(found: dict[str, Any]) -> str:
     behind = f"behind on {', '.join(found['behind'])}" if found["behind"] else "behind on none"
     order = "ahead of" if found["P@1"] >= 0 else "behind"
     text = (
-        f"askwell's default is {abs(found['P@1']):.1f} points of P@1 {order} PEFT in the mean over "
-        f"{len(found['relations'])} relations (Wilcoxon's signed ranks over relations: p = {found['p']:.2g}), and "
-        f"{behind}. With its scores on dev it reads {found['pairs_per_second']:.1f} times as many pairs per second as "
-        "PEFT's steps alone"
+        f"askwell's default is {abs(found['P@1']):.1f} points of P@1 {order} PEFT on average over "
+        f"{len(found['relations'])} relations (Wilcoxon signed-rank test over relations: p = {found['p']:.2g}), and "
+        f"{behind}. Scoring of dev included, it reads {found['pairs_per_second']:.1f} times as many pairs per second "
+        "as PEFT's steps alone"
     )
     if steps := list(found["pairs_per_second_of_steps"].values()):
         counted = f"{fmean(steps):.1f} times as many ({min(steps):.1f} to {max(steps):.1f}; {len(steps)} relations)"
         text += f"; its steps alone read {counted}"
     if times := list(found["time_to_quality"].values()):
         text += (
-            f". It has PEFT's final log-loss on dev after {median(times):.2f} of PEFT's time in the median of "
-            f"{len(times)} relations where this was noted, and after {max(times):.2f} at most"
+            f". It reaches PEFT's final log-loss on dev in {median(times):.2f} of PEFT's time (the median of the "
+            f"{len(times)} relations where this was recorded; {max(times):.2f} at most)"
         )
     return text + "."
 
@@ -298,12 +298,12 @@ def write() -> None:
             summaries[f"{answers}, {pairs} pairs"] = figures
             parts += [
                 sentences(figures),
-                f"PEFT's rates that were run: {rates_run(of_all)}.",
+                f"PEFT's learning rates on each relation: {rates_run(of_all)}.",
                 table(own, [PEFT, DEFAULT]),
             ]
         contenders = list(dict.fromkeys(line["contender"] for line in own))
         if set(contenders) != {PEFT, DEFAULT} and relations_of(own, contenders):
-            parts.append(f"Other openings, where they were run, too:\n\n{table(own, contenders)}")
+            parts.append(f"Other openings, on the relations where they were run:\n\n{table(own, contenders)}")
         if times := times_to_quality(own):
             rows = [f"| {name} | {t:.0f} | {o:.0f} | {o / t:.2f} |" for name, (t, o) in times.items()]
             header = "| | PEFT, CPU s | askwell's default, CPU s at most | ratio |\n|---|---:|---:|---:|"

@@ -172,10 +172,10 @@ FINDINGS = """
   getting better are not ended by an accident. A decay of the step size is not needed.
 - The state that is kept: within half a standard error, or one dev fact, of the highest P@1 on dev the log-loss decides,
   which costs 0.2 points of P@1 and takes 0.01 nats off the log-loss; the lowest log-loss of all costs a point.
-- Mixtures: at sixteen prompts P@1 is there after 1,000 to 1,500 pairs; log-loss falls slowly from then on (testbed:bert
-  and testbed:causal, two seeds, one cycle: 2.74 and 2.30 after 2,128 pairs, 2.82 and 2.38 after 1,500, at a P@1 of 63.7
-  and 62.1 against 62.9 and 62.5). Steps on prompts drawn at random, with more facts each, were no better on the masked
-  LM and 3 points worse on the causal one (59.2, 2.56).
+- Mixtures: with sixteen prompts, P@1 has reached its level after 1,000 to 1,500 pairs; log-loss falls slowly from then
+  on (testbed:bert and testbed:causal, two seeds, one cycle: 2.74 and 2.30 after 2,128 pairs, 2.82 and 2.38 after 1,500,
+  at a P@1 of 63.7 and 62.1 against 62.9 and 62.5). Steps on prompts drawn at random, with more facts each, were no
+  better on the masked LM and 3 points worse on the causal one (59.2, 2.56).
 - Where a run is one cycle, dev is scored at its end and seldom before: the last state was kept in 24 of 28 runs of
   sixteen prompts, and scores in between cost time. All scores but the first together cost at most an eighth of the
   training, if they are more than one, and one score a twelfth, or 32 facts. Sixteen prompts on testbed:bert (three

@@ -27,6 +27,7 @@ from askwell.evaluation.controls import MAJORITY, PRIOR
 from askwell.evaluation.metrics import RANK_METRICS, scores_of
 from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes
 from askwell.evaluation.ranking import AskedFacts, asked_facts
+from askwell.evaluation.significance import interval_text
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.begin import choose_begin
 from askwell.mixture.encode import count_reasons, encode_relation
@@ -206,10 +207,10 @@ def document(kept: dict[str, Any]) -> str:
     lines = [
         "# SmolLM2-135M: answers of any length on real facts",
         "",
-        f"Made by `python benchmarks/smollm2_answers.py` on {kept['date']}. One soft prompt, started from LAMA's",
+        f"Made by `python benchmarks/smollm2_answers.py` on {kept['date']}. One soft prompt that starts from LAMA's",
         f"manual prompt; default training on all train facts ({' or '.join(f'{p:,}' for p in pairs)} pairs), one seed.",
-        "An answer is right if the whole string is. P@1, P@10 and MRR in per cent among all answers of up to ten",
-        "tokens, other golds filtered; ranks behind the tenth count as 0. Sentences begin with a "
+        "An answer is right if the whole string is. P@1, P@10 and MRR are in per cent, among all answers of up to ten",
+        "tokens, with other right answers skipped; ranks after the tenth count as 0. Sentences begin with a "
         f"{begin['begin'].replace('-', ' ')}: the mean",
         f"log-probability of train's ys ({FIRST}) under the hand-written prompt is {scores}.",
         "",
@@ -232,13 +233,13 @@ def document(kept: dict[str, Any]) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     lines += [
         "",
-        "*By hand* is the prompt before tuning, over up to 64 of the same test facts. It has to say the word",
-        'that follows y in the template, too, and such LMs hardly write "Paris ." with a space: so without examples it',
-        "is hardly ever right, and tuning teaches it where an answer ends. *Before the sentence* is what",
-        "`askwell train` chooses; the rows with nothing are older than that choice. *Majority* always answers train's",
-        "most frequent y, *prior* what the tuned prompt answers on average over x's of train. *Left out* are ys of",
-        "more than ten tokens. *Search ended early*: facts whose rank was not known after looking into 100 prefixes;",
-        "they count as not answered. Where fewer facts were asked than there are, they were drawn at random.",
+        "*By hand* is the prompt before tuning, on up to 64 of the same test facts. It must also produce the word that",
+        'follows y in the template, and such LMs hardly ever write "Paris ." with a space. So without examples it is',
+        "hardly ever right, and tuning teaches it where an answer ends. *Before the sentence* is what",
+        "`askwell train` chooses; the rows with nothing were made before it could choose. *Majority* always gives the",
+        "most frequent y of train, *prior* what the tuned prompt answers on average over the x's of train. *Left out*",
+        "are ys of more than ten tokens. *Search ended early*: facts whose rank was still unknown after 100 prefixes;",
+        "they count as not answered. Where only some of the test facts were asked, they were drawn at random.",
         *no_better_than_majority(rows),
         "",
         "| relation | template | train facts | dev P@1 while tuning | CPU s | commit |",
@@ -254,17 +255,17 @@ def document(kept: dict[str, Any]) -> str:
         )
     lines += [
         "",
-        f"Runs of the commit {OLDER} read every sentence whole (later ones read what sentences share once), and their",
-        "searches opened up to 32 prefixes together, so that some answers of five and more tokens were not reached.",
+        f"Runs of commit {OLDER} read every sentence in full (later ones read what sentences share only once). Their",
+        "searches extended up to 32 prefixes at a time, so that some answers of five or more tokens were not reached.",
     ]
     beside = {name: kept["one-token"][name] for name in RELATIONS if kept["one-token"].get(name)}
     lines += [
         "",
         "## Beside one-token answers",
         "",
-        "The same prompt, tuned with `--answers one-token` on the facts whose y is one token of the LM, and asked for",
-        "these alone, among all tokens. The last columns compare both kinds of tuning on the facts",
-        "that both were asked: the one tuned for whole answers still ranks whole strings there.",
+        "The same prompt, tuned with `--answers one-token` on the facts whose y is one token of the LM, and evaluated",
+        "on such facts only, among all tokens. The last columns compare both kinds of tuning on the facts that both",
+        "were asked; the prompt tuned for whole answers still ranks whole strings there.",
         "",
         "| relation | test facts | by hand | tuned P@1 | P@10 | MRR | shared facts | any length | one token | "
         "difference |",
@@ -275,11 +276,11 @@ def document(kept: dict[str, Any]) -> str:
             name, str(row["asked"]), f"{row['untuned']['P@1']:.1f}",
             *(f"{row['tuned'][metric]:.1f}" for metric in RANK_METRICS),
             str(row["shared"]), f"{row['any_length_there']:.1f}", f"{row['one_token_there']:.1f}",
-            f"{row['difference']:+.1f} ({row['low']:+.1f} … {row['high']:+.1f})",
+            f"{row['difference']:+.1f} ({interval_text(row['low'], row['high'], '{:+.1f}'.format)})",
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     without = [name for name, row in kept["one-token"].items() if row is None]
-    notes = [f"{name}: no y is one token, so it cannot be asked that way." for name in without]
+    notes = [f"{name}: no y is one token, so it cannot be evaluated this way." for name in without]
     not_yet = [name for name in RELATIONS if name not in kept["one-token"]]
     notes += [f"Not measured yet, any length: {', '.join(missing)}."] if missing else []
     notes += [f"Not measured yet, one token: {', '.join(not_yet)}."] if not_yet else []
@@ -291,13 +292,13 @@ def no_better_than_majority(rows: list[dict[str, Any]]) -> list[str]:
     names = [row["relation"] for row in rows if row["tuned"]["P@1"] <= row["controls"][MAJORITY]["P@1"]]
     return names and [
         "",
-        f"On {', '.join(names)} the tuned prompt does no better than the most frequent y of train: what it has learned",
-        "there is the prior over answers, and none of its score is evidence of what the LM knows.",
+        f"On {', '.join(names)}, the tuned prompt does no better than the most frequent y of train. What it has",
+        "learned there is the prior over answers; none of its score is evidence of what the LM knows.",
     ]
 
 
 def before_sentence(how: dict[str, Any]) -> str:
-    """What stands before the sentence; runs that were made before something could had nothing."""
+    """What comes before the sentence; in runs that are older than openings, nothing does."""
     if how.get("shots"):
         return f"{how['shots']} examples"
     return "nothing" if how.get("lead_in", NO_LEAD_IN) == NO_LEAD_IN else how["lead_in"]

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from askwell.evaluation.compare import Difference
+from askwell.evaluation.knowledge import Gain
 from askwell.evaluation.outcomes import Outcome
 
 
@@ -45,3 +47,10 @@ def run_of_distinct_ys(
         y = f"y{number}"
         made.append(outcome(f"x{number}", y, rank, relation=relation, answers={y if rank == 1 else "z": p}))
     return made
+
+
+def interval(found: Difference | Gain) -> tuple[float, float]:
+    """The interval of a difference or gain that has one."""
+    assert found.low is not None
+    assert found.high is not None
+    return found.low, found.high

@@ -43,6 +43,14 @@ def test_the_comparison_is_printed_as_tables_and_sentences(askwell, runs):
     assert "that changed" not in askwell("compare", *runs, "--changed", "0").out
 
 
+def test_a_single_fact_has_a_dash_for_its_interval(askwell, tmp_path):
+    a, b = save(tmp_path / "a", {"p": 1}), save(tmp_path / "b", {"p": 2})
+    told = " ".join(askwell("compare", a, b).out.split())
+    assert "difference: +100.0, 95 % interval – (a relation with a single fact, or all alike); permutation" in told
+    document = askwell("compare", a, b, "--json").json
+    assert (document["micro"]["low"], document["micro"]["high"]) == (None, None)
+
+
 def test_metric_and_unit(askwell, runs):
     assert askwell("compare", *runs, "--metric", "P@10", "--json").json["micro"]["difference"] == 0
     assert askwell("compare", *runs, "--unit", "y", "--json").json["wins"] == 1

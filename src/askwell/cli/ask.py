@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
-from askwell.cli.options import LM, Among, Candidates, Data, Flag, Json, Loading, Prompts, Threads, Where
+from askwell.cli.options import LM, Among, CandidatesFile, Data, Flag, Json, Loading, Prompts, Threads, Where
 from askwell.cli.terminal import Bar, note
 from askwell.cli.trust import check_risk
 from askwell.data.names import read_prompts, read_relation
@@ -30,7 +30,7 @@ def ask(
     confidence: Annotated[float | None, Parameter(name=["--confidence", "--sureness"])] = None,
     beams: Annotated[int, Parameter(validator=validators.Number(gte=1))] = BEAMS,
     where: Where = None,
-    candidates: Candidates = None,
+    candidates: CandidatesFile = None,
     among: Among = None,
     each_prompt: Flag = False,
     data: Data = None,

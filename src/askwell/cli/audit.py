@@ -7,8 +7,8 @@ from rich.markup import escape
 from askwell.cli.options import Data, Flag, Json, NotNegative, Reading
 from askwell.cli.tables import plain_table, print_table
 from askwell.cli.terminal import note, print_json, say
-from askwell.data.audit import SetAudit, audit_sentences, audit_set
-from askwell.data.clean import need_new_folder, write_clean
+from askwell.data.audit import SetAudit, audit_sentences
+from askwell.data.clean import audit_and_clean, need_new_folder
 from askwell.data.names import read_fact_set
 from askwell.display.summary import counted
 from askwell.errors import BadOption
@@ -44,15 +44,14 @@ def audit(
     if out is not None:
         need_new_folder(out)
     fact_set = read_fact_set(facts, data=data, split=reading.rule, seed=seed, columns=reading.columns)
-    found = audit_set(fact_set)
-    cleaned = None if out is None else write_clean(fact_set, out)
+    audited = audit_and_clean(fact_set, out)
     if json:
-        print_json(found.as_json() | ({} if cleaned is None else {"clean": cleaned.as_json()}))
+        print_json(audited.as_json())
     else:
-        _print_audit(found)
-        say(*audit_sentences(found))
-    if cleaned is not None:
-        removed, repeated = cleaned.leaks_removed, cleaned.repeated_removed
+        _print_audit(audited.audit)
+        say(*audit_sentences(audited.audit))
+    if audited.clean is not None:
+        removed, repeated = audited.clean.leaks_removed, audited.clean.repeated_removed
         note(
             f"{out} has a split without leaks: {counted(removed['train'], 'fact')} of train, "
             f"{counted(removed['dev'], 'fact')} of dev and {counted(sum(repeated.values()), 'repeated line')} "

@@ -84,7 +84,7 @@ COMMANDS = (
         ("askwell serve", "askwell serve store --port 8000"),
     ),
     Command(
-        "export", "export:export", "Write a run as one self-contained HTML file.",
+        "export", "report:export", "Write a run as one self-contained HTML file.",
         ("askwell export capitals --out capitals.html",),
     ),
     Command(

@@ -59,7 +59,7 @@ def compare(
 
 
 def _print(compared: "RunComparison", changed: int) -> None:
-    from askwell.evaluation.significance import SIGNIFICANT
+    from askwell.evaluation.significance import SIGNIFICANT, interval_text
 
     comparison, among = compared.found, (compared.a.vocabulary, compared.b.vocabulary)
     several = len(comparison.relations) > 1
@@ -89,9 +89,11 @@ def _print(compared: "RunComparison", changed: int) -> None:
         f"{comparison.only_b} only by B."
     )
     for name, of in averages.items() if several else [("difference", comparison.micro)]:
+        unit, interval = comparison.unit, interval_text(of.low, of.high, f"{{:+.{digits}f}}".format)
+        how = f"a relation with a single {unit}, or all alike" if of.low is None else f"bootstrap over {unit}s"
         say(
-            f"{name}: {of.difference:+.{digits}f}, {100 * comparison.confidence:.0f} % interval {of.low:+.{digits}f} "
-            f"to {of.high:+.{digits}f} (bootstrap over {comparison.unit}s); permutation test p = {_p(of.p)} "
+            f"{name}: {of.difference:+.{digits}f}, {100 * comparison.confidence:.0f} % interval {interval} ({how}); "
+            f"permutation test p = {_p(of.p)} "
             f"({'exact' if of.exact else 'sampled'}), {'' if of.p < SIGNIFICANT else 'not '}significant at the paper's "
             f"threshold of {SIGNIFICANT}."
         )

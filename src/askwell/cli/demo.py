@@ -15,7 +15,7 @@ from askwell.errors import Failure
 from askwell.files import need_writable_folder
 
 if TYPE_CHECKING:
-    from askwell.report.demo import Demo
+    from askwell.report.demo_page import Demo
 
 
 def demo(
@@ -40,7 +40,8 @@ def demo(
     """
     need_writable_folder(out, "--out")
     from askwell.cli.progress import SweepBar
-    from askwell.report.demo import demo_sweep, write_demo
+    from askwell.report.demo import demo_sweep
+    from askwell.report.demo_page import write_demo
     from askwell.runs.plan import plan_sweep
     from askwell.runs.store import new_or_open_store
     from askwell.runs.sweep import choose_engine, go

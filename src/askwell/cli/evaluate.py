@@ -21,7 +21,7 @@ def evaluate(
     prompts: options.Prompts = None,
     mixture: Annotated[MixtureSpec, Parameter(name="*", group="Untuned prompts")] = MixtureSpec(),  # noqa: B008 - frozen
     split: Literal["train", "dev", "test"] = "test",
-    candidates: options.Candidates = None,
+    candidates: options.CandidatesFile = None,
     among: options.Among = None,
     per_fact: Path | None = None,
     trust: options.Flag = False,
@@ -64,22 +64,19 @@ def evaluate(
     if per_fact is not None:
         need_writable_folder(per_fact.parent, "--per-fact")
     from askwell.cli.progress import Bars
-    from askwell.cli.scores import print_scored
+    from askwell.cli.running import print_scored
     from askwell.evaluation.outcomes import write_outcomes
     from askwell.lms.load import set_threads
     from askwell.mixture.candidates import find_candidates
     from askwell.runs.scoring import score_jobs
-    from askwell.runs.sources import find_mixtures, saved_jobs, untuned_jobs
+    from askwell.runs.sources import Named, find_mixtures, saved_jobs, untuned_jobs
 
     set_threads(threads)
+    named = Named(facts or (), lm, asdict(loading), data, reading.rule, reading.columns)
     if mixtures:
-        jobs = saved_jobs(
-            find_mixtures(mixtures, where), facts, lm, data, reading.rule, asdict(loading), note, reading.columns
-        )
+        jobs = saved_jobs(find_mixtures(mixtures, where), named, note)
     else:
-        jobs = untuned_jobs(
-            prompts or [], facts, lm, mixture, data, reading.rule, asdict(loading), note, reading.columns
-        )
+        jobs = untuned_jobs(prompts or [], mixture, named, note)
     with Bars() as bars:
         scored = score_jobs(
             jobs,

@@ -1,6 +1,5 @@
 """`askwell lm list`, `askwell lm pull`, `askwell lm info`."""
 
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -11,6 +10,7 @@ from rich.text import Text
 from askwell.cli.options import Device, Json, Revision, Tokenizer
 from askwell.cli.tables import print_table
 from askwell.cli.terminal import note, print_json, progress_bar, stderr
+from askwell.files import to_json
 
 
 def list_lms(*, json: Json = False) -> None:
@@ -19,7 +19,7 @@ def list_lms(*, json: Json = False) -> None:
 
     listed = listed_lms()
     if json:
-        print_json([asdict(lm) for lm in listed])
+        print_json(to_json(listed))
         return
 
     table = Table("--lm", "what it is", "MB", "status")
@@ -44,10 +44,10 @@ def pull_lm(name: Annotated[str, Parameter(help="smollm2")], /, *, json: Json = 
         bar.update(steps[progress.step], completed=progress.done, total=progress.total)
 
     with bar:
-        folder = pull_lm(name, show)
-    note(f"{name} is in {folder}; use it with --lm {name}")
+        pulled = pull_lm(name, show)
+    note(f"{name} is in {pulled.folder}; use it with --lm {name}")
     if json:
-        print_json({"name": name, "folder": str(folder)})
+        print_json(pulled.as_json())
 
 
 def info(

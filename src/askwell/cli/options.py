@@ -90,7 +90,7 @@ class Reading:
         return Columns(self.x, self.y)
 
 
-Candidates = Annotated[
+CandidatesFile = Annotated[
     Path | None,
     Parameter(
         help="A file of candidates, one per line, or of labels with their words (good: good, great): choose answers "
@@ -116,7 +116,7 @@ WithControls = Annotated[
     ),
 ]
 
-Store = Annotated[Path, Parameter(help="A sweep's store, a folder of runs, or one run.")]
+RunsPath = Annotated[Path, Parameter(help="A sweep's store, a folder of runs, or one run.")]
 Where = Annotated[
     str | None, Parameter(help="Use only the runs that meet this SQL condition, as in `askwell runs --where`.")
 ]

@@ -1,4 +1,4 @@
-"""`askwell report`."""
+"""`askwell report` and `askwell export`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -7,18 +7,18 @@ from cyclopts import Parameter
 from rich.markup import escape
 from rich.table import Table
 
-from askwell.cli.options import Json, NotNegative, Store, Where
+from askwell.cli.options import LM, Json, NotNegative, RunsPath, Where
 from askwell.cli.tables import print_table
 from askwell.cli.terminal import note, print_json
 from askwell.display.summary import counted
-from askwell.files import need_writable_folder
+from askwell.files import need_writable_folder, write_whole
 
 if TYPE_CHECKING:
     from askwell.report.study import Study
 
 
 def report(
-    store: Store,
+    store: RunsPath,
     /,
     *,
     out: Path | None = None,
@@ -72,3 +72,17 @@ def _print(study: "Study") -> None:
             scores = (of.get("P@1", MISSING).text for of in by_group)
             table.add_row(f"  {escape(row.heading)}", *map(escape, scores))
         print_table(table)
+
+
+def export(run: Path, /, *, out: Path = Path("run.html"), where: Where = None, lm: LM = None) -> None:
+    """Write a run as one self-contained HTML file for a colleague: scores, trust, prompts, some answers.
+
+    Args:
+        run: A run, a folder of runs, or a store.
+        out: The HTML file.
+    """
+    need_writable_folder(out.parent, "--out")
+    from askwell.server.export import export_run
+
+    write_whole(out, export_run(run, where, lm, note=note))
+    note(f"written to {out}")

@@ -1,6 +1,6 @@
 """What `train`, `baseline` and `evaluate` share: loading the LM, the run itself, and printing its results."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +10,22 @@ from rich.text import Text
 from askwell.cli.progress import RunBars
 from askwell.cli.tables import print_table
 from askwell.cli.terminal import note, note_left_out_facts, print_json, say
+from askwell.cli.trust import trust_lines
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.display.summary import counted
 from askwell.evaluation.controls import MAJORITY, PRIOR, PRIOR_CORRECTED, PRIOR_MASKED_X
-from askwell.evaluation.evaluate import EvaluationFigures
+from askwell.evaluation.evaluate import Evaluation, EvaluationFigures
 from askwell.evaluation.knowledge import KnowledgeFigures
 from askwell.evaluation.labels import LabelFigures
-from askwell.evaluation.metrics import METRICS
+from askwell.evaluation.metrics import METRICS, TABLE_METRICS, scores_of
+from askwell.evaluation.significance import interval_text
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm, set_threads
 from askwell.runs.folder import check_folder, clear_folder, hold_folder
 from askwell.runs.record import RunRecord
 from askwell.runs.run import run
+from askwell.runs.scoring import Scored
 from askwell.runs.seeds import SeveralRuns
 from askwell.specs import RunSpec
 
@@ -165,7 +168,7 @@ def control_lines(found: KnowledgeFigures | None, corrected: float | None) -> li
     lines = [
         f"P@1 without looking at x: {each}.",
         f"Gain over the best of them (chosen on dev: {best}): {found.gain:.1f} ({100 * found.confidence:.0f} % "
-        f"interval {found.low:.1f} to {found.high:.1f}){verdict}.",
+        f"interval {interval_text(found.low, found.high, '{:.1f}'.format)}){verdict}.",
     ]
     if corrected is not None:
         lines.append(
@@ -188,3 +191,39 @@ def print_several(several: SeveralRuns) -> None:
     right = several.consistency.same_of_right
     among = "" if right is None else f", {100 * right:.1f} % where one of the two is right"
     say(f"Two runs give the same answer to {100 * several.consistency.same:.1f} % of the x's{among}.")
+
+
+def print_scored(scored: Scored) -> None:
+    """Prints the scores, then the controls, the spread of several runs, and the measures of trust."""
+    _print_evaluation(scored.evaluation)
+    for name, lack in scored.controls_missing.items():
+        note(f"no controls for {name}: {lack}")
+    outcomes = {} if scored.controls is None else scored.controls.outcomes
+    corrected = outcomes.get(PRIOR_CORRECTED, {}).get("test")
+    say(*control_lines(scored.knowledge, scores_of(corrected)["P@1"] if corrected else None))
+    for runs in scored.several_runs:
+        print_several(runs)
+    for trust in scored.trust or ():
+        say(*trust_lines(trust))
+
+
+def _print_evaluation(evaluation: Evaluation) -> None:
+    figures = evaluation.figures()
+    note_left_out_facts(evaluation.split, figures.left_out, figures.left_out_facts)
+    note_few_candidates(figures)
+    note_unsettled(figures)
+    title = f"{counted(figures.facts, f'{evaluation.split} fact')}, {evaluation.vocabulary}"
+    table = Table("", "facts", *TABLE_METRICS, title=title)
+
+    def add(name: str, facts: int | float, scores: Mapping[str, int | float]) -> None:
+        table.add_row(name, f"{facts:.0f}", *(METRICS[metric].text(scores.get(metric)) for metric in TABLE_METRICS))
+
+    for name, scores in figures.relations.items():
+        add(name, scores["facts"], scores)
+    if len(figures.relations) > 1:
+        table.add_section()
+        add("micro average", figures.facts, figures.micro)
+        add("macro average", figures.facts, figures.macro)
+    add("other golds kept (raw)", figures.facts, figures.raw.micro)
+    print_table(table)
+    print_labels(figures.labels)

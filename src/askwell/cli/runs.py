@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.table import Table
 
-from askwell.cli.options import Flag, Json, Store
+from askwell.cli.options import Flag, Json, RunsPath
 from askwell.cli.tables import print_table
 from askwell.cli.terminal import note, print_json, say
 from askwell.display.printable import for_csv
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def runs(
-    store: Store,
+    store: RunsPath,
     /,
     *,
     where: str | None = None,

@@ -8,24 +8,24 @@ from askwell.cli.options import Json, Threads
 from askwell.cli.tables import plain_table, print_table
 from askwell.cli.terminal import note, print_json, progress_bar, say
 from askwell.data.testbed import PREFIX, LMName, lms_folder, testbed_overview
-from askwell.files import need_writable_folder
+from askwell.files import need_writable_folder, to_json
 
 
 def list_testbed(*, json: Json = False) -> None:
     """List the testbed: its relations with counts of told and withheld facts, its prompts and its LMs."""
     overview = testbed_overview()
     if json:
-        print_json(overview)
+        print_json(to_json(overview))
         return
 
     table = plain_table("--facts", "what it says", "kind", "told", "withheld", numbers=("told", "withheld"))
-    for relation in overview["relations"]:
-        table.add_row(*(str(relation[key]) for key in ("name", "label", "cardinality", "told", "withheld")))
+    for one in overview.relations:
+        table.add_row(one.name, one.label, one.cardinality, str(one.told), str(one.withheld))
     print_table(table)
-    told, withheld = (sum(relation[key] for relation in overview["relations"]) for key in ("told", "withheld"))
+    told, withheld = sum(one.told for one in overview.relations), sum(one.withheld for one in overview.relations)
     say(
         f"{told + withheld} facts: {told} are told in the text that the LMs were trained on, {withheld} are withheld.",
-        f"--lm: {', '.join(overview['lms'])}.",
+        f"--lm: {', '.join(overview.lms)}.",
         f"--prompts: {PREFIX}single (manual), {PREFIX}paraphrased, {PREFIX}mined, {PREFIX}random (random words in "
         "place of the mined ones); --initial random takes random vectors.",
         f"Try: askwell ask --lm {PREFIX}bert --facts {PREFIX}capital --prompts {PREFIX}single France",

@@ -24,7 +24,7 @@ def train(
     overwrite: options.Overwrite = False,
     seeds: str | None = None,
     controls: options.WithControls = True,
-    candidates: options.Candidates = None,
+    candidates: options.CandidatesFile = None,
     among: options.Among = None,
     reading: options.Reading = options.Reading(),  # noqa: B008 - frozen
     data: options.Data = None,

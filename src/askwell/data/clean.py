@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from askwell.data.audit import audit_set
+from askwell.data.audit import SetAudit, audit_set
 from askwell.data.facts import SPLITS, Fact, SplitLines, facts_jsonl
 from askwell.data.names import FactSet
 from askwell.errors import BadOption, NothingLeft
@@ -81,6 +81,23 @@ def write_clean(facts: FactSet, folder: Path) -> CleanReport:
             files[f"{inside}{split}.jsonl"] = facts_jsonl(lines)
     write_folder(folder, files)
     return report
+
+
+@dataclass(frozen=True)
+class Audited:
+    """The audit of a set, and what its clean split leaves out, if one was written."""
+
+    audit: SetAudit
+    clean: CleanReport | None
+
+    def as_json(self) -> dict[str, Any]:
+        """What `askwell audit --json` prints."""
+        return self.audit.as_json() | ({} if self.clean is None else {"clean": self.clean.as_json()})
+
+
+def audit_and_clean(facts: FactSet, out: Path | None = None) -> Audited:
+    """Audits the splits of a set and, if a new folder is named, writes a split without leaks there."""
+    return Audited(audit_set(facts), None if out is None else write_clean(facts, out))
 
 
 def need_new_folder(folder: Path) -> None:

@@ -25,7 +25,8 @@ EIGHTY_TEN_TEN: Shares = (8, 1, 1)
 
 def split_shares(ratio: str | Sequence[float | int]) -> Shares:
     """The shares of train, dev and test in 70-15-15, (70, 15, 15) or (0.7, 0.15, 0.15), in lowest terms."""
-    parts = ratio.split("-") if isinstance(ratio, str) else [str(part) for part in ratio]
+    given = ratio.split("-") if isinstance(ratio, str) else ratio if isinstance(ratio, Sequence) else [ratio]
+    parts = [str(part) for part in given]
     try:
         exact = [Fraction(part.strip()) for part in parts]
     except ValueError:
@@ -56,7 +57,7 @@ def split_facts(
     A rule can name another ratio: "random 70-15-15". The result depends on the set of facts, the rule and the seed,
     not on the order of the facts.
     """
-    rule, _, ratio = rule.partition(" ")
+    rule, _, ratio = str(rule).partition(" ")
     if rule not in RULES:
         raise BadOption(f"there is no split rule {rule!r}: choose one of {', '.join(RULES)}")
     shares = split_shares(ratio) if ratio else EIGHTY_TEN_TEN

@@ -53,6 +53,12 @@ def parse_template(text: str, weight: float | None = None) -> Template:
     return Template(before, blanks[0], between, blanks[1], after, weight)
 
 
+def parsed_templates(given: str | Template | Iterable[Template | str]) -> list[Template]:
+    """One template or several, each as a text or already parsed."""
+    several = [given] if isinstance(given, str | Template) else given
+    return [parse_template(one) if isinstance(one, str) else one for one in several]
+
+
 def is_utf8(text: str) -> bool:
     """Whether a text can be written as UTF-8: what a terminal passes on as it is may hold half a character."""
     try:

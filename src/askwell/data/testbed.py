@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -53,13 +53,43 @@ class World:
     withheld: Mapping[str, frozenset[Fact]]
 
 
-def testbed_overview() -> dict[str, list[Any]]:
-    """The LMs and the relations, named as for --lm and --facts, ready for JSON."""
-    listed = [{**asdict(relation), "name": PREFIX + relation.name} for relation in relations()]
-    for relation in listed:
-        del relation["x_kind"], relation["y_kind"]
-        relation["prompts"] = {kind: len(testbed_prompts(kind, relation["name"])) for kind in get_args(PromptKind)}
-    return {"lms": [PREFIX + name for name in lm_names()], "relations": listed}
+@dataclass(frozen=True)
+class ListedRelation:
+    """A relation as it is listed."""
+
+    name: str
+    """Its name for --facts."""
+    label: str
+    cardinality: Cardinality
+    told: int
+    withheld: int
+    prompts: dict[str, int]
+    """How many prompts of each kind it has."""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What the testbed has."""
+
+    lms: tuple[str, ...]
+    """Their names for --lm."""
+    relations: tuple[ListedRelation, ...]
+
+
+def testbed_overview() -> Overview:
+    """The LMs and the relations, named as for --lm and --facts."""
+    listed = (
+        ListedRelation(
+            name=PREFIX + one.name,
+            label=one.label,
+            cardinality=one.cardinality,
+            told=one.told,
+            withheld=one.withheld,
+            prompts={kind: len(testbed_prompts(kind, one.name)) for kind in get_args(PromptKind)},
+        )
+        for one in relations()
+    )
+    return Overview(tuple(PREFIX + name for name in lm_names()), tuple(listed))
 
 
 @cache

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,6 +19,16 @@ Unit = Literal["fact", "x", "y"]
 
 Outcomes = Sequence[Outcome] | Mapping[int, Sequence[Outcome]]
 """The outcomes of one run, or of one run for each seed."""
+
+
+@runtime_checkable
+class HasOutcomes(Protocol):
+    """An evaluation."""
+
+    @property
+    def outcomes(self) -> Sequence[Outcome]:
+        """An outcome for each fact."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -118,8 +128,9 @@ class Difference:
     a: float
     b: float
     difference: float
-    low: float
-    high: float
+    low: float | None
+    """None, as `high`, where a relation has only one unit, or all have one log-loss: see `bootstrap_interval`."""
+    high: float | None
     p: float
     exact: bool
     """Whether p counts all sign flips, or a sample of them."""
@@ -184,8 +195,8 @@ class Comparison:
 
 
 def compare_outcomes(
-    a: Outcomes,
-    b: Outcomes,
+    a: Outcomes | HasOutcomes,
+    b: Outcomes | HasOutcomes,
     *,
     metric: str = "P@1",
     unit: Unit = "fact",
@@ -193,7 +204,8 @@ def compare_outcomes(
     resamples: int = 9_999,
     seed: int = 0,
 ) -> Comparison:
-    """Compares two runs on the facts that both answered; a run is a list of outcomes, or one list for each seed.
+    """Compares two runs on the facts that both answered; a run is an evaluation, a list of outcomes, or one list for
+    each seed.
 
     The permutation test flips the signs of whole units; the bootstrap draws whole units, for the macro average within
     each relation. With `unit="y"` all facts of a relation with one y are a unit, which is the careful choice if a run
@@ -204,7 +216,7 @@ def compare_outcomes(
     if resamples < 1:
         raise BadOption(f"{resamples} resamples: at least one is needed")
     by = metric_named(metric)
-    paired = pair_outcomes(a, b)
+    paired = pair_outcomes(*(run.outcomes if isinstance(run, HasOutcomes) else run for run in (a, b)))
     values = np.array([[by.value(pair.a), by.value(pair.b)] for pair in paired.pairs])
     if not np.isfinite(values).all():
         unanswered = [f"{count} in {run}" for run, count in zip("AB", np.isinf(values).sum(0), strict=True) if count]
@@ -215,7 +227,7 @@ def compare_outcomes(
     sums = _sums_by_relation(paired.pairs, values, unit)
     differences = np.concatenate([_differences(units) for units in sums.values()])
     wins, losses = _wins_and_losses(differences, by)
-    difference = partial(_difference, scale=by.scale, confidence=confidence, resamples=resamples, seed=seed)
+    difference = partial(_difference, metric=by, confidence=confidence, resamples=resamples, seed=seed)
     return Comparison(
         metric=metric,
         unit=unit,
@@ -260,23 +272,25 @@ def _summed(values: np.ndarray, groups: Collection[Sequence[int]]) -> np.ndarray
 
 
 def _difference(
-    strata: Sequence[np.ndarray], *, scale: float, confidence: float, resamples: int, seed: int
+    strata: Sequence[np.ndarray], *, metric: Metric, confidence: float, resamples: int, seed: int
 ) -> Difference:
     """The mean of the strata's means for A and B, with interval and test."""
     score_a, score_b = (
-        scale * float(np.mean([units[:, side].sum() / units[:, 2].sum() for units in strata])) for side in (0, 1)
+        metric.scale * float(np.mean([units[:, side].sum() / units[:, 2].sum() for units in strata])) for side in (0, 1)
     )
     parts = [_differences(units) for units in strata]
     # One stratum needs no division, and counts of right answers stay whole numbers, for which the test is exact.
     weighted = parts if len(strata) == 1 else [p / u[:, 2].sum() for p, u in zip(parts, strata, strict=True)]
     test = permutation_test(np.concatenate(weighted), resamples=resamples, seed=seed)
-    low, high = bootstrap_interval(
+    interval = bootstrap_interval(
         [np.stack([part, units[:, 2]], axis=1) for part, units in zip(parts, strata, strict=True)],
         confidence=confidence,
         resamples=resamples,
         seed=seed,
+        largest=metric.most,
     )
-    return Difference(score_a, score_b, score_a - score_b, scale * low, scale * high, test.p, test.exact)
+    low, high = (None, None) if interval is None else (metric.scale * end for end in interval)
+    return Difference(score_a, score_b, score_a - score_b, low, high, test.p, test.exact)
 
 
 def _of_relation(units: np.ndarray, metric: Metric) -> RelationComparison:

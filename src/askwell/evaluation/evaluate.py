@@ -183,8 +183,8 @@ class Evaluation(ShowsItself, AsFrame):
 def evaluate(
     mixture: Mixture,
     relation: Relation,
-    *,
     split: SplitName = "test",
+    *,
     candidates: GivenCandidates = None,
     top: int = 10,
     facts: EncodedRelation | None = None,

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from askwell.data.facts import Relation, SplitName
+from askwell.display.progress import bar
 from askwell.errors import NothingLeft
 from askwell.evaluation.agreement import PromptAnswers
 from askwell.evaluation.controls import PRIOR, PRIOR_CORRECTED, Controls
 from askwell.evaluation.evaluate import Evaluation, evaluation_of
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.ranking import AskedFacts, asked_facts
-from askwell.mixture.candidates import Candidates
+from askwell.mixture.candidates import GivenCandidates, as_candidates
 from askwell.mixture.encode import EncodedRelation
 from askwell.mixture.mixture import Mixture
 
@@ -44,19 +45,21 @@ def examine(
     relation: Relation,
     *,
     splits: Sequence[SplitName] = ("test", "dev"),
-    candidates: Candidates | None = None,
+    candidates: GivenCandidates = None,
     top: int = 10,
     facts: EncodedRelation | None = None,
     controls: bool = True,
     prompts: bool = True,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] | bool | None = None,
 ) -> Examination:
     """Asks the mixture about each fact of the splits once; the first split must have facts that can be asked.
 
     Controls are scored on these splits and on dev. Without `controls` no prior is computed, and without `prompts` the
-    answers of each prompt are not recorded. `progress` is called with the number of facts done and in total.
+    answers of each prompt are not recorded. If it takes long, a terminal or notebook shows a bar, unless `progress` is
+    False; a function is called with the number of facts done and in total instead.
     """
+    candidates = as_candidates(candidates)
     asked: dict[SplitName, AskedFacts] = {}
     missing: dict[SplitName, str] = {}
     for split in dict.fromkeys([*splits, CHOSEN_ON] if controls else splits):
@@ -74,21 +77,22 @@ def examine(
     total, done = sum(len(asked[split].facts) for split in splits if split in asked), 0
     evaluations: dict[SplitName, Evaluation] = {}
     observer = asked["test"].observer() if prompts and "test" in splits else None
-    for split in (split for split in splits if split in asked):
-        own: list[Outcome] = []
-        corrected: list[Outcome] = []
-        for some in asked[split].chunks():
-            of_facts, of_corrected = asked[split].ask(
-                some, top, observer if split == "test" else None, priors.get(PRIOR)
-            )
-            own += of_facts
-            corrected += of_corrected
-            if progress is not None:
-                progress(done + len(own), total)
-        done += len(own)
-        evaluations[split] = evaluation_of(asked[split], split, own)
-        if corrected:
-            outcomes.setdefault(PRIOR_CORRECTED, {})[split] = corrected
+    with bar("facts", None if progress is None else progress is True) as shown:
+        tell = progress if callable(progress) else shown
+        for split in (split for split in splits if split in asked):
+            own: list[Outcome] = []
+            corrected: list[Outcome] = []
+            for some in asked[split].chunks():
+                of_facts, of_corrected = asked[split].ask(
+                    some, top, observer if split == "test" else None, priors.get(PRIOR)
+                )
+                own += of_facts
+                corrected += of_corrected
+                tell(done + len(own), total)
+            done += len(own)
+            evaluations[split] = evaluation_of(asked[split], split, own)
+            if corrected:
+                outcomes.setdefault(PRIOR_CORRECTED, {})[split] = corrected
     descriptions = {name: prior.description for name, prior in priors.items()}
     if PRIOR_CORRECTED in outcomes:
         described = f"log p(y | x, r) - log prior(y), the prior being {priors[PRIOR].description}"

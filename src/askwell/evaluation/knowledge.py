@@ -26,8 +26,9 @@ class Gain:
     control_score: float
     gain: float
     """Above 0 if the run is better, also for log-loss."""
-    low: float
-    high: float
+    low: float | None
+    """None, as `high`, if there is no interval, such as that of a single unit."""
+    high: float | None
     confidence: float
     p: float
     """Of the paired permutation test."""
@@ -56,11 +57,13 @@ def gain_over(
         outcomes, control, metric=metric, unit=unit, confidence=confidence, resamples=resamples, seed=seed
     )
     found = comparison.micro if average == "micro" else comparison.macro
-    gain, low, high = found.difference, found.low, found.high
-    if not metric_named(metric).higher_is_better:
-        gain, low, high = -gain, -high, -low
-    if found.p > 1 - confidence:
-        low, high = min(low, 0.0), max(high, 0.0)
+    low, high = found.low, found.high
+    sign = 1 if metric_named(metric).higher_is_better else -1
+    gain = sign * found.difference
+    if low is not None and high is not None:
+        low, high = sorted((sign * low, sign * high))
+        if found.p > 1 - confidence:
+            low, high = min(low, 0.0), max(high, 0.0)
     return Gain(
         control=name,
         metric=metric,
@@ -138,7 +141,7 @@ class Knowledge:
     @property
     def is_there(self) -> bool:
         """Whether the whole interval of the gain is above 0."""
-        return self.gain.low > 0
+        return self.gain.low is not None and self.gain.low > 0
 
     def figures(self) -> "KnowledgeFigures":
         """All figures, side by side."""

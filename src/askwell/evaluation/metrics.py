@@ -28,6 +28,8 @@ class Metric:
     name: str
     value: Callable[["Outcome"], float]
     """The value of one fact; a score is the mean of these, times `scale`."""
+    most: float = math.inf
+    """The largest value of one fact."""
     higher_is_better: bool = True
     scale: float = 100.0
     decimals: int = 1
@@ -56,9 +58,9 @@ METRICS = MappingProxyType(
     {
         metric.name: metric
         for metric in (
-            Metric("P@1", lambda outcome: float(outcome.rank <= 1)),
-            Metric("P@10", lambda outcome: float(outcome.rank <= 10)),
-            Metric("MRR", lambda outcome: 1 / outcome.rank),
+            Metric("P@1", lambda outcome: float(outcome.rank <= 1), most=1.0),
+            Metric("P@10", lambda outcome: float(outcome.rank <= 10), most=1.0),
+            Metric("MRR", lambda outcome: 1 / outcome.rank, most=1.0),
             Metric(
                 LOG_LOSS,
                 lambda outcome: -outcome.log_probability,

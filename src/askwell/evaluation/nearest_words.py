@@ -97,7 +97,7 @@ def projection_scores(
     split: SplitName = "test",
     candidates: Candidates | None = None,
     facts: EncodedRelation | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] | bool | None = None,
 ) -> Projection:
     """The scores of a mixture's nearest words and of the mixture itself, whose evaluation can be given."""
     tuned = tuned or evaluate(mixture, relation, split=split, candidates=candidates, facts=facts, progress=progress)

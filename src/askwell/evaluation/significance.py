@@ -1,7 +1,9 @@
 """Significance of paired differences: the permutation test, the sign test, and the bootstrap interval."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from jaxtyping import Float
@@ -93,19 +95,38 @@ def bootstrap_interval(
     confidence: float = 0.95,
     resamples: int = 9_999,
     seed: int = 0,
-) -> tuple[float, float]:
-    """The percentile interval of a mean when units are drawn again with replacement.
+    largest: float = math.inf,
+) -> tuple[float, float] | None:
+    """The percentile interval of a mean when units are drawn again with replacement; None if some stratum has only one
+    unit, which says nothing about the others.
 
     A unit is a row (sum of its differences, number of them), a stratum's mean the ratio of the two sums. With several
     strata (relations) each is drawn from on its own, and the mean of their means is taken.
+
+    If all units of each stratum are alike, every draw gives the same mean, however few they are. The interval is then
+    what the mean can become if as many units differ as Wilson's interval for none of n allows, each by as much as a
+    difference can (`largest`); None if there is no largest difference.
     """
+    if min(map(len, strata)) < 2:
+        return None
     random = np.random.default_rng(seed)
     means = np.zeros(resamples)
     for units in strata:
         sums = _resampled_sums(units, resamples, random)
         means += sums[:, 0] / sums[:, 1]
-    low, high = np.quantile(means / len(strata), [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(low), float(high)
+    low, high = np.quantile(means / len(strata), [(1 - confidence) / 2, (1 + confidence) / 2]).tolist()
+    if high - low > 1e-12 * abs(high):
+        return low, high
+    if math.isinf(largest):
+        return None
+    z_squared = NormalDist().inv_cdf((1 + confidence) / 2) ** 2
+    others = float(np.mean([z_squared / (len(units) + z_squared) for units in strata]))
+    return low - others * (largest + low), high + others * (largest - high)
+
+
+def interval_text(low: float | None, high: float | None, write: Callable[[float], str]) -> str:
+    """An interval as it is shown; a dash for none."""
+    return "–" if low is None or high is None else f"{write(low)} to {write(high)}"
 
 
 def _resampled_sums(

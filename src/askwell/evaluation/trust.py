@@ -17,7 +17,7 @@ from askwell.evaluation.evaluate import Evaluation
 from askwell.evaluation.examine import Examination
 from askwell.evaluation.metrics import Scores
 from askwell.evaluation.nearest_words import Projection, projection_scores
-from askwell.mixture.candidates import Candidates
+from askwell.mixture.candidates import GivenCandidates, as_candidates
 from askwell.mixture.encode import EncodedRelation, count_reasons
 from askwell.mixture.mixture import Mixture
 
@@ -89,17 +89,18 @@ def trust_of(
     relation: Relation,
     examination: Examination,
     *,
-    candidates: Candidates | None = None,
+    candidates: GivenCandidates = None,
     risk: float = 0.1,
     confidence: float | None = None,
     bins: int = 10,
     facts: EncodedRelation | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] | bool | None = None,
 ) -> Trust:
     """All measures on the relation's test facts, with thresholds from its dev facts, as far as they were examined.
 
     The examination must be among the same candidates. Only the nearest words of tuned prompts are asked again.
     """
+    candidates = as_candidates(candidates)
     test, dev, answers = (
         examination.evaluations.get("test"), examination.evaluations.get("dev"), examination.prompt_answers
     )  # fmt: skip

@@ -28,8 +28,21 @@ class LMPullProgress:
     total: int
 
 
-def pull_lm(name: str, progress: Callable[[LMPullProgress], None] | None = None) -> Path:
-    """The folder of the LM, which is fetched, checked and converted first if it is not there.
+@dataclass(frozen=True)
+class PulledLM:
+    """An LM that is now on this machine."""
+
+    name: str
+    """Its name for --lm."""
+    folder: Path
+
+    def as_json(self) -> dict[str, str]:
+        """What `askwell lm pull --json` prints."""
+        return {"name": self.name, "folder": str(self.folder)}
+
+
+def pull_lm(name: str, progress: Callable[[LMPullProgress], None] | None = None) -> PulledLM:
+    """The LM, which is fetched, checked and converted first if it is not on this machine.
 
     Everything is written aside and renamed when complete: an interrupted pull leaves nothing, and of two pulls at the
     same time the second waits for the first.
@@ -46,7 +59,7 @@ def pull_lm(name: str, progress: Callable[[LMPullProgress], None] | None = None)
             for left_over in folder.parent.glob(f".{name}.partial.*"):  # of a pull that was killed
                 shutil.rmtree(left_over)
             if (folder / "config.json").exists():
-                return folder
+                return PulledLM(name, folder)
             aside = Path(tempfile.mkdtemp(prefix=f".{name}.partial.", dir=folder.parent))
             try:
                 _fetch_and_convert(PULLABLE[name], aside, tell)
@@ -55,7 +68,7 @@ def pull_lm(name: str, progress: Callable[[LMPullProgress], None] | None = None)
                 shutil.rmtree(aside, ignore_errors=True)
     except OSError as error:
         raise CannotWrite(f"{folder} cannot be written: {error.strerror or error}") from error
-    return folder
+    return PulledLM(name, folder)
 
 
 def _lock_of(folder: Path) -> Path:

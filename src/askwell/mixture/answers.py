@@ -57,7 +57,7 @@ ONE_TOKEN = AnswerKind()
 
 
 @dataclass(frozen=True)
-class Answer:
+class SpelledWord:
     """A surface word, and the tokens that spell it at each place."""
 
     word: str
@@ -70,9 +70,9 @@ class Answer:
         return tokens[0] if len(tokens) == 1 and tokens[0] != unknown else None
 
 
-def spell(lm: FrozenLM, word: str) -> Answer:
+def spell(lm: FrozenLM, word: str) -> SpelledWord:
     """A word as an answer."""
-    return Answer(word, tuple(tuple(lm.wording.encode(word, place)) for place in PLACES))
+    return SpelledWord(word, tuple(tuple(lm.wording.encode(word, place)) for place in PLACES))
 
 
 class AnswerSpace:
@@ -112,7 +112,7 @@ class AnswerSpace:
         """How many answers there are, and of which LM."""
         return f"all {self.count} one-token answers of {self._lm.identity.name}"
 
-    def number_of(self, answer: Answer) -> int | None:
+    def number_of(self, answer: SpelledWord) -> int | None:
         """The number of an answer; None if it is not one token at any place that the prompts need."""
         for place in self.places:
             token = answer.single_token(place, self._lm.wording.unknown_id)

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from askwell.data.facts import Fact, Relation
-from askwell.data.templates import Template, parse_template
+from askwell.data.templates import Template, parsed_templates
 from askwell.display import plots
 from askwell.display.progress import bar
 from askwell.display.summary import ShowsItself, Summary
@@ -34,6 +34,7 @@ from askwell.mixture.prompts import LeftOutPrompt, initial_vectors, usable_promp
 from askwell.mixture.reply import AllReplies, Replies
 from askwell.mixture.weights import WEIGHTINGS, initial_weights
 from askwell.specs.mixture import BEAMS, MixtureSpec
+from askwell.specs.training import TrainingSpec
 
 
 class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license="apache-2.0"):
@@ -53,17 +54,19 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         *,
         relation: Relation | None = None,
         examples: Sequence[Shown] | None = None,
+        **choices: Any,
     ) -> None:
-        """`relation` is the one whose train facts decide a causal LM's opening and are drawn as examples; a mixture
+        """How prompts are combined is a `spec`, or fields of MixtureSpec by name: `Mixture(lm, templates, deep=True)`.
+
+        `relation` is the one whose train facts decide a causal LM's opening and are drawn as examples; a mixture
         that is rebuilt is given the `examples` of each prompt instead."""
         if not isinstance(lm, FrozenLM):
             raise BadOption(f"a mixture needs a loaded LM, but this is {type(lm).__name__}: askwell.load_lm loads one")
+        given = MixtureSpec.given(spec, choices, to=Mixture.__init__, elsewhere={"train": TrainingSpec})
         super().__init__()
         self._lm = (lm,)  # in a tuple, so that the LM is no submodule: it is not saved, moved or tuned with the mixture
-        if isinstance(templates, str | Template):
-            templates = [templates]
-        parsed = [parse_template(template) if isinstance(template, str) else template for template in templates]
-        self.spec = spec = resolve_begin(spec or MixtureSpec(), lm, [] if relation is None else [(relation, parsed)])
+        parsed = parsed_templates(templates)
+        self.spec = spec = resolve_begin(given, lm, [] if relation is None else [(relation, parsed)])
         weightless = [template for template in parsed if spec.weights == "file" and template.weight == 0]
         asked = [template for template in parsed if template not in weightless] or parsed
         prompts, self.left_out_prompts = usable_prompts(lm, asked, self.beginning)

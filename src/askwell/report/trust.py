@@ -89,7 +89,7 @@ def _lama(path: Path) -> dict[str, str]:
     return {record["relation"]: record["type"] for record in records if "type" in record}
 
 
-Scores = dict[str, int | float]
+PartScores = dict[str, int | float]
 """The number of facts of a part, and its P@1 in per cent."""
 
 
@@ -105,7 +105,7 @@ class CellTrust:
     knowledge: Knowledge | None
     corrected: float | None
     """P@1 of the answers corrected by the prior."""
-    parts: dict[str, dict[str, Scores]]
+    parts: dict[str, dict[str, PartScores]]
     """By partition, then by part."""
     calibration: Calibration
     risk_coverage: RiskCoverage
@@ -194,16 +194,16 @@ def _of_cell(line: Line, kind: str, group: RunGroup, of_runs: ControlRuns) -> Ce
     )
 
 
-def _scored(parts: Mapping[str, Sequence[Outcome]]) -> dict[str, Scores]:
+def _scored(parts: Mapping[str, Sequence[Outcome]]) -> dict[str, PartScores]:
     return {
         name: {"facts": len(outcomes), "P@1": 100 * sum(o.rank <= 1 for o in outcomes) / len(outcomes)}
         for name, outcomes in parts.items()
     }
 
 
-def _summed_parts(of_runs: Iterable[Mapping[str, Mapping[str, Scores]]]) -> dict[str, dict[str, Scores]]:
+def _summed_parts(of_runs: Iterable[Mapping[str, Mapping[str, PartScores]]]) -> dict[str, dict[str, PartScores]]:
     """The parts of several runs together, each score weighted by its facts."""
-    summed: dict[str, dict[str, Scores]] = {}
+    summed: dict[str, dict[str, PartScores]] = {}
     for of_run in of_runs:
         for name, parts in of_run.items():
             for part, scores in parts.items():

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from askwell.evaluation.partitions import HARD
+from askwell.evaluation.significance import interval_text
 from askwell.report.charts import reliability_chart, risk_coverage_chart
 from askwell.report.figures import StudyFigure, figure_of_set
 from askwell.report.page import MISSING, Cell, Column, ColumnGroup, Row, sentences
@@ -22,7 +23,7 @@ def trust_table(cells: Sequence[CellTrust], fact_set: str) -> StudyTable:
         if cell.knowledge is not None:
             found = cell.knowledge.gain
             control, score = Cell(found.control), one_decimal(found.control_score)
-            interval = f"{found.low:.1f} to {found.high:.1f}"
+            interval = interval_text(found.low, found.high, "{:.1f}".format)
             gain = Cell(f"{found.gain:+.1f}", strong=cell.knowledge.is_there, note=interval)
         others = [one_decimal(figures[name]) for name in list(figures)[5:]]
         row = (Cell(cell.score.text), control, score, gain, *others)

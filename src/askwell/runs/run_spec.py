@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from askwell.data.facts import Relation
 from askwell.data.names import relation_label
-from askwell.data.templates import Template
+from askwell.data.templates import Template, parsed_templates
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.begin import resolve_begin
 from askwell.mixture.candidates import GivenCandidates, as_candidates
@@ -22,7 +22,7 @@ from askwell.specs.run import ControlKind, DeviceKind, Digits
 def run_spec(
     lm: FrozenLM,
     relation: Relation,
-    templates: Sequence[Template],
+    templates: str | Template | Sequence[Template | str],
     *,
     mixture: MixtureSpec | None = None,
     training: TrainingSpec | None = None,
@@ -43,7 +43,7 @@ def run_spec(
     are those of the LM, unless the run is to be done elsewhere. What a causal LM's sentences begin with, and
     what comes before them, is chosen here, so that the run's id names it; the paper's recipe puts nothing there.
     """
-    candidates = as_candidates(candidates)
+    candidates, templates = as_candidates(candidates), parsed_templates(templates)
     mixture = mixture or MixtureSpec()
     if training is not None and training.recipe == "paper":
         mixture = mixture.with_named_opening

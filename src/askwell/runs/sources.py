@@ -4,8 +4,8 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -195,31 +195,37 @@ class EvaluationJob:
     relation: Relation
 
 
-def saved_jobs(
-    folders: Sequence[str],
-    facts: list[str] | None,
-    lm: str | None,
-    data: Path | None,
-    split_by: str | None,
-    loading: dict[str, Any],
-    note: Note,
-    columns: Columns = USUAL,
-) -> Iterator[EvaluationJob]:
+@dataclass(frozen=True)
+class Named:
+    """The names of what is to be evaluated on, and how it is loaded and read."""
+
+    facts: Sequence[str] = ()
+    """Relations, or sets of them; none for those that saved mixtures were learned from."""
+    lm: str | None = None
+    """None for the one that a saved mixture was learned on."""
+    loading: Mapping[str, Any] = field(default_factory=dict)
+    """Options of `load_lm`."""
+    data: Path | None = None
+    split_by: str | None = None
+    columns: Columns = USUAL
+
+
+def saved_jobs(folders: Sequence[str], named: Named, note: Note) -> Iterator[EvaluationJob]:
     """Saved mixtures, each with its own relation; an LM that several were learned on is loaded once."""
     known = {folder: read_description(folder) for folder in folders}
-    if facts:
-        sources = _one_for_each(facts, [known[folder] for folder in folders])
+    if named.facts:
+        sources = _one_for_each(named.facts, [known[folder] for folder in folders])
     else:
         sources = [_recorded_relation(folder, known[folder]) for folder in folders]
     relations = [
-        own_relation(known[folder], source, data, split_by, columns)
+        own_relation(known[folder], source, named.data, named.split_by, named.columns)
         for folder, source in zip(folders, sources, strict=True)
     ]
     loaded: dict[LMIdentity, FrozenLM] = {}
     still_needed = Counter(known[folder].base_lm for folder in folders)
     for folder, relation in zip(folders, relations, strict=True):
         base = known[folder].base_lm
-        mixture = saved_mixture(folder, loaded.pop(base, None) or lm, **loading)
+        mixture = saved_mixture(folder, loaded.pop(base, None) or named.lm, **named.loading)
         still_needed[base] -= 1
         if still_needed[base]:
             loaded[base] = mixture.lm
@@ -227,10 +233,10 @@ def saved_jobs(
         yield EvaluationJob(mixture, relation)
 
 
-def _one_for_each(facts: list[str], descriptions: Sequence[Description]) -> list[str]:
+def _one_for_each(facts: Sequence[str], descriptions: Sequence[Description]) -> list[str]:
     """The facts for each mixture: those given for it, or the same for all mixtures of one relation."""
     if len(facts) == len(descriptions):
-        return facts
+        return list(facts)
     if len(facts) > 1:
         raise BadOption(
             f"--facts names {len(facts)} relations for {len(descriptions)} mixtures; give one for all, or one for each"
@@ -241,7 +247,7 @@ def _one_for_each(facts: list[str], descriptions: Sequence[Description]) -> list
             f"--facts {facts[0]}: the mixtures were learned from several relations ({', '.join(learned)}); choose some "
             "with --where, or leave --facts out"
         )
-    return facts * len(descriptions)
+    return [*facts] * len(descriptions)
 
 
 def _recorded_relation(folder: str, description: Description) -> str:
@@ -262,24 +268,15 @@ def _recorded_relation(folder: str, description: Description) -> str:
     return name
 
 
-def untuned_jobs(
-    prompts: list[str],
-    facts: list[str] | None,
-    lm: str | None,
-    spec: MixtureSpec,
-    data: Path | None,
-    split_by: str | None,
-    loading: dict[str, Any],
-    note: Note,
-    columns: Columns = USUAL,
-) -> Iterator[EvaluationJob]:
+def untuned_jobs(prompts: list[str], spec: MixtureSpec, named: Named, note: Note) -> Iterator[EvaluationJob]:
     """Untuned prompts of one relation, or of each relation in a folder."""
-    if lm is None or not facts:
+    if named.lm is None or not named.facts:
         raise BadOption("untuned prompts need --lm and --facts")
-    names = [name for source in facts for name in relations_of(source, data)]
+    data, columns = named.data, named.columns
+    names = [name for source in named.facts for name in relations_of(source, data)]
     relations: list[tuple[Relation, list[Template]]] = []
     for name in names:
-        relation = read_relation(name, data=data, split=split_by, seed=spec.seed, x=columns.x, y=columns.y)
+        relation = read_relation(name, data=data, split=named.split_by, seed=spec.seed, x=columns.x, y=columns.y)
         try:
             relations.append((relation, read_prompts(prompts, relation=relation, data=data)))
         except NoPrompts as missing:
@@ -287,8 +284,8 @@ def untuned_jobs(
                 raise
             note(f"{name} is left out: {missing}")
     if not relations:
-        raise BadOption(f"no relation of {', '.join(facts)} has a prompt file in {', '.join(prompts)}")
-    loaded = load_lm(lm, **loading)
+        raise BadOption(f"no relation of {', '.join(named.facts)} has a prompt file in {', '.join(prompts)}")
+    loaded = load_lm(named.lm, **named.loading)
     spec = resolve_begin(spec, loaded, relations)
     if spec.answers == "auto":  # one kind for all, so that means do not mix the two
         needed = any(needs_any_length(loaded, relation) for relation, _ in relations)

@@ -157,14 +157,14 @@ def lms(request: Request) -> schemas.LMs:
 
 
 @router.get("/runs", summary="The runs")
-def runs(request: Request) -> schemas.Runs:
+def runs(request: Request) -> schemas.RunList:
     """A row for each run, with the columns of `askwell runs`, and its name."""
     catalogue = service_of(request).catalogue
     named = catalogue.runs()
     names = {run.folder: name for name, run in named.items()}
     table = query_runs(list(named.values()))
     rows = [{"name": names[run.folder], **row} for run, row in zip(table.runs, table.as_json(), strict=True)]
-    return schemas.Runs(runs=rows, problems=catalogue.problems)
+    return schemas.RunList(runs=rows, problems=catalogue.problems)
 
 
 @router.get("/runs/{name}", summary="A run's record")

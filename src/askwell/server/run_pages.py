@@ -13,7 +13,7 @@ from askwell.data.audit import RelationAudit
 from askwell.errors import AskwellError, UserMistake
 from askwell.evaluation.compare import Comparison, compare_outcomes
 from askwell.evaluation.metrics import METRICS, units_of
-from askwell.evaluation.significance import SIGNIFICANT
+from askwell.evaluation.significance import SIGNIFICANT, interval_text
 from askwell.report.cells import kept_runs
 from askwell.report.charts import Gap, Panel, gaps_chart, panels_chart, reliability_chart, risk_coverage_chart
 from askwell.report.drawing import Chart
@@ -161,7 +161,7 @@ def compared(found: Comparison) -> list[str]:
     return [
         f"{who}: A answers {difference.a:.1f} % of {found.facts} facts correctly, B {difference.b:.1f} %.",
         f"The difference is {signed(difference.difference)} points ({100 * found.confidence:.0f} % interval "
-        f"{signed(difference.low)} to {signed(difference.high)}), {verdict} (permutation test p = {p}).",
+        f"{interval_text(difference.low, difference.high, signed)}), {verdict} (permutation test p = {p}).",
         f"Only A is right about {_facts(found.wins)}, only B about {_facts(found.losses)}."
         + (f" {_facts(unpaired)} were asked of only one of them and do not count." if unpaired else ""),
     ]

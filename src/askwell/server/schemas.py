@@ -107,7 +107,7 @@ class LMs(_Body):
     lms: list[LMInfo]
 
 
-class Runs(_Body):
+class RunList(_Body):
     """All runs, with the columns of `askwell runs`; `problems` names folders that cannot be read, and why."""
 
     runs: list[dict[str, Any]]

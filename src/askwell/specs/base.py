@@ -1,6 +1,12 @@
 """What all specs have in common."""
 
-from pydantic import BaseModel, ConfigDict
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from askwell.errors import BadOption, did_you_mean
 
 
 class Spec(BaseModel):
@@ -8,3 +14,36 @@ class Spec(BaseModel):
     description."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+
+    @classmethod
+    def given(
+        cls,
+        spec: Self | None,
+        choices: Mapping[str, Any],
+        *,
+        to: Callable[..., Any],
+        elsewhere: Mapping[str, "type[Spec]"],
+    ) -> Self:
+        """The spec that was given to a function, or that of the fields that were given by name instead of it.
+
+        `to` is the function. `elsewhere` names others that take the fields of another spec, for the message about a
+        field that was given to the wrong one.
+        """
+        takes = f"give {cls.__name__}(…), or its fields by name"
+        if spec is not None and not isinstance(spec, cls):
+            raise BadOption(f"{type(spec).__name__} is not {cls.__name__}: {takes}")
+        if spec is not None and choices:
+            raise BadOption(f"a spec and {', '.join(choices)} are given: {takes}, not both")
+        try:
+            return spec or cls(**choices)
+        except ValidationError as error:
+            problem = error.errors()[0]
+        field = ".".join(map(str, problem["loc"]))
+        if problem["type"] != "extra_forbidden":
+            value = f"{field}={problem['input']!r}: " if field else ""
+            raise BadOption(f"{value}{problem['msg'].removeprefix('Value error, ')}")
+        owners = [function for function, other in elsewhere.items() if field in other.model_fields]
+        if owners:
+            raise BadOption(f"{field} is not chosen here: give it to {owners[0]}")
+        own = [name for name, one in inspect.signature(to).parameters.items() if one.kind is one.KEYWORD_ONLY]
+        raise BadOption(f"there is no option {field!r}{did_you_mean(field, [*own, *cls.model_fields])}")

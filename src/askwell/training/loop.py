@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from askwell.mixture.answers import AnswerKind
 from askwell.mixture.candidates import Candidates, CandidateScorer, GivenCandidates, as_candidates
 from askwell.mixture.encode import EncodedFacts, EncodedRelation, LeftOutFact, count_reasons, encode_relation
 from askwell.mixture.mixture import Mixture
+from askwell.specs.mixture import MixtureSpec
 from askwell.specs.training import TrainingSpec
 from askwell.training.checkpoint import State, load_checkpoint, run_id, save_checkpoint
 from askwell.training.objective import Objective
@@ -49,10 +51,12 @@ def train(
     folder: Path | str | None = None,
     resume: bool = False,
     progress: Callable[[TrainingProgress], None] | bool | None = None,
+    **choices: Any,
 ) -> TrainingResult:
     """Tunes the mixture on a relation's train facts and leaves it in the state that was best on its dev facts.
 
-    With `candidates`, it is tuned to choose among them. `facts` are the relation's, if they were encoded before. With a
+    How it is tuned is a `spec`, or fields of TrainingSpec by name: `train(mixture, relation, pairs=400)`. With
+    `candidates`, it is tuned to choose among them. `facts` are the relation's, if they were encoded before. With a
     `folder`, a checkpoint is saved there after each stretch of the schedule, from which `resume` continues: an
     interrupted run that is resumed equals one that was not. Ctrl-C leaves the mixture in its best state so far and is
     raised as `Interrupted`, which has the result.
@@ -60,9 +64,9 @@ def train(
     If it takes long, a terminal or notebook shows a bar, unless `progress` is False; a function is called at each step
     instead. How many facts are left out, and why, is logged once before training.
     """
+    spec = TrainingSpec.given(spec, choices, to=train, elsewhere={"Mixture": MixtureSpec})
     candidates, folder = as_candidates(candidates), None if folder is None else Path(folder)
     threads_before = torch.get_num_threads()
-    spec = spec or TrainingSpec()
     spec = spec.model_copy(update={"threads": spec.threads or threads_before})
     torch.set_num_threads(spec.threads or threads_before)
     try:
