@@ -56,10 +56,16 @@ def undisturbed(world, tmp_path_factory):
     return contents(store.folder)
 
 
-def start(path: Path, *options: object) -> subprocess.Popen:
+@contextlib.contextmanager
+def start(path: Path, *options: object) -> Iterator[subprocess.Popen]:
+    """A sweep; whatever a test finds wrong, nothing of it is left, not even a worker that is held."""
     command = [sys.executable, "-m", "askwell", "sweep", str(path), *map(str, options)]
     with (path.parent / "err.txt").open("ab") as errors:
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True)
+    try:
+        yield process
+    finally:
+        kill_all(process)
 
 
 def finish(path: Path) -> None:
