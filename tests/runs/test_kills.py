@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ def undisturbed(world, tmp_path_factory):
 
 
 @contextlib.contextmanager
-def start(path: Path, *options: object) -> Iterator[subprocess.Popen]:
+def start(path: Path, *options: object) -> Generator[subprocess.Popen]:
     """A sweep; whatever a test finds wrong, nothing of it is left, not even a worker that is held."""
     command = [sys.executable, "-m", "askwell", "sweep", str(path), *map(str, options)]
     with (path.parent / "err.txt").open("ab") as errors:
