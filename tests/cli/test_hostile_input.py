@@ -86,6 +86,33 @@ def test_sweeps_that_no_one_would_write(content, tmp_path, capsys):
     assert not (tmp_path / "store").exists()
 
 
+NAMES = [f"n{number}" for number in range(1000)]
+
+
+@pytest.mark.parametrize(
+    ("grid", "runs"),
+    [
+        ({"seeds": list(range(200_000))}, "200,000 runs"),
+        ({"seeds": [0] * 200_000}, "the seed 0 is given twice"),
+        ({"seeds": list(range(1000)), "prompts": NAMES, "settings": NAMES}, "1,000,000,000 runs"),
+        ({"seeds": list(range(10_000)), "facts": ["testbed"]}, "runs, and a sweep has at most 100,000"),
+    ],
+    ids=["seeds", "equal seeds", "a billion", "a set of relations"],
+)
+def test_sweeps_without_end(grid, runs, tmp_path, capsys):
+    sweep = tmp_path / "sweep.toml"
+    prompts = "".join(f'{name} = ["[X] is [Y]"]\n' for name in grid.get("prompts", ["one"]))
+    settings = "".join(f"{name} = {{}}\n" for name in grid.get("settings", ["one"]))
+    seeds = "".join(f"{seed},\n" for seed in grid["seeds"])
+    sweep.write_text(
+        f'lms = ["testbed:bert"]\nfacts = {grid.get("facts", [FACTS])}\nseeds = [{seeds}]\n'
+        f"[prompts]\n{prompts}[settings]\n{settings}"
+    )
+    assert exit_code("sweep", str(sweep), "--store", str(tmp_path / "store")) == 2
+    assert runs in told(capsys).replace("\n", " ")
+    assert not (tmp_path / "store").exists()
+
+
 @pytest.mark.parametrize("path", ["/dev/zero", "/proc/kmsg", "/dev/tty", "/", "\0", "a" * 300, "x/" * 3000])
 def test_paths_that_are_no_files(path, capsys):
     if path.startswith("/") and not Path(path).exists():

@@ -112,6 +112,35 @@ def test_a_missing_value_of_a_frame_is_named():
         read_relation(pandas.DataFrame({"x": ["a"], "y": ["1"]}), y="town")
 
 
+def test_columns_whose_names_are_numbers_and_columns_of_one_name():
+    pandas = pytest.importorskip("pandas")
+    numbered = read_relation(pandas.DataFrame([[f"a{n}", f"b{n}"] for n in range(10)]), x="0", y="1")
+    assert {(fact.x, fact.y) for fact in (*numbered.train, *numbered.dev, *numbered.test)} == {
+        (f"a{n}", f"b{n}") for n in range(10)
+    }
+    rows = [{0: f"a{n}", 1: f"b{n}"} for n in range(10)]
+    assert read_relation(rows, x="0", y="1") == numbered
+    twice = pandas.DataFrame([["a", "b", "c", "d"]] * 2, columns=["x", "y", "x", "y"])
+    with pytest.raises(UserMistake, match="several columns 'x'"):
+        read_relation(twice)
+
+
+def test_messages_stay_short_whatever_is_in_a_table():
+    many = {f"column {number}": ["a"] for number in range(100_000)}
+    sources = [
+        (many | {"town": ["a"]}, "city"),
+        ([many], None),
+        ([(["a"] * 100_000, "b")], None),
+        ([("a", 10**5000)], None),
+        ([("a", [10**5000])], None),
+        ([("a", "b", 10**5000)], None),
+    ]
+    for source, x in sources:
+        with pytest.raises(UserMistake) as raised:
+            read_relation(source, x=x)
+        assert len(str(raised.value)) < 1000
+
+
 def test_columns_of_files_that_are_not_there(from_a_file):
     with pytest.raises(BadFile, match=r"line 1: `x` town: there is no such column; found 'country', 'capital'"):
         read_relation(from_a_file, x="town")

@@ -208,6 +208,52 @@ def do_and_tell_pid(task: RunTask) -> RunDone | RunFailed:
     return tell_pid(task) if isinstance(done, RunDone) else done
 
 
+class DiesWhenDone:
+    """Does runs, and is killed each time before it can say so."""
+
+    workers = 1
+
+    def run(self, tasks, do, tell) -> None:
+        for task in tasks:
+            tell(Started(task))
+            do(task)
+            tell(Ended(task, RunFailed(task.spec.id, "its worker died")))
+
+
+def test_a_run_that_is_there_has_not_failed_though_its_worker_died(world, tmp_path):
+    path = world.write_sweep(tmp_path, lms=[str(world.folder / "bert")], facts=["places/other"])
+    plan, events, failed = run_sweep(path, DiesWhenDone())
+    store = Store(tmp_path / "store", "")
+    assert failed == store.failures() == []
+    assert store.done() == {task.spec.id for task in plan.runs}
+    ends = [event.outcome for event in events if isinstance(event, Ended)]
+    assert len(ends) == len(plan.runs)
+    for task, end in zip(plan.runs, ends, strict=True):
+        ranks = [outcome.rank for outcome in read_outcomes(store.run_folder(task.spec.id) / "facts.parquet")]
+        assert isinstance(end, RunDone)
+        assert end.p_at_1 == pytest.approx(100 * sum(rank <= 1 for rank in ranks) / len(ranks))
+
+
+def test_a_run_that_is_there_is_not_done_again_when_its_worker_is_replaced(undisturbed, monkeypatch):
+    store, plan, _ = undisturbed
+    before = contents(store)
+    monkeypatch.setattr("askwell.runs.worker.run", lambda *_arguments, **_options: pytest.fail("it was done again"))
+    done = do_run(plan.runs[1])
+    assert isinstance(done, RunDone)
+    assert done.files is None
+    assert contents(store) == before
+
+
+def test_why_a_run_had_failed_is_forgotten_when_it_is_there(undisturbed, world):
+    """Its worker can be killed when the run is in its place, and the failure not yet removed."""
+    folder, plan, _ = undisturbed
+    store = Store(folder, "")
+    store.note_failure(plan.runs[0].spec, "its worker died", None)
+    assert len(store.failures()) == 1
+    assert run_sweep(world.write_sweep(folder.parent))[1:] == ([], [])
+    assert store.failures() == []
+
+
 @pytest.fixture
 def quick_start(monkeypatch):
     """Workers are copies of this process, since new ones would import torch for seconds; they do not use it here."""

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +56,16 @@ def undisturbed(world, tmp_path_factory):
     return contents(store.folder)
 
 
-def start(path: Path, *options: object) -> subprocess.Popen:
+@contextlib.contextmanager
+def start(path: Path, *options: object) -> Generator[subprocess.Popen]:
+    """A sweep; whatever a test finds wrong, nothing of it is left, not even a worker that is held."""
     command = [sys.executable, "-m", "askwell", "sweep", str(path), *map(str, options)]
     with (path.parent / "err.txt").open("ab") as errors:
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True)
+    try:
+        yield process
+    finally:
+        kill_all(process)
 
 
 def finish(path: Path) -> None:
@@ -141,6 +147,7 @@ def test_a_killed_sweep_leaves_no_worker_and_goes_on(world, undisturbed, tmp_pat
                 kill_all(process)
         all_whole(store)
         if done(store) == RUNS:
+            finish(path)  # it was killed after its last run, before it had removed what is left of it
             assert contents(store) == undisturbed
             store.rename(tmp_path / f"whole-{kill}")
     finish(path)
@@ -223,6 +230,7 @@ def test_a_ray_cluster_leaves_the_same_store_though_sweeps_and_nodes_are_killed(
                 assert process.wait(timeout=SECONDS) == 0, (tmp_path / "err.txt").read_text()
         all_whole(store)
         if done(store) == RUNS:
+            finish(path)  # it was killed after its last run, before it had removed what is left of it
             assert contents(store) == undisturbed
             store.rename(tmp_path / f"whole-{kill}")
     if store.exists():

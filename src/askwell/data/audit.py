@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from askwell.data.facts import SPLITS, Fact, SplitLines
+from askwell.data.facts import SPLITS, Fact, SplitLines, collector_paused
 from askwell.data.names import FactSet
 
 
@@ -51,6 +51,7 @@ class RelationAudit:
     """2^H, where H is the entropy in bits of the ys of test: as many equally frequent ys would be as hard to guess."""
 
 
+@collector_paused()
 def audit_relation(splits: SplitLines) -> RelationAudit:
     """The audit of one relation."""
     lines = splits.splits

@@ -1,9 +1,11 @@
 """Facts, and the relation that they belong to."""
 
+import gc
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import combinations, groupby
@@ -25,6 +27,22 @@ class Fact:
 
     x: str
     y: str
+
+
+@contextmanager
+def collector_paused() -> Generator[None]:
+    """Holds Python's garbage collector back while many small objects are made that form no cycles.
+
+    It would look through all facts there are whenever some more have been made: a quarter of the time of a run on a
+    million facts.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 @dataclass(frozen=True)
@@ -146,6 +164,7 @@ class Relation(ShowsItself, SplitLines):
         return cls(name, train, dev, test, Counts.of(train, dev, test, removed))
 
     @cached_property
+    @collector_paused()
     def golds(self) -> Mapping[str, tuple[str, ...]]:
         """For each x all its right ys over all splits, distinct and sorted."""
         # Tuples, not lists: the garbage collector would go through a million lists again and again.
@@ -159,12 +178,14 @@ class Relation(ShowsItself, SplitLines):
         return self.splits[name]
 
     @cached_property
+    @collector_paused()
     def digest(self) -> str:
         """SHA-256 of the content of the splits: the same for the same facts, whatever name or file they came from."""
         content = [[[fact.x, fact.y] for fact in split] for split in self.splits.values()]
         return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode("ascii")).hexdigest()
 
 
+@collector_paused()
 def canonical(facts: Iterable[Fact]) -> tuple[Fact, ...]:
     """The facts sorted by x, then y."""
     return tuple(sorted(facts, key=lambda fact: (fact.x, fact.y)))  # the key is several times faster than Fact.__lt__

@@ -79,10 +79,18 @@ def _table_rows(source: Any, columns: Columns, what: str) -> Iterator[tuple[Any,
         x, y = columns.found([str(name) for name in names])
     except ValueError as error:
         raise UserMistake(f"{what}: {error}") from None
-    in_x, in_y = _values(source[x]), _values(source[y])
+    in_x, in_y = (_values(source[_only(names, column, what)]) for column in (x, y))
     if len(in_x) != len(in_y):
         raise UserMistake(f"{what}: column {x!r} has {len(in_x)} values, {y!r} has {len(in_y)}")
     return zip(in_x, in_y, strict=True)
+
+
+def _only(names: Iterable[Any], column: str, what: str) -> Any:
+    """The name that is written so, which need not be text; a table can have several, and would give all of them."""
+    first, *others = (name for name in names if str(name) == column)
+    if others:
+        raise UserMistake(f"{what}: there are several columns {column!r}; rename or leave out the others")
+    return first
 
 
 def _is_column(part: Any) -> bool:
@@ -105,21 +113,25 @@ def _rows(source: Any, columns: Columns, what: str) -> Iterator[tuple[Any, Any]]
         if isinstance(row, Fact):
             yield row.x, row.y
         elif isinstance(row, Mapping):
+            keys = {str(key): key for key in row}
             try:
-                x, y = columns.found([str(key) for key in row])
+                x, y = columns.found(keys)
             except ValueError as error:
                 raise UserMistake(f"{what}, number {number}: {error}") from None
-            yield row[x], row[y]
+            yield row[keys[x]], row[keys[y]]
         elif isinstance(row, Sequence) and not isinstance(row, str) and len(row) == 2:
             yield row[0], row[1]
         else:
-            raise UserMistake(f"{what}, number {number}: {str(row)[:60]!r} is not a pair (x, y); give {_EXPECTED}")
+            raise UserMistake(f"{what}, number {number}: {_shown(row)} is not a pair (x, y); give {_EXPECTED}")
 
 
 def _text(value: Any, what: str, row: int, name: str) -> str:
     """A value as text. Integers are written out; values that can be written in several ways are refused."""
     if isinstance(value, Integral) and not isinstance(value, bool):
-        return str(int(value))
+        try:
+            return str(int(value))
+        except ValueError:
+            raise UserMistake(f"{what}, number {row}: {name} is a number of thousands of digits") from None
     if isinstance(value, str):
         if not value.strip():
             raise UserMistake(f"{what}, number {row}: {name} is empty")
@@ -127,7 +139,15 @@ def _text(value: Any, what: str, row: int, name: str) -> str:
             raise UserMistake(f"{what}, number {row}: {name} holds half a character (a lone surrogate such as \\ud800)")
         return value.strip()
     is_missing = value is None or (isinstance(value, float) and math.isnan(value)) or type(value).__name__ == "NAType"
-    problem = (
-        "is missing; leave out such rows" if is_missing else f"is {value!r}; write it as text, as the LM is to say it"
-    )
+    written = f"is {_shown(value)}; write it as text, as the LM is to say it"
+    problem = "is missing; leave out such rows" if is_missing else written
     raise UserMistake(f"{what}, number {row}: {name} {problem}")
+
+
+def _shown(value: Any) -> str:
+    """The beginning of how a value shows itself, in one line."""
+    try:
+        shown = " ".join(repr(value).split())
+    except (ValueError, RecursionError):  # a number of thousands of digits in it, or lists in lists in lists
+        shown = type(value).__name__
+    return shown if len(shown) <= 60 else f"{shown[:60]}…"

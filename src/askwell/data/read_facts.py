@@ -4,7 +4,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
-from askwell.data.facts import Fact
+from askwell.data.facts import Fact, collector_paused
 from askwell.data.records import COLUMN_FILES, listed, read_columns, read_lines
 from askwell.errors import BadFile, BadOption
 
@@ -42,7 +42,8 @@ def parse_facts(path: Path, columns: Columns = USUAL) -> list[Fact]:
     """The facts of a .jsonl, .csv or .tsv file, in the file's order, repeated ones kept."""
     if path.suffix.lower() not in SUFFIXES:
         raise BadFile(path, f"unknown ending {path.suffix!r}: a file of facts ends in {', '.join(SUFFIXES)}")
-    facts = [Fact(x, y) for _, (x, y) in read_columns(path, columns.found)]
+    with collector_paused():
+        facts = [Fact(x, y) for _, (x, y) in read_columns(path, columns.found)]
     if not facts:
         raise BadFile(path, "the file holds no fact")
     return facts

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,6 +13,10 @@ from askwell.files import has_half_characters, read_text
 
 Choose = Callable[[Collection[str]], tuple[str, ...]]
 """Picks columns from those of a file; raises ValueError if the right ones are missing."""
+
+
+_MOST_LISTED = 20
+"""Names in a message."""
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -68,8 +73,10 @@ def file_name(path: Path, line: int | None, name: str) -> str:
 
 
 def listed(names: Collection[str]) -> str:
-    """Names in quotes, or the word none."""
-    return ", ".join(map(repr, names)) or "none"
+    """Names in quotes, or the word none; of many, the first."""
+    shown = [repr(name) for name in islice(names, _MOST_LISTED)]
+    more = [f"{len(names) - len(shown):,} more"] if len(names) > len(shown) else []
+    return ", ".join([*shown, *more]) or "none"
 
 
 _Fields = Iterator[tuple[int, tuple[str, ...], Mapping[str, Any]]]

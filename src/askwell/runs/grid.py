@@ -84,6 +84,10 @@ def cells_of(sweep: SweepSpec, file: Path, data: Path | None) -> tuple[list[Grid
     """The cells of a sweep, and the pairs that do not exist, each with the reason."""
     data = data_folder(data or (Path(sweep.data) if sweep.data else None))
     relations = _relations(sweep, file, data)
+    try:
+        sweep.check_size(len(relations))
+    except ValueError as error:
+        raise BadFile(file, str(error)) from None
     cells: list[GridCell] = []
     without: list[str] = []
     for name, sources in sweep.prompts.items():

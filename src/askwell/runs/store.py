@@ -123,6 +123,9 @@ class Store:
                 _remove(folder)
                 lock.release()
                 removed += 1
+        for path in (self.folder / FAILED).glob("*.json"):
+            if self.run_folder(path.stem).is_dir():  # killed between keeping the run and forgetting why it had failed
+                path.unlink(missing_ok=True)
         for path in self.unfinished.glob(f"*{_LOCK}"):
             if not path.with_suffix("").is_dir():
                 path.unlink(missing_ok=True)

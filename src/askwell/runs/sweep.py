@@ -11,7 +11,7 @@ from askwell.runs.engines import Ended, Engine, Event, InProcess, RayCluster, is
 from askwell.runs.plan import Plan
 from askwell.runs.pool import Pool
 from askwell.runs.store import Store
-from askwell.runs.worker import RunDone, RunFailed, do_run
+from askwell.runs.worker import RunDone, RunFailed, do_run, done_before
 from askwell.specs import SweepSpec
 
 
@@ -24,7 +24,9 @@ def go(plan: Plan, engine: Engine, store: Store, tell: Callable[[Event], None]) 
     def keep(event: Event) -> None:
         if isinstance(event, Ended):
             outcome = event.outcome
-            if isinstance(outcome, RunFailed):
+            if isinstance(outcome, RunFailed) and (there := done_before(event.task)) is not None:
+                event = Ended(event.task, there)
+            elif isinstance(outcome, RunFailed):
                 failed.append(outcome)
                 store.note_failure(event.task.spec, outcome.message, outcome.traceback)
             elif isinstance(outcome, RunDone) and outcome.files is not None:

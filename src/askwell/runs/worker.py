@@ -103,6 +103,14 @@ def lm_of(task: RunTask) -> FrozenLM:
     return _controls[key, kind, seed]
 
 
+def done_before(task: RunTask) -> RunDone | None:
+    """The run if the store has it, though nobody said so: its worker died in between, or another sweep did it."""
+    if not task.store.run_folder(task.spec.id).is_dir():
+        return None
+    record = task.store.read(task.spec.id).record
+    return RunDone(task.spec.id, record.test.micro["P@1"], record.environment.seconds or 0.0)
+
+
 def _do(task: RunTask) -> RunDone:
     spec, began = task.spec, time.monotonic()
     with limited_threads(spec.threads):
@@ -110,6 +118,9 @@ def _do(task: RunTask) -> RunDone:
     loading = round(time.monotonic() - began, 3)
     with tempfile.TemporaryDirectory(prefix="askwell-") as elsewhere:
         is_shared = task.store.is_here()
+        if is_shared and (there := done_before(task)) is not None:
+            task.store.forget_failure(spec.id)
+            return there
         with unfinished_run(spec.id, task.store.unfinished if is_shared else Path(elsewhere)) as unfinished:
             result, kept = unfinished.result, unfinished.folder
             record = run(spec, lm, task.relation, result, candidates=task.candidates, checkpoints=kept, resume=True)

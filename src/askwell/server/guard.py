@@ -23,6 +23,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 COOKIE = "askwell-token"
+_MOST_DIGITS = 18
+"""Of the length of a body: Python refuses to read a number of thousands of digits."""
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _OPEN = ("/healthz",)
 """Needs no token: whether the service is up."""
@@ -61,13 +63,13 @@ class Guard:
         if not self._is_ours(host):
             return _refused(421, f"this service does not answer as {host[:80]!r}")
         origin = headers.get("origin")
-        foreign = origin is not None and urlsplit(origin).netloc != host
+        foreign = origin is not None and _place_of(origin) != host
         if foreign or (scope["method"] not in _SAFE and headers.get("sec-fetch-site") in ("cross-site", "same-site")):
             return _refused(403, "requests that come from another site are refused")
         length = headers.get("content-length", "0")
         if not length.isdecimal():
             return _refused(400, "Content-Length is not a number")
-        if int(length) > self._settings.body:
+        if len(length) > _MOST_DIGITS or int(length) > self._settings.body:
             return _refused(413, self._too_large)
         return self._without_token(scope, headers)
 
@@ -132,6 +134,13 @@ class Guard:
             return message
 
         return limited
+
+
+def _place_of(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:  # http://[
+        return None
 
 
 def _same(given: str, token: str) -> bool:

@@ -10,6 +10,9 @@ from askwell.specs.mixture import AnswersChoice, MixtureSpec
 from askwell.specs.run import ControlKind, DeviceKind, Digits
 from askwell.specs.training import TrainingSpec
 
+MOST_RUNS = 100_000
+"""Of a sweep: a plan keeps each of them, which takes some kilobytes and milliseconds."""
+
 EngineName = Literal["in-process", "pool", "ray"]
 # Chosen for the whole sweep, not for each setting.
 _OF_THE_SWEEP = {"seed": "seeds", "threads": "threads"}
@@ -21,11 +24,13 @@ _TRAINING_KEYS = tuple(name for name in TrainingSpec.model_fields if name not in
 def _checked_seeds(seeds: tuple[int, ...]) -> tuple[int, ...]:
     if not seeds:
         raise ValueError("at least one seed is needed")
+    seen = set()
     for seed in seeds:
         if not 0 <= seed < 2**63:
             raise ValueError(f"{seed} is not a seed: a seed is 0 or more")
-        if seeds.count(seed) > 1:
+        if seed in seen:
             raise ValueError(f"the seed {seed} is given twice; two runs with the same seed are the same run")
+        seen.add(seed)
     return seeds
 
 
@@ -172,3 +177,21 @@ class SweepSpec(Spec):
                     meant = did_you_mean(prompts, self.prompts)
                     raise ValueError(f"settings.{name}.prompts: there are no prompts named {prompts!r}{meant}")
         return self
+
+    @model_validator(mode="after")
+    def _can_be_planned(self) -> "SweepSpec":
+        self.check_size(len(self.facts))
+        return self
+
+    def check_size(self, relations: int) -> None:
+        """Refuses a sweep that has too many runs for a plan, with so many relations; ValueError if it has."""
+        runs = 0
+        for setting in self.settings.values():
+            names = len(self.prompts if setting.prompts is None else setting.prompts)
+            controls = self.controls if setting.controls is None else setting.controls
+            runs += names * len(setting.seeds or self.seeds) * (1 + len(controls) if setting.tuned else 1)
+        runs *= len(self.lms) * relations
+        if runs > MOST_RUNS:
+            raise ValueError(
+                f"{runs:,} runs, and a sweep has at most {MOST_RUNS:,}; several smaller ones can share a store"
+            )
