@@ -5,6 +5,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from askwell.report.page import (
 )
 from askwell.report.rows import headed, one_decimal, ranked_among
 from askwell.report.told import (
+    DEEP,
     FACT_KINDS,
     MANUAL,
     MIXTURE,
@@ -59,7 +61,8 @@ from askwell.version import VERSION
 _DEMO = read_texts("demo.toml")
 _SWEEP, _TEXTS = _DEMO["sweep"], _DEMO["texts"]
 REPORT = "report.html"
-RELATIONS, QUICK_RELATIONS = tuple(_DEMO["relations"]), tuple(_DEMO["quick_relations"])
+_QUICK = _DEMO["quick"]
+RELATIONS, QUICK_RELATIONS = tuple(_DEMO["relations"]), tuple(_QUICK["relations"])
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class Method:
 
 
 METHODS = tuple(Method(**method) for method in _DEMO["methods"])
+QUICK_METHODS = tuple(method for method in METHODS if method.name in _QUICK["methods"])
 
 
 def demo_sweep(lm: str, names: Sequence[str] | None = None, *, seed: int = 0, quick: bool = False) -> SweepSpec:
@@ -101,6 +105,10 @@ def demo_sweep(lm: str, names: Sequence[str] | None = None, *, seed: int = 0, qu
     if repeated := sorted({name for name in bare if bare.count(name) > 1}):
         raise BadOption(f"--relations names {', '.join(repeated)} twice")
     chosen = {"lms": [{"source": lm}], "facts": [PREFIX + name for name in bare], "seeds": [seed], "facts_seed": seed}
+    if quick:
+        asked_with = {method.setting for method in QUICK_METHODS}
+        settings = {name: setting for name, setting in _SWEEP["settings"].items() if name in asked_with}
+        chosen |= _QUICK["sweep"] | {"settings": settings}
     return SweepSpec.model_validate(_SWEEP | chosen)
 
 
@@ -110,6 +118,12 @@ class DemoRuns:
 
     runs: Mapping[tuple[str, str], KeptRun]
     """By relation and method."""
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """The methods that were run."""
+        names = {name for _, name in self.runs}
+        return tuple(method for method in METHODS if method.name in names)
 
     @property
     def relations(self) -> tuple[str, ...]:
@@ -141,17 +155,23 @@ class DemoRuns:
 
     def _train_ys(self, relation: str) -> list[str]:
         """The ys of the train facts that the LM can be asked."""
-        encoded = encode_relation(self._mixture(relation), testbed_relation(relation))
+        encoded = encode_relation(self._mixtures[relation], testbed_relation(relation))
         return [fact.y for fact in encoded.split("train").facts]
 
     def _of_several_tokens(self, relation: str, facts: Iterable[Fact]) -> frozenset[Fact]:
         """Those of the facts whose y is not one token of the LM."""
-        encoded, _ = encode_facts(self._mixture(relation), facts)
+        encoded, _ = encode_facts(self._mixtures[relation], facts)
         of_one = (encoded.answers >= 0).tolist()
         return frozenset(fact for fact, is_one in zip(encoded.facts, of_one, strict=True) if not is_one)
 
-    def _mixture(self, relation: str) -> Mixture:
-        return load_mixture(self.runs[relation, MIXTURE].mixture or "")
+    @cached_property
+    def _mixtures(self) -> dict[str, Mixture]:
+        """The tuned mixture of each relation, all on one LM."""
+        mixtures: dict[str, Mixture] = {}
+        for relation, run in self.of(MIXTURE).items():
+            lm = next(iter(mixtures.values())).lm if mixtures else None
+            mixtures[relation] = load_mixture(run.mixture or "", lm)
+        return mixtures
 
 
 def most_frequent_right(
@@ -167,7 +187,9 @@ def demo_runs(plan: Plan, store: Store) -> DemoRuns:
     """The runs of the demo's plan, in the order of the relations and then of the methods."""
     by_cell = {(task.spec.relation, task.spec.prompts, task.spec.setting): task.spec.id for task in plan.runs}
     asked = dict.fromkeys(task.spec.relation for task in plan.runs)
-    cells = [(relation, method) for relation in asked for method in METHODS]
+    cells = [
+        (name, method) for name in asked for method in METHODS if (name, method.prompts, method.setting) in by_cell
+    ]
     runs = kept_runs([store.read(by_cell[relation, of.prompts, of.setting]) for relation, of in cells])
     names = [(relation.removeprefix(PREFIX), method.name) for relation, method in cells]
     return DemoRuns(dict(zip(names, runs, strict=True)))
@@ -274,14 +296,15 @@ def next_steps(lm: str, out: Path, done: DemoRuns, questions: Sequence[ShownQues
     """Commands to try after the demo, with what each does."""
     first = done.relations[0]
     here, of_first = shlex.quote(str(out)), f"relation = 'testbed:{first}'"
-    mixture, deep = f"{of_first} and setting = 'mixture'", f"{of_first} and deep"
+    mixture = f"{of_first} and setting = 'mixture'"
+    deep = (f'askwell show {here} --where "{of_first} and deep"', "See how far the deep mixture moves each layer.")
     x = next((question.x for question in questions if question.relation == first), "France")
     other_lm = "testbed:causal" if lm != "testbed:causal" else "testbed:bert"
     whole = (f"askwell demo --lm {lm}", f"The whole demo: {', '.join(RELATIONS)}.")
     return [
         (f'askwell ask {here} {shlex.quote(x)} --where "{of_first}"', f"Ask the best mixture for {first} about any x."),
         (f'askwell show {here} --where "{mixture}"', "See the soft prompts of the mixture in the terminal."),
-        (f'askwell show {here} --where "{deep}"', "See how far the deep mixture moves each layer."),
+        *([deep] if any(method.name == DEEP for method in done.methods) else []),
         *([] if set(done.relations) == set(RELATIONS) else [whole]),
         (f"askwell demo --lm {other_lm} --out {other_lm.removeprefix('testbed:')}-demo", "The same with another LM."),
         ("askwell testbed", "List all relations, prompts and LMs of the testbed."),
@@ -302,7 +325,8 @@ def demo_page(
 ) -> Page:
     """The page of a demo."""
     lm, seed = sweep.lms[0].source, sweep.seeds[0]
-    asked = _asked(figures, done)
+    asked = _asked(sweep, figures, done)
+    is_quick = sweep == demo_sweep(lm, seed=seed, quick=True)
     counts = ", ".join(f"{len(figures.facts(kind))} {kind}" for kind in FACT_KINDS)
     return Page(
         title=_TEXTS["title"].format(lm=lm),
@@ -317,8 +341,8 @@ def demo_page(
             Section("What the soft prompts look like", _prompts(done)),
             Section("What to try next", (Code(tuple(next_steps)),)),
         ),
-        foot=f"Made by askwell {VERSION} with: askwell demo --lm {lm} --relations {' '.join(done.relations)} "
-        f"--seed {seed}",
+        foot=f"Made by askwell {VERSION} with: askwell demo --lm {lm} "
+        f"{'--quick' if is_quick else '--relations ' + ' '.join(done.relations)} --seed {seed}",
     )
 
 
@@ -343,10 +367,9 @@ def _table(figures: ToldFigures, asked: str) -> Table:
             of_method += [figures.macro(method, kind) for kind in FACT_KINDS]
     best = [max(share or 0.0 for share in of_all) for of_all in zip(*shares.values(), strict=True)]
     cells = {method: [one_decimal(share) for share in of_method] for method, of_method in shares.items()}
-    for method in METHODS:
+    for method in cells.keys() - {MOST_FREQUENT}:
         for at in range(0, len(best), len(FACT_KINDS)):  # the columns of told facts
-            is_best = shares[method.name][at] == best[at]
-            cells[method.name][at] = replace(cells[method.name][at], strong=is_best)
+            cells[method][at] = replace(cells[method][at], strong=shares[method][at] == best[at])
     rows = _rows(cells)
     caption = _TEXTS["table"].format(asked=asked, macro=_TEXTS["macro"] if several else "")
     return Table(caption, "prompts", tuple(groups), rows)
@@ -356,7 +379,9 @@ def _rows(cells: Mapping[str, Sequence[Cell]]) -> tuple[Row, ...]:
     """A row for each method, and for the most frequent answer."""
     begins = {MANUAL: "Hard prompts, untuned", SINGLE: "Soft prompts, tuned"}
     rows = [
-        Row(method.label, tuple(cells[method.name]), begins.get(method.name, ""), method.note) for method in METHODS
+        Row(method.label, tuple(cells[method.name]), begins.get(method.name, ""), method.note)
+        for method in METHODS
+        if method.name in cells
     ]
     most_frequent = tuple(cells[MOST_FREQUENT])
     rows.append(Row("most frequent answer", most_frequent, "No LM at all", "of the training facts", pale=True))
@@ -387,7 +412,11 @@ def lengths_tables(figures: ToldFigures, asked: str) -> tuple[Table, ...]:
 
 
 def _gaps(figures: ToldFigures, asked: str) -> FigureBlock:
-    labels = {method.name: f"soft {method.label}" if method.tuned else method.label for method in METHODS}
+    labels = {
+        method.name: f"soft {method.label}" if method.tuned else method.label
+        for method in METHODS
+        if method.name in figures.right
+    }
     labels[MOST_FREQUENT] = "most frequent answer"
     notes = {relation.name: f"{relation.label} · {relation.cardinality}" for relation in relations()}
     drawings = []
@@ -403,7 +432,7 @@ def _gaps(figures: ToldFigures, asked: str) -> FigureBlock:
 
 
 def _curves(done: DemoRuns) -> FigureBlock:
-    soft = {method.label: method.name for method in METHODS if method.tuned}
+    soft = {method.label: method.name for method in done.methods if method.tuned}
     panels = [
         Panel(relation, {label: done.runs[relation, name].curve for label, name in soft.items()})
         for relation in done.relations
@@ -434,9 +463,10 @@ def _prompts(done: DemoRuns) -> tuple[Block, ...]:
     return (*blocks, *([Points(tuple(problems))] if problems else []))
 
 
-def _asked(figures: ToldFigures, done: DemoRuns) -> str:
+def _asked(sweep: SweepSpec, figures: ToldFigures, done: DemoRuns) -> str:
     """Which test facts are counted, among which answers, and why others are not."""
-    text = f"{ranked_among(done.runs.values())} {_TEXTS['drawn'].format(**_SWEEP)}"
+    drawn = _TEXTS["drawn"].format(test_facts=sweep.test_facts, dev_facts=sweep.dev_facts)
+    text = f"{ranked_among(done.runs.values())} {drawn}"
     if unsettled := max(run.record.test.unsettled for run in done.runs.values()):
         text += f" The search for answers came to its limit for up to {unsettled} facts of a run, which count as wrong."
     asked = {name: sum(len(figures.facts(kind, name)) for kind in FACT_KINDS) for name in figures.relations}
