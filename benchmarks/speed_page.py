@@ -68,6 +68,8 @@ def rows_of(summary: dict[str, Any]) -> list[tuple[str, float | None, float, boo
         ("memory of evaluation at 28 prompts, of the plain loop's", summary.get("evaluation_memory_ratio"), 0.1, True),
         ("1,000 candidates through a prefix tree, times a loop's speed, causal", tree.get("causal"), 20, False),
         ("… masked", tree.get("masked"), 20, False),
+        ("… causal, T-REx's most frequent ys", tree.get("causal_trex"), 20, False),
+        ("… masked, T-REx's most frequent ys", tree.get("masked_trex"), 20, False),
         ("… SmolLM2", tree.get("smollm2"), 20, False),
         ("… SmolLM2, T-REx's most frequent ys", tree.get("smollm2_trex"), 20, False),
         ("ten answers of any length on SmolLM2, in times of a one-token ask", long.get("ask_ten"), 4, True),

@@ -85,9 +85,9 @@ class NoPrompts(BadOption):
 class NothingLeft(UserMistake):
     """Facts, prompts or candidates were all left out."""
 
-    def __init__(self, what: str, reasons: Mapping[str, int]) -> None:
+    def __init__(self, what: str, reasons: Mapping[str, int], way_out: str = "") -> None:
         counted = "; ".join(f"{count} × {reason}" for reason, count in sorted(reasons.items())) or "none were given"
-        super().__init__(f"no {what} left: {counted}")
+        super().__init__(f"no {what} left: {counted}{way_out}")
 
 
 class LMUnavailable(UserMistake):

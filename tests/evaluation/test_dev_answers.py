@@ -51,6 +51,8 @@ def test_what_is_kept_of_dev_by_hand():
 def test_a_risk_that_cannot_be_kept_says_what_to_do():
     with pytest.raises(BadOption, match=r"risk of 10 %: on the 2 dev questions.*1 are answered right.*higher risk$"):
         made([0.9, 0.8], [False, True]).threshold(0.1)
+    with pytest.raises(BadOption, match=r"none of the 2 dev questions of r is answered right, so there is nothing"):
+        made([0.9, 0.8], [False, False]).threshold(0.99)
     # 28 right answers are too few to be sure, 29 are enough: 1 - 0.05^(1/29) < 0.1.
     with pytest.raises(BadOption, match="lower confidence"):
         made([0.5] * 28, [True] * 28).threshold(0.1, 0.95)

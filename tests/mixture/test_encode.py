@@ -1,6 +1,7 @@
 """What counts as an answer, and which facts are left out, where answers may be of any length."""
 
 import math
+import re
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS, TEMPLATES, frozen
 
 from askwell.data.facts import Fact, Relation
-from askwell.errors import BadOption
+from askwell.errors import BadOption, NothingLeft
 from askwell.evaluation.evaluate import evaluate
 from askwell.mixture import distributions
 from askwell.mixture.answers import ONE_TOKEN, AnswerKind
@@ -140,6 +141,18 @@ def test_a_masked_lm_with_train_ys_of_one_token_gives_the_one_token_numbers_to_t
         )
     outcomes = {answers: evaluate(mixture, CAPITALS).outcomes for answers, mixture in mixtures.items()}
     assert outcomes["auto"] == outcomes["one-token"]
+
+
+def test_answers_that_are_all_too_long_say_what_to_do():
+    spec = MixtureSpec(answers="any-length", longest_answer=2)
+    mixture = Mixture(exact("roberta"), [TEMPLATES[0]], spec)
+    long_ones = Relation.of("r", [Fact("Paris", "Italy")], [], [Fact("Paris", "Reykjavik")])
+    facts = encode_relation(mixture, long_ones)
+    advice = "1 × y has more tokens than the longest answer may have; `askwell train --longest-answer N` allows for"
+    with pytest.raises(NothingLeft, match=re.escape("no test facts of r left: " + advice)):
+        facts.need("test")
+    with pytest.raises(NothingLeft, match=re.escape(advice)):
+        evaluate(mixture, long_ones, facts=facts)
 
 
 def test_two_forms_of_y_each_have_their_own_number_of_tokens():

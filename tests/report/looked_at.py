@@ -71,6 +71,7 @@ def prompt(*words: tuple[str, str], **changes: object) -> PromptWords:
         "items": (BlankPlace("[X]", False), *tokens, BlankPlace("[Y]", False)),
         "original_is_initial": True,
         "cut_text": "",
+        "end": "",
         "deep_norms": {},
     }
     return PromptWords(**(fields | changes))  # ty: ignore[invalid-argument-type]

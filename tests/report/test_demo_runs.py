@@ -1,18 +1,30 @@
 """What the demo runs, what it refuses before any work, and what it makes of its runs."""
 
+from pathlib import Path
+
 import pytest
 
 from askwell.data import testbed as world
 from askwell.data.facts import Fact
 from askwell.errors import BadOption, LMUnavailable
 from askwell.evaluation.metrics import METRICS
-from askwell.report.demo import METHODS, RELATIONS, demo_runs, demo_sweep, draw_questions, most_frequent_right
-from askwell.report.demo_page import demo_page, lengths_tables
+from askwell.report.demo import (
+    METHODS,
+    RELATIONS,
+    DemoRuns,
+    demo_runs,
+    demo_sweep,
+    draw_questions,
+    most_frequent_right,
+)
+from askwell.report.demo_page import demo_page, lengths_tables, next_steps
 from askwell.report.page import Table, render_page
-from askwell.report.told import MANUAL, MIXTURE, MOST_FREQUENT, ToldFigures, findings_of
+from askwell.report.told import MANUAL, MIXTURE, MOST_FREQUENT, SINGLE, ToldFigures, findings_of
+from askwell.runs.engines import InProcess
 from askwell.runs.grid import cells_of
 from askwell.runs.plan import plan_sweep
 from askwell.runs.store import new_or_open_store, open_store
+from askwell.runs.sweep import choose_engine
 
 
 def test_every_relation_is_asked_in_every_way(tmp_path):
@@ -33,7 +45,21 @@ def test_the_relations_of_its_own_are_of_each_cardinality():
     kinds = {relation.cardinality for relation in world.relations() if relation.name in RELATIONS}
     assert kinds == {"1-1", "N-1", "N-M"}
     assert demo_sweep("testbed:bert").facts == tuple(f"testbed:{name}" for name in RELATIONS)
-    assert len(demo_sweep("testbed:bert", quick=True).facts) == 1
+
+
+def test_the_quick_demo_asks_one_relation_in_fewer_ways_and_starts_no_workers(tmp_path):
+    sweep = demo_sweep("testbed:bert", seed=3, quick=True)
+    plan = plan_sweep(sweep, tmp_path, new_or_open_store(tmp_path / "store"))
+    asked = {(task.spec.relation, task.spec.prompts, task.spec.setting, task.spec.seed) for task in plan.runs}
+    assert asked == {
+        ("testbed:capital", "manual", "hard", 3),
+        ("testbed:capital", "paraphrased", "hard", 3),
+        ("testbed:capital", "manual", "single", 3),
+        ("testbed:capital", "manual and paraphrased", "mixture", 3),
+    }
+    assert len(plan.runs) == len(asked)
+    assert isinstance(choose_engine(sweep), InProcess)
+    assert {(len(task.relation.dev), len(task.relation.test)) for task in plan.runs} == {(22, 60)}
 
 
 def test_prompts_and_samples(tmp_path):
@@ -46,7 +72,7 @@ def test_prompts_and_samples(tmp_path):
         for template in world.testbed_prompts(kind, "country_of_city")
     ]
     whole, drawn = world.testbed_relation("country_of_city"), cells[mixture.prompts].relation
-    assert (len(drawn.dev), len(drawn.test), drawn.train) == (45, 100, whole.train)
+    assert (len(drawn.dev), len(drawn.test), drawn.train) == (32, 100, whole.train)
     assert set(drawn.test) <= set(whole.test)
 
 
@@ -163,3 +189,21 @@ def test_the_page_has_a_row_for_each_method(demo):
     assert html == render_page(page)
     assert html.count('<svg xmlns="http://www.w3.org/2000/svg"') == 3
     assert page.foot.endswith("askwell demo --lm testbed:bert --relations symbol --seed 0")
+
+
+@pytest.mark.slow
+def test_the_page_of_fewer_methods_shows_these_alone(demo):
+    _, done = demo
+    fewer = DemoRuns({(name, of): run for (name, of), run in done.runs.items() if of in (MANUAL, SINGLE, MIXTURE)})
+    figures, sweep = fewer.figures(), demo_sweep("testbed:bert", quick=True)
+    curves = {relation: run.curve for relation, run in fewer.of(MIXTURE).items()}
+    findings = findings_of(figures, curves, "testbed:bert")
+    steps = next_steps("testbed:bert", Path("out"), fewer, ())
+    page = demo_page(sweep, fewer, figures, findings, draw_questions(fewer, 0), steps)
+    table = next(block for section in page.sections for block in section.blocks if isinstance(block, Table))
+    assert [row.heading for row in table.rows] == ["manual", "single", "mixture", "most frequent answer"]
+    assert "At most 60 test facts and 32 dev facts" in table.caption
+    text = render_page(page)
+    assert not any(word in text for word in ("deep mixture", "mined", "random vectors"))
+    assert page.foot.endswith("askwell demo --lm testbed:bert --quick --seed 0")
+    assert any("deep" in command for command, _ in next_steps("testbed:bert", Path("out"), done, ()))

@@ -1,6 +1,7 @@
 """Sentences say what the figures say, whatever they are."""
 
 import re
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -42,6 +43,15 @@ def test_tuning_that_does_harm_is_said_to():
     )
     assert len(findings.tuning) == 1
     assert findings.withheld[-1].startswith("Tuning lowers the score on withheld facts. ")
+
+
+def test_methods_that_were_not_run_are_not_compared():
+    made = figures({}, {"a": (30, 10)}, (30, 0))
+    run = ("manual", "soft-single", "soft-mixture", MOST_FREQUENT)
+    fewer = replace(made, right={method: made.right[method] for method in run})
+    assert findings_of(fewer, {}, LM).variants == (
+        "On 30 told facts there is no clear difference between a single soft prompt and the mixture (30 versus 30).",
+    )
 
 
 def test_tuning_that_changes_nothing():

@@ -15,6 +15,7 @@ from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NotFinite
 from askwell.evaluation import nearest_words as nearest
 from askwell.lms.frozen import FrozenLM
+from askwell.mixture.answers import ONE_TOKEN, AnswerKind
 from askwell.mixture.mixture import Mixture
 from askwell.report.words import SPACE, BlankPlace, PromptToken, brightness, look_at, notes_on_prompt, visible
 from askwell.specs.mixture import MixtureSpec
@@ -83,6 +84,18 @@ def test_causal_prompts_are_cut_after_y(gpt2):
     assert cut.items[-1].name == "[Y]"
     assert cut.cut_text == ", and lies in Iceland ."
     assert "Iceland" not in "".join(token.original.text for token in cut.tokens)
+
+
+def test_the_token_after_y_ends_answers_of_any_length(gpt2):
+    assert {prompt.end for prompt in look_at(gpt2)} == {""}
+    mixture = trained_looking("gpt2", templates=["[X] is in [Y] , and so on", "[X] has [Y] .", "[X] is [Y]"])
+    for kind, ends in (
+        (ONE_TOKEN, ["", "", ""]),
+        (AnswerKind(any_length=True, longest=10), [",", ".", ""]),
+    ):
+        mixture.answer_kind = kind
+        by_template = {prompt.template: prompt.end for prompt in look_at(mixture)}
+        assert [by_template[prompt.template.text] for prompt in mixture.prompts] == ends
 
 
 def test_other_prompts_are_not_cut(bert):
@@ -162,7 +175,7 @@ def test_json_tells_everything(deep_bart):
     assert len(told) == 3
     assert set(plain) == {
         *("weight", "template", "copy", "copies", "original_is_initial", "cut_text", "items", "deep_norms"),
-        "sentences",
+        *("end", "sentences"),
     }
     token = next(item for prompt in told for item in prompt["items"] if item["kind"] == "token")
     assert set(token) == {"kind", "original", "tuned", "size_ratio", "next_nearest"}

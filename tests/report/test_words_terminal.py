@@ -126,6 +126,9 @@ def test_notes_tell_what_the_words_do_not():
     text = printed([odd], 200)
     assert "cut off after [Y], not read by the LM: “in 1926.”" in text
     assert "mean |Δ| of layers 1 to 2: 0.50 0.25" in text
+    assert "after [Y], where an answer ends: “.”" in printed([prompt(cut_text=" .", end=".")], 200)
+    several = printed([prompt(cut_text=" , it is said .", end=",")], 200)
+    assert "cut off after [Y]: “, it is said .”; an answer ends where “,” follows" in several
     assert "started at random" in text
     assert "started at random" not in printed([prompt()])
 

@@ -36,7 +36,7 @@ def demo(
         out: The folder for the report and the runs behind it.
         lm: An LM of the testbed.
         relations: Relations of the testbed; default: four of them.
-        quick: One relation only, in under a minute.
+        quick: One relation and fewer methods and facts, in well under a minute.
     """
     need_writable_folder(out, "--out")
     from askwell.cli.progress import SweepBar
@@ -50,7 +50,7 @@ def demo(
     sweep = demo_sweep(lm, relations, seed=seed, quick=quick)
     store = new_or_open_store(out)
     plan = plan_sweep(sweep, Path("askwell demo"), store)
-    length = "under a minute" if len(sweep.facts) == 1 else "a minute or two"
+    length = "well under a minute" if quick else "under a minute" if len(sweep.facts) == 1 else "a minute or two"
     to_do = "all done" if not plan.to_do else f"{len(plan.to_do)} to do, {length} on an idle machine"
     note(f"{counted(len(plan.runs), 'run')} on {lm}: {', '.join(sweep.facts)}; {to_do}")
     with SweepBar(plan, out) as live:

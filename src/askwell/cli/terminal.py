@@ -69,13 +69,12 @@ def note(text: str) -> None:
 
 def note_left_out_facts(split: str, reasons: Mapping[str, int], facts: "Sequence[LeftOut]" = ()) -> None:
     """Notes how many facts of a split could not be asked and why, and names some of them."""
-    from askwell.mixture.encode import TOO_MANY_TOKENS
+    from askwell.mixture.encode import way_out_of
 
     for reason, count in sorted(reasons.items()):
         named = [f"{fact.x} → {fact.y}" for fact in facts if fact.reason == reason]
         examples = f" ({'; '.join(named[:3])}{'; …' if count > 3 else ''})" if named else ""
-        help_ = "; `askwell train --longest-answer N` allows for more" if reason == TOO_MANY_TOKENS else ""
-        note(f"left out of {split}: {counted(count, 'fact')}, since {reason}{examples}{help_}")
+        note(f"left out of {split}: {counted(count, 'fact')}, since {reason}{examples}{way_out_of(reason)}")
 
 
 def progress_bar(*columns: str | ProgressColumn) -> Progress:

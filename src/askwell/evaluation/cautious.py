@@ -49,6 +49,11 @@ class DevAnswers:
         if found is not None:
             return found
         at = "" if confidence is None else f" with a confidence of {100 * confidence:g} %"
+        if not any(self.right):
+            raise BadOption(
+                f"no threshold keeps a risk of {100 * risk:g} %{at}: none of the {len(self.right)} dev questions of "
+                f"{self.relation} is answered right, so there is nothing to learn a threshold from"
+            )
         problem = "even the most probable answers are wrong too often"
         if confidence is not None:
             problem += " to be confident, or there are too few of them"

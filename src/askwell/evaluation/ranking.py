@@ -1,6 +1,5 @@
 """Ranks the right answer of each fact among all answers, or among candidates."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
@@ -11,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from askwell.data.facts import Relation, SplitName
-from askwell.errors import NotFinite, NothingLeft
+from askwell.errors import NotFinite
 from askwell.evaluation.agreement import PromptObserver
 from askwell.evaluation.answer_lists import AnswerList, answers_among
 from askwell.evaluation.controls import Prior, priors_of
@@ -20,7 +19,7 @@ from askwell.evaluation.open_answers import OpenFacts
 from askwell.evaluation.outcomes import Outcome
 from askwell.mixture.answers import AnswerKind
 from askwell.mixture.candidates import Candidates
-from askwell.mixture.encode import EncodedFacts, EncodedRelation, LeftOutFact, encode_relation
+from askwell.mixture.encode import EncodedFacts, EncodedRelation, LeftOutFact, encode_relation, no_facts_left
 from askwell.mixture.mixture import Mixture
 
 NOT_A_CANDIDATE = "y is not among the candidates"
@@ -285,5 +284,5 @@ def asked_facts(
     else:
         asked = ListedFacts(answers_among(mixture, candidates, facts.kind), relation, encoded, left_out)
     if not len(asked.facts):
-        raise NothingLeft(f"{split} facts of {relation.name}", Counter(fact.reason for fact in asked.left_out))
+        raise no_facts_left(f"{split} facts of {relation.name}", asked.left_out)
     return asked

@@ -196,7 +196,7 @@ class EncodedRelation:
     def need(self, name: SplitName) -> EncodedFacts:
         """The same as `split`; an error if there are none."""
         if not len(self.split(name)):
-            raise NothingLeft(f"{name} facts of {self.relation.name}", count_reasons(self.left_out(name)))
+            raise no_facts_left(f"{name} facts of {self.relation.name}", self.left_out(name))
         return self.split(name)
 
     def _of(self, name: SplitName) -> tuple[EncodedFacts, tuple[LeftOutFact, ...]]:
@@ -273,6 +273,17 @@ def _why_unspellable(mixture: "Mixture", ys: SpeltTexts, kind: AnswerKind) -> li
 def count_reasons(left_out: Iterable[LeftOutFact]) -> dict[str, int]:
     """How many facts were left out for each reason."""
     return dict(Counter(fact.reason for fact in left_out))
+
+
+def way_out_of(reason: str) -> str:
+    """What to do about facts that were left out for this reason, if anything."""
+    return "; `askwell train --longest-answer N` allows for more" if reason == TOO_MANY_TOKENS else ""
+
+
+def no_facts_left(what: str, left_out: Iterable[LeftOutFact]) -> NothingLeft:
+    """The error that all facts were left out, with what can be done about it."""
+    reasons = count_reasons(left_out)
+    return NothingLeft(what, reasons, "".join(way_out_of(reason) for reason in reasons))
 
 
 def _gold_answers(mixture: "Mixture", ys: SpeltTexts) -> list[int | None]:

@@ -95,6 +95,10 @@ class LongAnswers:
             return table
         return table.new_full((len(facts), len(self._prompts)), -torch.inf).index_copy(1, kept, table)
 
+    def end_of(self, prompt: int) -> int | None:
+        """The token that ends an answer to a prompt; None if that is x's first token, or if there is none."""
+        return self._questions[prompt].end
+
     @cached_property
     def has_one_end(self) -> bool:
         """Whether answers end with the same token after all prompts."""

@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from askwell.data.facts import Fact
 from askwell.data.testbed import PREFIX, lm_folder, testbed_relation, told
@@ -23,8 +24,8 @@ from askwell.runs.store import Store
 from askwell.specs.sweep import SweepSpec
 
 _DEMO = read_texts("demo.toml")
-SWEEP, TEXTS = _DEMO["sweep"], _DEMO["texts"]
-RELATIONS, QUICK_RELATIONS = tuple(_DEMO["relations"]), tuple(_DEMO["quick_relations"])
+SWEEP, TEXTS, _QUICK = _DEMO["sweep"], _DEMO["texts"], _DEMO["quick"]
+RELATIONS, QUICK_RELATIONS = tuple(_DEMO["relations"]), tuple(_QUICK["relations"])
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Method:
 
 
 METHODS = tuple(Method(**method) for method in _DEMO["methods"])
+QUICK_METHODS = tuple(method for method in METHODS if method.name in _QUICK["methods"])
 
 
 def demo_sweep(lm: str, names: Sequence[str] | None = None, *, seed: int = 0, quick: bool = False) -> SweepSpec:
@@ -66,6 +68,10 @@ def demo_sweep(lm: str, names: Sequence[str] | None = None, *, seed: int = 0, qu
     if repeated := sorted({name for name in bare if bare.count(name) > 1}):
         raise BadOption(f"--relations names {', '.join(repeated)} twice")
     chosen = {"lms": [{"source": lm}], "facts": [PREFIX + name for name in bare], "seeds": [seed], "facts_seed": seed}
+    if quick:
+        asked_with = {method.setting for method in QUICK_METHODS}
+        settings = {name: setting for name, setting in SWEEP["settings"].items() if name in asked_with}
+        chosen |= _QUICK["sweep"] | {"settings": settings}
     return SweepSpec.model_validate(SWEEP | chosen)
 
 
@@ -75,6 +81,12 @@ class DemoRuns:
 
     runs: Mapping[tuple[str, str], KeptRun]
     """By relation and method."""
+
+    @property
+    def methods(self) -> tuple[Method, ...]:
+        """The methods that were run."""
+        names = {name for _, name in self.runs}
+        return tuple(method for method in METHODS if method.name in names)
 
     @property
     def relations(self) -> tuple[str, ...]:
@@ -106,17 +118,23 @@ class DemoRuns:
 
     def _train_ys(self, relation: str) -> list[str]:
         """The ys of the train facts that the LM can be asked."""
-        encoded = encode_relation(self._mixture(relation), testbed_relation(relation))
+        encoded = encode_relation(self._mixtures[relation], testbed_relation(relation))
         return [fact.y for fact in encoded.split("train").facts]
 
     def _of_several_tokens(self, relation: str, facts: Iterable[Fact]) -> frozenset[Fact]:
         """Those of the facts whose y is not one token of the LM."""
-        encoded, _ = encode_facts(self._mixture(relation), facts)
+        encoded, _ = encode_facts(self._mixtures[relation], facts)
         of_one = (encoded.answers >= 0).tolist()
         return frozenset(fact for fact, is_one in zip(encoded.facts, of_one, strict=True) if not is_one)
 
-    def _mixture(self, relation: str) -> Mixture:
-        return load_mixture(self.runs[relation, MIXTURE].mixture or "")
+    @cached_property
+    def _mixtures(self) -> dict[str, Mixture]:
+        """The tuned mixture of each relation, all on one LM."""
+        mixtures: dict[str, Mixture] = {}
+        for relation, run in self.of(MIXTURE).items():
+            lm = next(iter(mixtures.values())).lm if mixtures else None
+            mixtures[relation] = load_mixture(run.mixture or "", lm)
+        return mixtures
 
 
 def most_frequent_right(
@@ -132,7 +150,9 @@ def demo_runs(plan: Plan, store: Store) -> DemoRuns:
     """The runs of the demo's plan, in the order of the relations and then of the methods."""
     by_cell = {(task.spec.relation, task.spec.prompts, task.spec.setting): task.spec.id for task in plan.runs}
     asked = dict.fromkeys(task.spec.relation for task in plan.runs)
-    cells = [(relation, method) for relation in asked for method in METHODS]
+    cells = [
+        (name, method) for name in asked for method in METHODS if (name, method.prompts, method.setting) in by_cell
+    ]
     runs = kept_runs([store.read(by_cell[relation, of.prompts, of.setting]) for relation, of in cells])
     names = [(relation.removeprefix(PREFIX), method.name) for relation, method in cells]
     return DemoRuns(dict(zip(names, runs, strict=True)))

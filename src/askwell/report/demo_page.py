@@ -10,7 +10,16 @@ from askwell.data.testbed import relations
 from askwell.evaluation.metrics import units_of
 from askwell.files import write_whole
 from askwell.report.charts import Gap, Panel, gaps_chart, panels_chart
-from askwell.report.demo import METHODS, RELATIONS, SWEEP, TEXTS, DemoRuns, ShownQuestion, demo_runs, draw_questions
+from askwell.report.demo import (
+    METHODS,
+    RELATIONS,
+    TEXTS,
+    DemoRuns,
+    ShownQuestion,
+    demo_runs,
+    demo_sweep,
+    draw_questions,
+)
 from askwell.report.figures import MEASURE, TRAINED, prompt_figures
 from askwell.report.page import (
     Block,
@@ -31,6 +40,7 @@ from askwell.report.page import (
 )
 from askwell.report.rows import headed, one_decimal, ranked_among
 from askwell.report.told import (
+    DEEP,
     FACT_KINDS,
     MANUAL,
     MIXTURE,
@@ -106,14 +116,15 @@ def next_steps(lm: str, out: Path, done: DemoRuns, questions: Sequence[ShownQues
     """Commands to try after the demo, with what each does."""
     first = done.relations[0]
     here, of_first = shlex.quote(str(out)), f"relation = 'testbed:{first}'"
-    mixture, deep = f"{of_first} and setting = 'mixture'", f"{of_first} and deep"
+    mixture = f"{of_first} and setting = 'mixture'"
+    deep = (f'askwell show {here} --where "{of_first} and deep"', "See how far the deep mixture moves each layer.")
     x = next((question.x for question in questions if question.relation == first), "France")
     other_lm = "testbed:causal" if lm != "testbed:causal" else "testbed:bert"
     whole = (f"askwell demo --lm {lm}", f"The whole demo: {', '.join(RELATIONS)}.")
     return [
         (f'askwell ask {here} {shlex.quote(x)} --where "{of_first}"', f"Ask the best mixture for {first} about any x."),
         (f'askwell show {here} --where "{mixture}"', "See the soft prompts of the mixture in the terminal."),
-        (f'askwell show {here} --where "{deep}"', "See how far the deep mixture moves each layer."),
+        *([deep] if any(method.name == DEEP for method in done.methods) else []),
         *([] if set(done.relations) == set(RELATIONS) else [whole]),
         (f"askwell demo --lm {other_lm} --out {other_lm.removeprefix('testbed:')}-demo", "The same with another LM."),
         ("askwell testbed", "List all relations, prompts and LMs of the testbed."),
@@ -134,7 +145,8 @@ def demo_page(
 ) -> Page:
     """The page of a demo."""
     lm, seed = sweep.lms[0].source, sweep.seeds[0]
-    asked = _asked(figures, done)
+    asked = _asked(sweep, figures, done)
+    is_quick = sweep == demo_sweep(lm, seed=seed, quick=True)
     counts = ", ".join(f"{len(figures.facts(kind))} {kind}" for kind in FACT_KINDS)
     return Page(
         title=TEXTS["title"].format(lm=lm),
@@ -149,8 +161,8 @@ def demo_page(
             Section("What the soft prompts look like", _prompts(done)),
             Section("What to try next", (Code(tuple(next_steps)),)),
         ),
-        foot=f"Made by askwell {VERSION} with: askwell demo --lm {lm} --relations {' '.join(done.relations)} "
-        f"--seed {seed}",
+        foot=f"Made by askwell {VERSION} with: askwell demo --lm {lm} "
+        f"{'--quick' if is_quick else '--relations ' + ' '.join(done.relations)} --seed {seed}",
     )
 
 
@@ -175,10 +187,9 @@ def _table(figures: ToldFigures, asked: str) -> Table:
             of_method += [figures.macro(method, kind) for kind in FACT_KINDS]
     best = [max(share or 0.0 for share in of_all) for of_all in zip(*shares.values(), strict=True)]
     cells = {method: [one_decimal(share) for share in of_method] for method, of_method in shares.items()}
-    for method in METHODS:
+    for method in cells.keys() - {MOST_FREQUENT}:
         for at in range(0, len(best), len(FACT_KINDS)):  # the columns of told facts
-            is_best = shares[method.name][at] == best[at]
-            cells[method.name][at] = replace(cells[method.name][at], strong=is_best)
+            cells[method][at] = replace(cells[method][at], strong=shares[method][at] == best[at])
     rows = _rows(cells)
     caption = TEXTS["table"].format(asked=asked, macro=TEXTS["macro"] if several else "")
     return Table(caption, "prompts", tuple(groups), rows)
@@ -188,7 +199,9 @@ def _rows(cells: Mapping[str, Sequence[Cell]]) -> tuple[Row, ...]:
     """A row for each method, and for the most frequent answer."""
     begins = {MANUAL: "Hard prompts, untuned", SINGLE: "Soft prompts, tuned"}
     rows = [
-        Row(method.label, tuple(cells[method.name]), begins.get(method.name, ""), method.note) for method in METHODS
+        Row(method.label, tuple(cells[method.name]), begins.get(method.name, ""), method.note)
+        for method in METHODS
+        if method.name in cells
     ]
     most_frequent = tuple(cells[MOST_FREQUENT])
     rows.append(Row("most frequent answer", most_frequent, "No LM at all", "of the training facts", pale=True))
@@ -219,7 +232,11 @@ def lengths_tables(figures: ToldFigures, asked: str) -> tuple[Table, ...]:
 
 
 def _gaps(figures: ToldFigures, asked: str) -> FigureBlock:
-    labels = {method.name: f"soft {method.label}" if method.tuned else method.label for method in METHODS}
+    labels = {
+        method.name: f"soft {method.label}" if method.tuned else method.label
+        for method in METHODS
+        if method.name in figures.right
+    }
     labels[MOST_FREQUENT] = "most frequent answer"
     notes = {relation.name: f"{relation.label} · {relation.cardinality}" for relation in relations()}
     drawings = []
@@ -235,7 +252,7 @@ def _gaps(figures: ToldFigures, asked: str) -> FigureBlock:
 
 
 def _curves(done: DemoRuns) -> FigureBlock:
-    soft = {method.label: method.name for method in METHODS if method.tuned}
+    soft = {method.label: method.name for method in done.methods if method.tuned}
     panels = [
         Panel(relation, {label: done.runs[relation, name].curve for label, name in soft.items()})
         for relation in done.relations
@@ -266,9 +283,10 @@ def _prompts(done: DemoRuns) -> tuple[Block, ...]:
     return (*blocks, *([Points(tuple(problems))] if problems else []))
 
 
-def _asked(figures: ToldFigures, done: DemoRuns) -> str:
+def _asked(sweep: SweepSpec, figures: ToldFigures, done: DemoRuns) -> str:
     """Which test facts are counted, among which answers, and why others are not."""
-    text = f"{ranked_among(done.runs.values())} {TEXTS['drawn'].format(**SWEEP)}"
+    drawn = TEXTS["drawn"].format(test_facts=sweep.test_facts, dev_facts=sweep.dev_facts)
+    text = f"{ranked_among(done.runs.values())} {drawn}"
     if unsettled := max(run.record.test.unsettled for run in done.runs.values()):
         text += f" The search for answers reached its limit for up to {unsettled} facts of a run, which count as wrong."
     asked = {name: sum(len(figures.facts(kind, name)) for kind in FACT_KINDS) for name in figures.relations}

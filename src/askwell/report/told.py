@@ -12,7 +12,7 @@ from askwell.report.page import sentences
 
 FactKind = Literal["told", "withheld"]
 FACT_KINDS: tuple[FactKind, ...] = ("told", "withheld")
-MANUAL, SINGLE, MIXTURE = "manual", "soft-single", "soft-mixture"
+MANUAL, SINGLE, MIXTURE, DEEP = "manual", "soft-single", "soft-mixture", "deep-mixture"
 """Methods of the demo that the code names; demo.toml has all of them."""
 MOST_FREQUENT = "most-frequent"
 """A method that asks no LM: the most frequent y of train."""

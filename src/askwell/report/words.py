@@ -99,6 +99,8 @@ class PromptWords:
     """Whether the vectors started from the original words; False if they were drawn at random."""
     cut_text: str
     """What follows y in the template, if the LM does not read that; it has no vectors."""
+    end: str
+    """Its first token, where answers of any length end with it: the LM has to predict it."""
     deep_norms: dict[str, tuple[float, ...]]
     """For each stack of a deep mixture, from layer 1: the mean of |Δ| over the prompt's tokens."""
 
@@ -172,6 +174,7 @@ def look_at(mixture: Mixture, nearest: int = 3) -> list[PromptWords]:
                 items=_in_order(prompt, tokens[rows]),
                 original_is_initial=mixture.spec.initial == "words",
                 cut_text=prompt.template.after if _is_cut(prompt) else "",
+                end=_end(mixture, number) if _is_cut(prompt) else "",
                 deep_norms=_deep_norms(mixture, rows) if prompt.token_ids else {},
                 sentences=prompt.tokens.sentences,
             )
@@ -236,6 +239,14 @@ def _is_cut(prompt: Prompt) -> bool:
     return len(prompt.token_ids) < len(tokens.before) + len(tokens.between) + len(tokens.after)
 
 
+def _end(mixture: Mixture, number: int) -> str:
+    """The text of the token that ends answers to a prompt; none if answers have one token."""
+    end = mixture.long_answers.end_of(number)
+    if end is None or mixture.answer_kind is None or not mixture.answer_kind.any_length:
+        return ""
+    return str(mixture.lm.tokenizer.decode([end])).strip()
+
+
 def _deep_norms(mixture: Mixture, rows: slice) -> dict[str, tuple[float, ...]]:
     return {
         stack: tuple(float(delta[rows].norm(dim=1).mean()) for delta in layers)
@@ -252,13 +263,22 @@ def notes_on_prompt(prompt: PromptWords) -> list[str]:
     if prompt.sentences:
         count = len(prompt.sentences)
         notes.append(f"{count} example{'s' if count > 1 else ''} before the question, each on a new line")
-    if prompt.cut_text.strip():
-        notes.append(f"cut off after [Y], not read by the LM: “{visible(prompt.cut_text.strip())}”")
+    if cut := prompt.cut_text.strip():
+        notes.append(_note_on_cut(cut, prompt.end))
     for stack, norms in prompt.deep_norms.items():
         name = "" if stack == "layers" else f" {stack}"
         layers = "layer 1" if len(norms) == 1 else f"layers 1 to {len(norms)}"
         notes.append(f"mean |Δ| of{name} {layers}: {' '.join(f'{norm:#.2g}' for norm in norms)}")
     return notes
+
+
+def _note_on_cut(cut: str, end: str) -> str:
+    """What becomes of the text after y."""
+    if not end:
+        return f"cut off after [Y], not read by the LM: “{visible(cut)}”"
+    if end == cut:
+        return f"after [Y], where an answer ends: “{visible(cut)}”"
+    return f"cut off after [Y]: “{visible(cut)}”; an answer ends where “{visible(end)}” follows"
 
 
 def copy_of(prompt: PromptWords) -> str:
