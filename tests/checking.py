@@ -54,11 +54,11 @@ def _sparingly(jaxtyped: Callable[..., Any], *of: Any, typechecker: Any) -> Any:
         return jaxtyped(*of, typechecker=typechecker)
     function = of[0]
     try:
-        hints = typing.get_type_hints(function)
-    except NameError:  # of what is imported for type checkers alone, where jaxtyping checks the other types
-        hints = None
-    if hints is not None and not any(_has_shape(hint) for hint in hints.values()):
-        return beartype(function)
+        hints, check = typing.get_type_hints(function), beartype
+    except NameError:  # of what is imported for type checkers alone: jaxtyping checks the other types
+        hints, check = function.__annotations__, functools.partial(jaxtyped, typechecker=typechecker)
+    if not any(_has_shape(hint) for hint in hints.values()):
+        return check(function)
     checked = jaxtyped(function, typechecker=typechecker)
     if FULL:
         return checked
@@ -74,6 +74,8 @@ def _sparingly(jaxtyped: Callable[..., Any], *of: Any, typechecker: Any) -> Any:
 
 
 def _has_shape(hint: Any) -> bool:
+    if isinstance(hint, str):
+        return "[Tensor, " in hint or "[np.ndarray, " in hint
     if isinstance(hint, type) and issubclass(hint, AbstractArray):
         return True
     return any(_has_shape(part) for part in typing.get_args(hint))

@@ -1,6 +1,7 @@
 """What holds for all tests: types and shapes are checked, nothing is kept from one to the next; the released data."""
 
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -12,6 +13,10 @@ import torch
 # where other processes keep the cores busy, as the workers of pytest-xdist do.
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test needs the network, which would be tried again and again
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # in the background; processes that tests start would be deaf, too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, str(Path(__file__).parent))
 import checking
 
