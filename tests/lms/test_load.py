@@ -46,7 +46,7 @@ def test_a_saved_lm_answers_as_in_memory(name: str, checkpoints: Checkpoints) ->
 
 
 @pytest.mark.parametrize("name", tiny.TINY)
-def test_stacks(name: str) -> None:
+def test_each_lm_has_its_stacks_with_their_layers_and_widths(name: str) -> None:
     lm = plain(name)
     layers = {
         "bert": {"layers": (3, 24)},

@@ -43,7 +43,7 @@ def with_weights(weights: list[float]) -> Mixture:
         ([0.9, 0.1], 2 ** (-0.9 * math.log2(0.9) - 0.1 * math.log2(0.1))),
     ],
 )
-def test_effective_prompts(weights: list[float], effective: float) -> None:
+def test_effective_prompts_are_two_to_the_entropy_of_the_weights(weights: list[float], effective: float) -> None:
     assert with_weights(weights).effective_prompts == pytest.approx(effective, rel=1e-6)
 
 
