@@ -1,32 +1,13 @@
-"""Types and shapes of the whole package are checked while its tests run; where the released data is."""
+"""What holds for all tests: types and shapes are checked, nothing is kept from one to the next; the released data."""
 
 import os
 import signal
 import sys
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
-from beartype import BeartypeConf
-from beartype.claw import beartype_package
-from jaxtyping import install_import_hook
-
-
-def _check_types() -> None:
-    """Types are checked everywhere, shapes where there are any: their check makes each call several times slower."""
-    found = find_spec("askwell")
-    assert found is not None
-    assert found.origin is not None
-    root = Path(found.origin).parent
-    sources = {path: path.read_text(encoding="utf-8") for path in root.rglob("*.py")}
-    # beartype by itself refuses annotations that stand for what is imported for type checkers alone.
-    shaped = [path for path, text in sources.items() if "jaxtyping" in text or "TYPE_CHECKING" in text]
-    beartype_package("askwell", conf=BeartypeConf(claw_is_pep526=False))
-    modules = [".".join(path.relative_to(root.parent).with_suffix("").parts) for path in shaped]
-    install_import_hook(modules, "beartype.beartype")
-
 
 # Also in the processes that tests start: threads that wait for each other at every small step take many times longer
 # where other processes keep the cores busy, as the workers of pytest-xdist do.
@@ -35,11 +16,18 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # no test needs the network, which would be 
 # A shell starts what runs in the background deaf to Ctrl-C, and what tests start would be so, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, str(Path(__file__).parent))
-_check_types()
+import checking
+
+checking.check_types()  # of whatever is imported of the package from here on
 torch.set_num_threads(1)
 # What tests leave in the cache is not the user's, also where a fixture is made once for many tests.
 _cache = tempfile.TemporaryDirectory(prefix="askwell-tests-")
 os.environ["ASKWELL_CACHE"] = _cache.name
+
+
+@pytest.fixture(autouse=True)
+def _shapes_checked_anew() -> None:
+    checking.a_test_begins()
 
 
 @pytest.fixture(autouse=True)

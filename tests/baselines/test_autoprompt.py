@@ -1,6 +1,8 @@
 """AutoPrompt: estimates, swaps and filters against brute force over the public model."""
 
 import json
+import shutil
+from pathlib import Path
 from typing import Any
 
 import by_hand
@@ -12,6 +14,7 @@ from builders.worlds import CAPITALS, FACTS, REPEATED, frozen
 from by_hand import ids_of
 
 from askwell.baselines.autoprompt import TriggerSearch, best_swaps, search_triggers
+from askwell.baselines.result import BaselineRun, SearchStep
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption, DamagedFile
 from askwell.files import read_tensors, write_tensors
@@ -182,8 +185,20 @@ def test_too_few_iterations_for_the_masks():
         search_triggers(frozen("bert"), REPEATED, AutoPromptSpec(triggers=1, iterations=1), start_from=start)
 
 
-RUNS = ("cut", "whole")
 SPEC = AutoPromptSpec(triggers=3, iterations=9, candidates=3, sampled_facts=5)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> tuple[BaselineRun[SearchStep], Path]:
+    """A search that nothing interrupts, and its folder. No test may change them."""
+    folder = tmp_path_factory.mktemp("search") / "whole"
+    return search_triggers(frozen("bert"), REPEATED, SPEC, folder=folder), folder
+
+
+@pytest.fixture
+def searched(whole, tmp_path) -> Path:
+    """The folder of a search that has ended, to be changed at will."""
+    return Path(shutil.copytree(whole[1], tmp_path / "searched"))
 
 
 def test_the_same_seed_gives_the_same_search_and_another_one_another():
@@ -193,9 +208,8 @@ def test_the_same_seed_gives_the_same_search_and_another_one_another():
 
 
 @pytest.mark.parametrize("stop_at", [0, 1, 4, 8])
-def test_an_interrupted_search_that_is_resumed_equals_one_that_was_not(tmp_path, stop_at):
-    lm = frozen("bert")
-    expected = search_triggers(lm, REPEATED, SPEC, folder=tmp_path / "whole")
+def test_an_interrupted_search_that_is_resumed_equals_one_that_was_not(whole, tmp_path, stop_at):
+    lm, (expected, of_whole) = frozen("bert"), whole
 
     def interrupt(progress):
         if progress.iteration == stop_at:
@@ -213,25 +227,25 @@ def test_an_interrupted_search_that_is_resumed_equals_one_that_was_not(tmp_path,
     assert result.history == expected.history
     assert result.about.learned_from == expected.about.learned_from
     assert torch.equal(result.mixture.vectors, expected.mixture.vectors)
-    (tensors, notes), (whole_tensors, whole_notes) = (read_tensors(tmp_path / run / CHECKPOINT) for run in RUNS)
+    runs = (tmp_path / "cut", of_whole)
+    (tensors, notes), (whole_tensors, whole_notes) = (read_tensors(run / CHECKPOINT) for run in runs)
     assert (tensors["tokens"].tolist(), notes) == (whole_tensors["tokens"].tolist(), whole_notes)
-    saved = [(tmp_path / run / "mixture" / "mixture.safetensors").read_bytes() for run in RUNS]
+    saved = [(run / "mixture" / "mixture.safetensors").read_bytes() for run in runs]
     assert saved[0] == saved[1]
-    configs = [json.loads((tmp_path / run / "mixture" / "config.json").read_text()) for run in RUNS]
+    configs = [json.loads((run / "mixture" / "config.json").read_text()) for run in runs]
     assert configs[0] == configs[1]
 
 
-def test_the_state_of_another_search_is_refused_and_a_damaged_one_too(tmp_path):
+def test_the_state_of_another_search_is_refused_and_a_damaged_one_too(searched):
     lm = frozen("bert")
-    search_triggers(lm, REPEATED, SPEC, folder=tmp_path)
     with pytest.raises(BadOption, match="a different LM, facts"):
-        search_triggers(lm, REPEATED, SPEC, seed=1, folder=tmp_path, resume=True)
+        search_triggers(lm, REPEATED, SPEC, seed=1, folder=searched, resume=True)
     with pytest.raises(BadOption, match="a different LM, facts"):
-        search_triggers(lm, CAPITALS, SPEC, folder=tmp_path, resume=True)
-    checkpoint = tmp_path / CHECKPOINT
+        search_triggers(lm, CAPITALS, SPEC, folder=searched, resume=True)
+    checkpoint = searched / CHECKPOINT
     checkpoint.write_bytes(checkpoint.read_bytes()[:-2])
     with pytest.raises(DamagedFile):
-        search_triggers(lm, REPEATED, SPEC, folder=tmp_path, resume=True)
+        search_triggers(lm, REPEATED, SPEC, folder=searched, resume=True)
 
 
 @pytest.mark.parametrize(
@@ -244,21 +258,17 @@ def test_the_state_of_another_search_is_refused_and_a_damaged_one_too(tmp_path):
         ({"more": 1}, "more is not known"),
     ],
 )
-def test_notes_of_a_search_that_are_not_its_own(tmp_path, changes, problem):
-    lm = frozen("bert")
-    search_triggers(lm, REPEATED, SPEC, folder=tmp_path)
-    tensors, notes = read_tensors(tmp_path / CHECKPOINT)
-    write_tensors(tmp_path / CHECKPOINT, tensors, notes | changes)
+def test_notes_of_a_search_that_are_not_its_own(searched, changes, problem):
+    tensors, notes = read_tensors(searched / CHECKPOINT)
+    write_tensors(searched / CHECKPOINT, tensors, notes | changes)
     with pytest.raises(DamagedFile, match=problem):
-        search_triggers(lm, REPEATED, SPEC, folder=tmp_path, resume=True)
+        search_triggers(frozen("bert"), REPEATED, SPEC, folder=searched, resume=True)
 
 
 @pytest.mark.parametrize("value", [10**9, -1, 0.0, None])
-def test_tokens_of_a_search_that_are_no_prompt(tmp_path, value):
-    lm = frozen("bert")
-    search_triggers(lm, REPEATED, SPEC, folder=tmp_path)
-    tensors, notes = read_tensors(tmp_path / CHECKPOINT)
+def test_tokens_of_a_search_that_are_no_prompt(searched, value):
+    tensors, notes = read_tensors(searched / CHECKPOINT)
     tokens = {} if value is None else {"tokens": torch.tensor([value] * len(tensors["tokens"]))}
-    write_tensors(tmp_path / CHECKPOINT, tokens, notes)
+    write_tensors(searched / CHECKPOINT, tokens, notes)
     with pytest.raises(DamagedFile, match="tokens are not those"):
-        search_triggers(lm, REPEATED, SPEC, folder=tmp_path, resume=True)
+        search_triggers(frozen("bert"), REPEATED, SPEC, folder=searched, resume=True)

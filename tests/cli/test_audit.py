@@ -30,7 +30,7 @@ def test_a_whole_set(askwell, data):
     assert document["relations"]["P1"]["copy_train_y"] == 50
 
 
-def test_one_relation(askwell, data):
+def test_one_relation_of_a_set_is_audited_alone(askwell, data):
     document = askwell("audit", "small/P2", "--data", data, "--json").json
     assert document["facts"]["test"] == 1
     assert list(document["relations"]) == ["P2"]
@@ -58,7 +58,7 @@ def test_clean_writes_a_split_without_leaks(askwell, data, tmp_path):
     assert (tmp_path / "one" / "train.jsonl").read_text() == '{"sub": "b", "obj": "1"}\n'
 
 
-def test_the_testbed(askwell, tmp_path):
+def test_the_testbed_is_audited_and_split_anew_by_its_name(askwell, tmp_path):
     assert askwell("audit", "testbed:capital", "--json").json["leaked_pairs"] == 0
     every = askwell("audit", "testbed:", "--clean", "--out", tmp_path / "clean", "--json").json
     assert "capital" in every["relations"]

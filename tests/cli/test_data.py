@@ -93,7 +93,7 @@ def test_list_shows_what_is_here_and_what_is_missing(askwell, copy, cache):
     assert "3 of 3 sets here" in askwell("data", "list", "--data", copy).out
 
 
-def test_verify(askwell, copy, cache):
+def test_verify_tells_what_is_missing_or_altered(askwell, copy, cache):
     nothing = askwell("data", "verify")
     assert (nothing.code, "askwell data pull" in nothing.err) == (2, True)
     askwell("data", "pull", "facts", "meta", "--from", copy)
@@ -174,7 +174,7 @@ def test_import_writes_what_other_commands_read(askwell, tmp_path):
     assert (again.code, "already" in again.err) == (2, True)
 
 
-def test_templates(askwell, tmp_path):
+def test_frequent_templates_of_sentences_become_prompt_files(askwell, tmp_path):
     path = tmp_path / "sentences.jsonl"
     sentences = [{"sentence": f"A k{n} has v{n}.", "x": f"k{n}", "y": f"v{n}", "relation": "HasA"} for n in range(11)]
     sentences += [{"sentence": f"B k{n} v{n}.", "x": f"k{n}", "y": f"v{n}", "relation": "IsA"} for n in range(10)]
@@ -186,7 +186,7 @@ def test_templates(askwell, tmp_path):
     assert json.loads((tmp_path / "isa.jsonl").read_text()) == {"template": "B [X] [Y].", "count": 10}
 
 
-def test_stats(askwell, copy):
+def test_statistics_are_tables_of_relations_and_of_prompts(askwell, copy):
     nothing = askwell("stats")
     assert (nothing.code, "askwell data pull" in nothing.err) == (2, True)
     tables = askwell("stats", "--data", copy, "--json").json

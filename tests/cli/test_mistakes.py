@@ -46,7 +46,7 @@ def test_broken_json_at_a_line(train, facts):
     ("template", "problem"),
     [("the capital is [Y]", "no [X]"), ("[X] and [X] in [Y]", "[X]"), ("[x] in [Y]", "write [X] instead of [x]")],
 )
-def test_template(train, template, problem):
+def test_a_template_without_one_x_and_one_y_is_refused(train, template, problem):
     refused(train(prompts=template), problem)
 
 
@@ -59,12 +59,12 @@ def test_missing_prompts_file(train):
     refused(train(prompts="nowhere.txt"), "nowhere.txt")
 
 
-def test_unknown_option(askwell):
+def test_an_unknown_option_is_refused_with_one_like_it(askwell):
     done = askwell("train", "--lm", "a", "--facts", "b", "--prompts", "[X] [Y]", "--out", "c", "--learnign-rate", "1")
     refused(done, "--learnign-rate", "--learning-rate")
 
 
-def test_unknown_command(askwell):
+def test_an_unknown_command_is_refused_with_one_like_it(askwell):
     refused(askwell("trian"), "trian", "train")
 
 
@@ -79,7 +79,7 @@ def test_copies_without_noise(train):
     refused(train(copies=3), "copies", "noise")
 
 
-def test_missing_lm(train, monkeypatch):
+def test_an_lm_that_is_not_there_is_refused_with_where_it_was_looked_for(train, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     refused(train(lm="no-such/model"), "no-such/model", "HF_HUB_OFFLINE", "HF_HOME")
     refused(train(lm="./no-such-folder"), "./no-such-folder", "no such folder")

@@ -90,7 +90,7 @@ def test_report_is_empty_when_there_is_nothing_to_report():
     assert Counts.of([A1], [B1], [C1]).lines() == []
 
 
-def test_report():
+def test_counts_are_told_in_sentences_without_what_is_zero():
     assert MESSY.counts.lines() == [
         "1 line repeats a fact of train",
         "2 lines repeat a fact of test",

@@ -66,7 +66,7 @@ def lama(write, tmp_path) -> Path:
     return tmp_path / "lama"
 
 
-def test_lama(lama, tmp_path):
+def test_lama_is_imported_as_facts_and_prompts(lama, tmp_path):
     out = tmp_path / "out"
     counts = bring("lama", lama, out)
     assert tree(out) == [
@@ -105,7 +105,7 @@ def test_lama_from_the_folder_above_under_another_name(lama, tmp_path):
 # --- LPAQA
 
 
-def test_lpaqa(write, tmp_path):
+def test_lpaqa_is_imported_as_prompts_with_weights(write, tmp_path):
     write(
         "lpaqa/prompt/mine/P19.jsonl",
         [{"template": "[X] was born in [Y] .", "weight": 0.003614419372752309}, {"template": "[Y] native [X] ."}],
@@ -138,7 +138,7 @@ def test_lpaqa_weights_must_be_numbers(write, tmp_path, weight):
 # --- AutoPrompt
 
 
-def test_autoprompt(write, tmp_path):
+def test_autoprompt_is_imported_as_splits_and_prompts(write, tmp_path):
     fact = {"sub_uri": "Q2", "obj_uri": "Q4", "sub_label": "Al-Juwayni", "obj_label": "Fiqh"}
     for split in ("train", "dev", "test"):
         write(f"ap/original/P101/{split}.jsonl", [fact | {"sub_label": split}])
@@ -194,7 +194,7 @@ def test_autoprompts_published_file_alone(shared_data, tmp_path):
 # --- OptiPrompt
 
 
-def test_optiprompt(write, tmp_path):
+def test_optiprompt_is_imported_as_splits_prompts_and_vocabulary(write, tmp_path):
     for split in ("train", "dev", "test"):
         write(f"op/data/autoprompt_data/P17/{split}.jsonl", [{"sub_label": split, "obj_label": "Italy"}])
     write("op/data/LAMA-TREx/P17.jsonl", [trex("Rome", "Italy")])
@@ -257,7 +257,7 @@ def bear(write, tmp_path) -> Path:
     return tmp_path / "BEAR"
 
 
-def test_bear(bear, tmp_path):
+def test_bear_is_imported_as_facts_prompts_and_vocabularies(bear, tmp_path):
     out = tmp_path / "out"
     counts = bring("bear", bear, out)
     assert tree(out) == [

@@ -149,7 +149,7 @@ def test_columns_of_files_that_are_not_there(from_a_file):
 
 
 @pytest.mark.parametrize("ratio", ["60-20-20", (60, 20, 20), (0.6, 0.2, 0.2), "3-1-1"])
-def test_another_ratio(ratio):
+def test_a_ratio_may_be_a_text_or_numbers(ratio):
     assert [len(split) for split in read_relation(PAIRS, ratio=ratio).splits.values()] == [30, 10, 10]
 
 

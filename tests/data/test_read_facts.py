@@ -165,7 +165,7 @@ def test_an_unknown_rule_is_a_bad_option(write):
 # Files of every kind
 
 
-def test_missing_file(tmp_path):
+def test_a_missing_file_is_refused(tmp_path):
     assert "no such file" in mistake(tmp_path / "absent.jsonl")
 
 

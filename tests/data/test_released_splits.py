@@ -23,7 +23,7 @@ def document(shared_data):
     return audit
 
 
-def test_conceptnet(document):
+def test_conceptnet_has_these_facts_and_leaks(document):
     found = document("conceptnet")
     assert found["facts"] == {"train": 23_816, "dev": 2_973, "test": 2_985}
     assert found["distinct"] == 15_734
@@ -32,7 +32,7 @@ def test_conceptnet(document):
     assert len(found["relations"]) == 16
 
 
-def test_trex_original(document):
+def test_trex_original_has_these_leaks_and_majority(document):
     found = document("trex_original")
     assert found["leaked_pairs"] == 52
     # Letters of either case: counted with case, it would be 12.7.
@@ -44,13 +44,13 @@ def test_trex_original(document):
     assert {name: round(score, 1) for name, score in found["majority"].items()} == {"micro": 17.8, "macro": 17.3}
 
 
-def test_trex_extended(document):
+def test_trex_extended_has_these_leaks_and_majority(document):
     found = document("trex_extend")
     assert found["leaked_pairs"] == 48
     assert {name: round(score, 1) for name, score in found["majority"].items()} == {"micro": 23.6, "macro": 24.1}
 
 
-def test_trex_distinct(document):
+def test_trex_distinct_shares_no_y_with_train(document):
     found = document("trex_distinct")
     assert (found["leaked_pairs"], found["unseen_y"], found["copy_train_y"]) == (0, 100, 0)
 

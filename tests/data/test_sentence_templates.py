@@ -34,7 +34,7 @@ def test_templates_come_by_count_then_by_text(write):
     ]
 
 
-def test_one_relation(write):
+def test_templates_of_one_relation_come_from_its_own_and_unnamed_sentences(write):
     unnamed = {"sentence": "A cat has fur .", "x": "cat", "y": "fur"}
     path = write("s.jsonl", [find("cup", "den"), has("fur", "dog"), unnamed])
     found = frequent_templates(path, least=1, relation="HasA")
@@ -97,7 +97,7 @@ def test_errors_name_the_line(write, record, message):
         frequent_templates(write("s.jsonl", [find("cup", "den"), record]), least=1)
 
 
-def test_nothing_frequent(write):
+def test_sentences_without_a_frequent_template_are_refused(write):
     with pytest.raises(NothingLeft, match="no templates left: 1 × template occurs in fewer than 11 sentences"):
         frequent_templates(write("s.jsonl", [find("cup", "den")] * 10))
 

@@ -56,7 +56,7 @@ def test_y_in_x_by_hand():
     assert audit_relation(SMALL).copy_x == 1
 
 
-def test_effective_ys():
+def test_effective_ys_are_two_to_the_entropy_of_tests_ys():
     # 3, 2, 1, 1, 1 of 8.
     entropy = -(3 / 8 * math.log2(3 / 8) + 2 / 8 * math.log2(2 / 8) + 3 * 1 / 8 * math.log2(1 / 8))
     assert audit_relation(SMALL).effective_ys == pytest.approx(2**entropy)
@@ -113,7 +113,7 @@ def test_a_set_has_the_sums_and_both_averages():
     assert list(document["relations"]["small"]) == [*keys, "details"]
 
 
-def test_sentences():
+def test_sentences_tell_of_leaks_and_are_silent_where_there_are_none():
     told = " ".join(audit_sentences(audit_set(FactSet("small", (SMALL,), is_single=True))))
     assert "2 of 8 test facts (25.0 %) are also in train" in told
     assert "answering with train's y for the same x scores 25.0 %" in told

@@ -111,7 +111,7 @@ def distance(train: int, dev: int, test: int) -> tuple[bool, int]:
 
 
 @given(FACTS, st.sampled_from(["random", "distinct-y"]), st.integers(), st.randoms())
-def test_split_properties(facts, rule, seed, shuffler):
+def test_a_split_keeps_every_fact_once_and_no_x_or_y_in_two_splits(facts, rule, seed, shuffler):
     key = (lambda fact: fact.x) if rule == "random" else (lambda fact: fact.y)
     if len({key(fact) for fact in facts}) < 3:
         with pytest.raises(UserMistake):

@@ -86,7 +86,7 @@ def test_the_weights_of_prompts():
     assert labels[1].endswith("…")
 
 
-def test_reliability():
+def test_an_evaluation_plots_accuracy_against_confidence():
     axes = evaluation(1, 1, 5, confidences=(0.75, 0.75, 0.25)).plot()
     (points,) = axes.collections
     assert sorted(map(tuple, points.get_offsets().tolist())) == [(0.25, 0.0), (0.75, 1.0)]

@@ -25,7 +25,7 @@ def test_precision_recall_and_f1_match_those_computed_by_hand():
     assert found.cut == 1  # w's last answer is above the threshold, so there may be more
 
 
-def test_nothing_answered():
+def test_a_threshold_above_all_answers_scores_zero():
     found = score_answer_sets(X + W, 0.99)
     assert (found.precision, found.recall, found.f1, found.mean_f1, found.answered, found.cut) == (0, 0, 0, 0, 0, 0)
 
@@ -50,7 +50,7 @@ def test_the_best_threshold_against_all_tried(seed):
     assert learn_set_threshold(outcomes) == max(t for t, f1 in tried.items() if f1 == pytest.approx(best))
 
 
-def test_nothing_right():
+def test_without_a_right_answer_the_threshold_is_one():
     assert learn_set_threshold([outcome("x", "A", 9, answers={"Z": 0.3})]) == 1
     with pytest.raises(UserMistake):
         learn_set_threshold([])

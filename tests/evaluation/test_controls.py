@@ -184,7 +184,7 @@ def test_of_many_xs_some_are_drawn():
 
 
 @pytest.mark.parametrize("name", ["bert", "llama"])
-def test_all_controls(name):
+def test_every_control_that_an_lm_can_have_answers_the_same_facts(name):
     mixture = Mixture(frozen(name), TEMPLATES, paper_spec())
     found = examine(mixture, CAPITALS).controls
     masked = [PRIOR_MASKED_X] if name == "bert" else []

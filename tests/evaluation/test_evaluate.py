@@ -88,7 +88,7 @@ def test_the_most_probable_answers_are_named() -> None:
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])
-def test_other_splits(split: str) -> None:
+def test_train_and_dev_can_be_evaluated(split: str) -> None:
     mixture = Mixture(plain("bert"), X_FIRST, paper_spec())
     evaluation = evaluate(mixture, RELATION, split=split)  # ty: ignore[invalid-argument-type]
     assert evaluation.split == split
@@ -160,7 +160,7 @@ def test_no_facts_in_the_split() -> None:
 # Several relations
 
 
-def test_relations_together() -> None:
+def test_relations_are_put_together_in_micro_and_macro_means() -> None:
     mixture = moved(exact("bert"), X_FIRST)
     second = Relation.of("P19", train=[], dev=[], test=[Fact("Mary Cassatt", "Vienna"), Fact("Paris", "Boston")])
     parts = [evaluate(mixture, relation) for relation in (RELATION, second)]

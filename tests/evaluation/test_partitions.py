@@ -26,7 +26,7 @@ def xs(parts):
     return {label: [outcome.x for outcome in outcomes] for label, outcomes in parts.items()}
 
 
-def test_seen_y():
+def test_facts_are_parted_by_whether_train_of_their_relation_has_their_y():
     outcomes = [
         outcome("a", "once"),
         outcome("b", "dev only"),
@@ -44,7 +44,7 @@ def test_y_in_x():
     assert xs(by_y_in_x(outcomes)) == {"y in x": ["Paris Opera"], "y not in x": ["Opera"]}
 
 
-def test_cardinality():
+def test_facts_are_parted_by_the_cardinality_of_their_relation():
     outcomes = [outcome("a", "1"), outcome("b", "1", relation="s"), outcome("c", "2")]
     assert xs(by_cardinality(outcomes, {"r": "N-M", "s": "1-1"})) == {"1-1": ["b"], "N-M": ["a", "c"]}
 

@@ -99,7 +99,7 @@ def test_the_seed_decides():
     assert len({permutation_test(differences, resamples=500, seed=seed).p for seed in range(9)}) > 1
 
 
-def test_no_difference():
+def test_where_nothing_differs_p_is_one():
     assert permutation_test(np.zeros(10)).p == 1
     assert permutation_test(np.zeros(0)).p == 1
     assert sign_test(0, 0) == 1

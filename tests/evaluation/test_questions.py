@@ -30,6 +30,6 @@ def test_what_is_right():
     assert asked.right.tolist() == [True, True, False, False]
 
 
-def test_nothing_asked():
+def test_no_outcomes_are_refused():
     with pytest.raises(UserMistake):
         questions_of([])

@@ -142,7 +142,7 @@ def in_script(name: str, tokens: str) -> str:
 
 @pytest.mark.parametrize("template", PROMPTS)
 @pytest.mark.parametrize("name", ONE_OF_EACH)
-def test_prompts(name: str, template: str) -> None:
+def test_templates_become_the_tokens_that_are_written_out(name: str, template: str) -> None:
     expected, x_place, y_place = PROMPTS[template][script(name)]
     prompt = tokenise(parse_template(template), wording(name))
     assert written(name, prompt) == in_script(name, expected)

@@ -43,7 +43,7 @@ def with_weights(weights: list[float]) -> Mixture:
         ([0.9, 0.1], 2 ** (-0.9 * math.log2(0.9) - 0.1 * math.log2(0.1))),
     ],
 )
-def test_effective_prompts(weights: list[float], effective: float) -> None:
+def test_effective_prompts_are_two_to_the_entropy_of_the_weights(weights: list[float], effective: float) -> None:
     assert with_weights(weights).effective_prompts == pytest.approx(effective, rel=1e-6)
 
 
@@ -290,9 +290,10 @@ def test_the_first_answers_come_before_the_last_x_is_read(name: str, monkeypatch
         return spell(xs, *options)
 
     monkeypatch.setattr(ask_module, "words_of", counted)
-    monkeypatch.setattr(ask_module, "_NUMBERS_AT_ONCE", 32 * mixture.answer_space.count)
-    found = ask_module.ask(mixture, ["Paris"] * 100)
+    monkeypatch.setattr(ask_module, "_NUMBERS_AT_ONCE", 4 * mixture.answer_space.count)
+    monkeypatch.setattr(ask_module, "_QUESTIONS_AT_ONCE", 4)
+    found = ask_module.ask(mixture, ["Paris"] * 13)
     assert next(found)
-    assert padded == [32]
-    assert len(list(found)) == 99
-    assert padded == [32, 32, 32, 4]
+    assert padded == [4]
+    assert len(list(found)) == 12
+    assert padded == [4, 4, 4, 1]

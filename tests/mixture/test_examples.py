@@ -255,7 +255,7 @@ def test_an_answer_ends_as_it_does_in_examples() -> None:
         assert question.end == agreement.plain_ids("gpt2", end)[0]
 
 
-def test_another_separator() -> None:
+def test_examples_are_joined_by_the_separator_that_is_given() -> None:
     lm = plain("gpt2")
     spec = paper_spec(shots=2, shot_separator=" ;", begin="nothing")
     mixture = Mixture(lm, ["in [X] is [Y]"], spec, relation=RELATION)

@@ -428,7 +428,7 @@ def test_a_prompt_without_a_form_of_the_answer_gives_it_nothing():
     torch.testing.assert_close(mixed, torch.tensor([0.15, 0.3], dtype=torch.float64), rtol=1e-6, atol=0)
 
 
-def test_far_temperatures():
+def test_a_high_temperature_leaves_the_static_weights_and_a_low_one_stays_finite():
     log_p_x = [torch.tensor(-300.0), torch.tensor(-310.0), torch.tensor(-900.0)]
     logits = torch.tensor([0.1, -1.0, 2.0])
     hot = reference.data_dependent_log_weights(logits, log_p_x, torch.tensor(40.0))
@@ -438,7 +438,7 @@ def test_far_temperatures():
     assert cold.argmax() == 0
 
 
-def test_ranks():
+def test_ranks_count_ties_half_leave_out_other_golds_and_refuse_what_is_not_finite():
     scores = torch.tensor([-1.0, -2.0, -2.0, -3.0, -2.0, -math.inf])
     assert [reference.rank(scores, gold) for gold in range(6)] == [1, 3, 3, 5, 3, 6]
     assert reference.rank(scores, 1, excluded=[0, 4]) == 1.5

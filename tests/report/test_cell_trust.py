@@ -94,7 +94,7 @@ def test_controls_and_gain(cell):
     assert not cell.knowledge.is_there  # of two facts
 
 
-def test_parts(cell):
+def test_easy_and_hard_facts_and_seen_and_unseen_ys_are_scored_apart(cell):
     """Easy are the two facts of a that a control has; of the four others two are right."""
     assert cell.parts["control"] == {"easy": {"facts": 2, "P@1": 100.0}, "hard": {"facts": 4, "P@1": 50.0}}
     assert cell.parts["seen y"]["seen y"] == {"facts": 4, "P@1": pytest.approx(75)}
@@ -111,7 +111,7 @@ def test_measures_are_put_together(cell):
     assert cell.calibration.ece == pytest.approx((0.1 + 0.2 + 0.3 + 0.6 + 0.2 + 0.6) / 6)
 
 
-def test_sentences(cell):
+def test_sentences_and_table_tell_score_control_gain_and_errors(cell):
     told = " ".join(sentences_of(cell))
     assert "66.7 % of 6 test facts are answered correctly" in told
     assert "The best of them on dev, the same tuning on an LM with random weights, scores 33.3 on test." in told
@@ -142,7 +142,7 @@ def test_a_control_of_some_relations_alone_does_not_count(store):
     assert list(cell.knowledge.controls) == ["majority"]
 
 
-def test_seeds(tmp_path):
+def test_the_same_answers_of_two_seeds_are_counted_and_told(tmp_path):
     made = new_store(tmp_path)
     for seed, ranks in ((0, (1, 1, 20, 20)), (1, (1, 20, 20, 20))):
         keep(made, ranks, seed=seed, controls={"majority": (20, 20, 20, 20)})

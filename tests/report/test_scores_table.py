@@ -22,7 +22,7 @@ def texts(table) -> list[list[str]]:
     return [[cell.text for cell in row.cells] for row in table.rows]
 
 
-def test_micro_cells(store):
+def test_micro_cells_are_means_over_facts_with_the_spread_of_seeds(store):
     """init: 1 of 6 right, 2 within 10, MRR (1 + 3/20 + 1/20 + 1/2) / 6. soft: seed 0 has 3 of 6, seed 1 has 4 of 6."""
     study = main_table(lines_of(kept_runs(store.runs())), "set", "micro")
     init = [100 / 6, 200 / 6, 100 * (1 + 3 / 20 + 1 / 20 + 1 / 2) / 6]
@@ -41,7 +41,7 @@ def test_micro_cells(store):
     assert record["deviation"] == pytest.approx((400 / 6 - 50) / math.sqrt(2))
 
 
-def test_macro_cells(store):
+def test_macro_cells_are_means_over_relations_with_the_spread_of_seeds(store):
     """init: a has 1 of 4, b 0 of 2. soft: seed 0 has 75 and 0 per cent, seed 1 has 50 and 100."""
     study = main_table(lines_of(kept_runs(store.runs())), "set", "macro")
     row = texts(study.table)[0]

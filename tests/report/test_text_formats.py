@@ -24,7 +24,7 @@ TABLE = Table(
 )
 
 
-def test_markdown():
+def test_a_table_in_markdown_has_escaped_names_bold_cells_and_its_caption():
     assert markdown_table(TABLE).splitlines() == [
         "| prompts | init P@1 | init MRR | n |",
         "| --- | ---: | ---: | ---: |",
@@ -36,7 +36,7 @@ def test_markdown():
     ]
 
 
-def test_latex():
+def test_a_table_in_latex_has_column_groups_escaped_names_and_its_caption():
     assert latex_table(TABLE, "main_x").splitlines() == [
         r"\begin{table}[tp]",
         r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
@@ -66,7 +66,7 @@ def test_latex():
         ("a → b ± c − d", r"a $\rightarrow$ b $\pm$ c $-$ d"),
     ],
 )
-def test_latex_escapes(text, written):
+def test_what_latex_acts_on_is_escaped(text, written):
     assert latex_escaped(text) == written
 
 

@@ -27,7 +27,7 @@ from askwell.runs.store import new_or_open_store, open_store
 from askwell.runs.sweep import go
 
 FULL = bool(os.environ.get("ASKWELL_TEST_FULL"))
-KILLS = 20 if FULL else 1
+KILLS = 20
 RAY_KILLS = 20 if FULL else 1
 SECONDS = 600  # for one sweep, on a machine that has much else to do
 SETTINGS = {
@@ -37,6 +37,7 @@ SETTINGS = {
 }
 RELATIONS = 2 if FULL else 1
 RUNS = 2 * RELATIONS * 4  # LMs, relations, and settings with the control of one
+many_kills = pytest.mark.skipif(not FULL, reason="twenty kills; one of each is above; set ASKWELL_TEST_FULL=1")
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="workers are found through /proc")
 
 
@@ -131,6 +132,28 @@ def all_whole(store: Path) -> None:
 
 @pytest.mark.slow
 @needs_proc
+def test_a_sweep_goes_on_without_a_killed_worker_and_leaves_none_when_it_is_killed(world, undisturbed, tmp_path):
+    chance, path, store = random.Random(3), write(world, tmp_path), tmp_path / "store"
+    with start(path, "--workers", 2) as process:
+        held, other = hold_one(process, chance)
+        wait_until(process, lambda: done(store))
+        os.kill(other, signal.SIGKILL)
+        # It cannot end before the run that is held; it may, rarely, have had all others done when the kill came.
+        wait_until(process, lambda: set(workers_of(process)) - {held, other} or done(store) == RUNS - 1)
+        before, others = done(store), set(workers_of(process)) - {held, other}
+        wait_until(process, lambda: done(store) > before or done(store) == RUNS - 1)
+        process.kill()  # it alone
+        for another in others:
+            wait_for_end(process, another)
+        os.kill(held, signal.SIGKILL)
+        wait_for_end(process, held)
+    all_whole(store)
+    finish(path)
+    assert contents(store) == undisturbed
+
+
+@many_kills
+@needs_proc
 def test_a_killed_sweep_leaves_no_worker_and_goes_on(world, undisturbed, tmp_path):
     chance, path, store = random.Random(1), write(world, tmp_path), tmp_path / "store"
     for kill in range(KILLS):
@@ -154,7 +177,7 @@ def test_a_killed_sweep_leaves_no_worker_and_goes_on(world, undisturbed, tmp_pat
     assert contents(store) == undisturbed
 
 
-@pytest.mark.slow
+@many_kills
 @needs_proc
 def test_a_sweep_whose_workers_are_killed_goes_on_by_itself(world, undisturbed, tmp_path):
     chance, path, store = random.Random(2), write(world, tmp_path), tmp_path / "store"

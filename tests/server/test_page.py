@@ -221,7 +221,7 @@ def test_an_error_is_a_sentence(seen):
     assert "there is no mixture" in response.text
 
 
-def test_prompts(seen):
+def test_a_mixtures_prompts_are_drawn_in_words_with_their_neighbours(seen):
     page = seen.open("/prompts?about=deep")
     words = page.locator("figure svg")
     expect(words).to_be_visible()
@@ -260,7 +260,7 @@ def test_runs_are_filtered_sorted_compared_and_kept(seen, made_runs):
     assert "<script" not in kept
 
 
-def test_trust(seen):
+def test_how_far_a_run_can_be_trusted_is_told_and_drawn(seen):
     page = seen.open("/trust")
     page.get_by_label("Run").select_option("soft")
     page.get_by_role("button", name="Show").click()

@@ -1,5 +1,7 @@
 """Tuning to choose among candidates: it gets better at it, goes on where it stopped, and says what it left out."""
 
+import functools
+
 import pytest
 import torch
 from builders.worlds import frozen
@@ -13,6 +15,7 @@ from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture import MixtureSpec
 from askwell.specs.training import TrainingSpec
 from askwell.training.loop import train
+from askwell.training.result import TrainingResult
 
 CITIES, COUNTRIES = ("Paris", "Rome", "Lima", "Oslo", "Berlin", "Vienna"), ("Italy", "Peru", "Norway", "Spain", "Egypt")
 KINDS = Candidates(
@@ -50,10 +53,16 @@ def test_a_product_learns_its_weights() -> None:
     assert not torch.equal(before, mixture.weights)
 
 
+@functools.cache
+def whole_run(weighting: str) -> tuple[TrainingResult, Mixture]:
+    """A run that nothing interrupts, and its mixture. No test may change them."""
+    mixture = new_mixture(weighting=weighting)
+    return train(mixture, RELATION, SPEC, candidates=KINDS), mixture
+
+
 @pytest.mark.parametrize(("weighting", "stop_at"), [("static", 0), ("static", 9), ("data-dependent", 4)])
 def test_an_interrupted_run_that_is_resumed_equals_one_that_was_not(tmp_path, weighting, stop_at) -> None:
-    whole = new_mixture(weighting=weighting)
-    expected = train(whole, RELATION, SPEC, candidates=KINDS)
+    expected, whole = whole_run(weighting)
     calls = []
 
     def interrupt(progress):

@@ -125,8 +125,9 @@ def load_checkpoint_files(
             _check_sizes(config, folder, family.auto_class)
             if device_map is not None:
                 options["device_map"] = device_map
+            # Where PEFT is installed, an adapter is looked for too, with options of its own.
             model, loading = family.auto_class.from_pretrained(
-                source, config=config, dtype="auto", output_loading_info=True, **options
+                source, config=config, dtype="auto", output_loading_info=True, adapter_kwargs=reach, **options
             )
     except LMUnavailable as error:
         raise LMUnavailable(f"--lm {name}: {error}") from None
