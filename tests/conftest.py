@@ -13,11 +13,11 @@ import torch
 # where other processes keep the cores busy, as the workers of pytest-xdist do.
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["HF_HUB_OFFLINE"] = "1"  # no test needs the network, which would be tried again and again
-# A shell starts what runs in the background deaf to Ctrl-C, and what tests start would be so, too.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, str(Path(__file__).parent))
 import checking
 
+# A shell starts what runs in the background deaf to Ctrl-C, and what tests start would be so, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 checking.check_types()  # of whatever is imported of the package from here on
 torch.set_num_threads(1)
 # What tests leave in the cache is not the user's, also where a fixture is made once for many tests.
