@@ -4,9 +4,10 @@ from typing import get_args
 
 import pytest
 
-from askwell.baselines.named import BASELINES, need_prompts
+from askwell.baselines.named import BASELINES, baseline_settings, need_prompts
 from askwell.errors import BadOption
 from askwell.specs.baselines import BaselineName
+from askwell.specs.mixture import MixtureSpec
 
 
 def test_every_name_is_in_the_table():
@@ -30,3 +31,13 @@ def test_how_many_prompts_a_baseline_takes(name, fitting, wrong):
     for count in wrong:
         with pytest.raises(BadOption, match=name):
             need_prompts(name, count)
+
+
+def test_the_longest_answer_is_chosen_as_in_training():
+    assert baseline_settings("lama", longest_answer=4).mixture.longest_answer == 4
+    assert baseline_settings("lama").mixture.longest_answer == MixtureSpec().longest_answer
+    with pytest.raises(BadOption, match="`longest_answer` 0: input should be greater than or equal to 1"):
+        baseline_settings("lama", longest_answer=0)
+    with pytest.raises(BadOption, match="`longest_answer`: autoprompt only searches with answers that are one token"):
+        baseline_settings("autoprompt", longest_answer=4)
+    assert "one token" in BASELINES["autoprompt"].about

@@ -156,3 +156,8 @@ def test_a_search_that_was_stopped_goes_on_and_ends_as_one_that_was_not(askwell,
     assert resumed.code == 0, resumed.err
     whole, cut = (files_in(tmp_path / out) for out in ("whole", "cut"))
     assert {name: content for name, content in cut.items() if not Path(name).name.startswith(".")} == whole
+
+
+def test_autoprompt_has_no_longest_answer(askwell, tmp_path):
+    asked = ("--lm", "testbed:bert", "--facts", "testbed:capital", "--longest-answer", "4", "--out", tmp_path / "run")
+    refused(askwell("baseline", "autoprompt", *asked), "--longest-answer: autoprompt only searches with answers")

@@ -60,7 +60,9 @@ BASELINES: Mapping[BaselineName, Baseline] = {
     ),
     "optiprompt-manual": Baseline("dense vectors that start as a manual prompt", "trained", "one", _PLAIN, _DENSE),
     "optiprompt-random": Baseline("five dense vectors that start at random", "trained", "none", _PLAIN, _DENSE),
-    "autoprompt": Baseline("trigger tokens found by a gradient-guided search", "searched", "one or none", _PLAIN),
+    "autoprompt": Baseline(
+        "trigger tokens found by a gradient-guided search, for answers of one token", "searched", "one or none", _PLAIN
+    ),
     "fine-tuning": Baseline(
         "the whole LM tuned, with one manual prompt: an upper reference", "fine-tuned", "one", _PLAIN
     ),
@@ -116,6 +118,8 @@ def _mixture_of(name: BaselineName, **given: Any) -> MixtureSpec:
     if baseline.how == "searched":
         if given.get("answers") == "any-length":
             raise BadOption(f"--answers any-length: {name} only searches with answers that are one token of the LM")
+        if "longest_answer" in given:
+            raise BadOption(f"--longest-answer: {name} only searches with answers that are one token of the LM")
         given["answers"] = "one-token"
     if given.get("lead_in") == AUTO_LEAD_IN:  # chosen, unless the baseline says that there is none
         del given["lead_in"]
@@ -151,7 +155,12 @@ def _validated(kind: type[_SpecKind], values: dict[str, Any]) -> _SpecKind:
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        raise BadOption(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+        first = error.errors()[0]
+        if first["type"] == "value_error":  # our own, which names the option
+            raise BadOption(first["msg"].removeprefix("Value error, ")) from None
+        option = ".".join(str(part) for part in first["loc"]).replace("_", "-")
+        problem = first["msg"][0].lower() + first["msg"][1:]
+        raise BadOption(f"--{option} {first['input']}: {problem}") from None
 
 
 def _own_options(spec: BaseModel | None, prefix: str) -> str:

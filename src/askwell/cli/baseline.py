@@ -28,6 +28,7 @@ def baseline(
     seed: options.Seed = 0,
     begin: Annotated[BeginOption, Parameter(help=_HELP["begin"])] = "auto",
     answers: Annotated[AnswersChoice, Parameter(help=_HELP["answers"])] = "auto",
+    longest_answer: Annotated[int | None, Parameter(help=_HELP["longest_answer"])] = None,
     lead_in: Annotated[str, Parameter(help=_HELP["lead_in"])] = AUTO_LEAD_IN,
     shots: Annotated[int | None, Parameter(help=_HELP["shots"])] = None,
     shot_separator: Annotated[str | None, Parameter(help=_HELP["shot_separator"])] = None,
@@ -54,7 +55,12 @@ def baseline(
     from askwell.runs.folder import check_folder
     from askwell.runs.run_spec import prompts_name, run_spec
 
-    examples = {"shots": shots, "shot_separator": shot_separator, "shot_draws": shot_draws}
+    given = {
+        "longest_answer": longest_answer,
+        "shots": shots,
+        "shot_separator": shot_separator,
+        "shot_draws": shot_draws,
+    }
     settings = baseline_settings(
         name,
         training,
@@ -64,7 +70,7 @@ def baseline(
         begin=begin,
         answers=answers,
         lead_in=lead_in,
-        **{option: value for option, value in examples.items() if value is not None},
+        **{option: value for option, value in given.items() if value is not None},
     )
     relation = read_relation(facts, data=data, split=reading.rule, seed=seed, x=reading.x, y=reading.y)
     templates = read_prompts(prompts, relation=relation, data=data) if prompts else []
