@@ -84,10 +84,10 @@ def test_untuned_prompts_among_labels(askwell, lms, relation, labels):
     asked = askwell("ask", *one_token, "Paris")
     assert asked.code == 0, asked.err
     # Without facts the candidates themselves tell a masked LM how long answers are.
-    assert "1 of 5 candidates are left out" in asked.err
+    assert "1 of 5 candidates left out" in asked.err
     assert "'日本'" in asked.err
     given = askwell("ask", *one_token, "Paris", "--answers", "one-token")
-    assert "3 of 5 candidates are left out" in given.err
+    assert "3 of 5 candidates left out" in given.err
     assert "'Boston', 'Mary Cassatt', '日本'" in given.err
 
 

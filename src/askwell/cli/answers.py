@@ -24,9 +24,9 @@ def note_left_out_candidates(mixture: Mixture, candidates: Candidates) -> None:
     left_out = unaskable_candidates(mixture, candidates)
     if left_out:
         named = ", ".join(repr(word[:40]) for word in left_out[:5]) + (", …" if len(left_out) > 5 else "")
-        long = "the LM cannot spell them, or needs more tokens than its answers may have"
-        why = long if default_kind(mixture).any_length else "they are not one token of the LM"
-        note(f"{len(left_out)} of {len(candidates.words)} candidates are left out, since {why}: {named}")
+        long = "which the LM cannot spell in as many tokens as its answers may have"
+        why = long if default_kind(mixture).any_length else "not one token of the LM"
+        note(f"{len(left_out)} of {len(candidates.words)} candidates left out, {why}: {named}")
 
 
 def print_answers(

@@ -179,7 +179,7 @@ def _warn_of_left_out(relation: Relation, left_out: Mapping[str, tuple[LeftOutFa
     for split, facts in left_out.items():
         for reason, count in count_reasons(facts).items():
             of = len(relation.splits[split])
-            _log.warning("%s: %d of %d %s facts are left out, since %s", relation.name, count, of, split, reason)
+            _log.warning("%s: %d of %d %s facts left out: %s", relation.name, count, of, split, reason)
 
 
 def _with_labels(
