@@ -125,6 +125,8 @@ def write_aside(path: Path, write: Callable[[Path], object]) -> None:
     """Lets `write` fill a file beside `path`, and renames it into place when it is whole and on disk."""
     aside = None
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():  # renaming would put a file in its place
+            raise CannotWrite(f"{path} cannot be written: it is a device or a pipe; name a file")
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         os.close(handle)

@@ -39,7 +39,7 @@ def test_train_prints_and_records_how_labels_are_told_apart(trained):
     assert "11 test facts, 2 labels of labels" in " ".join(done.out.split())
     for heading in ("precision", "recall", "F1", "→ city", "→ a country", "Macro F1"):
         assert heading in done.out
-    assert "1 candidate left out: the LM cannot spell them" in done.err
+    assert "1 candidate left out, which the LM cannot spell" in done.err
     record = json.loads((folder / "run.json").read_text())
     found = record["test"]["labels"]
     assert found["labels"] == ["city", "a country"]

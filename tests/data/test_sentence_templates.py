@@ -1,5 +1,7 @@
 """Frequent templates of marked sentences, counted by hand."""
 
+import json
+
 import pytest
 
 from askwell.data.names import read_prompts
@@ -112,3 +114,14 @@ def test_what_is_written_is_a_prompt_file(write):
         text = written.read_text(encoding="utf-8")
         assert text == '{"template": "[X] ähnelt [Y].", "count": 12}\n{"template": "[Y] [X]", "count": 11}\n'
         assert [one.text for one in read_prompts(str(written))] == ["[X] ähnelt [Y].", "[Y] [X]"]
+
+
+def test_a_sentence_in_which_x_and_y_stand_a_hundred_thousand_times(tmp_path):
+    """Ten billion pairs of places, of which two are enough to see that it is not clear which is meant."""
+    lines = [{"sentence": "Paris France " * 100_000, "x": "Paris", "y": "France", "relation": "in"}]
+    lines += [{"sentence": "Paris is in France", "x": "Paris", "y": "France", "relation": "in"}]
+    path = tmp_path / "sentences.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = frequent_templates(path, 1)
+    assert found.templates == {"in": [{"template": "[X] is in [Y]", "count": 1}]}
+    assert found.left_out == {"x or y occurs more than once; give its position": 1}

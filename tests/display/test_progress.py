@@ -45,7 +45,6 @@ def test_facts_that_are_left_out_are_logged_once_before_training(caplog):
     left_out = len(relation.train) - result.train_facts
     assert left_out > 0
     assert [record.message for record in caplog.records][:1] == [
-        f"testbed:capital: {left_out} of {len(relation.train)} train facts left out: y is not one token of "
-        "the LM"
+        f"testbed:capital: {left_out} of {len(relation.train)} train facts left out: y is not one token of the LM"
     ]
     assert len(caplog.records) == 2  # of train and of dev

@@ -50,11 +50,11 @@ def parse_options_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
     adapters: Callable[..., Any] = cache(pydantic.TypeAdapter)
 
-    def adapter(kind: Any) -> Any:
+    def adapter(kind: Any, **options: Any) -> Any:
         try:
-            return adapters(kind)
+            return adapters(kind, **options)
         except TypeError:  # not hashable
-            return _TYPE_ADAPTER(kind)
+            return _TYPE_ADAPTER(kind, **options)
 
     monkeypatch.setattr(App, "assemble_argument_collection", assembled)
     monkeypatch.setattr(pydantic, "TypeAdapter", adapter)

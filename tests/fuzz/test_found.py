@@ -1,6 +1,7 @@
 """What the fuzz test has found, each under its own name."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -208,6 +209,12 @@ def test_a_template_in_bytes_that_are_no_text(world: World, told) -> None:
     assert "not UTF-8" in told(2, "ask", "--lm", world.bert, "--prompts", "[X] \udcff [Y] .", "Paris")
 
 
+@pytest.mark.parametrize("option", ["--lead-in", "--prefix-words", "--shot-separator"])
+def test_an_opening_in_bytes_that_are_no_text(option, world: World, told) -> None:
+    options = ("--lm", world.bert, "--facts", world.facts, "--prompts", TEMPLATE, "--shots", 2, f"{option}=a\udcff")
+    assert "not UTF-8" in told(2, "ask", *options, "Paris")
+
+
 def test_what_is_infinite_is_null_in_json(capsys) -> None:
     print_json({"log-loss": float("-inf"), "P@1": 0.5})
     assert json.loads(capsys.readouterr().out) == {"log-loss": None, "P@1": 0.5}
@@ -221,6 +228,15 @@ def test_infinite_logits_of_a_mixture(value, world: World, tmp_path: Path, told)
     save_file(tensors, mixture / "mixture.safetensors")
     fit_hashes(mixture)
     assert "infinite or none (NaN) in weighting.logits" in told(1, "show", mixture)
+
+
+def test_no_output_takes_the_place_of_a_device_or_a_pipe(world: World, tmp_path: Path, told) -> None:
+    """As root, --out /dev/null would have replaced it for everyone."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert "a device or a pipe" in " ".join(told(1, "export", world.run, "--out", pipe).split())
+    assert pipe.is_fifo()
+    assert sorted(tmp_path.iterdir()) == [pipe]
 
 
 @pytest.mark.parametrize("command", ["runs", "export", "report"])
@@ -241,6 +257,16 @@ def test_an_x_in_bytes_that_are_no_text(world: World, told) -> None:
     options = ("ask", "--lm", world.bert, "--prompts", TEMPLATE)
     assert "not UTF-8" in told(2, *options, "\udcff")
     assert "not UTF-8" in told(2, *options, "\udcff", "a\ud800")
+
+
+@pytest.mark.parametrize("line", ["a" * 10_000_000, "label: France, " + "a b " * 2_500_000])
+def test_a_candidate_of_ten_million_characters(line, world: World, tmp_path: Path, told) -> None:
+    """It took half a minute to be spelt."""
+    (tmp_path / "words.txt").write_text(f"{line}\nother: Italy\n")
+    command = ("ask", "--lm", world.bert, "--prompts", TEMPLATE, "--candidates", tmp_path / "words.txt", "Paris")
+    message = " ".join(told(2, *command).split())
+    assert "line 1: a candidate of" in message
+    assert "characters, more than 10,000" in message
 
 
 def test_a_sweep_that_has_ended_leaves_no_empty_folder(world: World) -> None:

@@ -110,7 +110,7 @@ def note_few_candidates(figures: EvaluationFigures) -> None:
     """Notes how many candidates were left out."""
     if figures.candidates_left_out:
         words = counted(figures.candidates_left_out, "candidate")
-        note(f"{words} left out: the LM cannot spell them, or needs more tokens than its answers may have")
+        note(f"{words} left out, which the LM cannot spell in as many tokens as its answers may have")
 
 
 def note_unsettled(figures: EvaluationFigures) -> None:

@@ -75,6 +75,10 @@ GivenCandidates = Candidates | Mapping[str, str | Iterable[str]] | Iterable[str]
 """What can be given as candidates: words, a dictionary from labels to words, a file, or `Candidates`."""
 
 
+_LONGEST_CANDIDATE = 10_000
+"""Characters."""
+
+
 def read_candidates(path: Path | str) -> Candidates:
     """The words of a file, one per line; if every line has the form "label: word, word", labels with their words.
 
@@ -85,6 +89,8 @@ def read_candidates(path: Path | str) -> Candidates:
     if not lines:
         raise BadFile(path, "holds no words; it should have one candidate per line")
     if not all(re.search(r"^[^:].*?:(\s|$)", line) for line in lines.values()):
+        for number, line in lines.items():
+            _check_length(path, number, line)
         return Candidates(path.stem, _distinct(lines.values()))
     label_of: dict[str, str] = {}
     line_of: dict[str, int] = {}
@@ -95,6 +101,7 @@ def read_candidates(path: Path | str) -> Candidates:
         if not of_label:
             raise BadFile(path, f"line {number}: {label!r} has no words; write {label}: word, word")
         for word in of_label:
+            _check_length(path, number, word)
             if label_of.setdefault(word, label) != label:
                 problem = f"{word!r} is already a word of {label_of[word]!r} and cannot also be one of {label!r}"
                 raise BadFile(path, f"line {number}: {problem}")
@@ -103,6 +110,12 @@ def read_candidates(path: Path | str) -> Candidates:
             problem = f"{word!r} is both a label and a word of {label!r}; facts with it would be ambiguous"
             raise BadFile(path, f"line {line_of[word]}: {problem}")
     return Candidates(path.stem, tuple(label_of), tuple(label_of.values()))
+
+
+def _check_length(path: Path, number: int, word: str) -> None:
+    """Refuses what no LM answers with, and what takes seconds to spell in tokens."""
+    if len(word) > _LONGEST_CANDIDATE:
+        raise BadFile(path, f"a candidate of {len(word):,} characters, more than {_LONGEST_CANDIDATE:,}", number)
 
 
 def as_candidates(given: GivenCandidates) -> Candidates | None:
