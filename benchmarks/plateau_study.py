@@ -1,17 +1,22 @@
 """The study behind the run that ends by itself: when it ends, whether states or their means are scored, which is kept.
 
     python benchmarks/plateau_study.py            # go on with what is not done, then write docs/plateau.md
+    python benchmarks/plateau_study.py --page     # write the page from what is done
 
 On the relations of the study of defaults, runs with a constant step size are followed to their limit, and every
 state, and the mean over the last steps, is scored on dev and on test. Every run is one line of results/plateau.jsonl.
-Rules for ending a run and for keeping a state are then compared on these curves, without training again.
+Rules for ending a run and for keeping a state are then compared on these curves, without training again. Whole runs,
+by default and by the cycle that was the default before, are lines of results/plateau_runs.jsonl.
 """
 
+import argparse
 import json
 import math
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache, partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +28,7 @@ sys.path.insert(0, str(HERE))
 
 from defaults_study import STUDIED, TESTBED  # noqa: E402
 
-from askwell import Mixture, MixtureSpec, TrainingSpec, load_lm  # noqa: E402
+from askwell import Mixture, MixtureSpec, TrainingSpec, evaluate, load_lm, train  # noqa: E402
 from askwell.data.facts import Relation  # noqa: E402
 from askwell.data.names import read_prompts, read_relation  # noqa: E402
 from askwell.evaluation.evaluate import score_facts  # noqa: E402
@@ -40,24 +45,35 @@ from askwell.training.optimiser import (  # noqa: E402
 from askwell.training.result import standard_error  # noqa: E402
 from askwell.training.schedule import PLATEAU_FALL, PLATEAU_LEAST, PLATEAU_MEAN, PLATEAU_WARM_UP  # noqa: E402
 
-RUNS, PAGE = HERE / "results" / "plateau.jsonl", HERE.parent / "docs" / "plateau.md"
+RUNS, WHOLE_RUNS = (HERE / "results" / f"{name}.jsonl" for name in ("plateau", "plateau_runs"))
+PAGE = HERE.parent / "docs" / "plateau.md"
 KINDS = {"single": (2816, 128, 32), "sixteen": (2048, 256, 2), "single, 16 facts": (2816, 128, 16)}
 """Pairs that are followed, pairs between two scores, and facts of a step: for one prompt with larger and with smaller
 steps, and for up to sixteen prompts."""
+OF_MIXTURES = ("testbed:causal", "testbed:bert")
+"""The LMs on which up to sixteen prompts and whole runs are studied."""
+WHOLE = [(prompts, recipe) for prompts in ("single", "sixteen") for recipe in ("plateau", "cycle")]
+ALONG = {"single": (660, 1320, 2700), "single, 16 facts": (660, 1320, 2700), "sixteen": (520, 1040, 1560, 2060)}
+"""The pairs at which a kind's curves are shown."""
 Scores = list[float]
 """P@1 and log-loss on dev, P@1 and log-loss on test."""
 Ending = tuple[str, int, float] | None
 """A rule for ending a run, its number of scores, and the fall that it asks for."""
 
 
-def curves(lm: Any, name: str, relation_name: str, kind: str) -> dict[str, Any]:
-    """One run at a constant step size, and what its states and their means score along the way."""
+def new_mixture(lm: Any, relation_name: str, kind: str) -> tuple[Relation, Mixture]:
+    """The relation with as many facts as are taken, and one or up to sixteen prompts for it."""
     whole = read_relation(relation_name)
     taken = whole.train[:: max(1, -(-len(whole.train) // 300))]
     relation = Relation.of(whole.name, taken, whole.dev[:100], whole.test[:100])
     sources = ["testbed:single"] + ["testbed:paraphrased", "testbed:random"] * (kind == "sixteen")
+    return relation, Mixture(lm, read_prompts(sources, relation=relation)[:16], MixtureSpec(answers="one-token"))
+
+
+def curves(lm: Any, name: str, relation_name: str, kind: str) -> dict[str, Any]:
+    """One run at a constant step size, and what its states and their means score along the way."""
+    relation, mixture = new_mixture(lm, relation_name, kind)
     limit, between, batch = KINDS[kind]
-    mixture = Mixture(lm, read_prompts(sources, relation=relation)[:16], MixtureSpec(answers="one-token"))
     spec = TrainingSpec(threads=1)
     facts = encode_relation(mixture, relation)
     mixture.answer_kind = facts.kind
@@ -93,6 +109,17 @@ def curves(lm: Any, name: str, relation_name: str, kind: str) -> dict[str, Any]:
             mixture.load_state_dict(now)
     sizes = {"prompts": prompts, "train": len(train), "dev": len(dev)}
     return {"lm": name, "relation": relation_name, "kind": kind, **sizes, "points": points}
+
+
+def whole_run(lm: Any, name: str, relation_name: str, kind: str, recipe: Any) -> dict[str, Any]:
+    """A run without a budget, as `askwell train` makes it, and what its state scores on test."""
+    relation, mixture = new_mixture(lm, relation_name, kind)
+    result = train(mixture, relation, TrainingSpec(recipe=recipe, threads=1), progress=False)
+    tested = evaluate(mixture, relation, progress=False)
+    sizes = {"prompts": len(mixture.prompts), "pairs": result.pairs, "scores": len(result.history)}
+    scores = {"P@1": tested.micro["P@1"], "log_loss": tested.log_loss}
+    last = result.best is result.history[-1]
+    return {"lm": name, "relation": relation_name, "kind": kind, "recipe": recipe, **sizes, **scores, "last": last}
 
 
 def ended(points: Sequence[dict[str, Any]], scored: str, ending: Ending, least: int) -> tuple[int, list[Scores]]:
@@ -160,39 +187,24 @@ RULES: dict[str, list[tuple[str, Ending, float]]] = {
     ],
 }
 FINDINGS = """
-- One prompt: what counts is the number of steps, not that of facts in them. Steps of 16 facts are as good as those of
-  32, so half the pairs do; steps of 8 go on in the same way, but cost more than half of those of 16. (Of one prompt on
-  testbed:causal, two seeds, at a constant step size, beside these tables: 56.9 per cent, 2.65 nats after 1,320 pairs in
-  steps of 32; 57.1 and 2.66 after 725 in steps of 16; 57.0 and 2.64 after 480 in steps of 8.)
+- One prompt: what counts is the number of steps, not that of facts in them. Steps of 16 facts are about as good after
+  half the pairs as those of 32 (*along the way*; on testbed:causal log-loss is behind at first).
 - A run is compared with itself after half of its pairs, not with the score before, nor with the lowest of all. The
   causal LM learns slowly and steadily: from score to score its log-loss falls so little that three flat scores ended
-  runs too soon, and its first 128 pairs often find a good prior over answers, which is lost again before x is made use
-  of. The masked LMs and the seq2seq one have what they get after a few hundred pairs, and end there by the same rule.
+  runs too soon, and in steps of 32 facts its first 128 pairs find a good prior over answers on two of three relations,
+  which is lost again before x is made use of. The masked LMs and the seq2seq one have most of what they get after a few
+  hundred pairs, and end there by the same rule.
 - The mean over the last steps is about as good as the last state, but its curve is smooth, so that runs that are still
   getting better are not ended by an accident. A decay of the step size is not needed.
 - The state that is kept: within half a standard error, or one dev fact, of the highest P@1 on dev the log-loss decides,
   which costs 0.2 points of P@1 and takes 0.01 nats off the log-loss; the lowest log-loss of all costs a point.
 - Mixtures: with sixteen prompts, P@1 has reached its level after 1,000 to 1,500 pairs; log-loss falls slowly from then
-  on (testbed:bert and testbed:causal, two seeds, one cycle: 2.74 and 2.30 after 2,128 pairs, 2.82 and 2.38 after 1,500,
-  at a P@1 of 63.7 and 62.1 against 62.9 and 62.5). Steps on prompts drawn at random, with more facts each, were no
-  better on the masked LM and 3 points worse on the causal one (59.2, 2.56).
-- Where a run is one cycle, dev is scored at its end and seldom before: the last state was kept in 24 of 28 runs of
-  sixteen prompts, and scores in between cost time. All scores but the first together cost at most an eighth of the
-  training, if they are more than one, and one score a twelfth, or 32 facts. Sixteen prompts on testbed:bert (three
-  relations, two seeds): 75.2 per cent and 2.74 nats in 1.89 CPU seconds, against 74.8, 2.78 and 2.30 with three scores
-  of 48 facts; some ten prompts on testbed:causal (three relations, three seeds): 69.8 and 2.47 against 70.1 and 2.45,
-  measured while nine prompts could still end by themselves.
-- testbed:causal against the cycle that was the default before (three relations, three seeds, at most 300 test facts):
-  one prompt 66.9 per cent and 2.64 nats after 1,964 pairs against 66.7 and 2.65 after 4,014; some ten prompts 69.8 and
-  2.47 against 69.7 and 2.48. On these relations the rule loses nothing; an earlier limit of 1,400 × (1 + 1 / prompts)
-  pairs did. Following the one prompt to 4,000 pairs gives 67.5 and 2.64, whatever ends it gives 66.9 to 67.5, and the
-  last raw state 66.3 against 67.8 for the mean.
-- Five prompts and more are one cycle. Ended by the same rule as one prompt, some ten prompts on testbed:causal stop
-  while their log-loss is still falling: on the relations of the table on the [speed page](speed.md) they then read 0.64
-  of the pairs and lost 1.6 points of P@1, which was seen there and not on the relations of this study.
-- What did not help sixteen prompts on testbed:bert to the same log-loss in fewer pairs (three relations, one seed, test
-  log-loss minus that of 2,050 pairs): 1,400 pairs +0.10; 1,400 with twice the step size +0.09; 1,400 with β₂ = 0.99
-  +0.10; 1,024 in steps of one fact +0.12; 1,024 +0.17.
+  on.
+- Five prompts and more are one cycle, with a dev score at its end and seldom before: scores in between cost time, and
+  the last state is the one that is kept in 10 of 12 such runs (*whole runs*). All scores but the first together cost at
+  most an eighth of the training, if they are more than one, and one score a twelfth, or 32 facts. That five
+  prompts and more are one cycle was decided after some ten prompts on testbed:causal, ended by the same rule as one
+  prompt, had lost 1.6 points of P@1 on the relations of the [speed page](speed.md).
 """
 TITLES = {
     "single": "One prompt, steps of 32 facts",
@@ -201,12 +213,40 @@ TITLES = {
 }
 
 
-def page(records: Sequence[dict[str, Any]]) -> str:
+def along(records: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Rows of the curves: what the mean over the last steps scores on test after so many pairs, as a mean over runs."""
+    for kind, limits in ALONG.items():
+        for limit in limits:
+            cells = []
+            for name in TESTBED:
+                of_lm = [record for record in records if (record["kind"], record["lm"]) == (kind, name)]
+                at = [[point for point in record["points"] if point["pairs"] <= limit][-1] for record in of_lm]
+                means = [statistics.mean(point["mean"][number] for point in at) for number in (2, 3)] if at else []
+                cells.append(f"{means[0]:.1f} / {means[1]:.2f}" if means else "")
+            yield f"| {TITLES[kind]} | {limit:,} | " + " | ".join(cells) + " |"
+
+
+def of_whole_runs(records: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Rows of whole runs, as means over relations."""
+    for name, (kind, recipe) in product(OF_MIXTURES, WHOLE):
+        of = [run for run in records if (run["lm"], run["kind"], run["recipe"]) == (name, kind, recipe)]
+        if not of:
+            continue
+        prompts = ", ".join(str(count) for count in sorted({run["prompts"] for run in of}))
+        right, loss, pairs, scores = (
+            statistics.mean(run[key] for run in of) for key in ("P@1", "log_loss", "pairs", "scores")
+        )
+        last = f"{sum(run['last'] for run in of)} of {len(of)}"
+        yield f"| {name} | {prompts} | {recipe} | {right:.1f} | {loss:.2f} | {pairs:.0f} | {scores:.1f} | {last} |"
+
+
+def page(records: Sequence[dict[str, Any]], whole_runs: Sequence[dict[str, Any]]) -> str:
     """The tables, with what was found."""
     lines = ["# The study of runs that end by themselves", ""]
-    lines += ["Made by `python benchmarks/plateau_study.py` from `results/plateau.jsonl`, on the relations of the"]
     lines += [
-        "[study of defaults](defaults.md), with at most 300 train, 100 dev and 100 test facts. What was found:",
+        "Made by `python benchmarks/plateau_study.py` from `results/plateau.jsonl` and `plateau_runs.jsonl`, on the",
+        "relations of the [study of defaults](defaults.md), with at most 300 train, 100 dev and 100 test facts and one",
+        "seed. What was found:",
         "",
     ]
     lines += [FINDINGS.strip(), ""]
@@ -223,24 +263,51 @@ def page(records: Sequence[dict[str, Any]]) -> str:
         lines += [f"## {TITLES[kind]}", ""]
         lines += ["| scored | ends | near | " + " | ".join([*lms, "all"]) + " |"]
         lines += ["|---|---|---:|" + "---:|" * (len(lms) + 1), *rows(of_kind, rules), ""]
+    lines += ["## Along the way", ""]
+    lines += ["Test P@1 / test log-loss of the mean over the last steps, at the last score within so many pairs.", ""]
+    lines += ["| | pairs | " + " | ".join(TESTBED) + " |", "|---|---:|" + "---:|" * len(TESTBED), *along(records), ""]
+    lines += ["## Whole runs", ""]
+    lines += [
+        "As `askwell train` makes them without a budget (plateau), and by the cycle that was the default before.",
+        "*Last*: how often the last state that was scored on dev is the one that is kept.",
+        "",
+        "| LM | prompts | recipe | test P@1 | test log-loss | pairs read | dev scores | last |",
+        "|---|---:|---|---:|---:|---:|---:|---:|",
+        *of_whole_runs(whole_runs),
+        "",
+    ]
     return "\n".join(lines)
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Does what is not done yet, then writes the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--page", action="store_true", help="only write the page")
+    only_page = parser.parse_args(arguments).page
     torch.set_num_threads(1)
-    done = [json.loads(line) for line in RUNS.read_text().splitlines()] if RUNS.exists() else []
-    for name in TESTBED:
-        loaded = None
+    done, whole_runs = (
+        [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        for path in (RUNS, WHOLE_RUNS)
+    )
+    for name in () if only_page else TESTBED:
+        lm = cache(partial(load_lm, name, device="cpu"))
         for relation in STUDIED:
             for kind in KINDS:
-                if any((r["lm"], r["relation"], r["kind"]) == (name, relation, kind) for r in done):
-                    continue
-                loaded = loaded or load_lm(name, device="cpu")
-                done.append(curves(loaded, name, relation, kind))
-                with RUNS.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(done[-1]) + "\n")
-    PAGE.write_text(page(done), encoding="utf-8")
+                known = any((r["lm"], r["relation"], r["kind"]) == (name, relation, kind) for r in done)
+                if not known and (kind != "sixteen" or name in OF_MIXTURES):
+                    done.append(_added(RUNS, curves(lm(), name, relation, kind)))
+            for kind, recipe in WHOLE if name in OF_MIXTURES else ():
+                run = name, relation, kind, recipe
+                if not any((r["lm"], r["relation"], r["kind"], r["recipe"]) == run for r in whole_runs):
+                    whole_runs.append(_added(WHOLE_RUNS, whole_run(lm(), *run)))
+    PAGE.write_text(page(done, whole_runs), encoding="utf-8")
+
+
+def _added(path: Path, record: dict[str, Any]) -> dict[str, Any]:
+    """The record, after it was added to the file."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(record) + "\n")
+    return record
 
 
 if __name__ == "__main__":

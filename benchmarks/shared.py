@@ -46,7 +46,8 @@ def shared(setting: "Setting") -> None:
 
 
 def one_token_mixture(lm: FrozenLM, templates: list[str]) -> Mixture:
-    return Mixture(lm, templates, MixtureSpec(answers="one-token", begin="line-break"))
+    # Nothing before the sentence: what was found to suit the LM on this machine would lengthen the prompts.
+    return Mixture(lm, templates, MixtureSpec(answers="one-token", begin="line-break", lead_in="none"))
 
 
 def facts_like_trex(mixture: Mixture, count: int) -> EncodedFacts:

@@ -8,6 +8,7 @@ from builders import tiny
 
 from askwell.errors import BadOption
 from askwell.lms.load import load_lm
+from askwell.mixture import begin
 from askwell.mixture.description import About
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import save_mixture
@@ -42,6 +43,21 @@ def test_untuned_prompts_of_a_whole_set_load_the_lm_once(loads: list[str]) -> No
     assert len(jobs) > 10
     assert loads == ["testbed:bert"]
     assert len({id(job.mixture.lm) for job in jobs}) == 1
+
+
+def test_the_opening_of_a_whole_set_is_chosen_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    chosen_for: list[int] = []
+
+    def noted(_lm: Any, examples: Any, _begin: Any) -> None:
+        chosen_for.append(len(examples))
+
+    monkeypatch.setenv("ASKWELL_CACHE", str(tmp_path))  # nothing is known of the LM
+    monkeypatch.setattr(begin, "choose_opening", noted)
+    facts = ["testbed:capital", "testbed:currency", "testbed:language"]
+    named = Named(facts, "testbed:causal", LOADING)
+    jobs = untuned_jobs(["testbed:single"], MixtureSpec(), named, nothing)
+    assert len(list(jobs)) == len(facts)
+    assert chosen_for == [len(facts)]
 
 
 @pytest.mark.parametrize("moved", [False, True])
