@@ -69,3 +69,12 @@ def test_a_title_that_is_wider_than_the_table_is_one_line():
     table = Table("", "P@1", title="96 test facts, all 3942 one-token answers of testbed:bert")
     table.add_row("tuned", "69.8")
     assert printed(table)[0] == "96 test facts, all 3942 one-token answers of testbed:bert"
+
+
+@pytest.mark.parametrize("width", [4, 80])
+@pytest.mark.parametrize("title", ["[/]", "[bold]x[/bold]", "a [X] b"])
+def test_a_title_is_text_whatever_its_brackets(title, width):
+    for shown in (title, Text(title)):
+        table = Table("", "P@1", title=shown, box=None)
+        table.add_row("tuned", "69.8")
+        assert printed(table, width=width)[0].strip() == title

@@ -99,6 +99,19 @@ def test_errors_name_the_line(write, record, message):
         frequent_templates(write("s.jsonl", [find("cup", "den"), record]), least=1)
 
 
+@pytest.mark.parametrize(
+    ("name", "fits"), [("a" * 200, True), ("a" * 201, False), ("é" * 100, True), ("é" * 101, False)]
+)
+def test_a_relation_that_no_file_can_be_named_after_is_refused_before_anything_is_written(write, name, fits):
+    path = write("s.jsonl", [find("cup", "den") | {"relation": name}])
+    if fits:
+        write_templates(frequent_templates(path, least=1), path.parent / "out", one_file=False)
+        assert [file.name for file in (path.parent / "out").iterdir()] == [f"{name}.jsonl"]
+    else:
+        with pytest.raises(BadFile, match=r"s\.jsonl, line 1: .*at most 200 bytes"):
+            frequent_templates(path, least=1)
+
+
 def test_sentences_without_a_frequent_template_are_refused(write):
     with pytest.raises(NothingLeft, match="no templates left: 1 × template occurs in fewer than 11 sentences"):
         frequent_templates(write("s.jsonl", [find("cup", "den")] * 10))

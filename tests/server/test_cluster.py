@@ -23,8 +23,9 @@ from builders.ray_nodes import RayNodes, ray_nodes
 from builders.testbed import load_testbed_lm
 
 import askwell
-from askwell.errors import BadFile, NothingLeft
+from askwell.errors import BadFile, Failure, NothingLeft
 from askwell.mixture.save import load_mixture
+from askwell.server import cluster
 from askwell.server.refusals import NoSuchName, Overloaded
 
 FULL = bool(os.environ.get("ASKWELL_TEST_FULL"))
@@ -54,7 +55,9 @@ def at(made_runs, tmp_path_factory) -> Generator[Service]:
         try:
             assert process.stdout is not None
             address = process.stdout.readline().strip()
-            assert address.startswith("http://127.0.0.1:"), (folder / "err.txt").read_text()
+            if not address.startswith("http://127.0.0.1:"):
+                process.wait(SECONDS)
+                pytest.fail(f"{address}\n{(folder / 'err.txt').read_text()}")
             yield Service(address, process, folder / "err.txt", nodes)
         finally:
             process.kill()
@@ -202,3 +205,22 @@ def test_errors_are_the_same_in_another_process():
     for error in (Overloaded("full", 7), NoSuchName("no x"), BadFile("a.csv", "broken", 3), NothingLeft("x", {"y": 2})):
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again), again.__dict__) == (type(error), str(error), error.__dict__)
+
+
+def test_a_proxy_that_starts_late_is_waited_for_and_one_that_never_does_is_named():
+    """Ray Serve's own limit is a minute, which a busy machine exceeds."""
+    tries: list[int] = []
+
+    def third_time() -> None:
+        tries.append(len(tries))
+        if len(tries) < 3:
+            raise TimeoutError
+
+    cluster._patiently(third_time)
+    assert tries == [0, 1, 2]
+
+    def never() -> None:
+        raise TimeoutError
+
+    with pytest.raises(Failure, match="proxy has not started within 10 minutes"):
+        cluster._patiently(never)

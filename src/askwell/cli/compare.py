@@ -65,7 +65,7 @@ def _print(compared: "RunComparison", changed: int) -> None:
     several = len(comparison.relations) > 1
     averages = {"micro average": comparison.micro, "macro average": comparison.macro}
     digits = METRICS[comparison.metric].decimals
-    title = escape(f"{comparison.metric} {units_of([comparison.metric])}, A: {compared.a.name}, B: {compared.b.name}")
+    title = f"{comparison.metric} {units_of([comparison.metric])}, A: {compared.a.name}, B: {compared.b.name}"
     table = Table("", "facts", "A", "B", "A − B", "A better", "B better", title=title)
 
     def add(name: str, of: Any, counts: Any) -> None:

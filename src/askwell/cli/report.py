@@ -62,7 +62,7 @@ def _print(study: "Study") -> None:
 
     for shown in (table for part in study.sets for table in part.tables[:1]):
         groups = shown.table.groups
-        title = escape(f"{shown.title}, P@1")
+        title = f"{shown.title}, P@1"
         table = Table("", *(escape(group.heading) for group in groups), title=title, box=None)
         for row in shown.table.rows:
             if row.begins:

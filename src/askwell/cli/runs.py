@@ -79,7 +79,7 @@ def _print_table(found: "RunTable", store: Path, sort: str | None) -> None:
     rows = found.as_json()
     controls = ["control"] if any(run["control"] for run in rows) else []
     shown = list(dict.fromkeys([*SHOWN, *([sort] if sort else []), *controls]))
-    table = Table(title=escape(f"{counted(len(rows), 'run')} of {store}"), box=None)
+    table = Table(title=f"{counted(len(rows), 'run')} of {store}", box=None)
     for name in shown:
         table.add_column(name)
     for run in rows:

@@ -26,9 +26,12 @@ def plain_table(name: str, *headings: str, numbers: Collection[str] = (), **opti
 def print_table(table: Table, console: Console = stdout) -> None:
     """Prints a table without its empty columns: unbroken in a pipe; in a terminal, wrapped only between words.
 
-    Where even that is too wide for the terminal, the rows are printed one below the other.
+    Where even that is too wide for the terminal, the rows are printed one below the other. The title is plain text:
+    brackets in it, such as those of an x, are no markup.
     """
     table = _without_empty_columns(table)
+    if isinstance(table.title, str):
+        table.title = Text(table.title, style="table.title")
     columns = [_measured(column, table, console) for column in table.columns]
     between = _natural_width(table, console) - sum(widths.maximum for widths in columns)
     widest, narrowest = (sum(getattr(widths, end) for widths in columns) + between for end in ("maximum", "minimum"))
@@ -83,9 +86,8 @@ def _shared_out(columns: list[Measurement], room: int) -> list[int]:
 
 def _print_below_title(table: Table, width: int, console: Console) -> None:
     """Prints the table; a title that is wider than the table becomes a separate line above it."""
-    title = None if table.title is None else console.render_str(str(table.title))
-    if title is not None and title.cell_len > width:
-        console.print(title, soft_wrap=True)
+    if isinstance(table.title, Text) and table.title.cell_len > width:
+        console.print(table.title, soft_wrap=True)
         table.title = None
     table.width = width
     console.print(table, crop=False)  # a pipe has no width, and gets whole lines
@@ -94,7 +96,7 @@ def _print_below_title(table: Table, width: int, console: Console) -> None:
 def _print_rows(table: Table, console: Console) -> None:
     """Prints each row as a heading, its first cell, and a line for each other cell that is not empty."""
     if table.title is not None:
-        console.print(console.render_str(str(table.title)), soft_wrap=True)
+        console.print(table.title, soft_wrap=True)
     headings = [console.render_str(str(column.header)) for column in table.columns]
     room = max(heading.cell_len for heading in headings[1:]) if headings[1:] else 0
     for row in zip(*(column.cells for column in table.columns), strict=True):

@@ -17,6 +17,8 @@ Choose = Callable[[Collection[str]], tuple[str, ...]]
 
 _MOST_LISTED = 20
 """Names in a message."""
+_LONGEST_NAME = 200
+"""Bytes of a relation's name: a file name has 255 at most, with its ending and what is added while it is written."""
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -68,8 +70,13 @@ def file_name(path: Path, line: int | None, name: str) -> str:
     """A relation's name, if it can be the name of a file."""
     is_plain = name.isprintable() and name == name.strip() and not {*name} & {*"/\\:"}
     if not name or name.startswith(".") or not is_plain:
-        raise BadFile(path, f"{name!r} cannot name a relation: it must be usable as a file name", line)
-    return name
+        problem = "it must be usable as a file name"
+    elif len(name.encode()) > _LONGEST_NAME:
+        problem = f"it must be usable as a file name, so it has at most {_LONGEST_NAME} bytes"
+    else:
+        return name
+    shown = name if len(name) <= 60 else f"{name[:60]}…"
+    raise BadFile(path, f"{shown!r} cannot name a relation: {problem}", line)
 
 
 def listed(names: Collection[str]) -> str:

@@ -5,6 +5,7 @@ client that retries is answered by another replica (`askwell.Client` does). Trai
 so that every replica shows the same jobs, and none of them ends with a replica.
 """
 
+import contextlib
 import logging
 import os
 import signal
@@ -27,6 +28,7 @@ APP = "askwell"
 _TRAINING = "training"
 _SECONDS_TO_END = 30
 _SECONDS_BETWEEN_CHECKS = 2
+_MINUTES_TO_START = 10
 _HEAD = "node:__internal_head__"
 
 
@@ -103,11 +105,10 @@ def serve_on_ray(
         )
     told = threading.Event()
     try:
-        serve.start(
-            proxy_location="HeadOnly",
-            http_options={"host": host, "port": int(there.rpartition(":")[2]), "keep_alive_timeout_s": 75},
-        )
-        serve.run(_application(serve, replace(settings, threads=cpus), replicas, cpus), name=APP)
+        http = {"host": host, "port": int(there.rpartition(":")[2]), "keep_alive_timeout_s": 75}
+        app = _application(serve, replace(settings, threads=cpus), replicas, cpus)
+        _patiently(lambda: serve.start(proxy_location="HeadOnly", http_options=http))
+        _patiently(lambda: serve.run(app, name=APP))
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, lambda *_: told.set())
         tell(there)
@@ -118,6 +119,16 @@ def serve_on_ray(
     finally:
         serve.shutdown()
         ray.shutdown()
+
+
+def _patiently(start: Callable[[], object]) -> None:
+    """Starts something of Ray Serve, which gives its proxy a minute and can be asked again: a minute is too little
+    where all cores are busy."""
+    for _ in range(_MINUTES_TO_START):
+        with contextlib.suppress(TimeoutError):
+            start()
+            return
+    raise Failure(f"--engine ray: the cluster's proxy has not started within {_MINUTES_TO_START} minutes")
 
 
 def _application(serve: Any, settings: Settings, replicas: int, cpus: int) -> Any:
