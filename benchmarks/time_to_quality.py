@@ -230,6 +230,9 @@ def write(
         f"testbed:bert, relations {', '.join(names)} (at most {TRAIN_FACTS} train facts each), "
         f"seeds {', '.join(map(str, seeds))}.",
         "P@1 is a micro average over test facts and seeds; the tests are paired, over facts and seeds.",
+        "The contenders take turns. With 1,400 × (1 + 1 / prompts) pairs at most, askwell was 41.6 times as fast with "
+        "16 prompts, and its log-loss 0.056 above the plain loop's (p = 0.0001): so the limit was raised to 2,000 + "
+        "800 / prompts, after these figures had been seen.",
     ]
     if rate is not None:
         notes.insert(1, f"The plain loop's best rate for one epoch: {rate:g} (on {RATE_RELATION}).")
