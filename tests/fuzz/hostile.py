@@ -180,7 +180,8 @@ def spoil_tensor_values(data: Draws, tensors: dict[str, torch.Tensor]) -> dict[s
         tensor = tensors[name]
         match data.integer(0, 6):
             case 0:
-                tensors[name] = torch.full_like(tensor, data.choice((float("nan"), float("inf"), -1e38)))
+                odd = data.choice((float("nan"), float("inf"), -1e38))
+                tensors[name] = torch.full_like(tensor if tensor.is_floating_point() else tensor.float(), odd)
             case 1:
                 tensors.pop(name)
             case 2:

@@ -96,6 +96,44 @@ def test_dev_answers_that_are_no_document(content, world: World, tmp_path: Path,
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        {"right": [1, 0, 1] * 100},
+        {"right": [7]},
+        {"probabilities": [2.0]},
+        {"probabilities": [float("nan")]},
+    ],
+    ids=["lengths", "neither", "above one", "nan"],
+)
+def test_dev_answers_that_nothing_can_be_learned_from(change, world: World, tmp_path: Path, told) -> None:
+    mixture = shutil.copytree(world.run / "mixture", tmp_path / "mixture")
+    saved = json.loads((mixture / "abstention.json").read_bytes())
+    count = len(saved["right"])
+    saved |= {key: values if len(values) > 1 else values * count for key, values in change.items()}
+    (mixture / "abstention.json").write_text(json.dumps(saved))
+    fit_hashes(mixture)
+    assert "a probability from 0 to 1" in told(1, "ask", mixture, "Paris", "--risk", "0.5")
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"learned_from": {"relation": 0.5}}, "learned_from"),
+        ({"learned_from": {"relation": {"name": 3}}}, "relation"),
+        ({"learned_from": {"split_by": []}}, "split_by"),
+        ({"examples": [[{"x": "a", "y": "b"}]] * 3}, "there are examples for 3 prompts, but 2 prompts"),
+    ],
+    ids=["relation", "name", "split", "examples"],
+)
+def test_a_mixture_that_says_odd_things_about_itself(change, problem, world: World, tmp_path: Path, told) -> None:
+    mixture = shutil.copytree(world.run / "mixture", tmp_path / "mixture")
+    config = json.loads((mixture / "config.json").read_bytes())
+    (mixture / "config.json").write_text(json.dumps(config | change))
+    fit_hashes(mixture)
+    assert problem in told(2 if "examples" in change else 1, "show", mixture)
+
+
+@pytest.mark.parametrize(
     ("place", "problem"),
     [
         (("partitions", "y in x"), "partitions.y in x"),

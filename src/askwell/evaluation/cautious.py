@@ -95,9 +95,16 @@ def dev_answers_from(document: Mapping[str, Any] | None) -> DevAnswers:
             "version), so no threshold is known: name its relation with --facts, and its dev facts are asked first"
         )
     try:
-        return TypeAdapter(DevAnswers).validate_python(document)
+        saved = TypeAdapter(DevAnswers).validate_python(document)
     except ValidationError:
         raise DamagedFile("the mixture's record of its answers to dev questions has an unknown format") from None
+    are_probabilities = all(0 <= probability <= 1 for probability in saved.probabilities)  # which NaN is not
+    if len(saved.probabilities) != len(saved.right) or not are_probabilities or not {*saved.right} <= {0, 1}:
+        raise DamagedFile(
+            "the mixture's record of its answers to dev questions is damaged: it needs a probability from 0 to 1 for "
+            "each question, and a 1 or 0 for whether its answer is right"
+        )
+    return saved
 
 
 # The threshold is the probability of some dev answer; asked again among other x's, it can differ in its last digits.

@@ -1,10 +1,11 @@
 """The config.json of a saved mixture, and what is known about a mixture besides its tensors."""
 
-from typing import Any
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from askwell.data.facts import Fact
+from askwell.files import problem_in
 from askwell.lms.identity import LMIdentity
 from askwell.mixture.answers import AnswerKind
 from askwell.mixture.candidates import Candidates
@@ -34,7 +35,10 @@ class About(BaseModel):
     def _say_everything_in_both_places(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        learned_from = dict(given.get("learned_from", {}))
+        learned_from = given.get("learned_from", {})
+        if not isinstance(learned_from, dict) or not isinstance(learned_from.get("relation", {}), dict):
+            raise ValueError("learned_from is not an object, or its relation is none")
+        learned_from = dict(learned_from)
         if given.get("relation") is not None:
             learned_from.setdefault("relation", {"name": given["relation"], "sha256": given.get("relation_sha256")})
         if given.get("split_by") is not None:
@@ -113,6 +117,15 @@ class Description(BaseModel):
     @classmethod
     def _read_0_1_0(cls, given: Any) -> Any:
         return {"begin": BEGIN_OF_0_1_0, **NO_OPENING_WRITTEN, **given} if isinstance(given, dict) else given
+
+    @model_validator(mode="after")
+    def _say_what_is_known(self) -> Self:
+        """Refuses a document whose `learned_from` or `scores` nobody could show."""
+        try:
+            _ = self.about
+        except ValidationError as error:
+            raise ValueError(f"learned_from: {problem_in(error)}") from None
+        return self
 
     @property
     def about(self) -> About:

@@ -84,6 +84,8 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
             self.example_log_losses = tuple(one.log_losses for one in chosen if one.log_losses)
             examples = [one.examples for one in chosen]
         if examples:
+            if len(examples) != len(self.prompts):
+                raise BadOption(f"there are examples for {len(examples)} prompts, but {len(self.prompts)} prompts")
             self.examples = tuple(map(tuple, examples))
         each = self.examples or [()] * len(self.prompts)
         self.prompts = [with_examples(lm, prompt, spec, own) for prompt, own in zip(self.prompts, each, strict=True)]
