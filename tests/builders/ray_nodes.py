@@ -32,6 +32,10 @@ class RayNodes:
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_raylet_start_wait_time_s": "120",
             "RAY_agent_register_timeout_ms": "120000",
+            # Ray's workers would only get what busy programs leave, and its proxy five seconds to start.
+            "RAY_worker_niceness": "0",
+            "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "120",
+            "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "120",
             "OMP_NUM_THREADS": "1",
             "ASKWELL_TEST_CLUSTER": name,
         }

@@ -10,7 +10,8 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -109,6 +110,7 @@ def serve_on_ray(
         app = _application(serve, replace(settings, threads=cpus), replicas, cpus)
         _patiently(lambda: serve.start(proxy_location="HeadOnly", http_options=http))
         _patiently(lambda: serve.run(app, name=APP))
+        _patiently(lambda: _need_proxies(serve.status().proxies.values()))
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, lambda *_: told.set())
         tell(there)
@@ -122,13 +124,23 @@ def serve_on_ray(
 
 
 def _patiently(start: Callable[[], object]) -> None:
-    """Starts something of Ray Serve, which gives its proxy a minute and can be asked again: a minute is too little
-    where all cores are busy."""
-    for _ in range(_MINUTES_TO_START):
-        with contextlib.suppress(TimeoutError):
+    """Starts something of Ray Serve, again and again if need be: it replaces a proxy that takes longer to start than
+    some seconds, and gives all of them a minute, which is too little where all cores are busy."""
+    from ray.exceptions import RayActorError
+
+    until = time.monotonic() + 60 * _MINUTES_TO_START
+    while time.monotonic() < until:
+        with contextlib.suppress(TimeoutError, RayActorError):
             start()
             return
+        time.sleep(0.2)
     raise Failure(f"--engine ray: the cluster's proxy has not started within {_MINUTES_TO_START} minutes")
+
+
+def _need_proxies(proxies: Collection[str]) -> None:
+    """Raises TimeoutError unless there are proxies that all listen."""
+    if not proxies or any(status != "HEALTHY" for status in proxies):
+        raise TimeoutError
 
 
 def _application(serve: Any, settings: Settings, replicas: int, cpus: int) -> Any:
