@@ -79,3 +79,30 @@ def test_a_damaged_folder_is_refused_in_one_sentence(tmp_path):
     (tmp_path / "run" / "config.json").write_text(json.dumps(config))
     with pytest.raises(DamagedFile, match=r"askwell 0\.1\.0 that is damaged"):
         read_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"mixture_spec": []},
+        {"scores": []},
+        {"scores": {"test": []}},
+        {"learned_from": 0.0},
+        {"learned_from": {"relation": []}},
+        {"prompts": [3]},
+    ],
+    ids=lambda change: json.dumps(change),
+)
+def test_a_document_of_another_shape_is_damaged(change, tmp_path):
+    folder = shutil.copytree(OLD / "baseline", tmp_path / "baseline")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | change))
+    with pytest.raises(DamagedFile, match="is damaged"):
+        read_run(folder)
+
+
+def test_a_document_that_is_nested_without_end_is_damaged(tmp_path):
+    folder = shutil.copytree(OLD / "baseline", tmp_path / "baseline")
+    (folder / "config.json").write_text("[" * 100_000)
+    with pytest.raises(DamagedFile, match="it is not JSON"):
+        read_run(folder)

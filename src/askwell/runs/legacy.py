@@ -1,10 +1,10 @@
 """Reads the folders that askwell 0.1.0 wrote for `train`, `baseline`, the runs of a sweep, and those of the demo."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from askwell.errors import BadFile, DamagedFile
+from askwell.files import read_bytes, read_document
 from askwell.lms.identity import LMIdentity
 from askwell.runs.record import ENVIRONMENT, HISTORY, MIXTURE, TEST_OUTCOMES, RunRecord
 from askwell.specs import MixtureSpec, PromptText, RunSpec, TrainingSpec
@@ -29,21 +29,21 @@ def read_legacy_record(folder: Path) -> RunRecord:
         else:
             spec, known = _of_train(folder)
         return RunRecord.model_validate({"id": spec.id, "spec": spec, **known})
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         problem = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         raise DamagedFile(f"{folder} holds a run of askwell 0.1.0 that is damaged ({problem}); remove it") from error
 
 
 def _of_sweep(folder: Path) -> tuple[RunSpec, dict[str, Any]]:
     written, metrics = _json(folder / _SPEC), _json(folder / _METRICS)
-    spec = RunSpec.model_validate({**written, "mixture": MixtureSpec.of_0_1_0(written["mixture"])})
+    spec = RunSpec.model_validate({**written, "mixture": MixtureSpec.of_0_1_0(_object(written["mixture"]))})
     unusable = {prompt["template"] for prompt in metrics["left_out_prompts"]}
     usable = [prompt for prompt in spec.templates if prompt.template not in unusable]
     return spec, {
         **{name: value for name, value in metrics.items() if name in RunRecord.model_fields},
         "relation": _relation({"sha256": spec.facts_sha256, **metrics["relation"]}),
         "prompts": _prompts(usable, spec.mixture.copies, metrics["weights"]),
-        "training": None if metrics["training"] is None else _training(metrics["training"]),
+        "training": None if metrics["training"] is None else _training(_object(metrics["training"])),
         "history": _history(folder),
         "environment": _json(folder / ENVIRONMENT),
     }
@@ -65,16 +65,16 @@ def _of_train(folder: Path) -> tuple[RunSpec, dict[str, Any]]:
         prompts="given",
         templates=tuple(PromptText.model_validate(prompt) for prompt in config["prompts"]),
         setting=baseline or "train",
-        mixture=MixtureSpec.of_0_1_0(config["mixture_spec"]),
+        mixture=MixtureSpec.of_0_1_0(_object(config["mixture_spec"])),
         training=None if training is None else TrainingSpec.model_validate({**training, "threads": None}),
         threads=(training or {}).get("threads") or 1,
         baseline=baseline,
     )
     metrics = _json(folder / _METRICS) if (folder / _METRICS).is_file() else {}
-    of_card = {split: _of_card(split, figures) for split, figures in config["scores"].items()}
+    of_card = {split: _of_card(split, _object(figures)) for split, figures in _object(config["scores"]).items()}
     return spec, {
         "lm": lm,
-        "relation": {**_relation(relation), "split_by": learned_from.get("split_by")},
+        "relation": {**_relation(_object(relation)), "split_by": learned_from.get("split_by")},
         "prompts": _prompts(spec.templates, spec.mixture.copies, config["mixture_weights"]),
         "left_out_prompts": [
             {"template": prompt["template"], "reason": prompt["reason"]} for prompt in config["left_out_prompts"]
@@ -84,7 +84,7 @@ def _of_train(folder: Path) -> tuple[RunSpec, dict[str, Any]]:
         "untuned": of_card.get("test, untuned"),
         "test": metrics["test"] if "test" in metrics else of_card["test"],
         "dev": of_card.get("dev"),
-        "training": _training(learned_from) if "train_facts" in learned_from else None,
+        "training": _training(_object(learned_from)) if "train_facts" in learned_from else None,
         "history": _history(folder),
     }
 
@@ -101,7 +101,7 @@ def _of_demo(folder: Path) -> tuple[RunSpec, dict[str, Any]]:
         prompts="demo",
         templates=tuple(PromptText(template=text, weight=weight) for text, weight in run["prompts"]),
         setting=folder.name.removeprefix(f"{run['relation']}-").rpartition("-")[0],
-        mixture=MixtureSpec.of_0_1_0(run["mixture"]),
+        mixture=MixtureSpec.of_0_1_0(_object(run["mixture"])),
         training=None if training is None else TrainingSpec.model_validate(training),
         threads=run["threads"],
     )
@@ -152,9 +152,15 @@ def _training(kept: dict[str, Any]) -> dict[str, Any]:
 
 def _history(folder: Path) -> list[Any]:
     path = folder / HISTORY
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    return [json.loads(line) for line in lines]
+    lines = read_bytes(path).splitlines() if path.is_file() else []
+    return [read_document(path, line) for line in lines]
 
 
-def _json(path: Path) -> Any:
-    return json.loads(path.read_bytes())
+def _json(path: Path) -> dict[str, Any]:
+    return _object(read_document(path))
+
+
+def _object(document: Any) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise ValueError(f"an object was expected, not {str(document)[:40]}")
+    return document
