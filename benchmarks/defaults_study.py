@@ -104,10 +104,10 @@ What askwell ships with is bold. What was found:
 DEEP = """
 SmolLM2, one prompt tuned for 400 pairs in steps of 16 facts, at most 300 train, 100 dev and 200 test facts, one seed:
 test P@1 / test log-loss (lowest log-loss on dev). The additions' step size is in deviations of what leaves their layer.
-Made by `python benchmarks/deep_study.py` from `results/deep.jsonl`. As far as it goes, which is one relation, deep
-prompts behind four examples have a lower log-loss than layer-0 ones, and the differences in P@1 are within the
-standard error (3.5 points). Nothing was changed on this evidence. The last layer's scale, decay and the lead-in are in
-the study's plan and have not been run.
+Made by `python benchmarks/deep_study.py` from `results/deep.jsonl`. Behind four examples, deep prompts with the default
+step size (0.02) have a higher P@1 than layer-0 ones on all four relations and a lower log-loss on three, at about 1.3
+times the CPU time; half of that step size is no better. So the defaults stay as they are. One cell has a standard error
+of up to 3.5 points. The last layer's scale, decay and the lead-in are in the study's plan and have not been run.
 """
 # A large LM takes seconds for what a small one does in one: fewer settings.
 SMOLLM2: dict[str, list[dict[str, Any]]] = {

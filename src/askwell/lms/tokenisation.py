@@ -42,11 +42,15 @@ class Wording:
                 f"the tokenizer of this LM ({type(tokenizer).__name__}) has no tokenizers backend; convert it to a "
                 "tokenizer.json first"
             )
-        description = _without_special_tokens(json.loads(backend.to_str()))
-        self._words = Tokenizer.from_str(json.dumps(description))
-        as_written = _without_added_prefix(description)
-        is_same = as_written == description  # a large vocabulary takes a tenth of a second to read
-        self._as_written = self._words if is_same else Tokenizer.from_str(json.dumps(as_written))
+        try:
+            description = _without_special_tokens(json.loads(backend.to_str()))
+            self._words = Tokenizer.from_str(json.dumps(description))
+            as_written = _without_added_prefix(description)
+            is_same = as_written == description  # a large vocabulary takes a tenth of a second to read
+            self._as_written = self._words if is_same else Tokenizer.from_str(json.dumps(as_written))
+            inside_word = _inside_word(self._words, description)
+        except Exception as error:  # tokenizers raises nothing more precise
+            raise LMUnavailable(f"the tokenizer of this LM is broken: {str(error)[:200]}") from error
         self.keeps_spaces = self._as_written.encode(" a").ids != self._as_written.encode("a").ids
         """Whether the tokens spell the spaces between words (byte-level BPE, Llama's), or the tokenizer cuts the
         text at spaces before it looks for tokens (WordPiece, ALBERT's)."""
@@ -55,7 +59,7 @@ class Wording:
         GPT-2's does not."""
         if self.keeps_spaces and self._words.encode("a").ids == self._as_written.encode("a").ids:
             self.first_place = Place.GLUED
-        self._inside_word = _inside_word(self._words, description) or self._as_written
+        self._inside_word = inside_word or self._as_written
         self._alone: dict[str, bool] = {}
         self.marker, self.marks = _marker(description)
         """The mark in a token's name that shows its form, and the place whose tokens have it."""
