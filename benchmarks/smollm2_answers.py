@@ -22,6 +22,7 @@ import torch
 from askwell import Mixture, load_lm, train
 from askwell.data.facts import Relation
 from askwell.data.names import read_prompts, read_relation
+from askwell.errors import NothingLeft
 from askwell.evaluation.compare import compare_outcomes
 from askwell.evaluation.controls import MAJORITY, PRIOR
 from askwell.evaluation.metrics import RANK_METRICS, scores_of
@@ -158,7 +159,10 @@ def any_length(lm: FrozenLM, name: str, begin: Any, most: int | None) -> dict[st
 
 def one_token(lm: FrozenLM, name: str, begin: Any, most: int | None) -> dict[str, Any] | None:
     """The same for one-token answers, and both kinds on the facts that both were asked; None if there are none."""
-    work = Work(lm, name, "one-token", begin)
+    try:
+        work = Work(lm, name, "one-token", begin)
+    except NothingLeft:  # not even an example can be written
+        return None
     facts = encode_relation(work.untuned, work.relation)
     if not all(len(facts.split(split)) for split in ("train", "dev", "test")):
         return None
@@ -289,10 +293,11 @@ def document(kept: dict[str, Any]) -> str:
 
 def no_better_than_majority(rows: list[dict[str, Any]]) -> list[str]:
     """A sentence about the relations on which tuning learned no more than train's most frequent y, if there are any."""
-    names = [row["relation"] for row in rows if row["tuned"]["P@1"] <= row["controls"][MAJORITY]["P@1"]]
+    best = {row["relation"]: max(row["controls"][name]["P@1"] for name in (MAJORITY, PRIOR)) for row in rows}
+    names = [row["relation"] for row in rows if row["tuned"]["P@1"] <= best[row["relation"]]]
     return names and [
         "",
-        f"On {', '.join(names)}, the tuned prompt does no better than the most frequent y of train. What it has",
+        f"On {', '.join(names)}, the tuned prompt does no better than the majority or its own prior. What it has",
         "learned there is the prior over answers; none of its score is evidence of what the LM knows.",
     ]
 
