@@ -154,10 +154,10 @@ def _interrupts_held_back() -> Generator[None]:
                     handlers[number] = signal.signal(number, lambda number, _frame: came.append(number))
         yield
     finally:
+        if blocked is not None:  # first, while an interrupt is only noted
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        if blocked is not None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     for number in came:
         signal.raise_signal(number)
 
