@@ -444,6 +444,7 @@ def _gguf(data: Draws, world: World, case: Path) -> Arguments:
 def _names(data: Draws, world: World, _case: Path) -> Arguments:
     """Names of LMs, relations, prompts, mixtures and files."""
     name = hostile.text(data)
+    out = "." if name == "/" else name  # what is asked to write there does
     return hostile.chosen(
         data,
         (
@@ -453,7 +454,7 @@ def _names(data: Draws, world: World, _case: Path) -> Arguments:
             ["ask", f"--lm={name}", "--prompts", TEMPLATE, "Paris"], ["data", "pull", "--", name],
             ["ask", "--lm", world.bert, f"--tokenizer={name}", "--prompts", TEMPLATE, "Paris"],
             ["lm", "pull", "--", name], ["sweep", "--dry-run", "--", name], ["export", "--", name],
-            ["data", "import", "lama", f"--out={name}", world.folder / "files" / "lama"],
+            ["data", "import", "lama", f"--out={out}", world.folder / "files" / "lama"],
             ["data", "import", "lama", "--out", "imported", f"--name={name}", world.folder / "files" / "lama"],
             ["data", "verify", f"--data={name}"], ["data", "pull", f"--from={name}"], [name], ["data", name],
         ),
@@ -517,6 +518,7 @@ def _options(data: Draws, world: World, _case: Path) -> Arguments:
             place = words.index(option)
             del words[place : place + 2]
         given = hostile.chosen(data, (hostile.text(data), str(hostile.chosen(data, hostile.NUMBERS))))
+        given = "." if given == "/" else given  # what is asked to write there does
         words += hostile.chosen(data, ([f"{option}={given}"], [f"{option}={given}"], [option, given], [option]))
     return words
 

@@ -98,17 +98,18 @@ class Ended:
 def hold(arguments: Sequence[object], case: Path, cache: Path) -> Ended:
     """Runs a command line in the folder of a case, and raises Broken if it does not keep the rule.
 
-    The command may write to `out` in that folder, which is where it runs.
+    The command may write to `out` in that folder, and runs so far below it that `../../../outside` is still in it.
     """
     words = [str(argument) for argument in arguments]
     out, temporary = case / "out", case / "tmp"
-    out.mkdir(exist_ok=True)
+    working = out / "a" / "b" / "c"
+    working.mkdir(parents=True, exist_ok=True)
     temporary.mkdir(exist_ok=True)
     before, memory = _listing(case), _memory_peak(reset=True)
     _WATCH.allowed = tuple(f"{os.path.realpath(folder)}" for folder in (out, temporary, cache))
     _WATCH.seen.clear()
     printed, told = io.StringIO(), io.StringIO()
-    with _at(out), _limited(), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(told):
+    with _at(working), _limited(), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(told):
         code, problem = _run(words)
     ended = Ended(code, printed.getvalue(), told.getvalue())
     left = _listing(case)
@@ -116,8 +117,8 @@ def hold(arguments: Sequence[object], case: Path, cache: Path) -> Ended:
         problem = _problem(ended, memory)
     if problem is None and left.keys() - before.keys():
         names = sorted(left.keys() - before.keys())
-        names = [name for name in names if not _PULL_LOCK.fullmatch(name)]
-        half = [name for name in names if _is_half(name) or name.startswith("tmp/")]
+        names = [name for name in names if not _PULL_LOCK.fullmatch(name) and not _is_of_begun_run(name, before)]
+        half = [name for name in names if name.startswith("tmp/") or (_is_half(name) and not _is_named(name, words))]
         if half or (names and code):
             problem = f"left behind: {(half or names)[:5]}"
     if problem is None:
@@ -214,6 +215,17 @@ def _is_half(name: str) -> bool:
     return (last.startswith(".") and last != ".written-by-askwell") or last.endswith(
         (".new", ".part", ".tmp", ".aside")
     )
+
+
+def _is_named(name: str, words: list[str]) -> bool:
+    """Whether a file has the name that the command line asks for, however odd."""
+    return any(name.rpartition("/")[2] in word for word in words)
+
+
+def _is_of_begun_run(name: str, before: dict[str, tuple[int, int]]) -> bool:
+    """Whether a file is the history of a run that had begun before, and can still be continued."""
+    folder, _, last = name.rpartition("/")
+    return last == "history.jsonl" and f"{folder}/checkpoint.safetensors" in before
 
 
 def _memory_peak(*, reset: bool) -> int:

@@ -309,3 +309,31 @@ def test_a_candidate_of_ten_million_characters(line, world: World, tmp_path: Pat
 
 def test_a_sweep_that_has_ended_leaves_no_empty_folder(world: World) -> None:
     assert not (world.folder / "store" / "unfinished").exists()
+
+
+def test_classifying_without_candidates_says_how_to_name_them(world: World, tmp_path: Path, told) -> None:
+    options = ("--lm", world.bert, "--prompts", TEMPLATE, "--facts", world.facts, "--out", tmp_path / "run")
+    assert "--candidates, or --among train" in told(2, "train", *options, "--classify")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_seed_of_the_demo_with_400_digits(tmp_path: Path, told) -> None:
+    assert "--seed" in told(2, "demo", "--quick", "--seed", "9" * 400, "--out", tmp_path / "demo")
+    assert not (tmp_path / "demo").exists()
+
+
+def test_a_host_that_cannot_be_the_name_of_one(world: World, told) -> None:
+    assert "nothing can be served there" in told(
+        1, "serve", world.run, "--host", "\u0133\U0001f883", "--token", "twelve characters"
+    )
+
+
+def test_conditions_with_many_brackets_are_refused_before_they_are_parsed(world: World, told) -> None:
+    """DuckDB took 20 s and 1.4 GiB."""
+    assert "nested more than 100 deep" in told(2, "runs", world.run, "--where", "(" * 3000)
+    assert exit_code("runs", world.run, "--where", "(" * 90 + "seed >= 0" + ")" * 90) == 0
+
+
+def test_show_draws_nothing_before_it_has_found_the_facts(world: World, tmp_path: Path, told) -> None:
+    assert "no such file" in told(2, "show", world.run, "--svg", tmp_path / "words.svg", "--facts", tmp_path / "none")
+    assert not (tmp_path / "words.svg").exists()

@@ -98,7 +98,7 @@ CandidatesFile = Annotated[
     ),
 ]
 Among = Annotated[Literal["train"] | None, Parameter(help="Choose answers only among the ys of the train facts.")]
-Seed = Annotated[NotNegative, Parameter(help="Seed of all random draws.")]
+Seed = Annotated[int, Parameter(help="Seed of all random draws.", validator=validators.Number(gte=0, lt=2**63))]
 Threads = Annotated[
     int | None, Parameter(help="CPU threads; default: all.", validator=validators.Number(gte=1, lte=1024))
 ]

@@ -55,6 +55,7 @@ def show(
 
     folder = find_mixture(mixture, where, note)
     description = read_description(folder)
+    asked = None if facts is None else own_relation(description, facts, data)
     shown = saved_mixture(folder, lm, revision=revision, device=device, dtype="auto")
     prompts = look_at(shown, nearest=nearest)
     relation = description.about.relation or Path(mixture).name
@@ -66,8 +67,7 @@ def show(
             write_whole(path, chart.svg("words") if is_svg else chart.pdf() if path.suffix == ".pdf" else chart.png())
             note(f"written to {path}")
     projection = None
-    if facts is not None:
-        asked = own_relation(description, facts, data)
+    if asked is not None:
         set_threads(threads)
         with Bar(f"test facts of {asked.name}") as progress:
             projection = projection_scores(shown, asked, progress=progress)

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 from askwell.data.facts import Relation
 from askwell.data.names import relation_label
 from askwell.data.templates import Template, parsed_templates
+from askwell.errors import BadOption
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.begin import resolve_begin
 from askwell.mixture.candidates import GivenCandidates, as_candidates
@@ -44,6 +45,8 @@ def run_spec(
     what comes before them, is chosen here, so that the run's id names it; the paper's recipe puts nothing there.
     """
     candidates, templates = as_candidates(candidates), parsed_templates(templates)
+    if training is not None and training.classify and candidates is None:
+        raise BadOption("--classify needs candidates to choose among: name them with --candidates, or --among train")
     mixture = mixture or MixtureSpec()
     if training is not None and training.recipe == "paper":
         mixture = mixture.with_named_opening

@@ -86,7 +86,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listening.bind((host, port))
         listening.listen(2048)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, TypeError, ValueError) as error:  # TypeError: a name that no host can have
         listening.close()
         reason = getattr(error, "strerror", None) or error
         raise Failure(f"--host {host} --port {port}: nothing can be served there ({reason})") from error
