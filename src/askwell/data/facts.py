@@ -12,8 +12,9 @@ from itertools import combinations, groupby
 from operator import attrgetter
 from typing import Any, Literal, get_args
 
+from askwell.calls import checked_or
 from askwell.display.summary import ShowsItself, Summary, counted
-from askwell.errors import BadOption
+from askwell.errors import BadOption, did_you_mean
 
 SplitName = Literal["train", "dev", "test"]
 SPLITS: tuple[SplitName, ...] = get_args(SplitName)
@@ -128,6 +129,7 @@ class SplitLines:
         return {"train": self.train, "dev": self.dev, "test": self.test}
 
 
+@checked_or("a Relation is made by askwell.read_relation, from a name, a file, pairs, a dictionary or a frame")
 @dataclass(frozen=True, repr=False)
 class Relation(ShowsItself, SplitLines):
     """The facts of one relation in canonical order: sorted by x, then y, repeated ones kept."""
@@ -161,6 +163,11 @@ class Relation(ShowsItself, SplitLines):
     ) -> "Relation":
         """The relation of three splits, counted."""
         train, dev, test = tuple(train), tuple(dev), tuple(test)
+        if not all(isinstance(fact, Fact) for facts in (train, dev, test) for fact in facts):
+            raise BadOption(
+                "Relation.of takes Fact(x, y) objects; for pairs, write askwell.read_relation({'train': …, 'dev': …, "
+                "'test': …})"
+            )
         return cls(name, train, dev, test, Counts.of(train, dev, test, removed))
 
     @cached_property
@@ -174,7 +181,7 @@ class Relation(ShowsItself, SplitLines):
     def split(self, name: str) -> tuple[Fact, ...]:
         """The facts of one split."""
         if name not in self.splits:
-            raise BadOption(f"there is no split {name!r}: choose one of {', '.join(SPLITS)}")
+            raise BadOption(f"there is no split {name!r}{did_you_mean(name, SPLITS)}")
         return self.splits[name]
 
     @cached_property

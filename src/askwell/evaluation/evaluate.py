@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName
 from askwell.display import plots
 from askwell.display.frames import AsFrame, Records
@@ -24,6 +25,7 @@ from askwell.evaluation.metrics import (
     by_relation,
     log_loss_of,
     macro,
+    metric_named,
     micro,
     scores_of,
     units_of,
@@ -125,6 +127,10 @@ class Evaluation(ShowsItself, AsFrame):
         loss = log_loss_of(self.outcomes)
         return math.inf if loss is None else loss
 
+    def score(self, metric: str) -> float:
+        """The mean of a metric over facts, in its unit."""
+        return metric_named(metric).mean(self.outcomes)
+
     def summary(self) -> Summary:
         """The scores: means over facts, and over relations where there are several."""
         scores = {"micro": self.micro} | ({"macro": self.macro} if len(by_relation(self.outcomes)) > 1 else {})
@@ -180,6 +186,7 @@ class Evaluation(ShowsItself, AsFrame):
         )
 
 
+@checked
 def evaluate(
     mixture: Mixture,
     relation: Relation,

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import torch
 from pydantic import AliasChoices, Field
 
+from askwell.calls import checked
 from askwell.data.facts import Relation
 from askwell.errors import BadOption
 from askwell.evaluation.abstention import RiskCoverage, abstain, learn_threshold, risk_coverage
@@ -84,6 +85,7 @@ WORDS_ALREADY = "the prompts are words already"
 """Why nothing is projected: training has kept the state in which it began, say."""
 
 
+@checked
 def trust_of(
     mixture: Mixture,
     relation: Relation,

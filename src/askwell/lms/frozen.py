@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from askwell.calls import checked_or
 from askwell.display.summary import ShowsItself, Summary
 from askwell.errors import BadOption
 from askwell.lms.batches import Batch, StreamBatch
@@ -34,6 +35,7 @@ _LARGE = {1e9: "billion", 1e6: "million"}
 class FrozenLM(ShowsItself):
     """A public model and its tokenizer. None of its weights ever gets a gradient or changes."""
 
+    @checked_or("a FrozenLM is loaded by askwell.load_lm('testbed:bert'), or askwell.load_lm(model, tokenizer)")
     def __init__(
         self,
         model: PreTrainedModel,

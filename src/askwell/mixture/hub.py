@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from huggingface_hub import ModelCard, ModelHubMixin
 
+from askwell.calls import checked
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import About
 
@@ -55,8 +56,9 @@ class OnTheHub(ModelHubMixin):
         return super().push_to_hub(repo_id, **hub_options)
 
     @classmethod
+    @checked
     def from_pretrained(
-        cls, pretrained_model_name_or_path: str | Path, *, lm: FrozenLM | None = None, **hub_options: Any
+        cls, pretrained_model_name_or_path: str | Path, lm: FrozenLM | None = None, **hub_options: Any
     ) -> "Mixture":
         """The mixture in a folder or of a hub name, on its LM, which is loaded if it is not given.
 

@@ -13,13 +13,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from askwell.calls import checked
 from askwell.data.facts import SplitName
 from askwell.display import plots
 from askwell.display.frames import AsFrame, Records, pandas_frame
 from askwell.display.summary import ShowsItself, Summary, counted
 from askwell.errors import BadFile, BadOption, CannotWrite
 from askwell.evaluation.compare import Outcomes
-from askwell.evaluation.metrics import LOG_LOSS, METRICS
+from askwell.evaluation.metrics import LOG_LOSS, METRICS, metric_named
 from askwell.evaluation.outcomes import Outcome, read_controls, read_outcomes, write_controls, write_outcomes
 from askwell.files import need_writable_folder, read_saved, write_whole, writing
 from askwell.mixture.save import CONFIG
@@ -79,6 +80,11 @@ class Run(ShowsItself, AsFrame):
             raise BadOption(f"{self.folder} has no history of dev scores, so there is no curve")
         return plots.curve(scored, best=None, label=label or self.record.spec.label, axes=ax)
 
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """The outcome of each test fact, by which runs are compared."""
+        return self.test
+
     @cached_property
     def test(self) -> list[Outcome]:
         """The outcome of each test fact."""
@@ -99,7 +105,7 @@ class Run(ShowsItself, AsFrame):
     def score(self, metric: str) -> float | None:
         """The score on test, in the metric's unit; for a run that is older than the metric, from its outcomes."""
         kept = self.record.test.score(metric)
-        return METRICS[metric].mean(self.test) if kept is None and metric != LOG_LOSS else kept
+        return metric_named(metric).mean(self.test) if kept is None and metric != LOG_LOSS else kept
 
     @property
     def mixture(self) -> Path | None:
@@ -152,6 +158,11 @@ def read_run(folder: Path) -> Run:
 class Runs(ShowsItself, list[Run], AsFrame):
     """Several runs: a list that shows itself as a table, and becomes a frame with a row for each run."""
 
+    @property
+    def outcomes(self) -> Outcomes:
+        """The test outcomes of all of them, for each seed if there are several: by these, runs are compared."""
+        return outcomes_of(self)
+
     def records(self) -> Records:
         """A row for each run: what was run, and its scores."""
         from askwell.runs.query import query_runs
@@ -177,6 +188,7 @@ def _cell(name: str, value: Any) -> str:
     return str(value)[:8] if name == "id" else str(value)
 
 
+@checked
 def read_runs(path: Path | str) -> Runs:
     """The runs at a path (one run, a folder of runs such as seeds, a store, or a demo), sorted by LM, relation,
     prompts, setting and seed."""

@@ -1,7 +1,7 @@
 """The choices that define a mixture before it is tuned."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_serializer, model_validator
 
@@ -30,6 +30,8 @@ _BY_DATA_DEPENDENT: dict[bool, WeightingName] = {False: "static", True: "data-de
 
 class MixtureSpec(Spec):
     """How prompts are combined, and how they start."""
+
+    older_names: ClassVar[tuple[str, ...]] = ("data_dependent",)
 
     combine: Literal["mixture", "product"] = "mixture"
     """Sum the prompts' probabilities, or multiply them (a product of experts over hard prompts)."""

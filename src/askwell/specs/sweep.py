@@ -16,8 +16,7 @@ MOST_RUNS = 100_000
 EngineName = Literal["in-process", "pool", "ray"]
 # Chosen for the whole sweep, not for each setting.
 _OF_THE_SWEEP = {"seed": "seeds", "threads": "threads"}
-# data_dependent is what version 0.1.0 called the weighting.
-_MIXTURE_KEYS = (*(name for name in MixtureSpec.model_fields if name not in _OF_THE_SWEEP), "data_dependent")
+_MIXTURE_KEYS = (*(name for name in MixtureSpec.model_fields if name not in _OF_THE_SWEEP), *MixtureSpec.older_names)
 _TRAINING_KEYS = tuple(name for name in TrainingSpec.model_fields if name not in _OF_THE_SWEEP)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName
 from askwell.display.progress import bar
 from askwell.errors import NothingLeft
@@ -41,6 +42,7 @@ from askwell.training.schedule import Schedule, schedule_of, scored_dev_facts
 _log = logging.getLogger("askwell")
 
 
+@checked
 def train(
     mixture: Mixture,
     relation: Relation,
