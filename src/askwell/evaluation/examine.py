@@ -58,10 +58,9 @@ def examine(
 ) -> Examination:
     """Asks the mixture once about each fact of one or several splits; the first must have facts that can be asked.
 
-    Controls are scored on these splits and on dev. Without `controls` no prior is computed, and without `prompts` the
-    answers of each prompt are not recorded. If it takes long, a terminal or notebook shows a bar, unless `progress` is
-    False; a function is called with the number of facts done and in total instead.
-    """
+    Controls are scored on these splits and on dev. With `controls=False` no prior is computed, and with `prompts=False`
+    the answers of each prompt are not recorded. If it takes long, a terminal or notebook shows a progress bar, unless
+    `progress` is False; if it is a function, it is called with the number of facts done and the total instead. """
     candidates = as_candidates(candidates)
     splits = cast("list[SplitName]", [splits] if isinstance(splits, str) else list(splits))
     if not splits:

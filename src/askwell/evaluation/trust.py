@@ -1,4 +1,4 @@
-"""Trust: all that can be said of how far one mixture's scores on one relation can be believed."""
+"""Trust: measures of how far one mixture's scores on one relation can be believed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,16 +25,16 @@ from askwell.mixture.mixture import Mixture
 
 @dataclass(frozen=True)
 class AtRisk:
-    """What is answered if a threshold that keeps a risk on dev decides; shares are from 0 to 1."""
+    """Coverage and risk on test of the threshold that keeps a risk on dev; fractions are from 0 to 1."""
 
     risk: float
     confidence: Annotated[
         float | None,
         Field(validation_alias=AliasChoices("confidence", "sureness"), serialization_alias="sureness"),
     ]
-    """With which the risk is kept, if the threshold was chosen so; its name in files is older."""
+    """The confidence with which the risk is kept, if the threshold was chosen with one; files use its older name."""
     threshold: float | None
-    """The lowest probability of an answer that is given; None if no threshold keeps the risk on dev."""
+    """Answers of at least this probability are given; None if no threshold keeps the risk on dev."""
     dev_questions: int
     dev_coverage: float
     dev_risk: float
@@ -42,9 +42,9 @@ class AtRisk:
     answered: int
     wrong: int
     coverage: float
-    """The share of questions that is answered."""
+    """The fraction of questions that are answered."""
     found_risk: float | None
-    """The share of the answers given that is wrong; None if none is given."""
+    """The fraction of the given answers that are wrong; None if none is given."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Trust:
     relation: str
     lm: str
     vocabulary: str
-    """Among which answers y was ranked."""
+    """The answers that y was ranked among."""
     facts: int
     """Test facts that were asked; scores are means over them."""
     left_out: dict[str, int]
@@ -82,7 +82,7 @@ class Trust:
 
 
 WORDS_ALREADY = "the prompts are words already"
-"""Why nothing is projected: training has kept the state in which it began, say."""
+"""Why nothing is projected, for example because training kept its initial state."""
 
 
 @checked

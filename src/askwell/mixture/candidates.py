@@ -205,7 +205,7 @@ class CandidateScorer:
         for number, word in enumerate(self._words):
             of_label[numbers[label_of[word]]].append(number)
         most = max(map(len, of_label))
-        # The words of each label, the last of them again where there are fewer than of another.
+        # The words of each label, padded with its last word to the most words that a label has.
         self._of_label = torch.tensor([row + row[-1:] * (most - len(row)) for row in of_label], device=device)
         self._is_padding = torch.tensor([[n >= len(row) for n in range(most)] for row in of_label], device=device)
         self._number_of = numbers if candidates.labels is not None else {}

@@ -93,7 +93,7 @@ def _score_table(scores: dict[str, Any]) -> str:
     note = f"Means over facts ({units}); other right answers for the same x are left out of the ranking."
     return (
         "\n".join([*header, *rows])
-        + f"\n\n{note} The prompts, too, learned from training pairs: a score is not knowledge."
+        + f"\n\n{note} The prompts have also learned from the training pairs, so a score is not the same as knowledge."
     )
 
 

@@ -1,4 +1,4 @@
-"""The methods by which mixtures are saved and loaded as other models of the Hugging Face hub are."""
+"""The methods that save and load mixtures in the same way as other models on the Hugging Face hub."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,8 +32,8 @@ class OnTheHub(ModelHubMixin):
         push_to_hub: bool = False,
         **hub_options: Any,
     ) -> str | None:
-        """Saves the mixture in a folder with what is known about it; with `push_to_hub` also on the hub, and returns
-        its address there.
+        """Saves the mixture in a folder, with what is known about it. With `push_to_hub`, also uploads it to the hub
+        and returns its address there.
 
         The mixin's own method would remove the old config.json before the new one is written.
         """

@@ -58,10 +58,10 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         examples: Sequence[Shown] | None = None,
         **choices: Any,
     ) -> None:
-        """How prompts are combined is a `spec`, or fields of MixtureSpec by name: `Mixture(lm, templates, deep=True)`.
+        """Pass a `spec`, or fields of MixtureSpec by name: `Mixture(lm, templates, deep=True)`.
 
-        `relation` is the one whose train facts decide a causal LM's opening and are drawn as examples; a mixture
-        that is rebuilt is given the `examples` of each prompt instead."""
+        The train facts of `relation` decide a causal LM's opening, and examples are drawn from them; to rebuild a saved
+        mixture, the `examples` of each prompt are given instead."""
         given = MixtureSpec.given(spec, choices, to=Mixture.__init__, elsewhere={"train": TrainingSpec})
         super().__init__()
         self._lm = (lm,)  # in a tuple, so that the LM is no submodule: it is not saved, moved or tuned with the mixture
@@ -122,7 +122,7 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
     initial_vectors: Tensor
 
     def summary(self) -> Summary:
-        """The prompts with their weights, the heaviest first, and what can be tuned of them."""
+        """The prompts with their weights, heaviest first, and which vectors can be tuned."""
         weights = self.weights.tolist()
         heaviest = sorted(range(len(weights)), key=lambda t: (-weights[t], t))
         rows = [(f"{weights[t]:.3f}", self.prompts[t].template.text) for t in heaviest]
@@ -222,9 +222,9 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
     ) -> Replies | AllReplies:
         """The most probable answers for x, best first; for several x's, a list with the answers to each.
 
-        `candidates` are those to choose among: a list of words, a dictionary from labels to words, or a file. If it
-        takes long, a terminal or notebook shows a bar, unless `progress` is False.
-        """
+        `top` is how many answers to return. `candidates` are the answers to choose among: a list of words, a dictionary
+        from labels to words, or a file. If it takes long, a terminal or notebook shows a progress bar, unless
+        `progress` is False. """
         xs, found = list_of_xs(x), AllReplies()
         with bar("questions", progress) as shown:
             for replies in ask(self, xs, top=top, candidates=candidates, beams=beams):
@@ -234,7 +234,8 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
 
     @checked
     def drop_prompts(self, below: float) -> int:
-        """Drops prompts that weigh less: they weigh 0 from now on and are not asked again. Returns their number.
+        """Drops prompts with a smaller weight: their weight is 0 from now on, and they are not asked again. Returns
+        their number.
 
         The heaviest prompt is always kept.
         """
@@ -244,7 +245,7 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
 
     @checked
     def forward(self, xs: Sequence[str], ys: Sequence[str]) -> Float[Tensor, " facts"]:
-        """log p(y | x, r) of each pair, with gradients into `vectors`, `deltas` and `weighting`: minus its mean is a
+        """log p(y | x, r) of each pair, with gradients into `vectors`, `deltas` and `weighting`; its negative mean is a
         loss for your own training loop.
 
         What counts as an answer is what the mixture was tuned for or what `settle_answers` decided; until then, what
