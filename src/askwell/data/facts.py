@@ -32,11 +32,8 @@ class Fact:
 
 @contextmanager
 def collector_paused() -> Generator[None]:
-    """Holds Python's garbage collector back while many small objects are made that form no cycles.
-
-    It would look through all facts there are whenever some more have been made: a quarter of the time of a run on a
-    million facts.
-    """
+    """Pauses Python's garbage collector while many small objects are created that form no cycles. Otherwise it would
+    scan all existing facts again and again, which took a quarter of the time of a run on a million facts."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -48,7 +45,7 @@ def collector_paused() -> Generator[None]:
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts of repeated and leaked facts, for those who read a score on them.
+    """Counts of repeated and leaked facts, for anyone who reads a score on them.
 
     "Lines" counts repeated facts each time, "facts" counts distinct pairs. The two differ: 45 distinct facts of T-REx
     original are in both train and test, but they fill 52 lines of test.
@@ -69,7 +66,7 @@ class Counts:
     in_two_splits: int
     """Facts in two splits or in all three."""
     test_in_train: int
-    """Lines of test whose fact is also in train: a score on them may be memory."""
+    """Lines of test whose fact is also in train: a score on them may be due to memorisation."""
     several_golds: int
     """How many x's have several right ys, over all splits."""
 
@@ -161,7 +158,7 @@ class Relation(ShowsItself, SplitLines):
     def of(
         cls, name: str, train: Iterable[Fact], dev: Iterable[Fact], test: Iterable[Fact], *, removed: int = 0
     ) -> "Relation":
-        """The relation of three splits, counted."""
+        """The relation of three splits, with their counts."""
         train, dev, test = tuple(train), tuple(dev), tuple(test)
         if not all(isinstance(fact, Fact) for facts in (train, dev, test) for fact in facts):
             raise BadOption(

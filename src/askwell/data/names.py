@@ -34,11 +34,11 @@ def read_relation(
     A name is testbed:capital, or trex_original/P19 in the `data` folder. A path is a folder with train.jsonl, dev.jsonl
     and test.jsonl, or a single .jsonl, .csv or .tsv file. In memory, facts are a list of pairs, a dictionary from x to
     y (or to several ys), or a table: a pandas or polars frame, an Arrow table, a datasets.Dataset; or a dictionary of
-    these by split. `x` and `y` name the columns if they have other names.
+    these by split. `x` and `y` name the columns if they are not called x and y.
 
-    Facts that are not split yet are split by `seed`: 80-10-10, or by another `ratio` such as "70-15-15"; `split` is
-    "random", "stratified" (each y has the same share of every split) or "distinct-y" (no y is in two splits).
-    """
+    Facts that are not split yet are split at random with `seed`: 80-10-10, or in another `ratio` such as "70-15-15";
+    `split` is "random", "stratified" (each y has the same share of every split) or "distinct-y" (no y is in two
+    splits)."""
     columns, rule = Columns(x, y), rule_with(split, ratio)
     if not isinstance(source, str | Path):
         return relation_in_memory(source, columns, split=rule, seed=seed, name=name or "facts")

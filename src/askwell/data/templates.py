@@ -73,7 +73,7 @@ def _parsed(given: Any) -> Template:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether a text can be written as UTF-8: what a terminal passes on as it is may hold half a character."""
+    """Whether a text can be written as UTF-8: text that a terminal passes on unchanged may hold half a character."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -203,7 +203,7 @@ def evaluate(
 
     With `top=0`, ranks among answers of any length are found faster. If it takes long, a terminal or notebook shows a
     progress bar, unless `progress` is False; if it is a function, it is called with the number of facts done and the
-    total instead. """
+    total instead."""
     asked = asked_facts(mixture, relation, split, as_candidates(candidates), facts)
     outcomes: list[Outcome] = []
     with bar(f"{split} facts", None if progress is None else progress is True) as shown:
@@ -235,7 +235,7 @@ def score_facts(
     """The scores of facts among all answers, their log-loss (None if it is infinite) and their number.
 
     It does not search for the best answers, since it is called again and again to choose among the states of a mixture.
-    For answers of any length it gives only P@1, and the log-loss of those that are not too long to be possible. """
+    For answers of any length it gives only P@1, and the log-loss of those that are not too long to be possible."""
     if facts.kind.any_length and scorer is None:
         return _score_open(OpenFacts(mixture, relation, facts))
     answers = OneTokenAnswers(mixture) if scorer is None else CandidateAnswers(scorer)

@@ -60,7 +60,7 @@ def examine(
 
     Controls are scored on these splits and on dev. With `controls=False` no prior is computed, and with `prompts=False`
     the answers of each prompt are not recorded. If it takes long, a terminal or notebook shows a progress bar, unless
-    `progress` is False; if it is a function, it is called with the number of facts done and the total instead. """
+    `progress` is False; if it is a function, it is called with the number of facts done and the total instead."""
     candidates = as_candidates(candidates)
     splits = cast("list[SplitName]", [splits] if isinstance(splits, str) else list(splits))
     if not splits:

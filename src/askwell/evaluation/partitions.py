@@ -109,7 +109,7 @@ def _parts(outcomes: Sequence[Outcome], label: Callable[[Outcome], str], order: 
 
 def _of(known: Mapping[str, Known], outcome: Outcome) -> Known:
     if outcome.relation not in known:
-        raise BadOption(f"nothing is known of the relation {outcome.relation}, so its facts cannot be put into parts")
+        raise BadOption(f"nothing is known about the relation {outcome.relation}, so its facts cannot be partitioned")
     return known[outcome.relation]
 
 

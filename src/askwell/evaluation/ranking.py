@@ -275,7 +275,7 @@ def asked_facts(
     """The facts of a split that can be asked; it is an error if there are none.
 
     Answers of any length are searched for, unless there are candidates: those given, or those that the mixture was
-    tuned for. """
+    tuned for."""
     candidates = candidates or mixture.candidates
     facts = facts or encode_relation(mixture, relation, candidates=candidates)
     encoded, left_out = facts.split(split), facts.left_out(split)

@@ -107,7 +107,7 @@ def trust_of(
         examination.evaluations.get("test"), examination.evaluations.get("dev"), examination.prompt_answers
     )  # fmt: skip
     if test is None or answers is None:
-        raise BadOption("trust is about test facts and what each prompt answers to them, which were not examined")
+        raise BadOption("trust_of needs each prompt's answers to the test facts: examine test, with prompts=True")
     missing: dict[str, str] = {}
     if dev is None:
         why = f"there are {examination.missing['dev']}" if "dev" in examination.missing else "dev was not asked"
@@ -117,7 +117,7 @@ def trust_of(
     several_prompts = len(answers.prompts) > 1
     signals = signals_of(questions.confidences, answers)
     if not several_prompts:
-        missing["consistency"] = "the mixture asks with one prompt, which has none to agree with"
+        missing["consistency"] = "the mixture has only one prompt, so agreement cannot be measured"
         signals = {"probability": signals["probability"]}
     if no_projection := _why_not_projected(mixture):
         missing["projection"] = no_projection

@@ -42,7 +42,7 @@ def ask(
 
     `candidates` are the answers to choose among: a list of words, a dictionary from labels to words, a file, or
     `Candidates`. Answers of any length are found by search; with more `beams`, more partial answers are extended, at
-    once and in total. """
+    once and in total."""
     return _ask(mixture, list_of_xs(xs), top, as_candidates(candidates), beams)
 
 

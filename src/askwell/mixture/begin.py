@@ -97,7 +97,7 @@ def resolve_begin(
     """The spec with "auto" replaced by what the LM's sentences begin with and what precedes them: the choice made
     earlier for this LM, otherwise what fits the examples best, otherwise a line break with nothing before it. Explicit
     choices are kept; a beginning that the LM does not have is refused. With `anew`, earlier choices are ignored, so
-    that the choice is the same wherever it is made. """
+    that the choice is the same wherever it is made."""
     return _with_opening(_with_begin(spec, lm, examples, anew=anew), lm, examples, anew=anew)
 
 

@@ -176,7 +176,7 @@ class EncodedRelation:
     ) -> None:
         if not isinstance(relation, Relation):
             raise BadOption(
-                f"facts come as a Relation, and this is {type(relation).__name__}: askwell.read_relation makes one of "
+                f"a Relation is needed, not {type(relation).__name__}: askwell.read_relation makes one of "
                 "pairs, a dictionary, a frame or a file"
             )
         self.relation = relation

@@ -224,7 +224,7 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
 
         `top` is how many answers to return. `candidates` are the answers to choose among: a list of words, a dictionary
         from labels to words, or a file. If it takes long, a terminal or notebook shows a progress bar, unless
-        `progress` is False. """
+        `progress` is False."""
         xs, found = list_of_xs(x), AllReplies()
         with bar("questions", progress) as shown:
             for replies in ask(self, xs, top=top, candidates=candidates, beams=beams):

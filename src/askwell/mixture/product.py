@@ -2,7 +2,7 @@
 to the power of its weight, and normalised.
 
 For answers of one token that is the product over answers. If answers end with different tokens after different prompts,
-the end of the answer is one more event in the normalisation, shared by all prompts. """
+the end of the answer is one more event in the normalisation, shared by all prompts."""
 
 from typing import TYPE_CHECKING
 

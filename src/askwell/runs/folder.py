@@ -73,7 +73,7 @@ class Run(ShowsItself, AsFrame):
         )
 
     def plot(self, ax: Any = None, *, label: str | None = None) -> Any:
-        """Dev P@1 while it was tuned. Gives the matplotlib axes."""
+        """Dev P@1 during tuning. Returns the matplotlib axes."""
         points = [(line.pairs, line.dev["P@1"]) for line in self.record.history if line.pairs is not None]
         scored = [(x, y) for x, y in points if y is not None]
         if not scored:
@@ -242,7 +242,7 @@ def outcomes_of(runs: Iterable[Run]) -> Outcomes:
 
 
 def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
-    """Makes sure that a run can be written to a folder, and that nothing is lost unless the user wants it."""
+    """Makes sure that a run can be written to a folder, and that nothing is overwritten unless the user wants it."""
     if resume and overwrite:
         raise BadOption("--resume and --overwrite cannot be combined")
     is_whole, is_unfinished = folder.is_dir() and is_run(folder), (folder / CHECKPOINT).exists()

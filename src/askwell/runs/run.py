@@ -95,7 +95,7 @@ def run(
     """
     began = time.monotonic()
     if relation.digest != spec.facts_sha256:
-        raise BadOption(f"the spec is of a run on {spec.relation}, and these are other facts ({relation.name})")
+        raise BadOption(f"the spec describes a run on {spec.relation}, but these are different facts ({relation.name})")
     folder, candidates = Path(folder), as_candidates(candidates)
     checkpoints = folder if checkpoints is None else Path(checkpoints)
     folder.mkdir(parents=True, exist_ok=True)

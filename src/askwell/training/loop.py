@@ -64,7 +64,7 @@ def train(
     is raised as `Interrupted`, which has the result.
 
     If it takes long, a terminal or notebook shows a progress bar, unless `progress` is False; if it is a function, it
-    is called at each step instead. How many facts are left out, and why, is logged once before training. """
+    is called at each step instead. How many facts are left out, and why, is logged once before training."""
     spec = TrainingSpec.given(spec, choices, to=train, elsewhere={"Mixture": MixtureSpec})
     candidates, folder = as_candidates(candidates), None if folder is None else Path(folder)
     threads_before = torch.get_num_threads()
