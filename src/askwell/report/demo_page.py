@@ -209,7 +209,7 @@ def _rows(cells: Mapping[str, Sequence[Cell]]) -> tuple[Row, ...]:
 
 
 def lengths_tables(figures: ToldFigures, asked: str) -> tuple[Table, ...]:
-    """Told facts whose y is one token of the LM, and those whose y has several, separately; none if all are one token."""
+    """Told facts whose y is one token of the LM, and apart from them those whose y has several, if there are any."""
     names = figures.with_several_tokens
     if not names:
         return ()
