@@ -94,18 +94,17 @@ def _misfit(name: str, signature: inspect.Signature, arguments: Sequence[Any], o
     by_position = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
     by_name = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
     filled = by_position[: len(arguments) - ("self" in signature.parameters) - ("cls" in signature.parameters)]
+    needed = [one.name for one in parameters if one.default is one.empty and one.name in by_position]
+    missing = [one for one in needed if one not in (*filled, *options)]
+    takes_fields = any(one.kind is one.VAR_KEYWORD for one in parameters)  # those of a spec, which checks them itself
     for option in options:
-        if option not in signature.parameters:
-            return f"{name} has no option {option!r}{did_you_mean(option, [*by_position[len(filled) :], *by_name])}"
         if option in filled:
             return f"{name} was given `{option}` twice: by position and by name"
-    missing = [
-        one.name
-        for one in parameters
-        if one.default is one.empty and one.name in by_position and one.name not in (*filled, *options)
-    ]
+        meant = did_you_mean(option, missing if takes_fields else [*by_position[len(filled) :], *by_name])
+        if option not in signature.parameters and (not takes_fields or meant.startswith("; did you mean")):
+            return f"{name} has no option {option!r}{meant}"
     if missing:
-        example = ", ".join(one.name for one in parameters if one.default is one.empty and one.name in by_position)
+        example = ", ".join(needed)
         return f"{name} needs `{missing[0]}`: write {name}({example}){_way(missing[0], parameters)}"
     more = f"; give the others by name: {', '.join(by_name)}" if by_name else ""
     return f"{name} takes only {', '.join(by_position) or 'nothing'} by position{more}"

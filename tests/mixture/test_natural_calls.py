@@ -305,6 +305,7 @@ WRONG_CALLS = {
     "mixture(['France'])": "Mixture.forward needs `ys`",
     "mixture.train(relation, pairs=8)": "askwell.train(mixture, relation) tunes a mixture",
     "askwell.train(mixture)": "train needs `relation`: write train(mixture, relation); askwell.read_relation makes one",
+    "askwell.train(mixture, pairs=8)": "train needs `relation`: write train(mixture, relation)",
     "askwell.train(relation, mixture)": "the order is train(mixture, relation)",
     "askwell.train(mixture, 'testbed:capital')": "write askwell.read_relation('testbed:capital')",
     "askwell.train(mixture, relation, lr=0.1)": "there is no option 'lr'; did you mean learning_rate?",
