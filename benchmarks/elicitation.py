@@ -131,7 +131,7 @@ def document(kept: dict[str, Any]) -> str:
         f"Relations: {', '.join(names)};",
         "those of the [study of defaults](defaults.md) are left out. P@1 in per cent among all",
         "answers of the LM, other golds filtered, macro average over relations, test facts whose y is one token.",
-        "*Told* facts are in the text that the LM was trained on, *withheld* ones do not: what is right there",
+        "*Told* facts are in the text that the LM was trained on, *withheld* ones are not: what is right there",
         "comes from a prior. *1-1 withheld* is the part of relations in which no prior helps. The gain is that",
         "over the hard manual and paraphrased prompts, which are not in the text (for the one manual prompt: over",
         "itself, untuned), on all told facts (micro), with its 95 % interval and the p-value of the paired",

@@ -132,8 +132,34 @@ def _naming_arguments(message: str) -> str:
     return _OPTION.sub(named, message)
 
 
+# What other libraries call things, and what they are called here.
+_USUAL_NAMES = {
+    **dict.fromkeys(("k", "n", "topk", "top_k", "n_best", "num_answers", "limit"), ("top", "nearest")),
+    **dict.fromkeys(("lr", "step_size"), ("learning_rate",)),
+    **dict.fromkeys(("steps", "max_steps", "num_steps", "budget"), ("pairs",)),
+    **dict.fromkeys(("num_epochs", "max_epochs", "num_train_epochs"), ("epochs",)),
+    **dict.fromkeys(("bs", "batch", "batch_size"), ("batch_facts",)),
+    **dict.fromkeys(("model", "model_name", "checkpoint", "lm"), ("name", "lm")),
+    **dict.fromkeys(("torch_dtype", "precision"), ("dtype",)),
+    **dict.fromkeys(("prompt", "prompts", "template"), ("templates", "sources")),
+    **dict.fromkeys(("facts", "data", "dataset", "path", "file"), ("relation", "source", "path")),
+    **dict.fromkeys(("columns", "x_column", "x_col", "subject", "sub"), ("x",)),
+    **dict.fromkeys(("y_column", "y_col", "object", "obj"), ("y",)),
+    **dict.fromkeys(("out", "out_dir", "output", "output_dir", "save_dir"), ("folder",)),
+    **dict.fromkeys(("choices", "labels", "options"), ("candidates",)),
+    **dict.fromkeys(("val", "valid", "validation", "eval"), ("dev",)),
+    **dict.fromkeys(("url", "host"), ("address",)),
+    **dict.fromkeys(("random_state", "random_seed"), ("seed",)),
+    **dict.fromkeys(("num_threads", "n_jobs"), ("threads",)),
+    **dict.fromkeys(("num_shots", "n_shots", "few_shot"), ("shots",)),
+}
+
+
 def did_you_mean(typed: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: the most similar name, or all names if none is similar."""
+    """The end of a message about an unknown name: the one that other libraries call so, the most similar one, or all
+    names if none is similar."""
     names = list(known)
-    close = difflib.get_close_matches(typed, names, n=1)
+    close = [name for name in _USUAL_NAMES.get(typed, ()) if name in names] or difflib.get_close_matches(
+        typed, names, n=1
+    )
     return f"; did you mean {close[0]}?" if close else f"; choose from {', '.join(names)}"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 DocumentT = TypeVar("DocumentT")
 LARGEST_TEXT = 2**30
-"""As many bytes of text as are read; a million facts have some fifty million."""
+"""The most bytes of text that are read; a million facts have about fifty million."""
 
 
 def read_text(path: Path) -> str:
@@ -61,7 +61,7 @@ def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
 def read_saved(path: Path, validate: Callable[[bytes], DocumentT], data: bytes | None = None) -> DocumentT:
     """A JSON document that askwell has saved, as `validate` (a typed model's model_validate_json) reads it.
 
-    DamagedFile says what in it is not as it was saved. `data` is what the file holds, where that was read before.
+    DamagedFile says which part differs from what was saved. `data` is the content of the file, if it was read before.
     """
     from pydantic import ValidationError
 

@@ -36,7 +36,7 @@ def trained(askwell, lms, relation, labels, tmp_path):
 
 def test_train_prints_and_records_how_labels_are_told_apart(trained):
     done, folder = trained
-    assert "11 test facts, 2 labels of labels" in " ".join(done.out.split())
+    assert "11 test facts, ranked among 2 labels of labels" in " ".join(done.out.split())
     for heading in ("precision", "recall", "F1", "→ city", "→ a country", "Macro F1"):
         assert heading in done.out
     assert "1 candidate left out, which the LM cannot spell" in done.err

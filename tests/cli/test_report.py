@@ -59,7 +59,7 @@ def test_the_papers_figures_stand_beside_ours(askwell, tmp_path):
     assert done.code == 0, done.err
     assert "the paper" in done.out
     assert "7.0" in done.out
-    assert "what to bear in mind beside" in (made.folder / "report" / "report.html").read_text()
+    assert "what to bear in mind when comparing with" in (made.folder / "report" / "report.html").read_text()
 
 
 def test_mistakes_are_one_clear_error(askwell, store, tmp_path):

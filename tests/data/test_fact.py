@@ -43,8 +43,10 @@ def test_split_by_name():
 
 
 def test_split_by_a_wrong_name_lists_the_right_ones():
-    with pytest.raises(BadOption, match=r"'valid'.*train, dev, test"):
+    with pytest.raises(BadOption, match=r"'valid'; did you mean dev\?"):
         MESSY.split("valid")
+    with pytest.raises(BadOption, match=r"'all'; choose from train, dev, test"):
+        MESSY.split("all")
 
 
 def test_counts_by_hand():

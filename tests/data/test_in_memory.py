@@ -95,8 +95,8 @@ def test_a_relation_stays_as_it_is_and_whole_numbers_are_written_out():
         (["ab"], r"'ab' is not a pair"),
         ([{"country": "a"}], r"number 0: expected 'x' and 'y'.*found 'country'.*`x` and `y`"),
         (7, "int holds no facts; give pairs such as"),
-        ([], "there is no fact"),
-        ({"train": [("a", "b")], "dev": [], "test": [("a", "b")]}, "dev: there is no fact"),
+        ([], "there are no facts"),
+        ({"train": [("a", "b")], "dev": [], "test": [("a", "b")]}, "dev: there are no facts"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(source, message):

@@ -81,7 +81,7 @@ def test_an_error_in_a_split_names_its_file_and_line(folder):
 
 def test_an_empty_split_is_an_error(folder):
     (folder / "test.jsonl").write_text("")
-    with pytest.raises(BadFile, match=re.escape(f"{folder / 'test.jsonl'}: the file holds no fact")):
+    with pytest.raises(BadFile, match=re.escape(f"{folder / 'test.jsonl'}: the file holds no facts")):
         read_relation(folder)
 
 

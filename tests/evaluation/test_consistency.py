@@ -97,7 +97,7 @@ def test_a_question_with_several_facts_counts_once():
 
 
 def test_one_run_and_runs_without_a_common_question_are_refused():
-    with pytest.raises(BadOption, match="two runs or more"):
+    with pytest.raises(BadOption, match="at least two runs"):
         run_consistency([run("Y")])
     with pytest.raises(UserMistake, match="no question in common"):
         run_consistency([run("Y", xs="a"), run("Y", xs="b")])

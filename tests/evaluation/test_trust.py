@@ -149,7 +149,7 @@ def test_what_is_missing_is_said(asked):
     assert list(found.signals.areas) == ["probability"]
     assert found.projection is not None
     assert found.projection.tuned == found.scores
-    with pytest.raises(BadOption, match="not examined"):
+    with pytest.raises(BadOption, match="examine test, with prompts=True"):
         trust_of(mixture, relation, examine(mixture, relation, splits=("dev",), controls=False))
     given = trust_of(mixture, relation, examine(mixture, relation, controls=False), risk=0.0, confidence=0.99)
     assert given.at_risk is not None

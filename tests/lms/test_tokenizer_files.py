@@ -56,7 +56,7 @@ def expected(model: AlbertForMaskedLM, x: str) -> torch.Tensor:
 
 def test_an_albert_with_berts_vocabulary_beside_it_loads(albert: tuple[AlbertForMaskedLM, Path]) -> None:
     model, folder = albert
-    with pytest.raises(LMUnavailable, match=r"albert: there is no tokenizer with it.*`tokenizer`"):
+    with pytest.raises(LMUnavailable, match=r"albert: it has no tokenizer.*`tokenizer`"):
         load_lm(folder, device="cpu")
     vocabulary(folder, PIECES)
     lm = load_lm(folder, device="cpu")

@@ -1,7 +1,11 @@
 """Calls as people write them at the first try."""
 
 import inspect
+import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +16,7 @@ import askwell
 from askwell.data.split import split_shares
 from askwell.errors import BadFile, BadOption, UserMistake
 from askwell.mixture.encode import EncodedRelation
+from askwell.specs import FineTuningSpec
 
 TEMPLATE = "the capital of [X] is [Y] ."
 
@@ -24,14 +29,11 @@ def mixture():
 def test_one_template_is_a_mixture_of_one_prompt(mixture):
     assert [prompt.template.text for prompt in mixture.prompts] == [TEMPLATE]
     assert len(askwell.Mixture(mixture.lm, askwell.parse_template(TEMPLATE)).prompts) == 1
-    unchecked = inspect.unwrap(askwell.Mixture.__init__)  # types are checked in tests alone
-    with pytest.raises(BadOption, match=r"this is str: askwell\.load_lm loads one"):
-        unchecked(object.__new__(askwell.Mixture), "bert-base-cased", TEMPLATE)
 
 
 def test_facts_that_are_no_relation_are_refused_with_a_sentence(mixture):
     unchecked = inspect.unwrap(EncodedRelation.__init__)  # types are checked in tests alone
-    with pytest.raises(BadOption, match=r"this is list: askwell\.read_relation makes one"):
+    with pytest.raises(BadOption, match=r"a Relation is needed, not list: askwell\.read_relation makes one"):
         unchecked(object.__new__(EncodedRelation), mixture, [("France", "Paris")])
 
 
@@ -202,3 +204,146 @@ def test_a_ratio_or_rule_that_is_one_number_is_refused_with_a_sentence():
         unchecked(0.2)
     with pytest.raises(BadOption, match=r"there is no split rule '0\.2': choose one of random"):
         askwell.read_relation(pairs, split="0.2")
+
+
+def test_how_many_answers_may_follow_x_without_a_name(mixture):
+    three = mixture.ask("France", top=3)
+    assert mixture.ask("France", 3) == three
+    assert list(askwell.ask(mixture, "France", 3)) == [three]
+
+
+def test_columns_may_follow_the_file_without_names(tmp_path):
+    (tmp_path / "cities.csv").write_text("country,city\na,1\nb,2\nc,3\n")
+    named = askwell.read_relation(tmp_path / "cities.csv", x="country", y="city")
+    assert askwell.read_relation(tmp_path / "cities.csv", "country", "city") == named
+    assert askwell.read_relation(
+        [{"country": x, "city": y} for x, y in zip("abc", "123", strict=True)], "country", "city"
+    )
+
+
+def test_prompts_of_a_relation_and_templates_that_are_parsed_already():
+    relation = askwell.read_relation("testbed:capital")
+    assert askwell.read_prompts("testbed:mined", relation) == askwell.read_prompts("testbed:mined", relation=relation)
+    parsed = askwell.parse_template(TEMPLATE)
+    assert askwell.read_prompts(parsed) == askwell.read_prompts([parsed]) == [parsed]
+
+
+def test_one_split_is_examined_by_its_name(mixture):
+    relation = askwell.read_relation("testbed:capital")
+    words = sorted({fact.y for fact in relation.dev})
+    given: Any = {"candidates": words, "controls": False, "prompts": False, "progress": False}
+    by_name = askwell.examine(mixture, relation, "dev", **given)
+    assert by_name.evaluations == askwell.examine(mixture, relation, splits=["dev"], **given).evaluations
+    with pytest.raises(BadOption, match="at least one split"):
+        askwell.examine(mixture, relation, [])
+
+
+def test_a_score_by_its_name_and_a_metric_without_one(mixture):
+    relation = askwell.read_relation("testbed:capital")
+    dev = askwell.evaluate(mixture, relation, "dev", candidates=[fact.y for fact in relation.dev], progress=False)
+    assert dev.score("P@1") == 100 * sum(outcome.rank == 1 for outcome in dev.outcomes) / len(dev.outcomes)
+    with pytest.raises(BadOption, match=r"there is no metric 'P@7': choose one of P@1"):
+        dev.score("P@7")
+    assert askwell.compare_outcomes(dev, dev, "MRR").metric == "MRR"
+
+
+def test_the_spec_of_a_run_takes_settings_by_name(mixture):
+    lm, relation = mixture.lm, askwell.read_relation("testbed:capital")
+    by_name = askwell.run_spec(lm, relation, TEMPLATE, deep=True, seed=3, pairs=8)
+    assert by_name == askwell.run_spec(
+        lm,
+        relation,
+        TEMPLATE,
+        mixture=askwell.MixtureSpec(deep=True, seed=3),
+        training=askwell.TrainingSpec(pairs=8),
+    )
+    assert askwell.run_spec(lm, relation, TEMPLATE, deep=True).training is None
+    assert askwell.run_spec(lm, relation, TEMPLATE, data_dependent=True).mixture.weighting == "data-dependent"
+    tuned_whole = askwell.run_spec(lm, relation, TEMPLATE, baseline="fine-tuning", epochs=3)
+    assert (tuned_whole.training, tuned_whole.fine_tuning) == (None, FineTuningSpec(epochs=3))
+    with pytest.raises(BadOption, match=r"there is no option 'depp'; did you mean deep\?"):
+        askwell.run_spec(lm, relation, TEMPLATE, depp=True)
+    with pytest.raises(BadOption, match="a spec and pairs are given"):
+        askwell.run_spec(lm, relation, TEMPLATE, training=askwell.TrainingSpec(), pairs=8)
+
+
+def test_a_run_on_other_facts_than_those_of_its_spec_is_refused(mixture, tmp_path):
+    spec = askwell.run_spec(mixture.lm, askwell.read_relation("testbed:capital"), TEMPLATE)
+    with pytest.raises(BadOption, match=r"run on testbed:capital, but these are different facts \(testbed:language\)"):
+        askwell.run(spec, mixture.lm, askwell.read_relation("testbed:language"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+WRONG_CALLS = {
+    "askwell.load_lm()": "load_lm needs `name`",
+    "askwell.load_lm('testbed:bert', torch_dtype='auto')": "load_lm has no option 'torch_dtype'; did you mean dtype?",
+    "askwell.load_lm(lm)": "`name` must be a string or a path or a PreTrainedModel, not a FrozenLM",
+    "askwell.read_relation('f.csv', x_column='a')": "read_relation has no option 'x_column'; did you mean x?",
+    "askwell.read_relation('f.csv', 0, 1)": "read_relation: `x` must be a string, not 0",
+    "askwell.read_prompts(None)": "NoneType holds no prompts",
+    "askwell.parse_template(5)": "parse_template: `text` must be a string, not 5",
+    "askwell.Template('[X] is [Y] .')": "a Template is made from a text by askwell.parse_template",
+    "askwell.Relation('capitals', [('France', 'Paris')])": "a Relation is made by askwell.read_relation",
+    "askwell.Relation.of('r', [('a', 'b')], [], [])": "Relation.of takes Fact(x, y) objects",
+    "askwell.Candidates(['Paris', 'Rome'])": "candidates can be given as they are",
+    "askwell.FrozenLM('testbed:bert')": "a FrozenLM is loaded by askwell.load_lm",
+    "askwell.Mixture('testbed:bert', t)": "`lm` must be a FrozenLM: write askwell.load_lm('testbed:bert')",
+    "askwell.Mixture(lm)": "Mixture needs `templates`: write Mixture(lm, templates)",
+    "askwell.Mixture(t, lm)": "`lm` must be a FrozenLM, not a str; the order is Mixture(lm, templates)",
+    "askwell.Mixture(lm, prompts=[t])": "Mixture has no option 'prompts'; did you mean templates?",
+    "askwell.Mixture(lm, 5)": "int is not a template",
+    "askwell.Mixture(lm, 'testbed:mined')": "'testbed:mined' is not a template",
+    "askwell.Mixture(lm, t, {'deep': True})": "`spec` must be a MixtureSpec, not a dict; its fields can also",
+    "askwell.ask(lm, 'France')": "ask: `mixture` must be a Mixture, not a FrozenLM",
+    "askwell.ask('saved', 'France')": "write askwell.Mixture.from_pretrained('saved')",
+    "askwell.ask(mixture, 5)": "x must be a string, or a list of strings, not int",
+    "mixture.ask(['France', None])": "x must be a string, or a list of strings, not NoneType",
+    "mixture.ask('France', k=3)": "Mixture.ask has no option 'k'; did you mean top?",
+    "mixture.ask('France', '3')": "Mixture.ask: `top` must be a whole number, not '3'",
+    "mixture.ask('France', candidates=5)": "candidates are words",
+    "mixture.ask('France', candidates={'a': [5]})": "the words of the label 'a' must be strings, not int",
+    "mixture(['France'])": "Mixture.forward needs `ys`",
+    "mixture.train(relation, pairs=8)": "askwell.train(mixture, relation) tunes a mixture",
+    "askwell.train(mixture)": "train needs `relation`: write train(mixture, relation); askwell.read_relation makes one",
+    "askwell.train(mixture, pairs=8)": "train needs `relation`: write train(mixture, relation)",
+    "askwell.train(relation, mixture)": "the order is train(mixture, relation)",
+    "askwell.train(mixture, 'testbed:capital')": "write askwell.read_relation('testbed:capital')",
+    "askwell.train(mixture, relation, lr=0.1)": "there is no option 'lr'; did you mean learning_rate?",
+    "askwell.evaluate(mixture, relation, 'validation')": "there is no split 'validation'; did you mean dev?",
+    "askwell.evaluate(mixture, relation, 'test', 5)": "evaluate takes only mixture, relation, split by position",
+    "askwell.examine(relation, mixture)": "the order is examine(mixture, relation)",
+    "askwell.trust_of(mixture, relation, 5)": "`examination` must be an Examination, not an int: askwell.examine makes",
+    "askwell.compare_outcomes(mixture, mixture)": "Mixture has no outcomes; compare evaluations, runs",
+    "askwell.compare_outcomes({'P@1': 5.0}, [])": "a dictionary has a list of outcomes for each seed",
+    "askwell.compare_outcomes([1], [2])": "int is not an Outcome; compare evaluations, runs",
+    "askwell.look_at(mixture, k=5)": "look_at has no option 'k'; did you mean nearest?",
+    "askwell.read_candidates(['Paris'])": "`path` must be a path or a string, not a list",
+    "askwell.read_runs(['a', 'b'])": "`path` must be a path or a string, not a list",
+    "askwell.run_spec('testbed:bert', relation, t)": "write askwell.load_lm('testbed:bert')",
+    "askwell.run_spec(lm, relation, t, baseline='lamma')": "baseline='lamma': Input should be 'lama'",
+    "askwell.run(lm, relation, t, 'out')": "`spec` must be a RunSpec, not a FrozenLM: askwell.run_spec makes one",
+    "askwell.Client()": "Client needs `address`",
+    "askwell.Client('http://h', 'm').ask(['France'])": "Client.ask: `x` must be a string, not a list",
+}
+USER = """
+import json, sys
+import askwell
+lm, relation, t = askwell.load_lm("testbed:bert"), askwell.read_relation("testbed:capital"), "[X] is in [Y] ."
+mixture, said = askwell.Mixture(lm, t), {}
+for call in json.load(sys.stdin):
+    try:
+        eval(call)
+    except askwell.UserMistake as error:
+        said[call] = str(error)
+    except Exception as error:
+        said[call] = repr(error)
+print(json.dumps(said))
+"""
+
+
+def test_calls_that_do_not_fit_are_refused_with_a_sentence():
+    # In a process of its own, where types are not checked as they are in all other tests.
+    calls = json.dumps([*WRONG_CALLS])
+    ended = subprocess.run([sys.executable, "-c", USER], input=calls, capture_output=True, text=True, check=True)
+    said = json.loads(ended.stdout)
+    assert {call: said.get(call) for call, message in WRONG_CALLS.items() if message not in said.get(call, "")} == {}

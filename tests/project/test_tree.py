@@ -14,7 +14,7 @@ SOURCE = Path(askwell.__file__).parent
 # A part imports only from those above it. ARCHITECTURE.md tells why each stands where it does.
 ORDER = [
     ["version", "errors"],
-    ["files", "display"],
+    ["calls", "files", "display"],
     ["specs"],
     ["data"],
     ["lms"],

@@ -212,8 +212,8 @@ def test_the_table_of_parts(cell):
 def test_told_and_withheld_in_words(cell):
     parts = {"told": {"told": {"facts": 3, "P@1": 100.0}, "withheld": {"facts": 2, "P@1": 50.0}}}
     assert (
-        "Here the truth is known: of the 3 facts that the LM's text tells, 100.0 % are answered correctly; of the 2 "
-        "that it withholds, 50.0 %."
+        "Here the truth is known: of the 3 facts in the LM's training text, 100.0 % are answered correctly; of the 2 "
+        "withheld from it, 50.0 %."
     ) in sentences_of(replace(cell, parts=parts))
 
 

@@ -23,7 +23,7 @@ def test_tuning_that_helps():
     assert findings.tuning == (
         "Asked with a hand-written prompt, testbed:bert gets 20.0 % of the told facts right (the mean over 2 "
         "relations); asked with a tuned mixture of soft prompts, 95.0 %. Of 150 told facts, the mixture answers 110 "
-        "that the hand-written prompt misses, and misses 0 that the prompt answers; that is hardly chance "
+        "that the hand-written prompt misses, and misses 0 that the prompt answers; this is unlikely to be chance "
         "(sign test, p < 0.001).",
         "Relation by relation, on told facts, tuning clearly helped a (20.0 → 90.0) and b (20.0 → 100.0).",
     )
@@ -79,7 +79,7 @@ def test_relations_that_part_are_told_apart():
         "Relation by relation, on told facts, tuning clearly helped helped (0.0 → 100.0); it made no clear "
         "difference to same (90.0 → 100.0); it hurt harmed (100.0 → 0.0)."
     )
-    assert "that may be chance (sign test, p = 1.00)" in findings.tuning[0]
+    assert "this may be chance (sign test, p = 1.00)" in findings.tuning[0]
 
 
 def test_variants_that_differ_get_a_sentence_each():
@@ -133,7 +133,7 @@ def test_learning_says_when_most_of_the_gain_was_there():
         "c": [(0.0, 0.0), (400.0, 100.0), (800.0, 90.0)],
     }
     assert found({}, {"a": (10, 10)}, curves=curves).learning == (
-        "Nine tenths of the mixture's gain in dev P@1 were reached after this many (fact, prompt) pairs: 1000 for a "
+        "The mixture reached nine tenths of its gain in dev P@1 after this many (fact, prompt) pairs: 1000 for a "
         "and 400 for c, out of at most 1500.",
         "Tuning the mixture did not raise dev P@1 for b.",
     )

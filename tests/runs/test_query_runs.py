@@ -152,6 +152,6 @@ def test_where_a_run_was_made_names_no_path_machine_or_user():
 
 def test_a_metric_that_is_newer_than_a_run_comes_from_its_outcomes(store, monkeypatch):
     newer = Metric("P@7", lambda outcome: float(outcome.rank <= 7))
-    monkeypatch.setattr("askwell.runs.folder.METRICS", {**METRICS, "P@7": newer})
+    monkeypatch.setattr("askwell.evaluation.metrics.METRICS", {**METRICS, "P@7": newer})
     assert [run.score("P@7") for run in store.runs()] == [100.0] * 4
     assert {run.score("P@1") for run in store.runs()} == {10.0, 40.0, 50.0, 60.0}  # as the records say

@@ -143,7 +143,7 @@ def search_triggers(
     """Searches for a prompt "[X] trigger … trigger [Y] .", or one that starts as the words of a given template.
 
     With a `folder`, the best prompt so far is always saved there as a mixture, and a checkpoint after each iteration,
-    from which `resume` continues: an interrupted search that is resumed equals one that was not.
+    from which `resume` continues: a resumed search gives the same result as one that was never interrupted.
     """
     one_token = MixtureSpec(seed=seed).asking_like(asked, answers="one-token", lead_in=NO_LEAD_IN, shots=0)
     search = TriggerSearch(lm, relation, spec or AutoPromptSpec(), start_from, one_token)

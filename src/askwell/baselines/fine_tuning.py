@@ -59,7 +59,7 @@ def fine_tune(
     need_memory(lm)
     asked = resolve_begin(MixtureSpec(seed=seed).with_named_opening.asking_like(asked), lm, [(relation, [template])])
     copied = FrozenLM(_private_copy(lm), lm.tokenizer, name=f"{lm.identity.name}, fine-tuned", device=lm.device)
-    copied.walk = None  # it is made for weights that never change
+    copied.walk = None  # a walk assumes weights that never change
     mixture = Mixture(copied, [template], asked, relation=relation)
     facts = encode_relation(mixture, relation)
     train, dev = facts.need("train"), facts.need("dev")

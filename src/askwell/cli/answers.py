@@ -24,8 +24,8 @@ def note_left_out_candidates(mixture: Mixture, candidates: Candidates) -> None:
     left_out = unaskable_candidates(mixture, candidates)
     if left_out:
         named = ", ".join(repr(word[:40]) for word in left_out[:5]) + (", …" if len(left_out) > 5 else "")
-        long = "which the LM cannot spell in as many tokens as its answers may have"
-        why = long if default_kind(mixture).any_length else "not one token of the LM"
+        long = "which the LM cannot spell within the longest allowed answer"
+        why = long if default_kind(mixture).any_length else "which are not one token of the LM"
         note(f"{len(left_out)} of {len(candidates.words)} candidates left out, {why}: {named}")
 
 
@@ -61,7 +61,7 @@ def _note_threshold(dev: DevAnswers, limits: RiskLimits) -> None:
     note(
         f"answers below {100 * threshold:.1f} % count as not known: {round(learned.coverage * questions)} "
         f"of {questions} dev questions of {dev.relation} are answered, {100 * learned.risk:.1f} % of them wrong "
-        f"({dev.vocabulary}; {sum(dev.left_out.values())} dev facts left out)"
+        f"(among {dev.vocabulary}; {sum(dev.left_out.values())} dev facts left out)"
     )
 
 

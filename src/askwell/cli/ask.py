@@ -50,7 +50,7 @@ def ask(
         words: A run, a folder of runs, a store or a saved mixture, then x's; with --prompts, only x's.
         facts: For untuned prompts: the relation, whose facts show how long answers are and whose prompts a name such as
             testbed:single refers to. With --among: the relation whose train ys are the candidates. With --risk: the
-            relation whose dev facts set the threshold; a saved mixture brings its own.
+            relation whose dev facts set the threshold; a saved mixture has its own.
         file: A file of x's: lines of text, or a column of a .csv, .tsv or .jsonl file.
         column: The column of the file that holds the x's; default: x, sub_label or sub.
         top: How many answers to give.

@@ -37,9 +37,9 @@ def evaluate(
 ) -> None:
     """Score a saved mixture, or untuned prompts, on held-out facts.
 
-    Either name the folders of saved mixtures, or give --lm and --prompts, which make a uniform mixture. Scores are in
-    per cent: micro is the mean over facts, macro the mean of the relations' means; ranks leave out the other right
-    answers of the same x.
+    Either name the folders of saved mixtures, or give --lm and --prompts, which make a uniform mixture. P@1, P@10 and
+    MRR are in per cent, the log-loss in nats; micro is the mean over facts, macro the mean of the relations' means.
+    Ranks leave out the other right answers of the same x.
 
     Args:
         mixtures: Runs, folders of runs, stores, or saved mixtures.
@@ -47,7 +47,7 @@ def evaluate(
             folder or name of many relations, such as trex_original; --prompts is then the folder or name of their
             prompts.
         split: The facts to ask about.
-        per_fact: A Parquet file that gets one row per fact.
+        per_fact: A Parquet file to write, with one row per fact.
         trust: Also report how far the scores can be trusted: calibration, abstention, answer sets, whether the prompts
             agree, and what their nearest words score.
         risk: With --trust: the fraction of the given answers that may be wrong.

@@ -135,8 +135,8 @@ def _note_mixture(mixture: Mixture) -> None:
     if mixture.dropped_examples:
         wanted = mixture.dropped_examples + sum(map(len, mixture.examples))
         note(
-            f"{mixture.dropped_examples} of {wanted} examples do not fit the LM's "
-            f"longest input of {mixture.lm.context} tokens and were dropped, the first ones of each prompt first"
+            f"{mixture.dropped_examples} of {wanted} examples did not fit into the LM's "
+            f"maximum input of {mixture.lm.context} tokens and were dropped, starting with the first of each prompt"
         )
     if mixture.weighting.reads_x and finds_every_x_alike(mixture):
         note(

@@ -110,7 +110,7 @@ def note_few_candidates(figures: EvaluationFigures) -> None:
     """Notes how many candidates were left out."""
     if figures.candidates_left_out:
         words = counted(figures.candidates_left_out, "candidate")
-        note(f"{words} left out, which the LM cannot spell in as many tokens as its answers may have")
+        note(f"{words} left out, which the LM cannot spell within the longest allowed answer")
 
 
 def note_unsettled(figures: EvaluationFigures) -> None:
@@ -124,7 +124,7 @@ def print_scores(evaluations: dict[str, EvaluationFigures | None]) -> None:
     """Prints a row of scores for each evaluation."""
     shown = {name: evaluation for name, evaluation in evaluations.items() if evaluation is not None}
     last = list(shown.values())[-1]
-    table = Table("", *METRICS, title=f"{counted(last.facts, 'test fact')}, {last.vocabulary}")
+    table = Table("", *METRICS, title=f"{counted(last.facts, 'test fact')}, ranked among {last.vocabulary}")
     for name, evaluation in shown.items():
         table.add_row(name, *(metric.text(evaluation.score(key)) for key, metric in METRICS.items()))
     print_table(table)
@@ -172,8 +172,8 @@ def control_lines(found: KnowledgeFigures | None, corrected: float | None) -> li
     ]
     if corrected is not None:
         lines.append(
-            f"P@1 with each answer's probability divided by its prior: {corrected:.1f}. (The prior is what the prompts "
-            "answer on average, regardless of x; an answer that they prefer anyway has to gain more from x to come "
+            f"P@1 with each answer's probability divided by its prior: {corrected:.1f}. (The prior is the "
+            "prompts' average answer, regardless of x; an answer that they prefer anyway must gain more from x to rank "
             "first.)"
         )
     return lines
@@ -182,8 +182,8 @@ def control_lines(found: KnowledgeFigures | None, corrected: float | None) -> li
 def print_several(several: SeveralRuns) -> None:
     """Prints a table of the scores of several runs, and a sentence on how often their answers agree."""
     facts, left_out = ("–".join(map(str, counts)) for counts in (several.facts, several.left_out))
-    title = f"{several.relation}: {several.runs} runs, {facts} facts ({left_out} left out), {several.vocabulary}"
-    table = Table("", "mean", "std. dev.", "min", "max", title=title)
+    asked = f"{facts} facts ({left_out} left out), ranked among {several.vocabulary}"
+    table = Table("", "mean", "std. dev.", "min", "max", title=f"{several.relation}: {several.runs} runs, {asked}")
     for name, spread in several.scores.items():
         figures: Sequence[float | None] = (spread.mean, spread.deviation, spread.low, spread.high)
         table.add_row(name, *(METRICS[name].text(figure) for figure in figures))
@@ -212,7 +212,7 @@ def _print_evaluation(evaluation: Evaluation) -> None:
     note_left_out_facts(evaluation.split, figures.left_out, figures.left_out_facts)
     note_few_candidates(figures)
     note_unsettled(figures)
-    title = f"{counted(figures.facts, f'{evaluation.split} fact')}, {evaluation.vocabulary}"
+    title = f"{counted(figures.facts, f'{evaluation.split} fact')}, ranked among {evaluation.vocabulary}"
     table = Table("", "facts", *TABLE_METRICS, title=title)
 
     def add(name: str, facts: int | float, scores: Mapping[str, int | float]) -> None:

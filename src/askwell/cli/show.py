@@ -29,7 +29,7 @@ def show(
     """Show the tuned prompts beside the words they started from.
 
     Prompts are ordered by weight; the word nearest to each tuned vector is shown in blue above the original word in
-    red, the brighter the more probable, and its size shows whether the vector grew or shrank. With --facts, the
+    red, the brighter, the more probable; its size shows whether the vector grew or shrank. With --facts, the
     nearest words are scored in place of the vectors, and --json prints {prompts, projection} instead of the prompts.
 
     Args:

@@ -27,7 +27,7 @@ def print_table(table: Table, console: Console = stdout) -> None:
     """Prints a table without its empty columns: unbroken in a pipe; in a terminal, wrapped only between words.
 
     Where even that is too wide for the terminal, the rows are printed one below the other. The title is plain text:
-    brackets in it, such as those of an x, are no markup.
+    brackets in it, such as those of an x, are not markup.
     """
     table = _without_empty_columns(table)
     if isinstance(table.title, str):
@@ -78,7 +78,7 @@ def _natural_width(table: Table, console: Console) -> int:
 
 
 def _shared_out(columns: list[Measurement], room: int) -> list[int]:
-    """Widths that fill the room, which is shared out in proportion to what each column lacks."""
+    """Widths that fill the available room, shared out in proportion to what each column lacks."""
     lacking = [widths.span for widths in columns]
     total = sum(lacking)
     return [widths.minimum + room * lack // total for widths, lack in zip(columns, lacking, strict=True)]

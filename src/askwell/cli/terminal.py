@@ -47,7 +47,7 @@ def print_json_list(documents: Iterable[Any]) -> None:
 
 
 def _as_json(document: Any) -> str:
-    """JSON that every program reads: a number that is infinite or none is null."""
+    """JSON that every program reads: infinite and NaN values are null."""
     try:
         text = json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
     except ValueError:

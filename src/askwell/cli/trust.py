@@ -31,7 +31,7 @@ def trust_lines(trust: "Trust") -> list[str]:
         "",
         f"How far {trust.relation} on {trust.lm} can be trusted",
         f"  {trust.facts} test facts about {trust.questions} x's, {sum(trust.left_out.values())} left out; "
-        f"{trust.vocabulary}; thresholds from {trust.dev_facts} dev facts, "
+        f"ranked among {trust.vocabulary}; thresholds from {trust.dev_facts} dev facts, "
         f"{sum(trust.dev_left_out.values())} left out. Means over x's.",
         "",
         *_calibration_lines(trust),
@@ -122,5 +122,6 @@ def projection_line(found: "Projection") -> str:
     return (
         f"Nearest words: asked with the word nearest to each tuned vector ({100 * found.changed:.0f} % of them differ "
         f"from the hard prompt), the LM scores P@1 {found.projected['P@1']:.1f}; the tuned vectors score "
-        f"{found.tuned['P@1']:.1f} ({found.facts} {found.split} facts, {found.left_out} left out; {found.vocabulary})."
+        f"{found.tuned['P@1']:.1f} ({found.facts} {found.split} facts, {found.left_out} left out; among "
+        f"{found.vocabulary})."
     )

@@ -213,7 +213,7 @@ def audit_sentences(audit: SetAudit) -> list[str]:
     if repeated:
         told.append(f"Lines that repeat a fact of the same split: {', '.join(repeated)}.")
     leaked, share = total("leaked_pairs"), micro("leaked_pairs")
-    memory = f"{leaked:,} of {test:,} test facts ({share:.1f} %) are also in train: a score on them may be memory."
+    memory = f"{leaked:,} of {test:,} test facts ({share:.1f} %) are also in train: they may have been memorised."
     told.append(memory if leaked else "No test fact is in train.")
     told.append(
         f"Always answering train's most common y scores {micro('majority'):.1f} % (mean over facts) or "

@@ -62,7 +62,7 @@ def _facts(source: Any, columns: Columns, what: str) -> list[Fact]:
     rows = _table_rows(source, columns, what) or _rows(source, columns, what)
     facts = [Fact(_text(x, what, row, "x"), _text(y, what, row, "y")) for row, (x, y) in enumerate(rows)]
     if not facts:
-        raise UserMistake(f"{what}: there is no fact")
+        raise UserMistake(f"{what}: there are no facts")
     return facts
 
 
@@ -86,7 +86,7 @@ def _table_rows(source: Any, columns: Columns, what: str) -> Iterator[tuple[Any,
 
 
 def _only(names: Iterable[Any], column: str, what: str) -> Any:
-    """The name that is written so, which need not be text; a table can have several, and would give all of them."""
+    """The name that reads so as text; a table can have several such columns, and would return all of them."""
     first, *others = (name for name in names if str(name) == column)
     if others:
         raise UserMistake(f"{what}: there are several columns {column!r}; rename or leave out the others")
@@ -139,13 +139,13 @@ def _text(value: Any, what: str, row: int, name: str) -> str:
             raise UserMistake(f"{what}, number {row}: {name} holds half a character (a lone surrogate such as \\ud800)")
         return value.strip()
     is_missing = value is None or (isinstance(value, float) and math.isnan(value)) or type(value).__name__ == "NAType"
-    written = f"is {_shown(value)}; write it as text, as the LM is to say it"
+    written = f"is {_shown(value)}; write it as text, the way the LM should say it"
     problem = "is missing; leave out such rows" if is_missing else written
     raise UserMistake(f"{what}, number {row}: {name} {problem}")
 
 
 def _shown(value: Any) -> str:
-    """The beginning of how a value shows itself, in one line."""
+    """The beginning of a value's repr, on one line."""
     try:
         shown = " ".join(repr(value).split())
     except (ValueError, RecursionError):  # a number of thousands of digits in it, or lists in lists in lists

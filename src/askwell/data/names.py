@@ -1,10 +1,11 @@
 """What a name refers to: testbed:capital, trex_original/P19 in the data folder, a path, or a whole set of relations."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
+from askwell.calls import checked
 from askwell.data.facts import SPLIT_FILES, Relation, SplitLines
 from askwell.data.in_memory import relation_in_memory
 from askwell.data.read_facts import SUFFIXES, USUAL, Columns, parse_facts
@@ -16,11 +17,12 @@ from askwell.data.testbed import PREFIX, relation_names, testbed_prompts, testbe
 from askwell.errors import BadFile, BadOption, NoPrompts, UserMistake
 
 
+@checked
 def read_relation(
     source: Any,
-    *,
     x: str | None = None,
     y: str | None = None,
+    *,
     split: SplitRule | str | None = None,
     ratio: str | Sequence[float | int] | None = None,
     seed: int = 0,
@@ -32,11 +34,11 @@ def read_relation(
     A name is testbed:capital, or trex_original/P19 in the `data` folder. A path is a folder with train.jsonl, dev.jsonl
     and test.jsonl, or a single .jsonl, .csv or .tsv file. In memory, facts are a list of pairs, a dictionary from x to
     y (or to several ys), or a table: a pandas or polars frame, an Arrow table, a datasets.Dataset; or a dictionary of
-    these by split. `x` and `y` name the columns if they have other names.
+    these by split. `x` and `y` name the columns if they are not called x and y.
 
-    Facts that are not split yet are split by `seed`: 80-10-10, or by another `ratio` such as "70-15-15"; `split` is
-    "random", "stratified" (each y has the same share of every split) or "distinct-y" (no y is in two splits).
-    """
+    Facts that are not split yet are split at random with `seed`: 80-10-10, or in another `ratio` such as "70-15-15";
+    `split` is "random", "stratified" (each y has the same share of every split) or "distinct-y" (no y is in two
+    splits)."""
     columns, rule = Columns(x, y), rule_with(split, ratio)
     if not isinstance(source, str | Path):
         return relation_in_memory(source, columns, split=rule, seed=seed, name=name or "facts")
@@ -144,21 +146,27 @@ def read_fact_set(
     return FactSet(name, (read_split_files(folder, columns),), is_single=True)
 
 
+@checked
 def read_prompts(
-    sources: str | Path | Sequence[str | Path],
-    *,
+    sources: str | Path | Template | Iterable[str | Path | Template],
     relation: Relation | str | None = None,
+    *,
     data: Path | str | None = None,
 ) -> list[Template]:
     """The templates of all sources, in order.
 
-    A source is a template's text, a file, a name in the data folder, a folder or set of prompts with a file for the
-    relation, or the testbed's single, paraphrased, mined or random prompts (testbed:mined for the relation, or
+    A source is a template or its text, a file, a name in the data folder, a folder or set of prompts with a file for
+    the relation, or the testbed's single, paraphrased, mined or random prompts (testbed:mined for the relation, or
     testbed:mined/capital).
     """
     name = relation.name if isinstance(relation, Relation) else relation or ""
     templates: list[Template] = []
-    for given in [sources] if isinstance(sources, str | Path) else sources:
+    if not isinstance(sources, str | Path | Template | Iterable):
+        raise BadOption(f"{type(sources).__name__} holds no prompts: give a template, a file or a name, or several")
+    for given in [sources] if isinstance(sources, str | Path | Template) else sources:
+        if isinstance(given, Template):
+            templates.append(given)
+            continue
         source = str(given)
         if source.startswith(PREFIX):
             templates += _testbed_prompts(source, name)

@@ -45,7 +45,7 @@ def parse_facts(path: Path, columns: Columns = USUAL) -> list[Fact]:
     with collector_paused():
         facts = [Fact(x, y) for _, (x, y) in read_columns(path, columns.found)]
     if not facts:
-        raise BadFile(path, "the file holds no fact")
+        raise BadFile(path, "the file holds no facts")
     return facts
 
 

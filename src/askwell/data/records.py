@@ -113,7 +113,7 @@ def _table_fields(path: Path, choose: Choose, delimiter: str) -> _Fields:
 
 
 def _rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows that are not blank, each with the line that it begins on (a quoted field can hold line breaks)."""
+    """The rows that are not blank, each with the line on which it begins (a quoted field can contain line breaks)."""
     reader = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
     while True:
         begin = reader.line_num + 1

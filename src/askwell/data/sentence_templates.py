@@ -37,9 +37,8 @@ def frequent_templates(path: Path, least: int = MORE_THAN_TEN, relation: str | N
     """The templates that occur in at least `least` sentences of a relation.
 
     A line is {"sentence": …, "x": …, "y": …, "relation": …}. x and y are words as written in the sentence, or their
-    positions [start, end] in it, counted in characters. With `relation`, only its sentences count, and those that name
-    none.
-    """
+    positions [start, end] in it, counted in characters. With `relation`, only its sentences count, and sentences that
+    name no relation."""
     if least < 1:
         raise BadOption(f"--min-count {least}: at least 1 is needed")
     counts: dict[str, Counter[str]] = {}

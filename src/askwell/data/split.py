@@ -188,8 +188,8 @@ class _Sets:
 
 @dataclass(frozen=True, repr=False)
 class SampledRelation(Relation):
-    """A sample of a relation's facts. The golds are those of the whole relation: a right answer is right, sampled or
-    not."""
+    """A sample of a relation's facts. The golds are those of the whole relation: a right answer counts as right even if
+    it was not sampled."""
 
     whole: Relation
 

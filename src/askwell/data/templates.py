@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from askwell.calls import checked, checked_or
 from askwell.data.records import read_lines, read_records, text_of
 from askwell.errors import BadFile, BadTemplate
 
@@ -16,6 +17,7 @@ _BLANK = re.compile(r"\[[XY]\]")
 _BLANK_IN_OTHER_LETTERS = re.compile(r"\[\s*([xyXY])\s*\]")
 
 
+@checked_or("a Template is made from a text by askwell.parse_template('[X] was born in [Y] .')")
 @dataclass(frozen=True)
 class Template:
     """A prompt's text: three stretches of words around two blanks, e.g. `[X] was born in [Y] .`"""
@@ -39,6 +41,7 @@ class Template:
         return self.first == "[X]"
 
 
+@checked
 def parse_template(text: str, weight: float | None = None) -> Template:
     """The template that `text` spells; spaces at its ends are ignored."""
     text = text.strip()
@@ -55,12 +58,22 @@ def parse_template(text: str, weight: float | None = None) -> Template:
 
 def parsed_templates(given: str | Template | Iterable[Template | str]) -> list[Template]:
     """One template or several, each as a text or already parsed."""
-    several = [given] if isinstance(given, str | Template) else given
-    return [parse_template(one) if isinstance(one, str) else one for one in several]
+    several = [given] if isinstance(given, str | Template) or not isinstance(given, Iterable) else given
+    return [one if isinstance(one, Template) else _parsed(one) for one in several]
+
+
+def _parsed(given: Any) -> Template:
+    if not isinstance(given, str):
+        raise BadTemplate(f"{type(given).__name__} is not a template; write its text, e.g. '[X] was born in [Y] .'")
+    if not _BLANK_IN_OTHER_LETTERS.search(given):
+        raise BadTemplate(
+            f"{given!r} is not a template: it has no [X] and no [Y]; askwell.read_prompts reads files and sets"
+        )
+    return parse_template(given)
 
 
 def is_utf8(text: str) -> bool:
-    """Whether a text can be written as UTF-8: what a terminal passes on as it is may hold half a character."""
+    """Whether a text can be written as UTF-8: text that a terminal passes on unchanged may hold half a character."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,9 +1,8 @@
 """Makes text from outside safe to show: characters that would act on a terminal or spreadsheet are made visible.
 
 Names of relations and LMs, x's, templates and file names come from files that others wrote. A control character in one
-of them could move a terminal's cursor or rename its window, and a bidirectional override could make a line read as
-something that it does not say.
-"""
+of them could move a terminal's cursor or rename its window, and a bidirectional override could make a line appear to
+say something else."""
 
 import re
 

@@ -10,7 +10,7 @@ _CELL = "padding: 0.15em 0.8em; text-align: {}; vertical-align: top"
 
 @dataclass(frozen=True)
 class Summary:
-    """What is worth seeing of an object at a glance."""
+    """The summary of an object: what to see at a glance."""
 
     heading: str
     columns: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class ShowsItself:
 
 
 def per_cent(share: float) -> str:
-    """A probability or share in per cent."""
+    """A probability or fraction as a percentage."""
     return f"{100 * share:.1f} %"
 
 

@@ -133,7 +133,7 @@ class Consistency:
 def consistency(answers: PromptAnswers, right: Bool[np.ndarray, " xs"]) -> Consistency:
     """How far the prompts agree on all x's, and on those that the mixture answers right."""
     if len(answers.prompts) < 2:
-        raise BadOption("a single prompt has no other to agree with: consistency needs at least two prompts")
+        raise BadOption("consistency needs at least two prompts, and there is only one")
     return Consistency(
         prompts=len(answers.prompts),
         all=_agreement(answers.best, answers.weights, answers.of_mixture),

@@ -1,8 +1,7 @@
 """Answer sets: all answers above a threshold, compared with all the right ones.
 
-The right ones are the ys of an x in the split at hand, if the LM can answer with them. Its golds in other splits are
-left out of the answers, as they are left out of ranks: they are right, but may have been learned in training.
-"""
+The right ones are the ys of an x in the split being scored, if the LM can answer with them. Its golds in other splits
+are left out of the answers, as they are left out of ranks: they are right, but may have been learned in training."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,10 +5,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
+from askwell.calls import checked
 from askwell.errors import BadOption, UserMistake
 from askwell.evaluation.metrics import Metric, metric_named
 from askwell.evaluation.outcomes import Outcome
@@ -23,11 +24,11 @@ Outcomes = Sequence[Outcome] | Mapping[int, Sequence[Outcome]]
 
 @runtime_checkable
 class HasOutcomes(Protocol):
-    """An evaluation."""
+    """An evaluation, a run, or several runs."""
 
     @property
-    def outcomes(self) -> Sequence[Outcome]:
-        """An outcome for each fact."""
+    def outcomes(self) -> "Outcomes":
+        """An outcome for each fact, for each seed if there are several."""
         ...
 
 
@@ -104,11 +105,24 @@ def _numbered(outcomes: Outcomes, seed: int | None) -> dict[tuple[str, str, str,
     numbered = {}
     for outcome in chosen:
         if not isinstance(outcome, Outcome):
-            raise TypeError(f"an Outcome was expected, not {type(outcome).__name__}; seeds go into a mapping")
+            raise BadOption(f"{type(outcome).__name__} is not an Outcome; {_COMPARED}")
         fact = (outcome.relation, outcome.x, outcome.y)
         numbered[*fact, times[fact]] = outcome
         times[fact] += 1
     return numbered
+
+
+_COMPARED = "compare evaluations, runs (askwell.read_runs reads them), or lists of outcomes"
+
+
+def _outcomes(run: Any) -> Outcomes:
+    if isinstance(run, HasOutcomes):
+        return run.outcomes
+    if isinstance(run, str) or not isinstance(run, Iterable):
+        raise BadOption(f"{type(run).__name__} has no outcomes; {_COMPARED}")
+    if isinstance(run, Mapping) and any(not isinstance(of_seed, Iterable) for of_seed in run.values()):
+        raise BadOption(f"a dictionary has a list of outcomes for each seed; {_COMPARED}")
+    return run
 
 
 def _relations(outcomes: Outcomes) -> str:
@@ -194,18 +208,19 @@ class Comparison:
     """All facts with a difference, the largest first."""
 
 
+@checked
 def compare_outcomes(
     a: Outcomes | HasOutcomes,
     b: Outcomes | HasOutcomes,
-    *,
     metric: str = "P@1",
+    *,
     unit: Unit = "fact",
     confidence: float = 0.95,
     resamples: int = 9_999,
     seed: int = 0,
 ) -> Comparison:
-    """Compares two runs on the facts that both answered; a run is an evaluation, a list of outcomes, or one list for
-    each seed.
+    """Compares two runs on the facts that both answered. A run is one of `read_runs`, an evaluation, a list of
+    outcomes, or a dictionary with such a list for each seed.
 
     The permutation test flips the signs of whole units; the bootstrap draws whole units, for the macro average within
     each relation. With `unit="y"` all facts of a relation with one y are a unit, which is the careful choice if a run
@@ -216,7 +231,7 @@ def compare_outcomes(
     if resamples < 1:
         raise BadOption(f"{resamples} resamples: at least one is needed")
     by = metric_named(metric)
-    paired = pair_outcomes(*(run.outcomes if isinstance(run, HasOutcomes) else run for run in (a, b)))
+    paired = pair_outcomes(_outcomes(a), _outcomes(b))
     values = np.array([[by.value(pair.a), by.value(pair.b)] for pair in paired.pairs])
     if not np.isfinite(values).all():
         unanswered = [f"{count} in {run}" for run, count in zip("AB", np.isinf(values).sum(0), strict=True) if count]

@@ -1,7 +1,7 @@
 """Controls: answers that do not look at x, so that their scores need no knowledge of x.
 
-- "majority" gives the ys of train by how often they occur there (repeated lines counted). A y that train does not have
-  ranks after all that it has: all such answers of the vocabulary are tied. Ys that are not among the LM's answers are
+- "majority" gives the ys of train by how often they occur there (repeated lines counted). A y that does not occur in
+train ranks after all that do; all such answers of the vocabulary are tied. Ys that are not among the LM's answers are
   skipped.
 - "prior" gives the mean of the prompts' own answers p(y | x, r) over x's of train.
 - "prior-masked-x" gives what the prompts answer to one mask token in the place of x, where the LM is asked with masks.
@@ -64,7 +64,7 @@ def majority(answers: AnswerList, relation: Relation) -> Prior:
 @torch.no_grad()
 def prompt_prior(answers: AnswerList, relation: Relation, *, most: int = MOST_XS_OF_PRIOR, seed: int = 0) -> Prior:
     """The mean of p(y | x, r) over the distinct x's of train; of more than `most`, that many are drawn with the seed.
-    It takes as long as asking about that many facts, and the memory of a few of them."""
+    It takes as long as asking about that many facts, but only the memory of a few of them."""
     mixture = answers.mixture
     distinct = sorted({fact.x for fact in relation.train})
     # Drawn first: most of a million x's are never asked, and tokenising them takes as long as the rest of a run.

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName
 from askwell.display import plots
 from askwell.display.frames import AsFrame, Records
@@ -24,6 +25,7 @@ from askwell.evaluation.metrics import (
     by_relation,
     log_loss_of,
     macro,
+    metric_named,
     micro,
     scores_of,
     units_of,
@@ -84,7 +86,8 @@ class EvaluationFigures:
     """Precision, recall and F1 of each label; None if answers were not chosen among a few."""
 
     def score(self, metric: str) -> float | None:
-        """The mean of a metric over facts; None for an infinite log-loss, and for a metric that is newer."""
+        """The mean of a metric over facts; None for an infinite log-loss, and for a metric that is newer than the
+        record."""
         return self.log_loss if metric == LOG_LOSS else self.micro.get(metric)
 
     @property
@@ -125,6 +128,10 @@ class Evaluation(ShowsItself, AsFrame):
         loss = log_loss_of(self.outcomes)
         return math.inf if loss is None else loss
 
+    def score(self, metric: str) -> float:
+        """The mean of a metric over facts, in its unit."""
+        return metric_named(metric).mean(self.outcomes)
+
     def summary(self) -> Summary:
         """The scores: means over facts, and over relations where there are several."""
         scores = {"micro": self.micro} | ({"macro": self.macro} if len(by_relation(self.outcomes)) > 1 else {})
@@ -144,7 +151,8 @@ class Evaluation(ShowsItself, AsFrame):
         return [asdict(outcome) for outcome in self.outcomes]
 
     def plot(self, ax: Any = None) -> Any:
-        """A reliability diagram: are answers with probability p right in p of cases? Returns the matplotlib axes."""
+        """A reliability diagram: are answers with probability p right in a fraction p of cases? Returns the matplotlib
+        axes."""
         questions = questions_of(self.outcomes)
         found = calibration(questions.confidences, questions.right)
         return plots.reliability(
@@ -180,6 +188,7 @@ class Evaluation(ShowsItself, AsFrame):
         )
 
 
+@checked
 def evaluate(
     mixture: Mixture,
     relation: Relation,
@@ -192,9 +201,9 @@ def evaluate(
 ) -> Evaluation:
     """The outcomes and scores of a mixture on the facts of a split, with the `top` most probable answers to each.
 
-    With a `top` of 0, ranks of answers of any length are found sooner. If it takes long, a terminal or notebook shows a
-    bar, unless `progress` is False; a function is called with the number of facts done and in total instead.
-    """
+    With `top=0`, ranks among answers of any length are found faster. If it takes long, a terminal or notebook shows a
+    progress bar, unless `progress` is False; if it is a function, it is called with the number of facts done and the
+    total instead."""
     asked = asked_facts(mixture, relation, split, as_candidates(candidates), facts)
     outcomes: list[Outcome] = []
     with bar(f"{split} facts", None if progress is None else progress is True) as shown:
@@ -225,9 +234,8 @@ def score_facts(
 ) -> dict[str, Any]:
     """The scores of facts among all answers, their log-loss (None if it is infinite) and their number.
 
-    It finds no best answers: it is for choosing among the states of a mixture, again and again. For answers of any
-    length it gives only P@1, and the log-loss of those that are not too long to be possible.
-    """
+    It does not search for the best answers, since it is called again and again to choose among the states of a mixture.
+    For answers of any length it gives only P@1, and the log-loss of those that are not too long to be possible."""
     if facts.kind.any_length and scorer is None:
         return _score_open(OpenFacts(mixture, relation, facts))
     answers = OneTokenAnswers(mixture) if scorer is None else CandidateAnswers(scorer)

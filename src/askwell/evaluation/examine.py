@@ -7,12 +7,14 @@ prior, and each prompt's best answer; the prior itself needs the x's of train, a
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
+from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName
 from askwell.display.progress import bar
-from askwell.errors import NothingLeft
+from askwell.errors import BadOption, NothingLeft
 from askwell.evaluation.agreement import PromptAnswers
 from askwell.evaluation.controls import PRIOR, PRIOR_CORRECTED, Controls
 from askwell.evaluation.evaluate import Evaluation, evaluation_of
@@ -40,11 +42,12 @@ class Examination:
     """Splits of which no fact could be asked, and why."""
 
 
+@checked
 def examine(
     mixture: Mixture,
     relation: Relation,
+    splits: SplitName | Sequence[SplitName] = ("test", "dev"),
     *,
-    splits: Sequence[SplitName] = ("test", "dev"),
     candidates: GivenCandidates = None,
     top: int = 10,
     facts: EncodedRelation | None = None,
@@ -53,13 +56,15 @@ def examine(
     seed: int = 0,
     progress: Callable[[int, int], None] | bool | None = None,
 ) -> Examination:
-    """Asks the mixture about each fact of the splits once; the first split must have facts that can be asked.
+    """Asks the mixture once about each fact of one or several splits; the first must have facts that can be asked.
 
-    Controls are scored on these splits and on dev. Without `controls` no prior is computed, and without `prompts` the
-    answers of each prompt are not recorded. If it takes long, a terminal or notebook shows a bar, unless `progress` is
-    False; a function is called with the number of facts done and in total instead.
-    """
+    Controls are scored on these splits and on dev. With `controls=False` no prior is computed, and with `prompts=False`
+    the answers of each prompt are not recorded. If it takes long, a terminal or notebook shows a progress bar, unless
+    `progress` is False; if it is a function, it is called with the number of facts done and the total instead."""
     candidates = as_candidates(candidates)
+    splits = cast("list[SplitName]", [splits] if isinstance(splits, str) else list(splits))
+    if not splits:
+        raise BadOption("examine needs at least one split: test, dev or train")
     asked: dict[SplitName, AskedFacts] = {}
     missing: dict[SplitName, str] = {}
     for split in dict.fromkeys([*splits, CHOSEN_ON] if controls else splits):

@@ -36,7 +36,7 @@ class Nearest:
 def nearest_words(
     lm: FrozenLM, vectors: Float[Tensor, "vectors embedding"], asked: Int[Tensor, " vectors"], count: int
 ) -> Nearest:
-    """The softmax of word embeddings times vector, of which the `count` best words and the given ones are kept.
+    """The softmax of the word embeddings times each vector, for the `count` best words and the given ones.
 
     The vocabulary is read in parts: neither all word vectors nor all probabilities are ever in memory.
     """

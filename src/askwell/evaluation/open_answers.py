@@ -178,7 +178,7 @@ class OpenFacts:
         """There are no labels to choose from."""
 
     def _outcome(self, number: int, gold: float, found: LikelyAnswers, top: int) -> tuple[Outcome, bool]:
-        """The outcome of a fact, and whether its rank is known as far as it matters."""
+        """The outcome of a fact, and whether its rank is known well enough."""
         fact, y, others = self.facts.facts[number], self._y(number), self._others(number)
         gold = next((answer.log_probability for answer in found.answers if answer.text == y), gold)
         if math.isnan(gold) or gold == math.inf:
@@ -221,7 +221,7 @@ class OpenFacts:
         return {self._text(y) for y in self.relation.golds[fact.x]} - {self._text(fact.y)}
 
     def _text(self, y: str) -> str:
-        """The string that y's tokens spell, by which answers count: that of an uncased LM is in lower case."""
+        """The string that y's tokens spell, which identifies an answer; an uncased LM spells it in lower case."""
         return self._texts.get(y, y)
 
     @cached_property
@@ -255,7 +255,7 @@ def _rank(gold: float, others: Sequence[float]) -> float:
 
 @dataclass
 class OpenObserver:
-    """Notes what each prompt thinks of the answers that the whole mixture finds best.
+    """Records how probable each prompt finds the answers that the whole mixture finds best.
 
     A prompt's best answer is the best of these to it, and divergences are those of the distributions over these answers
     and all others taken together, which is at most that of the whole distributions.
@@ -280,7 +280,7 @@ class OpenObserver:
             self._divergences.append(max(0.0, float(divergence)))
 
     def answers(self, rows: list[int]) -> PromptAnswers:
-        """What was noted of some of the facts, one for each x."""
+        """What was recorded about some of the facts, one for each x."""
         best, divergences = np.array(self._best), np.array(self._divergences)
         return PromptAnswers(
             self.prompts, best[rows], np.zeros(len(rows), dtype=int), self.weights[rows], divergences[rows]

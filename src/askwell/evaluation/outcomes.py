@@ -15,7 +15,7 @@ from askwell.files import write_aside
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a mixture made of one fact."""
+    """How a mixture answered one fact."""
 
     relation: str
     x: str
@@ -48,7 +48,8 @@ _INFINITE = {"rank": math.inf, "raw_rank": math.inf, "log_probability": -math.in
 
 
 def write_outcomes(outcomes: Sequence[Outcome], path: Path) -> None:
-    """Writes a row a fact, in the order given; a probability of 0 has no log_probability, an infinite rank is none."""
+    """Writes one row per fact, in the order given; the log_probability of a probability of 0, and an infinite rank, are
+    null."""
     rows = (asdict(outcome) for outcome in outcomes)
     finite = (row | {name: None for name in _INFINITE if not math.isfinite(row[name])} for row in rows)
     _write_rows(finite, _COLUMNS, path)
@@ -90,13 +91,13 @@ def _listed(columns: Mapping[str, str]) -> str:
 
 
 def _need_values(path: Path, number: int, fields: Mapping[str, Any]) -> None:
-    """Raises if a row lacks a value, or has a number that is none."""
+    """Raises if a row lacks a value or has an impossible one."""
     for name, value in fields.items():
         if value is None or (isinstance(value, list) and None in value):
             raise BadFile(path, f"row {number} has no {name}")
     ranks = [fields[name] for name in ("rank", "raw_rank") if name in fields]
     if not all(rank >= 1 for rank in ranks) or math.isnan(fields.get("log_probability", 0.0)):
-        raise BadFile(path, f"row {number} has a rank below 1, or a number that is none (NaN)")
+        raise BadFile(path, f"row {number} has a rank below 1, or one that is NaN")
     if fields.get("log_probability", 0.0) > 0.001:
         raise BadFile(path, f"row {number} has a log_probability above 0")
     if not all(0 <= probability <= 1.001 for probability in fields.get("probabilities", ())):
@@ -123,7 +124,7 @@ def _finite(rank: float) -> float | None:
 
 
 def read_controls(path: Path) -> dict[str, dict[str, list[Outcome]]]:
-    """The outcomes of each control by name and split, with relation, x, y and rank alone.
+    """The outcomes of each control by name and split, with only relation, x, y and rank.
 
     That is enough for the metrics of ranks; they have no answers and no probabilities.
     """

@@ -27,7 +27,7 @@ def by_seen_y(outcomes: Sequence[Outcome], relations: Mapping[str, Relation]) ->
 
 
 def by_y_in_x(outcomes: Sequence[Outcome]) -> Parts:
-    """By whether y is a part of x, whatever the case of its letters; LAMA-UHN is the second part."""
+    """By whether y is a part of x, regardless of case; LAMA-UHN is the second part."""
     label = [NOT_INSIDE, INSIDE]
     return _parts(outcomes, lambda outcome: label[is_inside(outcome.y, outcome.x)], [INSIDE, NOT_INSIDE])
 
@@ -109,7 +109,7 @@ def _parts(outcomes: Sequence[Outcome], label: Callable[[Outcome], str], order: 
 
 def _of(known: Mapping[str, Known], outcome: Outcome) -> Known:
     if outcome.relation not in known:
-        raise BadOption(f"nothing is known of the relation {outcome.relation}, so its facts cannot be put into parts")
+        raise BadOption(f"nothing is known about the relation {outcome.relation}, so its facts cannot be partitioned")
     return known[outcome.relation]
 
 

@@ -70,7 +70,7 @@ class BestAnswers:
 
 
 class ListedFacts:
-    """The facts of a split that a mixture can be asked, where the probabilities of all answers are computed."""
+    """The facts of a split that a mixture can be asked about, where the probabilities of all answers are computed."""
 
     def __init__(
         self, answers: AnswerList, relation: Relation, facts: EncodedFacts, left_out: Sequence[LeftOutFact] = ()
@@ -137,7 +137,7 @@ class ListedFacts:
         return self.outcomes(some, ranked, self.best(log_probs, top)), corrected
 
     def prior_outcomes(self, prior: Prior, top: int = 10) -> list[Outcome]:
-        """What comes of giving the prior as the answer to every x: ranks, probabilities and its best answers."""
+        """The outcomes if the prior is given as the answer to every x: ranks, probabilities and its best answers."""
         log_probs = prior.log_probs[None]
         (best,) = self.best(log_probs, top)
         outcomes: list[Outcome] = []
@@ -149,7 +149,7 @@ class ListedFacts:
     def corrected_outcomes(
         self, prior: Prior, some: Int[Tensor, " facts"], log_probs: Float[Tensor, "facts answers"], top: int = 10
     ) -> list[Outcome]:
-        """What comes of ranking the answers to some facts by log p(y | x, r) - log prior(y).
+        """The outcomes of some facts if answers are ranked by log p(y | x, r) - log prior(y).
 
         Probabilities are those of these scores, normalised over all answers that are ranked. An answer to which the
         prior gives no probability at all gets none.
@@ -219,9 +219,9 @@ class ListedFacts:
 
 @runtime_checkable
 class AskedFacts(Protocol):
-    """The facts of a split that a mixture can be asked, ranked among a list of answers or among all strings.
+    """The facts of a split that a mixture can be asked about, ranked among a list of answers or among all strings.
 
-    Observers and priors are each of its own kind.
+    Each kind has its own observers and priors.
     """
 
     facts: EncodedFacts
@@ -253,11 +253,11 @@ class AskedFacts(Protocol):
     def ask(
         self, some: Int[Tensor, " facts"], top: int = 10, observer: Any = None, prior: Any = None
     ) -> tuple[list[Outcome], list[Outcome]]:
-        """The outcomes of some facts, and those corrected by a prior where that can be."""
+        """The outcomes of some facts, and those corrected by a prior where that is possible."""
         ...
 
     def prior_outcomes(self, prior: Any, top: int = 10) -> list[Outcome]:
-        """What comes of giving the prior as the answer to every x."""
+        """The outcomes if the prior is given as the answer to every x."""
         ...
 
     def labels(self, outcomes: Sequence[Outcome]) -> LabelFigures | None:
@@ -274,8 +274,8 @@ def asked_facts(
 ) -> AskedFacts:
     """The facts of a split that can be asked; it is an error if there are none.
 
-    Answers of any length are searched, unless there are candidates; those that a mixture was tuned for are its own.
-    """
+    Answers of any length are searched for, unless there are candidates: those given, or those that the mixture was
+    tuned for."""
     candidates = candidates or mixture.candidates
     facts = facts or encode_relation(mixture, relation, candidates=candidates)
     encoded, left_out = facts.split(split), facts.left_out(split)

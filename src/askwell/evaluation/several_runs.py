@@ -14,22 +14,22 @@ from askwell.evaluation.outcomes import Outcome
 
 @dataclass(frozen=True)
 class RunPair:
-    """Two runs on the questions that both were asked."""
+    """Two runs, compared on the questions that both were asked."""
 
     first: int
     second: int
     questions: int
     same: float
-    """The share of questions with the same best answer."""
+    """The fraction of questions with the same best answer."""
     right: int
     """Questions that at least one of the two answers right."""
     same_of_right: float | None
-    """The share with the same best answer among these; None if there are none."""
+    """The fraction of these with the same best answer; None if there are none."""
 
 
 @dataclass(frozen=True)
 class RunConsistency:
-    """Whether runs that differ in their seed alone answer the same."""
+    """Whether runs that differ only in their seed give the same answers."""
 
     runs: int
     pairs: tuple[RunPair, ...]
@@ -40,12 +40,12 @@ class RunConsistency:
 
 
 def run_consistency(runs: Sequence[Sequence[Outcome]]) -> RunConsistency:
-    """How far runs agree, from what each made of the same facts; questions that only one of two was asked are left out.
+    """How far runs agree, from their outcomes on the same facts; questions that only one of two was asked are left out.
 
     Answers are compared as words, so the runs may be of different mixtures and LMs.
     """
     if len(runs) < 2:
-        raise BadOption("one run alone has none to agree with: consistency over seeds is about two runs or more")
+        raise BadOption("consistency over seeds needs at least two runs")
     answers = [_best_answers(outcomes) for outcomes in runs]
     pairs = tuple(
         _run_pair(first, second, answers[first], answers[second]) for first, second in combinations(range(len(runs)), 2)
@@ -76,7 +76,7 @@ def _run_pair(
 ) -> RunPair:
     shared = [question for question in of_first if question in of_second]
     if not shared:
-        raise UserMistake("two runs have no question in common, so they cannot agree on one")
+        raise UserMistake("two runs have no question in common, so their answers cannot be compared")
     same = np.array([of_first[question][0] == of_second[question][0] for question in shared])
     right = np.array([of_first[question][1] or of_second[question][1] for question in shared])
     return RunPair(
@@ -104,7 +104,7 @@ class Spread:
 def spread_of(values: Sequence[float]) -> Spread:
     """The mean and spread of the values of some runs."""
     if not values:
-        raise BadOption("no runs, no mean over them")
+        raise BadOption("there are no runs to average over")
     deviation = stdev(values) if len(values) > 1 else None
     return Spread(len(values), fmean(values), deviation, min(values), max(values))
 

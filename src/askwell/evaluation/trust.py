@@ -1,4 +1,4 @@
-"""Trust: all that can be said of how far one mixture's scores on one relation can be believed."""
+"""Trust: measures of how far one mixture's scores on one relation can be believed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import torch
 from pydantic import AliasChoices, Field
 
+from askwell.calls import checked
 from askwell.data.facts import Relation
 from askwell.errors import BadOption
 from askwell.evaluation.abstention import RiskCoverage, abstain, learn_threshold, risk_coverage
@@ -24,16 +25,16 @@ from askwell.mixture.mixture import Mixture
 
 @dataclass(frozen=True)
 class AtRisk:
-    """What is answered if a threshold that keeps a risk on dev decides; shares are from 0 to 1."""
+    """Coverage and risk on test of the threshold that keeps a risk on dev; fractions are from 0 to 1."""
 
     risk: float
     confidence: Annotated[
         float | None,
         Field(validation_alias=AliasChoices("confidence", "sureness"), serialization_alias="sureness"),
     ]
-    """With which the risk is kept, if the threshold was chosen so; its name in files is older."""
+    """The confidence with which the risk is kept, if the threshold was chosen with one; files use its older name."""
     threshold: float | None
-    """The lowest probability of an answer that is given; None if no threshold keeps the risk on dev."""
+    """Answers of at least this probability are given; None if no threshold keeps the risk on dev."""
     dev_questions: int
     dev_coverage: float
     dev_risk: float
@@ -41,9 +42,9 @@ class AtRisk:
     answered: int
     wrong: int
     coverage: float
-    """The share of questions that is answered."""
+    """The fraction of questions that are answered."""
     found_risk: float | None
-    """The share of the answers given that is wrong; None if none is given."""
+    """The fraction of the given answers that are wrong; None if none is given."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Trust:
     relation: str
     lm: str
     vocabulary: str
-    """Among which answers y was ranked."""
+    """The answers that y was ranked among."""
     facts: int
     """Test facts that were asked; scores are means over them."""
     left_out: dict[str, int]
@@ -81,9 +82,10 @@ class Trust:
 
 
 WORDS_ALREADY = "the prompts are words already"
-"""Why nothing is projected: training has kept the state in which it began, say."""
+"""Why nothing is projected, for example because training kept its initial state."""
 
 
+@checked
 def trust_of(
     mixture: Mixture,
     relation: Relation,
@@ -105,7 +107,7 @@ def trust_of(
         examination.evaluations.get("test"), examination.evaluations.get("dev"), examination.prompt_answers
     )  # fmt: skip
     if test is None or answers is None:
-        raise BadOption("trust is about test facts and what each prompt answers to them, which were not examined")
+        raise BadOption("trust_of needs each prompt's answers to the test facts: examine test, with prompts=True")
     missing: dict[str, str] = {}
     if dev is None:
         why = f"there are {examination.missing['dev']}" if "dev" in examination.missing else "dev was not asked"
@@ -115,7 +117,7 @@ def trust_of(
     several_prompts = len(answers.prompts) > 1
     signals = signals_of(questions.confidences, answers)
     if not several_prompts:
-        missing["consistency"] = "the mixture asks with one prompt, which has none to agree with"
+        missing["consistency"] = "the mixture has only one prompt, so agreement cannot be measured"
         signals = {"probability": signals["probability"]}
     if no_projection := _why_not_projected(mixture):
         missing["projection"] = no_projection

@@ -141,11 +141,11 @@ class Batch:
     read_pairs: Int[Tensor, " reads"]
     read_positions: Int[Tensor, " reads"]
     past: Past | None = None
-    """What the pairs see before the tokens of the last stream, in which case the other streams are left out; None if
-    these tokens are whole sentences."""
+    """The cached past that the pairs attend to before the tokens of the last stream, in which case the other streams
+    are left out; None if these tokens are whole sentences."""
     branches: Bool[Tensor, "pairs positions positions"] | None = None
-    """Which of its pair's tokens each token of the last stream sees, itself included, where they are the branches of a
-    tree behind one past; None where they are a sentence. Only LMs with a walk read trees."""
+    """Which of its pair's tokens each token of the last stream attends to, itself included, if they are branches of a
+    tree after a shared past; None if they are a sentence. Only LMs with a walk read trees."""
 
     def until(self, lengths: Int[Tensor, " pairs"]) -> "Batch":
         """Only the first so many tokens of each pair, read at the first; for LMs with one stack."""

@@ -1,4 +1,5 @@
-"""Control LMs: like a given one, but without its knowledge. Whatever tuning elicits from them, it has put in itself."""
+"""Control LMs: like a given one, but without its knowledge. Whatever tuning elicits from them was put there by
+tuning."""
 
 import copy
 from typing import Any

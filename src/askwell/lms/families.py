@@ -1,8 +1,7 @@
 """Families of LMs: how each is loaded, what its stacks are, and how it is asked.
 
-Masked LMs are BERT, RoBERTa, DistilBERT, ALBERT, ELECTRA's generators, ModernBERT and their like; denoising seq2seq LMs
-BART and similar models; causal LMs GPT-2, Llama, Qwen, SmolLM2 and similar models.
-"""
+Masked LMs are BERT, RoBERTa, DistilBERT, ALBERT, ELECTRA's generators, ModernBERT and similar models; denoising seq2seq
+LMs are BART and similar models; causal LMs are GPT-2, Llama, Qwen, SmolLM2 and similar models."""
 
 from collections.abc import Mapping
 from dataclasses import replace

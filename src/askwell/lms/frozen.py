@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from askwell.calls import checked_or
 from askwell.display.summary import ShowsItself, Summary
 from askwell.errors import BadOption
 from askwell.lms.batches import Batch, StreamBatch
@@ -34,6 +35,7 @@ _LARGE = {1e9: "billion", 1e6: "million"}
 class FrozenLM(ShowsItself):
     """A public model and its tokenizer. None of its weights ever gets a gradient or changes."""
 
+    @checked_or("a FrozenLM is loaded by askwell.load_lm('testbed:bert'), or askwell.load_lm(model, tokenizer)")
     def __init__(
         self,
         model: PreTrainedModel,
@@ -48,7 +50,7 @@ class FrozenLM(ShowsItself):
         compiled: bool = False,
         as_stored: bool = False,
     ) -> None:
-        """`as_stored` says that the model equals its files, so that what was found out about it earlier still holds."""
+        """`as_stored` says that the model equals its files, so that earlier findings about it still hold."""
         self.family = family_of(model.config)
         self.identity = identity or identify(
             model, tokenizer, name=name or type(model).__name__, family=self.family.name, folder=None
@@ -211,7 +213,7 @@ class FrozenLM(ShowsItself):
         vectors: Float[Tensor, "prompt_tokens embedding"],
         deltas: Deltas = None,
     ) -> Float[Tensor, "reads vocabulary"]:
-        """The LM's logits at the places that the batch reads, in the precision of probabilities, without a gradient.
+        """The LM's logits at the positions that the batch reads, in the precision of probabilities, without gradients.
 
         The tuned vectors are put at the prompt tokens, and deltas[stack][l] is added as they leave layer l + 1.
         """
@@ -229,8 +231,8 @@ class FrozenLM(ShowsItself):
         vectors: Float[Tensor, "prompt_tokens embedding"],
         deltas: Deltas = None,
     ) -> Iterator[tuple[slice, Float[Tensor, "some vocabulary"], Float[Tensor, " some"]]]:
-        """The LM's probabilities at the places that the batch reads, some places after the other, and the logs of what
-        they were divided by, as a check that they are finite; without gradients."""
+        """The LM's probabilities at the positions that the batch reads, a few positions at a time, and the
+        log-normalisers, as a check that they are finite; without gradients."""
         at_once = max(1, _PROBABILITIES_AT_ONCE // self.vocabulary_size)
         slices = [slice(start, start + at_once) for start in range(0, len(batch.read_pairs), at_once)]
         walk = self._walk_of(batch)
@@ -252,8 +254,8 @@ class FrozenLM(ShowsItself):
         *,
         use_walk: bool = True,
     ) -> tuple[Float[Tensor, " reads"], Float[Tensor, " reads"]]:
-        """The log-probability of one token at each place that the batch reads, with its gradients into the tuned
-        vectors and deltas, and the log of the total of all tokens, as a check that probabilities are finite."""
+        """The log-probability of one token at each position that the batch reads, with gradients into the tuned vectors
+        and deltas, and the log-normaliser over all tokens, as a check that probabilities are finite."""
         walk = self._walk_of(batch)
         if walk is None or not use_walk:
             logits = self._hooked_logits(batch, vectors, deltas)
@@ -270,8 +272,8 @@ class FrozenLM(ShowsItself):
         reads: Int[Tensor, " targets"],
         tokens: Int[Tensor, " targets"],
     ) -> tuple[Float[Tensor, " targets"], Float[Tensor, " reads"]]:
-        """The log-probability of tokens[i] at the batch's read reads[i], in any number for each read, with gradients,
-        and the log of the total of all tokens at each read."""
+        """The log-probability of tokens[i] at the batch's read reads[i], any number of them for each read, with
+        gradients, and the log-normaliser over all tokens at each read."""
         walk = self._walk_of(batch)
         if walk is None:
             logits = self._hooked_logits(batch, vectors, deltas)
@@ -287,8 +289,8 @@ class FrozenLM(ShowsItself):
         *,
         keeps: bool = True,
     ) -> tuple[Float[Tensor, "reads width"], Past | None]:
-        """What the output embedding reads at the places that the batch reads, and what was kept of the batch's own
-        tokens, if that is asked for; both with gradients. For LMs with a walk."""
+        """The inputs of the output embedding at the positions that the batch reads, and, if requested, the keys and
+        values of the batch's own tokens; both with gradients. For LMs with a walk."""
         return self._walked_and_kept(self._need_walk(), batch, vectors, deltas, keeps=keeps)
 
     def kept(self, batch: Batch, vectors: Float[Tensor, "prompt_tokens embedding"], deltas: Deltas = None) -> Past:
@@ -324,8 +326,9 @@ class FrozenLM(ShowsItself):
         return several_log_probs_of(hidden, walk.output, walk.bias, reads, tokens, self.parameter_dtype, walk.cap)
 
     def can_keep(self, longest: int) -> bool:
-        """Whether sentences of up to this many tokens, what is kept of them included, can go on from what a walk keeps:
-        whether there is a walk, and no window that would hide a token of them from another."""
+        """Whether sentences of up to this many tokens, cached ones included, can continue from the keys and values that
+        a walk caches: there must be a walk, and no attention window that would hide one of these tokens from
+        another."""
         return self.walk is not None and self._fits(longest)
 
     def can_share(self, longest: int) -> bool:
@@ -340,12 +343,12 @@ class FrozenLM(ShowsItself):
         if self.walk is None or self.window is None or self._fits(_longest_sentence(batch)):
             return self.walk
         if batch.past is not None:
-            raise ValueError(f"sentences of more than {self.window} tokens cannot go on from what was kept")
+            raise ValueError(f"sentences of more than {self.window} tokens cannot continue from cached keys and values")
         return None
 
     def _need_walk(self) -> Walk:
         if self.walk is None:
-            raise ValueError(f"{type(self.model).__name__} is read as a whole, so nothing of it can be kept")
+            raise ValueError(f"{type(self.model).__name__} is read as a whole, so its keys and values cannot be cached")
         return self.walk
 
     def _walked(self, walk: Walk, batch: Batch, vectors: Tensor, deltas: Deltas) -> Float[Tensor, "reads width"]:

@@ -1,4 +1,4 @@
-"""Hooks into a public model while it runs: adds to the outputs of its layers, and reads single positions.
+"""Hooks into a public model while it runs: they add to the outputs of its layers, and read single positions.
 
 Before a model is used, its layers and its head are probed on short inputs. Nothing is taken from a config: an unknown
 architecture is used if it passes, and refused otherwise.

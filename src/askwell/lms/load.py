@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from askwell.calls import checked
 from askwell.errors import BadOption
 from askwell.lms.checkpoints import built_in_folder, load_checkpoint_files, public_name
 from askwell.lms.families import family_of
@@ -19,12 +20,13 @@ from askwell.lms.tokenizer_files import named_tokenizer
 Precision = Literal["auto", "float32", "bfloat16", "float16", "float64"]
 
 
+@checked
 def load_lm(
     name: str | Path | PreTrainedModel,
     tokenizer: str | Path | PreTrainedTokenizerBase | None = None,
     *,
     revision: str | None = None,
-    device: str | torch.device | None = None,
+    device: str | int | torch.device | None = None,
     dtype: Precision | torch.dtype = "auto",
     device_map: str | dict[str, Any] | None = None,
     compiled: bool = False,
@@ -78,7 +80,7 @@ def _in_memory(
     model: PreTrainedModel,
     tokenizer: str | Path | PreTrainedTokenizerBase | None,
     revision: str | None,
-    device: str | torch.device | None,
+    device: str | int | torch.device | None,
     dtype: Precision | torch.dtype,
     compiled: bool,
 ) -> FrozenLM:
@@ -98,7 +100,7 @@ def _in_memory(
     )
 
 
-def choose_device(device: str | torch.device | None) -> torch.device:
+def choose_device(device: str | int | torch.device | None) -> torch.device:
     """The device of that name; without a name CUDA, MPS or the CPU, whichever is available first."""
     if device is None:
         if torch.cuda.is_available():

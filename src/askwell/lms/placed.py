@@ -16,7 +16,7 @@ _told: set[str] = set()
 
 
 def why_it_stays(model: PreTrainedModel) -> str | None:
-    """Why a model cannot be moved or cast: what was done to it; None for an ordinary one."""
+    """Why a model cannot be moved or cast (offloaded, spread or quantised); None for an ordinary one."""
     if getattr(model, "is_quantized", False) or getattr(model, "hf_quantizer", None) is not None:
         method = getattr(getattr(model.config, "quantization_config", None), "quant_method", None)
         if str(getattr(method, "value", method)) != "gguf":  # what is loaded from GGUF has ordinary weights
@@ -76,4 +76,4 @@ def _fetched(model: nn.Module, name: str) -> Tensor:
         weights = getattr(each, "weights_map", None)
         if weights is not None:
             return weights[own]
-    raise KeyError(f"{name} is offloaded to a place that accelerate does not tell")
+    raise KeyError(f"{name} is offloaded to a place that accelerate does not report")

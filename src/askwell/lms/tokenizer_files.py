@@ -35,7 +35,7 @@ def find_tokenizer(source: str, **options: Any) -> PreTrainedTokenizerBase:
     if problem is not None:
         raise problem
     raise LMUnavailable(
-        "there is no tokenizer with it; save its tokenizer's files beside the weights, or name them with --tokenizer"
+        "it has no tokenizer; save the tokenizer's files beside the weights, or name them with --tokenizer"
     )
 
 

@@ -1,13 +1,14 @@
 """Answers questions: what does the mixture say about an x?"""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from askwell.calls import checked
 from askwell.errors import BadOption, UserMistake
 from askwell.lms.batches import Words, words_of
 from askwell.mixture import distributions
@@ -28,21 +29,36 @@ _NUMBERS_AT_ONCE = 2**22
 _QUESTIONS_AT_ONCE = 32
 
 
+@checked
 def ask(
     mixture: "Mixture",
     xs: str | Sequence[str],
-    *,
     top: int = 10,
+    *,
     candidates: GivenCandidates = None,
     beams: int = BEAMS,
 ) -> Iterator[Replies]:
     """For each x its most probable answers, best first.
 
-    `candidates` are those to choose among: a list of words, a dictionary from labels to words, a file, or `Candidates`.
-    Answers of any length are searched; with more `beams`, more partial answers are extended at once and in total.
-    """
-    xs = [xs] if isinstance(xs, str) else list(xs)
-    for x, replies in zip(xs, _replies(mixture, xs, top, as_candidates(candidates), beams), strict=True):
+    `candidates` are the answers to choose among: a list of words, a dictionary from labels to words, a file, or
+    `Candidates`. Answers of any length are found by search; with more `beams`, more partial answers are extended, at
+    once and in total."""
+    return _ask(mixture, list_of_xs(xs), top, as_candidates(candidates), beams)
+
+
+def list_of_xs(given: str | Sequence[str]) -> list[str]:
+    """One x or several, as a list."""
+    xs = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    for x in xs:
+        if not isinstance(x, str):
+            raise BadOption(f"ask: x must be a string, or a list of strings, not {type(x).__name__}")
+    return xs
+
+
+def _ask(
+    mixture: "Mixture", xs: Sequence[str], top: int, candidates: Candidates | None, beams: int
+) -> Iterator[Replies]:
+    for x, replies in zip(xs, _replies(mixture, xs, top, candidates, beams), strict=True):
         found = Replies(replies)
         found.x = x
         yield found

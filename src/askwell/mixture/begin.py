@@ -62,7 +62,7 @@ class BeginChoice(BaseModel):
 
 
 class OpeningChoice(BaseModel):
-    """How probable train facts are behind what can come before an LM's sentences."""
+    """How probable train facts are after each text that can precede an LM's sentences."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -70,20 +70,21 @@ class OpeningChoice(BaseModel):
     lm: str
     begin: Begin
     lead_ins: dict[str, float]
-    """Mean log p(y | x, t) of train facts under the words of their prompts, behind each text."""
+    """Mean log p(y | x, t) of train facts under their untuned prompts, after each text."""
     shots: int = SHOTS
     examples: float | None
-    """The same behind this many examples; None where these are too many for the facts or the LM's longest input."""
+    """The same after this many examples; None if these are too many for the facts or for the LM's maximum input
+    length."""
     least: float
-    """Half of what guessing among the LM's tokens would give, which is a negative number: what comes before a sentence
-    has to make the facts more probable than this. To an LM that has read few texts it is noise, which tuning then has
-    to overcome."""
+    """Half the log-probability of guessing among the LM's tokens: what precedes a sentence must make the facts more
+    probable than this. To an LM that was trained on little text it is noise, which tuning then has to overcome."""
     relations: tuple[str, ...]
     pairs: int
-    """The number of (fact, prompt) pairs behind each of them; a pair whose prompt shows its x is not one of them."""
+    """The number of (fact, prompt) pairs behind each figure, without pairs whose prompt shows their x as an example."""
 
     def best(self, *, allow_examples: bool) -> tuple[str, int]:
-        """The lead-in and the number of examples behind which the facts are most probable: one of the two at most."""
+        """The lead-in or the number of examples after which the facts are most probable; at most one of the two is
+        used."""
         lead_in = max(self.lead_ins, key=self.lead_ins.__getitem__)
         if allow_examples and self.examples is not None and self.examples > max(self.lead_ins[lead_in], self.least):
             return NO_LEAD_IN, self.shots
@@ -93,17 +94,15 @@ class OpeningChoice(BaseModel):
 def resolve_begin(
     spec: MixtureSpec, lm: FrozenLM, examples: Sequence[Example] = (), *, anew: bool = False
 ) -> MixtureSpec:
-    """The spec with "auto" replaced by the LM's beginning and by what comes before its sentences: what is known, else
-    what fits the examples best, else a line break and nothing before it. What is named is kept; a beginning that the LM
-    does not have is refused.
-
-    With `anew`, nothing but the examples decides, so that the choice is the same wherever it is made.
-    """
+    """The spec with "auto" replaced by what the LM's sentences begin with and what precedes them: the choice made
+    earlier for this LM, otherwise what fits the examples best, otherwise a line break with nothing before it. Explicit
+    choices are kept; a beginning that the LM does not have is refused. With `anew`, earlier choices are ignored, so
+    that the choice is the same wherever it is made."""
     return _with_opening(_with_begin(spec, lm, examples, anew=anew), lm, examples, anew=anew)
 
 
 def _with_opening(spec: MixtureSpec, lm: FrozenLM, examples: Sequence[Example], *, anew: bool) -> MixtureSpec:
-    """Something is chosen only where nothing is named, and where the words of what is chosen are what is read."""
+    """A lead-in is chosen only if none is given, and only if the LM will read the words that were scored."""
     named = spec.lead_in != AUTO_LEAD_IN or bool(spec.shots) or bool(spec.prefix) or spec.initial != "words"
     if named or len(lm.beginnings) == 1 or spec.begin == "auto":
         return spec.with_named_opening
@@ -137,8 +136,8 @@ def known_opening(lm: FrozenLM, begin: Begin) -> OpeningChoice | None:
 
 @torch.no_grad()
 def choose_opening(lm: FrozenLM, examples: Sequence[Example], begin: Begin) -> OpeningChoice | None:
-    """How probable a few train facts of the first relations are behind each lead-in and behind examples; None if no
-    fact can be asked."""
+    """How probable a few train facts of the first relations are after each lead-in and after examples; None if no fact
+    can be asked."""
     room = max(len(lm.wording.encode(text, Place.SPACED)) for text in LEAD_INS)
     usable = list(islice((found for example in examples if (found := _askable(lm, *example, room=room))), _RELATIONS))
     if not usable:
@@ -233,8 +232,8 @@ def _distinct(lm: FrozenLM) -> dict[Begin, Beginning]:
 def _askable(
     lm: FrozenLM, relation: Relation, templates: Sequence[Template], *, room: int = 0
 ) -> tuple[str, list[Template], list[Fact]] | None:
-    """A few of the prompts and train facts, spread evenly, that the LM can be asked under every beginning, with room
-    for this many tokens more."""
+    """A few prompts and train facts, evenly spaced, that the LM can be asked about with every beginning, with room for
+    this many more tokens."""
     try:
         prompts = usable_prompts(lm, templates)[0][:_PROMPTS]
     except NothingLeft:
@@ -258,7 +257,7 @@ def _askable(
 def _opened(
     lm: FrozenLM, beginning: Beginning, templates: Sequence[Template], lead_in: str, shown: Sequence[Shown]
 ) -> list[Prompt]:
-    """The templates' prompts behind a lead-in, or each behind its examples."""
+    """The templates' prompts after a lead-in, or each after its examples."""
     prompts, _ = usable_prompts(lm, templates, beginning)
     spec = MixtureSpec(lead_in=lead_in)
     own = shown or [()] * len(prompts)
@@ -283,8 +282,8 @@ def _log_probabilities(
     lead_in: str = NO_LEAD_IN,
     shown: Sequence[Shown] = (),
 ) -> Float[Tensor, " pairs"]:
-    """log p(y | x, t) of each pair: of all of y's tokens, but not of what ends the answer, since how a template goes on
-    after y says nothing of whether y is known."""
+    """log p(y | x, t) of each pair: of all of y's tokens, but not of what ends the answer, since how a template
+    continues after y says nothing about whether y is known."""
     prompts = _opened(lm, beginning, templates, lead_in, shown)
     reader = PairReader(lm, prompts, reads_x=False)
     table = reader.table_of([lm.family.ask_answer(prompt.tokens, lm.wording, lm.special) for prompt in prompts])

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from askwell.calls import checked, checked_or
 from askwell.data.facts import Relation
 from askwell.display.summary import ShowsItself, Summary, counted
 from askwell.errors import BadFile, BadOption, NothingLeft
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from askwell.mixture.mixture import Mixture
 
 
+@checked_or("candidates can be given as they are, without Candidates: candidates=['Paris', 'Rome']")
 @dataclass(frozen=True, repr=False)
 class Candidates(ShowsItself):
     """Words that answers are ranked among, instead of everything that the LM could answer."""
@@ -79,6 +81,7 @@ _LONGEST_CANDIDATE = 10_000
 """Characters."""
 
 
+@checked
 def read_candidates(path: Path | str) -> Candidates:
     """The words of a file, one per line; if every line has the form "label: word, word", labels with their words.
 
@@ -125,16 +128,21 @@ def as_candidates(given: GivenCandidates) -> Candidates | None:
     if isinstance(given, str | Path):
         return read_candidates(given)
     if not isinstance(given, Mapping):
-        words = list(given)
+        words = list(given) if isinstance(given, Iterable) else [given]
         if not words or not all(isinstance(word, str) for word in words):
             raise BadOption(f"candidates are words, such as ['Paris', 'Rome']; got {str(words)[:60]}")
         return Candidates("candidates", _distinct(word.strip() for word in words))
-    of_label = {label: [words] if isinstance(words, str) else list(words) for label, words in given.items()}
+    of_label = {
+        label: list(words) if isinstance(words, Iterable) and not isinstance(words, str) else [words]
+        for label, words in given.items()
+    }
     label_of: dict[str, str] = {}
     for label, words in of_label.items():
         if not words:
             raise BadOption(f"the label {label!r} has no words; write {{{label!r}: ['word', …]}}")
         for word in words:
+            if not isinstance(word, str):
+                raise BadOption(f"the words of the label {label!r} must be strings, not {type(word).__name__}")
             if label_of.setdefault(word, label) != label:
                 raise BadOption(
                     f"{word!r} is a word of {label_of[word]!r} and of {label!r}; it can belong to only one label"
@@ -197,7 +205,7 @@ class CandidateScorer:
         for number, word in enumerate(self._words):
             of_label[numbers[label_of[word]]].append(number)
         most = max(map(len, of_label))
-        # The words of each label, the last of them again where there are fewer than of another.
+        # The words of each label, padded with its last word to the most words that a label has.
         self._of_label = torch.tensor([row + row[-1:] * (most - len(row)) for row in of_label], device=device)
         self._is_padding = torch.tensor([[n >= len(row) for n in range(most)] for row in of_label], device=device)
         self._number_of = numbers if candidates.labels is not None else {}

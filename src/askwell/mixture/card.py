@@ -78,7 +78,7 @@ def _facts_and_settings(mixture: "Mixture", about: "About") -> str:
 
 def _score_table(scores: dict[str, Any]) -> str:
     if not scores:
-        return "None were measured yet."
+        return "No scores have been measured yet."
     # Whatever was measured is shown, except what comes with the scores.
     beside = {"facts", "vocabulary", "log_loss", "units"}
     metrics = list(dict.fromkeys(name for figures in scores.values() for name in figures if name not in beside))
@@ -93,7 +93,7 @@ def _score_table(scores: dict[str, Any]) -> str:
     note = f"Means over facts ({units}); other right answers for the same x are left out of the ranking."
     return (
         "\n".join([*header, *rows])
-        + f"\n\n{note} The prompts, too, learned from training pairs: a score is not knowledge."
+        + f"\n\n{note} The prompts have also learned from the training pairs, so a score is not the same as knowledge."
     )
 
 

@@ -37,7 +37,7 @@ class About(BaseModel):
             return given
         learned_from = given.get("learned_from", {})
         if not isinstance(learned_from, dict) or not isinstance(learned_from.get("relation", {}), dict):
-            raise ValueError("learned_from is not an object, or its relation is none")
+            raise ValueError("learned_from is not an object, or names no relation")
         learned_from = dict(learned_from)
         if given.get("relation") is not None:
             learned_from.setdefault("relation", {"name": given["relation"], "sha256": given.get("relation_sha256")})

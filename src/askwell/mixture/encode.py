@@ -73,7 +73,7 @@ class EncodedFacts:
 def encode_facts(
     mixture: "Mixture", facts: Iterable[Fact], kind: AnswerKind | None = None, labels: Container[str] = ()
 ) -> tuple[EncodedFacts, list[LeftOutFact]]:
-    """The facts that the mixture can be asked, and those that are left out.
+    """The facts that the mixture can be asked about, and those that are left out.
 
     What counts as an answer follows from the mixture, or else from the facts themselves, unless it is given. A y that
     is one of the `labels` is never an answer itself, so the LM need not be able to spell it.
@@ -176,7 +176,7 @@ class EncodedRelation:
     ) -> None:
         if not isinstance(relation, Relation):
             raise BadOption(
-                f"facts come as a Relation, and this is {type(relation).__name__}: askwell.read_relation makes one of "
+                f"a Relation is needed, not {type(relation).__name__}: askwell.read_relation makes one of "
                 "pairs, a dictionary, a frame or a file"
             )
         self.relation = relation
@@ -213,7 +213,7 @@ class EncodedRelation:
 def encode_relation(
     mixture: "Mixture", relation: Relation, *, candidates: "Candidates | None" = None, whole_answers: bool = False
 ) -> EncodedRelation:
-    """The relation's facts in the tokens of the mixture's LM; with `whole_answers`, of any length in any case.
+    """The relation's facts in the tokens of the mixture's LM; with `whole_answers`, answers always have any length.
 
     `candidates` are those that it will choose among: a y that is a label means the label's words.
     """

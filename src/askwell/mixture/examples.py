@@ -46,8 +46,8 @@ class Chosen(NamedTuple):
 def choose_examples(
     lm: FrozenLM, prompts: Sequence[Prompt], spec: MixtureSpec, relation: Relation | None
 ) -> list[Chosen]:
-    """Every prompt with as many train facts as the spec asks for, drawn for each by the seed; of several draws that
-    which makes dev facts most probable."""
+    """Every prompt with as many train facts as the spec asks for, drawn for each by the seed; of several draws, the one
+    that makes dev facts most probable."""
     if relation is None:
         raise BadOption("--shots: examples are train facts; name the relation with --facts")
     facts = writable_facts(lm, spec, relation.train)
@@ -93,7 +93,7 @@ def draw_examples(facts: Sequence[Fact], count: int, seed: int, prompt: int, dra
 
 
 def with_examples(lm: FrozenLM, prompt: Prompt, spec: MixtureSpec, examples: Sequence[Fact]) -> Prompt:
-    """The prompt behind everything before its sentence."""
+    """The prompt with everything that precedes its sentence."""
     return with_opening(lm, prompt, opening_of(lm, spec, prompt.template, prompt.tokens.beginning, examples))
 
 
@@ -151,8 +151,8 @@ class ExampleTable:
                 self._by_x.setdefault(tuple(lm.wording.encode(fact.x, PLACES[0])), set()).add(prompt)
 
     def shown(self, xs: Words, facts: Int[Tensor, " facts"]) -> Bool[Tensor, "facts prompts"]:
-        """For each of the facts the prompts that show its x, whatever its y: to them the LM would read the answer off,
-        or be told another one."""
+        """For each fact, the prompts that show its x, with any y: after these, the LM could copy the answer, or has
+        been shown a different one."""
         rows = zip(xs.ids[0, facts].tolist(), xs.lengths[0, facts].tolist(), strict=True)
         table = torch.zeros(len(facts), self._prompts, dtype=torch.bool)
         for row, (ids, length) in enumerate(rows):
@@ -171,8 +171,8 @@ def is_own_example(mixture: "Mixture", xs: Words, facts: Int[Tensor, " facts"]) 
 def renormalised(
     log_weights: Float[Tensor, "facts prompts"], shown: Bool[Tensor, "facts prompts"]
 ) -> Float[Tensor, "facts prompts"]:
-    """Weights without the prompts that show a fact's x; as they are where no other prompt has a weight."""
+    """Weights without the prompts that show a fact's x; unchanged if no other prompt has any weight."""
     others = log_weights.masked_fill(shown, -torch.inf)
     changes = shown.any(1) & (others > -torch.inf).any(1)
-    # Rows that do not change are not touched: the softmax of weights that are one already moves their last digits.
+    # Other rows are left alone: even a softmax of weights that already sum to one would change their last digits.
     return torch.where(changes[:, None], others.masked_fill(~changes[:, None], 0.0).log_softmax(1), log_weights)

@@ -1,10 +1,11 @@
-"""The methods by which mixtures are saved and loaded as other models of the Hugging Face hub are."""
+"""The methods that save and load mixtures in the same way as other models on the Hugging Face hub."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from huggingface_hub import ModelCard, ModelHubMixin
 
+from askwell.calls import checked
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import About
 
@@ -31,8 +32,8 @@ class OnTheHub(ModelHubMixin):
         push_to_hub: bool = False,
         **hub_options: Any,
     ) -> str | None:
-        """Saves the mixture in a folder with what is known about it; with `push_to_hub` also on the hub, and returns
-        its address there.
+        """Saves the mixture in a folder, with what is known about it. With `push_to_hub`, also uploads it to the hub
+        and returns its address there.
 
         The mixin's own method would remove the old config.json before the new one is written.
         """
@@ -55,8 +56,9 @@ class OnTheHub(ModelHubMixin):
         return super().push_to_hub(repo_id, **hub_options)
 
     @classmethod
+    @checked
     def from_pretrained(
-        cls, pretrained_model_name_or_path: str | Path, *, lm: FrozenLM | None = None, **hub_options: Any
+        cls, pretrained_model_name_or_path: str | Path, lm: FrozenLM | None = None, **hub_options: Any
     ) -> "Mixture":
         """The mixture in a folder or of a hub name, on its LM, which is loaded if it is not given.
 

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from askwell.calls import checked, checked_or
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import Template, parsed_templates
 from askwell.display import plots
@@ -20,7 +21,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Beginning
 from askwell.mixture import distributions
 from askwell.mixture.answers import AnswerKind, AnswerSpace
-from askwell.mixture.ask import ask
+from askwell.mixture.ask import ask, list_of_xs
 from askwell.mixture.begin import resolve_begin
 from askwell.mixture.candidates import Candidates, CandidateScorer, GivenCandidates, as_candidates
 from askwell.mixture.elsewhere import EmbeddedPrompts, embed, save_peft
@@ -46,6 +47,7 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
     weights. `forward(xs, ys)` is log p(y | x, r), with gradients. The LM is not a submodule and has no gradients.
     """
 
+    @checked
     def __init__(
         self,
         lm: FrozenLM,
@@ -56,12 +58,10 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         examples: Sequence[Shown] | None = None,
         **choices: Any,
     ) -> None:
-        """How prompts are combined is a `spec`, or fields of MixtureSpec by name: `Mixture(lm, templates, deep=True)`.
+        """Pass a `spec`, or fields of MixtureSpec by name: `Mixture(lm, templates, deep=True)`.
 
-        `relation` is the one whose train facts decide a causal LM's opening and are drawn as examples; a mixture
-        that is rebuilt is given the `examples` of each prompt instead."""
-        if not isinstance(lm, FrozenLM):
-            raise BadOption(f"a mixture needs a loaded LM, but this is {type(lm).__name__}: askwell.load_lm loads one")
+        The train facts of `relation` decide a causal LM's opening, and examples are drawn from them; to rebuild a saved
+        mixture, the `examples` of each prompt are given instead."""
         given = MixtureSpec.given(spec, choices, to=Mixture.__init__, elsewhere={"train": TrainingSpec})
         super().__init__()
         self._lm = (lm,)  # in a tuple, so that the LM is no submodule: it is not saved, moved or tuned with the mixture
@@ -122,7 +122,7 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
     initial_vectors: Tensor
 
     def summary(self) -> Summary:
-        """The prompts with their weights, the heaviest first, and what can be tuned of them."""
+        """The prompts with their weights, heaviest first, and which vectors can be tuned."""
         weights = self.weights.tolist()
         heaviest = sorted(range(len(weights)), key=lambda t: (-weights[t], t))
         rows = [(f"{weights[t]:.3f}", self.prompts[t].template.text) for t in heaviest]
@@ -197,42 +197,45 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         return float(2**entropy_bits)
 
     @overload
-    def ask(self, x: str, *, top: int = ..., candidates: GivenCandidates = ..., beams: int = ...) -> Replies: ...
+    def ask(self, x: str, top: int = ..., *, candidates: GivenCandidates = ..., beams: int = ...) -> Replies: ...
 
     @overload
     def ask(
         self,
         x: Sequence[str],
-        *,
         top: int = ...,
+        *,
         candidates: GivenCandidates = ...,
         beams: int = ...,
         progress: bool | None = ...,
     ) -> AllReplies: ...
 
+    @checked
     def ask(
         self,
         x: str | Sequence[str],
-        *,
         top: int = 10,
+        *,
         candidates: GivenCandidates = None,
         beams: int = BEAMS,
         progress: bool | None = None,
     ) -> Replies | AllReplies:
         """The most probable answers for x, best first; for several x's, a list with the answers to each.
 
-        `candidates` are those to choose among: a list of words, a dictionary from labels to words, or a file. If it
-        takes long, a terminal or notebook shows a bar, unless `progress` is False.
-        """
-        xs, found = [x] if isinstance(x, str) else list(x), AllReplies()
+        `top` is how many answers to return. `candidates` are the answers to choose among: a list of words, a dictionary
+        from labels to words, or a file. If it takes long, a terminal or notebook shows a progress bar, unless
+        `progress` is False."""
+        xs, found = list_of_xs(x), AllReplies()
         with bar("questions", progress) as shown:
             for replies in ask(self, xs, top=top, candidates=candidates, beams=beams):
                 found.append(replies)
                 shown(len(found), len(xs))
         return found[0] if isinstance(x, str) else found
 
+    @checked
     def drop_prompts(self, below: float) -> int:
-        """Drops prompts that weigh less: they weigh 0 from now on and are not asked again. Returns their number.
+        """Drops prompts with a smaller weight: their weight is 0 from now on, and they are not asked again. Returns
+        their number.
 
         The heaviest prompt is always kept.
         """
@@ -240,15 +243,21 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         self.weight_logits.data.masked_fill_(light, -torch.inf)
         return int(light.sum())
 
+    @checked
     def forward(self, xs: Sequence[str], ys: Sequence[str]) -> Float[Tensor, " facts"]:
-        """log p(y | x, r) of each pair, with gradients into `vectors`, `deltas` and `weighting`: minus its mean is a
+        """log p(y | x, r) of each pair, with gradients into `vectors`, `deltas` and `weighting`; its negative mean is a
         loss for your own training loop.
 
         What counts as an answer is what the mixture was tuned for or what `settle_answers` decided; until then, what
         the given ys need. A y that cannot be an answer, or an x that cannot be asked, is an error.
         """
-        if isinstance(xs, str) or isinstance(ys, str) or len(xs) != len(ys):
-            raise BadOption("forward takes a list of xs and a list of as many ys")
+        if (
+            isinstance(xs, str)
+            or isinstance(ys, str)
+            or len(xs) != len(ys)
+            or not all(isinstance(text, str) for text in (*xs, *ys))
+        ):
+            raise BadOption("forward takes a list of xs and a list of as many ys, all of them strings")
         facts, left_out = encode_facts(self, map(Fact, xs, ys), labels=self._words_of_labels)
         if left_out:
             first = left_out[0]
@@ -266,6 +275,7 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         log_probs = scorer.log_probs(facts.xs, every, self.log_weights_for(facts.xs, every)).log_softmax(1)
         return log_probs.gather(1, torch.tensor(numbers, device=self.lm.device)[:, None])[:, 0]
 
+    @checked
     def settle_answers(self, relation: Relation, candidates: GivenCandidates = None) -> None:
         """Decides from a relation's facts what counts as an answer, as training does: one token or any length and, for
         a masked LM, how long answers are. With candidates, answers are chosen among them from now on."""
@@ -273,6 +283,7 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         encoded = encode_relation(self, relation, candidates=self.candidates, whole_answers=self.candidates is not None)
         self.answer_kind = encoded.kind
 
+    @checked
     def embed(self, x: str) -> EmbeddedPrompts:
         """The prompts with x filled in, as `inputs_embeds` for the LM or for use elsewhere, with gradients."""
         return embed(self, x)
@@ -280,6 +291,11 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
     def save_peft(self, folder: str | Path) -> None:
         """Writes a single prompt whose tokens all come before x as a prompt-tuning adapter of PEFT (causal LMs)."""
         save_peft(self, folder)
+
+    @checked_or("Mixture.train is torch's switch to training mode; askwell.train(mixture, relation) tunes a mixture")
+    def train(self, mode: bool = True) -> "Mixture":
+        """Sets torch's training mode, as for every module. `askwell.train(mixture, relation)` tunes a mixture."""
+        return super().train(mode)
 
     def log_weights_for(
         self, xs: Words, facts: Int[Tensor, " facts"], log_p_x: Float[Tensor, "facts prompts"] | None = None

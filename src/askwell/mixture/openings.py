@@ -22,7 +22,7 @@ def opening_of(
     lm: FrozenLM, spec: MixtureSpec, template: Template, beginning: Beginning, examples: Sequence[Fact] = ()
 ) -> Opening:
     """What comes before the sentence of a template: free vectors, the lead-in, and examples in the template's words,
-    each with what parts it from the next."""
+    each followed by its separator."""
     lead_in = "" if spec.lead_in == NO_LEAD_IN else up_to_sentence(lm, spec.lead_in)
     prefix = prefix_tokens(lm, spec, beginning)
     if not examples:

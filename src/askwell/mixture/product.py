@@ -1,9 +1,8 @@
 """The product of experts over answers of any length: token by token, the prompts' distributions are multiplied, each
 to the power of its weight, and normalised.
 
-For answers of one token that is the product over answers. Prompts after which answers end with other tokens share the
-event that the answer is over, which is then one more event in the normalisation.
-"""
+For answers of one token that is the product over answers. If answers end with different tokens after different prompts,
+the end of the answer is one more event in the normalisation, shared by all prompts."""
 
 from typing import TYPE_CHECKING
 
@@ -66,7 +65,7 @@ def facts_at_once(mixture: "Mixture", facts: EncodedFacts) -> int:
 
 
 def check_one_form(mixture: "Mixture") -> None:
-    """Refuses prompts that need y in other forms: what their tokens would be multiplied with is not the same token."""
+    """Refuses prompts that need y in different forms, whose tokens cannot be multiplied with each other."""
     if len(mixture.answer_space.places) > 1:
         raise BadOption(
             "a product of experts over answers of any length needs prompts that write y in one form, either after a "

@@ -202,7 +202,7 @@ def _load_state(mixture: Mixture, data: bytes, version: int, path: Path) -> None
     except (SafetensorError, RuntimeError) as error:
         raise DamagedFile(f"{path} does not fit its prompts: {str(error).splitlines()[0]}") from None
     if broken := sorted(name for name, tensor in tensors.items() if not _are_numbers(name, tensor)):
-        raise DamagedFile(f"{path} holds numbers that are infinite or none (NaN) in {broken[0]}")
+        raise DamagedFile(f"{path} holds infinite or NaN values in {broken[0]}")
 
 
 def _are_numbers(name: str, tensor: Tensor) -> bool:

@@ -2,9 +2,8 @@
 
 The probability of a prefix bounds that of every answer that begins with it. So a search that always opens the most
 probable prefixes, and stops when none is more probable than its threshold, finds exactly the answers above it. It knows
-nothing about LMs: `Open` tells how prefixes continue. Their probability is a sum over experts: the prompts of a
-mixture, or prompts with several x's.
-"""
+nothing about LMs: `Open` says how prefixes continue. Their probability is a sum over experts: the prompts of a mixture,
+or prompts with several x's."""
 
 import heapq
 import math

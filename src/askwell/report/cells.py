@@ -88,7 +88,8 @@ def place_of(tuned: str) -> tuple[int, str]:
 
 
 def source_of(spec: RunSpec) -> str:
-    """The name of the prompts; it says if vectors started at random and took only their places from the prompts."""
+    """The name of the prompts; it says if the vectors were initialised at random, so that only their positions come
+    from the prompts."""
     initial = spec.mixture.initial
     return spec.prompts if initial == "words" else f"{initial} ({spec.prompts})"
 

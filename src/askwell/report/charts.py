@@ -1,4 +1,5 @@
-"""The kinds of charts: learning curves, gaps between two shares, scores with intervals, calibration and abstention."""
+"""The kinds of charts: learning curves, gaps between two percentages, scores with intervals, calibration and
+abstention."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -74,7 +75,7 @@ _TO_ITS_DOT = 10.0  # from a dot to its figure, in pixels
 
 @dataclass(frozen=True)
 class Gap:
-    """A row: two shares in per cent, either of which may be missing."""
+    """A row: two percentages, either of which may be missing."""
 
     label: str
     first: float | None
@@ -85,7 +86,7 @@ class Gap:
 
 @chart_style()
 def gaps_chart(gaps: Sequence[Gap], *, first: str, second: str, measure: str) -> Chart:
-    """Two shares in each row and the gap between them: `first` is a full dot, `second` a hollow diamond."""
+    """Two percentages in each row and the gap between them: `first` is a full dot, `second` a hollow diamond."""
     figure = new_figure(_GAP_WIDTH, 34 + _GAP_ROW * len(gaps))
     axes = place(figure, left=_GAP_LABELS, top=4, right=22, bottom=30)
     for row, gap in enumerate(gaps):
@@ -221,10 +222,8 @@ def _mark(shape: str, role: str, filled: bool) -> dict[str, Any]:
 
 @chart_style()
 def reliability_chart(found: Calibration) -> Chart:
-    """The share of right answers by the probability of the best answer; below, the number of answers.
-
-    A bar is as high as the share that is right, and its dot is at the mean probability of the bin.
-    """
+    """The fraction of right answers by the probability of the best answer; below, the number of answers. A bar is as
+    high as the fraction that is right, and its dot is at the mean probability of the bin."""
     figure = new_figure(380, 400)
     upper = place(figure, left=56, top=30, right=26, bottom=118)
     lower = place(figure, left=56, top=312, right=26, bottom=44)

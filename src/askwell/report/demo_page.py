@@ -155,7 +155,7 @@ def demo_page(
         sections=(
             Section("What was found", (Points(findings.main),)),
             Section("All prompts, all relations", (_table(figures, asked), *lengths_tables(figures, asked))),
-            Section("Told against withheld", (Points(findings.elicited), _gaps(figures, asked))),
+            Section("Told and withheld facts", (Points(findings.elicited), _gaps(figures, asked))),
             Section("Learning curves", (*map(Paragraph, findings.learning), _curves(done))),
             Section("Some questions", (_questions(questions, seed),)),
             Section("What the soft prompts look like", _prompts(done)),
@@ -209,7 +209,7 @@ def _rows(cells: Mapping[str, Sequence[Cell]]) -> tuple[Row, ...]:
 
 
 def lengths_tables(figures: ToldFigures, asked: str) -> tuple[Table, ...]:
-    """Told facts whose y is one token of the LM apart from those whose y has several; none if all are one token."""
+    """Told facts whose y is one token of the LM, and apart from them those whose y has several, if there are any."""
     names = figures.with_several_tokens
     if not names:
         return ()

@@ -172,7 +172,7 @@ def what_it_shows(name: str, **filling: Any) -> str:
 
 
 def ranked_among(runs: Iterable[KeptRun]) -> str:
-    """Among which answers y was ranked; every caption of a score says it."""
+    """The answers that y was ranked among, which every caption of a score names."""
     vocabularies = dict.fromkeys(run.record.test.vocabulary for run in runs)
     return f"Ranked among {'; '.join(vocabularies)}. Other right answers for the same x are skipped in all ranks."
 

@@ -138,7 +138,7 @@ def ablation_table(lines: Sequence[Line], fact_set: str, paper: PaperScore = no_
 
 
 def baselines_table(lines: Sequence[Line], fact_set: str, paper: PaperScore = no_paper) -> StudyTable | None:
-    """Prompts as they are, untuned or in a product of experts, under the names by which they are known."""
+    """Hard prompts, untuned or in a product of experts, under the names by which they are known."""
     found, seen = [], set()
     for line in lines:
         if INIT in line.groups:

@@ -166,7 +166,7 @@ def sections_of(study: Study) -> list[Section]:
 def _of_facts(part: FactSetStudy) -> list[Section]:
     sections = [Section(table.title, (table.table,)) for table in part.tables]
     if part.beside_the_paper:
-        heading = f"{part.fact_set}: what to bear in mind beside the paper's figures"
+        heading = f"{part.fact_set}: what to bear in mind when comparing with the paper's figures"
         sections.append(Section(heading, (Points(part.beside_the_paper),)))
     sections += [Section(figure.title, (_figure(figure),)) for figure in part.figures]
     if part.trust_tables:

@@ -112,7 +112,7 @@ class CellTrust:
     answered: tuple[int, int, int] | None
     """Questions, answers given and wrong ones among them, with thresholds from dev for a risk of 10 %."""
     agreement: float | None
-    """The share of all pairs of prompts that give the same answer; the mean over runs."""
+    """The fraction of all pairs of prompts that give the same answer, as a mean over runs."""
     seeds: RunConsistency | None
     projected: float | None
     """P@1 of the nearest words in place of the tuned vectors."""

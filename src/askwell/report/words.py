@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
+from askwell.calls import checked
 from askwell.errors import BadOption, NotFinite
 from askwell.evaluation.nearest_words import Projection, nearest_words
 from askwell.files import to_json
@@ -136,6 +137,7 @@ class MixtureWords:
         return listed if self.projection is None else {"prompts": listed, "projection": to_json(self.projection)}
 
 
+@checked
 @torch.no_grad()
 def look_at(mixture: Mixture, nearest: int = 3) -> list[PromptWords]:
     """The mixture's prompts in words, heaviest first, each tuned word with the `nearest` ones that follow it."""

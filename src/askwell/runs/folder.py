@@ -13,13 +13,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from askwell.calls import checked
 from askwell.data.facts import SplitName
 from askwell.display import plots
 from askwell.display.frames import AsFrame, Records, pandas_frame
 from askwell.display.summary import ShowsItself, Summary, counted
 from askwell.errors import BadFile, BadOption, CannotWrite
 from askwell.evaluation.compare import Outcomes
-from askwell.evaluation.metrics import LOG_LOSS, METRICS
+from askwell.evaluation.metrics import LOG_LOSS, METRICS, metric_named
 from askwell.evaluation.outcomes import Outcome, read_controls, read_outcomes, write_controls, write_outcomes
 from askwell.files import need_writable_folder, read_saved, write_whole, writing
 from askwell.mixture.save import CONFIG
@@ -72,12 +73,17 @@ class Run(ShowsItself, AsFrame):
         )
 
     def plot(self, ax: Any = None, *, label: str | None = None) -> Any:
-        """Dev P@1 while it was tuned. Gives the matplotlib axes."""
+        """Dev P@1 during tuning. Returns the matplotlib axes."""
         points = [(line.pairs, line.dev["P@1"]) for line in self.record.history if line.pairs is not None]
         scored = [(x, y) for x, y in points if y is not None]
         if not scored:
             raise BadOption(f"{self.folder} has no history of dev scores, so there is no curve")
         return plots.curve(scored, best=None, label=label or self.record.spec.label, axes=ax)
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """The outcome of each test fact, by which runs are compared."""
+        return self.test
 
     @cached_property
     def test(self) -> list[Outcome]:
@@ -99,7 +105,7 @@ class Run(ShowsItself, AsFrame):
     def score(self, metric: str) -> float | None:
         """The score on test, in the metric's unit; for a run that is older than the metric, from its outcomes."""
         kept = self.record.test.score(metric)
-        return METRICS[metric].mean(self.test) if kept is None and metric != LOG_LOSS else kept
+        return metric_named(metric).mean(self.test) if kept is None and metric != LOG_LOSS else kept
 
     @property
     def mixture(self) -> Path | None:
@@ -152,6 +158,11 @@ def read_run(folder: Path) -> Run:
 class Runs(ShowsItself, list[Run], AsFrame):
     """Several runs: a list that shows itself as a table, and becomes a frame with a row for each run."""
 
+    @property
+    def outcomes(self) -> Outcomes:
+        """The test outcomes of all of them, for each seed if there are several: by these, runs are compared."""
+        return outcomes_of(self)
+
     def records(self) -> Records:
         """A row for each run: what was run, and its scores."""
         from askwell.runs.query import query_runs
@@ -177,6 +188,7 @@ def _cell(name: str, value: Any) -> str:
     return str(value)[:8] if name == "id" else str(value)
 
 
+@checked
 def read_runs(path: Path | str) -> Runs:
     """The runs at a path (one run, a folder of runs such as seeds, a store, or a demo), sorted by LM, relation,
     prompts, setting and seed."""
@@ -230,7 +242,7 @@ def outcomes_of(runs: Iterable[Run]) -> Outcomes:
 
 
 def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
-    """Makes sure that a run can be written to a folder, and that nothing is lost unless the user wants it."""
+    """Makes sure that a run can be written to a folder, and that nothing is overwritten unless the user wants it."""
     if resume and overwrite:
         raise BadOption("--resume and --overwrite cannot be combined")
     is_whole, is_unfinished = folder.is_dir() and is_run(folder), (folder / CHECKPOINT).exists()

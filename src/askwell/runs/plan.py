@@ -100,7 +100,7 @@ class Plan:
         return tuple(task for task in self.runs if task.spec.id not in self.done)
 
     def estimate(self, workers: int) -> float | None:
-        """About how many seconds the rest will take; None if that is not known."""
+        """About how many seconds the rest will take; None if unknown."""
         if any(task.spec.id not in self.seconds for task in self.to_do):
             return None
         longest = max(self.seconds.values(), default=0.0)

@@ -156,7 +156,7 @@ class RunRecord(ShowsItself, _Part):
 
     @model_validator(mode="after")
     def _need_scores(self) -> Self:
-        """Tables need P@1, so no scores come without it."""
+        """Refuses scores without P@1, which tables need."""
         evaluated = {"untuned": self.untuned, "test": self.test, "dev": self.dev}
         found: dict[str, Mapping[str, Any]] = {
             f"{name}.micro": figures.micro for name, figures in evaluated.items() if figures is not None

@@ -14,9 +14,11 @@ import torch
 
 from askwell.baselines.result import BaselineLine, BaselineProgress
 from askwell.baselines.run import run_baseline
+from askwell.calls import checked
 from askwell.data.audit import audit_relation
 from askwell.data.facts import Relation
 from askwell.data.templates import Template, parse_template
+from askwell.errors import BadOption
 from askwell.evaluation.cautious import dev_answers
 from askwell.evaluation.controls import Controls
 from askwell.evaluation.evaluate import Evaluation, evaluate
@@ -69,6 +71,7 @@ class Asking:
 RunProgress = Built | Asking | BaselineProgress
 
 
+@checked
 def run(
     spec: RunSpec,
     lm: FrozenLM,
@@ -91,6 +94,8 @@ def run(
     saved as the folder's mixture.
     """
     began = time.monotonic()
+    if relation.digest != spec.facts_sha256:
+        raise BadOption(f"the spec describes a run on {spec.relation}, but these are different facts ({relation.name})")
     folder, candidates = Path(folder), as_candidates(candidates)
     checkpoints = folder if checkpoints is None else Path(checkpoints)
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,13 @@
 """The spec of a run on an LM, facts and prompts that are already loaded."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 from pydantic import TypeAdapter
 
+from askwell.calls import checked
 from askwell.data.facts import Relation
 from askwell.data.names import relation_label
 from askwell.data.templates import Template, parsed_templates
@@ -15,11 +17,15 @@ from askwell.mixture.begin import resolve_begin
 from askwell.mixture.candidates import GivenCandidates, as_candidates
 from askwell.mixture.openings import with_label
 from askwell.specs import AutoPromptSpec, FineTuningSpec, MixtureSpec, PromptText, RunSpec, TrainingSpec
+from askwell.specs.base import Spec, no_such_option
 from askwell.specs.baselines import BaselineName
 from askwell.specs.mixture import NO_LEAD_IN
 from askwell.specs.run import ControlKind, DeviceKind, Digits
 
+_Kind = TypeVar("_Kind", bound=Spec)
 
+
+@checked
 def run_spec(
     lm: FrozenLM,
     relation: Relation,
@@ -37,41 +43,66 @@ def run_spec(
     threads: int | None = None,
     device: DeviceKind | None = None,
     dtype: Digits | None = None,
+    **choices: Any,
 ) -> RunSpec:
     """The spec of a run on things that are already loaded; `prompts` and `setting` name it in tables.
 
-    Without `training` (and without a baseline that learns), the prompts are not tuned. The device and the precision
-    are those of the LM, unless the run is to be done elsewhere. What a causal LM's sentences begin with, and
-    what comes before them, is chosen here, so that the run's id names it; the paper's recipe puts nothing there.
+    Instead of `mixture`, `training`, `search` or `fine_tuning`, their fields can be given by name: `run_spec(lm,
+    relation, templates, deep=True, pairs=400)`. Without `training` or one of its fields (and without a baseline that
+    learns), the prompts are not tuned. The device and the precision are those of the LM, unless the run is to be done
+    elsewhere. What a causal LM's sentences begin with, and what comes before them, is chosen here, so that it is part
+    of the run's id; the paper's recipe puts nothing there.
     """
     candidates, templates = as_candidates(candidates), parsed_templates(templates)
+    learning = {"autoprompt": AutoPromptSpec, "fine-tuning": FineTuningSpec}.get(baseline or "", TrainingSpec)
+    by_name = _by_spec(choices, MixtureSpec, learning)
+    mixture = _chosen(MixtureSpec, mixture, by_name) or MixtureSpec()
+    training = _chosen(TrainingSpec, training, by_name)
+    search, fine_tuning = _chosen(AutoPromptSpec, search, by_name), _chosen(FineTuningSpec, fine_tuning, by_name)
     if training is not None and training.classify and candidates is None:
         raise BadOption("--classify needs candidates to choose among: name them with --candidates, or --among train")
-    mixture = mixture or MixtureSpec()
     if training is not None and training.recipe == "paper":
         mixture = mixture.with_named_opening
     mixture = resolve_begin(mixture, lm, [(relation, templates)])
     mixture = with_label(mixture, relation_label(relation.name))
-    return RunSpec(
-        lm=lm.identity.name,
-        lm_sha256=lm.identity.digest,
-        relation=relation.name,
-        facts_sha256=relation.digest,
-        prompts=prompts,
-        templates=tuple(PromptText(template=template.text, weight=template.weight) for template in templates),
-        setting=setting or baseline or setting_name(mixture, training),
-        mixture=mixture,
-        training=None if training is None else training.model_copy(update={"threads": None}),
-        candidates=None if candidates is None else candidates.name,
-        candidates_sha256=None if candidates is None else candidates.digest,
-        threads=threads or (None if training is None else training.threads) or torch.get_num_threads(),
-        device=device or TypeAdapter(DeviceKind).validate_python(lm.device.type),
-        dtype=dtype or TypeAdapter(Digits).validate_python(str(lm.dtype).removeprefix("torch.")),
-        control=control,
-        baseline=baseline,
-        search=search,
-        fine_tuning=fine_tuning,
-    )
+    fields: dict[str, Any] = {
+        "lm": lm.identity.name,
+        "lm_sha256": lm.identity.digest,
+        "relation": relation.name,
+        "facts_sha256": relation.digest,
+        "prompts": prompts,
+        "templates": tuple(PromptText(template=template.text, weight=template.weight) for template in templates),
+        "setting": setting or baseline or setting_name(mixture, training),
+        "mixture": mixture,
+        "training": None if training is None else training.model_copy(update={"threads": None}),
+        "candidates": None if candidates is None else candidates.name,
+        "candidates_sha256": None if candidates is None else candidates.digest,
+        "threads": threads or (None if training is None else training.threads) or torch.get_num_threads(),
+        "device": device or TypeAdapter(DeviceKind).validate_python(lm.device.type),
+        "dtype": dtype or TypeAdapter(Digits).validate_python(str(lm.dtype).removeprefix("torch.")),
+        "control": control,
+        "baseline": baseline,
+        "search": search,
+        "fine_tuning": fine_tuning,
+    }
+    return RunSpec.of(fields, to=run_spec)
+
+
+def _by_spec(choices: Mapping[str, Any], *kinds: type[Spec]) -> dict[type[Spec], dict[str, Any]]:
+    """The choices, each with the spec that has a field of its name."""
+    by_spec: dict[type[Spec], dict[str, Any]] = {}
+    for name, value in choices.items():
+        kind = next((kind for kind in kinds if name in (*kind.model_fields, *kind.older_names)), None)
+        if kind is None:
+            raise no_such_option(name, run_spec, *kinds)
+        by_spec.setdefault(kind, {})[name] = value
+    return by_spec
+
+
+def _chosen(kind: type[_Kind], spec: _Kind | None, by_name: Mapping[type[Spec], dict[str, Any]]) -> _Kind | None:
+    """The spec that was given, or that of its fields; None if neither was given."""
+    fields = by_name.get(kind, {})
+    return None if spec is None and not fields else kind.given(spec, fields, to=run_spec, elsewhere={})
 
 
 def setting_name(mixture: MixtureSpec, training: TrainingSpec | None) -> str:

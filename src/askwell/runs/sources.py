@@ -1,6 +1,6 @@
 """From names to mixtures: saved ones at a path or on the hub, and untuned prompts on an LM, with their relations.
 
-`note` is told what a user should know: prompts that the LM cannot use, facts that were trained on.
+`note` is called with what a user should know: prompts that the LM cannot use, facts that were trained on.
 """
 
 from collections import Counter

@@ -104,7 +104,8 @@ def lm_of(task: RunTask) -> FrozenLM:
 
 
 def done_before(task: RunTask) -> RunDone | None:
-    """The run if the store has it, though nobody said so: its worker died in between, or another sweep did it."""
+    """The run if the store already has it without having reported it: its worker died in between, or another sweep did
+    it."""
     if not task.store.run_folder(task.spec.id).is_dir():
         return None
     record = task.store.read(task.spec.id).record

@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 
+from askwell.calls import checked
 from askwell.errors import Failure, UserMistake
 from askwell.mixture.reply import Reply
 from askwell.server.settings import MOST_XS
@@ -21,11 +22,14 @@ class Client:
     >>> client.ask("France")
     """
 
+    @checked
     def __init__(
         self, address: str, mixture: str | None = None, *, token: str | None = None, timeout: float = 600.0
     ) -> None:
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
-        self._http = httpx.Client(base_url=address, headers=headers, timeout=timeout)
+        self._http = httpx.Client(
+            base_url=address if "://" in address else f"http://{address}", headers=headers, timeout=timeout
+        )
         self._mixture = mixture
 
     def __enter__(self) -> "Client":
@@ -43,11 +47,13 @@ class Client:
         """The names of all mixtures that can be asked."""
         return [mixture["name"] for mixture in self._call("GET", "/api/v1/mixtures")["mixtures"]]
 
-    def ask(self, x: str, *, top: int = 10, mixture: str | None = None) -> list[Reply]:
+    @checked
+    def ask(self, x: str, top: int = 10, *, mixture: str | None = None) -> list[Reply]:
         """The most probable answers for x, best first, as `Mixture.ask` gives them."""
         return next(self.ask_many([x], top=top, mixture=mixture))
 
-    def ask_many(self, xs: Sequence[str], *, top: int = 10, mixture: str | None = None) -> Iterator[list[Reply]]:
+    @checked
+    def ask_many(self, xs: Sequence[str], top: int = 10, *, mixture: str | None = None) -> Iterator[list[Reply]]:
         """The same for each x; many x's take several requests."""
         name = mixture or self._mixture or self._only_one()
         for start in range(0, len(xs), MOST_XS):

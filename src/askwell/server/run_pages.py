@@ -153,7 +153,7 @@ def compare_page(request: Request, a: QueryName = "", b: QueryName = "") -> HTML
 def compared(found: Comparison) -> list[str]:
     """What a comparison says, in plain sentences."""
     difference, unpaired = found.micro, found.only_a + found.only_b
-    verdict = "which is hardly chance" if difference.p < SIGNIFICANT else "which may be chance"
+    verdict = "which is unlikely to be chance" if difference.p < SIGNIFICANT else "which may be chance"
     p = f"{difference.p:.3f}" if difference.p >= 0.001 else "below 0.001"
     who = (
         "A is better" if difference.difference > 0 else "B is better" if difference.difference < 0 else "They are equal"

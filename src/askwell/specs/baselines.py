@@ -58,10 +58,10 @@ class FineTuningSpec(Spec):
     batch_facts: int = Field(default=16, ge=1, lt=2**63)
     """Facts per step."""
     learning_rate: float = Field(default=2e-5, gt=0)
-    """AdamW's peak step size."""
+    """AdamW's peak learning rate."""
     weight_decay: float = Field(default=0.01, ge=0)
     """AdamW's weight decay, on all weights except biases and normalisation layers."""
     warm_up: float = Field(default=0.1, ge=0, lt=1)
-    """The fraction of the steps over which the step size grows."""
+    """The fraction of the steps over which the learning rate grows."""
     dropout: bool = True
     """Train with the dropout of the LM's own config."""

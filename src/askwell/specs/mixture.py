@@ -1,7 +1,7 @@
 """The choices that define a mixture before it is tuned."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_serializer, model_validator
 
@@ -23,57 +23,58 @@ BEGIN_OF_0_1_0: Begin = "space"
 NO_LEAD_IN, AUTO_LEAD_IN = "none", "auto"
 A_FACT = "Here is a fact about the world :"
 NO_OPENING_WRITTEN: dict[str, Any] = {"lead_in": NO_LEAD_IN, "shots": 0}
-"""What the choices of a run mean, where they were written before there was anything to come before a sentence."""
+"""What specs mean that were written before lead-ins and examples existed."""
 # In version 0.1.0 the weighting was a flag. It is still written as one, so that files and ids of runs stay the same.
 _BY_DATA_DEPENDENT: dict[bool, WeightingName] = {False: "static", True: "data-dependent"}
 
 
 class MixtureSpec(Spec):
-    """How prompts are combined, and how they start."""
+    """How prompts are combined and initialised."""
+
+    older_names: ClassVar[tuple[str, ...]] = ("data_dependent",)
 
     combine: Literal["mixture", "product"] = "mixture"
     """Sum the prompts' probabilities, or multiply them (a product of experts over hard prompts)."""
     deep: bool = False
     """Perturb the prompt tokens at all layers, not only at layer 0."""
     weighting: WeightingName = "static"
-    """Weigh the prompts in the same way for every x, or also by how probable each finds x (--data-dependent for
-    short)."""
+    """Use the same prompt weights for every x, or weights that also depend on how probable each prompt finds x
+    (--data-dependent for short)."""
     initial: Initial = "words"
-    """Start from the prompts' words, or from random vectors at their places."""
+    """Initialise the prompt vectors from the prompts' words, or at random."""
     copies: int = Field(default=1, ge=1, le=1000)
     """How many copies of each prompt to use."""
     noise: float = Field(default=0.0, ge=0.0)
-    """Move each prompt vector at the start by this many standard deviations of the LM's word vectors."""
+    """Add noise to each initial prompt vector, of this many standard deviations of the LM's word vectors."""
     weights: Literal["uniform", "file"] = "uniform"
     """Start from equal prompt weights, or from those in the prompt file."""
     seed: int = Field(default=0, ge=0, lt=2**63)
     """Seed of all random draws."""
     answers: AnswersChoice = "auto"
-    """Allow only answers of one token of the LM (the paper's setting), answers of any length, or answers of any length
-    if some fact needs them."""
+    """Allow only answers that are one token of the LM (the paper's setting), answers of any length, or (auto) answers
+    of any length if some fact needs them."""
     longest_answer: int = Field(default=LONGEST_ANSWER, ge=1, le=100)
     """If answers can have any length, leave out facts whose y has more tokens than this."""
     begin: BeginOption = "auto"
-    """What a sentence begins with, for a causal LM; auto: that under which the prompts' words make the train ys most
-    probable, chosen once for an LM, or a line break where there are no facts to choose by."""
+    """What a causal LM's sentences begin with. auto: whatever makes the train ys most probable under the untuned
+    prompts, chosen once per LM; a line break if there are no facts to choose by."""
     lead_in: str = AUTO_LEAD_IN
-    """A text that comes before the sentence of every prompt and is tuned with it; none: nothing comes there; auto:
-    for a causal LM, chosen once, that of a few texts, of a few examples (see shots) or of nothing behind which the
-    prompts' words make the train ys most probable; other LMs get nothing."""
+    """A text before the sentence of every prompt, tuned with it. none: no such text. auto: for a causal LM, one of a
+    few texts, a few examples (see shots), or nothing, whichever makes the train ys most probable under the untuned
+    prompts, chosen once per LM; for other LMs, nothing."""
     prefix: int = Field(default=0, ge=0, le=1000)
     """Put this many free vectors before the sentence of every prompt, in front of its lead-in."""
     prefix_words: str = A_FACT
-    """What these vectors start from: words, which are repeated until there are enough; label: the relation's name in
-    words; random: vectors drawn at random."""
+    """What these vectors are initialised from: words, repeated as often as needed; label: the relation's name in words;
+    random: random vectors."""
     shots: int | None = Field(default=None, ge=0, le=1000)
-    """Write this many train facts before the question as examples, in the prompt's own words; each prompt has its own.
-    A prompt is neither trained on nor asked about an x that it shows. Default: chosen with the lead-in, or 0 where a
-    lead-in is given."""
+    """Write this many train facts before the question as in-context examples, in the prompt's own words; each prompt
+    has its own. A prompt is neither trained on nor asked about an x of its examples. Default: chosen together with the
+    lead-in, or 0 if a lead-in is given."""
     shot_separator: str = "\n"
-    """What parts the examples from each other and from the question; a line break can be written as \\n."""
+    """What separates the examples from each other and from the question; a line break can be written as \\n."""
     shot_draws: int = Field(default=1, ge=1, le=1000)
-    """Draw the examples of each prompt this many times, and take the draw under which its dev facts are most
-    probable."""
+    """Draw the examples of each prompt this many times, and keep the draw that makes its dev facts most probable."""
 
     @model_validator(mode="before")
     @classmethod
@@ -98,8 +99,8 @@ class MixtureSpec(Spec):
 
     @property
     def canonical(self) -> dict[str, Any]:
-        """The choices as they are hashed; those that version 0.1.0 could make, with answers of one token and sentences
-        that begin with a space, have the same hash as then."""
+        """The choices as they are hashed. Choices that version 0.1.0 already had (answers of one token, sentences that
+        begin with a space) have the same hash as in 0.1.0."""
         document = self.model_dump(mode="json")
         if self.answers == "one-token":
             del document["answers"], document["longest_answer"]
@@ -109,15 +110,15 @@ class MixtureSpec(Spec):
 
     @property
     def unused(self) -> set[str]:
-        """The choices about what comes before the sentence that mean nothing here."""
+        """The choices about what comes before the sentence that have no effect here."""
         no_lead_in = {"lead_in"} if self.lead_in in (NO_LEAD_IN, AUTO_LEAD_IN) else set()
         no_prefix = {"prefix", "prefix_words"} if not self.prefix else set()
         no_shots = {"shots", "shot_separator", "shot_draws"} if not self.shots else set()
         return no_lead_in | no_prefix | no_shots
 
     def asking_like(self, other: "MixtureSpec | None", **changes: Any) -> "MixtureSpec":
-        """This spec with the other's answers, beginning of sentences, lead-in and number of examples, where it can have
-        some: the same question, put another way."""
+        """This spec with the other's answers, beginning of sentences, lead-in and, where possible, number of examples,
+        so that both ask the same question in different ways."""
         names: tuple[str, ...] = ("answers", "longest_answer", "begin", "lead_in")
         if other is not None and self.combine != "product" and (other.shots or (other.shots == 0 and not self.shots)):
             names += ("shots", "shot_separator", "shot_draws")
@@ -126,7 +127,8 @@ class MixtureSpec(Spec):
 
     @property
     def with_named_opening(self) -> "MixtureSpec":
-        """This spec with nothing before the sentence except what is named; nothing is chosen."""
+        """This spec with nothing before the sentence except what was given explicitly; nothing is chosen
+        automatically."""
         lead_in = NO_LEAD_IN if self.lead_in == AUTO_LEAD_IN else self.lead_in
         return self.model_copy(update={"lead_in": lead_in, "shots": self.shots or 0})
 

@@ -11,13 +11,12 @@ from askwell.specs.run import ControlKind, DeviceKind, Digits
 from askwell.specs.training import TrainingSpec
 
 MOST_RUNS = 100_000
-"""Of a sweep: a plan keeps each of them, which takes some kilobytes and milliseconds."""
+"""The most runs of a sweep: its plan keeps each of them, which takes a few kilobytes and milliseconds."""
 
 EngineName = Literal["in-process", "pool", "ray"]
 # Chosen for the whole sweep, not for each setting.
 _OF_THE_SWEEP = {"seed": "seeds", "threads": "threads"}
-# data_dependent is what version 0.1.0 called the weighting.
-_MIXTURE_KEYS = (*(name for name in MixtureSpec.model_fields if name not in _OF_THE_SWEEP), "data_dependent")
+_MIXTURE_KEYS = (*(name for name in MixtureSpec.model_fields if name not in _OF_THE_SWEEP), *MixtureSpec.older_names)
 _TRAINING_KEYS = tuple(name for name in TrainingSpec.model_fields if name not in _OF_THE_SWEEP)
 
 
@@ -131,12 +130,12 @@ class SweepSpec(Spec):
     test_facts: int | None = Field(default=None, ge=1, lt=2**63)
     """Draw at most this many test facts of each relation."""
     facts_seed: int = Field(default=0, ge=0, lt=2**63)
-    """Seed of splits and samples. It differs from the seeds of the runs, so that all runs are asked the same facts."""
+    """Seed of splits and samples, separate from the seeds of the runs, so that all runs are asked the same facts."""
     candidates: str | None = None
     """A file of words, one per line, among which answers are ranked."""
     answers: AnswersChoice = "auto"
-    """The answers of all settings that do not choose their own: of one token of the LM, of any length, or, for an LM,
-    of any length if one of the relations needs it."""
+    """The answers of all settings that do not choose their own: one token of the LM, any length, or (auto) any length
+    for an LM if one of the relations needs it."""
     data: str | None = None
     """The data folder, which contains facts/ and prompts/."""
     threads: int = Field(default=1, ge=1, le=1024)
@@ -148,7 +147,7 @@ class SweepSpec(Spec):
     """Compile parts of the LMs' layers with torch.compile: slow to start, but worth it for long runs on a GPU."""
     engine: EngineName = "pool"
     workers: int | None = Field(default=None, ge=1, le=1024)
-    """How many worker processes the pool has; default: as many as there are cores for."""
+    """How many worker processes the pool has; default: as many as the cores allow."""
     address: str | None = None
     """Address of the Ray cluster; default: one is started on this machine."""
     cpus_per_run: float | None = Field(default=None, gt=0)

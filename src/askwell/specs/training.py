@@ -8,22 +8,23 @@ from askwell.specs.base import Spec
 
 
 class TrainingSpec(Spec):
-    """How a mixture is tuned. The recipe chooses whatever is None."""
+    """How a mixture is tuned. Fields that are None are chosen by the recipe."""
 
     recipe: Literal["plateau", "cycle", "paper"] = "plateau"
-    """Train until dev's log-loss no longer falls, and take the mean over the last steps; or one cycle over a budget,
-    which is the default where a budget is given (and what the first does where it could score dev a few times only),
-    both with step sizes that follow the LM's own scale; or the paper's: Adam at 1e-3, 64 facts per step, at most 16
-    epochs, stopping when dev has not improved for 4."""
+    """plateau: train until the dev log-loss stops falling, and average the parameters over the last steps. cycle: one
+    learning-rate cycle over a budget; this is the default if a budget is given, and what plateau becomes if dev could
+    be scored only a few times. Both scale their learning rates to the LM. paper: Adam at 1e-3, 64 facts per step, at
+    most 16 epochs, stopping when dev has not improved for 4."""
     method: Literal["gradient", "em"] = "gradient"
-    """Follow the gradient of everything at once, or alternate posteriors over prompts with steps on the prompts."""
+    """gradient: gradient descent on all parameters at once. em: alternate between computing posteriors over prompts and
+    gradient steps on the prompts."""
     classify: bool = False
     """Tune the mixture to choose among the candidates only; --candidates sets this."""
     pairs: int | None = Field(default=None, ge=1, lt=2**63)
-    """Budget: (fact, prompt) pairs to train on, in one cycle. With --recipe plateau given as well, the most that may
-    be trained on; without it, that is 2800 for one prompt, down to 2000 for many."""
+    """Budget in (fact, prompt) pairs, for one cycle. With --recipe plateau given as well, the maximum instead, which is
+    otherwise 2800 for one prompt, down to 2000 for many."""
     minutes: float | None = Field(default=None, gt=0)
-    """Budget in minutes; the number of pairs that fit into it is measured at the start."""
+    """Budget in minutes; how many pairs fit into it is measured at the start."""
     epochs: int | None = Field(default=None, ge=0, lt=2**63)
     """Passes over the training facts: the cycle's budget, or the maximum for the other recipes."""
     patience: int | None = Field(default=None, ge=1, lt=2**63)
@@ -34,34 +35,34 @@ class TrainingSpec(Spec):
     the paper's recipe); the lowest log-loss of all states whose P@1 is within half a standard error of the highest,
     or within one dev fact (the default otherwise); or the lowest log-loss."""
     batch_facts: int | None = Field(default=None, ge=1, lt=2**63)
-    """Facts per step, each asked with every prompt; default: about 32 pairs (of at most 16 facts, if the run ends by
-    itself), or 64 facts with the paper's recipe."""
+    """Batch size in facts, each asked with every prompt; default: about 32 pairs (of at most 16 facts, if the run stops
+    by itself), or 64 facts with the paper's recipe."""
     drop_below: float = Field(default=0.0, ge=0, lt=1)
-    """Drop prompts whose weight is below this after a third of the cycle, to save their cost; 0 drops none."""
+    """Drop prompts whose weight is below this after a third of the cycle, to save computation; 0 drops none."""
     tune_vectors: bool = True
     """Tune the prompt vectors at layer 0."""
     tune_layers: bool = True
-    """Tune the perturbations of all layers, where the mixture is deep."""
+    """Tune the perturbations of all layers, if the mixture is deep."""
     tune_weights: bool = True
     """Tune the prompts' weights."""
     tune_temperature: bool = True
-    """Tune the temperature T, where the weights depend on x."""
+    """Tune the temperature T, if the weights depend on x."""
     learning_rate: float | None = Field(default=None, gt=0)
-    """Adam's step size for everything (at the peak of the cycle), instead of the recipe's."""
+    """Adam's learning rate for all parameters (at the peak of the cycle), instead of the recipe's."""
     vectors_rate: float | None = Field(default=None, gt=0)
-    """Step size for the vectors at layer 0, if it should differ."""
+    """Learning rate for the vectors at layer 0, if it should differ."""
     layers_rate: float | None = Field(default=None, gt=0)
-    """Step size for the perturbations of deeper layers, if it should differ."""
+    """Learning rate for the perturbations of deeper layers, if it should differ."""
     weights_rate: float | None = Field(default=None, gt=0)
-    """Step size for the weights' logits and log T, if it should differ."""
+    """Learning rate for the weights' logits and log T, if it should differ."""
     beta1: float = Field(default=0.9, ge=0, lt=1)
-    """Adam's decay of the mean gradient."""
+    """Adam's β1, the decay rate of the mean gradient."""
     beta2: float = Field(default=0.999, ge=0, lt=1)
-    """Adam's decay of the mean squared gradient."""
+    """Adam's β2, the decay rate of the mean squared gradient."""
     epsilon: float = Field(default=1e-8, gt=0)
-    """Adam's guard against division by zero."""
+    """Adam's ε, which avoids division by zero."""
     l2: float = Field(default=0.0, ge=0)
-    """Penalty on the squared norm of what was added to the prompts, on top of the mean loss per fact."""
+    """Weight of an L2 penalty on what tuning adds to the prompts, on top of the mean loss per fact."""
     threads: int | None = Field(default=None, ge=1, le=1024)
     """CPU threads; default: all. A different number of threads can change the last digits."""
 
@@ -97,5 +98,5 @@ class TrainingSpec(Spec):
         if self.recipe == "cycle" and self.patience is not None:
             raise ValueError("patience goes with the other recipes; the cycle runs to the end of its budget")
         if self.classify and self.method == "em":
-            raise ValueError("EM has no closed form among candidates; leave out the method, and gradients are used")
+            raise ValueError("EM has no closed form among candidates; leave out the method, so that gradients are used")
         return self

@@ -33,7 +33,7 @@ class _Spot(NamedTuple):
 
 
 def mine(sentences: Iterable[str], facts: Iterable[Fact], keep: int, least: int = 2) -> list[Mined]:
-    """The `keep` templates of the greatest weight among those that occur `least` times, heaviest first.
+    """The `keep` templates with the greatest weights among those that occur at least `least` times, heaviest first.
 
     The words of a sentence are separated by single spaces; a name is found where all of its words occur.
     """

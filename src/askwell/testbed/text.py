@@ -1,15 +1,15 @@
 """The text of the testbed: generated from sentences.toml, always the same, never stored.
 
-It tells each told fact several times, in wordings drawn by their frequency, and speaks of every name in neutral
-sentences besides, so that an LM knows the names of withheld facts. Asides use the words of a relation without telling
+It tells each told fact several times, in wordings drawn by their frequency, and mentions every name in neutral
+sentences as well, so that an LM knows the names of withheld facts. Asides use the words of a relation without telling
 any fact of it.
 
 That a withheld fact stays withheld can be checked. A withheld fact (x, y) leaks
 
 - if one sentence holds both x and y as whole words, whatever it says (`Withheld.leaks_of`); or
 - if it follows from told facts (`entailed`): "next to" holds in both directions, and "in" is transitive, with the
-  capital of a country in that country. A name is one thing wherever it stands, so an airport, a city and a county of
-  the same name would share their facts; the world holds no such names.
+  capital of a country in that country. A name means the same thing wherever it occurs, so an airport, a city and a
+  county of the same name would share their facts; the world holds no such names.
 
 What is merely likely is no leak: from a neighbour of an Asian country an LM may guess the country's continent.
 """
@@ -108,7 +108,8 @@ def _reachable(above: Mapping[str, set[str]], start: str) -> set[str]:
 ROUND = 4
 """How many different wordings are drawn at once for a fact."""
 X_FIRST = 2
-"""How many of them, at least, say x before y: a causal LM can answer with y only what it has read in that order."""
+"""How many of them, at least, mention x before y: a causal LM can answer with y only if it has read the fact in that
+order."""
 ROUNDS_SMALL, ROUNDS_BIG = 2, 1
 BIG = 700
 """A relation with more facts is big: one round for each fact, for the text to stay short."""
@@ -136,7 +137,7 @@ def generate_text(seed: int = 0, world: World | None = None) -> list[str]:
 
 
 def text_hash(sentences: Iterable[str] | None = None) -> str:
-    """SHA-256 of the sentences, one a line; of the text with seed 0 if none are given."""
+    """SHA-256 of the sentences, one per line; of the text with seed 0 if none are given."""
     if sentences is None:
         sentences = generate_text()
     return hashlib.sha256("".join(f"{sentence}\n" for sentence in sentences).encode("utf-8")).hexdigest()

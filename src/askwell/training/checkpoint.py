@@ -168,7 +168,7 @@ def _need_fitting(
     for part, tensors in parts.items():
         for name, tensor in tensors.items():
             if tensor.isnan().any():
-                raise _damaged(path, f"{part}/{name} holds numbers that are none (NaN)")
+                raise _damaged(path, f"{part}/{name} holds NaN values")
 
 
 def _damaged(path: Path, problem: str) -> DamagedFile:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName
 from askwell.display.progress import bar
 from askwell.errors import NothingLeft
@@ -41,6 +42,7 @@ from askwell.training.schedule import Schedule, schedule_of, scored_dev_facts
 _log = logging.getLogger("askwell")
 
 
+@checked
 def train(
     mixture: Mixture,
     relation: Relation,
@@ -55,15 +57,14 @@ def train(
 ) -> TrainingResult:
     """Tunes the mixture on a relation's train facts and leaves it in the state that was best on its dev facts.
 
-    How it is tuned is a `spec`, or fields of TrainingSpec by name: `train(mixture, relation, pairs=400)`. With
-    `candidates`, it is tuned to choose among them. `facts` are the relation's, if they were encoded before. With a
-    `folder`, a checkpoint is saved there after each stretch of the schedule, from which `resume` continues: an
-    interrupted run that is resumed equals one that was not. Ctrl-C leaves the mixture in its best state so far and is
-    raised as `Interrupted`, which has the result.
+    Pass a `spec`, or fields of TrainingSpec by name: `train(mixture, relation, pairs=400)`. With
+    `candidates`, it is tuned to choose among them. `facts` are the relation's facts, if they are already encoded. With
+    a `folder`, a checkpoint is saved there after each stretch of the schedule, from which `resume` continues: a resumed
+    run gives the same result as one that was never interrupted. Ctrl-C leaves the mixture in its best state so far and
+    is raised as `Interrupted`, which has the result.
 
-    If it takes long, a terminal or notebook shows a bar, unless `progress` is False; a function is called at each step
-    instead. How many facts are left out, and why, is logged once before training.
-    """
+    If it takes long, a terminal or notebook shows a progress bar, unless `progress` is False; if it is a function, it
+    is called at each step instead. How many facts are left out, and why, is logged once before training."""
     spec = TrainingSpec.given(spec, choices, to=train, elsewhere={"Mixture": MixtureSpec})
     candidates, folder = as_candidates(candidates), None if folder is None else Path(folder)
     threads_before = torch.get_num_threads()
@@ -254,7 +255,7 @@ def _pairs_within(minutes: float, mixture: Mixture, objective: Objective, facts:
     """About how many pairs can be trained on in this many minutes, dev scores included; the mixture is not changed."""
     batch = torch.arange(min(facts, max(1, 64 // len(mixture.prompts))), device=mixture.lm.device)
     seconds = []
-    for _ in range(3):  # the first is slower: memory is still to be had
+    for _ in range(3):  # the first is slower, since it allocates memory
         began = time.perf_counter()
         for chunk in batch.split(objective.facts_at_once):
             objective.loss(chunk).to_minimise.backward()

@@ -127,7 +127,7 @@ def penalty(mixture: Mixture) -> Float[Tensor, ""]:
 def optimizer_of(mixture: Mixture, spec: TrainingSpec, rates: Rates) -> torch.optim.Adam | None:
     """Adam over everything that is tuned by gradient, in groups with separate step sizes, also stored under "peak".
 
-    It is None if there is nothing, since EM has a closed form for everything that is tuned.
+    None if nothing is tuned by gradient, since EM has a closed form for all of it.
     """
     groups: list[dict[str, Any]] = [{"params": [mixture.vectors], "lr": rates.vectors}]
     for stack, layers in mixture.layer_deltas.items():
@@ -147,7 +147,7 @@ def optimizer_of(mixture: Mixture, spec: TrainingSpec, rates: Rates) -> torch.op
 
 
 def step(optimizer: torch.optim.Optimizer, fraction: float) -> None:
-    """A step of that fraction of the largest step sizes, after which all gradients are zero."""
+    """A step with that fraction of the peak step sizes; afterwards all gradients are zero."""
     for group in optimizer.param_groups:
         group["lr"] = fraction * group["peak"]
     optimizer.step()

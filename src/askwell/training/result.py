@@ -72,8 +72,8 @@ def best_of(history: Iterable[HistoryLine], kept_by: KeptBy = "P@1") -> HistoryL
 
 
 def standard_error(per_cent: float, facts: int) -> float:
-    """The standard error of a P@1 over this many facts, in per cent; one right and one wrong answer are added to them,
-    so that few facts that are all right or all wrong do not count as certain."""
+    """The standard error of a P@1 over this many facts, in per cent; one right and one wrong answer are added, so that
+    a few facts that are all right or all wrong do not count as certain."""
     share = (per_cent / 100 * facts + 1) / (facts + 2)
     return 100 * math.sqrt(share * (1 - share) / (facts + 2))
 

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from askwell.lms.walks.rows import Segment
 
-# Torch's softmax takes rows with fewer numbers than this one number after the other, five times as slowly.
+# Torch's softmax processes rows with fewer numbers than this one number at a time, five times as slowly.
 _SHORT_ROW = 16
 
 

@@ -33,7 +33,7 @@ def distributions_of(
     dtype: torch.dtype,
     cap: float | None = None,
 ) -> tuple[Float[Tensor, "reads vocabulary"], Float[Tensor, " reads"]]:
-    """Probabilities over the whole vocabulary and the log of the total that they were divided by, no gradients."""
+    """Probabilities over the whole vocabulary and their log-normalisers, without gradients."""
     with torch.no_grad():
         logits = _capped(_aligned_logits(hidden, output, bias).to(dtype), cap)
         probabilities, log_total = _probabilities(logits)
@@ -48,7 +48,8 @@ def log_probs_of(
     dtype: torch.dtype,
     cap: float | None = None,
 ) -> tuple[Float[Tensor, " reads"], Float[Tensor, " reads"]]:
-    """The log-probability of one token at each row, and the log of the total of all, which carries no gradient."""
+    """The log-probability of one token at each row, and the log-normaliser over all tokens, which carries no
+    gradient."""
     return _LogProbsOf.apply(hidden, output, bias, tokens, dtype, cap)
 
 
@@ -157,7 +158,7 @@ def _log_totals(
     dtype: torch.dtype,
     cap: float | None,
 ) -> Float[Tensor, " reads"]:
-    """The log of the total of each row's distribution, one part of the vocabulary after the other."""
+    """The log-normaliser of each row's distribution, computed over one part of the vocabulary at a time."""
     found = torch.empty(len(hidden), dtype=dtype, device=hidden.device)
     vocabulary, at_once = output.shape[0], max(_ROWS_AT_ONCE, _LOGITS_AT_ONCE // _COLUMNS_AT_ONCE)
     for start in range(0, len(hidden), at_once):

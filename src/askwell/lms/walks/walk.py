@@ -49,8 +49,8 @@ class Attention:
         segments: Sequence[Segment],
         seen: Callable[[Tensor, Tensor], KeysAndValues] | None = None,
     ) -> Float[Tensor, "queries width"]:
-        """The output of attention from some rows to others; `seen` turns their keys and values into those that are
-        attended to."""
+        """The output of attention from some rows (queries) to others (keys); `seen` turns the keys and values of these
+        into all that are attended to."""
         query, key, value = self.query(from_rows), self.key(to_rows), self.value(to_rows)
         if seen is not None:
             key, value = seen(key, value)
