@@ -63,7 +63,7 @@ STOPS = [0, 1, 4, 7, 11, 17]
 INTERRUPTED = [(method, STOPS[(n + late) % 6]) for n, method in enumerate(SETTINGS) for late in (0, 3)]
 
 
-@pytest.mark.parametrize(("method", "stop_at"), product(SETTINGS, STOPS) if FULL else INTERRUPTED)
+@pytest.mark.parametrize(("method", "stop_at"), list(product(SETTINGS, STOPS)) if FULL else INTERRUPTED)
 def test_an_interrupted_run_that_is_resumed_equals_one_that_was_not(tmp_path, method, stop_at):
     expected, whole = whole_run(method)
 

@@ -73,7 +73,9 @@ def mean_log_likelihood(mixture, probabilities):
 OPTIMA = [("bert", "gradient"), ("bart", "em"), ("gpt2", "em")]
 
 
-@pytest.mark.parametrize(("name", "method"), product(["bert", "bart", "gpt2"], ["gradient", "em"]) if FULL else OPTIMA)
+@pytest.mark.parametrize(
+    ("name", "method"), list(product(["bert", "bart", "gpt2"], ["gradient", "em"])) if FULL else OPTIMA
+)
 def test_both_methods_find_the_optimal_weights_of_frozen_prompts(name, method):
     mixture = Mixture(frozen(name, "float64"), TEMPLATES, paper_spec())
     probabilities = gold_matrix(mixture)
