@@ -130,8 +130,8 @@ def test_what_is_done_is_not_done_again(undisturbed, world):
 def test_a_run_that_another_sweep_has_under_way_is_left_to_it(ends, undisturbed, world, tmp_path):
     path = world.write_sweep(tmp_path)
     store = new_or_open_store(tmp_path / "store")
-    store.make()
     plan = plan_sweep(read_sweep(path), path, store)
+    new_or_open_store(tmp_path / "store").make()  # both were planned before there was a store
     held, *others = plan.runs
     events: list = []
     sweeping = threading.Thread(target=go, args=(plan, InProcess(), store, events.append), daemon=True)

@@ -88,11 +88,12 @@ class Store:
         """All complete runs, sorted by id."""
         return [self.read(run) for run in sorted(self.done())]
 
-    def make(self) -> None:
-        """Makes the store if it does not exist."""
+    def make(self) -> "Store":
+        """Makes the store if it does not exist; returns the one that is there, which another sweep may have made."""
         path = self.folder / STORE
         if not path.exists():
             write_whole(path, json.dumps(_About(id=self.id).model_dump()) + "\n")
+        return open_store(self.folder)
 
     def put(self, run: str, files: Mapping[str, bytes]) -> None:
         """Keeps a run whose files were made elsewhere."""

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ def go(plan: Plan, engine: Engine, store: Store, tell: Callable[[Event], None]) 
     """
     failed: list[RunFailed] = []
     put_off: list[RunTask] = []
-    store.make()
+    store = store.make()
     store.clean(but=frozenset(task.spec.id for task in plan.to_do))
 
     def keep(event: Event) -> None:
@@ -43,7 +43,7 @@ def go(plan: Plan, engine: Engine, store: Store, tell: Callable[[Event], None]) 
                 store.put(outcome.id, outcome.files)
         tell(event)
 
-    to_do: Sequence[RunTask] = plan.to_do
+    to_do: Sequence[RunTask] = [replace(task, store=store) for task in plan.to_do]
     while to_do:
         engine.run(to_do, do_run, keep)
         to_do = _left_over(put_off, store, tell)
