@@ -34,15 +34,17 @@ def read_text(path: Path) -> str:
 
 def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
     """What is in a file or a pipe, of at most this many bytes. A device, which may have no end, is refused."""
+    need_utf8_name(path)
     try:
         # Some files of the system (/proc/kmsg) would otherwise wait for ever.
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISDIR(mode):  # which cannot be opened as a file
+            os.close(handle)
+            raise BadFile(path, "is a folder; name a file")
         with open(handle, "rb") as file:  # noqa: PTH123 - of a handle, not of a path
-            mode = os.fstat(handle).st_mode
             if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
                 raise BadFile(path, "is a device; name a file")
-            if stat.S_ISDIR(mode):
-                raise BadFile(path, "is a folder; name a file")
             if stat.S_ISFIFO(mode):
                 os.set_blocking(handle, True)
             data = file.read(most + 1)
@@ -174,14 +176,27 @@ def write_folder(folder: Path, files: Mapping[str, str]) -> None:
             whole.rename(folder)
 
 
+def need_utf8_name(path: Path) -> None:
+    """Raises if a file cannot be named in what is written about it."""
+    if not has_utf8_name(path):
+        raise BadFile(path, "its name, or that of a folder on the way to it, is not UTF-8: rename it")
+
+
+def has_utf8_name(path: Path | str) -> bool:
+    """Whether a path can be written down, in JSON as in SQL: a name on disk can be any bytes."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def need_writable_folder(folder: Path, option: str) -> None:
     """Raises, before any work is done, if the folder cannot be written to. The disk stays as it was."""
     if "\0" in str(folder):
         raise BadOption(f"{option} {folder} cannot be written: no name can hold a null character")
-    try:
-        os.fsencode(folder)
-    except UnicodeEncodeError:
-        raise BadOption(f"{option} {folder} cannot be written: its name holds half a character") from None
+    if not has_utf8_name(folder):
+        raise BadOption(f"{option} {folder} cannot be written: its name is not UTF-8; name another folder")
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     if not missing and not folder.is_dir():
         raise BadOption(f"{option} {folder} is a file; name a folder")
@@ -199,6 +214,17 @@ def need_writable_folder(folder: Path, option: str) -> None:
         for path in missing:
             with contextlib.suppress(OSError):  # it was never made
                 path.rmdir()
+
+
+def need_writable_file(path: Path, option: str) -> None:
+    """Raises, before any work is done, if a file of this name cannot be written."""
+    if not has_utf8_name(path):
+        raise BadOption(f"{option} {path} cannot be written: its name is not UTF-8; name another file")
+    if "\0" in str(path):
+        raise BadOption(f"{option} {path} cannot be written: no name can hold a null character")
+    if path.is_dir():
+        raise BadOption(f"{option} {path} is a folder; name a file")
+    need_writable_folder(path.parent, option)
 
 
 def write_tensors(path: Path, tensors: "Mapping[str, Tensor]", notes: Mapping[str, Any]) -> None:

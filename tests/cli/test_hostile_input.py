@@ -54,6 +54,7 @@ def test_numbers_that_are_too_large_or_not_finite(options, tmp_path, capsys):
         ("half.jsonl", '{"x": "\\ud800", "y": "b"}', "half a character"),
         ("digits.jsonl", '{"x": "a", "y": ' + "9" * 5000 + "}", None),
         ("field.csv", 'x,y\n"' + "a" * 140_000 + '",b\n', None),
+        ("long.jsonl", '{"x": "a", "y": "' + "b" * 140_000 + '"}', "line 1: 'y' has 140,000 characters"),
         ("null.csv", "x,y\na\x00,b\n", None),
     ],
 )
@@ -63,6 +64,63 @@ def test_facts_that_no_one_would_write(name, content, expected, tmp_path, capsys
     assert exit_code("audit", str(path)) in (0, 2)
     message = told(capsys)
     assert expected is None or expected in message
+
+
+@pytest.mark.parametrize("name", ["prompts.txt", "prompts.jsonl"])
+def test_a_template_that_would_take_all_memory(name, tmp_path, capsys):
+    text = f"[X] {'b' * 140_000} [Y] ."
+    (tmp_path / name).write_text(f'{{"template": "{text}"}}' if name.endswith("jsonl") else text, encoding="utf-8")
+    arguments = ["--lm", "testbed:bert", "--prompts", str(tmp_path / name)]
+    assert exit_code("ask", *arguments, "Peru") == 2
+    assert f"{name}, line 1" in told(capsys)
+
+
+def test_an_x_that_would_take_all_memory(tmp_path, capsys):
+    (tmp_path / "xs.txt").write_text("Peru\n" + "b" * 140_000, encoding="utf-8")
+    prompts = ["--lm", "testbed:bert", "--prompts", "[X] is in [Y] ."]
+    assert exit_code("ask", *prompts, "--file", str(tmp_path / "xs.txt")) == 2
+    assert "xs.txt, line 2: this line has 140,000 characters" in told(capsys)
+
+
+def test_thousands_of_digits_are_named_in_our_own_words(tmp_path, capsys):
+    (tmp_path / "prompts.jsonl").write_text(f'{{"template": "[X] [Y]", "weight": {"9" * 5000}}}', encoding="utf-8")
+    assert exit_code("ask", "--lm", "testbed:bert", "--prompts", str(tmp_path / "prompts.jsonl"), "Peru") == 2
+    assert "line 1: broken JSON: a number of 5,000 digits" in told(capsys)
+
+
+NOT_UTF8 = os.fsdecode(b"a\xff")
+posix = pytest.mark.skipif(os.name != "posix", reason="names are bytes on POSIX alone")
+
+
+@posix
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("train", "--facts", FACTS, "--prompts", "[X] [Y]", "--out", NOT_UTF8),
+        ("train", "--facts", f"{NOT_UTF8}.csv", "--prompts", "[X] [Y]", "--out", "out"),
+        ("train", "--facts", FACTS, "--prompts", f"{NOT_UTF8}.txt", "--out", "out"),
+        ("ask", "--prompts", "[X] [Y]", "--candidates", f"{NOT_UTF8}.txt", "Peru"),
+        ("evaluate", "--facts", FACTS, "--prompts", "[X] [Y]", "--per-fact", f"{NOT_UTF8}.parquet"),
+    ],
+    ids=["out", "facts", "prompts", "candidates", "per-fact"],
+)
+def test_names_that_are_not_utf8(options, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path(f"{NOT_UTF8}.csv").write_text("x,y\n" + "".join(f"a{n},b{n}\n" for n in range(9)), encoding="utf-8")
+    Path(f"{NOT_UTF8}.txt").write_text("[X] [Y]\n", encoding="utf-8")
+    before = sorted(tmp_path.rglob("*"))
+    assert exit_code(options[0], "--lm", "testbed:bert", *options[1:]) == 2
+    assert "is not UTF-8" in told(capsys)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@posix
+def test_an_lm_whose_name_is_not_utf8(tmp_path, capsys):
+    folder = tmp_path / NOT_UTF8
+    folder.mkdir()
+    (folder / "config.json").write_text("{}", encoding="utf-8")
+    assert exit_code("ask", "--lm", str(folder), "--prompts", "[X] [Y]", "Peru") == 2
+    assert "its name is not UTF-8" in told(capsys)
 
 
 def test_half_a_character_in_a_prompt_file(tmp_path, capsys):

@@ -33,9 +33,17 @@ def pickled(folder: Path) -> None:
     (folder / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'touch harmed'\ntR.")
 
 
+def other_numbers(folder: Path) -> None:
+    path = folder / "tokenizer.json"
+    document = json.loads(path.read_text())
+    document["model"]["vocab"] = {token: number + 10**6 for token, number in document["model"]["vocab"].items()}
+    path.write_text(json.dumps(document))
+
+
 @pytest.mark.parametrize(
     "harm",
     [
+        other_numbers,
         config(num_hidden_layers=1_000_000),
         config(num_hidden_layers=-1),
         config(vocab_size=10**9),
@@ -68,3 +76,24 @@ def test_a_broken_checkpoint_is_refused_in_one_sentence(
     assert "\n" not in str(refused.value)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # kilobytes
     assert not (tmp_path / "harmed").exists()
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (pickled, "askwell reads weights alone: take safetensors"),
+        (config(model_type="own", auto_map={"AutoConfig": "own.Own"}), "runs no code of a checkpoint"),
+        (config(vocab_size=10), "other shapes than its config.json says"),
+        (other_numbers, "word vectors"),
+    ],
+)
+def test_what_is_wrong_is_said_in_our_own_words(
+    harm: Callable[[Path], None], said: str, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    tiny.save(*tiny.TINY["bert"](), tmp_path / "lm")
+    harm(tmp_path / "lm")
+    with pytest.raises(LMUnavailable) as refused:
+        load_lm(tmp_path / "lm")
+    assert said in str(refused.value)
+    assert "weights_only" not in str(refused.value)
+    assert not recwarn.list

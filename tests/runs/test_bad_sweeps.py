@@ -37,6 +37,9 @@ SOFT = {"soft": {}}
     [
         ({"factz": ["a"]}, ["there is no key 'factz'", "did you mean facts?"]),
         ({"settings": {"soft": {"deeep": True}}}, ["settings.soft", "'deeep'", "did you mean deep?"]),
+        ({"training": {"pairs": 64}}, ["there is no key 'training'"]),
+        ({"mixture": {"deep": True}}, ["there is no key 'mixture'"]),
+        ({"settings": {"mixture": {"deeep": True}}}, ["settings.mixture", "'deeep'"]),
         ({"settings": {"soft": {"seed": 3}}}, ["settings.soft", "seeds at the top"]),
         ({"settings": {"soft": {"threads": 3}}}, ["settings.soft", "threads at the top"]),
         ({"settings": {"soft": {"epochs": -1}}}, ["settings.soft.epochs", "greater than or equal to 0"]),

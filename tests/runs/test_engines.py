@@ -2,7 +2,10 @@
 
 import multiprocessing
 import os
+import shutil
 import signal
+import threading
+import time
 from dataclasses import replace
 from itertools import pairwise
 from multiprocessing import resource_tracker, util
@@ -16,13 +19,13 @@ from builders.worlds import write_relation
 from askwell.evaluation.outcomes import read_outcomes
 from askwell.mixture import distributions
 from askwell.runs import pool
-from askwell.runs.engines import TRIES, Ended, InProcess, Lost, Started
+from askwell.runs.engines import TRIES, Ended, InProcess, Lost, PutOff, Started
 from askwell.runs.grid import read_sweep
 from askwell.runs.plan import plan_sweep
 from askwell.runs.pool import Pool
-from askwell.runs.store import Store, new_or_open_store
+from askwell.runs.store import Store, new_or_open_store, unfinished_run
 from askwell.runs.sweep import choose_engine, go
-from askwell.runs.worker import RunDone, RunFailed, RunTask, do_run
+from askwell.runs.worker import RunDone, RunFailed, RunOutcome, RunTask, do_run
 
 
 def run_sweep(path: Path, engine=None, **instead):
@@ -123,6 +126,35 @@ def test_what_is_done_is_not_done_again(undisturbed, world):
     assert {path: path.stat().st_mtime_ns for path in store.rglob("*")} == before
 
 
+@pytest.mark.parametrize("ends", ["with the run", "without it"])
+def test_a_run_that_another_sweep_has_under_way_is_left_to_it(ends, undisturbed, world, tmp_path):
+    path = world.write_sweep(tmp_path)
+    store = new_or_open_store(tmp_path / "store")
+    plan = plan_sweep(read_sweep(path), path, store)
+    new_or_open_store(tmp_path / "store").make()  # both were planned before there was a store
+    held, *others = plan.runs
+    events: list = []
+    sweeping = threading.Thread(target=go, args=(plan, InProcess(), store, events.append), daemon=True)
+    with unfinished_run(held.spec.id, store.unfinished) as elsewhere:
+        sweeping.start()
+        until = time.monotonic() + 240
+        while sum(isinstance(event, Ended) for event in events) < len(others) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert [event.task.spec.id for event in events if isinstance(event, PutOff)] == [held.spec.id]
+        assert held.spec.id not in store.done()
+        if ends == "with the run":
+            shutil.copytree(undisturbed[0] / "runs" / held.spec.id, elsewhere.result, dirs_exist_ok=True)
+            elsewhere.finish(store.run_folder(held.spec.id))
+    sweeping.join(240)
+    assert not sweeping.is_alive()
+    starts = [event.task.spec.id for event in events if isinstance(event, Started)]
+    assert starts.count(held.spec.id) == (1 if ends == "with the run" else 2)
+    ended = [event.task.spec.id for event in events if isinstance(event, Ended)]
+    assert sorted(ended) == sorted(task.spec.id for task in plan.runs)
+    assert store.done() == {task.spec.id for task in plan.runs}
+    assert not store.unfinished.exists()
+
+
 def test_a_larger_sweep_does_only_what_is_new(undisturbed, world, tmp_path):
     store, plan, _ = undisturbed
     settings = {"init": {"tuned": False}, "soft": {"epochs": 2}, "weights": {"epochs": 1, "tune_vectors": False}}
@@ -203,7 +235,7 @@ def tell_pid(task: RunTask) -> RunDone:
     return RunDone(task.spec.id, float(os.getpid()), 0.0)
 
 
-def do_and_tell_pid(task: RunTask) -> RunDone | RunFailed:
+def do_and_tell_pid(task: RunTask) -> RunOutcome:
     done = do_run(task)
     return tell_pid(task) if isinstance(done, RunDone) else done
 

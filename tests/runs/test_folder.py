@@ -28,6 +28,13 @@ def test_a_run_is_read_as_it_was_written(tmp_path):
     assert [found.folder for found in read_runs(tmp_path / "one")] == [tmp_path / "one"]
 
 
+@pytest.mark.parametrize(("name", "beside"), [("run[1]", "run1"), ("run*", "run2"), ("run?", "run3")])
+def test_the_name_of_a_folder_is_no_pattern(name, beside, tmp_path):
+    outcomes, others = save(tmp_path / name, (1, 20)), save(tmp_path / beside, (3, 4))
+    assert read_run(tmp_path / name).test == outcomes
+    assert read_run(tmp_path / beside).test == others
+
+
 def test_relations_stand_together_and_seeds_apart(tmp_path):
     first, second = save(tmp_path / "relations" / "a", relation=A), save(tmp_path / "relations" / "b", relation=B)
     assert outcomes_of(read_runs(tmp_path / "relations")) == first + second

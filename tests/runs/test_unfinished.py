@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from askwell.errors import CannotWrite
-from askwell.runs.store import Store, unfinished_run
+from askwell.runs.store import Store, UnderWay, unfinished_run
 
 RUN, OTHER = "a" * 64, "b" * 64
 
@@ -52,6 +52,29 @@ def test_of_two_that_do_the_same_run_the_first_stands(tmp_path):
         slow.finish(tmp_path / "runs" / RUN)
     assert (tmp_path / "runs" / RUN / "spec.json").read_text() == "fast"
     assert list((tmp_path / "unfinished").iterdir()) == []
+
+
+def test_a_run_under_way_is_left_to_the_process_that_does_it(tmp_path):
+    store = Store(tmp_path, "id")
+    with unfinished_run(RUN, store.unfinished, alone=True) as first:
+        assert store.is_under_way(RUN)
+        assert not store.is_under_way(OTHER)
+        with pytest.raises(UnderWay), unfinished_run(RUN, store.unfinished, alone=True):
+            pass
+        assert [path for path in store.unfinished.iterdir() if path.is_dir()] == [first.folder]
+    assert not store.is_under_way(RUN)
+    left = left_by_a_killed_process(store.unfinished)
+    assert not store.is_under_way(RUN)
+    with unfinished_run(RUN, store.unfinished, alone=True) as unfinished:
+        assert unfinished.folder == left
+
+
+def test_a_checkpoint_is_kept_while_another_process_does_the_run(tmp_path):
+    with unfinished_run(RUN, tmp_path):
+        left = left_by_a_killed_process(tmp_path)
+        with pytest.raises(UnderWay), unfinished_run(RUN, tmp_path, alone=True):
+            pass
+        assert (left / "checkpoint").read_text() == "half way"
 
 
 def test_what_a_killed_process_left_is_taken_over_with_its_checkpoint_but_without_its_result(tmp_path):

@@ -1,6 +1,7 @@
 """Requests that no one should make: a clear refusal, and the next one is served."""
 
 import json
+import re
 import shutil
 import socket
 from urllib.parse import quote
@@ -223,3 +224,29 @@ def test_runs_that_are_damaged_or_deleted_while_serving(runs):
         shutil.rmtree(runs)
         assert error(ask(at, mixture="hard", xs=["iron"]), 404)
         assert httpx.get(f"{at.address}/healthz").status_code == 200
+
+
+ACTING = "\x1b[2J\x9b31m\u202egnp\u2066\uffff"
+
+
+def test_names_that_would_act_are_shown_as_escapes(runs):
+    shutil.copytree(runs / "soft", runs / f"soft{ACTING}")
+    record = runs / "hard" / "run.json"
+    document = json.loads(record.read_text(encoding="utf-8"))
+    document["spec"]["setting"] = f"hard{ACTING}"
+    record.write_text(json.dumps(document), encoding="utf-8")
+    name = quote(f"soft{ACTING}")
+    with served(Settings(runs=runs)) as running:
+        for path in ("/", "/runs", f"/runs/{name}", "/trust", f"/prompts?about={name}", f"/?about={name}&x=iron"):
+            page = httpx.get(f"{running.address}{path}", timeout=600).text
+            shown = re.sub(r' value="[^"]*"', "", page)  # what a form sends back is as it was
+            assert not set(ACTING) & set(shown) - set("[2J31mgnp"), path
+            assert "\\u202egnp" in shown or not path.startswith("/runs"), path
+        for path in ("runs", "mixtures", f"runs/{name}", f"ask?mixture={name}&x=iron"):
+            answer = httpx.get(f"{running.address}/api/v1/{path}", timeout=600)
+            assert answer.status_code == 200, path
+            assert answer.text.isascii(), path
+        assert f"soft{ACTING}" in [run["name"] for run in httpx.get(f"{running.address}/api/v1/runs").json()["runs"]]
+        refused = httpx.get(f"{running.address}/api/v1/runs/{quote(ACTING)}")
+        assert refused.text.isascii()
+        assert ACTING in refused.json()["error"] or "\\x1b" in refused.json()["error"]

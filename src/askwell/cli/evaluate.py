@@ -10,7 +10,7 @@ from askwell.cli import options
 from askwell.cli.terminal import note, print_json
 from askwell.cli.trust import check_risk
 from askwell.errors import BadOption
-from askwell.files import need_writable_folder
+from askwell.files import need_writable_file
 from askwell.specs.mixture import MixtureSpec
 
 
@@ -62,7 +62,7 @@ def evaluate(
     if trust and split != "test":
         raise BadOption(f"--trust learns thresholds on dev and measures on test: leave out --split {split}")
     if per_fact is not None:
-        need_writable_folder(per_fact.parent, "--per-fact")
+        need_writable_file(per_fact, "--per-fact")
     from askwell.cli.progress import Bars
     from askwell.cli.running import print_scored
     from askwell.evaluation.outcomes import write_outcomes

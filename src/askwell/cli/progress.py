@@ -13,11 +13,11 @@ from askwell.baselines.result import SearchProgress
 from askwell.cli.terminal import Bar, note, stderr
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.weights import finds_every_x_alike
-from askwell.runs.engines import Ended, Event, Lost, Started
+from askwell.runs.engines import Ended, Event, Lost, PutOff, Started
 from askwell.runs.plan import Plan
 from askwell.runs.run import Asking, Built, RunProgress
 from askwell.runs.sources import left_out_prompt_lines
-from askwell.runs.worker import RunDone
+from askwell.runs.worker import RunDone, RunFailed
 from askwell.specs.mixture import NO_LEAD_IN
 from askwell.specs.run import RunSpec
 from askwell.training.checkpoint import CHECKPOINT
@@ -163,6 +163,7 @@ class SweepBar:
     def __init__(self, plan: Plan, folder: Path) -> None:
         self._plan, self._folder, self._began = plan, folder, time.monotonic()
         self._running: dict[str, RunSpec] = {}
+        self._elsewhere: set[str] = set()
         self._done, self._failed, self._lost = len(plan.done), 0, 0
         self._best: dict[tuple[str, str], tuple[float, RunSpec]] = {}
         self._live = Live(get_renderable=self._table, console=stderr, refresh_per_second=2, transient=True)
@@ -190,6 +191,10 @@ class SweepBar:
         if isinstance(event, Lost):
             self._lost += 1
             stderr.print(f"lost, retrying: {spec.label}: {event.reason}", markup=False)
+        elif isinstance(event, PutOff):
+            if spec.id not in self._elsewhere:
+                stderr.print(f"another sweep is doing {spec.label}", markup=False)
+            self._elsewhere.add(spec.id)
         elif isinstance(event, Ended) and isinstance(event.outcome, RunDone):
             self._done += 1
             key, score = (spec.lm, spec.setting), event.outcome.p_at_1
@@ -200,7 +205,7 @@ class SweepBar:
                 f"P@1 {score:5.1f}  {event.outcome.seconds:6.1f} s  {spec.label}",
                 markup=False,
             )
-        elif isinstance(event, Ended):
+        elif isinstance(event, Ended) and isinstance(event.outcome, RunFailed):
             self._failed += 1
             stderr.print(f"failed: {spec.label}: {event.outcome.message}", markup=False, style="red")
 

@@ -11,7 +11,7 @@ from askwell.cli.options import LM, Json, NotNegative, RunsPath, Where
 from askwell.cli.tables import print_table
 from askwell.cli.terminal import note, print_json
 from askwell.display.summary import counted
-from askwell.files import need_writable_folder, write_whole
+from askwell.files import need_writable_file, need_writable_folder, write_whole
 
 if TYPE_CHECKING:
     from askwell.report.study import Study
@@ -81,7 +81,7 @@ def export(run: Path, /, *, out: Path = Path("run.html"), where: Where = None, l
         run: A run, a folder of runs, or a store.
         out: The HTML file.
     """
-    need_writable_folder(out.parent, "--out")
+    need_writable_file(out, "--out")
     from askwell.server.export import export_run
 
     write_whole(out, export_run(run, where, lm, note=note))

@@ -6,7 +6,7 @@ from askwell.cli.options import LM, Data, Device, Json, Revision, Threads, Where
 from askwell.cli.terminal import Bar, note, print_json, say, stdout
 from askwell.cli.trust import projection_line
 from askwell.errors import BadOption
-from askwell.files import need_writable_folder, write_whole
+from askwell.files import need_writable_file, write_whole
 
 
 def show(
@@ -44,7 +44,7 @@ def show(
         raise BadOption(f"--figure {figure}: name a file that ends in .svg, .png or .pdf")
     for option, path in (("--svg", svg), ("--figure", figure), ("--html", html)):
         if path is not None:
-            need_writable_folder(path.parent, option)
+            need_writable_file(path, option)
     from askwell.evaluation.nearest_words import projection_scores
     from askwell.lms.load import set_threads
     from askwell.mixture.save import read_description

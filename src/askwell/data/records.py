@@ -21,8 +21,24 @@ _LONGEST_NAME = 200
 """Bytes of a relation's name: a file name has 255 at most, with its ending and what is added while it is written."""
 
 
+LONGEST_TEXT = 131_072
+"""Characters of an x, a y or a template, as many as the csv module takes in a field; no LM reads as many, and to spell
+a text of hundreds of megabytes in tokens would take all memory there is."""
+
+
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, with their numbers."""
+    """The lines of a file of plain text that are not blank, with their numbers."""
+    for number, line in _lines(path):
+        yield number, _bounded(path, number, "this line", line)
+
+
+def _bounded(path: Path, line: int | None, what: str, text: str) -> str:
+    if len(text) > LONGEST_TEXT:
+        raise BadFile(path, f"{what} has {len(text):,} characters, more than {LONGEST_TEXT:,}: shorten it", line)
+    return text
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
     # Not splitlines(), which also breaks lines at characters that JSON allows inside of strings (U+2028 and others).
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip():
@@ -31,7 +47,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 def read_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a file of JSON lines, with their line numbers."""
-    for number, line in read_lines(path):
+    for number, line in _lines(path):
         yield number, _object(path, number, line, _JSON)
 
 
@@ -63,7 +79,7 @@ def text_of(path: Path, line: int | None, fields: Mapping[str, Any], key: str) -
     if not isinstance(value, str):
         problem = f"but is {_kind(value)}" if key in fields else f"but there are only {listed(fields)}"
         raise BadFile(path, f"{key!r} must be text, {problem}", line)
-    return value.strip()
+    return _bounded(path, line, repr(key), value.strip())
 
 
 def file_name(path: Path, line: int | None, name: str) -> str:
@@ -90,7 +106,7 @@ _Fields = Iterator[tuple[int, tuple[str, ...], Mapping[str, Any]]]
 
 
 def _jsonl_fields(path: Path, choose: Choose) -> _Fields:
-    for number, line in read_lines(path):
+    for number, line in _lines(path):
         fields = _object(path, number, line, _NUMBERS_AS_TEXT)
         yield number, _chosen(path, number, choose, fields), fields
 
@@ -157,12 +173,19 @@ def _kind(value: object) -> str:
     return {list: "a list", dict: "an object"}.get(type(value), "a single value")
 
 
+def _whole_number(digits: str) -> int:
+    try:
+        return int(digits)
+    except ValueError:  # Python's own words tell a programmer what to do
+        raise ValueError(f"a number of {len(digits):,} digits") from None
+
+
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
 # One decoder for all lines: json.loads with options would make one for each.
-_JSON = json.JSONDecoder()
+_JSON = json.JSONDecoder(parse_int=_whole_number)
 _NUMBERS_AS_TEXT = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_no_constant)
 
 COLUMN_FILES: dict[str, Callable[[Path, Choose], _Fields]] = {

@@ -6,10 +6,11 @@ say something else."""
 
 import re
 
-# Controls except tab and line feed, DEL and C1, bidirectional and invisible marks, line separators, lone surrogates.
+# Controls except tab and line feed, DEL and C1, bidirectional and invisible marks, line separators, characters that
+# are none, lone surrogates.
 _ACTING = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
-    "\ufff9-\ufffb\ud800-\udfff]"
+    "\ufff9-\ufffb\ufffe\uffff\ud800-\udfff]"
 )
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 MOST_CHARACTERS = 2000

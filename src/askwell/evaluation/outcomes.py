@@ -1,5 +1,6 @@
 """The outcome of a fact: where a mixture ranks the right answer, and what it answers instead. Kept as Parquet."""
 
+import glob
 import json
 import math
 import tempfile
@@ -10,7 +11,7 @@ from typing import Any
 
 from askwell.data.facts import SplitName
 from askwell.errors import BadFile, CannotWrite
-from askwell.files import write_aside
+from askwell.files import need_utf8_name, write_aside
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,10 @@ def _rows_of(path: Path, expected: Mapping[str, str], what: str) -> list[tuple[A
     """The rows of a Parquet file that has these columns of these types."""
     import duckdb  # here and below, since many commands read and write no outcomes
 
+    need_utf8_name(path)
     try:
         with duckdb.connect() as database:
-            read = database.read_parquet(str(path))
+            read = database.read_parquet(glob.escape(str(path)))  # which would take "*", "?" and "[" for patterns
             found = dict(zip(read.columns, map(str, read.types), strict=True))
             if found != dict(expected) or list(found) != list(expected):
                 raise BadFile(path, f"expected the columns {_listed(expected)}; found {_listed(found)}")
@@ -157,7 +159,7 @@ def _write_rows(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], p
             with lines.open("w", encoding="utf-8") as file:
                 file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
             database.execute("SET threads = 1")  # rows stay in order, and the same rows give the same file
-            source = database.read_json(str(lines), columns=dict(columns), format="newline_delimited")
+            source = database.read_json(glob.escape(str(lines)), columns=dict(columns), format="newline_delimited")
             write_aside(path, lambda aside: source.write_parquet(str(aside)))
     except (OSError, duckdb.Error) as error:
         raise CannotWrite(f"{path} cannot be written: {str(error).splitlines()[0]}") from error

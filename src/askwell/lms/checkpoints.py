@@ -2,6 +2,8 @@
 
 import difflib
 import os
+import pickle
+import warnings
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ from transformers.utils import logging as transformers_logging
 
 from askwell.data.testbed import PREFIX, lm_folder, lm_names
 from askwell.errors import LMUnavailable
-from askwell.files import cache_folder
+from askwell.files import cache_folder, has_utf8_name
 from askwell.lms.families import family_of
 from askwell.lms.hub import answers, hub_options
 from askwell.lms.identity import PROBE
@@ -93,6 +95,8 @@ def load_checkpoint_files(
 
     A tokenizer that is given replaces the stored one.
     """
+    if not has_utf8_name(public_name(name)):
+        raise LMUnavailable(f"--lm {name}: its name is not UTF-8; rename it")
     path = Path(name)
     if path.suffix == ".gguf":
         if not path.is_file():
@@ -136,9 +140,10 @@ def load_checkpoint_files(
     if gguf and tokenizer is None:
         _honour_bos(path, used)
     vectors = model.get_input_embeddings().weight.shape[0]
-    if tokenizer is not None and max(used.get_vocab().values()) >= vectors:
+    if (largest := _largest(used, stored=tokenizer is None)) >= vectors:
+        whose = f"--lm {name}: its tokenizer" if tokenizer is None else "--tokenizer: it"
         raise LMUnavailable(
-            f"--tokenizer: it has {len(used)} tokens, but {name} has {vectors} word vectors; it belongs to another LM"
+            f"{whose} has tokens up to number {largest}, but {name} has {vectors} word vectors; it is another LM's"
         )
     lacking = sorted(loading["missing_keys"]) + [str(key) for key in loading["mismatched_keys"]]
     if lacking:
@@ -189,8 +194,24 @@ def _few(names: list[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
+def _largest(tokenizer: Any, *, stored: bool) -> int:
+    """The largest number of a token; where one is stored with an LM, of those that are asked with.
+
+    Some LMs come with added tokens, such as one for padding, that have no word vector and are never read.
+    """
+    numbers: dict[str, int] = tokenizer.get_vocab()
+    added = set(tokenizer.added_tokens_encoder) - {tokenizer.mask_token, tokenizer.cls_token, tokenizer.sep_token}
+    return max((number for token, number in numbers.items() if not stored or token not in added), default=-1)
+
+
 def _explain(name: str, error: Exception) -> str:
     reason = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
+    if isinstance(error, pickle.UnpicklingError):  # torch's own words tell how to run what is in it
+        reason = "its pickle is damaged or holds more than weights, and askwell reads weights alone: take safetensors"
+    elif "ignore_mismatched_sizes" in reason:
+        reason = "its weights have other shapes than its config.json says"
+    elif "custom code" in reason:
+        reason = "it needs code of its own, and askwell runs no code of a checkpoint; take one of a public class"
     if Path(name).exists():
         return f"--lm {name}: cannot be loaded ({reason})"
     offline = [variable for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") if os.environ.get(variable)]
@@ -216,7 +237,9 @@ def quiet() -> Generator[None]:
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         transformers_logging.set_verbosity(verbosity)
         if bars:

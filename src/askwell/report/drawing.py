@@ -21,6 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
+from askwell.display.printable import printable
+
 
 class Colour(NamedTuple):
     """The colour of a role, as #rrggbb."""
@@ -175,7 +177,7 @@ class Chart:
     def _svg(self, name: str, *, transparent: bool) -> Element:
         with matplotlib.rc_context({"svg.hashsalt": name}):
             written = self._saved("svg", transparent=transparent, metadata={"Date": None, "Creator": None})
-        svg = ElementTree.fromstring(written)
+        svg = ElementTree.fromstring(printable(written.decode()))  # XML has no place for control characters
         for element in list(svg.iter()):
             element.tag = element.tag.rpartition("}")[2]
             for child in list(element):
@@ -217,7 +219,7 @@ class Chart:
 
 def _element(tag: str, text: str) -> Element:
     element = Element(tag)
-    element.text = text
+    element.text = printable(text)
     return element
 
 

@@ -192,7 +192,7 @@ def _templates() -> Environment:
         loader=PackageLoader("askwell.report"),
         autoescape=select_autoescape(("html.jinja",)),
         undefined=StrictUndefined,
-        finalize=_printable,
+        finalize=printable_text,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -210,7 +210,7 @@ def _templates() -> Environment:
     return environment
 
 
-def _printable(value: Any) -> Any:
+def printable_text(value: Any) -> Any:
     """What a template prints; texts come from files that others wrote."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 

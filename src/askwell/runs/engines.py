@@ -41,7 +41,14 @@ class Lost:
     reason: str
 
 
-Event = Started | Ended | Lost
+@dataclass(frozen=True)
+class PutOff:
+    """Another sweep is doing the run; it is looked at again when the others are done."""
+
+    task: RunTask
+
+
+Event = Started | Ended | Lost | PutOff
 
 
 @runtime_checkable
@@ -84,7 +91,7 @@ class RayCluster:
     def __init__(self, address: str | None, cpus_per_run: float, gpus_per_run: float) -> None:
         if not is_installed():
             raise BadOption("engine ray: Ray is not installed here; get it with: pip install 'askwell[cluster]'")
-        self._cpus, self._gpus = cpus_per_run, gpus_per_run
+        self._address, self._cpus, self._gpus = address, cpus_per_run, gpus_per_run
         self._ray = connect_to_ray(address)
 
     @property
@@ -96,6 +103,8 @@ class RayCluster:
 
     def run(self, tasks: Sequence[RunTask], do: Do, tell: Callable[[Event], None]) -> None:
         """Does all runs in order, as many at once as there is room for."""
+        if not self._ray.is_initialized():  # after runs that were done before
+            self._ray = connect_to_ray(self._address)
         ray = self._ray
         # Ray retries only when a worker or node was lost; to Ray, a run that fails is not an error.
         remote = ray.remote(num_cpus=self._cpus, num_gpus=self._gpus, max_retries=TRIES - 1)(do)

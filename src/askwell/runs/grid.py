@@ -32,8 +32,10 @@ def read_sweep(path: Path, instead: Mapping[str, Any] | None = None) -> SweepSpe
         table = tomllib.loads(text)
     except RecursionError:
         raise BadFile(path, "is not TOML: it is nested too deeply") from None
-    except ValueError as error:  # also of a number with thousands of digits
+    except tomllib.TOMLDecodeError as error:
         raise BadFile(path, f"is not TOML: {error}") from None
+    except ValueError:
+        raise BadFile(path, "a number in it has thousands of digits; write a shorter one") from None
     try:
         return SweepSpec.model_validate({**table, **(instead or {})})
     except ValidationError as error:
@@ -42,8 +44,10 @@ def read_sweep(path: Path, instead: Mapping[str, Any] | None = None) -> SweepSpe
 
 def _in_words(problem: Any) -> str:
     """One problem, with the key as it is written in the file."""
-    # Settings are flat in the file; which of the two specs a key belongs to does not matter to the reader.
-    parts = [str(part) for part in problem["loc"] if part not in ("mixture", "training")]
+    parts = [str(part) for part in problem["loc"]]
+    if parts[:1] == ["settings"] and parts[2:3] in (["mixture"], ["training"]):
+        # Settings are flat in the file; which of the two specs a key belongs to does not matter to the reader.
+        del parts[2]
     key = ".".join(parts)
     if problem["type"] == "extra_forbidden":
         above = ".".join(parts[:-1])

@@ -7,8 +7,8 @@ STORE/
   unfinished/          runs under way, or left behind by a killed process
 
 A run under way has its own folder, locked by the process that works on it. The lock dies with its process, so a folder
-that is not locked was left behind by a killed one: it can be taken over, with the checkpoint in it, or removed. No
-process ever waits for a lock.
+that is not locked was left behind by a killed one: it can be taken over, with the checkpoint in it, or removed. A sweep
+puts off a run that another one has under way. No process ever waits for a lock.
 """
 
 import contextlib
@@ -26,13 +26,17 @@ from typing import Literal
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict
 
-from askwell.errors import BadFile, CannotWrite, DamagedFile
+from askwell.errors import BadFile, CannotWrite, DamagedFile, Failure
 from askwell.files import read_saved, write_whole, writing
 from askwell.runs.folder import Run, read_run
 from askwell.specs.run import RunSpec
 
 RUNS, FAILED, UNFINISHED, STORE = "runs", "failed", "unfinished", "store.json"
 _LOCK = ".lock"
+
+
+class UnderWay(Failure):
+    """Another process is doing the same run."""
 
 
 class _About(BaseModel):
@@ -84,11 +88,12 @@ class Store:
         """All complete runs, sorted by id."""
         return [self.read(run) for run in sorted(self.done())]
 
-    def make(self) -> None:
-        """Makes the store if it does not exist."""
+    def make(self) -> "Store":
+        """Makes the store if it does not exist; returns the one that is there, which another sweep may have made."""
         path = self.folder / STORE
         if not path.exists():
             write_whole(path, json.dumps(_About(id=self.id).model_dump()) + "\n")
+        return open_store(self.folder)
 
     def put(self, run: str, files: Mapping[str, bytes]) -> None:
         """Keeps a run whose files were made elsewhere."""
@@ -133,6 +138,10 @@ class Store:
             self.unfinished.rmdir()
         return removed
 
+    def is_under_way(self, run: str) -> bool:
+        """Whether a living process is doing the run."""
+        return _is_held(run, self.unfinished)
+
     def is_here(self) -> bool:
         """Whether its folder, as seen from this process, is the same store."""
         try:
@@ -176,11 +185,20 @@ class Unfinished:
 
 
 @contextmanager
-def unfinished_run(run: str, parent: Path) -> Generator[Unfinished]:
-    """A locked folder for a run under way, which is removed afterwards."""
+def unfinished_run(run: str, parent: Path, *, alone: bool = False) -> Generator[Unfinished]:
+    """A locked folder for a run under way, which is removed afterwards.
+
+    With `alone`, UnderWay is raised if another living process is doing the run.
+    """
     with writing(parent):
         parent.mkdir(parents=True, exist_ok=True)
         folder, lock = _held_folder(run, parent)
+        if alone and _is_held(run, parent, but=folder):
+            # Of two that begin at the same time, both may give way; they come back to it.
+            if not any(folder.iterdir()):
+                _remove(folder)
+            lock.release()
+            raise UnderWay(f"another process is doing the run {run}")
         result = folder / "result"
         shutil.rmtree(result, ignore_errors=True)
         result.mkdir()
@@ -208,6 +226,18 @@ def _held_folder(run: str, parent: Path) -> tuple[Path, FileLock]:
             continue
         if (lock := _hold(folder)) is not None:  # otherwise its process is alive, or one that cleans up was faster
             return folder, lock
+
+
+def _is_held(run: str, parent: Path, but: Path | None = None) -> bool:
+    """Whether a living process holds a folder of the run, other than `but`."""
+    for folder in parent.glob(f"{run}-*"):
+        if folder != but and folder.is_dir():
+            lock = _hold(folder)
+            if lock is not None:
+                lock.release()
+            elif folder.is_dir():
+                return True
+    return False
 
 
 def _hold(folder: Path) -> FileLock | None:

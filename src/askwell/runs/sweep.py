@@ -1,24 +1,31 @@
 """Does the remaining runs of a plan, and keeps their results."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from askwell.errors import BadFile
 from askwell.lms.load import available_threads
-from askwell.runs.engines import Ended, Engine, Event, InProcess, RayCluster, is_installed
+from askwell.runs.engines import Ended, Engine, Event, InProcess, PutOff, RayCluster, is_installed
 from askwell.runs.plan import Plan
 from askwell.runs.pool import Pool
 from askwell.runs.store import Store
-from askwell.runs.worker import RunDone, RunFailed, do_run, done_before
+from askwell.runs.worker import RunDone, RunElsewhere, RunFailed, RunTask, do_run, done_before
 from askwell.specs import SweepSpec
+
+_SECONDS_BETWEEN_LOOKS = 0.5
 
 
 def go(plan: Plan, engine: Engine, store: Store, tell: Callable[[Event], None]) -> list[RunFailed]:
-    """Does all runs that are not yet done; returns those that failed, which are also noted in the store."""
+    """Does all runs that are not yet done; returns those that failed, which are also noted in the store.
+
+    Runs that another sweep has under way are left to it, and done here only if it ends without them.
+    """
     failed: list[RunFailed] = []
-    store.make()
+    put_off: list[RunTask] = []
+    store = store.make()
     store.clean(but=frozenset(task.spec.id for task in plan.to_do))
 
     def keep(event: Event) -> None:
@@ -26,6 +33,9 @@ def go(plan: Plan, engine: Engine, store: Store, tell: Callable[[Event], None]) 
             outcome = event.outcome
             if isinstance(outcome, RunFailed) and (there := done_before(event.task)) is not None:
                 event = Ended(event.task, there)
+            elif isinstance(outcome, RunElsewhere):
+                put_off.append(event.task)
+                event = PutOff(event.task)
             elif isinstance(outcome, RunFailed):
                 failed.append(outcome)
                 store.note_failure(event.task.spec, outcome.message, outcome.traceback)
@@ -33,10 +43,27 @@ def go(plan: Plan, engine: Engine, store: Store, tell: Callable[[Event], None]) 
                 store.put(outcome.id, outcome.files)
         tell(event)
 
-    if plan.to_do:
-        engine.run(plan.to_do, do_run, keep)
+    to_do: Sequence[RunTask] = [replace(task, store=store) for task in plan.to_do]
+    while to_do:
+        engine.run(to_do, do_run, keep)
+        to_do = _left_over(put_off, store, tell)
+        put_off.clear()
     store.clean()
     return failed
+
+
+def _left_over(tasks: Sequence[RunTask], store: Store, tell: Callable[[Event], None]) -> list[RunTask]:
+    """Waits for other sweeps to end with these runs; returns those that they have not done."""
+    left: list[RunTask] = []
+    for task in tasks:
+        while store.is_under_way(task.spec.id):
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        there = done_before(task)
+        if there is None:
+            left.append(task)
+        else:
+            tell(Ended(task, there))
+    return left
 
 
 @dataclass(frozen=True)

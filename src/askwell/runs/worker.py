@@ -16,7 +16,7 @@ from askwell.lms.load import load_lm
 from askwell.mixture.candidates import Candidates
 from askwell.runs.record import ENVIRONMENT
 from askwell.runs.run import limited_threads, run
-from askwell.runs.store import Store, unfinished_run
+from askwell.runs.store import Store, UnderWay, unfinished_run
 from askwell.specs import ControlKind, RunSpec
 from askwell.specs.run import DeviceKind, Digits
 
@@ -66,7 +66,14 @@ class RunFailed:
     """Of an unexpected error."""
 
 
-RunOutcome = RunDone | RunFailed
+@dataclass(frozen=True)
+class RunElsewhere:
+    """A run that another process is doing in the same store."""
+
+    id: str
+
+
+RunOutcome = RunDone | RunFailed | RunElsewhere
 
 _loaded: dict[LMKey, FrozenLM] = {}
 """The LM of the last run: a worker loads it once and keeps it while its runs use the same one."""
@@ -78,6 +85,8 @@ def do_run(task: RunTask) -> RunOutcome:
     """Does a run. If the worker sees the store, the run is put there; otherwise its files are returned."""
     try:
         return _do(task)
+    except UnderWay:
+        return RunElsewhere(task.spec.id)
     except AskwellError as error:
         return RunFailed(task.spec.id, str(error))
     except Exception as error:  # one failure must not cost hours of other runs; the traceback is kept
@@ -119,10 +128,13 @@ def _do(task: RunTask) -> RunDone:
     loading = round(time.monotonic() - began, 3)
     with tempfile.TemporaryDirectory(prefix="askwell-") as elsewhere:
         is_shared = task.store.is_here()
+        parent = task.store.unfinished if is_shared else Path(elsewhere)
         if is_shared and (there := done_before(task)) is not None:
             task.store.forget_failure(spec.id)
             return there
-        with unfinished_run(spec.id, task.store.unfinished if is_shared else Path(elsewhere)) as unfinished:
+        with unfinished_run(spec.id, parent, alone=True) as unfinished:
+            if is_shared and (there := done_before(task)) is not None:  # another process has just ended it
+                return there
             result, kept = unfinished.result, unfinished.folder
             record = run(spec, lm, task.relation, result, candidates=task.candidates, checkpoints=kept, resume=True)
             took = record.environment.model_copy(update={"seconds_to_load": loading})

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from askwell.data.templates import parse_template
 from askwell.data.testbed import PREFIX
+from askwell.display.printable import json_escaped
 from askwell.errors import UserMistake
 from askwell.mixture.reply import Reply
 from askwell.runs.query import query_runs
@@ -129,9 +130,9 @@ async def ask_streamed(request: Request, body: schemas.AskRequest) -> StreamingR
                     waiting = service.ask(body.mixture, xs, body.top)
                 for x, replies in zip(xs, await asyncio.wrap_future(waiting), strict=True):
                     line = schemas.StreamedAnswer(x=x, answers=_answers(replies, body.by_prompt))
-                    yield line.model_dump_json(exclude_none=True) + "\n"
+                    yield json_escaped(line.model_dump_json(exclude_none=True)) + "\n"
         except Exception as error:
-            yield json.dumps({"error": explain(error).sentence}, ensure_ascii=False) + "\n"
+            yield json.dumps({"error": explain(error).sentence}) + "\n"
         finally:
             waiting.cancel()
 
@@ -232,7 +233,7 @@ async def job_events(request: Request, job: str) -> StreamingResponse:
             if found.version != version:
                 version, is_over = found.version, found.is_over
                 info = await run_in_threadpool(job_info, found, service)
-                yield f"data: {info.model_dump_json()}\n\n"
+                yield f"data: {json_escaped(info.model_dump_json())}\n\n"
                 if is_over:
                     return
             if await request.is_disconnected() or request.app.state.closing:

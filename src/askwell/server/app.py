@@ -11,7 +11,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
@@ -19,7 +19,7 @@ from askwell.errors import AskwellError
 from askwell.server import api, ask_page, run_pages, train_pages
 from askwell.server.guard import Guard, Receive, Scope, Send
 from askwell.server.metrics import Metrics
-from askwell.server.refusals import explain
+from askwell.server.refusals import PlainJSON, explain
 from askwell.server.render import colours, page, static
 from askwell.server.service import Service
 from askwell.server.settings import Settings
@@ -47,6 +47,7 @@ def make_app(service: Service, replica: str | None = None) -> FastAPI:
         docs_url=None,  # their pages load scripts from elsewhere
         redoc_url=None,
         lifespan=lifespan,
+        default_response_class=PlainJSON,
     )
     app.state.service, app.state.metrics, app.state.closing = service, Metrics(service, replica), False
     app.include_router(api.router)
@@ -68,7 +69,7 @@ async def _tell(request: Request, error: Exception) -> Response:
     if told.is_bug:
         _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     if request.url.path.startswith(_FOR_MACHINES):
-        return JSONResponse({"error": told.sentence}, told.status, told.headers)
+        return PlainJSON({"error": told.sentence}, told.status, told.headers)
     if request.headers.get("hx-request"):  # shown in place of the answer; browsers log other codes as errors
         return page(request, "problem_part.html", sentence=told.sentence)
     shown = page(request, "problem.html", status=told.status, sentence=told.sentence)

@@ -14,8 +14,9 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, RedirectResponse
+from starlette.responses import RedirectResponse
 
+from askwell.server.refusals import PlainJSON
 from askwell.server.settings import Settings
 
 Scope = MutableMapping[str, Any]
@@ -153,8 +154,8 @@ def _cookie(headers: dict[str, str]) -> str:
     return "" if found is None else found.value
 
 
-def _refused(status: int, problem: str) -> JSONResponse:
-    return JSONResponse({"error": problem}, status)
+def _refused(status: int, problem: str) -> PlainJSON:
+    return PlainJSON({"error": problem}, status)
 
 
 def _with_headers(send: Send) -> Send:

@@ -1,12 +1,22 @@
-"""Why a request is refused, and every error as a status and a sentence for clients."""
+"""Why a request is refused, and every error as a status and a sentence for clients; how a document is sent."""
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
 
 from askwell.errors import AskwellError, UserMistake
+
+
+class PlainJSON(JSONResponse):
+    """JSON in ASCII alone, which can be shown on any terminal."""
+
+    def render(self, content: Any) -> bytes:
+        """The bytes of a document."""
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
 class Refused(AskwellError):

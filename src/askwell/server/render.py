@@ -15,10 +15,11 @@ from xml.etree import ElementTree
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from askwell.data.testbed import PREFIX
 from askwell.report.drawing import Chart, css_variables
+from askwell.report.page import printable_text
 from askwell.report.words import visible
 from askwell.report.words_figure import probability_figure, weight_figure
 from askwell.version import VERSION
@@ -97,11 +98,13 @@ def _templates() -> Environment:
         loader=PackageLoader("askwell.server"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=printable_text,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters |= {
         "percent": percent,
+        "as_sent": escape,  # in fields of forms, whose text comes back as a name or an x
         "bar": lambda share: f"{100 * min(max(share, 0.0), 1.0):.2f}",
         "one": lambda figure: "–" if figure is None else f"{figure:.1f}",
         "short": lambda name: name.removeprefix(PREFIX).replace("_", " ") if name.startswith(PREFIX) else name,
