@@ -1,11 +1,18 @@
 """What a second thread gains in training: wall-clock seconds of the same steps with one thread and with two, in turns.
 
 Only a quiet machine shows it: where other programs keep the cores busy, two threads wait for each other. What a thread
-for each half of a step's facts could gain instead is bounded by the CPU time of the two halves.
+for each half of a step's facts could gain instead is bounded by the CPU time of the two halves. The ceiling for any use
+of both cores is what two processes of one thread each reach together, which share nothing but the machine: its caches,
+its memory and its clock.
 """
 
+import multiprocessing
 import os
+import statistics
 import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,33 +38,45 @@ def threads(setting: "Setting") -> None:
     """An epoch in steps of 16 facts, on SmolLM2 where it was pulled."""
     is_here = (pulled_folder("smollm2") / "config.json").exists()
     name = "smollm2" if is_here and not setting.quick else "testbed:causal"
-    lm = load_lm(name, device="cpu")
-    words = PROMPT_WORDS.split()
     rows: list[dict[str, Any]] = []
     for before in (WORDS_BEFORE[0],) if setting.quick else WORDS_BEFORE:
-        opening = " ".join(words[n % len(words)] for n in range(before))
-        mixture = one_token_mixture(lm, [f"{opening} [X] {' '.join(words[:4])} [Y] .".strip()])
-        facts = facts_like_trex(mixture, 4 if setting.quick else 64)
-        epoch = our_epoch(mixture, facts, STEP)
-        with mixture.pairs.keeping(facts.xs):
+        facts = 4 if setting.quick else 64
+        with _epochs(name, before, facts) as (epoch, halves):
             seconds = _in_turns(epoch, setting.rounds)
-            halved = in_turns({"whole": epoch, "halves": our_epoch(mixture, facts, STEP // 2)}, setting.rounds)
+            halved = in_turns({"whole": epoch, "halves": halves}, setting.rounds)
+        together = _two_processes(name, before, facts, setting.rounds)
         measured = {f"{count} threads" if count > 1 else "1 thread": Times(tuple(s)) for count, s in seconds.items()}
         ratio = measured["1 thread"].median / measured["2 threads"].median
-        case = {"lm": name, "tuned words before x": before, "facts": len(facts)}
+        case = {"lm": name, "tuned words before x": before, "facts": facts}
         most = 2 * halved["whole"].median / halved["halves"].median
         figures = {key: each.as_json() for key, each in measured.items()}
-        rows.append({**case, **figures, "ratio": ratio, "most by halves": most})
+        rows.append({**case, **figures, "ratio": ratio, "two processes": together, "most by halves": most})
     notes = [
         f"Seconds by the clock, median (least–most), of an epoch in steps of {STEP} facts with x's as long as T-REx's; "
         f"the load of the machine at the end was {os.getloadavg()[0]:.1f} (2 are the two threads themselves).",
+        "two processes: the steps that two processes of one thread each make in the time in which one alone makes one "
+        "step: what both cores give if nothing is shared and nobody waits, and so the ceiling for two threads.",
         "most by halves: what a thread for each half of a step's facts could gain at most, if the two never waited for "
         "each other: twice the CPU time of whole steps over that of two halves, in one thread.",
     ]
     write_part(setting.folder, "threads", "Two threads against one", rows, notes)
-    merge_summary(
-        setting.folder, {"threads": {str(row["tuned words before x"]): round(row["ratio"], 2) for row in rows}}
-    )
+    by_case = {
+        part: {str(row["tuned words before x"]): round(row[figure], 2) for row in rows}
+        for part, figure in (("threads", "ratio"), ("two_processes", "two processes"))
+    }
+    merge_summary(setting.folder, by_case)
+
+
+@contextmanager
+def _epochs(name: str, before: int, facts: int) -> Any:
+    """An epoch in steps, and one in half steps, with this many tuned words before x."""
+    words = PROMPT_WORDS.split()
+    opening = " ".join(words[n % len(words)] for n in range(before))
+    lm = load_lm(name, device="cpu")
+    mixture = one_token_mixture(lm, [f"{opening} [X] {' '.join(words[:4])} [Y] .".strip()])
+    encoded = facts_like_trex(mixture, facts)
+    with mixture.pairs.keeping(encoded.xs):
+        yield our_epoch(mixture, encoded, STEP), our_epoch(mixture, encoded, STEP // 2)
 
 
 def _in_turns(epoch: Any, rounds: int) -> dict[int, list[float]]:
@@ -66,9 +85,48 @@ def _in_turns(epoch: Any, rounds: int) -> dict[int, list[float]]:
     for number in range(1 + rounds):
         for count, each in seconds.items():
             torch.set_num_threads(count)
-            started = time.monotonic()
-            epoch()
+            took = _clocked(epoch)
             if number:  # the first round fills caches
-                each.append(time.monotonic() - started)
+                each.append(took)
     torch.set_num_threads(before)
     return seconds
+
+
+def _two_processes(name: str, before: int, facts: int, rounds: int) -> float:
+    """The throughput of two processes of one thread each at once, in times of that of one alone."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = zip(*(context.Pipe() for _ in range(2)), strict=True)
+    workers = [context.Process(target=_worker, args=(each, name, before, facts), daemon=True) for each in theirs]
+    for worker in workers:
+        worker.start()
+    for own, their_end in zip(ours, theirs, strict=True):
+        their_end.close()  # so that a worker that fails is an error here, and nobody waits for it
+        own.recv()  # it is ready: its first epoch has filled caches
+    ratios = [_throughput(ours) / _throughput(ours[:1]) for _ in range(rounds)]
+    for each, worker in zip(ours, workers, strict=True):
+        each.send(False)
+        worker.join()
+    return statistics.median(ratios)
+
+
+def _throughput(workers: tuple[Connection, ...]) -> float:
+    """The epochs that these workers make in a second, all at once."""
+    for each in workers:
+        each.send(True)
+    return sum(1 / each.recv() for each in workers)
+
+
+def _worker(parent: Connection, name: str, before: int, facts: int) -> None:
+    """Makes an epoch in one thread whenever it is told to, and says how many seconds it took by the clock."""
+    torch.set_num_threads(1)
+    with _epochs(name, before, facts) as (epoch, _):
+        epoch()
+        parent.send("ready")
+        while parent.recv():
+            parent.send(_clocked(epoch))
+
+
+def _clocked(call: Callable[[], Any]) -> float:
+    started = time.monotonic()
+    call()
+    return time.monotonic() - started
