@@ -265,4 +265,7 @@ def cache_folder() -> Path:
     own = os.environ.get("ASKWELL_CACHE")
     if own:
         return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "askwell"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "askwell"
+    except RuntimeError:
+        raise BadOption("there is no home folder: name a folder for the cache in ASKWELL_CACHE") from None

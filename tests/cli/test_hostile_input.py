@@ -1,6 +1,9 @@
 """Numbers, files and names that nobody would type: one sentence, the right exit code, nothing left behind."""
 
 import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -215,3 +218,38 @@ def test_a_full_disk_behind_stdout(monkeypatch, capsys):
         monkeypatch.setattr("sys.stdout", full)
         assert exit_code("lm", "list", "--json") == 1
     assert "No space left on device" in told(capsys)
+
+
+def test_memory_that_torch_does_not_get(monkeypatch, capsys):
+    def fail(*_arguments: object, **_options: object) -> None:
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
+
+    monkeypatch.setattr(
+        command_line, "app", type("App", (), {"__call__": fail, "parse_commands": command_line.app.parse_commands})()
+    )
+    assert exit_code("lm", "list") == 1
+    assert told(capsys) == "askwell: there is not enough memory\n"
+
+
+def test_without_a_home_the_cache_has_to_be_named(monkeypatch, capsys, tmp_path):
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("ASKWELL_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    assert exit_code("audit", str(tmp_path / "none")) == 2
+    assert "ASKWELL_CACHE" in told(capsys)
+
+
+@posix
+@pytest.mark.parametrize(
+    ("shell", "environment"),
+    [("{} >&-", {}), ("{}", {"PYTHONIOENCODING": "ascii"}), ("{} 2>&-", {})],
+    ids=["closed", "ascii", "no-stderr"],
+)
+def test_streams_that_are_closed_or_take_ascii_alone(shell, environment, tmp_path):
+    (tmp_path / "\xe9.csv").write_text("x,y\n" + "".join(f"a{n},b{n}\n" for n in range(9)), encoding="utf-8")
+    command = shell.format(f"{shlex.quote(sys.executable)} -m askwell audit '{tmp_path}/\xe9.csv'")
+    done = subprocess.run(command, shell=True, capture_output=True, env=os.environ | environment, timeout=240)
+    assert (done.returncode, done.stderr) == (0, b"")

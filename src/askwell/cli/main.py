@@ -2,8 +2,10 @@
 
 import contextlib
 import errno
+import io
 import logging
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -67,6 +69,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
     No traceback is shown unless `--debug` asks for it.
     """
+    _open_streams()
     logging.getLogger("askwell").addHandler(logging.NullHandler())  # commands print their own notes
     signal.signal(signal.SIGTERM, _interrupt)  # a job that is terminated saves its state, as on Ctrl-C
     written_out = _written_out(sys.argv[1:] if arguments is None else arguments)
@@ -109,6 +112,16 @@ def _run(written_out: list[str], *, debug: bool) -> NoReturn:
     sys.exit(0)
 
 
+def _open_streams() -> None:
+    """Makes stdout and stderr take any text: one that was closed takes it nowhere, one in ASCII takes escapes."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - until the process ends
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def _written_out(arguments: list[str]) -> list[str]:
     """The arguments with short options written out."""
     return [written for argument in arguments for written in _SHORT_FOR.get(argument, [argument])]
@@ -126,7 +139,7 @@ def _unexpected(error: Exception) -> tuple[str, int]:
             with contextlib.suppress(OSError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it again when it exits
         return f"{where}{error.strerror}", USER_MISTAKE if error.errno == errno.ENAMETOOLONG else FAILURE
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or _NO_MEMORY.search(str(error)):
         return "there is not enough memory", FAILURE
     what = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}" if str(error).strip() else repr(error)
     try:
@@ -142,6 +155,8 @@ def _unexpected(error: Exception) -> tuple[str, int]:
     )
 
 
+# What torch says, in errors that have no type of their own on every device.
+_NO_MEMORY = re.compile(r"can't allocate memory|out of memory", re.IGNORECASE)
 # File names that are too long, disks that are full or read-only: a traceback would not help.
 _SYSTEM_ERRORS = {
     errno.ENAMETOOLONG, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.EMFILE,
