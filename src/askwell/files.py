@@ -7,6 +7,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Generator, Mapping
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -119,33 +120,50 @@ def to_json(result: Any) -> Any:
 
 def write_whole(path: Path, content: bytes | str) -> None:
     """Writes a file aside and renames it into place, so that a crash leaves the old file or the new one."""
-    data = content.encode() if isinstance(content, str) else content
-    write_aside(path, lambda aside: aside.write_bytes(data))
+    write_all({path: content})
+
+
+def write_all(contents: Mapping[Path, bytes | str]) -> None:
+    """Writes several files, all of them aside before any is renamed into place: a full disk leaves what was there."""
+    data = {path: content.encode() if isinstance(content, str) else content for path, content in contents.items()}
+    _write_together({path: methodcaller("write_bytes", each) for path, each in data.items()})
 
 
 def write_aside(path: Path, write: Callable[[Path], object]) -> None:
     """Lets `write` fill a file beside `path`, and renames it into place when it is whole and on disk."""
-    aside = None
+    _write_together({path: write})
+
+
+def _write_together(files: Mapping[Path, Callable[[Path], object]]) -> None:
+    """Renames files into place when all of them are whole and on disk; folders that it made go again if it fails."""
+    asides: dict[Path, Path] = {}
+    made = [folder for path in files for folder in path.parents if not folder.exists()]
+    path = Path()
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():  # renaming would put a file in its place
-            raise CannotWrite(f"{path} cannot be written: it is a device or a pipe; name a file")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(handle)
-        aside = Path(name)
-        write(aside)
-        with aside.open("rb") as written:
-            os.fsync(written.fileno())
-        aside.chmod(0o644)
-        aside.replace(path)
+        for path, write in files.items():
+            if path.exists() and not path.is_file() and not path.is_dir():  # renaming would put a file in its place
+                raise CannotWrite(f"{path} cannot be written: it is a device or a pipe; name a file")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+            os.close(handle)
+            aside = asides[path] = Path(name)
+            write(aside)
+            with aside.open("rb") as written:
+                os.fsync(written.fileno())
+            aside.chmod(0o644)
+        for path, aside in asides.items():
+            aside.replace(path)
     except OSError as error:
         raise CannotWrite(
             f"{path} cannot be written: {error.strerror or error}; what was there before is kept"
         ) from error
     finally:
-        if aside is not None:
+        for aside in asides.values():
             with contextlib.suppress(OSError):  # it is gone when all went well
                 aside.unlink(missing_ok=True)
+        for folder in sorted(set(made), reverse=True):
+            with contextlib.suppress(OSError):  # it is not empty when all went well
+                folder.rmdir()
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """What the fuzz test has found, each under its own name."""
 
+import errno
 import json
 import os
 import shutil
@@ -337,3 +338,24 @@ def test_conditions_with_many_brackets_are_refused_before_they_are_parsed(world:
 def test_show_draws_nothing_before_it_has_found_the_facts(world: World, tmp_path: Path, told) -> None:
     assert "no such file" in told(2, "show", world.run, "--svg", tmp_path / "words.svg", "--facts", tmp_path / "none")
     assert not (tmp_path / "words.svg").exists()
+
+
+def test_a_disk_that_fills_up_leaves_the_report_that_was_there(world: World, tmp_path: Path, told, monkeypatch) -> None:
+    out, fresh = tmp_path / "report", tmp_path / "fresh" / "report"
+    options = ("--drawn", 0, "--format", "csv", "markdown")
+    assert exit_code("report", world.run, "--out", out, *options) == 0
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    written, write = [], Path.write_bytes
+
+    def fill_up(path: Path, data: bytes) -> int:
+        written.append(path)
+        if len(written) > 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", fill_up)
+    for folder in (out, fresh):
+        written.clear()
+        assert "No space left" in told(1, "report", world.run, "--out", folder, *options)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    assert not fresh.parent.exists()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from askwell.files import write_whole
+from askwell.files import write_all, write_whole
 from askwell.report.cells import ARROWS, kept_runs
 from askwell.report.figures import StudyFigure, chosen_runs, curve_figure, prompt_figures, score_figure
 from askwell.report.formats import PREAMBLE, csv_table, latex_escaped, latex_table, markdown_section
@@ -203,8 +203,7 @@ def write_report(study: Study, page: Page, folder: Path, formats: Collection[Rep
     for figure in study.figures:
         contents[f"figures/{figure.name}.svg"] = figure.chart.svg(figure.name)
         contents[f"figures/{figure.name}.pdf"] = figure.chart.pdf()
-    for name, content in contents.items():
-        write_whole(folder / name, content)
+    write_all({folder / name: content for name, content in contents.items()})
     _remove_old_files(folder, contents)
     write_whole(folder / _WRITTEN, "".join(f"{name}\n" for name in sorted(contents)))
     return [folder / name for name in contents]
