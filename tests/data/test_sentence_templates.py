@@ -129,9 +129,9 @@ def test_what_is_written_is_a_prompt_file(write):
         assert [one.text for one in read_prompts(str(written))] == ["[X] ähnelt [Y].", "[Y] [X]"]
 
 
-def test_a_sentence_in_which_x_and_y_stand_a_hundred_thousand_times(tmp_path):
-    """Ten billion pairs of places, of which two are enough to see that it is not clear which is meant."""
-    lines = [{"sentence": "Paris France " * 100_000, "x": "Paris", "y": "France", "relation": "in"}]
+def test_a_sentence_in_which_x_and_y_stand_ten_thousand_times(tmp_path):
+    """A hundred million pairs of places, of which two are enough to see that it is not clear which is meant."""
+    lines = [{"sentence": "Paris France " * 10_000, "x": "Paris", "y": "France", "relation": "in"}]
     lines += [{"sentence": "Paris is in France", "x": "Paris", "y": "France", "relation": "in"}]
     path = tmp_path / "sentences.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -256,7 +256,7 @@ def test_candidate_files_that_are_refused(tmp_path: Path) -> None:
     (tmp_path / "latin.txt").write_bytes("Malm\xf6".encode("latin-1"))
     with pytest.raises(BadFile, match=r"latin\.txt.*not UTF-8"):
         read_candidates(tmp_path / "latin.txt")
-    with pytest.raises(BadFile, match="cannot be read"):
+    with pytest.raises(BadFile, match="is a folder; name a file"):
         read_candidates(tmp_path)
     with pytest.raises(NothingLeft, match="no candidates left: 2 × word is not one token"):
         Candidates("none", ("Reykjavik", "Boston")).answers(Mixture(plain("bert"), ["[X] is [Y]"], paper_spec()))
