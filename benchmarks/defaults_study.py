@@ -107,8 +107,8 @@ test P@1 / test log-loss (lowest log-loss on dev). The additions' step size is i
 Made by `python benchmarks/deep_study.py` from `results/deep.jsonl`. Behind four examples, deep prompts with the default
 step size (0.02) have a higher P@1 than layer-0 ones on all four relations and a lower log-loss on three, at about 1.3
 times the CPU time. Half of that step size is no better, nor is a tenth of it at the last layer, nor a decay of what is
-added (1.5 and 1.4 points of P@1 lower in the mean, at about the same log-loss). So the defaults stay as they are. One cell
-has a standard error of up to 3.5 points. Behind the lead-in nothing has been run.
+added (1.5 and 1.4 points of P@1 lower in the mean, at about the same log-loss). So the defaults stay as they are. One
+cell has a standard error of up to 3.5 points. Behind the lead-in nothing has been run.
 """
 # A large LM takes seconds for what a small one does in one: fewer settings.
 SMOLLM2: dict[str, list[dict[str, Any]]] = {
