@@ -76,7 +76,8 @@ def answers(setting: "Setting") -> None:
         "token.",
         "ask: ten answers of any length, against ten answers of one token; one prompt. Of 16 x's asked at once the "
         "words before x are read once, so that one token costs little; some 35 prefixes of each are still to be read.",
-        "CPU seconds: median (least–most); the ratios are medians of the rounds' own ratios.",
+        "CPU seconds: median (least–most); the ratios are medians of the rounds' own ratios. The load of the machine "
+        f"at the end was {os.getloadavg()[0]:.1f}; above 2, small operators lose more time than large ones.",
     ]
     write_part(setting.folder, "answers", "Answers of any length", rows, notes)
     kept = _summary(setting.folder).get("answers", {})
