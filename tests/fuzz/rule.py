@@ -219,7 +219,7 @@ def _is_half(name: str) -> bool:
 
 def _is_named(name: str, words: list[str]) -> bool:
     """Whether a file has the name that the command line asks for, however odd."""
-    return any(name.rpartition("/")[2] in word for word in words)
+    return any(name.rpartition("/")[2] in re.split("[=/]", word) for word in words)
 
 
 def _is_of_begun_run(name: str, before: dict[str, tuple[int, int]]) -> bool:
