@@ -29,6 +29,8 @@ SMOLLM2 = "smollm2"
 TEMPLATE = "the capital of [X] is [Y] ."
 GLUED = "The capital of [X] is [Y]."
 CANDIDATES = 1000
+XS_ALONE = 6
+"""The x's that are asked one at a time."""
 
 
 def answers(setting: "Setting") -> None:
@@ -60,7 +62,7 @@ def answers(setting: "Setting") -> None:
         row_of_training = _training(setting, lm, SMOLLM2)
         figures["train"]["smollm2"] = round(row_of_training["ratio"], 3)
         figures["train_as_many_reads"]["smollm2"] = round(row_of_training["of as many reads"], 3)
-        asking = [_asking(setting, lm, xs) for xs in (1, 16)]
+        asking = [_asking(setting, lm, at_once) for at_once in (1, 16)]
         figures["ask_ten"], figures["ask_ten_of_16"] = (round(row["ratio"], 2) for row in asking)
         rows += [row, row_of_training, *asking]
     notes = [
@@ -74,8 +76,9 @@ def answers(setting: "Setting") -> None:
         "sentences with as many tokens in all, which are read off one place (the ratio), or off as many places as "
         "three tokens and an end (the last column): where the LM is small, a place that is read costs as much as a "
         "token.",
-        "ask: ten answers of any length, against ten answers of one token; one prompt. Of 16 x's asked at once the "
-        "words before x are read once, so that one token costs little; some 35 prefixes of each are still to be read.",
+        "ask: ten answers of any length, against ten answers of one token; one prompt. Six x's are asked one after the "
+        "other (a call each, which is what the ratio is wanted for), or 16 in one call: then the words before x are "
+        "read once, so that one token costs little; some 35 prefixes of each are still to be read.",
         "CPU seconds: median (least–most); the ratios are medians of the rounds' own ratios. The load of the machine "
         f"at the end was {os.getloadavg()[0]:.1f}; above 2, small operators lose more time than large ones.",
     ]
@@ -216,21 +219,22 @@ def plain_loop(mixture: Mixture, xs: Words, candidates: Words, numbers: Sequence
 # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _asking(setting: "Setting", lm: FrozenLM, count: int) -> dict[str, Any]:
+def _asking(setting: "Setting", lm: FrozenLM, at_once: int) -> dict[str, Any]:
     mixture = Mixture(lm, [GLUED])
-    facts = read_relation("testbed:capital").train
+    facts, count = read_relation("testbed:capital").train, max(at_once, XS_ALONE)
     xs = [fact.x for fact in facts[:: len(facts) // count]][:count]
+    calls = [xs[start : start + at_once] for start in range(0, count, at_once)]
 
     def asked(kind: AnswerKind) -> Callable[[], object]:
         def run() -> None:
             mixture.answer_kind = kind
-            assert all(len(replies) == 10 for replies in ask(mixture, xs))
+            assert all(len(replies) == 10 for together in calls for replies in ask(mixture, together))
 
         return run
 
     contenders = {"any length": asked(AnswerKind(any_length=True, longest=10)), "one token": asked(ONE_TOKEN)}
-    times = in_turns(contenders, 2 * setting.rounds)
-    return _row("ask, ten answers", SMOLLM2, "any length", "one token", times, xs=count)
+    times = in_turns(contenders, setting.rounds)
+    return _row("ask, ten answers", SMOLLM2, "any length", "one token", times, calls=len(calls), xs=at_once)
 
 
 # ── training ──────────────────────────────────────────────────────────────────────────────────────────────────────

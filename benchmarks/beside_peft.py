@@ -2,6 +2,7 @@
 
     pip install 'askwell[peft]'; askwell lm pull smollm2
     ASKWELL_DATA=… python benchmarks/beside_peft.py --pairs 1000 P176 P138 P19
+    ASKWELL_DATA=… python benchmarks/beside_peft.py --steps 3 --pairs 96 P176 P19   # pairs per second, in turns
     python benchmarks/beside_peft.py --write                     # docs/peft.md from what is done
 
 Every line of benchmarks/results/peft.jsonl is one run; runs that are there are not done again.
@@ -14,6 +15,8 @@ test facts and scored by the same code. Its seconds are those of its steps alone
 
 import argparse
 import json
+import math
+import os
 import random
 import time
 from collections.abc import Sequence
@@ -22,6 +25,7 @@ from statistics import fmean, median
 from typing import Any
 
 import torch
+from openings_tuned import scored_facts
 from report import merge_summary
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -30,7 +34,6 @@ from askwell import Mixture, load_lm, train
 from askwell.data.facts import Fact, Relation
 from askwell.data.names import read_prompts, read_relation
 from askwell.data.templates import Template
-from askwell.evaluation.evaluate import evaluate
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.mixture.encode import encode_facts
@@ -39,7 +42,7 @@ from askwell.specs.training import TrainingSpec
 from askwell.training.result import TrainingProgress
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "results" / "peft.jsonl"
+RESULTS, STEPS = (HERE / "results" / f"{name}.jsonl" for name in ("peft", "peft_steps"))
 PAGE = HERE.parent / "docs" / "peft.md"
 WORDS, VIRTUAL_TOKENS, BATCH = "Here is a fact about the world:", 8, 32
 RATES = (3e-3, 1e-2, 3e-2)
@@ -136,48 +139,81 @@ def facts_of(lm: FrozenLM, name: str, answers: str) -> tuple[Relation, Template]
 
 def figures(mixture: Mixture, relation: Relation) -> dict[str, Any]:
     """Scores on dev and test."""
-    dev, test = evaluate(mixture, relation, split="dev"), evaluate(mixture, relation)
-    return {"facts": len(test.outcomes), "P@1": test.micro["P@1"], "log_loss": test.log_loss, "dev": dev.log_loss}
+    dev, test = (scored_facts(mixture, relation, split) for split in ("dev", "test"))
+    log_losses = [fmean(math.inf if log_p is None else -log_p for log_p in of["log_p"]) for of in (dev, test)]
+    right = 100 * fmean(rank is not None and rank <= 1 for rank in test["rank"])
+    return {"facts": len(test["xs"]), "P@1": right, "log_loss": log_losses[1], "dev": log_losses[0]}
+
+
+class Followed:
+    """What a run of askwell's tells on its way: the CPU seconds of its steps, and each score on dev."""
+
+    def __init__(self) -> None:
+        self.scored: list[tuple[int, float, float]] = []
+        """Pairs, the time, and dev's log-loss."""
+        self.of_steps: list[float] = []
+        self._end: float | None = None
+
+    def __call__(self, state: TrainingProgress) -> None:
+        """Takes one report."""
+        now = time.process_time()
+        if state.record is not None:
+            self.scored.append((state.record.pairs, now, state.record.dev["log_loss"]))
+        elif self._end is not None:
+            self.of_steps.append(now - self._end)
+        self._end = now
 
 
 def do(lm: FrozenLM, name: str, contender: str, rate: float | None, pairs: int, answers: str) -> dict[str, Any]:
     """One run; of askwell's, also the log-loss of dev after this many pairs and CPU seconds."""
     relation, template = facts_of(lm, name, answers)
-    scored: list[tuple[int, float, float]] = []
-    ends: list[float] = []
-    of_steps: list[float] = []
-
-    def follow(state: TrainingProgress) -> None:
-        now = time.process_time()
-        if state.record is not None:
-            scored.append((state.record.pairs, now, state.record.dev["log_loss"]))
-        elif ends:
-            of_steps.append(now - ends[-1])
-        ends.append(now)
-
     if rate is not None:
         vectors, seconds = tune_peft(lm, template, relation.train, pairs, rate, whole=answers != "one-token")
-        mixture = with_vectors(lm, template, vectors, answers)
+        mixture, more = with_vectors(lm, template, vectors, answers), {}
     else:
         spec = MixtureSpec.model_validate({**OURS[contender], "answers": answers})
-        mixture = Mixture(lm, [template], spec, relation=relation)
+        mixture, followed = Mixture(lm, [template], spec, relation=relation), Followed()
         began = time.process_time()
-        train(mixture, relation, TrainingSpec(pairs=pairs), progress=follow)
+        train(mixture, relation, TrainingSpec(pairs=pairs), progress=followed)
         seconds = time.process_time() - began
-    return {
-        **figures(mixture, relation),
-        "cpu_seconds": round(seconds, 1),
-        "pairs_per_second": round(pairs / seconds, 1),
-        **({} if rate is not None else {
-            "step_cpu_seconds": round(sum(of_steps), 1),
-            "dev_after": [(pairs, round(at - began, 1), dev) for pairs, at, dev in scored],
-        }),
-    }  # fmt: skip
+        more = {
+            "step_cpu_seconds": round(sum(followed.of_steps), 1),
+            "dev_after": [(read, round(at - began, 1), dev) for read, at, dev in followed.scored],
+        }
+    times = {"cpu_seconds": round(seconds, 1), "pairs_per_second": round(pairs / seconds, 1)}
+    return {**figures(mixture, relation), **times, **more}
 
 
-def read() -> list[dict[str, Any]]:
+def steps_in_turns(lm: FrozenLM, name: str, pairs: int, rounds: int) -> dict[str, Any]:
+    """CPU seconds of the steps alone, with the default and with PEFT, over as many one-token pairs, in turns."""
+    relation, template = facts_of(lm, name, "one-token")
+    relation = Relation.of(relation.name, relation.train, relation.dev[:4], relation.test[:4])
+    ours, theirs = [], []
+    for _ in range(rounds):
+        theirs.append(tune_peft(lm, template, relation.train, pairs, RATES[-1], whole=False)[1])
+        spec = MixtureSpec.model_validate({**OURS[DEFAULT], "answers": "one-token"})
+        followed = Followed()
+        train(Mixture(lm, [template], spec, relation=relation), relation, TrainingSpec(pairs=pairs), progress=followed)
+        ours.append(sum(followed.of_steps) * pairs / followed.scored[-1][0])
+    ratios = sorted(their / our for their, our in zip(theirs, ours, strict=True))
+    rounded = {who: [round(seconds, 2) for seconds in of] for who, of in (("peft", theirs), ("askwell", ours))}
+    return {"relation": name, "pairs": pairs, **rounded, "ratio": round(median(ratios), 2), "load": os.getloadavg()[0]}
+
+
+def read(path: Path = RESULTS) -> list[dict[str, Any]]:
     """The runs that are done."""
-    return [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()] if RESULTS.exists() else []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def sentence_on_steps(lines: Sequence[dict[str, Any]]) -> str:
+    """Steps alone, measured in turns, in words."""
+    each = [line["ratio"] for line in lines]
+    names = ", ".join(f"{line['relation']} {line['ratio']:.1f}" for line in lines)
+    return (
+        f"Steps alone, measured in turns ({lines[0]['pairs']} one-token pairs in each of {len(lines[0]['peft'])} "
+        f"rounds, load of the machine at most {max(line['load'] for line in lines):.1f}): askwell's default reads "
+        f"{fmean(each):.1f} times as many pairs per second as PEFT ({names})."
+    )
 
 
 def best_rates(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -308,6 +344,9 @@ def write() -> None:
             rows = [f"| {name} | {t:.0f} | {o:.0f} | {o / t:.2f} |" for name, (t, o) in times.items()]
             header = "| | PEFT, CPU s | askwell's default, CPU s at most | ratio |\n|---|---:|---:|---:|"
             parts.append("Time to PEFT's final log-loss on dev:\n\n" + "\n".join([header, *rows]))
+    if steps := read(STEPS):
+        parts.append(f"### Pairs per second\n\n{sentence_on_steps(steps)}")
+        summaries["steps_in_turns"] = {line["relation"]: line["ratio"] for line in steps}
     merge_summary(RESULTS.parent, {"peft": summaries})
     PAGE.write_text(head + "## Tables\n\n" + "\n\n".join(parts) + "\n", encoding="utf-8")
 
@@ -320,6 +359,7 @@ def main() -> None:
     parser.add_argument("--answers", choices=["one-token", "any-length"], default="one-token")
     parser.add_argument("--contenders", nargs="*", choices=[PEFT, *OURS], default=[PEFT, *OURS])
     parser.add_argument("--rates", nargs="*", type=float, default=RATES, help="PEFT's rates; default: all three")
+    parser.add_argument("--steps", type=int, metavar="ROUNDS", help="only time steps, in turns, in so many rounds")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     if options.write:
@@ -327,6 +367,10 @@ def main() -> None:
         return
     torch.set_num_threads(1)
     done, lm = read(), load_lm("smollm2", device="cpu")
+    if options.steps:
+        lines = [steps_in_turns(lm, name, options.pairs, options.steps) for name in options.relations]
+        STEPS.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        return
     for name in options.relations:
         for contender, rate in [(PEFT, rate) for rate in options.rates] + [(contender, None) for contender in OURS]:
             if contender not in options.contenders:

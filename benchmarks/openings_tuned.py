@@ -6,9 +6,9 @@
     ASKWELL_DATA=… python benchmarks/openings_tuned.py --answers any-length --relations P19
 
 Every line of benchmarks/results/openings_tuned.jsonl is a relation with an opening: the prompt as it is, the same
-prompt tuned, and the controls that look at no x, each with the rank and the log-probability of every test fact, so that
-any two can be compared fact by fact. Cells that are there are not done again. docs/openings.md is written from it by
-benchmarks/openings_page.py.
+prompt tuned, and the controls that look at no x, each with the rank and the log-probability of every test fact (of
+whole answers only whether the rank is 1), so that any two can be compared fact by fact. Cells that are there are not
+done again. docs/openings.md is written from it by benchmarks/openings_page.py.
 """
 
 import argparse
@@ -24,10 +24,11 @@ from openings_study import TWENTY
 from shapes import sample
 
 from askwell import Mixture, load_lm, train
-from askwell.data.facts import Relation
+from askwell.data.facts import Relation, SplitName
 from askwell.data.names import read_prompts, read_relation
 from askwell.evaluation.controls import MAJORITY, PRIOR, majority, prompt_prior
 from askwell.evaluation.evaluate import evaluate
+from askwell.evaluation.open_answers import OpenFacts
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.ranking import ListedFacts, asked_facts
 from askwell.mixture.encode import encode_facts
@@ -50,7 +51,7 @@ OPENINGS: dict[str, dict[str, Any]] = {
 """What comes before the sentence; examples that are held are not tuned, the words of the sentence are."""
 STEPS = {"4 examples, half steps": 0.5, "4 examples, quarter steps": 0.25}
 TRAIN_FACTS, DEV_FACTS, TEST_FACTS, XS_OF_PRIOR = 300, 60, 100, 100
-PAIRS, FACTS_OF_STEP = 400, 16
+PAIRS, FACTS_OF_STEP, FACTS_AT_ONCE = 400, 16, 32
 
 
 def facts_of(lm: Any, name: str, answers: str) -> tuple[Relation, list[Any]]:
@@ -73,13 +74,29 @@ def ranks(outcomes: Sequence[Outcome]) -> dict[str, list[float | None]]:
     }
 
 
+def scored_facts(mixture: Mixture, relation: Relation, split: SplitName = "test") -> dict[str, Any]:
+    """The facts that can be asked, and what the mixture makes of each. Of whole answers it is only found out whether y
+    is the best one, which takes a fraction of the time that its rank takes; the rank of all others is None."""
+    facts = asked_facts(mixture, relation, split)
+    if not isinstance(facts, OpenFacts):
+        outcomes = evaluate(mixture, relation, split=split).outcomes
+        return {"xs": sorted((outcome.x, outcome.y) for outcome in outcomes), **ranks(outcomes)}
+    found: list[tuple[str, str, int | None, float | None]] = []
+    for some in torch.arange(len(facts.facts)).split(FACTS_AT_ONCE):
+        for number, is_best, log_p in zip(some.tolist(), *facts.is_best(some), strict=True):
+            fact = facts.facts.facts[number]
+            found.append((fact.x, fact.y, 1 if is_best else None, round(log_p, 4) if math.isfinite(log_p) else None))
+    found.sort(key=lambda row: row[:2])
+    return {"xs": [row[:2] for row in found], "rank": [row[2] for row in found], "log_p": [row[3] for row in found]}
+
+
 def cell(lm: Any, name: str, opening: str, answers: str) -> dict[str, Any]:
     """One relation and opening: by hand, tuned, and the controls of the tuned prompt."""
     relation, templates = facts_of(lm, name, answers)
     spec = MixtureSpec.model_validate({"begin": "line-break", "answers": answers, **OPENINGS[opening]})
     mixture = Mixture(lm, templates, spec, relation=relation)
     began = time.process_time()
-    by_hand = evaluate(mixture, relation)
+    by_hand = scored_facts(mixture, relation)
     asking = time.process_time() - began
     if opening == "4 examples, held":
         in_opening = torch.arange(len(mixture.vectors)) < mixture.prompts[0].tokens.opening
@@ -89,22 +106,24 @@ def cell(lm: Any, name: str, opening: str, answers: str) -> dict[str, Any]:
     began = time.process_time()
     train(mixture, relation, TrainingSpec(pairs=PAIRS, batch_facts=batch, vectors_rate=rate))
     tuning = time.process_time() - began
-    tuned = evaluate(mixture, relation).outcomes
-    asked, controls = asked_facts(mixture, relation, "test"), {}
-    if isinstance(asked, ListedFacts):
-        priors = {
-            MAJORITY: majority(asked.answers, relation),
-            PRIOR: prompt_prior(asked.answers, relation, most=XS_OF_PRIOR),
+    tuned = scored_facts(mixture, relation)
+    facts = asked_facts(mixture, relation, "test")
+    if isinstance(facts, ListedFacts):
+        priors: dict[str, Any] = {
+            MAJORITY: majority(facts.answers, relation),
+            PRIOR: prompt_prior(facts.answers, relation, most=XS_OF_PRIOR),
         }
-        controls = {control: ranks(asked.prior_outcomes(prior)) for control, prior in priors.items()}
+    else:
+        priors, _ = facts.priors(0)
+    controls = {control: ranks(facts.prior_outcomes(prior)) for control, prior in priors.items()}
     return {
-        "facts": len(tuned),
-        "xs": sorted((outcome.x, outcome.y) for outcome in tuned),
+        "facts": len(tuned["xs"]),
+        "xs": tuned.pop("xs"),
         "opening_tokens": mixture.prompts[0].tokens.opening,
         "asking_cpu_seconds": round(asking, 1),
         "tuning_cpu_seconds": round(tuning, 1),
-        "by hand": ranks(by_hand.outcomes),
-        "tuned": ranks(tuned),
+        "by hand": {key: by_hand[key] for key in ("rank", "log_p")},
+        "tuned": tuned,
         **controls,
     }
 

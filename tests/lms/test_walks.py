@@ -1,5 +1,6 @@
 """Walks give what the public models give, and are used only where they do."""
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -17,9 +18,9 @@ from askwell.lms import frozen
 from askwell.lms.batches import Batch, StreamBatch
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.walks import attention
-from askwell.lms.walks.attention import attend, attend_fused
+from askwell.lms.walks.attention import attend, attend_fused, groups_of
 from askwell.lms.walks.choose import walk_of
-from askwell.lms.walks.rows import Segment, pack, segments_of
+from askwell.lms.walks.rows import Rows, pack
 from askwell.lms.walks.walk import FeedForward
 from askwell.mixture import distributions
 
@@ -246,64 +247,107 @@ def test_packing_by_hand() -> None:
     assert packed.read_at.tolist() == [0, 2, 6]
     assert packed.reads.prompt_tokens.tolist() == [2, 4, 1]
     assert packed.unsort.tolist() == [1, 0, 2]
-    assert [
-        (segment.pairs, segment.queries, segment.keys) for segment in segments_of(rows, rows.lengths, causal=False)
-    ] == [
-        (1, 1, 1),
-        (2, 3, 3),
-    ]
-    read = segments_of(packed.reads, packed.key_lengths, causal=True)
-    assert [(segment.pairs, segment.queries, segment.keys) for segment in read] == [(1, 1, 1), (2, 1, 3)]
-    assert read[1].visible is not None
-    assert read[1].visible[:, 0, 0].tolist() == [[True, True, False], [True, True, True]]
+    (group,) = groups_of(rows, rows.lengths, causal=False)
+    assert group.query_rows.tolist() == [[0, 0, 0], [1, 2, 3], [4, 5, 6]]
+    assert group.is_query.tolist() == [[True, False, False], [True] * 3, [True] * 3]
+    assert group.visible is not None
+    assert group.visible.sum(2).tolist() == [[1], [3], [3]]
+    (read,) = groups_of(packed.reads, packed.key_lengths, causal=True)
+    assert read.query_rows.tolist() == [[0], [1], [2]]
+    assert read.key_rows[:, :4].tolist() == [[0, 0, 0, 0], [1, 2, 3, 3], [4, 5, 6, 6]]
+    assert read.visible is not None
+    assert read.visible[:, 0, :4].tolist() == [[True] + [False] * 3, [True] * 2 + [False] * 2, [True] * 3 + [False]]
 
 
-def naive(queries: Tensor, keys: Tensor, values: Tensor, each: list[Segment], head_size: int, scale: float) -> Tensor:
-    """Attention query by query and head by head."""
-    group = queries.shape[1] // keys.shape[1]
+def rows_of(lengths: tuple[int, ...], positions: list[int], sees: Tensor | None = None) -> Rows:
+    """Rows of pairs with these lengths; only what attention looks at."""
+    nothing = torch.zeros(sum(lengths), dtype=torch.long)
+    return Rows(nothing, torch.tensor(positions), nothing[:0], nothing[:0], lengths, sees)
+
+
+def naive(
+    queries: Tensor, keys: Tensor, values: Tensor, rows: Rows, key_lengths: tuple[int, ...], causal: bool, size: int
+) -> Tensor:
+    """Attention query by query and head by head, with a scale of 0.3."""
+    shared = queries.shape[1] // keys.shape[1]
     out, query_row, key_row = [], 0, 0
-    for segment in each:
-        for pair in range(segment.pairs):
-            for query_at in range(segment.queries):
-                heads = []
-                for head in range(queries.shape[1] // head_size):
-                    query = queries[query_row, head * head_size : (head + 1) * head_size]
-                    columns = slice((head // group) * head_size, (head // group + 1) * head_size)
-                    seen = [
-                        key_row + key
-                        for key in range(segment.keys)
-                        if segment.visible is None
-                        or bool(
-                            (segment.visible if segment.visible.dim() == 2 else segment.visible[pair, 0])[query_at, key]
-                        )
-                    ]
-                    scores = torch.stack([scale * query @ keys[row, columns] for row in seen])
-                    heads.append(sum(p * values[row, columns] for p, row in zip(scores.softmax(0), seen, strict=True)))
-                out.append(torch.cat(heads))
-                query_row += 1
-            key_row += segment.keys
+    for query_count, key_count in zip(rows.lengths, key_lengths, strict=True):
+        for _ in range(query_count):
+            seen = [
+                key_row + key
+                for key in range(key_count)
+                if not causal
+                or (key <= rows.positions[query_row] if rows.sees is None else bool(rows.sees[query_row, key]))
+            ]
+            heads = []
+            for head in range(queries.shape[1] // size):
+                query = queries[query_row, head * size : (head + 1) * size]
+                columns = slice((head // shared) * size, (head // shared + 1) * size)
+                scores = torch.stack([0.3 * query @ keys[row, columns] for row in seen])
+                heads.append(sum(p * values[row, columns] for p, row in zip(scores.softmax(0), seen, strict=True)))
+            out.append(torch.cat(heads))
+            query_row += 1
+        key_row += key_count
     return torch.stack(out)
+
+
+TREE = torch.tensor(
+    [[1, 1, 0, 0, 0], [1, 0, 1, 0, 0], [1, 0, 1, 1, 0], [1, 1, 0, 0, 1], [1, 0, 1, 0, 0]], dtype=torch.bool
+)
+"""Which keys each row sees."""
+ATTENTION = {
+    "each sees all, lengths far apart": (rows_of((3, 3, 1, 2), [0, 1, 2, 0, 1, 2, 0, 0, 1]), (3, 3, 16, 50), False),
+    "causal": (rows_of((1, 3, 3, 4), [0, 0, 1, 2, 0, 1, 2, 0, 1, 2, 3]), (1, 3, 3, 4), True),
+    "causal, after a past": (rows_of((2, 1, 3), [2, 3, 17, 30, 31, 32]), (4, 18, 33), True),
+    "no query in one pair": (rows_of((2, 0), [1, 2]), (3, 4), True),
+    "branches of a tree": (rows_of((2, 3), [0, 1, 1, 2, 1], TREE), (4, 5), True),
+    "all alike": (rows_of((2, 2, 2), [1, 2, 2, 3, 0, 3]), (4, 4, 4), True),
+}
 
 
 @pytest.mark.parametrize("way", [attend, attend_fused])
 @pytest.mark.parametrize("key_heads", [1, 2, 4])
-def test_attention_against_loops(way: Any, key_heads: int) -> None:
-    generator = torch.Generator().manual_seed(0)
-    triangle = torch.ones(3, 3, dtype=torch.bool).tril()
-    apart = torch.tensor([[[[True, False, True, True]]], [[[False, True, True, False]]]])
-    each = [Segment(2, 3, 3, triangle), Segment(1, 2, 5), Segment(2, 1, 4, apart), Segment(1, 2, 17)]
-    size = 6
-    key_rows = 6 + 5 + 8 + 17
-    shapes = [(6 + 2 + 2 + 2, 4 * size), (key_rows, key_heads * size), (key_rows, key_heads * size)]
+@pytest.mark.parametrize("case", ATTENTION)
+def test_attention_against_loops(way: Any, key_heads: int, case: str) -> None:
+    rows, key_lengths, causal = ATTENTION[case]
+    generator, size, key_rows = torch.Generator().manual_seed(0), 6, sum(key_lengths)
+    shapes = [(sum(rows.lengths), 4 * size), (key_rows, key_heads * size), (key_rows, key_heads * size)]
     leaves = [torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_() for shape in shapes]
-    ours = way(*leaves, each, size, 0.3)
+    ours = way(*leaves, groups_of(rows, key_lengths, causal=causal), size, 0.3)
     cotangent = torch.randn(ours.shape, generator=generator, dtype=torch.float64)
     our_gradients = torch.autograd.grad((ours * cotangent).sum(), leaves)
-    theirs = naive(*leaves, each, size, 0.3)
+    theirs = naive(*leaves, rows, key_lengths, causal, size)
     torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=0)
     their_gradients = torch.autograd.grad((theirs * cotangent).sum(), leaves)
     for our_gradient, their_gradient in zip(our_gradients, their_gradients, strict=True):
         torch.testing.assert_close(our_gradient, their_gradient, atol=1e-12, rtol=0)
+
+
+def test_groups_are_bounded_and_of_similar_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "_PAIRS_TOGETHER", 6)
+    monkeypatch.setattr(attention, "_SCORES_TOGETHER", 5 * 22 * 32)
+    monkeypatch.setattr(attention, "_EVEN_PAIRS", 4)
+    lengths = (3, 4, *[5] * 4, 6, 20, 20, 22, 22, 22, 33, 70, 500)
+    groups = groups_of(rows_of(lengths, [0] * sum(lengths)), lengths, causal=False)
+    assert [[int(count) for count in group.is_key.sum(1)] for group in groups] == [
+        [3, 4], [5] * 4, [6, 20, 20], [22, 22, 22], [33], [70], [500]
+    ]  # fmt: skip
+    assert [group.key_rows.shape[1] for group in groups] == [16, 5, 32, 22, 33, 70, 500]
+    ends = [0, *itertools.accumulate(int(group.is_query.sum()) for group in groups)]
+    assert [(group.queries.start, group.queries.stop) for group in groups] == list(itertools.pairwise(ends))
+
+
+def test_a_pair_does_not_depend_on_those_it_is_padded_with() -> None:
+    generator, lengths = torch.Generator().manual_seed(0), (3, 9, 17, 30)
+    queries, keys, values = (torch.randn(sum(lengths), 64, generator=generator) for _ in range(3))
+    together = attend(queries, keys, values, groups_of(rows_of(lengths, [0] * 59), lengths, causal=False), 32, 0.2)
+    start = 0
+    for length in lengths:
+        some = slice(start, start + length)
+        groups = groups_of(rows_of((length,), [0] * length), (length,), causal=False)
+        alone = attend(queries[some], keys[some], values[some], groups, 32, 0.2)
+        torch.testing.assert_close(alone, together[some], atol=1e-6, rtol=0)
+        start += length
 
 
 def test_whole_mixtures_agree_with_fused_attention(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ token come from one sentence. All tokens that follow a node are read from its on
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -85,6 +85,11 @@ class Trie:
         tokens = torch.cat([self.tokens[1:], torch.full_like(ended, -1)])
         return Targets.of(nodes, columns, tokens, len(self))
 
+    @cached_property
+    def bunched(self) -> "Bunches":
+        """All nodes except the root, as many together as are read side by side."""
+        return self.bunches(_NODES_TOGETHER)
+
     def bunches(self, together: int) -> "Bunches":
         """All nodes except the root, about this many together, each time with all nodes above them."""
         parents, count = self.parents.tolist(), len(self)
@@ -125,6 +130,12 @@ class Trie:
             ids[below, self.depths[at[below]] - 1] = self.tokens[at[below]]
             at = self.parents[at]
         return ids
+
+
+@lru_cache(maxsize=32)
+def trie_of(candidates: tuple[tuple[int, ...], ...], device: torch.device) -> Trie:
+    """The tree of these token sequences; the last ones are kept, since every batch of facts is asked with the same."""
+    return Trie.of(candidates, device)
 
 
 @dataclass(frozen=True)
@@ -177,14 +188,14 @@ class CandidateReader:
         of a masked LM left out."""
         device = self._lm.device
         if not self._answers.fills_masks:
-            trie = Trie.of(candidates, device)
+            trie = trie_of(tuple(map(tuple, candidates)), device)
             parts = [self._through(trie, texts[some], prompts[some]) for some in self._chunks(trie, texts, prompts)]
             return torch.cat(parts)
         lengths = torch.tensor([len(candidate) for candidate in candidates], device=device)
         found = torch.zeros(len(texts), len(candidates), dtype=self._lm.parameter_dtype, device=device)
         for length in lengths.unique().tolist():
             chosen = (lengths == length).nonzero()[:, 0]
-            trie = Trie.of([candidates[number] for number in chosen.tolist()], device)
+            trie = trie_of(tuple(tuple(candidates[number]) for number in chosen.tolist()), device)
             found = found.index_copy(1, chosen, self._filling(trie, length, texts, prompts))
         return found
 
@@ -219,7 +230,7 @@ class CandidateReader:
         hidden, past = self._answers.beginnings(self._tuned, self._xs, texts, prompts, recompute=recompute)
         every = torch.arange(pairs, device=device)
         read(hidden, every, torch.zeros_like(every))
-        walk, bunches = self._walk(recompute), trie.bunches(_NODES_TOGETHER)
+        walk, bunches = self._walk(recompute), trie.bunched
         bunch_count, longest = bunches.nodes.shape
         of_pairs = every.repeat_interleave(bunch_count)
         of_bunches = torch.arange(bunch_count, device=device).repeat(pairs)

@@ -105,7 +105,7 @@ class SearchLimits:
     """The most prefixes of one question that are opened together."""
     branches: int = 64
     """The most continuations of one prefix that are kept."""
-    spread: float = math.log(8)
+    spread: float = math.log(16)
     """Prefixes opened together with the most probable one are less probable by at most this factor: otherwise a certain
     answer of many tokens would wait for irrelevant ones."""
 

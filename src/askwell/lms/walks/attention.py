@@ -1,24 +1,237 @@
-"""Attention over packed rows: segment by segment, so that nothing is padded or masked out."""
+"""Attention over packed rows: groups of pairs, padded to the longest of them.
 
-from collections.abc import Sequence
+Sentences have some ten tokens, so attention is many tiny products. In small batches it costs a CPU the number of
+operators, not the padding, so a group takes pairs of similar length; many pairs of one length are a group of their own
+and need no padding. On a GPU, torch's fused attention takes the same groups.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
 from typing import Any
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from askwell.lms.walks.rows import Segment
+from askwell.lms.walks.rows import Rows
 
-# Torch's softmax processes rows with fewer numbers than this one number at a time, five times as slowly.
-_SHORT_ROW = 16
+# Torch's softmax takes vectors of this many numbers, and the rest of a row one number at a time, five times as slowly.
+_VECTOR = 16
+# Pairs of different lengths that a CPU takes together, and the scores of one head: more would not stay in its cache.
+_PAIRS_TOGETHER, _SCORES_TOGETHER = 64, 2**15
+# This many pairs of one length are not padded.
+_EVEN_PAIRS = 24
+
+
+# ── groups ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Group:
+    """Consecutive pairs whose rows attend together. Where these are is kept in NumPy, which is quick with so little."""
+
+    query_rows: Int[np.ndarray, "pairs queries"]
+    """The row of each query; a pair that has fewer than others repeats its last."""
+    key_rows: Int[np.ndarray, "pairs keys"]
+    is_query: Bool[np.ndarray, "pairs queries"]
+    is_key: Bool[np.ndarray, "pairs keys"]
+    visible: Bool[Tensor, "pairs queries keys"] | Bool[Tensor, "pairs 1 keys"] | None
+    """Which keys each query sees; None if it sees all."""
+    queries: slice
+    """The rows of the queries."""
+    keys: slice
+    device: torch.device
+    is_even: bool
+    """Whether all pairs have as many queries and keys, and nothing is padded."""
+    _by_head: dict[tuple[int, int], "ByHead"] = field(default_factory=dict)
+
+    def by_head(self, query_heads: int, key_heads: int) -> "ByHead":
+        """The places of all heads, which are the same in all layers."""
+        if (query_heads, key_heads) not in self._by_head:
+            self._by_head[query_heads, key_heads] = ByHead(self, query_heads, key_heads)
+        return self._by_head[query_heads, key_heads]
+
+
+def groups_of(queries: Rows, key_lengths: Sequence[int], *, causal: bool) -> list[Group]:
+    """The groups in which `queries` attend to the keys of their pairs; a causal query sees no key after its own
+    position, and none on another branch."""
+    together = _together(queries.lengths, key_lengths, bounded=queries.ids.device.type == "cpu")
+    return [_group(queries, key_lengths, pairs, causal=causal) for pairs in together]
+
+
+def _together(query_lengths: Sequence[int], key_lengths: Sequence[int], *, bounded: bool) -> Iterator[slice]:
+    """Consecutive pairs: many of one length, or some of which none is more than about twice as long as another."""
+    start = end = longest = shortest = queries = 0
+    for (own_queries, own_keys), run in groupby(zip(query_lengths, key_lengths, strict=True)):
+        count, padded = sum(1 for _ in run), _whole_vectors(own_keys)
+        pairs, longest, queries = end - start + count, max(longest, padded), max(queries, own_queries)
+        is_too_much = bounded and (pairs > _PAIRS_TOGETHER or pairs * queries * longest > _SCORES_TOGETHER)
+        if end > start and (is_too_much or longest > 2 * min(shortest, padded) or (bounded and count >= _EVEN_PAIRS)):
+            yield slice(start, end)
+            start, longest, queries = end, padded, own_queries
+        shortest = padded if end == start else min(shortest, padded)
+        end += count
+        if bounded and count >= _EVEN_PAIRS:
+            yield slice(start, end)
+            start, longest, queries = end, 0, 0
+    if end > start:
+        yield slice(start, end)
+
+
+def _whole_vectors(keys: int) -> int:
+    return -(-keys // _VECTOR) * _VECTOR
+
+
+def _group(queries: Rows, key_lengths: Sequence[int], pairs: slice, *, causal: bool) -> Group:
+    device = queries.ids.device
+    query_counts, key_counts = queries.lengths[pairs], key_lengths[pairs]
+    first_query, first_key = sum(queries.lengths[: pairs.start]), sum(key_lengths[: pairs.start])
+    query_rows, is_query = _padded(query_counts, first_query, max(query_counts))
+    is_even = len({*query_counts}) == len({*key_counts}) == 1
+    longest = max(key_counts) if is_even else _whole_vectors(max(key_counts))
+    key_rows, is_key = _padded(key_counts, first_key, longest)
+    keys, visible = key_rows.shape[1], None
+    if causal and queries.sees is not None:
+        sees = queries.sees[_tensor(query_rows, device)]
+        sees = functional.pad(sees, (0, keys - sees.shape[2])) if keys > sees.shape[2] else sees[..., :keys]
+        visible = sees & _tensor(is_key, device)[:, None]
+    elif causal:
+        at = queries.positions[_tensor(query_rows, device)]
+        visible = at[:, :, None] >= torch.arange(keys, device=device)
+        visible = None if is_even and bool(visible.all()) else visible
+    elif min(key_counts) < keys:
+        visible = _tensor(is_key, device)[:, None]
+    return Group(
+        query_rows, key_rows, is_query, is_key, visible,
+        slice(first_query, first_query + sum(query_counts)), slice(first_key, first_key + sum(key_counts)), device,
+        is_even,
+    )  # fmt: skip
+
+
+def _padded(counts: Sequence[int], first: int, longest: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of some pairs, the first pair's first row being this one, and whether they are rows or padding."""
+    lengths, columns = np.array(counts)[:, None], np.arange(longest)
+    ends = lengths.cumsum(0)
+    # A pair without rows has its place taken by any other row.
+    last = (ends - 1).clip(0, max(0, int(ends[-1, 0]) - 1))
+    return np.minimum(ends - lengths + columns, last) + first, columns < lengths
+
+
+def _tensor(array: np.ndarray, device: torch.device) -> Tensor:
+    return torch.from_numpy(array).to(device)
+
+
+class ByHead:
+    """The rows of a group as attention takes them, [pairs × key heads, query heads of one key head × rows, head size].
+
+    Fewer key heads are shared by groups of query heads, whose queries come one after the other.
+    """
+
+    def __init__(self, group: Group, query_heads: int, key_heads: int) -> None:
+        self._group, self._heads = group, (query_heads, key_heads)
+        self.pairs, self.queries = group.query_rows.shape
+        self.shape = (self.pairs * key_heads, query_heads // key_heads * self.queries)
+        self._masks: dict[torch.dtype, Tensor | None] = {}
+
+    def of_queries(self, rows: Float[Tensor, "queries width"], head_size: int) -> Tensor:
+        """From rows of queries, or of their gradients."""
+        if self._group.is_even:
+            return self._split(rows[self._group.queries], self.queries, head_size)
+        return rows.reshape(-1, head_size).index_select(0, self._query_at).view(*self.shape, head_size)
+
+    def of_keys(self, rows: Float[Tensor, "keys key_width"], head_size: int) -> Tensor:
+        """From rows of keys or values."""
+        if self._group.is_even:
+            return self._split(rows[self._group.keys], self._group.key_rows.shape[1], head_size)
+        return rows.reshape(-1, head_size).index_select(0, self._key_at).view(self.shape[0], -1, head_size)
+
+    def put_queries(self, by_head: Tensor, rows: Float[Tensor, "queries width"]) -> None:
+        """Writes what belongs to queries into the group's rows, without the padding."""
+        self._put(by_head, rows[self._group.queries], self.queries, lambda: self._query_places)
+
+    def put_keys(self, by_head: Tensor, rows: Float[Tensor, "keys key_width"]) -> None:
+        """Writes what belongs to keys or values into the group's rows, without the padding."""
+        self._put(by_head, rows[self._group.keys], self._group.key_rows.shape[1], lambda: self._key_places)
+
+    def _split(self, rows: Tensor, length: int, head_size: int) -> Tensor:
+        split = rows.view(self.pairs, length, self._heads[1], -1, head_size).permute(0, 2, 3, 1, 4)
+        return split.reshape(self.shape[0], -1, head_size)
+
+    def _put(self, by_head: Tensor, rows: Tensor, length: int, places: Callable[[], Tensor]) -> None:
+        head_size = by_head.shape[2]
+        if self._group.is_even:
+            split = by_head.view(self.pairs, self._heads[1], -1, length, head_size).permute(0, 3, 1, 2, 4)
+            rows.view(self.pairs, length, self._heads[1], -1, head_size).copy_(split)
+        else:
+            torch.index_select(by_head.view(-1, head_size), 0, places(), out=rows.view(-1, head_size))
+
+    @cached_property
+    def _query_at(self) -> Int[Tensor, " places"]:
+        return _tensor(_heads_of(self._group.query_rows, self._heads[0]), self._group.device)
+
+    @cached_property
+    def _key_at(self) -> Int[Tensor, " places"]:
+        return _tensor(_heads_of(self._group.key_rows, self._heads[1]), self._group.device)
+
+    @cached_property
+    def _query_places(self) -> Int[Tensor, " rows_and_heads"]:
+        return _tensor(_places(self._group.is_query, self._heads[0]), self._group.device)
+
+    @cached_property
+    def _key_places(self) -> Int[Tensor, " rows_and_heads"]:
+        return _tensor(_places(self._group.is_key, self._heads[1]), self._group.device)
+
+    def mask(self, dtype: torch.dtype) -> Float[Tensor, "pairs_and_heads queries keys"] | None:
+        """What is added to the scores: -inf where a query does not see a key; None if all see all."""
+        if dtype not in self._masks:
+            self._masks[dtype] = self._mask(dtype)
+        return self._masks[dtype]
+
+    def _mask(self, dtype: torch.dtype) -> Tensor | None:
+        visible, (query_heads, key_heads) = self._group.visible, self._heads
+        if visible is None:
+            return None
+        hidden = torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, -torch.inf)
+        heads = key_heads if visible.shape[1] == 1 else query_heads
+        return hidden[:, None].expand(-1, heads, -1, -1).reshape(self.shape[0], -1, visible.shape[2])
+
+    @cached_property
+    def _is_query(self) -> Bool[Tensor, "pairs_and_heads queries 1"] | None:
+        """Whether a query is none that pads; None if none is."""
+        is_query = self._group.is_query
+        if is_query.all():
+            return None
+        by_head = np.broadcast_to(is_query[:, None], (len(is_query), self._heads[0], is_query.shape[1]))
+        return _tensor(by_head.reshape(*self.shape, 1), self._group.device)
+
+    def without_padding(self, gradient: Float[Tensor, "pairs_and_heads queries head"]) -> Tensor:
+        """The gradient of what queries attend to, 0 where there is only padding."""
+        return gradient if self._is_query is None else gradient.mul_(self._is_query)
+
+
+def _heads_of(rows: Int[np.ndarray, "pairs longest"], heads: int) -> Int[np.ndarray, " places"]:
+    """For each place among [pairs, heads, longest] which head of which row it is."""
+    return (rows[:, None] * heads + np.arange(heads)[:, None]).ravel()
+
+
+def _places(is_row: Bool[np.ndarray, "pairs longest"], heads: int) -> Int[np.ndarray, " rows_and_heads"]:
+    """For each head of each row its place among [pairs, heads, longest]."""
+    pairs, columns = is_row.nonzero()
+    return ((pairs[:, None] * heads + np.arange(heads)) * is_row.shape[1] + columns[:, None]).ravel()
+
+
+# ── attention ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def attend(
     queries: Float[Tensor, "queries width"],
     keys: Float[Tensor, "keys key_width"],
     values: Float[Tensor, "keys key_width"],
-    segments: Sequence[Segment],
+    groups: Sequence[Group],
     head_size: int,
     scale: float,
     cap: float | None = None,
@@ -26,34 +239,30 @@ def attend(
     """Attention of each query to the keys of its pair. Fewer key heads are shared by groups of query heads; with a
     `cap`, scores are bounded by a hyperbolic tangent, as in Gemma 2."""
     if queries.device.type == "cpu" or cap is not None:
-        return _Attend.apply(queries, keys, values, segments, head_size, scale, cap)
-    return attend_fused(queries, keys, values, segments, head_size, scale)
+        return _Attend.apply(queries, keys, values, groups, head_size, scale, cap)
+    return attend_fused(queries, keys, values, groups, head_size, scale)
 
 
 def attend_fused(
-    queries: Tensor, keys: Tensor, values: Tensor, segments: Sequence[Segment], head_size: int, scale: float
+    queries: Tensor, keys: Tensor, values: Tensor, groups: Sequence[Group], head_size: int, scale: float
 ) -> Tensor:
     """The same with torch's fused attention, for devices whose kernels are also fast on short sequences."""
     parts = []
-    for segment, query, key, value in zip(
-        segments,
-        queries.split([segment.pairs * segment.queries for segment in segments]),
-        keys.split([segment.pairs * segment.keys for segment in segments]),
-        values.split([segment.pairs * segment.keys for segment in segments]),
-        strict=True,
-    ):
-        visible = (
-            segment.visible if segment.visible is None or segment.visible.dim() == 4 else segment.visible[None, None]
+    for group in groups:
+        query_rows, key_rows = _tensor(group.query_rows, group.device), _tensor(group.key_rows, group.device)
+        query, key, value = (
+            rows.view(len(rows), -1, head_size)[at].transpose(1, 2)
+            for rows, at in ((queries, query_rows), (keys, key_rows), (values, key_rows))
         )
         attended = functional.scaled_dot_product_attention(
-            query.view(segment.pairs, segment.queries, -1, head_size).transpose(1, 2),
-            key.view(segment.pairs, segment.keys, -1, head_size).transpose(1, 2),
-            value.view(segment.pairs, segment.keys, -1, head_size).transpose(1, 2),
-            attn_mask=visible,
+            query,
+            key,
+            value,
+            attn_mask=None if group.visible is None else group.visible[:, None],
             scale=scale,
             enable_gqa=keys.shape[1] != queries.shape[1],
         )
-        parts.append(attended.transpose(1, 2).reshape(segment.pairs * segment.queries, -1))
+        parts.append(attended.transpose(1, 2)[_tensor(group.is_query, group.device)].flatten(1))
     return torch.cat(parts)
 
 
@@ -67,69 +276,60 @@ class _Attend(torch.autograd.Function):
         queries: Tensor,
         keys: Tensor,
         values: Tensor,
-        segments: Sequence[Segment],
+        groups: Sequence[Group],
         head_size: int,
         scale: float,
         cap: float | None,
     ) -> Tensor:
-        key_heads = keys.shape[1] // head_size
+        query_heads, key_heads = queries.shape[1] // head_size, keys.shape[1] // head_size
         attended = queries.new_empty(queries.shape)
         saved: list[Tensor] = []
-        query_row = key_row = 0
-        for segment in segments:
-            pairs, query_count, key_count = segment.pairs, segment.queries, segment.keys
-            query_end, key_end = query_row + pairs * query_count, key_row + pairs * key_count
-            query = _by_head(queries[query_row:query_end], pairs, query_count, key_heads, head_size)
-            key = _by_head(keys[key_row:key_end], pairs, key_count, key_heads, head_size)
-            value = _by_head(values[key_row:key_end], pairs, key_count, key_heads, head_size)
-            nothing = query.new_empty(()).expand(query.shape[0], query.shape[1], key.shape[1])
-            scores = torch.baddbmm(nothing, query, key.transpose(1, 2), beta=0, alpha=scale)
+        for group in groups:
+            by_head = group.by_head(query_heads, key_heads)
+            mask, query = by_head.mask(queries.dtype), by_head.of_queries(queries, head_size)
+            key, value = (by_head.of_keys(rows, head_size) for rows in (keys, values))
+            nothing = query.new_empty(()).expand(*query.shape[:2], key.shape[1])
+            if mask is None or cap is not None:
+                scores = torch.baddbmm(nothing, query, key.transpose(1, 2), beta=0, alpha=scale)
+            else:
+                scores = torch.baddbmm(mask, query, key.transpose(1, 2), alpha=scale)
             if cap is not None:
                 scores.div_(cap).tanh_()
                 saved.append(1 - scores.square())  # the slope of the cap
                 scores.mul_(cap)
-            if segment.visible is not None:
-                hidden = ~segment.visible
-                hidden = hidden if hidden.dim() == 2 else hidden.unsqueeze(1)
-                scores.view(pairs, key_heads, -1, query_count, key_count).masked_fill_(hidden, -torch.inf)
+                scores = scores if mask is None else scores.add_(mask)
             probs = _softmax_(scores)
-            _to_rows(torch.bmm(probs, value), attended[query_row:query_end], pairs, query_count, key_heads)
+            by_head.put_queries(torch.bmm(probs, value), attended)
             saved += [query, key, value, probs]
-            query_row, key_row = query_end, key_end
         ctx.save_for_backward(*saved)
-        ctx.segments, ctx.scale, ctx.cap, ctx.key_shape = segments, scale, cap, keys.shape
+        ctx.groups, ctx.scale, ctx.cap = groups, scale, cap
+        ctx.heads, ctx.key_shape = (query_heads, key_heads), keys.shape
         return attended
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None, None]:
-        (gradient,) = gradients
+        gradient = gradients[0].contiguous()
         of_queries = torch.empty_like(gradient)
         of_keys, of_values = gradient.new_empty(ctx.key_shape), gradient.new_empty(ctx.key_shape)
         saved = iter(ctx.saved_tensors)
-        query_row = key_row = 0
-        for segment in ctx.segments:
-            pairs, query_count, key_count = segment.pairs, segment.queries, segment.keys
+        for group in ctx.groups:
+            by_head = group.by_head(*ctx.heads)
             slope = None if ctx.cap is None else next(saved)
             query, key, value, probs = next(saved), next(saved), next(saved), next(saved)
-            key_heads, head_size = key.shape[0] // pairs, key.shape[2]
-            query_end, key_end = query_row + pairs * query_count, key_row + pairs * key_count
-            of_output = _by_head(gradient[query_row:query_end], pairs, query_count, key_heads, head_size)
+            of_output = by_head.without_padding(by_head.of_queries(gradient, query.shape[2]))
             of_probs = torch.bmm(of_output, value.transpose(1, 2))
             of_scores = _of_scores(of_probs, probs).mul_(ctx.scale)
             if slope is not None:
                 of_scores.mul_(slope)
-            _to_rows(torch.bmm(of_scores, key), of_queries[query_row:query_end], pairs, query_count, key_heads)
-            of_key = torch.bmm(of_scores.transpose(1, 2), query)
-            of_value = torch.bmm(probs.transpose(1, 2), of_output)
-            _to_rows(of_key, of_keys[key_row:key_end], pairs, key_count, key_heads)
-            _to_rows(of_value, of_values[key_row:key_end], pairs, key_count, key_heads)
-            query_row, key_row = query_end, key_end
+            by_head.put_queries(torch.bmm(of_scores, key), of_queries)
+            by_head.put_keys(torch.bmm(of_scores.transpose(1, 2), query), of_keys)
+            by_head.put_keys(torch.bmm(probs.transpose(1, 2), of_output), of_values)
         return of_queries, of_keys, of_values, None, None, None, None
 
 
 def _softmax_(scores: Tensor) -> Tensor:
     """The softmax over the last dimension; the scores may be overwritten."""
-    if scores.shape[-1] >= _SHORT_ROW:
+    if scores.shape[-1] >= _VECTOR:
         return scores.softmax(-1)
     exponentials = scores.sub_(scores.amax(-1, keepdim=True)).exp_()
     return exponentials.div_(exponentials.sum(-1, keepdim=True))
@@ -137,20 +337,7 @@ def _softmax_(scores: Tensor) -> Tensor:
 
 def _of_scores(of_probs: Tensor, probs: Tensor) -> Tensor:
     """The gradient of the scores, given that of their softmax."""
-    if probs.shape[-1] >= _SHORT_ROW:
+    if probs.shape[-1] >= _VECTOR:
         return torch._softmax_backward_data(of_probs, probs, -1, probs.dtype)
     weighted = of_probs * probs
     return weighted.sub_(probs * weighted.sum(-1, keepdim=True))
-
-
-def _by_head(rows: Tensor, pairs: int, length: int, key_heads: int, head_size: int) -> Tensor:
-    """[pairs × key heads, query heads of one key head × length, head size]."""
-    split = rows.view(pairs, length, key_heads, -1, head_size).permute(0, 2, 3, 1, 4)
-    return split.reshape(pairs * key_heads, -1, head_size)
-
-
-def _to_rows(by_head: Tensor, rows: Tensor, pairs: int, length: int, key_heads: int) -> None:
-    """Writes what `_by_head` has split back into rows."""
-    head_size = by_head.shape[2]
-    split = by_head.view(pairs, key_heads, -1, length, head_size).permute(0, 3, 1, 2, 4)
-    rows.view(pairs, length, key_heads, -1, head_size).copy_(split)

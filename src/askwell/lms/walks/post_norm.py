@@ -8,8 +8,9 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional
 
+from askwell.lms.walks.attention import Group, groups_of
 from askwell.lms.walks.past import KeysAndValues
-from askwell.lms.walks.rows import PackedBatch, Rows, Segment, segments_of
+from askwell.lms.walks.rows import PackedBatch, Rows
 from askwell.lms.walks.walk import Attention, Deltas, FeedForward, Walk, as_sequence, perturb, rows_at
 
 
@@ -29,11 +30,11 @@ class _PostNormLayer:
         self,
         from_rows: Tensor,
         to_rows: Tensor,
-        segments: Sequence[Segment],
+        groups: Sequence[Group],
         seen: Callable[[Tensor, Tensor], KeysAndValues] | None = None,
     ) -> Tensor:
         """The rows that attend as they leave the layer's self-attention."""
-        return self.attention_norm(self.attention(from_rows, to_rows, segments, seen) + from_rows)
+        return self.attention_norm(self.attention(from_rows, to_rows, groups, seen) + from_rows)
 
     def feed_forward(self, hidden: Tensor) -> Tensor:
         """The rows as they leave the layer's feed-forward block."""
@@ -44,9 +45,9 @@ def _through_encoder(
     layers: Sequence[_PostNormLayer], hidden: Tensor, rows: Rows, deltas: Deltas, stack: str
 ) -> Tensor:
     """All rows as they leave the last of these layers."""
-    segments = segments_of(rows, rows.lengths, causal=False)
+    groups = groups_of(rows, rows.lengths, causal=False)
     for number, layer in enumerate(layers):
-        hidden = perturb(layer.feed_forward(layer.attend(hidden, hidden, segments)), rows, deltas, stack, number)
+        hidden = perturb(layer.feed_forward(layer.attend(hidden, hidden, groups)), rows, deltas, stack, number)
     return hidden
 
 
@@ -61,8 +62,8 @@ def _masked_walk(
     def hidden(batch: PackedBatch, embedded: Any, deltas: Deltas) -> Tensor:
         rows, last = batch.streams["layers"], layers[-1]
         states = _through_encoder(layers[:-1], embed(embedded["layers"], rows.positions), rows, deltas, "layers")
-        segments = segments_of(batch.reads, rows.lengths, causal=False)
-        read = last.feed_forward(last.attend(rows_at(states, batch.read_at), states, segments))
+        groups = groups_of(batch.reads, rows.lengths, causal=False)
+        read = last.feed_forward(last.attend(rows_at(states, batch.read_at), states, groups))
         return before_output(perturb(read, batch.reads, deltas, "layers", len(layers) - 1))
 
     return Walk(hidden, output.weight, output.bias)
@@ -209,13 +210,13 @@ def walk_bart(model: Any, block: FeedForward) -> Walk:
             if number == len(decoder_layers) - 1:
                 queries, query_rows = rows_at(states, batch.read_at), batch.reads
             if number in (0, len(decoder_layers) - 1):
-                self_segments = segments_of(query_rows, batch.key_lengths, causal=True)
-                cross_segments = segments_of(query_rows, batch.source_lengths, causal=False)
-            queries = parts.layer.attend(queries, states, self_segments, partial(memory.join, number))
+                self_groups = groups_of(query_rows, batch.key_lengths, causal=True)
+                cross_groups = groups_of(query_rows, batch.source_lengths, causal=False)
+            queries = parts.layer.attend(queries, states, self_groups, partial(memory.join, number))
             if source is None:
-                crossed = parts.cross.to_kept(queries, memory.of_source(number), cross_segments)
+                crossed = parts.cross.to_kept(queries, memory.of_source(number), cross_groups)
             else:
-                crossed = parts.cross(queries, source, cross_segments, memory.keep_source)
+                crossed = parts.cross(queries, source, cross_groups, memory.keep_source)
             queries = parts.cross_norm(crossed + queries)
             queries = states = perturb(parts.layer.feed_forward(queries), query_rows, deltas, "decoder", number)
         return queries

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from askwell.lms.walks.attention import attend
-from askwell.lms.walks.rows import PackedBatch, segments_of
+from askwell.lms.walks.attention import attend, groups_of
+from askwell.lms.walks.rows import PackedBatch
 from askwell.lms.walks.walk import Deltas, FeedForward, Part, Walk, as_sequence, perturb, rows_at
 
 Projected = tuple[Tensor, Tensor, Tensor]
@@ -61,20 +61,20 @@ def _pre_norm_walk(
         rows = query_rows = batch.streams["layers"]
         states = embed(embedded["layers"], rows.positions)
         key_turns = {} if rotary is None else {kind: rotary(states, rows.positions, kind) for kind in kinds}
-        segments = segments_of(rows, batch.key_lengths, causal=causal)
+        groups = groups_of(rows, batch.key_lengths, causal=causal)
         for number, layer in enumerate(layers):
             queries, normed = states, layer.attention_norm(states)
             normed_queries, key_turn = normed, key_turns.get(layer.rotary)
             query_turn = key_turn
             if number == len(layers) - 1:
                 queries, normed_queries = rows_at(states, batch.read_at), rows_at(normed, batch.read_at)
-                query_rows, segments = batch.reads, segments_of(batch.reads, batch.key_lengths, causal=causal)
+                query_rows, groups = batch.reads, groups_of(batch.reads, batch.key_lengths, causal=causal)
                 query_turn = None if rotary is None else rotary(states, batch.reads.positions, layer.rotary)
             query, key, value = layer.project(normed_queries, normed)
             if query_turn is not None and key_turn is not None:
                 query, key = _rotate(query, query_turn, layer.head_size), _rotate(key, key_turn, layer.head_size)
             key, value = batch.memory.join(number, key, value)
-            attended = layer.out(attend(query, key, value, segments, layer.head_size, layer.scale, layer.cap))
+            attended = layer.out(attend(query, key, value, groups, layer.head_size, layer.scale, layer.cap))
             if layer.is_parallel:
                 queries = block.pre_norm(layer.feed_norm, layer.feed, queries) + attended
             else:

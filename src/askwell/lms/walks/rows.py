@@ -1,10 +1,10 @@
 """A batch as rows: one row for each token, pair after pair, without padding.
 
-Pairs are sorted by length, so that equal lengths are side by side: attention, the only part of a layer in which tokens
-interact, then works on each such segment in place, without a padding mask.
+Pairs are sorted by length, so that similar lengths are side by side: attention, the only part of a layer in which
+tokens interact, then takes groups of pairs that need little padding.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -13,17 +13,6 @@ from torch import Tensor
 
 from askwell.lms.batches import Batch
 from askwell.lms.walks.past import Memory, Past, Paths
-
-
-@dataclass(frozen=True)
-class Segment:
-    """Consecutive pairs that all have the same number of queries and the same number of keys."""
-
-    pairs: int
-    queries: int
-    keys: int
-    visible: Tensor | None = None
-    """Which keys each query sees, [queries, keys] or [pairs, 1, queries, keys]; None if all."""
 
 
 @dataclass(frozen=True)
@@ -123,32 +112,6 @@ def pack(batch: Batch, *, keeps: bool = False) -> PackedBatch:
     return PackedBatch(
         streams, read_at, reads, read_order.argsort(), place, key_lengths, source_lengths, memory
     )  # fmt: skip
-
-
-def segments_of(queries: Rows, key_lengths: Sequence[int], *, causal: bool) -> list[Segment]:
-    """The segments in which `queries` attend to the keys of their pairs; a causal query sees no key after its own
-    position, and none on another branch."""
-    segments, start, query_row = [], 0, 0
-    lengths = list(zip(queries.lengths, key_lengths, strict=True))
-    for end in range(1, len(lengths) + 1):
-        if end < len(lengths) and lengths[end] == lengths[start]:
-            continue
-        (query_count, key_count), pairs = lengths[start], end - start
-        visible = None
-        if causal and queries.sees is not None:
-            of_rows = queries.sees[query_row : query_row + pairs * query_count, :key_count]
-            visible = of_rows.view(pairs, 1, query_count, key_count)
-        elif causal:
-            at = queries.positions[query_row : query_row + pairs * query_count].view(pairs, query_count, 1)
-            visible = at >= torch.arange(key_count, device=at.device)
-            if query_count == key_count:
-                visible = visible[0] if key_count > 1 else None
-            else:
-                visible = None if bool(visible.all()) else visible.unsqueeze(1)
-        segments.append(Segment(pairs, query_count, key_count, visible))
-        query_row += pairs * query_count
-        start = end
-    return segments
 
 
 def _rows(

@@ -9,9 +9,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from askwell.lms.walks.attention import attend
+from askwell.lms.walks.attention import Group, attend
 from askwell.lms.walks.past import KeysAndValues
-from askwell.lms.walks.rows import PackedBatch, Rows, Segment
+from askwell.lms.walks.rows import PackedBatch, Rows
 
 Deltas = Mapping[str, Sequence[Float[Tensor, "prompt_tokens hidden"]]] | None
 """What is added as each layer of each stack is left, [prompt tokens, hidden]."""
@@ -46,7 +46,7 @@ class Attention:
         self,
         from_rows: Float[Tensor, "queries width"],
         to_rows: Float[Tensor, "keys width"],
-        segments: Sequence[Segment],
+        groups: Sequence[Group],
         seen: Callable[[Tensor, Tensor], KeysAndValues] | None = None,
     ) -> Float[Tensor, "queries width"]:
         """The output of attention from some rows (queries) to others (keys); `seen` turns the keys and values of these
@@ -54,13 +54,13 @@ class Attention:
         query, key, value = self.query(from_rows), self.key(to_rows), self.value(to_rows)
         if seen is not None:
             key, value = seen(key, value)
-        return self.out(attend(query, key, value, segments, self.head_size, self.scale))
+        return self.out(attend(query, key, value, groups, self.head_size, self.scale))
 
     def to_kept(
-        self, from_rows: Float[Tensor, "queries width"], kept: KeysAndValues, segments: Sequence[Segment]
+        self, from_rows: Float[Tensor, "queries width"], kept: KeysAndValues, groups: Sequence[Group]
     ) -> Float[Tensor, "queries width"]:
         """The output of attention from some rows to keys and values that were kept."""
-        return self.out(attend(self.query(from_rows), *kept, segments, self.head_size, self.scale))
+        return self.out(attend(self.query(from_rows), *kept, groups, self.head_size, self.scale))
 
 
 def insert_prompt_vectors(
