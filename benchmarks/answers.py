@@ -71,7 +71,9 @@ def answers(setting: "Setting") -> None:
         "are names of all kinds in the testbed's world, every eighth of all in alphabetical order, which share "
         "few beginnings; in the rows T-REx the most frequent ys of its train facts, as for real relations. "
         "`nodes` is how many tokens (in masked LMs: sentences) the tree reads. Of SmolLM2's loop 20 candidates are "
-        "measured, spread evenly, and the rest is taken to be alike.",
+        "measured, spread evenly, and the rest is taken to be alike. There, 86 % of the tree's time is matrix products "
+        "that each node needs (profiled), so how much faster a tree is depends on how many beginnings are shared. In "
+        "testbed:bert they are 60 %: of the names, 2,910 passes of the loop are 1,728 sentences of the tree.",
         "train: a forward and backward pass over facts whose answers have three tokens, against one-token answers in "
         "sentences with as many tokens in all, which are read off one place (the ratio), or off as many places as "
         "three tokens and an end (the last column): where the LM is small, a place that is read costs as much as a "

@@ -80,6 +80,7 @@ def rows_of(summary: dict[str, Any]) -> list[tuple[str, float | None, float, boo
         ("training on answers of three tokens, in times of as many tokens, causal", train.get("causal"), 1.15, True),
         ("… masked", train.get("masked"), 1.15, True),
         ("… SmolLM2", train.get("smollm2"), 1.15, True),
+        ("… causal, where as many places are read", long.get("train_as_many_reads", {}).get("causal"), 1.15, True),
         (
             "shared beginnings on SmolLM2, times the speed without: training, one prompt",
             shared.get("train"),

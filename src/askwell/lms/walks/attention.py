@@ -7,7 +7,7 @@ and need no padding. On a GPU, torch's fused attention takes the same groups.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import groupby
 from typing import Any
 
@@ -25,6 +25,8 @@ _VECTOR = 16
 _PAIRS_TOGETHER, _SCORES_TOGETHER = 64, 2**15
 # This many pairs of one length are not padded.
 _EVEN_PAIRS = 24
+# Groups of more rows than this are not remembered.
+_ROWS_REMEMBERED = 1024
 
 
 # ── groups ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -56,11 +58,24 @@ class Group:
         return self._by_head[query_heads, key_heads]
 
 
-def groups_of(queries: Rows, key_lengths: Sequence[int], *, causal: bool) -> list[Group]:
+def groups_of(queries: Rows, key_lengths: tuple[int, ...], *, causal: bool) -> Sequence[Group]:
     """The groups in which `queries` attend to the keys of their pairs; a causal query sees no key after its own
     position, and none on another branch."""
-    together = _together(queries.lengths, key_lengths, bounded=queries.ids.device.type == "cpu")
-    return [_group(queries, key_lengths, pairs, causal=causal) for pairs in together]
+    if causal or sum(queries.lengths) > _ROWS_REMEMBERED:
+        return _groups(queries.lengths, key_lengths, queries.ids.device, queries if causal else None)
+    return _remembered_groups(queries.lengths, key_lengths, queries.ids.device)
+
+
+def _groups(
+    query_lengths: tuple[int, ...], key_lengths: tuple[int, ...], device: torch.device, causal: Rows | None = None
+) -> Sequence[Group]:
+    """The groups of pairs with these lengths; of causal rows, those that see only keys before them."""
+    together = _together(query_lengths, key_lengths, bounded=device.type == "cpu")
+    return [_group(query_lengths, key_lengths, pairs, device, causal) for pairs in together]
+
+
+# Steps of a training run take the same few patterns of lengths again and again.
+_remembered_groups = lru_cache(maxsize=64)(_groups)
 
 
 def _together(query_lengths: Sequence[int], key_lengths: Sequence[int], *, bounded: bool) -> Iterator[slice]:
@@ -86,21 +101,22 @@ def _whole_vectors(keys: int) -> int:
     return -(-keys // _VECTOR) * _VECTOR
 
 
-def _group(queries: Rows, key_lengths: Sequence[int], pairs: slice, *, causal: bool) -> Group:
-    device = queries.ids.device
-    query_counts, key_counts = queries.lengths[pairs], key_lengths[pairs]
-    first_query, first_key = sum(queries.lengths[: pairs.start]), sum(key_lengths[: pairs.start])
+def _group(
+    query_lengths: Sequence[int], key_lengths: Sequence[int], pairs: slice, device: torch.device, causal: Rows | None
+) -> Group:
+    query_counts, key_counts = query_lengths[pairs], key_lengths[pairs]
+    first_query, first_key = sum(query_lengths[: pairs.start]), sum(key_lengths[: pairs.start])
     query_rows, is_query = _padded(query_counts, first_query, max(query_counts))
     is_even = len({*query_counts}) == len({*key_counts}) == 1
     longest = max(key_counts) if is_even else _whole_vectors(max(key_counts))
     key_rows, is_key = _padded(key_counts, first_key, longest)
     keys, visible = key_rows.shape[1], None
-    if causal and queries.sees is not None:
-        sees = queries.sees[_tensor(query_rows, device)]
+    if causal is not None and causal.sees is not None:
+        sees = causal.sees[_tensor(query_rows, device)]
         sees = functional.pad(sees, (0, keys - sees.shape[2])) if keys > sees.shape[2] else sees[..., :keys]
         visible = sees & _tensor(is_key, device)[:, None]
-    elif causal:
-        at = queries.positions[_tensor(query_rows, device)]
+    elif causal is not None:
+        at = causal.positions[_tensor(query_rows, device)]
         visible = at[:, :, None] >= torch.arange(keys, device=device)
         visible = None if is_even and bool(visible.all()) else visible
     elif min(key_counts) < keys:
