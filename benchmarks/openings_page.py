@@ -371,13 +371,14 @@ def main() -> None:
     head = text[: text.index("## Tables")]
     body = "\n\n".join(f"### {title}\n\n" + "\n\n".join(parts) for title, parts in sections.items() if parts)
     PAGE.write_text(f"{head}## Tables\n\n{body}\n", encoding="utf-8")
-    own = {(line["relation"], line["opening"]): line for line in tuned if line["answers"] == "one-token"}
-    names = [name for name in TWENTY if all((name, opening) in own for opening in ("nothing", "8 examples"))]
-    if names:
-        with_8, alone = ([own[name, opening] for name in names] for opening in ("8 examples", "nothing"))
-        against = {"by hand": joined(with_8, "by hand"), "soft alone": joined(alone, "tuned")}
-        found = {name: compare(joined(with_8, "tuned"), of)._asdict() for name, of in against.items()}
-        merge_summary(RESULTS.parent, {"openings_tuned": {"relations": names, "8 examples, tuned, against": found}})
+    for key, answers in (("openings_tuned", "one-token"), ("openings_tuned_any_length", "any-length")):
+        own = {(line["relation"], line["opening"]): line for line in tuned if line["answers"] == answers}
+        names = [name for name in TWENTY if all((name, opening) in own for opening in ("nothing", "8 examples"))]
+        if names:
+            with_8, alone = ([own[name, opening] for name in names] for opening in ("8 examples", "nothing"))
+            against = {"by hand": joined(with_8, "by hand"), "soft alone": joined(alone, "tuned")}
+            found = {name: compare(joined(with_8, "tuned"), of)._asdict() for name, of in against.items()}
+            merge_summary(RESULTS.parent, {key: {"relations": names, "8 examples, tuned, against": found}})
 
 
 if __name__ == "__main__":

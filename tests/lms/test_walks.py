@@ -327,6 +327,7 @@ def test_groups_are_bounded_and_of_similar_lengths(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(attention, "_PAIRS_TOGETHER", 6)
     monkeypatch.setattr(attention, "_SCORES_TOGETHER", 5 * 22 * 32)
     monkeypatch.setattr(attention, "_EVEN_PAIRS", 4)
+    monkeypatch.setattr(attention, "_remembered_groups", attention._groups)
     lengths = (3, 4, *[5] * 4, 6, 20, 20, 22, 22, 22, 33, 70, 500)
     groups = groups_of(rows_of(lengths, [0] * sum(lengths)), lengths, causal=False)
     assert [[int(count) for count in group.is_key.sum(1)] for group in groups] == [
