@@ -76,7 +76,6 @@ def rows_of(summary: dict[str, Any]) -> list[tuple[str, float | None, float, boo
         ("… SmolLM2", tree.get("smollm2"), 20, False),
         ("… SmolLM2, T-REx's most frequent ys", tree.get("smollm2_trex"), 20, False),
         ("ten answers of any length on SmolLM2, in times of a one-token ask", long.get("ask_ten"), 4, True),
-        ("… of sixteen x's at once", long.get("ask_ten_of_16"), 4, True),
         ("training on answers of three tokens, in times of as many tokens, causal", train.get("causal"), 1.15, True),
         ("… masked", train.get("masked"), 1.15, True),
         ("… SmolLM2", train.get("smollm2"), 1.15, True),
