@@ -319,12 +319,15 @@ def document(kept: dict[str, Any]) -> str:
 
 def no_better_than_majority(rows: list[dict[str, Any]]) -> list[str]:
     """A sentence about the relations on which tuning learned no more than train's most frequent y, if there are any."""
-    best = {row["relation"]: max(row["controls"][name]["P@1"] for name in (MAJORITY, PRIOR)) for row in rows}
-    names = [row["relation"] for row in rows if row["tuned"]["P@1"] <= best[row["relation"]]]
+    names = []
+    for row in rows:
+        best, tuned = max(row["controls"][name]["P@1"] for name in (MAJORITY, PRIOR)), row["tuned"]["P@1"]
+        if tuned - best < (tuned * (100 - tuned) / row["asked"]) ** 0.5:
+            names.append(row["relation"])
     return names and [
         "",
-        f"On {', '.join(names)}, the tuned prompt does no better than the majority or its own prior. What it has",
-        "learned there is the prior over answers; none of its score is evidence of what the LM knows.",
+        f"On {', '.join(names)}, the tuned prompt is less than a standard error better than the majority or its own",
+        "prior. What it has learned there is the prior over answers; its score is no evidence of what the LM knows.",
     ]
 
 
