@@ -22,7 +22,8 @@ from report import merge_summary, write_part
 from shapes import PROMPT_WORDS
 from shared import facts_like_trex, one_token_mixture
 
-from askwell import load_lm
+from askwell import Mixture, TrainingSpec, load_lm, read_relation, train
+from askwell.data.facts import Relation
 from askwell.lms.checkpoints import pulled_folder
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ WORDS_BEFORE = (0, 40)
 """Tuned words before x: none, and as many as four examples have."""
 STEP = 16
 """Facts of a step, as by default with one prompt."""
+RUN_PAIRS = 160
+"""The pairs of a whole run."""
 
 
 def threads(setting: "Setting") -> None:
@@ -51,9 +54,13 @@ def threads(setting: "Setting") -> None:
         most = 2 * halved["whole"].median / halved["halves"].median
         figures = {key: each.as_json() for key, each in measured.items()}
         rows.append({**case, **figures, "ratio": ratio, "two processes": together, "most by halves": most})
+    if not setting.quick:
+        rows.append(_whole_run(name, setting.rounds))
     notes = [
         f"Seconds by the clock, median (least–most), of an epoch in steps of {STEP} facts with x's as long as T-REx's; "
         f"the load of the machine at the end was {os.getloadavg()[0]:.1f} (2 are the two threads themselves).",
+        f"The last row is a whole run of `train`: four examples, as by default on such an LM, {RUN_PAIRS} pairs, dev's "
+        "scores included, which are read in larger batches.",
         "two processes: the steps that two processes of one thread each make in the time in which one alone makes one "
         "step: what both cores give if nothing is shared and nobody waits, and so the ceiling for two threads.",
         "most by halves: what a thread for each half of a step's facts could gain at most, if the two never waited for "
@@ -61,10 +68,27 @@ def threads(setting: "Setting") -> None:
     ]
     write_part(setting.folder, "threads", "Two threads against one", rows, notes)
     by_case = {
-        part: {str(row["tuned words before x"]): round(row[figure], 2) for row in rows}
+        part: {str(row["tuned words before x"]): round(row[figure], 2) for row in rows if figure in row}
         for part, figure in (("threads", "ratio"), ("two_processes", "two processes"))
     }
     merge_summary(setting.folder, by_case)
+
+
+def _whole_run(name: str, rounds: int) -> dict[str, Any]:
+    """A whole run of `train` with one thread and with two."""
+    lm, relation = load_lm(name, device="cpu"), read_relation("testbed:country_of_city")
+    relation = Relation.of(relation.name, relation.train, relation.dev[:60], relation.test[:1])
+    seconds: dict[int, list[float]] = {1: [], 2: []}
+    for _ in range(rounds):
+        for count, each in seconds.items():
+            mixture = Mixture(lm, ["[X] is a city in [Y]."], shots=4, answers="one-token", relation=relation)
+            started = time.monotonic()
+            train(mixture, relation, TrainingSpec(pairs=RUN_PAIRS, batch_facts=STEP, threads=count), progress=False)
+            each.append(time.monotonic() - started)
+    measured = {f"{count} threads" if count > 1 else "1 thread": Times(tuple(s)) for count, s in seconds.items()}
+    ratio = measured["1 thread"].median / measured["2 threads"].median
+    figures = {key: each.as_json() for key, each in measured.items()}
+    return {"lm": name, "tuned words before x": "whole run", "facts": RUN_PAIRS, **figures, "ratio": ratio}
 
 
 @contextmanager
