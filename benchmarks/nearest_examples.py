@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from openings_tuned import facts_of, ranks
+from openings_tuned import digest, facts_of, ranks
 from torch import Tensor
 
 from askwell import Mixture, load_lm
@@ -170,7 +170,7 @@ def cell(lm: FrozenLM, name: str, way: str) -> dict[str, Any]:
     tuning = time.process_time() - tuned_from
     return {
         "facts": len(test),
-        "xs": sorted((fact.x, fact.y) for fact in test.facts),
+        "fact_digests": [digest(x, y) for x, y in sorted((fact.x, fact.y) for fact in test.facts)],
         "train_facts": len(train),
         "by hand": by_hand,
         "words tuned": outcomes(),

@@ -20,8 +20,8 @@ from askwell.evaluation.significance import sign_test
 PAGE = Path(__file__).parents[1] / "docs" / "openings.md"
 TUNED, NEAREST = RESULTS.with_name("openings_tuned.jsonl"), RESULTS.with_name("nearest_examples.jsonl")
 Line = dict[str, Any]
-Fact = tuple[str, str, str]
-"""Relation, x and y."""
+Fact = tuple[str, str]
+"""Relation, and the digest of x and y."""
 
 
 class Scored(NamedTuple):
@@ -37,8 +37,8 @@ Scores = dict[Fact, Scored]
 def scores_of(line: Line, key: str) -> Scores:
     """One line's outcomes under a key ("by hand", "tuned", a control), by fact."""
     found = line[key]
-    rows = zip(line["xs"], found["rank"], found["log_p"], strict=True)
-    return {(line["relation"], x, y): Scored(rank is not None and rank <= 1, log_p) for (x, y), rank, log_p in rows}
+    rows = zip(line["fact_digests"], found["rank"], found["log_p"], strict=True)
+    return {(line["relation"], fact): Scored(rank is not None and rank <= 1, log_p) for fact, rank, log_p in rows}
 
 
 def joined(lines: Sequence[Line], key: str) -> Scores:

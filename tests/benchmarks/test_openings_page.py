@@ -11,8 +11,8 @@ import openings_page
 
 
 def line(relation: str, ranks: list[float | None]) -> dict:
-    xs = [[f"x{number}", "y"] for number in range(len(ranks))]
-    return {"relation": relation, "xs": xs, "tuned": {"rank": ranks, "log_p": [-1.0] * len(ranks)}}
+    facts = [f"fact {number}" for number in range(len(ranks))]
+    return {"relation": relation, "fact_digests": facts, "tuned": {"rank": ranks, "log_p": [-1.0] * len(ranks)}}
 
 
 FIRST = [line("P1", [1.0, 1.0, 1.0, 1.0]), line("P2", [1.0, None]), line("P3", [1.0, 2.0])]
@@ -44,5 +44,5 @@ def test_only_facts_that_both_were_asked_are_compared() -> None:
 
 
 def test_an_answer_without_probability_has_no_log_loss() -> None:
-    scores = {("P1", "x", "y"): openings_page.Scored(False, None)}
+    scores = {("P1", "fact"): openings_page.Scored(False, None)}
     assert openings_page.log_loss(scores) == "–"
