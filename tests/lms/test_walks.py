@@ -338,6 +338,11 @@ def test_groups_are_bounded_and_of_similar_lengths(monkeypatch: pytest.MonkeyPat
     assert [(group.queries.start, group.queries.stop) for group in groups] == list(itertools.pairwise(ends))
 
 
+def test_a_long_pair_does_not_pad_short_ones() -> None:
+    groups = groups_of(rows_of((5, 20, 70), [0] * 95), (5, 20, 70), causal=False)
+    assert [[int(count) for count in group.is_key.sum(1)] for group in groups] == [[5, 20], [70]]
+
+
 def test_a_pair_does_not_depend_on_those_it_is_padded_with() -> None:
     generator, lengths = torch.Generator().manual_seed(0), (3, 9, 17, 30)
     queries, keys, values = (torch.randn(sum(lengths), 64, generator=generator) for _ in range(3))
