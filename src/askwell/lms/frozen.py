@@ -148,12 +148,12 @@ class FrozenLM(ShowsItself):
         """Whether the LM's name is a name on the hub."""
         return self.identity.revision is not None
 
-    @property
+    @cached_property
     def dtype(self) -> torch.dtype:
         """The precision in which the LM runs."""
         return self.model.dtype
 
-    @property
+    @cached_property
     def parameter_dtype(self) -> torch.dtype:
         """The precision of tuned parameters and of probabilities: never less than float32."""
         return torch.promote_types(self.dtype, torch.float32)
@@ -168,7 +168,7 @@ class FrozenLM(ShowsItself):
         """The number of word vectors."""
         return self._embedding.weight.shape[0]
 
-    @property
+    @cached_property
     def vocabulary_size(self) -> int:
         """The number of tokens over which the LM's distributions range."""
         return self.model.get_output_embeddings().weight.shape[0]

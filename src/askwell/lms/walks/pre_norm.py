@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from askwell.lms.walks.attention import attend, groups_of
+from askwell.lms.walks.linear import linear
 from askwell.lms.walks.rows import PackedBatch
 from askwell.lms.walks.walk import Deltas, FeedForward, Part, Walk, as_sequence, perturb, rows_at
 
@@ -165,7 +166,7 @@ def walk_gpt2(model: Any, block: FeedForward) -> Walk:
 
     def part(projection: Any, number: int, width: int) -> Part:
         columns = slice(number * width, (number + 1) * width)
-        return lambda rows: torch.addmm(projection.bias[columns], rows, projection.weight[:, columns])
+        return lambda rows: linear(rows, projection.weight[:, columns].T, projection.bias[columns])
 
     layers = [
         _PreNormLayer(
@@ -309,7 +310,7 @@ def walk_modernbert(model: Any, block: FeedForward) -> Walk:
         width = projection.in_features
         rows_of = slice(number * width, (number + 1) * width)
         bias = None if projection.bias is None else projection.bias[rows_of]
-        return lambda rows: functional.linear(rows, projection.weight[rows_of], bias)
+        return lambda rows: linear(rows, projection.weight[rows_of], bias)
 
     layers = [
         _PreNormLayer(

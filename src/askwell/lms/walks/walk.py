@@ -114,6 +114,7 @@ class FeedForward:
     """
 
     def __init__(self, *, compiled: bool = False, backend: str | Callable[..., Any] = "inductor") -> None:
+        self.is_compiled = compiled
         self.post_norm: PostNormFeedForward = _post_norm
         """Normalised after the residual: BERT, BART."""
         self.pre_norm: PreNormFeedForward = _pre_norm
