@@ -82,7 +82,7 @@ def test_a_choice_of_the_kept_state_is_hashed_only_where_it_is_made():
 
 
 def test_the_spec_that_was_the_default_of_version_0_1_0_keeps_its_id():
-    training = {"recipe": "cycle", "pairs": None, "minutes": None, "epochs": None, "patience": None}
+    training = {"recipe": "cycle", "pairs": None, "minutes": None, "epochs": None, "patience": None, "beta1": 0.9}
     spec = RunSpec.model_validate(
         {
             "lm": "lm", "lm_sha256": "0", "relation": "r", "facts_sha256": "1", "prompts": "p", "setting": "s",
@@ -90,7 +90,8 @@ def test_the_spec_that_was_the_default_of_version_0_1_0_keeps_its_id():
             "training": training,
         }
     )  # fmt: skip
-    assert spec.training == TrainingSpec(recipe="cycle")
+    assert spec.training == TrainingSpec(recipe="cycle", beta1=0.9)
+    assert spec.training.canonical["beta1"] == 0.9
     assert set(TrainingSpec(recipe="cycle").canonical) == {
         "recipe", "method", "pairs", "minutes", "epochs", "patience", "batch_facts", "drop_below", "tune_vectors",
         "tune_layers", "tune_weights", "tune_temperature", "learning_rate", "vectors_rate", "layers_rate",
@@ -116,7 +117,8 @@ def test_it_takes_no_more_pairs_than_it_may(facts, prompts):
     assert list(schedule.ends) == sorted(set(schedule.ends))
     assert plan(TrainingSpec(recipe="plateau", pairs=640)).pairs == plan(TrainingSpec(pairs=640)).pairs
     assert plan(TrainingSpec(recipe="plateau", epochs=2)).pairs == 800
-    assert [default_pairs(1), default_pairs(2), default_pairs(1, "cycle")] == [2800, 2400, 4000]
+    assert [default_pairs(count) for count in (1, 2, 4, 16)] == [2800, 2800, 2200, 1750]
+    assert [default_pairs(count, "cycle") for count in (1, 2, 16)] == [4000, 3000, 2125]
 
 
 @pytest.mark.parametrize(("dev_facts", "prompts"), [(10, 1), (100, 1), (1000, 1), (100, 16), (5000, 1), (300, 30)])
@@ -217,7 +219,7 @@ def test_the_result_is_the_mean_over_the_last_steps():
         {"params": [plain.vectors], "lr": 0.2 * scale},
         {"params": [plain.weight_logits], "lr": 0.1},
     ]
-    adam, after = torch.optim.Adam(groups), []
+    adam, after = torch.optim.Adam(groups, betas=(0.7, 0.999)), []
     peaks = [group["lr"] for group in adam.param_groups]
     for stretch in range(len(schedule.ends)):
         for batch, fraction in schedule.batches(stretch):

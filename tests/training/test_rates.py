@@ -1,5 +1,7 @@
 """Step sizes follow the LM's own scale, layer by layer, and the optimiser takes them."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from builders.specs import paper_spec
@@ -91,6 +93,36 @@ def test_the_first_step_of_each_part_and_layer_is_as_large_as_its_rate():
     for layer, size in enumerate((0.125, 0.0625, 0.5)):
         of_layer = moved[f"deltas.layers.{layer}"]
         torch.testing.assert_close(of_layer, torch.full_like(of_layer, size))
+
+
+@pytest.mark.parametrize(
+    ("templates", "choices", "expected"),
+    [
+        (TEMPLATES[:1], {}, 0.9),
+        (TEMPLATES[:2], {}, 0.7),
+        (TEMPLATES[:2], {"pairs": 60}, 0.7),
+        (TEMPLATES[:2], {"recipe": "paper"}, 0.9),
+        (TEMPLATES[:2], {"beta1": 0.25}, 0.25),
+        (TEMPLATES[:2], {"beta1": 0.0}, 0.0),
+        (TEMPLATES[:2], {"recipe": "paper", "beta1": 0.5}, 0.5),
+    ],
+)
+def test_the_second_step_remembers_the_first_by_beta1(templates, choices, expected):
+    """With gradients 1 and 0, Adam's second step over its first is β1 / (1 + β1) · √((1 + β2) / β2)."""
+    mixture, spec = Mixture(frozen("bert"), templates, paper_spec()), TrainingSpec(**choices)
+    choose_tuned(mixture, spec)
+    optimizer = optimizer_of(mixture, spec, Rates(1.0, {}, 1.0))
+    assert optimizer is not None
+    places = [mixture.vectors.detach().clone()]
+    for gradient in (1.0, 0.0):
+        for parameter in mixture.parameters():
+            if parameter.requires_grad:
+                parameter.grad = torch.full_like(parameter, gradient)
+        step(optimizer, 1.0)
+        places.append(mixture.vectors.detach().clone())
+    first, second = (before - after for before, after in pairwise(places))
+    factor = expected / (1 + expected) * ((1 + spec.beta2) / spec.beta2) ** 0.5
+    torch.testing.assert_close(second, factor * first, atol=1e-5, rtol=1e-4)
 
 
 def test_what_was_used_is_told_by_the_result():

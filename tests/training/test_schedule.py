@@ -83,7 +83,7 @@ def test_a_dev_score_costs_no_more_than_a_twelfth_of_the_run():
     assert scored(TrainingSpec(recipe="plateau", pairs=800)) == 200
     assert scored(TrainingSpec(recipe="plateau", epochs=8)) == 600
     assert scored(TrainingSpec(pairs=800)) == 1000, "a cycle asks them all"
-    assert scored(TrainingSpec(), prompts=10, dev_facts=100) == int(default_pairs(10) * 3 / 12 / 10) == 52
+    assert scored(TrainingSpec(), prompts=10, dev_facts=100) == int(default_pairs(10) * 3 / 12 / 10) == 46
     assert scored(TrainingSpec(), prompts=100, dev_facts=100) == 32, "a score of fewer facts says too little"
     assert scored(TrainingSpec(), prompts=100, dev_facts=20) == 20
     assert scored(PAPER, prompts=100) == 1000

@@ -6,6 +6,9 @@ from pydantic import Field, model_validator
 
 from askwell.specs.base import Spec
 
+PAPER_BETA1 = 0.9
+"""Adam's β1 in the paper's recipe."""
+
 
 class TrainingSpec(Spec):
     """How a mixture is tuned. Fields that are None are chosen by the recipe."""
@@ -22,7 +25,7 @@ class TrainingSpec(Spec):
     """Tune the mixture to choose among the candidates only; --candidates sets this."""
     pairs: int | None = Field(default=None, ge=1, lt=2**63)
     """Budget in (fact, prompt) pairs, for one cycle. With --recipe plateau given as well, the maximum instead, which is
-    otherwise 2800 for one prompt, down to 2000 for many."""
+    otherwise 2800 for one or two prompts, down to 1600 for many."""
     minutes: float | None = Field(default=None, gt=0)
     """Budget in minutes; how many pairs fit into it is measured at the start."""
     epochs: int | None = Field(default=None, ge=0, lt=2**63)
@@ -55,8 +58,9 @@ class TrainingSpec(Spec):
     """Learning rate for the perturbations of deeper layers, if it should differ."""
     weights_rate: float | None = Field(default=None, gt=0)
     """Learning rate for the weights' logits and log T, if it should differ."""
-    beta1: float = Field(default=0.9, ge=0, lt=1)
-    """Adam's β1, the decay rate of the mean gradient."""
+    beta1: float | None = Field(default=None, ge=0, lt=1)
+    """Adam's β1, the decay rate of the mean gradient; default: 0.9, or 0.7 if several prompts are tuned (0.9 with the
+    paper's recipe)."""
     beta2: float = Field(default=0.999, ge=0, lt=1)
     """Adam's β2, the decay rate of the mean squared gradient."""
     epsilon: float = Field(default=1e-8, gt=0)
@@ -70,7 +74,10 @@ class TrainingSpec(Spec):
     def canonical(self) -> dict[str, Any]:
         """The choices as they are hashed: one that is newer than version 0.1.0 is left out if it is not used."""
         unused = {name for name, value in (("classify", False), ("keep", None)) if getattr(self, name) == value}
-        return self.model_dump(mode="json", exclude=unused)
+        choices = self.model_dump(mode="json", exclude=unused)
+        if self.recipe == "paper" and self.beta1 is None:
+            choices["beta1"] = PAPER_BETA1  # as it was stored when all recipes had one default
+        return choices
 
     @property
     def kept_by(self) -> Literal["P@1", "near-best", "log-loss"]:

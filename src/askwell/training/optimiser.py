@@ -17,7 +17,7 @@ from askwell.lms.batches import Batch
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.encode import EncodedFacts
 from askwell.mixture.mixture import Mixture
-from askwell.specs.training import TrainingSpec
+from askwell.specs.training import PAPER_BETA1, TrainingSpec
 
 OF_WORDS = 0.2
 """A step on the vectors at layer 0, in standard deviations of the word vectors."""
@@ -25,6 +25,9 @@ OF_HIDDEN = 0.02
 """A step on a deeper layer's perturbation, in standard deviations of what leaves that layer."""
 OF_WEIGHTS = 0.1
 """A step on the weights' logits and log T, which do not depend on the LM's scale."""
+BETA1, BETA1_OF_SEVERAL = 0.9, 0.7
+"""Adam's β1 for one prompt and for several: their steps take few facts, and there are only some fifty of them, too few
+for a long memory."""
 _PAPER = 1e-3
 _SAMPLED_PAIRS = 64
 
@@ -143,7 +146,17 @@ def optimizer_of(mixture: Mixture, spec: TrainingSpec, rates: Rates) -> torch.op
             parameter.grad = torch.zeros_like(parameter)
         if parameters:
             tuned.append({**group, "params": parameters, "peak": group["lr"]})
-    return torch.optim.Adam(tuned, betas=(spec.beta1, spec.beta2), eps=spec.epsilon) if tuned else None
+    if not tuned:
+        return None
+    return torch.optim.Adam(tuned, betas=(_beta1(mixture, spec), spec.beta2), eps=spec.epsilon, fused=True)
+
+
+def _beta1(mixture: Mixture, spec: TrainingSpec) -> float:
+    if spec.beta1 is not None:
+        return spec.beta1
+    if spec.recipe == "paper":
+        return PAPER_BETA1
+    return BETA1 if len(mixture.prompts) == 1 else BETA1_OF_SEVERAL
 
 
 def step(optimizer: torch.optim.Optimizer, fraction: float) -> None:

@@ -14,7 +14,8 @@ from torch import Tensor
 from askwell.specs.training import TrainingSpec
 from askwell.training.result import HistoryLine, best_of, loss_or_inf
 
-_PAIRS, _PAIRS_FOR_ONE = 2000, {"cycle": 2000, "plateau": 800}
+_PAIRS = {"cycle": (2000, 2000, 4000), "plateau": (1600, 2400, 2800)}
+"""The pairs of a mixture of many prompts; what is shared out among few prompts besides; and the most of all."""
 STRETCHES = 8
 """A cycle has this many stretches; after each, the run can be interrupted and resumed."""
 WARM_UP = 0.1
@@ -146,8 +147,9 @@ def warm_up_and_decay(step: int, steps: int, *, peak: float | int) -> float:
 
 def default_pairs(prompts: int, recipe: Literal["plateau", "cycle"] = "plateau") -> int:
     """The budget, if none is given: for one prompt, which must be good by itself, 4,000 pairs of a cycle, or at most
-    2,800 of a run that ends by itself; down to 2,000 for many, of which some are good from the start."""
-    return round(_PAIRS + _PAIRS_FOR_ONE[recipe] / prompts)
+    2,800 of a run that ends by itself; for many, of which some are good from the start, down to 2,000 or 1,600."""
+    of_many, shared_out, most = _PAIRS[recipe]
+    return min(most, round(of_many + shared_out / prompts))
 
 
 def scored_dev_facts(spec: TrainingSpec, *, facts: int, dev_facts: int, prompts: int) -> int:
