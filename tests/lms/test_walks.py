@@ -17,7 +17,7 @@ from askwell.errors import BadOption
 from askwell.lms import frozen
 from askwell.lms.batches import Batch, StreamBatch
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.walks import attention, linear
+from askwell.lms.walks import attention, modules
 from askwell.lms.walks.attention import attend, attend_fused, groups_of
 from askwell.lms.walks.choose import walk_of
 from askwell.lms.walks.rows import Rows, pack
@@ -56,7 +56,7 @@ def test_a_walk_gives_what_the_public_model_gives(
     name: str, precision: str, deep: bool, question: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if precision.endswith("oneDNN"):
-        monkeypatch.setattr(linear, "_LARGE", 0)  # all weights here are small
+        monkeypatch.setattr(modules, "_LARGE", 0)  # all weights here are small
     lm, templates = exact(name) if precision == "float64" else agreement.plain(name), usable(name)
     mixture = moved(lm, templates, paper_spec(deep=deep, weighting="data-dependent"))
     xs, _ = words(lm, XS)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from askwell.lms.walks.linear import linear, takes_onednn
+from askwell.lms.walks.modules import linear, takes_onednn
 
 # Rows of logits that begin at multiples of this many numbers are written twice as fast by the BLAS of a CPU.
 _ALIGNED = 16

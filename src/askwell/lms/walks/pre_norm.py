@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from askwell.lms.walks.attention import attend, groups_of
-from askwell.lms.walks.linear import linear
+from askwell.lms.walks.modules import linear
 from askwell.lms.walks.rows import PackedBatch
 from askwell.lms.walks.walk import Deltas, FeedForward, Part, Walk, as_sequence, perturb, rows_at
 
@@ -90,12 +90,30 @@ def _rotate(rows: Tensor, rotary: Rotary, head_size: int) -> Tensor:
     """Queries or keys with their rotary embedding applied, to the first part of each head if it is for a part."""
     cos, sin = rotary
     by_head, rotated = rows.view(rows.shape[0], -1, head_size), cos.shape[-1]
-    turned = by_head[..., :rotated]
-    first, second = turned.chunk(2, dim=-1)
-    turned = turned * cos + torch.cat((-second, first), dim=-1) * sin
+    turned = _Rotate.apply(by_head[..., :rotated], cos, sin)
     if rotated < head_size:
         turned = torch.cat((turned, by_head[..., rotated:]), dim=-1)
     return turned.to(rows.dtype).view_as(rows)
+
+
+class _Rotate(torch.autograd.Function):
+    """Each number of the first half of a head is turned together with that of the second half."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        ctx.save_for_backward(cos, sin)
+        turned, half = x * cos, x.shape[-1] // 2
+        turned[..., :half].addcmul_(x[..., half:], sin[..., :half].to(turned.dtype), value=-1)
+        turned[..., half:].addcmul_(x[..., :half], sin[..., half:].to(turned.dtype))
+        return turned
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (cos, sin), gradient = ctx.saved_tensors, gradients[0]
+        turned, half = gradient * cos, gradient.shape[-1] // 2
+        turned[..., :half].addcmul_(gradient[..., half:], sin[..., half:].to(turned.dtype))
+        turned[..., half:].addcmul_(gradient[..., :half], sin[..., :half].to(turned.dtype), value=-1)
+        return turned, None, None
 
 
 def _one_rotary(base: Any) -> Callable[[Tensor, Tensor, str], Rotary]:

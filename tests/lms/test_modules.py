@@ -1,4 +1,4 @@
-"""Linear layers of frozen LMs give what torch's own give, by whichever kernel, and leave the LM as it is."""
+"""Modules of frozen LMs give what torch's own give, by whichever kernel, and leave the LM as it is."""
 
 from typing import Any
 
@@ -7,19 +7,20 @@ import torch
 from builders import tiny
 from torch import Tensor, nn
 from torch.nn import functional
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from transformers.pytorch_utils import Conv1D
 
-from askwell.lms.walks import linear as module
-from askwell.lms.walks.linear import linear, takes_onednn, with_frozen_linear
+from askwell.lms.walks import modules
+from askwell.lms.walks.modules import linear, takes_onednn, with_frozen_modules
 
 LARGE = (512, 320)
 
 
 @pytest.fixture(autouse=True)
 def _tried_anew() -> Any:
-    module._onednn_is_right.cache_clear()
+    modules._onednn_is_right.cache_clear()
     yield
-    module._onednn_is_right.cache_clear()
+    modules._onednn_is_right.cache_clear()
 
 
 def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -65,17 +66,33 @@ def test_an_operator_that_is_gone_or_wrong_is_not_used(monkeypatch: pytest.Monke
             raise RuntimeError("mkldnn::_linear_pointwise() is missing value for argument 'attr'")
         return functional.linear(rows, weight, bias).roll(1, 1)
 
-    monkeypatch.setattr(module, "_onednn", operator)
+    monkeypatch.setattr(modules, "_onednn", operator)
     x, weight = numbers(3, LARGE[1]), numbers(*LARGE)
     assert not takes_onednn(x, weight)
     torch.testing.assert_close(linear(x, weight), x @ weight.T, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("shape", [(7, 24), (5, 3, 8)])
+def test_rms_norms_are_those_of_the_public_class(shape: tuple[int, ...]) -> None:
+    public = LlamaRMSNorm(shape[-1], eps=1e-3)
+    public.weight.data.copy_(numbers(shape[-1]))
+    found = []
+    for norm in (with_frozen_modules(public.requires_grad_(False)), public):
+        x = (3 * numbers(*shape)).requires_grad_()
+        normed = norm(x)
+        normed.backward(numbers(*shape).roll(1, -1))
+        assert x.grad is not None
+        found.append((normed.detach(), x.grad))
+    assert type(public) is LlamaRMSNorm
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama"])
 def test_the_model_itself_is_not_changed(name: str) -> None:
     model, _ = tiny.TINY[name]()
     before = {path: type(part) for path, part in model.named_modules()}
-    own = with_frozen_linear(model)
+    own = with_frozen_modules(model)
     assert {path: type(part) for path, part in model.named_modules()} == before
     replaced = {path: part for path, part in own.named_modules() if before[path] in (nn.Linear, Conv1D)}
     assert replaced
