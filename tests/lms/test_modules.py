@@ -53,8 +53,27 @@ def test_what_onednn_does_not_take_goes_to_torchs_own() -> None:
     assert not takes_onednn(x.double(), weight.double()), "another precision"
     assert not takes_onednn(x, weight[:16]), "small weights"
     assert not takes_onednn(x[:0], weight), "no rows"
+    assert not takes_onednn(numbers(257, LARGE[1]), weight), "many rows"
     torch.testing.assert_close(linear(x.double(), weight.double()), x.double() @ weight.double().T, atol=1e-12, rtol=0)
     assert linear(x[:0], weight).shape == (0, LARGE[0])
+
+
+def test_no_more_than_sixteen_numbers_of_rows_reach_onednn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps code for each that it meets, in a process that may serve for months."""
+    assert modules._onednn_is_right()
+    met, operator = set(), torch.ops.mkldnn._linear_pointwise
+
+    class Counted:
+        @staticmethod
+        def default(rows: Tensor, *rest: Any) -> Tensor:
+            met.add(rows.shape[0])
+            return operator.default(rows, *rest)
+
+    monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", Counted)
+    weight = numbers(*LARGE)
+    for rows in range(1, 300, 7):
+        assert linear(numbers(rows, LARGE[1]), weight).shape == (rows, LARGE[0])
+    assert 10 < len(met) <= 16
 
 
 @pytest.mark.parametrize("fault", ["missing", "refuses", "wrong"])

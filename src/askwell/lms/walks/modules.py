@@ -1,9 +1,9 @@
 """The modules of public models, computed for weights that never get a gradient: linear layers and RMS norms.
 
-Linear layers take most of the time of every walk. On a CPU, oneDNN is faster at them than
-`torch.nn.functional.linear`, which calls the BLAS: by some tenth with one thread, by a third with two, by half over a
-vocabulary. Torch has no public function that takes it, so the operator that its own compiler uses is called, where it
-is there and is right.
+Linear layers take most of the time of every walk. For the few rows of a training step, oneDNN is faster at them on a
+CPU than `torch.nn.functional.linear`, which calls the BLAS: by some tenth with one thread, by a third with two, by half
+over a vocabulary. Torch has no public function that takes it, so the operator that its own compiler uses is called,
+where it is there and is right.
 """
 
 import copy
@@ -20,6 +20,8 @@ from transformers.pytorch_utils import Conv1D
 
 # Weights with fewer numbers are multiplied in less time than it takes to reach the faster kernel.
 _LARGE = 100_000
+# The most rows that oneDNN takes, and what their number is padded to a multiple of. With more the BLAS is as good.
+_FEW, _MULTIPLE = 256, 16
 
 
 def linear(
@@ -37,7 +39,8 @@ def takes_onednn(rows: Tensor, weight: Tensor) -> bool:
     """Whether oneDNN multiplies these, which it does faster."""
     is_float = rows.dtype == weight.dtype == torch.float32
     is_on_cpu = rows.device.type == weight.device.type == "cpu"
-    return is_float and is_on_cpu and weight.numel() >= _LARGE and rows.numel() > 0 and _onednn_is_right()
+    is_worth_it = 0 < rows.shape[0] <= _FEW and weight.numel() >= _LARGE
+    return is_float and is_on_cpu and is_worth_it and _onednn_is_right()
 
 
 class _Linear(torch.autograd.Function):
@@ -53,7 +56,13 @@ class _Linear(torch.autograd.Function):
 
 
 def _onednn(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return torch.ops.mkldnn._linear_pointwise.default(rows, weight, bias, "none", [], "")
+    """The operator, for one of a few numbers of rows: it keeps some megabyte of code for each that it has met."""
+    count = rows.shape[0]
+    padding = -count % _MULTIPLE
+    if padding:
+        rows = functional.pad(rows, (0, 0, 0, padding))
+    found = torch.ops.mkldnn._linear_pointwise.default(rows, weight, bias, "none", [], "")
+    return found[:count] if padding else found
 
 
 @cache
