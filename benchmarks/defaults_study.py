@@ -108,7 +108,8 @@ What askwell ships with is bold. What was found:
   0.7, 70.7 and 2.97 with 0.9; log-loss lower by 0.07 ± 0.02). For one prompt there is nothing in it but on the causal
   LM. On SmolLM2, one prompt of P30 and P364 with 0.5 instead of 0.9 was better four times and worse four times
   (without an opening, two seeds; behind four examples; deep): log-loss 0.04 higher in the mean, from -0.25 to +0.56. So
-  the default is 0.7 for several prompts, and 0.9 for one.
+  the default is 0.7 for several prompts, and 0.9 for one. The runs with three prompts and those on SmolLM2 were made by
+  hand and are not in the file; the table below is.
 - SmolLM2 (a single prompt, two relations) says the same: 0.1, 0.2 and 0.4 are within 3 points, deeper layers are
   flat in P@1 with the best log-loss at 0.01, and more pairs help up to 2,000 at least (56.7, 58.1, 64.5 with 500, 1,000
   and 2,000).

@@ -75,7 +75,7 @@ def _onednn_is_right() -> bool:
         found = _onednn(rows, weight, bias), _onednn(rows, weight.T.contiguous().T, bias)
         return all(torch.allclose(part, expected, rtol=1e-5, atol=1e-4) for part in found)
     except (AttributeError, NotImplementedError, RuntimeError, TypeError):
-        return False
+        return False  # there is no such operator, or it takes other arguments, or this CPU has no kernel for it
 
 
 class _FrozenLinear(nn.Linear):
