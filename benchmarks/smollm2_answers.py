@@ -31,10 +31,10 @@ from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes
 from askwell.evaluation.ranking import AskedFacts, asked_facts
 from askwell.evaluation.significance import interval_text
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.begin import choose_begin
 from askwell.mixture.candidates import Candidates
 from askwell.mixture.encode import count_reasons, encode_relation
 from askwell.mixture.save import load_mixture, save_mixture
+from askwell.prompts.begin import choose_begin
 from askwell.runs.record import environment
 from askwell.specs.mixture_spec import NO_LEAD_IN, AnswersName, MixtureSpec
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from askwell.lms.batches import PLACES, Words, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
+from askwell.mixture.answer_tree import candidate_log_probs
 from askwell.mixture.prefixes import PrefixReader
 from askwell.mixture.product import check_one_form
 from askwell.mixture.search import IsCounted, Prefix, SearchLimits, SearchResult, search_answers
@@ -215,7 +216,7 @@ class AnswerSearch:
             by_x[..., kept] = of_kept
         else:
             ys = words_of(list(found), self._mixture.lm.wording, self._mixture.lm.device)
-            by_x = self._mixture.long_answers.candidate_log_probs(self._tuned, xs, bag, ys, self._log_lengths)
+            by_x = candidate_log_probs(self._mixture.long_answers, self._tuned, xs, bag, ys, self._log_lengths)
             by_x = by_x.double().movedim(2, 0)
             of_mixture = (by_x + log_weights).flatten(1).logsumexp(1)
             if self._exponents is not None:

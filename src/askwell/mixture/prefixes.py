@@ -14,10 +14,10 @@ from torch import Tensor
 
 from askwell.lms.batches import AnswerTokens, Words
 from askwell.lms.walks.past import KeptRows, Past, Paths
-from askwell.mixture.long_answers import LongAnswers
-from askwell.mixture.pairs import Tuned
 from askwell.mixture.product import multiply
 from askwell.mixture.search import Continuations, Prefix
+from askwell.prompts.long_answers import LongAnswers
+from askwell.prompts.pairs import Tuned
 
 # Logits that are held at once; all experts of one prefix are, however many they are.
 _LOGITS_AT_ONCE = 2**23

@@ -30,7 +30,7 @@ from askwell.lms.load import load_lm
 from askwell.mixture.card import model_card
 from askwell.mixture.description import About, Description, SavedFile
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.prompts import LeftOutPrompt
+from askwell.prompts.prompt import LeftOutPrompt
 
 FORMAT, VERSION = "askwell-mixture", 2
 READABLE_VERSIONS = (1, VERSION)

@@ -5,7 +5,7 @@ Each prompt has its own. They are prompt tokens like all others, and a prompt th
 
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,14 +16,11 @@ from askwell.errors import BadOption, NothingLeft
 from askwell.lms.batches import PLACES, SpeltTexts, Words, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
-from askwell.mixture.long_answers import LongAnswers
-from askwell.mixture.openings import opening_of
-from askwell.mixture.pairs import PairReader, Tuned
-from askwell.mixture.prompts import Prompt, initial_vectors, with_opening
+from askwell.prompts.long_answers import LongAnswers
+from askwell.prompts.openings import opening_of
+from askwell.prompts.pairs import PairReader, Tuned
+from askwell.prompts.prompt import Prompt, initial_vectors, with_opening
 from askwell.specs.mixture_spec import MixtureSpec
-
-if TYPE_CHECKING:
-    from askwell.mixture.mixture import Mixture
 
 Shown = tuple[Fact, ...]
 """The examples of one prompt, in their order."""
@@ -159,13 +156,6 @@ class ExampleTable:
             for prompt in self._by_x.get(tuple(ids[:length]), ()):
                 table[row, prompt] = True
         return table.to(self._lm.device)
-
-
-def is_own_example(mixture: "Mixture", xs: Words, facts: Int[Tensor, " facts"]) -> Bool[Tensor, " facts"]:
-    """Whether all prompts still in use show the x of a fact, so that it cannot be asked fairly."""
-    if mixture.example_table is None:
-        return torch.zeros(len(facts), dtype=torch.bool, device=mixture.lm.device)
-    return (mixture.example_table.shown(xs, facts) | (mixture.weight_logits == -torch.inf)).all(1)
 
 
 def renormalised(

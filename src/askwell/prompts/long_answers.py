@@ -17,11 +17,10 @@ from torch.utils.checkpoint import checkpoint
 
 from askwell.lms.batches import AnswerTokens, Batch, QuestionTable, StreamBatch, Words
 from askwell.lms.frozen import FrozenLM
+from askwell.lms.vocabulary import special_tokens
 from askwell.lms.walks.past import Past
-from askwell.mixture.answer_tree import CandidateReader
-from askwell.mixture.answers import special_tokens
-from askwell.mixture.pairs import PairReader, Tuned
-from askwell.mixture.prompts import Prompt
+from askwell.prompts.pairs import PairReader, Tuned
+from askwell.prompts.prompt import Prompt
 
 
 @dataclass(frozen=True)
@@ -90,10 +89,7 @@ class LongAnswers:
         total = self._summed(read, tuned, xs, reads, len(texts))
         if log_lengths is not None:
             total = total + _of_lengths(spelt[1], log_lengths)
-        table = total.view(len(facts), len(kept))
-        if len(kept) == len(self._prompts):
-            return table
-        return table.new_full((len(facts), len(self._prompts)), -torch.inf).index_copy(1, kept, table)
+        return self.reader.of_all_prompts(tuned, total.view(len(facts), len(kept)), dropped=-torch.inf)
 
     def end_of(self, prompt: int) -> int | None:
         """The token that ends an answer to a prompt; None if that is x's first token, or if there is none."""
@@ -157,59 +153,18 @@ class LongAnswers:
             total = total.index_add(0, reads.pairs[chosen][batch.read_pairs], of_token)
         return total
 
-    def candidate_log_probs(
+    def log_probs_of_spelt(
         self,
         tuned: Tuned,
         xs: Words,
-        facts: Int[Tensor, " facts"],
-        candidates: Words,
-        log_lengths: Float[Tensor, " lengths"] | None = None,
-    ) -> Float[Tensor, "facts prompts candidates"]:
-        """log p(c | t, x) of every candidate c for each fact's x under every prompt, with gradients.
-
-        It is -inf for prompts that were dropped, and for candidates of a length that has no probability.
-        """
-        kept, count = tuned.kept, candidates.lengths.shape[1]
-        texts, prompts = facts.repeat_interleave(len(kept)), kept.repeat(len(facts))
-        places = self.reader.y_places[prompts]
-        found = torch.full(
-            (len(texts), count), -torch.inf, dtype=self.lm.parameter_dtype, device=self.lm.device
-        )  # fmt: skip
-        for place in places.unique().tolist():
-            chosen = (places == place).nonzero()[:, 0]
-            lengths = candidates.lengths[place]
-            spelt = [ids[:length] for ids, length in zip(candidates.ids[place].tolist(), lengths.tolist(), strict=True)]
-            asked = torch.arange(count, device=self.lm.device)
-            if log_lengths is not None:
-                asked = (lengths <= len(log_lengths)).nonzero()[:, 0]
-            by_pair = self._of_candidates(tuned, xs, [spelt[n] for n in asked.tolist()], texts[chosen], prompts[chosen])
-            if log_lengths is not None:
-                by_pair = by_pair + log_lengths.to(by_pair.dtype)[lengths[asked] - 1]
-            whole = by_pair.new_full((len(chosen), count), -torch.inf).index_copy(1, asked, by_pair)
-            found = found.index_copy(0, chosen, whole)
-        table = found.view(len(facts), len(kept), count)
-        if len(kept) == len(self._prompts):
-            return table
-        return table.new_full((len(facts), len(self._prompts), count), -torch.inf).index_copy(1, kept, table)
-
-    def _of_candidates(
-        self, tuned: Tuned, xs: Words, candidates: Sequence[Sequence[int]], texts: Tensor, prompts: Tensor
-    ) -> Float[Tensor, "pairs candidates"]:
-        """log p(c | t, x) for pairs whose prompts take y in one form."""
-        if not candidates:
-            return torch.zeros(len(texts), 0, dtype=self.lm.parameter_dtype, device=self.lm.device)
-        longest = int(self.table.lengths(xs, texts, prompts).max()) + max(map(len, candidates))
-        if self.fills_masks or self.lm.can_keep(longest):
-            return CandidateReader(self, tuned, xs).log_probs(candidates, texts, prompts)
-        # An LM without a walk keeps nothing and reads a whole sentence for each candidate.
-        longest = max(map(len, candidates))
-        padded = [[*candidate, *[0] * (longest - len(candidate))] for candidate in candidates]
-        ids = torch.tensor(padded, dtype=torch.long, device=self.lm.device).view(len(candidates), longest)
-        lengths = torch.tensor([len(candidate) for candidate in candidates], device=self.lm.device)
-        asked, asked_with = (each.repeat_interleave(len(candidates)) for each in (texts, prompts))
-        reads = self._reads(xs, ids.repeat(len(texts), 1), lengths.repeat(len(texts)), asked, asked_with)
-        read = partial(self.reader.log_probs_of, tuned)
-        return self._summed(read, tuned, xs, reads, len(asked)).view(len(texts), len(candidates))
+        ids: Int[Tensor, "pairs longest"],
+        lengths: Int[Tensor, " pairs"],
+        texts: Int[Tensor, " pairs"],
+        prompts: Int[Tensor, " pairs"],
+    ) -> Float[Tensor, " pairs"]:
+        """Return log p(y | t, x) of tokens, a whole sentence for each pair; not for masked LMs."""
+        reads = self._reads(xs, ids, lengths, texts, prompts)
+        return self._summed(partial(self.reader.log_probs_of, tuned), tuned, xs, reads, len(texts))
 
     def beginnings(
         self,

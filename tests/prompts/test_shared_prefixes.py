@@ -11,8 +11,9 @@ from builders.specs import paper_spec
 
 from askwell.lms.batches import Batch, Words
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture import distributions, shared_prefixes
+from askwell.mixture import distributions
 from askwell.mixture.mixture import Mixture
+from askwell.prompts import shared_prefixes
 
 XS = ["Paris", "Reykjavik", "Mary Cassatt", "Cuba"]
 YS = ["Rome", "Mary Cassatt", "Reykjavik", "Lima"]
@@ -113,7 +114,7 @@ def test_too_much_to_keep_for_one_backward_pass_is_recomputed(name: str, monkeyp
     lm = exact(name)
     mixture = moved(lm, TEMPLATES, paper_spec(deep=True))
     kept_whole = read_all(mixture)
-    monkeypatch.setattr("askwell.mixture.pairs._TRAINING_BYTES", 1)
+    monkeypatch.setattr("askwell.prompts.pairs._TRAINING_BYTES", 1)
     assert mixture.pairs.must_recompute(1)
     assert_near(read_all(mixture), kept_whole, lm.dtype)
 

@@ -12,7 +12,8 @@ from enumeration import end_of
 from torch import Tensor
 
 from askwell.lms.batches import Words
-from askwell.mixture.long_answers import length_log_probs
+from askwell.mixture.answer_tree import candidate_log_probs
+from askwell.prompts.long_answers import length_log_probs
 from askwell.specs.mixture_spec import MixtureSpec
 
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]
@@ -76,7 +77,7 @@ def test_all_strings_of_a_masked_lm_sum_to_one() -> None:
     lengths = torch.cat([torch.ones_like(tokens), torch.full((len(tokens) ** 2,), 2)])
     every = Words(ids.expand(2, -1, -1), lengths.expand(2, -1))
     with torch.no_grad():
-        found = mixture.long_answers.candidate_log_probs(mixture.tuned, xs, facts, every, length_log_probs([1, 1, 2]))
+        found = candidate_log_probs(mixture.long_answers, mixture.tuned, xs, facts, every, length_log_probs([1, 1, 2]))
         log_probs = (found + mixture.weighting(None, 1)[:, :, None]).logsumexp(1)[0]
     assert float(log_probs.logsumexp(0)) == pytest.approx(0, abs=1e-9)
     assert float(log_probs[lengths == 2].logsumexp(0)) == pytest.approx(math.log(1.5 / 4), abs=1e-9)
@@ -119,7 +120,7 @@ def test_all_strings_that_are_written_out_sum_to_one(name: str) -> None:
         def ours(ids: Tensor, t: int = t) -> Tensor:
             every = Words(ids.expand(2, -1, -1), torch.full((2, len(ids)), ids.shape[1]))
             with torch.no_grad():
-                found = mixture.long_answers.candidate_log_probs(mixture.tuned, xs, facts, every)
+                found = candidate_log_probs(mixture.long_answers, mixture.tuned, xs, facts, every)
             return found[0, t].exp().sum()
 
         first = next_tokens(twin, t, x, torch.empty(1, 0, dtype=torch.long))[0]

@@ -14,8 +14,8 @@ from askwell.errors import NotFinite
 from askwell.lms.batches import PLACES, AnswerTokens, Batch, QuestionTable, Words
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.question import Question
-from askwell.mixture.prompts import Prompt
-from askwell.mixture.shared_prefixes import SharedPrefixes
+from askwell.prompts.prompt import Prompt
+from askwell.prompts.shared_prefixes import SharedPrefixes
 
 # A forward pass reads about this many tokens at once: enough to fill the machine, little enough for caches.
 _TOKENS_AT_ONCE = 2048
@@ -100,7 +100,7 @@ class PairReader:
             gold = read(batch, prompts, tokens.clamp(min=0))
             parts.append(gold.masked_fill(tokens < 0, -torch.inf))
             order.append(chosen)
-        return self._of_all_prompts(tuned, _unsort(parts, order), len(facts), dropped=-torch.inf)
+        return self.of_all_prompts(tuned, _unsort(parts, order).view(len(facts), len(tuned.kept)), dropped=-torch.inf)
 
     def log_p_x(self, tuned: Tuned, xs: Words, facts: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"]:
         """log p(x | t), with gradients; 0 for dropped prompts."""
@@ -112,7 +112,7 @@ class PairReader:
             of_token = read(batch, prompts, self.x_table.x_targets(xs, texts, prompts))
             parts.append(of_token.new_zeros(len(chosen)).index_add(0, batch.read_pairs, of_token))
             order.append(chosen)
-        return self._of_all_prompts(tuned, _unsort(parts, order), len(facts), dropped=0.0)
+        return self.of_all_prompts(tuned, _unsort(parts, order).view(len(facts), len(tuned.kept)), dropped=0.0)
 
     @torch.no_grad()
     def log_probs(
@@ -236,12 +236,14 @@ class PairReader:
                 f"{self._prompts[worst].template.text!r}; a lower learning rate, or --dtype float32, may help"
             )
 
-    def _of_all_prompts(self, tuned: Tuned, values: Float[Tensor, " pairs"], facts: int, dropped: float) -> Tensor:
-        """Values of `_all_pairs` as a table over all prompts, with another value for those that were dropped."""
-        table = values.view(facts, len(tuned.kept))
+    def of_all_prompts(
+        self, tuned: Tuned, table: Float[Tensor, "facts kept *rest"], dropped: float
+    ) -> Float[Tensor, "facts prompts *rest"]:
+        """Return a table over the prompts in use as one over all prompts, with this value for dropped ones."""
         if len(tuned.kept) == len(self._prompts):
             return table
-        return table.new_full((facts, len(self._prompts)), dropped).index_copy(1, tuned.kept, table)
+        shape = (len(table), len(self._prompts), *table.shape[2:])
+        return table.new_full(shape, dropped).index_copy(1, tuned.kept, table)
 
     def sentences(
         self,

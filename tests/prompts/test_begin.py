@@ -15,9 +15,9 @@ from askwell.data.templates import parse_template
 from askwell.errors import BadOption
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture import distributions
-from askwell.mixture.begin import choose_begin, known_choice, resolve_begin
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import load_mixture, save_mixture
+from askwell.prompts.begin import choose_begin, known_choice, resolve_begin
 from askwell.specs.mixture_spec import MixtureSpec
 
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]
@@ -97,7 +97,7 @@ def test_the_choice_is_made_once_for_an_lm(monkeypatch: pytest.MonkeyPatch) -> N
     choice = known_choice(lm)
     assert choice is not None
     assert choice.begin == chosen.begin
-    monkeypatch.setattr("askwell.mixture.begin.choose_begin", lambda *_: pytest.fail("chosen twice"))
+    monkeypatch.setattr("askwell.prompts.begin.choose_begin", lambda *_: pytest.fail("chosen twice"))
     assert resolve_begin(MixtureSpec(seed=3), lm, EXAMPLES) == chosen.model_copy(update={"seed": 3})
     assert Mixture(lm, TEMPLATES).spec.begin == chosen.begin
     assert known_choice(exact("llama")) is None

@@ -10,7 +10,7 @@ from builders.specs import paper_spec
 from builders.worlds import TEMPLATES, frozen
 
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.weights import WEIGHTINGS, DataDependentWeights, StaticWeights
+from askwell.prompts.weights import WEIGHTINGS, DataDependentWeights, StaticWeights
 from askwell.specs.mixture_spec import MixtureSpec, WeightingName
 from askwell.specs.run_spec import RunSpec
 

@@ -18,10 +18,10 @@ from askwell.data.templates import parse_template
 from askwell.errors import BadOption
 from askwell.files import cache_folder
 from askwell.mixture import distributions
-from askwell.mixture.begin import LEAD_INS, OpeningChoice, choose_opening, known_opening, resolve_begin
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.openings import with_label
 from askwell.mixture.save import load_mixture, save_mixture
+from askwell.prompts.begin import LEAD_INS, OpeningChoice, choose_opening, known_opening, resolve_begin
+from askwell.prompts.openings import with_label
 from askwell.runs.build_spec import run_spec
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.run_spec import RunSpec

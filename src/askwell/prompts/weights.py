@@ -1,7 +1,7 @@
 """How much each prompt of a mixture weighs: p(t | r), the same for every x, or p(t | r, x)."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -10,9 +10,6 @@ from torch import Tensor, nn
 from askwell.data.templates import Template
 from askwell.errors import BadOption
 from askwell.specs.mixture_spec import MixtureSpec, WeightingName
-
-if TYPE_CHECKING:
-    from askwell.mixture.mixture import Mixture
 
 
 class Weighting(nn.Module):
@@ -92,16 +89,3 @@ def initial_weights(templates: Sequence[Template], spec: MixtureSpec) -> Float[T
             raise BadOption("the weights of the prompt file are to be used, but all of them are 0")
     weights = torch.tensor([weight for weight in each for _ in range(spec.copies)], dtype=torch.float64)
     return weights / weights.sum()
-
-
-def finds_every_x_alike(mixture: "Mixture") -> bool:
-    """Whether p(x | t) is the same for all prompts, whatever is tuned, because none has a word before x.
-
-    This happens only with causal LMs; data-dependent weights are then static.
-    """
-    lm = mixture.lm
-    questions = [lm.family.ask_x(prompt.tokens, lm.wording, lm.special) for prompt in mixture.prompts]
-    read = [token for stream in questions[0].streams.values() for token in (*stream.left, *stream.right)]
-    places = {prompt.tokens.x_place for prompt in mixture.prompts}
-    alike = all(question == questions[0] for question in questions) and len(places) == 1
-    return alike and all(token.prompt_token < 0 for token in read)

@@ -17,9 +17,9 @@ from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NothingLeft
 from askwell.mixture import distributions
 from askwell.mixture.encode import OWN_EXAMPLE, encode_facts, encode_relation
-from askwell.mixture.examples import draw_examples, writable_facts
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import load_mixture, save_mixture
+from askwell.prompts.examples import draw_examples, writable_facts
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train

@@ -22,7 +22,7 @@ from torch.utils.checkpoint import checkpoint
 from askwell.lms.batches import Batch, QuestionTable, Words
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.walks.past import Past, Paths
-from askwell.mixture.prompts import Prompt
+from askwell.prompts.prompt import Prompt
 
 # The keys and values of all x's of a run may take this part of the machine's memory.
 _PART_OF_MEMORY = 1 / 8

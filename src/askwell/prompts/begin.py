@@ -27,9 +27,9 @@ from askwell.files import cache_folder, write_whole
 from askwell.lms.batches import AnswerTokens, SpeltTexts, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Beginning, Place
-from askwell.mixture.examples import Shown, draw_examples, with_examples, writable_facts
-from askwell.mixture.pairs import PairReader, Tuned
-from askwell.mixture.prompts import Prompt, initial_vectors, usable_prompts
+from askwell.prompts.examples import Shown, draw_examples, with_examples, writable_facts
+from askwell.prompts.pairs import PairReader, Tuned
+from askwell.prompts.prompt import Prompt, initial_vectors, usable_prompts
 from askwell.specs.mixture_spec import A_FACT, AUTO_LEAD_IN, NO_LEAD_IN, Begin, MixtureSpec
 
 Example = tuple[Relation, Sequence[Template]]
