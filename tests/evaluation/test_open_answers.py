@@ -9,11 +9,11 @@ from enumeration import ONE_OF_EACH, by_prompt, enumerated, few_tokens, rank_amo
 from reference import brute_metrics
 
 from askwell.data.facts import Fact, Relation
-from askwell.evaluation.compare import compare_outcomes
-from askwell.evaluation.evaluate import evaluate, score_facts
+from askwell.evaluation.comparison import compare_outcomes
 from askwell.evaluation.examine import examine
 from askwell.evaluation.metrics import METRICS
 from askwell.evaluation.outcomes import read_controls, read_outcomes, write_controls, write_outcomes
+from askwell.evaluation.scoring import evaluate, score_facts
 from askwell.files import to_json
 from askwell.mixture.encode import encode_relation
 
