@@ -117,14 +117,13 @@ class Work:
         for start in range(0, min(most or len(order), len(order)), PART):
             path = self.folder / what / f"{start:05}.parquet"
             if not path.exists():
-                before, found = asked.unsettled, []
+                found: list[Outcome] = []
                 for some in torch.tensor(order[start : start + PART]).split(32):
                     found += asked.ask(some)[0]
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.with_suffix(".json").write_text(f"{asked.unsettled - before}\n", encoding="utf-8")
                 write_outcomes(found, path)
             outcomes += read_outcomes(path)
-            unsettled += json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+            unsettled = sum(not outcome.is_settled for outcome in outcomes)
             right = sum(outcome.rank <= 1 for outcome in outcomes)
             print(self.name, self.answers, what, f"{right} of {len(outcomes)} right", flush=True)
         return outcomes, unsettled
