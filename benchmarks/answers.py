@@ -19,9 +19,9 @@ from askwell.data.testbed import relation_names
 from askwell.lms.batches import Words, words_of
 from askwell.lms.checkpoints import pulled_folder
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.answer_tree import candidate_log_probs
-from askwell.mixture.answers import ONE_TOKEN, AnswerKind
-from askwell.mixture.ask import ask
+from askwell.answers.tree import candidate_log_probs
+from askwell.answers.kind import ONE_TOKEN, AnswerKind
+from askwell.mixture.mixture import ask
 
 if TYPE_CHECKING:
     from parts import Setting

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from askwell import Mixture
-from askwell.mixture import distributions
-from askwell.mixture.encode import EncodedFacts
+from askwell.answers import one_token as distributions
+from askwell.answers.encode import EncodedFacts
 from askwell.training.objective import Objective
 
 Epoch = Callable[[], object]
@@ -70,7 +70,7 @@ def good_epoch(mixture: Mixture, facts: EncodedFacts) -> Epoch:
 
 def our_evaluation(mixture: Mixture, facts: EncodedFacts) -> Callable[[], Tensor]:
     """log p(· | x, r) of all facts."""
-    return lambda: distributions.log_probs(mixture, facts.xs, torch.arange(len(facts)))
+    return lambda: OneTokenAnswers(mixture).log_probs(facts.xs, torch.arange(len(facts)))
 
 
 def plain_evaluation(mixture: Mixture, facts: EncodedFacts) -> Callable[[], Tensor]:

@@ -26,13 +26,13 @@ from torch import Tensor
 
 from askwell import Mixture, load_lm
 from askwell.data.facts import Fact, Relation
-from askwell.evaluation.answer_lists import OneTokenAnswers
-from askwell.evaluation.ranking import BestAnswers, ListedFacts
+from askwell.answers.listed import OneTokenAnswers
+from askwell.evaluation.asked_facts import BestAnswers, ListedFacts
 from askwell.lms.batches import words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.question import Token
 from askwell.lms.walks.past import Past
-from askwell.mixture.encode import EncodedFacts, encode_facts
+from askwell.answers.encode import EncodedFacts, encode_facts
 from askwell.prompts.examples import draw_examples, with_examples, writable_facts
 from askwell.prompts.pairs import PairReader
 from askwell.prompts.prompt import Prompt, initial_vectors
@@ -144,7 +144,7 @@ def cell(lm: FrozenLM, name: str, way: str) -> dict[str, Any]:
     relation = Relation.of(whole.name, whole.train[:: max(1, len(whole.train) // TRAIN_FACTS)], whole.dev, whole.test)
     spec = MixtureSpec(begin="line-break", answers="one-token", lead_in=NO_LEAD_IN)
     plain = Mixture(lm, templates, spec)
-    train, test = (encode_facts(plain, relation.split(split))[0] for split in ("train", "test"))
+    train, test = (plain.encode(relation.split(split))[0] for split in ("train", "test"))
     began = time.process_time()
     fixed = draw_examples(writable_facts(lm, spec, whole.train), SHOTS, 0, 0)
     shown_xs = {fact.x for fact in fixed} if way == "fixed" else set()

@@ -29,7 +29,7 @@ from askwell import Mixture, load_lm, train
 from askwell.data.facts import Relation
 from askwell.data.names import read_prompts, read_relation
 from askwell.evaluation.scoring import evaluate
-from askwell.mixture.encode import encode_facts
+from askwell.answers.encode import encode_facts
 from askwell.specs.mixture_spec import A_FACT, NO_LEAD_IN, MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.optimiser import OF_WORDS, word_scale
@@ -75,7 +75,7 @@ def cell(lm: Any, name: str, change: dict[str, Any], pairs: int) -> dict[str, An
     templates = read_prompts([f"trex/{name}"], relation=whole)
     spec = MixtureSpec.model_validate({"begin": "line-break", "answers": "one-token", **change})
     plain = Mixture(lm, templates, MixtureSpec(begin="line-break", answers="one-token"))
-    usable = {split: encode_facts(plain, whole.split(split))[0].facts for split in ("train", "dev", "test")}
+    usable = {split: plain.encode(whole.split(split))[0].facts for split in ("train", "dev", "test")}
     tests = sample(usable["test"], 100 if pairs else 32)
     relation = Relation.of(whole.name, sample(usable["train"], 300), sample(usable["dev"], 60), tests)
     mixture = Mixture(lm, templates, spec, relation=relation)
@@ -98,8 +98,8 @@ def cost(lm: Any, turns: int = 3) -> None:
     templates = read_prompts(["trex/P19"], relation=whole)
     asked = {"begin": "line-break", "answers": "one-token"}
     plain = Mixture(lm, templates, MixtureSpec.model_validate({**asked, "lead_in": NO_LEAD_IN}))
-    tests = sample(encode_facts(plain, whole.test)[0].facts, 500)
-    relation = Relation.of(whole.name, sample(encode_facts(plain, whole.train)[0].facts, 300), (), tests)
+    tests = sample(plain.encode(whole.test)[0].facts, 500)
+    relation = Relation.of(whole.name, sample(plain.encode(whole.train)[0].facts, 300), (), tests)
     with_8 = Mixture(lm, templates, MixtureSpec.model_validate({**asked, "shots": 8}), relation=relation)
     for turn in range(turns):
         seconds = []

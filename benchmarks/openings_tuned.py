@@ -28,11 +28,11 @@ from askwell import Mixture, load_lm, train
 from askwell.data.facts import Relation, SplitName
 from askwell.data.names import read_prompts, read_relation
 from askwell.evaluation.controls import MAJORITY, PRIOR, majority, prompt_prior
-from askwell.evaluation.open_answers import OpenFacts
+from askwell.answers.open import OpenFacts
 from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.ranking import ListedFacts, asked_facts
+from askwell.evaluation.asked_facts import ListedFacts, asked_facts
 from askwell.evaluation.scoring import evaluate
-from askwell.mixture.encode import encode_facts
+from askwell.answers.encode import encode_facts
 from askwell.specs.mixture_spec import A_FACT, NO_LEAD_IN, MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.optimiser import OF_WORDS, word_scale
@@ -61,7 +61,7 @@ def facts_of(lm: Any, name: str, answers: str) -> tuple[Relation, list[Any]]:
     templates = read_prompts([f"trex/{name}"], relation=whole)
     spec = MixtureSpec.model_validate({"begin": "line-break", "answers": answers, "lead_in": NO_LEAD_IN})
     plain = Mixture(lm, templates, spec)
-    usable = {split: encode_facts(plain, whole.split(split))[0].facts for split in ("train", "dev", "test")}
+    usable = {split: plain.encode(whole.split(split))[0].facts for split in ("train", "dev", "test")}
     sizes = {"train": TRAIN_FACTS, "dev": DEV_FACTS, "test": TEST_FACTS}
     return Relation.of(whole.name, *(sample(usable[split], sizes[split]) for split in sizes)), templates
 
@@ -83,7 +83,7 @@ def digest(x: str, y: str) -> str:
 def scored_facts(mixture: Mixture, relation: Relation, split: SplitName = "test") -> dict[str, Any]:
     """The facts that can be asked, and what the mixture makes of each. Of whole answers it is only found out whether y
     is the best one, which takes a fraction of the time that its rank takes; the rank of all others is None."""
-    facts = asked_facts(mixture, relation, split)
+    facts = AskedFacts(mixture, relation, split)
     if not isinstance(facts, OpenFacts):
         outcomes = evaluate(mixture, relation, split=split).outcomes
         return {"xs": sorted((outcome.x, outcome.y) for outcome in outcomes), **ranks(outcomes)}
@@ -113,7 +113,7 @@ def cell(lm: Any, name: str, opening: str, answers: str) -> dict[str, Any]:
     train(mixture, relation, TrainingSpec(pairs=PAIRS, batch_facts=batch, vectors_rate=rate))
     tuning = time.process_time() - began
     tuned = scored_facts(mixture, relation)
-    facts = asked_facts(mixture, relation, "test")
+    facts = AskedFacts(mixture, relation, "test")
     if isinstance(facts, ListedFacts):
         priors: dict[str, Any] = {
             MAJORITY: majority(facts.answers, relation),

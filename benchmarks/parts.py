@@ -20,7 +20,7 @@ from walks import walks
 
 from askwell.lms.batches import Words
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.encode import EncodedFacts
+from askwell.answers.encode import EncodedFacts
 
 MIB = 2**20
 

@@ -32,7 +32,7 @@ from askwell import Mixture, MixtureSpec, TrainingSpec, evaluate, load_lm, train
 from askwell.data.facts import Relation  # noqa: E402
 from askwell.data.names import read_prompts, read_relation  # noqa: E402
 from askwell.evaluation.scoring import score_facts  # noqa: E402
-from askwell.mixture.encode import encode_relation  # noqa: E402
+from askwell.answers.encode import encode_relation  # noqa: E402
 from askwell.training.history import standard_error  # noqa: E402
 from askwell.training.objective import Objective  # noqa: E402
 from askwell.training.optimiser import (  # noqa: E402
@@ -75,7 +75,7 @@ def curves(lm: Any, name: str, relation_name: str, kind: str) -> dict[str, Any]:
     relation, mixture = new_mixture(lm, relation_name, kind)
     limit, between, batch = KINDS[kind]
     spec = TrainingSpec(threads=1, beta1=0.9)
-    facts = encode_relation(mixture, relation)
+    facts = mixture.encode_relation(relation)
     mixture.answer_kind = facts.kind
     choose_tuned(mixture, spec)
     train, dev, test = facts.need("train"), facts.need("dev"), facts.need("test")

@@ -15,7 +15,7 @@ from transformers import BertConfig, BertForMaskedLM
 from askwell import Mixture, MixtureSpec, load_lm, read_prompts, read_relation
 from askwell.lms.batches import Words
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.encode import EncodedFacts, encode_facts
+from askwell.answers.encode import EncodedFacts, encode_facts
 
 RELATION = "country_of_city"
 RANDOM = "random"
@@ -78,7 +78,7 @@ def mixture_of(lm: FrozenLM, prompts: int, *, deep: bool, data_dependent: bool =
 
 def facts_of(mixture: Mixture, count: int) -> EncodedFacts:
     """So many facts, drawn once."""
-    encoded, _ = encode_facts(mixture, read_relation(f"testbed:{RELATION}").split("train"))
+    encoded, _ = mixture.encode(read_relation(f"testbed:{RELATION}").split("train"))
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(len(encoded), generator=generator)[:count]
     facts = encoded.subset(torch.isin(torch.arange(len(encoded)), order))

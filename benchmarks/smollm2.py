@@ -32,8 +32,8 @@ from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.scoring import Evaluation, evaluate, together
 from askwell.files import to_json
 from askwell.lms.batches import words_of
-from askwell.mixture import distributions
-from askwell.mixture.encode import encode_facts
+from askwell.answers import one_token as distributions
+from askwell.answers.encode import encode_facts
 from askwell.specs.mixture_spec import MixtureSpec
 
 HERE = Path(__file__).parent
@@ -57,7 +57,7 @@ def by_first_token(mixture: Mixture, facts: Sequence[Fact]) -> Scores:
     golds = torch.tensor([lm.wording.encode(fact.y, prompt.tokens.y_place)[0] for fact in facts])
     outcomes: list[Outcome] = []
     for some in torch.arange(len(facts)).split(100):
-        log_probs = distributions.prompt_log_probs(mixture, words, some, 0)
+        log_probs = mixture.word_log_probs(words, some, 0)
         of_golds = log_probs.gather(1, golds[some, None])
         ranks = (1.0 + (log_probs > of_golds).sum(1)).tolist()
         outcomes += [Outcome("", "", "", (), rank, rank, math.nan, (), ()) for rank in ranks]
@@ -82,7 +82,7 @@ def without_space(lm: Any, name: str) -> tuple[float, float]:
     """P@1 of a relation's manual prompt with and without the space before its first word, other golds not left out."""
     relation = read_relation(f"trex_original/{name}")
     (template,) = read_prompts([f"trex/{name}"], relation=relation)
-    facts = encode_facts(Mixture(lm, [template], BEGIN), relation.test)[0].facts
+    facts = Mixture(lm, [template], BEGIN).encode(relation.test)[0].facts
     right = []
     for space in (" ", ""):
         texts = [space + template.text.partition("[Y]")[0].replace("[X]", fact.x).rstrip() for fact in facts]
@@ -99,7 +99,7 @@ def tuned(lm: Any, name: str) -> dict[str, Any]:
         return json.loads(kept.read_text(encoding="utf-8"))
     whole = read_relation(f"trex_original/{name}")
     mixture = Mixture(lm, read_prompts([f"trex/{name}"], relation=whole), BEGIN)
-    usable = encode_facts(mixture, whole.train)[0].facts
+    usable = mixture.encode(whole.train)[0].facts
     relation = Relation.of(whole.name, sample(usable, TRAIN_FACTS), whole.dev, whole.test)
     untuned = evaluate(mixture, relation)
     began, cpu = time.perf_counter(), time.process_time()

@@ -28,11 +28,11 @@ from askwell.evaluation.comparison import compare_outcomes
 from askwell.evaluation.controls import MAJORITY, PRIOR
 from askwell.evaluation.metrics import RANK_METRICS, scores_of
 from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes
-from askwell.evaluation.ranking import AskedFacts, asked_facts
+from askwell.evaluation.asked_facts import AskedFacts, asked_facts
 from askwell.evaluation.significance import interval_text
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.candidates import Candidates
-from askwell.mixture.encode import count_reasons, encode_relation
+from askwell.answers.candidates import Candidates
+from askwell.answers.encode import count_reasons, encode_relation
 from askwell.mixture.save import load_mixture, save_mixture
 from askwell.prompts.begin import choose_begin
 from askwell.runs.record import environment
@@ -100,11 +100,11 @@ class Work:
 
     def asked(self, mixture: Mixture) -> AskedFacts:
         """The test facts that can be asked."""
-        return asked_facts(mixture, self.relation, "test", None, encode_relation(mixture, self.relation))
+        return AskedFacts(mixture, self.relation, "test", None, mixture.encode_relation(self.relation))
 
     def outcomes_among(self, mixture: Mixture, candidates: Candidates) -> list[Outcome]:
         """The outcomes of all test facts whose y is a candidate, ranked among the candidates alone."""
-        asked = asked_facts(mixture, self.relation, "test", candidates)
+        asked = AskedFacts(mixture, self.relation, "test", candidates)
         return [outcome for some in asked.chunks() for outcome in asked.ask(some)[0] if outcome.y in candidates.names]
 
     def outcomes(self, mixture: Mixture, what: str, most: int | None) -> tuple[list[Outcome], int]:
@@ -169,7 +169,7 @@ def one_token(lm: FrozenLM, name: str, begin: Any, most: int | None) -> dict[str
         work = Work(lm, name, "one-token", begin)
     except NothingLeft:  # not even an example can be written
         return None
-    facts = encode_relation(work.untuned, work.relation)
+    facts = work.untuned.encode_relation(work.relation)
     if not all(len(facts.split(split)) for split in SPLITS):
         return None
     mixture, how = work.tuned()

@@ -8,7 +8,7 @@ import askwell as library
 from askwell.cli.terminal import note_left_out_facts
 from askwell.errors import BadFile, BadOption, naming_options
 from askwell.evaluation.scoring import LeftOut
-from askwell.mixture.encode import TOO_LONG, TOO_MANY_TOKENS
+from askwell.answers.encode import TOO_LONG, TOO_MANY_TOKENS
 
 
 @pytest.mark.parametrize(

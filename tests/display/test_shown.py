@@ -12,7 +12,7 @@ from builders.worlds import CAPITALS, frozen
 import askwell
 from askwell.display.summary import Summary
 from askwell.evaluation.labels import figures_of
-from askwell.mixture.candidates import Candidates
+from askwell.answers.candidates import Candidates
 from askwell.report.page import Cell, Column, ColumnGroup, Row, Table
 from askwell.runs.folder import read_runs
 from askwell.training.history import HistoryLine, TrainingResult

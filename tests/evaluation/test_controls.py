@@ -12,8 +12,8 @@ from builders.worlds import CAPITALS, TEMPLATES, frozen
 
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NothingLeft
-from askwell.evaluation import answer_lists
-from askwell.evaluation.answer_lists import OneTokenAnswers
+from askwell.answers import listed as answer_lists
+from askwell.answers.listed import OneTokenAnswers
 from askwell.evaluation.controls import (
     MAJORITY,
     PRIOR,
@@ -25,9 +25,9 @@ from askwell.evaluation.controls import (
     prompt_prior,
 )
 from askwell.evaluation.examine import examine
-from askwell.evaluation.ranking import asked_facts
+from askwell.evaluation.asked_facts import asked_facts
 from askwell.evaluation.scoring import evaluate
-from askwell.mixture.candidates import Candidates
+from askwell.answers.candidates import Candidates
 from askwell.mixture.mixture import Mixture
 
 # Paris stands twice in train as an x, and Reykjavik has golds in all splits.
@@ -52,7 +52,7 @@ def mixture_and_twin(name, kind):
 
 def corrected(prior, mixture, relation, split="test", candidates=None, top=10):
     """The corrected outcomes of all facts of a split."""
-    asked = asked_facts(mixture, relation, split, candidates)
+    asked = AskedFacts(mixture, relation, split, candidates)
     return [outcome for some in asked.chunks() for outcome in asked.ask(some, top, prior=prior)[1]]
 
 
@@ -71,7 +71,7 @@ def test_the_prior_is_the_mean_answer_to_the_xs_of_train(name, kind, at_once, mo
     expected = mean_answer(twin, kind)
     torch.testing.assert_close(prior.log_probs, expected.log().double(), rtol=0, atol=1e-9)
     assert prior.description == "the mean of the answers to all 2 x's of train"
-    outcomes = asked_facts(mixture, RELATION, "test").prior_outcomes(prior, top=3)
+    outcomes = AskedFacts(mixture, RELATION, "test").prior_outcomes(prior, top=3)
     assert [(outcome.x, outcome.y) for outcome in outcomes] == [(x, y) for x, y, _ in ASKED]
     for outcome, (_, y, others) in zip(outcomes, ASKED, strict=True):
         assert outcome.rank == reference.rank(expected.log(), token(name, y), [token(name, other) for other in others])
@@ -118,10 +118,10 @@ def test_corrected_by_the_prior(name):
 def test_what_the_prior_rules_out_is_no_answer():
     mixture = Mixture(frozen("bert"), TEMPLATES, paper_spec())
     log_probs = prompt_prior(OneTokenAnswers(mixture), CAPITALS).log_probs.clone()
-    (peru,) = mixture.answer_space.numbers_of(["Peru"])
+    (peru,) = mixture.token_words.numbers_of(["Peru"])
     log_probs[peru] = -torch.inf
     (outcome,) = corrected(Prior(log_probs, "made up"), mixture, CAPITALS)
-    assert outcome.rank == mixture.answer_space.count
+    assert outcome.rank == mixture.token_words.count
     assert outcome.log_probability == -math.inf
 
 
@@ -134,8 +134,8 @@ def test_the_majority_by_hand():
     relation = Relation.of("r", train, test[:1], test)
     mixture = Mixture(frozen("bert"), TEMPLATES, paper_spec())
     prior = majority(OneTokenAnswers(mixture), relation)
-    outcomes = {(o.x, o.y): o for o in asked_facts(mixture, relation, "test").prior_outcomes(prior)}
-    unseen = mixture.answer_space.count - 4
+    outcomes = {(o.x, o.y): o for o in AskedFacts(mixture, relation, "test").prior_outcomes(prior)}
+    unseen = mixture.token_words.count - 4
     assert {fact: outcome.rank for fact, outcome in outcomes.items()} == {
         ("Lima", "Peru"): 1,
         ("Oslo", "Norway"): 1,  # Peru, before it, is right for Oslo, too
@@ -156,7 +156,7 @@ def test_controls_are_ranked_among_the_candidates():
     words = Candidates("five", ("Peru", "Italy", "Norway", "Spain", "Egypt"))
     relation = Relation.of("r", CAPITALS.train, CAPITALS.dev, [Fact("Lima", "Peru"), Fact("Berlin", "Germany")])
     listed = OneTokenAnswers(mixture, words)
-    (outcome,) = asked_facts(mixture, relation, "test", words).prior_outcomes(majority(listed, relation))
+    (outcome,) = AskedFacts(mixture, relation, "test", words).prior_outcomes(majority(listed, relation))
     # Norway stands twice in train; Peru, Italy, Spain and Egypt once.
     assert (outcome.y, outcome.rank, outcome.answers[0]) == ("Peru", 2 + 3 / 2, "Norway")
     (outcome,) = corrected(prompt_prior(listed, relation), mixture, relation, candidates=words)
@@ -166,7 +166,7 @@ def test_controls_are_ranked_among_the_candidates():
 
 def test_a_flat_prior_corrects_nothing():
     mixture = Mixture(frozen("bert"), TEMPLATES, paper_spec())
-    flat = Prior(torch.full((mixture.answer_space.count,), -3.0, dtype=torch.float64), "flat")
+    flat = Prior(torch.full((mixture.token_words.count,), -3.0, dtype=torch.float64), "flat")
     found = corrected(flat, mixture, CAPITALS, split="train")
     plain = evaluate(mixture, CAPITALS, split="train").outcomes
     assert [outcome.rank for outcome in found] == [outcome.rank for outcome in plain]

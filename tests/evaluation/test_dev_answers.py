@@ -17,7 +17,7 @@ from askwell.evaluation.selective import (
     dev_answers_from,
 )
 from askwell.files import to_json
-from askwell.mixture.candidates import Candidates
+from askwell.answers.candidates import Candidates
 from askwell.mixture.save import About, read_dev_answers
 
 

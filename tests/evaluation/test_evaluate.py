@@ -11,13 +11,13 @@ from builders.specs import paper_spec
 
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NotFinite, NothingLeft
-from askwell.evaluation import answer_lists
-from askwell.evaluation.ranking import NOT_A_CANDIDATE, best_answers
+from askwell.answers import listed as answer_lists
+from askwell.evaluation.asked_facts import NOT_A_CANDIDATE, best_answers
 from askwell.evaluation.scoring import Evaluation, evaluate, score_facts, together
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.candidates import Candidates
-from askwell.mixture.encode import NOT_ONE_TOKEN, encode_facts
+from askwell.answers.candidates import Candidates
+from askwell.answers.encode import NOT_ONE_TOKEN, encode_facts
 from askwell.mixture.mixture import Mixture
 
 # Reykjavik has golds in all three splits, one of them of several tokens.
@@ -109,7 +109,7 @@ def test_in_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_scores_without_answers_are_the_same_scores() -> None:
     mixture = moved(exact("bert"), X_FIRST)
-    encoded, _ = encode_facts(mixture, RELATION.test)
+    encoded, _ = mixture.encode(RELATION.test)
     scores, evaluation = score_facts(mixture, encoded, RELATION), evaluate(mixture, RELATION)
     assert evaluation.log_loss == pytest.approx(scores.pop("log_loss"))
     assert scores == {**evaluation.micro, "facts": len(evaluation.outcomes)}

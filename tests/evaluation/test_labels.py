@@ -7,10 +7,10 @@ from builders.outcomes import outcome
 from askwell.data.facts import Fact, Relation
 from askwell.evaluation.examine import examine
 from askwell.evaluation.labels import MOST_LABELS, added, figures_of, label_figures
-from askwell.evaluation.ranking import NOT_A_CANDIDATE
+from askwell.evaluation.asked_facts import NOT_A_CANDIDATE
 from askwell.evaluation.scoring import EvaluationFigures, evaluate, together
 from askwell.files import to_json
-from askwell.mixture.candidates import Candidates
+from askwell.answers.candidates import Candidates
 
 LABELS = ("good", "bad", "neutral", "never")
 LABEL_OF = {"good": "good", "great": "good", "bad": "bad", "okay": "neutral", "never": "never"}

@@ -29,7 +29,7 @@ from askwell.evaluation.knowledge import Answered, Knowledge, knowledge
 from askwell.evaluation.scoring import evaluate
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.random_lms import control_lm
-from askwell.mixture.candidates import Candidates
+from askwell.answers.candidates import Candidates
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train

@@ -16,7 +16,7 @@ from transformers import AlbertConfig, AlbertForMaskedLM, BertTokenizer, T5Confi
 from askwell.errors import LMUnavailable
 from askwell.lms.load import load_lm
 from askwell.lms.tokenizer_files import wordpiece
-from askwell.mixture import distributions
+from askwell.answers import one_token as distributions
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import TOKENIZER_PATH, load_mixture, save_mixture
 from askwell.runs.sources import saved_mixture

@@ -7,7 +7,7 @@ from builders import tiny
 from test_ask_open import askable
 
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.answers import AnswerKind
+from askwell.answers.kind import AnswerKind
 from askwell.mixture.ask_prompts import ask_each_prompt
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
@@ -38,7 +38,7 @@ def test_each_prompt_answers_as_if_it_were_alone(name, way):
     for reply in replies:
         alone = Mixture(lm, [TEMPLATES[reply.number]], spec)
         alone.answer_kind = kind
-        best = alone.ask("Quito", top=1, candidates=candidates, beams=32)[0]
+        best = alone.ask("Quito", top=1, candidates=candidates)[0]
         assert (reply.y, reply.probability) == (best.y, pytest.approx(best.probability, rel=1e-4))
 
 
@@ -59,7 +59,7 @@ def test_special_tokens_are_no_one_token_answers(name):
     lm = FrozenLM(*tiny.TINY[name](), name=name)
     mixture = Mixture(lm, TEMPLATES, MixtureSpec(begin="space", answers="one-token"))
     special = {lm.tokenizer.unk_token, lm.tokenizer.eos_token, lm.tokenizer.mask_token} - {None}
-    every = mixture.answer_space.count
+    every = mixture.token_words.count
     given = [reply.y for reply in mixture.ask("Paris", top=every) if reply.probability > 0]
     assert special
     assert not special & {*given}

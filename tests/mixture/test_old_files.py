@@ -10,8 +10,8 @@ from askwell.data.names import read_relation
 from askwell.evaluation.outcomes import read_outcomes
 from askwell.evaluation.scoring import evaluate
 from askwell.lms.load import load_lm
-from askwell.mixture.answers import ONE_TOKEN
-from askwell.mixture.encode import default_kind, encode_relation
+from askwell.answers.kind import ONE_TOKEN
+from askwell.answers.encode import default_kind, encode_relation
 from askwell.mixture.save import load_mixture
 
 OLD = Path(__file__).parents[1] / "fixtures" / "v0.1.0"
@@ -48,8 +48,8 @@ def test_a_shallow_mixture_of_version_0_1_0_loads(tmp_path: Path) -> None:
 def test_mixtures_of_version_0_1_0_answer_with_one_token(name: str, tmp_path: Path) -> None:
     mixture = load_mixture(OLD / name, load_lm("testbed:bert", device="cpu"))
     assert (mixture.spec.answers, mixture.spec.begin) == ("one-token", "space")
-    assert default_kind(mixture) == ONE_TOKEN
+    assert mixture.answering().kind == ONE_TOKEN
     relation = read_relation(str(OLD / "facts" / "capital"))
-    assert encode_relation(mixture, relation).kind == ONE_TOKEN
+    assert mixture.encode_relation(relation).kind == ONE_TOKEN
     mixture.save_pretrained(tmp_path)
     assert load_mixture(tmp_path, mixture.lm).spec == mixture.spec

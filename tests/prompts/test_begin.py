@@ -14,7 +14,7 @@ from askwell.data.facts import Fact, Relation
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture import distributions
+from askwell.answers import one_token as distributions
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import load_mixture, save_mixture
 from askwell.prompts.begin import choose_begin, known_choice, resolve_begin
@@ -39,7 +39,7 @@ def test_each_beginning_agrees_with_the_reference(name: str, begin: str) -> None
     twin = Twin.of(name, templates, mixture)
     xs, facts = words(exact(name), XS)
     with torch.no_grad():
-        of_x, log_probs = distributions.log_p_x(mixture, xs, facts), distributions.log_probs(mixture, xs, facts)
+        of_x, log_probs = mixture.log_p_x(xs, facts), OneTokenAnswers(mixture).log_probs(xs, facts)
     for number, x in enumerate(XS):
         expected = torch.stack([twin.log_p_x(t, x) for t in range(len(templates))])
         torch.testing.assert_close(of_x[number], expected.detach(), rtol=0, atol=1e-9)
@@ -154,5 +154,5 @@ def test_a_saved_mixture_keeps_its_beginning(tmp_path: Path) -> None:
     loaded = load_mixture(tmp_path, lm)
     assert loaded.spec.begin == "eos"
     assert torch.equal(
-        distributions.log_probs(loaded, *words(lm, XS)), distributions.log_probs(mixture, *words(lm, XS))
+        OneTokenAnswers(loaded).log_probs(*words(lm, XS)), OneTokenAnswers(mixture).log_probs(*words(lm, XS))
     )

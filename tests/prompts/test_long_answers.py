@@ -12,7 +12,7 @@ from enumeration import end_of
 from torch import Tensor
 
 from askwell.lms.batches import Words
-from askwell.mixture.answer_tree import candidate_log_probs
+from askwell.answers.tree import candidate_log_probs
 from askwell.prompts.long_answers import length_log_probs
 from askwell.specs.mixture_spec import MixtureSpec
 

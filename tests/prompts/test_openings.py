@@ -17,7 +17,7 @@ from askwell.data.facts import Fact, Relation
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
 from askwell.files import cache_folder
-from askwell.mixture import distributions
+from askwell.answers import one_token as distributions
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import load_mixture, save_mixture
 from askwell.prompts.begin import LEAD_INS, OpeningChoice, choose_opening, known_opening, resolve_begin
@@ -47,13 +47,13 @@ def test_a_hard_prompt_is_the_public_model_on_the_text_with_its_lead_in(name: st
     for number, template in enumerate(TEMPLATES):
         if name == "albert" and "[Y]." in template:  # the public tokenizer writes a space behind a mask
             continue
-        ours = distributions.prompt_log_probs(mixture, xs, facts, number)
+        ours = mixture.word_log_probs(xs, facts, number)
         for fact, x in enumerate(XS):
             before, after = f"{space}{LEAD_IN} {template}".replace("[X]", x).split("[Y]")
             written = before.rstrip() if tiny.FAMILY[name] == "causal" else before
             expected = next_log_probs(name, lm.model, lm.tokenizer, written, after)
-            if len(mixture.answer_space.places) > 1:
-                expected = expected[mixture.answer_space.tokens[mixture.pairs.y_places[number]]]
+            if len(mixture.token_words.places) > 1:
+                expected = expected[mixture.token_words.tokens[mixture.pairs.y_places[number]]]
             torch.testing.assert_close(ours[fact], expected, rtol=0, atol=2e-5)
 
 
@@ -94,7 +94,7 @@ def test_the_lead_in_is_tuned_with_the_rest_of_the_prompt_at_all_layers(name: st
     total = (torch.stack(by_prompt, 1) + weights).logsumexp(1).sum()
     total.backward()
     tokens = torch.full((2, len(XS)), gold)
-    ours = (distributions.gold_log_probs(mixture, xs, tokens, facts) + weights).logsumexp(1).sum()
+    ours = (mixture.pairs.gold_log_probs(mixture.tuned, xs, tokens, facts) + weights).logsumexp(1).sum()
     ours.backward()
     torch.testing.assert_close(ours, total, rtol=0, atol=1e-9)
     found = gradients(mixture)
@@ -159,7 +159,7 @@ def test_a_saved_mixture_keeps_its_opening(tmp_path: Path) -> None:
     loaded = load_mixture(tmp_path, lm)
     assert [prompt.tokens for prompt in loaded.prompts] == [prompt.tokens for prompt in mixture.prompts]
     xs, facts = words(lm, XS)
-    assert torch.equal(distributions.log_probs(loaded, xs, facts), distributions.log_probs(mixture, xs, facts))
+    assert torch.equal(OneTokenAnswers(loaded).log_probs(xs, facts), OneTokenAnswers(mixture).log_probs(xs, facts))
 
 
 def test_ids_of_runs_without_an_opening_are_those_of_before() -> None:

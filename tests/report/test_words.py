@@ -15,7 +15,7 @@ from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NotFinite
 from askwell.evaluation import nearest_words as nearest
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.answers import ONE_TOKEN, AnswerKind
+from askwell.answers.kind import ONE_TOKEN, AnswerKind
 from askwell.mixture.mixture import Mixture
 from askwell.report.words import SPACE, BlankPlace, PromptToken, brightness, look_at, notes_on_prompt, visible
 from askwell.specs.mixture_spec import MixtureSpec

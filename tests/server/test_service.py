@@ -80,7 +80,7 @@ def test_the_prompts_behind_an_answer(service, made_runs):
     assert [one.weight for one in behind] == sorted((one.weight for one in behind), reverse=True)
     assert sum(one.weight for one in behind) == pytest.approx(1)
     by_template = {one.template: one for one in behind}
-    everything = mixture.ask("iron", top=mixture.answer_space.count)
+    everything = mixture.ask("iron", top=mixture.token_words.count)
     for number, prompt in enumerate(mixture.prompts):
         best = max(everything, key=lambda reply, at=number: reply.by_prompt[at])
         one = by_template[prompt.template.text]

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Generic, TypeVar
 
+from askwell.answers.encode import EncodedRelation, LeftOutFact, count_reasons
 from askwell.mixture.description import About
-from askwell.mixture.encode import EncodedRelation, LeftOutFact, count_reasons
 from askwell.mixture.mixture import Mixture
 from askwell.training.history import HistoryLine, TrainingProgress
 
@@ -97,5 +97,5 @@ def about_learning(mixture: Mixture, facts: EncodedRelation, dev: Mapping[str, A
         "left_out": {split: count_reasons(without) for split, without in left_out_of(facts).items()},
         **more,
     }
-    scores = {"dev": {**dev, "vocabulary": mixture.answer_space.description}}
+    scores = {"dev": {**dev, "vocabulary": mixture.answering(kind=facts.kind).vocabulary}}
     return About(learned_from=learned_from, scores=scores)

@@ -9,23 +9,23 @@ from typing import Any, Literal
 from rich.table import Table
 from rich.text import Text
 
+from askwell.answers.candidates import Candidates
+from askwell.answers.reply import PromptReply, Reply, missing_text
 from askwell.cli.tables import print_table
 from askwell.cli.terminal import Bar, note, print_json, print_json_list, say
 from askwell.display.printable import printable
 from askwell.evaluation.selective import AnsweredX, CautiousReply, DevAnswers, RiskLimits, ask_all
-from askwell.mixture.candidates import Candidates, unaskable_candidates
-from askwell.mixture.encode import default_kind
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.reply import PromptReply, Reply
 
 
 def note_left_out_candidates(mixture: Mixture, candidates: Candidates) -> None:
     """Notes which candidates the LM cannot answer with."""
-    left_out = unaskable_candidates(mixture, candidates)
+    answers = mixture.answering(candidates)
+    left_out = answers.candidates_left_out
     if left_out:
         named = ", ".join(repr(word[:40]) for word in left_out[:5]) + (", …" if len(left_out) > 5 else "")
         long = "which the LM cannot spell within the longest allowed answer"
-        why = long if default_kind(mixture).any_length else "which are not one token of the LM"
+        why = long if answers.name == "any-length" else "which are not one token of the LM"
         note(f"{len(left_out)} of {len(candidates.words)} candidates left out, {why}: {named}")
 
 
@@ -48,7 +48,9 @@ def print_answers(
     elif form == "json" and several:
         print_json_list(one.as_json() for one in asked)
     elif form == "json":
-        print_json(next(asked).as_json(alone=True))
+        one = next(asked)
+        _note_missing(one.reply)
+        print_json(one.as_json(alone=True))
     else:
         for one in asked:
             _print_tables(mixture, one)
@@ -69,6 +71,7 @@ def _print_tables(mixture: Mixture, asked: AnsweredX) -> None:
     reply = asked.reply
     if reply.answered:
         _print_table(mixture, reply.x, reply.answers)
+        _note_missing(reply)
     elif asked.limits is not None:
         best = reply.answers[0]
         say(
@@ -79,6 +82,12 @@ def _print_tables(mixture: Mixture, asked: AnsweredX) -> None:
         _print_prompts(asked.prompts)
 
 
+def _note_missing(reply: CautiousReply) -> None:
+    """Notes which answers may be missing."""
+    if reply.unseen:
+        note(f"{reply.x}: {missing_text(reply.unseen)}")
+
+
 def _print_all_lines(asked: Iterable[AnsweredX], count: int) -> None:
     """Prints answers as they are found, with a progress bar if they do not go to the terminal themselves."""
     out = sys.stdout  # while a bar is shown, rich replaces sys.stdout
@@ -86,6 +95,7 @@ def _print_all_lines(asked: Iterable[AnsweredX], count: int) -> None:
     with nullcontext(None) if out.isatty() else Bar("x's asked") as shown:
         for done, one in enumerate(asked, start=1):
             _print_lines(one.reply, emit)
+            _note_missing(one.reply)
             if shown is not None:
                 shown(done, count)
 

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 import torch
 from pydantic import AliasChoices, Field
 
+from askwell.answers.candidates import GivenCandidates, as_candidates
+from askwell.answers.encode import EncodedRelation, count_reasons
 from askwell.calls import checked
 from askwell.data.facts import Relation
 from askwell.errors import BadOption
@@ -18,8 +20,6 @@ from askwell.evaluation.examine import Examination
 from askwell.evaluation.metrics import Scores
 from askwell.evaluation.nearest_words import Projection, projection_scores
 from askwell.evaluation.scoring import Evaluation
-from askwell.mixture.candidates import GivenCandidates, as_candidates
-from askwell.mixture.encode import EncodedRelation, count_reasons
 from askwell.mixture.mixture import Mixture
 
 

@@ -4,11 +4,11 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
+from askwell.answers.candidates import Candidates
+from askwell.answers.kind import AnswerKind
 from askwell.data.facts import Fact
 from askwell.files import problem_in
 from askwell.lms.identity import LMIdentity
-from askwell.mixture.answers import AnswerKind
-from askwell.mixture.candidates import Candidates
 from askwell.specs.mixture_spec import BEGIN_OF_0_1_0, NO_OPENING_WRITTEN, MixtureSpec
 
 

@@ -24,7 +24,7 @@ from askwell.data.facts import Fact, Relation
 from askwell.data.templates import Template
 from askwell.errors import CannotWrite, NothingLeft
 from askwell.files import cache_folder, write_whole
-from askwell.lms.batches import AnswerTokens, SpeltTexts, words_of
+from askwell.lms.batches import AnswerTokens, TokenisedTexts, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Beginning, Place
 from askwell.prompts.examples import Shown, draw_examples, with_examples, writable_facts
@@ -241,7 +241,7 @@ def _askable(
     if not relation.train:
         return None
     texts = [fact.x for fact in relation.train], [fact.y for fact in relation.train]
-    xs, ys = (SpeltTexts(some, lm.wording).lengths_alone(lm.device) for some in texts)
+    xs, ys = (TokenisedTexts(some, lm.wording).lengths_alone(lm.device) for some in texts)
     fits = (xs.lengths > 0).all(0) & (ys.lengths > 0).all(0) & (ys.lengths <= _LONGEST_ANSWER).all(0)
     if lm.context is not None:
         for beginning in _distinct(lm).values():
@@ -269,7 +269,7 @@ def _fit(lm: FrozenLM, prompts: Sequence[Prompt], facts: Sequence[Fact]) -> bool
     if lm.context is None:
         return True
     texts = [fact.x for fact in facts], [fact.y for fact in facts]
-    xs, ys = (SpeltTexts(some, lm.wording).lengths_alone(lm.device) for some in texts)
+    xs, ys = (TokenisedTexts(some, lm.wording).lengths_alone(lm.device) for some in texts)
     longest = PairReader(lm, prompts, reads_x=False).longest_question(xs) + ys.lengths.amax(0)
     return bool((longest <= lm.context).all())
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NothingLeft
-from askwell.lms.batches import PLACES, SpeltTexts, Words, words_of
+from askwell.lms.batches import PLACES, TokenisedTexts, Words, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.prompts.long_answers import LongAnswers
@@ -70,7 +70,9 @@ def writable_facts(lm: FrozenLM, spec: MixtureSpec, facts: Sequence[Fact]) -> li
     """The distinct facts that can be examples: x and y have tokens, and y's are as many as answers may have."""
     longest = 1 if spec.answers == "one-token" else spec.longest_answer
     distinct = list(dict.fromkeys(facts))
-    xs, ys = (SpeltTexts([getattr(fact, side) for fact in distinct], lm.wording, {Place.SPACED}) for side in ("x", "y"))
+    xs, ys = (
+        TokenisedTexts([getattr(fact, side) for fact in distinct], lm.wording, {Place.SPACED}) for side in ("x", "y")
+    )
     place = PLACES.index(Place.SPACED)
     can_be_written = (xs.lengths[place] > 0) & (ys.lengths[place] > 0) & (ys.lengths[place] <= longest)
     for texts in (xs, ys):
@@ -108,7 +110,7 @@ def _room(lm: FrozenLM, spec: MixtureSpec, relation: Relation) -> dict[Place, in
     """The tokens that the longest x at each place and the longest answer take."""
     xs = {fact.x for split in relation.splits.values() for fact in split}
     answer = 0 if spec.answers == "one-token" else spec.longest_answer
-    lengths = SpeltTexts(sorted(xs), lm.wording).lengths
+    lengths = TokenisedTexts(sorted(xs), lm.wording).lengths
     return {place: answer + int(lengths[number].max()) for number, place in enumerate(PLACES)}
 
 

@@ -13,7 +13,6 @@ from askwell.data.facts import Fact
 from askwell.data.testbed import PREFIX, lm_folder, testbed_relation, told
 from askwell.errors import BadOption
 from askwell.evaluation.outcomes import Outcome
-from askwell.mixture.encode import encode_facts, encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import load_mixture
 from askwell.report.cells import KeptRun, kept_runs
@@ -118,12 +117,12 @@ class DemoRuns:
 
     def _train_ys(self, relation: str) -> list[str]:
         """The ys of the train facts that the LM can be asked."""
-        encoded = encode_relation(self._mixtures[relation], testbed_relation(relation))
+        encoded = self._mixtures[relation].encode_relation(testbed_relation(relation))
         return [fact.y for fact in encoded.split("train").facts]
 
     def _of_several_tokens(self, relation: str, facts: Iterable[Fact]) -> frozenset[Fact]:
         """Those of the facts whose y is not one token of the LM."""
-        encoded, _ = encode_facts(self._mixtures[relation], facts)
+        encoded, _ = self._mixtures[relation].encode(facts)
         of_one = (encoded.answers >= 0).tolist()
         return frozenset(fact for fact, is_one in zip(encoded.facts, of_one, strict=True) if not is_one)
 

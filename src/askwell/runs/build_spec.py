@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 import torch
 from pydantic import TypeAdapter
 
+from askwell.answers.candidates import GivenCandidates, as_candidates
 from askwell.calls import checked
 from askwell.data.facts import Relation
 from askwell.data.names import relation_label
 from askwell.data.templates import Template, parsed_templates
 from askwell.errors import BadOption
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.candidates import GivenCandidates, as_candidates
 from askwell.prompts.begin import resolve_begin
 from askwell.prompts.openings import with_label
 from askwell.specs.base import Spec, no_such_option

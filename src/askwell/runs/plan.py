@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
+from askwell.answers.candidates import Candidates, read_candidates
+from askwell.answers.kind import needs_any_length
+from askwell.answers.listed import MOST_XS_OF_PRIOR
 from askwell.errors import BadFile, NothingLeft
-from askwell.evaluation.controls import MOST_XS_OF_PRIOR
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
-from askwell.mixture.candidates import Candidates, read_candidates
-from askwell.mixture.encode import encode_facts, needs_any_length
 from askwell.mixture.mixture import Mixture
 from askwell.prompts.begin import resolve_begin
 from askwell.prompts.prompt import usable_prompts
@@ -55,11 +55,11 @@ def work_of(task: RunTask, prompts: int) -> float:
 
 def measured_pair(mixture: Mixture, task: RunTask) -> float | None:
     """Seconds for one pair that is asked, from a few that are trained on; None if no fact can be."""
-    facts, _ = encode_facts(mixture, task.relation.train[:_PAIRS])
+    facts, _ = mixture.encode(task.relation.train[:_PAIRS])
     if not len(facts):
         return None
     with limited_threads(task.spec.threads):
-        objective = Objective(mixture, facts, "gradient")
+        objective = Objective(mixture.answering(kind=facts.kind), facts, "gradient")
         few = torch.arange(min(len(facts), max(1, _PAIRS // len(mixture.prompts))), device=mixture.lm.device)
         seconds = []
         for _ in range(3):  # the first is slower: it allocates memory

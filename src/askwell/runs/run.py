@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from askwell.answers.candidates import Candidates, GivenCandidates, as_candidates
+from askwell.answers.encode import EncodedRelation, count_reasons
 from askwell.baselines.result import BaselineLine, BaselineProgress
 from askwell.baselines.run_baseline import run_baseline
 from askwell.calls import checked
@@ -28,9 +30,7 @@ from askwell.evaluation.selective import dev_answers
 from askwell.evaluation.trust import Trust, trust_of
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.candidates import Candidates, GivenCandidates, as_candidates
 from askwell.mixture.description import About
-from askwell.mixture.encode import EncodedRelation, count_reasons, encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import save_mixture
 from askwell.prompts.begin import resolve_begin
@@ -155,7 +155,7 @@ class _Work:
         chosen = self.candidates if spec.training is not None and spec.training.classify else None
         # A mixture that may give any answer learns to answer y itself, even if y is a label of the candidates.
         among = self.candidates if spec.training is None else chosen
-        facts = encode_relation(mixture, relation, candidates=among, whole_answers=chosen is not None)
+        facts = mixture.encode_relation(relation, candidates=among, whole_answers=chosen is not None)
         self.tell(Built(mixture))
         if spec.training is None:
             return _Made(mixture, facts)
@@ -196,7 +196,7 @@ class _Work:
             progress=self._keep_history,
         )
         self.tell(Built(found.mixture))
-        facts = encode_relation(found.mixture, self.relation)
+        facts = found.mixture.encode_relation(self.relation)
         left_out = {split: count_reasons(without) for split, without in found.left_out.items()}
         learned_from = {"left_out": left_out, **found.about.learned_from}
         return _Made(found.mixture, facts, learned_from, _lines(found.history))

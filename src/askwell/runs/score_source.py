@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from askwell.answers.candidates import Candidates
 from askwell.data.facts import Relation, SplitName
 from askwell.errors import BadOption, NothingLeft
 from askwell.evaluation.controls import Controls, controls_together
@@ -12,7 +13,6 @@ from askwell.evaluation.knowledge import KnowledgeFigures, knowledge_over
 from askwell.evaluation.scoring import Evaluation, together
 from askwell.evaluation.trust import Trust, trust_of
 from askwell.files import to_json
-from askwell.mixture.candidates import Candidates
 from askwell.runs.run import Asking
 from askwell.runs.seeds import SeveralRuns, several_runs
 from askwell.runs.sources import EvaluationJob, Note

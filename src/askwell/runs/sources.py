@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from askwell.answers.candidates import Candidates
+from askwell.answers.kind import kind_of_facts, needs_any_length
 from askwell.data.data_folder import data_folder, find
 from askwell.data.facts import SPLIT_FILES, Relation
 from askwell.data.names import read_prompts, read_relation, relation_label, relations_of
@@ -18,12 +20,11 @@ from askwell.data.testbed import PREFIX
 from askwell.errors import BadFile, BadOption, NoPrompts, NothingLeft
 from askwell.evaluation.scoring import evaluate
 from askwell.evaluation.selective import DevAnswers, dev_answers, dev_answers_from
+from askwell.lms.batches import TokenisedTexts
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.identity import LMIdentity
 from askwell.lms.load import Precision, load_lm
-from askwell.mixture.candidates import Candidates
 from askwell.mixture.description import Description
-from askwell.mixture.encode import answer_kind, encode_relation, needs_any_length
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import (
     CONFIG,
@@ -126,9 +127,9 @@ def settle_answers(mixture: Mixture, relation: Relation | None, candidates: Cand
     if mixture.answer_kind is not None:
         return
     if relation is not None:
-        mixture.answer_kind = encode_relation(mixture, relation, candidates=candidates).kind
+        mixture.answer_kind = mixture.encode_relation(relation, candidates=candidates).kind
     elif candidates is not None and mixture.lm.family.fills_masks:
-        mixture.answer_kind = answer_kind(mixture, candidates.words)
+        mixture.answer_kind = kind_of_facts(mixture, TokenisedTexts(candidates.words, mixture.lm.wording))
 
 
 def left_out_prompt_lines(mixture: Mixture) -> list[str]:

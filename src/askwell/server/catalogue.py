@@ -20,7 +20,6 @@ from askwell.evaluation.selective import dev_answers_from
 from askwell.files import cache_folder
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import Description
-from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import CONFIG, lm_source, load_mixture, read_description, tokenizer_source
 from askwell.runs.folder import Run, read_run, run_folders
@@ -251,7 +250,7 @@ def _testbed_facts(name: str) -> dict[str, KnownX]:
 def _build_testbed(relation: str, lm: FrozenLM) -> Mixture:
     facts = testbed_relation(relation)
     mixture = Mixture(lm, testbed_prompts(TESTBED_PROMPTS, relation), relation=facts)
-    mixture.answer_kind = encode_relation(mixture, facts).kind
+    mixture.answer_kind = mixture.encode_relation(facts).kind
     return mixture
 
 

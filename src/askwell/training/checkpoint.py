@@ -10,10 +10,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 from torch import Tensor
 
+from askwell.answers.candidates import Candidates
 from askwell.data.facts import Relation
 from askwell.errors import BadOption, DamagedFile
 from askwell.files import hash_of, problem_in, read_tensors, write_tensors
-from askwell.mixture.candidates import Candidates
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.history import HistoryLine

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+from askwell.answers.encode import LeftOutFact, count_reasons
 from askwell.data.facts import Relation
 from askwell.display import plots
 from askwell.display.frames import AsFrame, Records
 from askwell.display.summary import ShowsItself, Summary
-from askwell.mixture.encode import LeftOutFact, count_reasons
 from askwell.specs.training_spec import TrainingSpec
 
 LineT = TypeVar("LineT")

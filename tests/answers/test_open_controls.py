@@ -15,11 +15,11 @@ from enumeration import (
 )
 
 from askwell.data.facts import Fact, Relation
-from askwell.evaluation import open_answers
+from askwell.answers import open as open_answers
 from askwell.evaluation.examine import examine
-from askwell.evaluation.open_answers import open_majority, open_masked_prior, open_prior
-from askwell.evaluation.ranking import asked_facts
-from askwell.mixture.encode import encode_relation
+from askwell.answers.open import open_majority, open_masked_prior, open_prior
+from askwell.evaluation.asked_facts import asked_facts
+from askwell.answers.encode import encode_relation
 
 COUNTS = (2, 2)
 
@@ -37,7 +37,7 @@ def test_the_majority_by_hand():
     test = [("Paris", "Rome Cass"), ("Oslo", "Rome"), ("Oslo", "Rome Cass"), ("Lima", "Cassatt"), ("Lima", "Romevik")]
     relation = Relation.of("r", train, [Fact("Cuba", "Rome")], [Fact(x, y) for x, y in test])
     mixture, _ = few_tokens("bert")
-    asked = asked_facts(mixture, relation, "test")
+    asked = AskedFacts(mixture, relation, "test")
     prior = open_majority(mixture, relation, asked.facts.kind)
     assert prior is not None
     assert prior.description == "how often each y occurs in 7 train facts"
@@ -71,7 +71,7 @@ def test_the_prior_is_the_mean_answer_to_the_xs_of_train(name, weighting):
     ys = [list(expected)[place] for place in (0, 3, -1)]
     relation = relation_of(*(("Mary Cassatt", y) for y in ys))
     mixture, _ = few_tokens(name, weighting=weighting)
-    asked = asked_facts(mixture, relation, "test")
+    asked = AskedFacts(mixture, relation, "test")
     prior = open_prior(mixture, relation, asked.facts.kind)
     assert prior is not None
     assert prior.description == "the mean of the answers to all 2 x's of train"
@@ -89,7 +89,7 @@ def test_of_many_xs_some_are_drawn_by_the_seed(monkeypatch):
     monkeypatch.setattr(open_answers, "_MOST_XS", 1)
     mixture, _ = few_tokens("gpt2")
     relation = relation_of(("Mary Cassatt", "Rome"))
-    kind = encode_relation(mixture, relation).kind
+    kind = mixture.encode_relation(relation).kind
     first_answers = {}
     for seed in range(4):
         prior = open_prior(mixture, relation, kind, seed=seed)
@@ -103,7 +103,7 @@ def test_of_many_xs_some_are_drawn_by_the_seed(monkeypatch):
 @pytest.mark.parametrize(("name", "weighting"), [("bert", "static"), ("bart", "data-dependent"), ("gpt2", "static")])
 def test_x_masked_is_one_mask_token_at_x(name, weighting):
     mixture, twin = few_tokens(name, weighting=weighting)
-    kind = encode_relation(mixture, relation_of(("Paris", "Rome"))).kind
+    kind = mixture.encode_relation(relation_of(("Paris", "Rome"))).kind
     prior = open_masked_prior(mixture, kind)
     if name == "gpt2":
         assert prior is None
