@@ -34,7 +34,7 @@ from askwell.mixture.pairs import PairReader, Tuned
 from askwell.mixture.prompts import LeftOutPrompt, initial_vectors, usable_prompts
 from askwell.mixture.reply import AllReplies, Replies
 from askwell.mixture.weights import WEIGHTINGS, initial_weights
-from askwell.specs.mixture_spec import BEAMS, MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 
 
@@ -197,7 +197,7 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         return float(2**entropy_bits)
 
     @overload
-    def ask(self, x: str, top: int = ..., *, candidates: GivenCandidates = ..., beams: int = ...) -> Replies: ...
+    def ask(self, x: str, top: int = ..., *, candidates: GivenCandidates = ...) -> Replies: ...
 
     @overload
     def ask(
@@ -206,7 +206,6 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         top: int = ...,
         *,
         candidates: GivenCandidates = ...,
-        beams: int = ...,
         progress: bool | None = ...,
     ) -> AllReplies: ...
 
@@ -217,7 +216,6 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         top: int = 10,
         *,
         candidates: GivenCandidates = None,
-        beams: int = BEAMS,
         progress: bool | None = None,
     ) -> Replies | AllReplies:
         """The most probable answers for x, best first; for several x's, a list with the answers to each.
@@ -227,7 +225,7 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         `progress` is False."""
         xs, found = list_of_xs(x), AllReplies()
         with bar("questions", progress) as shown:
-            for replies in ask(self, xs, top=top, candidates=candidates, beams=beams):
+            for replies in ask(self, xs, top=top, candidates=candidates):
                 found.append(replies)
                 shown(len(found), len(xs))
         return found[0] if isinstance(x, str) else found
