@@ -2,10 +2,11 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 import torch
-from agreement import GLUED_Y, exact, exact_eager_attention, moved, usable, words
+from agreement import GLUED_Y, exact, exact_eager_attention, ids, moved, usable, words
 from builders import tiny, tiny_walks
 
 from askwell.lms.batches import PLACES, Words
@@ -108,11 +109,11 @@ def test_kept_beginnings_and_whole_sentences_find_the_same(name, monkeypatch):
     mixture = moved(lm, usable(name)[:2], MixtureSpec(deep=True))
     only(mixture)
     xs, questions = words(lm, ["Paris", "Mary Cassatt"])
-    kept = AnswerSearch(mixture, SHORT, None).best(xs, questions)
+    kept = AnswerSearch(mixture, SHORT, WHOLE).best(xs, questions)
     monkeypatch.setattr("askwell.answers.answer_search._KEPT_BYTES", 1)
-    one_by_one = AnswerSearch(mixture, SHORT, None).best(xs, questions)
+    one_by_one = AnswerSearch(mixture, SHORT, WHOLE).best(xs, questions)
     monkeypatch.setattr(lm, "walk", None)
-    whole = AnswerSearch(mixture, SHORT, None).best(xs, questions)
+    whole = AnswerSearch(mixture, SHORT, WHOLE).best(xs, questions)
     for others in (one_by_one, whole):
         for of_question, expected in zip(kept, others, strict=True):
             assert [answer.text for answer in of_question.answers] == [answer.text for answer in expected.answers]

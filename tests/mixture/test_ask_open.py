@@ -7,9 +7,26 @@ import reference
 import torch
 from agreement import GLUED_Y, Twin, exact, ids, moved, plain, usable, words
 from builders import tiny
-from enumeration import ONE_OF_EACH, by_prompt, enumerated, few_tokens, lengths_by_hand, spellings, spelt_with
+from enumeration import (
+    ONE_OF_EACH,
+    TEMPLATES,
+    best_first,
+    by_prompt,
+    end_of,
+    enumerated,
+    every_answer,
+    every_product,
+    few_tokens,
+    lengths_by_hand,
+    rank_among,
+    spellings,
+    spelt_with,
+    with_ends,
+)
 
+from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, UserMistake
+from askwell.evaluation.scoring import evaluate
 from askwell.lms.frozen import FrozenLM
 from askwell.answers import one_token as distributions
 from askwell.answers.answer_search import AnswerSearch
