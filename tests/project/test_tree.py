@@ -25,7 +25,6 @@ ORDER = [
     ["runs"],
     ["report"],
     ["server"],
-    ["testbed"],
     ["cli"],
     ["__main__"],
 ]
