@@ -26,7 +26,6 @@ ORDER = [
     ["runs"],
     ["report"],
     ["server"],
-    ["testbed"],
     ["cli"],
     ["__main__"],
 ]

@@ -11,8 +11,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from askwell.data.facts import Fact, Relation, SplitName, collector_paused
-from askwell.data.templates import is_utf8
 from askwell.errors import BadOption, NothingLeft
+from askwell.files import is_utf8
 from askwell.lms.batches import PLACES, SpeltTexts, Words
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place

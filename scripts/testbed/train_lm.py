@@ -1,8 +1,14 @@
-"""Trains the testbed's LMs from scratch on its own text, with words hidden the way each family of LMs learns."""
+"""Trains the testbed's LMs from scratch on its own text, with words hidden the way each family of LMs learns.
 
+    python scripts/testbed/train_lm.py bert [--out FOLDER] [--threads N]
+
+The same command resumes a training that was interrupted.
+"""
+
+import argparse
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,15 +17,15 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
+from recipe import RECIPES, Recipe, byte_level_tokenizer, learn_merges, new_model, word_piece_tokenizer
+from text import generate_text, load_world, text_hash
 from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from askwell.data.testbed import LMName, the_world
+from askwell.data.testbed import LMName, lm_names, lms_folder
 from askwell.errors import DamagedFile
 from askwell.files import problem_in, read_tensors, write_tensors, write_whole
-from askwell.testbed.recipe import RECIPES, Recipe, byte_level_tokenizer, learn_merges, new_model, word_piece_tokenizer
-from askwell.testbed.text import generate_text, text_hash
 from askwell.training.schedule import warm_up_and_decay
 
 # Sentences are shuffled, then sorted by length within pools of this many batches, so that there is little padding.
@@ -131,26 +137,14 @@ MADE_FROM = "made_from.json"
 _CHECKPOINT = "training.safetensors"
 
 
-@dataclass(frozen=True)
-class LMTrainingProgress:
-    """The progress of training an LM."""
-
-    epoch: int
-    epochs: int
-    steps_done: int
-    steps: int
-    loss: float
-
-
 def train_lm(
     name: LMName,
     folder: Path,
     *,
     recipe: Recipe | None = None,
     threads: int = 2,
-    progress: Callable[[LMTrainingProgress], None] | None = None,
 ) -> None:
-    """Trains an LM and leaves it in the folder as a transformers checkpoint in half precision.
+    """Train an LM and leave it in the folder as a transformers checkpoint in half precision.
 
     After each epoch the state is saved in the folder; called again, it continues from there.
     """
@@ -169,7 +163,7 @@ def train_lm(
     while epoch < recipe.epochs:
         random = np.random.default_rng([recipe.seed, epoch])
         total = 0.0
-        for step, chosen in enumerate(batches(sentences, recipe.batch, random), start=1):
+        for chosen in batches(sentences, recipe.batch, random):
             loss = _loss(name, model, tokenizer, sentences, chosen, recipe, random)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
@@ -177,9 +171,8 @@ def train_lm(
             optimizer.step()
             schedule.step()
             total += loss.item()
-            if progress is not None:
-                progress(LMTrainingProgress(epoch + 1, recipe.epochs, step, steps_of_epoch, total / step))
         epoch += 1
+        print(f"testbed:{name} epoch {epoch}/{recipe.epochs} loss {total / steps_of_epoch:.3f}", flush=True)
         _keep(folder, made_from, model, optimizer, epoch)
     model.eval().half().save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -189,7 +182,7 @@ def train_lm(
 
 def new_tokenizer(name: LMName, text: list[str]) -> PreTrainedTokenizerBase:
     """The tokenizer of that LM, learned from the text."""
-    world = the_world()
+    world = load_world()
     ys = {fact.y for kind in (world.told, world.withheld) for facts in kind.values() for fact in facts}
     merges = learn_merges(text, ys)
     if name == "bert":
@@ -308,3 +301,17 @@ def _restore(
     for group, rate, factor in rates:
         group["lr"] = rate * factor(schedule.last_epoch)
     return notes.epoch
+
+
+def main() -> None:
+    """Train the LM that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("lm", choices=lm_names())
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="default: the LM's folder in the package")
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    train_lm(options.lm, options.out or lms_folder() / options.lm, threads=options.threads)
+
+
+if __name__ == "__main__":
+    main()

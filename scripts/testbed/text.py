@@ -17,14 +17,15 @@ What is merely likely is no leak: from a neighbour of an Asian country an LM may
 import hashlib
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from importlib.resources import files
+from pathlib import Path
 from random import Random
 
 from askwell.data.facts import Fact
-from askwell.data.testbed import TestbedRelation, World, the_world
+from askwell.data.testbed import TestbedRelation, relations, told, withheld
 
-_SENTENCES = tomllib.loads(files("askwell.testbed").joinpath("sentences.toml").read_text(encoding="utf-8"))
+_SENTENCES = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text(encoding="utf-8"))
 ADJECTIVES: list[str] = _SENTENCES["adjectives"]
 NOUNS: list[str] = _SENTENCES["nouns"]
 WORDINGS: dict[str, list[str]] = _SENTENCES["wordings"]
@@ -39,6 +40,21 @@ INSIDE = ("country_of_city", "country_of_region", "country_of_airport", "state_o
 """Relations that say that x is in y."""
 HOLDS = "capital"
 """The relation that says that y is in x."""
+
+
+@dataclass(frozen=True)
+class World:
+    """What the text is made from: relations, and for each the facts that it tells and those that it withholds."""
+
+    relations: tuple[TestbedRelation, ...]
+    told: Mapping[str, frozenset[Fact]]
+    withheld: Mapping[str, frozenset[Fact]]
+
+
+def load_world() -> World:
+    """Return the world in the package."""
+    names = [relation.name for relation in relations()]
+    return World(relations(), {name: told(name) for name in names}, {name: withheld(name) for name in names})
 
 
 class Withheld:
@@ -124,7 +140,7 @@ JOINED = 1000
 def generate_text(seed: int = 0, world: World | None = None) -> list[str]:
     """All sentences in a random order that the seed fixes; the shipped LMs read those of seed 0."""
     if world is None:
-        world = the_world()
+        world = load_world()
     stay_out = Withheld(fact for facts in world.withheld.values() for fact in facts)
     sentences = [
         *_tell(world, seed),

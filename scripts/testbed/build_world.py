@@ -1,6 +1,6 @@
 """Builds the testbed's data from public packages: facts, what is told, splits, mined prompts, and the manifest.
 
-    python scripts/build_testbed.py [--into FOLDER]
+    python scripts/testbed/build_world.py [--into FOLDER]
 
 The manual and the paraphrased prompts are written by hand; they lie in the package's data and are only hashed here.
 Everything else is derived, and the same versions of the sources give the same bytes.
@@ -23,15 +23,14 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from miner import mine
+from text import ADJECTIVES, ASIDES, NEUTRAL, NOUNS, WORDINGS, World, generate_text, text_hash
+
 from askwell.data.facts import Fact
-from askwell.data.testbed import Cardinality, TestbedRelation, World
-from askwell.testbed.miner import mine
-from askwell.testbed.text import ADJECTIVES, ASIDES, NEUTRAL, NOUNS, WORDINGS, generate_text, text_hash
+from askwell.data.testbed import FILES, Cardinality, TestbedRelation
 
-SOURCES = tuple(Path(__file__).with_name("testbed-sources.txt").read_text(encoding="utf-8").split())
+SOURCES = tuple(Path(__file__).parents[1].joinpath("testbed-sources.txt").read_text(encoding="utf-8").split())
 """mendeleev is only read as a data file, so `pip install --no-deps` is enough for it."""
-
-DATA = Path(__file__).resolve().parents[1] / "src" / "askwell" / "testbed" / "data"
 
 Pairs = set[tuple[str, str]]
 
@@ -111,7 +110,7 @@ FAMILIES = {"Noble gases": "noble gas"}
 def main() -> None:
     """Builds into the folder that the command line names, else into the package."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--into", type=Path, default=DATA, metavar="FOLDER", help="default: the package's data")
+    parser.add_argument("--into", type=Path, default=FILES, metavar="FOLDER", help="default: the package's data")
     into = parser.parse_args().into
     if problem := missing_sources():
         sys.exit(problem)
@@ -161,9 +160,9 @@ def build(into: Path) -> None:
         shuffled = dict.fromkeys(random_words(name, each.template) for each in mined)
         write_jsonl(into / "prompts" / "random" / f"{name}.jsonl", ({"template": each} for each in shuffled))
 
-    if into != DATA:
+    if into != FILES:
         for by_hand in ("single", "paraphrased"):
-            shutil.copytree(DATA / "prompts" / by_hand, into / "prompts" / by_hand, dirs_exist_ok=True)
+            shutil.copytree(FILES / "prompts" / by_hand, into / "prompts" / by_hand, dirs_exist_ok=True)
     (into / "SOURCES.md").write_text(sources_text(), encoding="utf-8")
     write_manifest(into, text)
 
@@ -508,7 +507,7 @@ def sources_text() -> str:
     """Who made the data, and under which licences."""
     return f"""# Where the testbed's facts come from
 
-`scripts/build_testbed.py` derives all facts from these packages: {", ".join(SOURCES)}.
+`scripts/testbed/build_world.py` derives all facts from these packages: {", ".join(SOURCES)}.
 
 | source | facts | licence |
 |---|---|---|
