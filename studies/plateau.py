@@ -26,8 +26,9 @@ from pages import FINDINGS, fill, table
 from askwell import Mixture, MixtureSpec, TrainingSpec, evaluate, load_lm, train
 from askwell.data.facts import Relation
 from askwell.data.names import read_prompts, read_relation
-from askwell.evaluation.evaluate import score_facts
+from askwell.evaluation.scoring import score_facts
 from askwell.mixture.encode import encode_relation
+from askwell.training.history import standard_error
 from askwell.training.objective import Objective
 from askwell.training.optimiser import (
     add_to_means,
@@ -37,7 +38,6 @@ from askwell.training.optimiser import (
     step,
     tuned_by,
 )
-from askwell.training.result import standard_error
 from askwell.training.schedule import PLATEAU_FALL, PLATEAU_LEAST, PLATEAU_MEAN, PLATEAU_WARM_UP
 
 RUNS, WHOLE_RUNS = (RESULTS / f"{name}.jsonl" for name in ("plateau", "plateau_runs"))

@@ -15,7 +15,7 @@ from askwell.evaluation.labels import figures_of
 from askwell.mixture.candidates import Candidates
 from askwell.report.page import Cell, Column, ColumnGroup, Row, Table
 from askwell.runs.folder import read_runs
-from askwell.training.result import HistoryLine, TrainingResult
+from askwell.training.history import HistoryLine, TrainingResult
 
 
 class Balanced(HTMLParser):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
 from askwell.report.words import BlankPlace, PromptToken, PromptWords, Word
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 TEMPLATES = [
     "[X] was born in the city of [Y] .",

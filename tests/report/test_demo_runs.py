@@ -23,8 +23,8 @@ from askwell.report.told import MANUAL, MIXTURE, MOST_FREQUENT, SINGLE, ToldFigu
 from askwell.runs.engines import InProcess
 from askwell.runs.grid import cells_of
 from askwell.runs.plan import plan_sweep
+from askwell.runs.run_sweep import choose_engine
 from askwell.runs.store import new_or_open_store, open_store
-from askwell.runs.sweep import choose_engine
 
 
 def test_every_relation_is_asked_in_every_way(tmp_path):

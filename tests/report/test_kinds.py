@@ -7,7 +7,7 @@ from builders.stores import spec_of
 
 from askwell.report.cells import RunKind, fact_set_of, how_of, kind_of, source_of
 from askwell.report.paper import is_distinct_y, paper_name
-from askwell.specs.mixture import WeightingName
+from askwell.specs.mixture_spec import WeightingName
 
 
 @pytest.mark.parametrize(

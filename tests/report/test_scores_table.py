@@ -5,7 +5,7 @@ import math
 import pytest
 from builders.stores import A, B, keep, keep_arrows, new_store
 
-from askwell.evaluation.compare import compare_outcomes
+from askwell.evaluation.comparison import compare_outcomes
 from askwell.report.cells import RunGroup, kept_runs
 from askwell.report.rows import lines_of
 from askwell.report.score_tables import arrows_table, change_of, main_table

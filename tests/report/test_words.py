@@ -18,7 +18,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.mixture.answers import ONE_TOKEN, AnswerKind
 from askwell.mixture.mixture import Mixture
 from askwell.report.words import SPACE, BlankPlace, PromptToken, brightness, look_at, notes_on_prompt, visible
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 
 def softmax_by_hand(mixture: Mixture, vector: list[float]) -> list[float]:

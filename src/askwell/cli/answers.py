@@ -12,7 +12,7 @@ from rich.text import Text
 from askwell.cli.tables import print_table
 from askwell.cli.terminal import Bar, note, print_json, print_json_list, say
 from askwell.display.printable import printable
-from askwell.evaluation.cautious import AnsweredX, CautiousReply, DevAnswers, RiskLimits, ask_all
+from askwell.evaluation.selective import AnsweredX, CautiousReply, DevAnswers, RiskLimits, ask_all
 from askwell.mixture.candidates import Candidates, unaskable_candidates
 from askwell.mixture.encode import default_kind
 from askwell.mixture.mixture import Mixture

@@ -7,9 +7,8 @@ from rich.markup import escape
 from askwell.cli.options import Data, Flag, Json, NotNegative, Reading
 from askwell.cli.tables import plain_table, print_table
 from askwell.cli.terminal import note, print_json, say
-from askwell.data.audit import SetAudit, audit_sentences
-from askwell.data.clean import audit_and_clean, need_new_folder
 from askwell.data.names import read_fact_set
+from askwell.data.split_audit import SetAudit, audit_and_clean, audit_sentences, need_new_folder
 from askwell.display.summary import counted
 from askwell.errors import BadOption
 

@@ -14,7 +14,7 @@ from askwell.display.summary import counted
 from askwell.evaluation.metrics import METRICS, units_of
 
 if TYPE_CHECKING:
-    from askwell.runs.comparison import RunComparison
+    from askwell.runs.compare_runs import RunComparison
 
     MetricName = str
 else:
@@ -49,7 +49,7 @@ def compare(
         seed: Seed of the random sign flips and of the bootstrap.
         changed: How many of the changed facts to show.
     """
-    from askwell.runs.comparison import compare_runs
+    from askwell.runs.compare_runs import compare_runs
 
     compared = compare_runs(a, b, where_a=where_a, where_b=where_b, metric=metric, unit=unit, seed=seed)
     if json:

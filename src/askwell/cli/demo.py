@@ -43,8 +43,8 @@ def demo(
     from askwell.report.demo import demo_sweep
     from askwell.report.demo_page import write_demo
     from askwell.runs.plan import plan_sweep
+    from askwell.runs.run_sweep import choose_engine, go
     from askwell.runs.store import new_or_open_store
-    from askwell.runs.sweep import choose_engine, go
 
     started = time.monotonic()
     sweep = demo_sweep(lm, relations, seed=seed, quick=quick)

@@ -15,19 +15,19 @@ from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.display.summary import counted
 from askwell.evaluation.controls import MAJORITY, PRIOR, PRIOR_CORRECTED, PRIOR_MASKED_X
-from askwell.evaluation.evaluate import Evaluation, EvaluationFigures
 from askwell.evaluation.knowledge import KnowledgeFigures
 from askwell.evaluation.labels import LabelFigures
 from askwell.evaluation.metrics import METRICS, TABLE_METRICS, scores_of
+from askwell.evaluation.scoring import Evaluation, EvaluationFigures
 from askwell.evaluation.significance import interval_text
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm, set_threads
 from askwell.runs.folder import check_folder, clear_folder, hold_folder
 from askwell.runs.record import RunRecord
 from askwell.runs.run import run
-from askwell.runs.scoring import Scored
+from askwell.runs.score_source import Scored
 from askwell.runs.seeds import SeveralRuns
-from askwell.specs import RunSpec
+from askwell.specs.run_spec import RunSpec
 
 _CONTROLS = {
     MAJORITY: "the most frequent ys of train",

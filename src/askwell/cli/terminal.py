@@ -14,7 +14,7 @@ from askwell.display.printable import json_escaped, printable
 from askwell.display.summary import counted
 
 if TYPE_CHECKING:
-    from askwell.evaluation.evaluate import LeftOut
+    from askwell.evaluation.scoring import LeftOut
 
 
 class _Terminal(Console):

@@ -21,7 +21,7 @@ from askwell.report.page import read_texts
 from askwell.report.told import FACT_KINDS, MANUAL, MIXTURE, MOST_FREQUENT, FactKind, ToldFigures
 from askwell.runs.plan import Plan
 from askwell.runs.store import Store
-from askwell.specs.sweep import SweepSpec
+from askwell.specs.sweep_spec import SweepSpec
 
 _DEMO = read_texts("demo.toml")
 SWEEP, TEXTS, _QUICK = _DEMO["sweep"], _DEMO["texts"], _DEMO["quick"]

@@ -53,7 +53,7 @@ from askwell.report.told import (
 )
 from askwell.runs.plan import Plan
 from askwell.runs.store import Store
-from askwell.specs.sweep import SweepSpec
+from askwell.specs.sweep_spec import SweepSpec
 from askwell.version import VERSION
 
 REPORT = "report.html"

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from askwell.data.data_folder import data_folder
 from askwell.data.facts import Fact
-from askwell.data.sources import data_folder
 from askwell.data.testbed import PREFIX, relations, told
 from askwell.evaluation.abstention import RiskCoverage, risk_coverage
 from askwell.evaluation.calibration import Calibration, calibration, questions_of
@@ -24,7 +24,7 @@ from askwell.files import to_json
 from askwell.report.cells import INIT, KeptRun, RunGroup, Score, place_of
 from askwell.report.rows import Line
 from askwell.runs.folder import Run
-from askwell.specs.run import ControlKind
+from askwell.specs.run_spec import ControlKind
 
 T = TypeVar("T")
 ControlRuns = Mapping[str, Mapping[ControlKind, Run]]

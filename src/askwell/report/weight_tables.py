@@ -10,7 +10,7 @@ from askwell.report.page import MISSING, Cell, Column, ColumnGroup, Row
 from askwell.report.paper import Paper
 from askwell.report.rows import Draft, Line, StudyTable, caption_of, groups_of, headed, one_decimal, record, scored
 from askwell.report.score_tables import METRIC_COLUMNS
-from askwell.specs.mixture import WeightingName
+from askwell.specs.mixture_spec import WeightingName
 
 _KINDS = (SOFT, DEEP, WEIGHTS)
 _BY_X = {name for name in get_args(WeightingName) if name != STATIC}

@@ -22,16 +22,16 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from askwell.data.audit import RelationAudit
+from askwell.data.split_audit import RelationAudit
 from askwell.display.summary import ShowsItself, Summary, counted
 from askwell.evaluation.controls import ControlFigures
-from askwell.evaluation.evaluate import EvaluationFigures
 from askwell.evaluation.knowledge import KnowledgeFigures
 from askwell.evaluation.metrics import METRICS, TABLE_METRICS, units_of
+from askwell.evaluation.scoring import EvaluationFigures
 from askwell.evaluation.trust import Trust
 from askwell.files import to_json
 from askwell.lms.identity import LMIdentity
-from askwell.specs import RunSpec
+from askwell.specs.run_spec import RunSpec
 from askwell.version import VERSION
 
 RECORD, ENVIRONMENT, HISTORY = "run.json", "environment.json", "history.jsonl"

@@ -10,7 +10,7 @@ from askwell.display import plots
 from askwell.display.frames import AsFrame, Records
 from askwell.display.summary import ShowsItself, Summary
 from askwell.mixture.encode import LeftOutFact, count_reasons
-from askwell.specs.training import TrainingSpec
+from askwell.specs.training_spec import TrainingSpec
 
 LineT = TypeVar("LineT")
 KeptBy = Literal["P@1", "near-best", "log-loss"]
