@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from askwell.report.drawing import Chart, chart_style, light, new_figure, place
+from askwell.views.drawing import Chart, chart_style, light, new_figure, place
 
 HERE = Path(__file__).parent
 RESULTS, PAGE, FIGURE = HERE / "results", HERE.parent / "docs/speed.md", HERE.parent / "docs/speed.svg"

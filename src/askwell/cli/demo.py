@@ -10,12 +10,12 @@ from rich.text import Text
 
 from askwell.cli.options import Flag, Json, Seed, Several
 from askwell.cli.terminal import note, print_json, say, stdout
-from askwell.display.summary import counted
 from askwell.errors import Failure
 from askwell.files import need_writable_folder
+from askwell.views.printable import counted
 
 if TYPE_CHECKING:
-    from askwell.report.demo_page import Demo
+    from askwell.views.demo_page import Demo
 
 
 def demo(
@@ -40,11 +40,11 @@ def demo(
     """
     need_writable_folder(out, "--out")
     from askwell.cli.progress import SweepBar
-    from askwell.report.demo import demo_sweep
-    from askwell.report.demo_page import write_demo
     from askwell.runs.plan import plan_sweep
     from askwell.runs.store import new_or_open_store
     from askwell.runs.sweep import choose_engine, go
+    from askwell.views.demo_page import write_demo
+    from askwell.views.demo_runs import demo_sweep
 
     started = time.monotonic()
     sweep = demo_sweep(lm, relations, seed=seed, quick=quick)

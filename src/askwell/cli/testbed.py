@@ -5,10 +5,10 @@ from pathlib import Path
 from rich.progress import BarColumn, TimeRemainingColumn
 
 from askwell.cli.options import Json, Threads
-from askwell.cli.tables import plain_table, print_table
-from askwell.cli.terminal import note, print_json, progress_bar, say
+from askwell.cli.terminal import note, print_json, progress_bar, say, show
 from askwell.data.testbed import PREFIX, LMName, lms_folder, testbed_overview
 from askwell.files import need_writable_folder, to_json
+from askwell.views.document import table
 
 
 def list_testbed(*, json: Json = False) -> None:
@@ -18,10 +18,8 @@ def list_testbed(*, json: Json = False) -> None:
         print_json(to_json(overview))
         return
 
-    table = plain_table("--facts", "what it says", "kind", "told", "withheld", numbers=("told", "withheld"))
-    for one in overview.relations:
-        table.add_row(one.name, one.label, one.cardinality, str(one.told), str(one.withheld))
-    print_table(table)
+    rows = [(one.name, one.label, one.cardinality, str(one.told), str(one.withheld)) for one in overview.relations]
+    show(table(("--facts", "what it says", "kind", "told", "withheld"), rows, numbers=("told", "withheld")))
     told, withheld = sum(one.told for one in overview.relations), sum(one.withheld for one in overview.relations)
     say(
         f"{told + withheld} facts: {told} are told in the text that the LMs were trained on, {withheld} are withheld.",
@@ -47,7 +45,7 @@ def train_testbed(lm: LMName, /, *, out: Path | None = None, threads: Threads = 
     bar = progress_bar("{task.description}", BarColumn(), TimeRemainingColumn())
     task = bar.add_task(f"testbed:{lm}", total=None)
 
-    def show(state: LMTrainingProgress) -> None:
+    def follow(state: LMTrainingProgress) -> None:
         bar.update(
             task,
             description=f"testbed:{lm} epoch {state.epoch}/{state.epochs} loss {state.loss:.3f}",
@@ -58,5 +56,5 @@ def train_testbed(lm: LMName, /, *, out: Path | None = None, threads: Threads = 
             note(f"epoch {state.epoch}/{state.epochs}  loss {state.loss:.3f}")
 
     with bar:
-        train_lm(lm, folder, threads=threads or available_threads(), progress=show)
+        train_lm(lm, folder, threads=threads or available_threads(), progress=follow)
     note(f"testbed:{lm} is in {folder}")

@@ -8,8 +8,8 @@ from askwell.data.facts import SPLIT_FILES
 from askwell.data.imported import LABELS, Imported, write_imported
 from askwell.data.records import first_record, read_lines, read_object, text_of
 from askwell.data.templates import weight_of
-from askwell.display.printable import clipped
 from askwell.errors import BadFile, BadOption
+from askwell.views.printable import clipped
 
 # AutoPrompt's names for the blanks, and its special tokens, which we add later.
 _BLANKS = {"{sub_label}": "[X]", "[P]": "[Y]", "[MASK]": "[Y]", "<mask>": "[Y]"}

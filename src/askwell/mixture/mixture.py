@@ -12,9 +12,6 @@ from torch import Tensor, nn
 from askwell.calls import checked, checked_or
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import Template, parsed_templates
-from askwell.display import plots
-from askwell.display.progress import bar
-from askwell.display.summary import ShowsItself, Summary
 from askwell.errors import BadOption, UserMistake
 from askwell.lms.batches import Words
 from askwell.lms.frozen import FrozenLM
@@ -36,6 +33,9 @@ from askwell.mixture.reply import AllReplies, Replies
 from askwell.mixture.weights import WEIGHTINGS, initial_weights
 from askwell.specs.mixture import BEAMS, MixtureSpec
 from askwell.specs.training import TrainingSpec
+from askwell.views.document import Document, overview
+from askwell.views.progress_bar import Bar
+from askwell.views.shown import ShowsItself
 
 
 class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license="apache-2.0"):
@@ -121,7 +121,7 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
     left_out_prompts: list[LeftOutPrompt]
     initial_vectors: Tensor
 
-    def summary(self) -> Summary:
+    def summary(self) -> Document:
         """The prompts with their weights, heaviest first, and which vectors can be tuned."""
         weights = self.weights.tolist()
         heaviest = sorted(range(len(weights)), key=lambda t: (-weights[t], t))
@@ -136,12 +136,14 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
             notes.append(f"chooses among {len(names)}: {', '.join(names[:5])}{', …' if len(names) > 5 else ''}")
         if self.left_out_prompts:
             notes.append(f"{len(self.left_out_prompts)} prompts left out: see .left_out_prompts")
-        return Summary(heading, ("weight", "prompt"), rows, ("weight",), tuple(notes))
+        return overview(heading, ("weight", "prompt"), rows, ("weight",), tuple(notes))
 
     def plot(self, ax: Any = None) -> Any:
         """A bar for the weight of each prompt, the heaviest on top. Returns the matplotlib axes."""
+        from askwell.views.charts import plot_weights
+
         texts = [prompt.template.text for prompt in self.prompts]
-        return plots.weights(texts, self.weights.tolist(), title=self.summary().heading, axes=ax)
+        return plot_weights(texts, self.weights.tolist(), title=self.summary().title, axes=ax)
 
     @cached_property
     def long_answers(self) -> LongAnswers:
@@ -226,7 +228,7 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         from labels to words, or a file. If it takes long, a terminal or notebook shows a progress bar, unless
         `progress` is False."""
         xs, found = list_of_xs(x), AllReplies()
-        with bar("questions", progress) as shown:
+        with Bar("questions", progress) as shown:
             for replies in ask(self, xs, top=top, candidates=candidates, beams=beams):
                 found.append(replies)
                 shown(len(found), len(xs))

@@ -18,11 +18,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from askwell.data.testbed import PREFIX
-from askwell.report.drawing import Chart, css_variables
-from askwell.report.page import printable_text
-from askwell.report.words import visible
-from askwell.report.words_figure import probability_figure, weight_figure
 from askwell.version import VERSION
+from askwell.views.drawing import Chart, css_variables
+from askwell.views.printable import visible
+from askwell.views.to_html import printable_text
+from askwell.views.words_figure import probability_figure, weight_figure
 
 PAGES = {"/": "Ask", "/prompts": "Prompts", "/runs": "Runs", "/trust": "Trust", "/train": "Train"}
 _DECLARATION = re.compile(r"\s*([\w-]+)\s*:\s*([^;]+?)\s*(?:;|$)")
