@@ -37,9 +37,9 @@ from askwell.data.templates import Template
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.mixture.encode import encode_facts
-from askwell.specs.mixture import A_FACT, MixtureSpec
-from askwell.specs.training import TrainingSpec
-from askwell.training.result import TrainingProgress
+from askwell.specs.mixture_spec import A_FACT, MixtureSpec
+from askwell.specs.training_spec import TrainingSpec
+from askwell.training.history import TrainingProgress
 
 HERE = Path(__file__).parent
 RESULTS, STEPS = (HERE / "results" / f"{name}.jsonl" for name in ("peft", "peft_steps"))

@@ -26,10 +26,10 @@ from shapes import sample
 from askwell import Mixture, load_lm, train
 from askwell.data.facts import Relation
 from askwell.data.names import read_prompts, read_relation
-from askwell.evaluation.evaluate import evaluate
+from askwell.evaluation.scoring import evaluate
 from askwell.mixture.encode import encode_facts
-from askwell.specs.mixture import A_FACT, MixtureSpec
-from askwell.specs.training import TrainingSpec
+from askwell.specs.mixture_spec import A_FACT, MixtureSpec
+from askwell.specs.training_spec import TrainingSpec
 from askwell.training import loop, optimiser
 from askwell.training.optimiser import Rates
 

@@ -22,7 +22,7 @@ import torch
 from askwell import Mixture, MixtureSpec, TrainingSpec, load_lm, train
 from askwell.data.facts import Relation
 from askwell.data.names import read_prompts, read_relation
-from askwell.evaluation.evaluate import evaluate
+from askwell.evaluation.scoring import evaluate
 from askwell.files import to_json
 from askwell.training import optimiser as rates
 from askwell.training.optimiser import word_scale

@@ -21,13 +21,13 @@ from askwell import Mixture, MixtureSpec, load_lm, train
 from askwell.data.facts import Fact
 from askwell.data.split import sample
 from askwell.data.testbed import relations, testbed_prompts, testbed_relation, told
-from askwell.evaluation.compare import compare_outcomes
-from askwell.evaluation.evaluate import evaluate
+from askwell.evaluation.comparison import compare_outcomes
 from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes
+from askwell.evaluation.scoring import evaluate
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.mixture.begin import resolve_begin
-from askwell.specs.mixture import AnswersName
+from askwell.specs.mixture_spec import AnswersName
 
 HERE = Path(__file__).parent
 KEPT, DOCUMENT = HERE.parent / "build/elicitation", HERE.parent / "docs/testbed.md"

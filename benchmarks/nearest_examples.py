@@ -36,7 +36,7 @@ from askwell.mixture.encode import EncodedFacts, encode_facts
 from askwell.mixture.examples import draw_examples, with_examples, writable_facts
 from askwell.mixture.pairs import PairReader
 from askwell.mixture.prompts import Prompt, initial_vectors
-from askwell.specs.mixture import NO_LEAD_IN, MixtureSpec
+from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec
 from askwell.training.optimiser import OF_WORDS, word_scale
 from askwell.training.schedule import warm_up_and_decay
 

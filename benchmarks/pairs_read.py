@@ -27,7 +27,7 @@ from report import merge_summary, write_part  # noqa: E402
 from askwell import Mixture, MixtureSpec, TrainingSpec, load_lm, train  # noqa: E402
 from askwell.data.names import read_prompts, read_relation  # noqa: E402
 from askwell.data.testbed import relation_names  # noqa: E402
-from askwell.evaluation.evaluate import evaluate  # noqa: E402
+from askwell.evaluation.scoring import evaluate  # noqa: E402
 
 RUNS = HERE / "results" / "pairs_read.jsonl"
 PROMPTS = {"single": ["testbed:single"], "mixture": ["testbed:single", "testbed:paraphrased"]}

@@ -31,8 +31,9 @@ from defaults_study import STUDIED, TESTBED  # noqa: E402
 from askwell import Mixture, MixtureSpec, TrainingSpec, evaluate, load_lm, train  # noqa: E402
 from askwell.data.facts import Relation  # noqa: E402
 from askwell.data.names import read_prompts, read_relation  # noqa: E402
-from askwell.evaluation.evaluate import score_facts  # noqa: E402
+from askwell.evaluation.scoring import score_facts  # noqa: E402
 from askwell.mixture.encode import encode_relation  # noqa: E402
+from askwell.training.history import standard_error  # noqa: E402
 from askwell.training.objective import Objective  # noqa: E402
 from askwell.training.optimiser import (  # noqa: E402
     add_to_means,
@@ -42,7 +43,6 @@ from askwell.training.optimiser import (  # noqa: E402
     step,
     tuned_by,
 )
-from askwell.training.result import standard_error  # noqa: E402
 from askwell.training.schedule import PLATEAU_FALL, PLATEAU_LEAST, PLATEAU_MEAN, PLATEAU_WARM_UP  # noqa: E402
 
 RUNS, WHOLE_RUNS = (HERE / "results" / f"{name}.jsonl" for name in ("plateau", "plateau_runs"))

@@ -81,9 +81,9 @@ def make_runs(folder: Path) -> None:
     """Untuned runs named `one` and `many`: the same relation with one prompt and with 28."""
     from askwell.data.testbed import testbed_prompts, testbed_relation
     from askwell.lms.load import load_lm
+    from askwell.runs.build_spec import run_spec
     from askwell.runs.run import run
-    from askwell.runs.run_spec import run_spec
-    from askwell.specs import MixtureSpec
+    from askwell.specs.mixture_spec import MixtureSpec
 
     lm, relation = load_lm("testbed:bert"), testbed_relation(RELATION)
     every = [*testbed_prompts("single", RELATION), *testbed_prompts("paraphrased", RELATION)]

@@ -24,17 +24,17 @@ from typing import Any
 import torch
 
 from askwell import Mixture, load_lm, train
+from askwell.data.data_folder import data_folder
 from askwell.data.facts import Fact, Relation
 from askwell.data.names import read_prompts, read_relation
-from askwell.data.sources import data_folder
-from askwell.evaluation.evaluate import Evaluation, evaluate, together
 from askwell.evaluation.metrics import RANK_METRICS, Scores, scores_of
 from askwell.evaluation.outcomes import Outcome
+from askwell.evaluation.scoring import Evaluation, evaluate, together
 from askwell.files import to_json
 from askwell.lms.batches import words_of
 from askwell.mixture import distributions
 from askwell.mixture.encode import encode_facts
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 HERE = Path(__file__).parent
 KEPT = HERE.parent / "build/smollm2"

@@ -24,7 +24,7 @@ from askwell import Mixture, load_lm, train
 from askwell.data.facts import SPLITS, Relation
 from askwell.data.names import read_prompts, read_relation
 from askwell.errors import NothingLeft
-from askwell.evaluation.compare import compare_outcomes
+from askwell.evaluation.comparison import compare_outcomes
 from askwell.evaluation.controls import MAJORITY, PRIOR
 from askwell.evaluation.metrics import RANK_METRICS, scores_of
 from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes
@@ -36,7 +36,7 @@ from askwell.mixture.candidates import Candidates
 from askwell.mixture.encode import count_reasons, encode_relation
 from askwell.mixture.save import load_mixture, save_mixture
 from askwell.runs.record import environment
-from askwell.specs.mixture import NO_LEAD_IN, AnswersName, MixtureSpec
+from askwell.specs.mixture_spec import NO_LEAD_IN, AnswersName, MixtureSpec
 
 HERE = Path(__file__).parent
 KEPT, RESULTS = HERE.parent / "build/smollm2_answers", HERE / "results/smollm2_answers.json"

@@ -35,9 +35,9 @@ from report import merge_summary, write_part  # noqa: E402
 from askwell import Mixture, MixtureSpec, TrainingSpec, load_lm, train  # noqa: E402
 from askwell.data.facts import Relation  # noqa: E402
 from askwell.data.testbed import testbed_prompts, testbed_relation  # noqa: E402
-from askwell.evaluation.compare import compare_outcomes  # noqa: E402
-from askwell.evaluation.evaluate import evaluate  # noqa: E402
+from askwell.evaluation.comparison import compare_outcomes  # noqa: E402
 from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes  # noqa: E402
+from askwell.evaluation.scoring import evaluate  # noqa: E402
 from askwell.mixture.encode import encode_facts  # noqa: E402
 
 RELATIONS = ("capital", "currency", "language", "country_of_airport", "country_of_city", "state_of_county")

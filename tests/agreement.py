@@ -21,7 +21,7 @@ from askwell.lms.batches import Words, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.weights import DataDependentWeights
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 ALL = list(tiny.TINY)
 MASKED = [name for name in ALL if tiny.FAMILY[name] == "masked"]

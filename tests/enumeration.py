@@ -19,7 +19,7 @@ from builders import tiny
 from torch import Tensor
 
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 ONE_OF_EACH = ["bert", "gpt2", "bart"]
 TEMPLATES = ["The capital of [X] is [Y] .", "[X], its capital is [Y]."]

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from askwell.data.names import read_prompts, read_relation
     from askwell.data.templates import Template, parse_template
     from askwell.errors import AskwellError, Failure, UserMistake
-    from askwell.evaluation.compare import compare_outcomes
-    from askwell.evaluation.evaluate import Evaluation, evaluate
+    from askwell.evaluation.comparison import compare_outcomes
     from askwell.evaluation.examine import examine
     from askwell.evaluation.outcomes import Outcome
+    from askwell.evaluation.scoring import Evaluation, evaluate
     from askwell.evaluation.trust import trust_of
     from askwell.lms.frozen import FrozenLM
     from askwell.lms.identity import LMIdentity
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
     from askwell.mixture.candidates import Candidates, read_candidates
     from askwell.mixture.mixture import Mixture
     from askwell.mixture.reply import AllReplies, Replies, Reply
+    from askwell.runs.build_spec import run_spec
     from askwell.runs.folder import Run, read_runs
     from askwell.runs.record import RunRecord
     from askwell.runs.run import run
-    from askwell.runs.run_spec import run_spec
     from askwell.server.client import Client
-    from askwell.specs.mixture import MixtureSpec
-    from askwell.specs.run import RunSpec
-    from askwell.specs.training import TrainingSpec
+    from askwell.specs.mixture_spec import MixtureSpec
+    from askwell.specs.run_spec import RunSpec
+    from askwell.specs.training_spec import TrainingSpec
+    from askwell.training.history import TrainingProgress, TrainingResult
     from askwell.training.loop import train
-    from askwell.training.result import TrainingProgress, TrainingResult
     from askwell.views.words import look_at
 
 # Names are imported when they are first used: torch and transformers take seconds, and `askwell --help` needs neither.
 _HOMES = {
     "askwell.errors": ["AskwellError", "Failure", "UserMistake"],
-    "askwell.evaluation.compare": ["compare_outcomes"],
-    "askwell.evaluation.evaluate": ["Evaluation", "evaluate"],
+    "askwell.evaluation.comparison": ["compare_outcomes"],
+    "askwell.evaluation.scoring": ["Evaluation", "evaluate"],
     "askwell.evaluation.examine": ["examine"],
     "askwell.evaluation.outcomes": ["Outcome"],
     "askwell.evaluation.trust": ["trust_of"],
@@ -61,13 +61,15 @@ _HOMES = {
     "askwell.runs.folder": ["Run", "read_runs"],
     "askwell.runs.record": ["RunRecord"],
     "askwell.runs.run": ["run"],
-    "askwell.runs.run_spec": ["run_spec"],
+    "askwell.runs.build_spec": ["run_spec"],
     "askwell.server.client": ["Client"],
-    "askwell.specs": ["MixtureSpec", "RunSpec", "TrainingSpec"],
+    "askwell.specs.mixture_spec": ["MixtureSpec"],
+    "askwell.specs.run_spec": ["RunSpec"],
+    "askwell.specs.training_spec": ["TrainingSpec"],
     "askwell.data.names": ["read_prompts", "read_relation"],
     "askwell.data.templates": ["Template", "parse_template"],
     "askwell.training.loop": ["train"],
-    "askwell.training.result": ["TrainingProgress", "TrainingResult"],
+    "askwell.training.history": ["TrainingProgress", "TrainingResult"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

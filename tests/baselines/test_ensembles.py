@@ -6,15 +6,15 @@ from builders import tiny
 from builders.specs import paper_spec
 from builders.worlds import FACTS, REPEATED, TEMPLATES, frozen
 
-from askwell.baselines.run import run_baseline
+from askwell.baselines.run_baseline import run_baseline
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
-from askwell.evaluation.evaluate import evaluate
+from askwell.evaluation.scoring import evaluate
 from askwell.mixture import distributions
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
-from askwell.specs.training import TrainingSpec
+from askwell.specs.training_spec import TrainingSpec
 
 PROMPTS = [parse_template(text, weight) for text, weight in zip(TEMPLATES, (0.5, 0.2, 0.1), strict=True)]
 

@@ -11,11 +11,11 @@ from builders.worlds import CAPITALS, FACTS, REPEATED, frozen
 from askwell.baselines.fine_tuning import fine_tune
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
-from askwell.evaluation.evaluate import evaluate
+from askwell.evaluation.scoring import evaluate
 from askwell.mixture import distributions
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
-from askwell.specs.baselines import FineTuningSpec
+from askwell.specs.baseline_specs import FineTuningSpec
 
 TEMPLATE = parse_template("[X] lies in [Y] .")
 SPEC = FineTuningSpec(epochs=4, batch_facts=4, learning_rate=3e-3)

@@ -4,10 +4,10 @@ from typing import get_args
 
 import pytest
 
-from askwell.baselines.named import BASELINES, baseline_settings, need_prompts
+from askwell.baselines.registry import BASELINES, baseline_settings, need_prompts
 from askwell.errors import BadOption
-from askwell.specs.baselines import BaselineName
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.baseline_specs import BaselineName
+from askwell.specs.mixture_spec import MixtureSpec
 
 
 def test_every_name_is_in_the_table():

@@ -5,12 +5,12 @@ from builders.specs import paper_spec
 from builders.worlds import REPEATED, frozen
 from by_hand import ids_of
 
-from askwell.baselines.run import random_dense_prompt, run_baseline
+from askwell.baselines.run_baseline import random_dense_prompt, run_baseline
 from askwell.data.templates import parse_template
-from askwell.evaluation.evaluate import evaluate
+from askwell.evaluation.scoring import evaluate
 from askwell.mixture.mixture import Mixture
-from askwell.specs.baselines import BaselineName
-from askwell.specs.training import TrainingSpec
+from askwell.specs.baseline_specs import BaselineName
+from askwell.specs.training_spec import TrainingSpec
 
 SHORT = TrainingSpec(epochs=3, batch_facts=5, learning_rate=0.05, threads=1)
 

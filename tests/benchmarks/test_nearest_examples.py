@@ -10,7 +10,7 @@ from askwell import Mixture
 from askwell.data.facts import Fact
 from askwell.data.templates import parse_template
 from askwell.mixture.encode import encode_facts
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import nearest_examples

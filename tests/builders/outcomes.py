@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from askwell.evaluation.compare import Difference
+from askwell.evaluation.comparison import Difference
 from askwell.evaluation.knowledge import Gain
 from askwell.evaluation.outcomes import Outcome
 

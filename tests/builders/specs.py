@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 
 def paper_spec(**options: Any) -> MixtureSpec:

@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import Any
 
 from askwell.data.facts import SplitName
-from askwell.evaluation.evaluate import EvaluationFigures, LeftOut, RawScores
 from askwell.evaluation.outcomes import Outcome
+from askwell.evaluation.scoring import EvaluationFigures, LeftOut, RawScores
 from askwell.lms.identity import LMIdentity
 from askwell.runs.folder import write_run
 from askwell.runs.record import RunRecord
 from askwell.runs.store import Store
-from askwell.specs.mixture import MixtureSpec
-from askwell.specs.run import PromptText, RunSpec
-from askwell.specs.training import TrainingSpec
+from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.run_spec import PromptText, RunSpec
+from askwell.specs.training_spec import TrainingSpec
 from builders.outcomes import run_of_distinct_ys
 
 A, B = "set:a", "set:b"

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from askwell.data import catalogue
+from askwell.data import published as catalogue
 
 BORN = [{"sub": x, "obj": y} for x, y in (("Ada", "London"), ("Bo", "Oslo"), ("Cy", "Rome"), ("Di", "London"))]
 FILES = {

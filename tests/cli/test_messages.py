@@ -7,7 +7,7 @@ import pytest
 import askwell as library
 from askwell.cli.terminal import note_left_out_facts
 from askwell.errors import BadFile, BadOption, naming_options
-from askwell.evaluation.evaluate import LeftOut
+from askwell.evaluation.scoring import LeftOut
 from askwell.mixture.encode import TOO_LONG, TOO_MANY_TOKENS
 
 

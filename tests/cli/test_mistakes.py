@@ -194,7 +194,7 @@ def test_the_traceback_of_a_bug_is_written_to_a_file_and_shown_with_debug(monkey
     def broken(_path):
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("askwell.data.records.read_text", broken)
+    monkeypatch.setattr("askwell.data.readers.read_text", broken)
     arguments = ["train", "--lm", "x", "--facts", str(facts), "--prompts", "[X] [Y]", "--out", str(tmp_path / "o")]
     told = askwell(*arguments)
     assert told.code == 1

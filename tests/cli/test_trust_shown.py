@@ -7,8 +7,8 @@ import pytest
 from builders.worlds import PAIRS, TEMPLATES
 
 from askwell import load_lm
-from askwell.evaluation.cautious import dev_answers
-from askwell.evaluation.evaluate import evaluate
+from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.selective import dev_answers
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description, read_dev_answers
 

@@ -7,7 +7,7 @@ import pytest
 from data_server import DataServer
 from tiny_sets import CONTENT, TINY, UPSTREAM, manifest_of
 
-from askwell.data import catalogue
+from askwell.data import published as catalogue
 
 
 @pytest.fixture(autouse=True)

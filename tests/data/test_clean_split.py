@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from askwell.data.audit import audit_relation
-from askwell.data.clean import clean_splits, write_clean
 from askwell.data.facts import Fact, SplitLines
 from askwell.data.names import FactSet, read_fact_set, read_relation
+from askwell.data.split_audit import audit_relation, clean_splits, write_clean
 from askwell.errors import BadFile, BadOption, NothingLeft
 
 

@@ -17,8 +17,8 @@ from builders.killed import FULL, count_steps, kill_at, spread
 from data_server import Appends, Corrupts, DataServer, Redirects, Refuses, Stalls, Truncates
 from tiny_sets import BERT, CONTENT, FACTS, PROMPTS, TEST, TINY, TRAIN, UPSTREAM, manifest_of
 
-from askwell.data.catalogue import Origin
 from askwell.data.download import PullProgress, address, mirror, pull_sets
+from askwell.data.published import Origin
 from askwell.errors import BadOption, CannotWrite, DamagedFile, Failure
 
 URL = UPSTREAM[TRAIN]
@@ -37,7 +37,7 @@ def program(tmp_path: Path, *, timeout: float = 30.0, before: str = "") -> list[
     manifest.write_text(json.dumps(manifest_of(CONTENT)))
     lines = f"""
 import json, sys; sys.path.insert(0, sys.argv[1]); {before}
-from askwell.data import catalogue; from askwell.data.download import pull_sets
+from askwell.data import published as catalogue; from askwell.data.download import pull_sets
 manifest = json.load(open(sys.argv[2])); catalogue._manifest = lambda: manifest
 from tiny_sets import TINY
 pull_sets(TINY, attempts=1000, timeout={timeout})

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from askwell.data.facts import Fact, Relation
 from askwell.data.names import read_relation
-from askwell.data.read_facts import parse_facts
+from askwell.data.readers import parse_facts
 from askwell.errors import BadFile, BadOption
 
 THREE = '{"x": "a", "y": "1"}\n{"x": "b", "y": "2"}\n{"x": "c", "y": "3"}\n'

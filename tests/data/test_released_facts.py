@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
+from askwell.data.data_folder import find
 from askwell.data.facts import Counts, Relation
 from askwell.data.names import read_relation
-from askwell.data.sources import find
 
 
 def total(data, dataset: str) -> tuple[dict[str, int], list[Relation]]:

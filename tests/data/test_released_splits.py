@@ -5,9 +5,8 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from askwell.data.audit import audit_relation, audit_set
-from askwell.data.clean import clean_splits
 from askwell.data.names import read_fact_set
+from askwell.data.split_audit import audit_relation, audit_set, clean_splits
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,9 @@ import math
 
 import pytest
 
-from askwell.data.audit import (
+from askwell.data.facts import Fact, SplitLines
+from askwell.data.names import FactSet
+from askwell.data.split_audit import (
     audit_relation,
     audit_sentences,
     audit_set,
@@ -13,8 +15,6 @@ from askwell.data.audit import (
     is_inside,
     majority_y,
 )
-from askwell.data.facts import Fact, SplitLines
-from askwell.data.names import FactSet
 
 
 def facts(*pairs: str) -> tuple[Fact, ...]:

@@ -1,7 +1,7 @@
 import pytest
 from tiny_sets import CONTENT, FACTS, PROMPTS, TRAIN
 
-from askwell.data.verify import condition
+from askwell.data.published import condition
 
 pytestmark = pytest.mark.usefixtures("tiny_manifest")
 

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from askwell.data.catalogue import DataSet, Origin
+from askwell.data.published import DataSet, Origin
 
 # Two sets of two files each, long enough to be cut off in the middle.
 CONTENT = {

@@ -8,7 +8,7 @@ from builders.outcomes import interval, outcome, run
 from scipy import stats
 
 from askwell.errors import BadOption, UserMistake
-from askwell.evaluation.compare import compare_outcomes
+from askwell.evaluation.comparison import compare_outcomes
 
 A = run({"a": 1, "b": 1, "c": 1, "d": 20, "e": 4, "only a": 1})
 B = run({"a": 1, "b": 2, "c": 11, "d": 1, "e": 5, "only b": 1, "only b too": 1})

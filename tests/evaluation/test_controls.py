@@ -24,9 +24,9 @@ from askwell.evaluation.controls import (
     masked_prior,
     prompt_prior,
 )
-from askwell.evaluation.evaluate import evaluate
 from askwell.evaluation.examine import examine
 from askwell.evaluation.ranking import asked_facts
+from askwell.evaluation.scoring import evaluate
 from askwell.mixture.candidates import Candidates
 from askwell.mixture.mixture import Mixture
 

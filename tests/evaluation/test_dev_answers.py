@@ -9,16 +9,17 @@ from builders.outcomes import outcome
 from builders.worlds import CAPITALS, TEMPLATES
 
 from askwell.errors import BadOption, DamagedFile, UserMistake
-from askwell.evaluation.cautious import (
+from askwell.evaluation.scoring import Evaluation, evaluate
+from askwell.evaluation.selective import (
     DevAnswers,
     ask_cautiously,
     dev_answers,
     dev_answers_from,
 )
-from askwell.evaluation.evaluate import Evaluation, evaluate
 from askwell.files import to_json
 from askwell.mixture.candidates import Candidates
-from askwell.mixture.save import About, read_dev_answers
+from askwell.mixture.description import About
+from askwell.mixture.save import read_dev_answers
 
 
 def made(confidences, right, candidates=None):

@@ -12,8 +12,8 @@ from builders.specs import paper_spec
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NotFinite, NothingLeft
 from askwell.evaluation import answer_lists
-from askwell.evaluation.evaluate import Evaluation, evaluate, score_facts, together
 from askwell.evaluation.ranking import NOT_A_CANDIDATE, best_answers
+from askwell.evaluation.scoring import Evaluation, evaluate, score_facts, together
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.candidates import Candidates

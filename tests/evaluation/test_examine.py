@@ -11,9 +11,9 @@ from builders.worlds import CAPITALS, TEMPLATES, frozen
 
 from askwell.data.facts import Fact, Relation
 from askwell.evaluation.controls import MAJORITY, PRIOR, PRIOR_CORRECTED, PRIOR_MASKED_X
-from askwell.evaluation.evaluate import evaluate
 from askwell.evaluation.examine import examine
 from askwell.evaluation.metrics import RANK_METRICS, scores_of
+from askwell.evaluation.scoring import evaluate
 from askwell.evaluation.trust import trust_of
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture import distributions, encode

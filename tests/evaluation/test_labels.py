@@ -5,10 +5,10 @@ from agreement import X_FIRST, moved, plain
 from builders.outcomes import outcome
 
 from askwell.data.facts import Fact, Relation
-from askwell.evaluation.evaluate import EvaluationFigures, evaluate, together
 from askwell.evaluation.examine import examine
 from askwell.evaluation.labels import MOST_LABELS, added, figures_of, label_figures
 from askwell.evaluation.ranking import NOT_A_CANDIDATE
+from askwell.evaluation.scoring import EvaluationFigures, evaluate, together
 from askwell.files import to_json
 from askwell.mixture.candidates import Candidates
 

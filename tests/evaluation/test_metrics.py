@@ -116,8 +116,8 @@ rank = 'Metric("rank", lambda outcome: outcome.rank, higher_is_better=False, sca
 exec(source.replace(entry, entry + entry.replace("10", "5") + rank), changed.__dict__)
 
 from askwell.cli.compare import MetricName
-from askwell.evaluation.compare import compare_outcomes
-from askwell.evaluation.evaluate import Evaluation
+from askwell.evaluation.comparison import compare_outcomes
+from askwell.evaluation.scoring import Evaluation
 from askwell.evaluation.outcomes import Outcome
 from askwell.mixture.card import _score_table
 from askwell.views import score_tables

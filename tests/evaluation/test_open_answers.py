@@ -10,9 +10,9 @@ from enumeration import ONE_OF_EACH, by_prompt, enumerated, few_tokens, rank_amo
 from reference import brute_metrics
 
 from askwell.data.facts import Fact, Relation
-from askwell.evaluation.evaluate import evaluate, score_facts
 from askwell.evaluation.examine import examine
 from askwell.evaluation.outcomes import read_controls, read_outcomes, write_controls, write_outcomes
+from askwell.evaluation.scoring import evaluate, score_facts
 from askwell.mixture.encode import encode_relation
 from askwell.mixture.search import SearchLimits
 

@@ -8,8 +8,8 @@ from builders.worlds import CAPITALS, FACTS
 
 from askwell.data.facts import Relation
 from askwell.errors import BadOption
-from askwell.evaluation.evaluate import evaluate
 from askwell.evaluation.nearest_words import project, projection_scores
+from askwell.evaluation.scoring import evaluate
 from askwell.mixture.mixture import Mixture
 from askwell.views.words import look_at
 

@@ -24,14 +24,14 @@ from scipy import stats
 from askwell.data import testbed as world
 from askwell.data.facts import Relation
 from askwell.data.testbed import lm_names
-from askwell.evaluation.evaluate import evaluate
 from askwell.evaluation.examine import examine
 from askwell.evaluation.knowledge import Answered, Knowledge, knowledge
-from askwell.lms.controls import control_lm
+from askwell.evaluation.scoring import evaluate
 from askwell.lms.frozen import FrozenLM
+from askwell.lms.random_lms import control_lm
 from askwell.mixture.candidates import Candidates
 from askwell.mixture.mixture import Mixture
-from askwell.specs.training import TrainingSpec
+from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
 
 FULL = bool(os.environ.get("ASKWELL_TEST_FULL"))

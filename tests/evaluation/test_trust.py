@@ -13,8 +13,8 @@ from pydantic import TypeAdapter
 from askwell.data.facts import Fact, Relation
 from askwell.data.names import read_prompts, read_relation
 from askwell.errors import BadOption
-from askwell.evaluation.evaluate import evaluate
 from askwell.evaluation.examine import examine
+from askwell.evaluation.scoring import evaluate
 from askwell.evaluation.trust import Trust, trust_of
 from askwell.files import to_json
 from askwell.mixture.mixture import Mixture

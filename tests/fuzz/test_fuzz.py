@@ -52,7 +52,7 @@ def _as_far_as_reading_goes(monkeypatch: pytest.MonkeyPatch, world: World) -> No
     import askwell.cli.data
     import askwell.cli.running
     import askwell.lms.pull
-    import askwell.runs.sweep
+    import askwell.runs.run_sweep
     import askwell.server.app
     import askwell.testbed.train_lm
     import askwell.training.loop
@@ -64,7 +64,7 @@ def _as_far_as_reading_goes(monkeypatch: pytest.MonkeyPatch, world: World) -> No
         lambda *given, **options: (do_run if options.get("resume") else stop_here)(*given, **options),
     )
     monkeypatch.setattr(askwell.training.loop, "step", stop_here)
-    monkeypatch.setattr(askwell.runs.sweep, "go", stop_here)
+    monkeypatch.setattr(askwell.runs.run_sweep, "go", stop_here)
     monkeypatch.setattr(askwell.server.app, "serve", stop_here)
     monkeypatch.setattr(askwell.testbed.train_lm, "train_lm", stop_here)
     monkeypatch.setattr(askwell.cli.data, "pull_sets", stop_here)

@@ -6,11 +6,11 @@ from builders import tiny
 from builders.specs import paper_spec
 from builders.worlds import CAPITALS, TEMPLATES, frozen
 
-from askwell.evaluation.evaluate import evaluate
-from askwell.lms.controls import control_lm
+from askwell.evaluation.scoring import evaluate
+from askwell.lms.random_lms import control_lm
 from askwell.mixture.mixture import Mixture
-from askwell.specs.run import ControlKind
-from askwell.specs.training import TrainingSpec
+from askwell.specs.run_spec import ControlKind
+from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
 
 KINDS: tuple[ControlKind, ...] = ("random-weights", "random-embeddings")

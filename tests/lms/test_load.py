@@ -27,7 +27,7 @@ from askwell.lms.load import load_lm
 from askwell.mixture import distributions
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import load_mixture
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 Checkpoints = Callable[[str], Path]
 XS = ["Reykjavik", "Paris"]

@@ -11,10 +11,10 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig, LlamaConfig, 
 
 import askwell
 from askwell.errors import BadOption
-from askwell.lms import placed
+from askwell.lms import sharded as placed
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 SPEC = MixtureSpec(answers="one-token", deep=True)
 XS, YS = [fact.x for fact in REPEATED.train[:3]], [fact.y for fact in REPEATED.train[:3]]

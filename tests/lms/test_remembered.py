@@ -12,7 +12,8 @@ from builders import tiny
 from safetensors.torch import load_file, save_file
 
 from askwell.data.testbed import lm_folder
-from askwell.lms import frozen, load, remembered
+from askwell.lms import frozen, load
+from askwell.lms import probe_cache as remembered
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.identity import identify
 from askwell.lms.load import load_lm

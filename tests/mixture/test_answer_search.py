@@ -15,7 +15,7 @@ from askwell.mixture.answer_search import AnswerSearch, speller
 from askwell.mixture.long_answers import length_log_probs
 from askwell.mixture.prefixes import PrefixReader
 from askwell.mixture.search import SearchLimits
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 LIMITS = SearchLimits(answers=8, opened=100_000, tokens=3, branches=10_000)
 SHORT = SearchLimits(answers=5, opened=100_000, tokens=2, branches=10_000)

@@ -11,7 +11,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.mixture import answer_tree, pairs
 from askwell.mixture.answer_tree import Trie
 from askwell.mixture.long_answers import length_log_probs
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]
 CANDIDATES = [

@@ -20,7 +20,7 @@ from askwell.mixture import distributions
 from askwell.mixture.candidates import Candidates, read_candidates
 from askwell.mixture.encode import NO_TOKENS, NOT_ONE_TOKEN, TOO_LONG, count_reasons, encode_facts
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 BRACKETED = ["[X] is in [Y] .", "[X] ([Y])"]
 

@@ -17,7 +17,7 @@ from askwell.mixture.answers import ONE_TOKEN, AnswerKind
 from askwell.mixture.encode import default_kind
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.search import SearchLimits
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 COUNTS = (2, 1, 1)
 

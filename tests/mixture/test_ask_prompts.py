@@ -10,7 +10,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.mixture.answers import AnswerKind
 from askwell.mixture.ask_prompts import ask_each_prompt
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 TEMPLATES = ["[X] is in [Y] .", "the river of [X] ([Y])", "[X] likes [Y] ."]
 WAYS = {

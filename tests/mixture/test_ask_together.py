@@ -9,8 +9,8 @@ from builders.worlds import CAPITALS, TEMPLATES, frozen
 from askwell.mixture.ask_together import AskedTogether, AskedX
 from askwell.mixture.candidates import Candidates
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
-from askwell.specs.training import TrainingSpec
+from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
 
 XS = ["Paris", "Reykjavik", "Mary Cassatt", "Oslo"]

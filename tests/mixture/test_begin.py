@@ -18,7 +18,7 @@ from askwell.mixture import distributions
 from askwell.mixture.begin import choose_begin, known_choice, resolve_begin
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import load_mixture, save_mixture
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]
 TEMPLATES = ["The capital of [X] is [Y] .", "[X], its capital is [Y]."]

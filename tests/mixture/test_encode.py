@@ -13,7 +13,7 @@ from builders.worlds import CAPITALS, FACTS, TEMPLATES, frozen
 
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NothingLeft
-from askwell.evaluation.evaluate import evaluate
+from askwell.evaluation.scoring import evaluate
 from askwell.mixture import distributions
 from askwell.mixture.answers import ONE_TOKEN, AnswerKind
 from askwell.mixture.encode import (
@@ -26,8 +26,8 @@ from askwell.mixture.encode import (
     encode_relation,
 )
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
-from askwell.specs.training import TrainingSpec
+from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
 
 ANY_LENGTH = MixtureSpec(answers="any-length", longest_answer=3)

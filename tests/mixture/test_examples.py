@@ -20,8 +20,8 @@ from askwell.mixture.encode import OWN_EXAMPLE, encode_facts, encode_relation
 from askwell.mixture.examples import draw_examples, writable_facts
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import load_mixture, save_mixture
-from askwell.specs.mixture import MixtureSpec
-from askwell.specs.training import TrainingSpec
+from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
 from askwell.training.objective import Objective
 

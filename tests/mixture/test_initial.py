@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 LONG = [f"The capital of [X] is the city of its {word} and [Y] ." for word in ("Rome", "Lima", "Peru", "Oslo")]
 

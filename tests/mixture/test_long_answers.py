@@ -13,7 +13,7 @@ from torch import Tensor
 
 from askwell.lms.batches import Words
 from askwell.mixture.long_answers import length_log_probs
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]
 YS = ["Iceland", "Peru", "Mary Cassatt"]

@@ -16,7 +16,7 @@ import askwell
 from askwell.data.split import split_shares
 from askwell.errors import BadFile, BadOption, UserMistake
 from askwell.mixture.encode import EncodedRelation
-from askwell.specs import FineTuningSpec
+from askwell.specs.baseline_specs import FineTuningSpec
 
 TEMPLATE = "the capital of [X] is [Y] ."
 

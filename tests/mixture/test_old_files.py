@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import load_file
 
 from askwell.data.names import read_relation
-from askwell.evaluation.evaluate import evaluate
 from askwell.evaluation.outcomes import read_outcomes
+from askwell.evaluation.scoring import evaluate
 from askwell.lms.load import load_lm
 from askwell.mixture.answers import ONE_TOKEN
 from askwell.mixture.encode import default_kind, encode_relation

@@ -20,7 +20,7 @@ from enumeration import (
 
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption
-from askwell.evaluation.evaluate import evaluate
+from askwell.evaluation.scoring import evaluate
 from askwell.mixture import distributions
 from askwell.mixture.answer_search import AnswerSearch
 from askwell.mixture.answers import AnswerKind
@@ -28,8 +28,8 @@ from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.product import product_log_likelihood
 from askwell.mixture.search import SearchLimits
-from askwell.specs.mixture import MixtureSpec
-from askwell.specs.training import TrainingSpec
+from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
 
 FACTS = [Fact("Paris", "Rome"), Fact("Mary Cassatt", "Rome Cassatt"), Fact("Reykjavik", "Cassatt")]

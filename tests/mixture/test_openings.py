@@ -22,9 +22,10 @@ from askwell.mixture.begin import LEAD_INS, OpeningChoice, choose_opening, known
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.openings import with_label
 from askwell.mixture.save import load_mixture, save_mixture
-from askwell.runs.run_spec import run_spec
-from askwell.specs import RunSpec, TrainingSpec
-from askwell.specs.mixture import MixtureSpec
+from askwell.runs.build_spec import run_spec
+from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.run_spec import RunSpec
+from askwell.specs.training_spec import TrainingSpec
 
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]
 LEAD_IN = "The city :"

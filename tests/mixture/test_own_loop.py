@@ -15,7 +15,7 @@ from askwell.lms.batches import words_of
 from askwell.mixture import distributions
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 XS, YS = [x for x, _ in PAIRS[:6]], [y for _, y in PAIRS[:6]]

@@ -9,7 +9,7 @@ from askwell.data.templates import parse_template
 from askwell.errors import BadOption, BadTemplate, NothingLeft
 from askwell.mixture import distributions
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import WeightingName
+from askwell.specs.mixture_spec import WeightingName
 
 
 @pytest.mark.parametrize("name", CAUSAL)

@@ -11,8 +11,8 @@ from builders.worlds import TEMPLATES, frozen
 
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.weights import WEIGHTINGS, DataDependentWeights, StaticWeights
-from askwell.specs.mixture import MixtureSpec, WeightingName
-from askwell.specs.run import RunSpec
+from askwell.specs.mixture_spec import MixtureSpec, WeightingName
+from askwell.specs.run_spec import RunSpec
 
 STORE = Path(__file__).parents[1] / "fixtures" / "v0.1.0" / "store" / "runs"
 

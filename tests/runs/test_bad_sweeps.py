@@ -8,8 +8,8 @@ from askwell.errors import BadFile
 from askwell.runs import engines as ray_engine
 from askwell.runs.grid import read_sweep
 from askwell.runs.plan import plan_sweep
+from askwell.runs.run_sweep import check_engine
 from askwell.runs.store import new_or_open_store
-from askwell.runs.sweep import check_engine
 
 
 def plan(path: Path) -> None:

@@ -10,15 +10,15 @@ from agreement import exact
 from builders.specs import paper_spec
 from builders.worlds import CAPITALS, TEMPLATES
 
-from askwell.baselines.run import run_baseline
+from askwell.baselines.run_baseline import run_baseline
 from askwell.data.templates import parse_template
 from askwell.mixture.begin import choose_begin
+from askwell.runs.build_spec import run_spec
 from askwell.runs.folder import read_runs
 from askwell.runs.run import run
-from askwell.runs.run_spec import run_spec
-from askwell.specs import AutoPromptSpec, FineTuningSpec, TrainingSpec
-from askwell.specs.baselines import BaselineName
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
+from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.training_spec import TrainingSpec
 
 PARSED = [parse_template(template) for template in TEMPLATES]
 

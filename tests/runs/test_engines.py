@@ -18,13 +18,12 @@ from builders.worlds import write_relation
 
 from askwell.evaluation.outcomes import read_outcomes
 from askwell.mixture import distributions
-from askwell.runs import pool
-from askwell.runs.engines import TRIES, Ended, InProcess, Lost, PutOff, Started
+from askwell.runs import engines as pool
+from askwell.runs.engines import TRIES, Ended, InProcess, Lost, Pool, PutOff, Started
 from askwell.runs.grid import read_sweep
 from askwell.runs.plan import plan_sweep
-from askwell.runs.pool import Pool
+from askwell.runs.run_sweep import choose_engine, go
 from askwell.runs.store import Store, new_or_open_store, unfinished_run
-from askwell.runs.sweep import choose_engine, go
 from askwell.runs.worker import RunDone, RunFailed, RunOutcome, RunTask, do_run
 
 

@@ -23,8 +23,8 @@ from askwell.runs.engines import TRIES, InProcess
 from askwell.runs.grid import read_sweep
 from askwell.runs.plan import plan_sweep
 from askwell.runs.query import query_runs
+from askwell.runs.run_sweep import go
 from askwell.runs.store import new_or_open_store, open_store
-from askwell.runs.sweep import go
 
 FULL = bool(os.environ.get("ASKWELL_TEST_FULL"))
 KILLS = 20

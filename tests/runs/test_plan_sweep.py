@@ -16,9 +16,9 @@ from askwell.runs.grid import read_sweep
 from askwell.runs.plan import plan_sweep
 from askwell.runs.store import new_or_open_store
 from askwell.runs.worker import lm_of
-from askwell.specs.mixture import MixtureSpec
-from askwell.specs.run import PromptText, RunSpec
-from askwell.specs.training import TrainingSpec
+from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.run_spec import PromptText, RunSpec
+from askwell.specs.training_spec import TrainingSpec
 
 
 def plan_of(path: Path):

@@ -14,8 +14,8 @@ from askwell.evaluation.metrics import METRICS, Metric
 from askwell.runs.folder import write_run
 from askwell.runs.query import query_runs
 from askwell.runs.store import Store, open_store
-from askwell.specs.run import PromptText, RunSpec
-from askwell.specs.training import TrainingSpec
+from askwell.specs.run_spec import PromptText, RunSpec
+from askwell.specs.training_spec import TrainingSpec
 
 
 def spec_of(lm: str, setting: str, seed: int, **mixture) -> RunSpec:

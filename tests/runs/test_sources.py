@@ -12,10 +12,12 @@ from askwell.mixture import begin
 from askwell.mixture.description import About
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import save_mixture
-from askwell.runs import sources, sweep
-from askwell.runs.pool import Pool
+from askwell.runs import run_sweep as sweep
+from askwell.runs import sources
+from askwell.runs.engines import Pool
 from askwell.runs.sources import Named, saved_jobs, untuned_jobs
-from askwell.specs import MixtureSpec, SweepSpec
+from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.sweep_spec import SweepSpec
 
 LOADING: dict[str, Any] = {"revision": None, "tokenizer": None, "device": "cpu", "dtype": "auto"}
 

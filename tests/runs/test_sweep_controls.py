@@ -14,16 +14,16 @@ from askwell import Mixture, TrainingSpec, evaluate, load_lm, read_prompts, read
 from askwell.errors import BadFile
 from askwell.evaluation.examine import examine
 from askwell.evaluation.outcomes import read_controls, read_outcomes
-from askwell.lms.controls import control_lm
+from askwell.lms.random_lms import control_lm
 from askwell.runs import worker
 from askwell.runs.engines import InProcess
 from askwell.runs.grid import read_sweep
 from askwell.runs.plan import plan_sweep
 from askwell.runs.query import query_runs
+from askwell.runs.run_sweep import go
 from askwell.runs.store import new_or_open_store
-from askwell.runs.sweep import go
-from askwell.specs.run import ControlKind, PromptText, RunSpec
-from askwell.specs.sweep import Setting, SweepSpec
+from askwell.specs.run_spec import ControlKind, PromptText, RunSpec
+from askwell.specs.sweep_spec import Setting, SweepSpec
 
 BOTH: list[ControlKind] = ["random-weights", "random-embeddings"]
 

@@ -13,9 +13,10 @@ def made_runs(tmp_path_factory) -> Path:
     from builders.testbed import load_testbed_lm
 
     from askwell.data.testbed import testbed_prompts, testbed_relation
+    from askwell.runs.build_spec import run_spec
     from askwell.runs.run import run
-    from askwell.runs.run_spec import run_spec
-    from askwell.specs import MixtureSpec, TrainingSpec
+    from askwell.specs.mixture_spec import MixtureSpec
+    from askwell.specs.training_spec import TrainingSpec
 
     def make(folder: Path) -> None:
         lm, relation = load_testbed_lm("bert"), testbed_relation("symbol")

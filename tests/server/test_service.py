@@ -21,7 +21,7 @@ from askwell.server.loaded import LMSource
 from askwell.server.refusals import NoSuchName, Overloaded, SwitchedOff
 from askwell.server.service import Service
 from askwell.server.settings import Settings
-from askwell.specs import TrainingSpec
+from askwell.specs.training_spec import TrainingSpec
 
 SYMBOL = parse_template("the symbol of [X] is [Y] .")
 
@@ -91,7 +91,7 @@ def test_the_prompts_behind_an_answer(service, made_runs):
 def test_the_weight_of_a_prompt_is_that_for_this_x():
     from builders.worlds import TEMPLATES, frozen
 
-    from askwell.specs import MixtureSpec
+    from askwell.specs.mixture_spec import MixtureSpec
 
     mixture = Mixture(frozen("bert"), TEMPLATES, MixtureSpec(weighting="data-dependent"))
     by_x = {x: {one.template: one.weight for one in prompts_behind(mixture, x)} for x in ("Paris", "Oslo")}

@@ -13,10 +13,10 @@ from builders.testbed import load_testbed_lm
 from askwell.data import testbed as world
 from askwell.data.facts import Fact, Relation
 from askwell.data.testbed import lm_names
-from askwell.evaluation.compare import compare_outcomes
-from askwell.evaluation.evaluate import evaluate
+from askwell.evaluation.comparison import compare_outcomes
+from askwell.evaluation.scoring import evaluate
 from askwell.mixture.mixture import Mixture
-from askwell.specs.training import TrainingSpec
+from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
 
 FULL = bool(os.environ.get("ASKWELL_TEST_FULL"))

@@ -10,7 +10,7 @@ from builders.testbed import load_testbed_lm
 from askwell.data import testbed as world
 from askwell.data.facts import Fact, Relation
 from askwell.data.testbed import lm_names, lms_folder
-from askwell.evaluation.evaluate import evaluate
+from askwell.evaluation.scoring import evaluate
 from askwell.mixture.mixture import Mixture
 from askwell.testbed.recipe import RECIPES
 from askwell.testbed.text import text_hash

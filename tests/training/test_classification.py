@@ -8,14 +8,14 @@ from builders.worlds import frozen
 
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NothingLeft
-from askwell.evaluation.evaluate import evaluate
 from askwell.evaluation.ranking import NOT_A_CANDIDATE
+from askwell.evaluation.scoring import evaluate
 from askwell.mixture.candidates import Candidates
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
-from askwell.specs.training import TrainingSpec
+from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.training_spec import TrainingSpec
+from askwell.training.history import TrainingResult
 from askwell.training.loop import train
-from askwell.training.result import TrainingResult
 
 CITIES, COUNTRIES = ("Paris", "Rome", "Lima", "Oslo", "Berlin", "Vienna"), ("Italy", "Peru", "Norway", "Spain", "Egypt")
 KINDS = Candidates(

@@ -7,11 +7,11 @@ from builders.worlds import CAPITALS, FACTS, TEMPLATES, frozen
 from pydantic import ValidationError
 
 from askwell.errors import BadOption
-from askwell.evaluation.evaluate import evaluate
+from askwell.evaluation.scoring import evaluate
 from askwell.mixture import distributions
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
-from askwell.specs.training import TrainingSpec
+from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
 from askwell.training.objective import Objective
 from askwell.training.optimiser import choose_tuned

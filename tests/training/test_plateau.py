@@ -18,10 +18,10 @@ from askwell.data.facts import Fact, Relation
 from askwell.mixture import distributions
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
-from askwell.specs.run import RunSpec
-from askwell.specs.training import TrainingSpec
+from askwell.specs.run_spec import RunSpec
+from askwell.specs.training_spec import TrainingSpec
+from askwell.training.history import HistoryLine, best_of, may_be_kept, standard_error
 from askwell.training.loop import train
-from askwell.training.result import HistoryLine, best_of, may_be_kept, standard_error
 from askwell.training.schedule import (
     PLATEAU_FALL,
     PLATEAU_LEAST,

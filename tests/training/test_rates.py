@@ -9,7 +9,7 @@ from builders.worlds import CAPITALS, FACTS, TEMPLATES, frozen
 
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
-from askwell.specs.training import TrainingSpec
+from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
 from askwell.training.optimiser import (
     OF_HIDDEN,

@@ -12,10 +12,10 @@ from builders.worlds import CAPITALS, TEMPLATES, frozen
 
 from askwell.errors import BadOption, DamagedFile
 from askwell.mixture.mixture import Mixture
-from askwell.specs.training import TrainingSpec
+from askwell.specs.training_spec import TrainingSpec
 from askwell.training.checkpoint import CHECKPOINT
+from askwell.training.history import Interrupted
 from askwell.training.loop import train
-from askwell.training.result import Interrupted
 
 FULL = bool(os.environ.get("ASKWELL_TEST_FULL"))
 PAPER: dict[str, Any] = {"recipe": "paper", "epochs": 6, "patience": 6, "learning_rate": 0.01, "batch_facts": 4}

@@ -4,7 +4,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from askwell.specs.training import TrainingSpec
+from askwell.specs.training_spec import TrainingSpec
 from askwell.training.schedule import default_pairs, schedule_of, scored_dev_facts, warm_up_and_decay
 
 PAPER = TrainingSpec(recipe="paper")

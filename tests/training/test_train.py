@@ -20,11 +20,11 @@ from askwell.mixture import distributions
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.weights import finds_every_x_alike
-from askwell.specs.training import TrainingSpec
+from askwell.specs.training_spec import TrainingSpec
+from askwell.training.history import HistoryLine
 from askwell.training.loop import train
 from askwell.training.objective import Objective
 from askwell.training.optimiser import choose_tuned, optimizer_of, rates_of
-from askwell.training.result import HistoryLine
 from askwell.training.schedule import schedule_of
 
 FULL = bool(os.environ.get("ASKWELL_TEST_FULL"))

@@ -13,12 +13,12 @@ from builders.worlds import frozen
 from enumeration import ONE_OF_EACH, TEMPLATES, by_prompt, lengths_by_hand, spellings
 
 from askwell.data.facts import Fact, Relation
-from askwell.evaluation.evaluate import score_facts
+from askwell.evaluation.scoring import score_facts
 from askwell.mixture import distributions
 from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
-from askwell.specs.training import TrainingSpec
+from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
 from askwell.training.objective import Objective
 from askwell.training.optimiser import choose_tuned

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 from askwell.views.words import BlankPlace, PromptToken, PromptWords, Word
 
 TEMPLATES = [

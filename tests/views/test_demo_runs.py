@@ -11,8 +11,8 @@ from askwell.evaluation.metrics import METRICS
 from askwell.runs.engines import InProcess
 from askwell.runs.grid import cells_of
 from askwell.runs.plan import plan_sweep
+from askwell.runs.run_sweep import choose_engine
 from askwell.runs.store import new_or_open_store, open_store
-from askwell.runs.sweep import choose_engine
 from askwell.views.demo_page import demo_page, lengths_tables, next_steps
 from askwell.views.demo_runs import (
     METHODS,

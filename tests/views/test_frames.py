@@ -12,7 +12,7 @@ from matplotlib import pyplot
 import askwell
 from askwell.errors import BadOption
 from askwell.runs.folder import read_runs
-from askwell.training.result import HistoryLine, TrainingResult
+from askwell.training.history import HistoryLine, TrainingResult
 
 matplotlib.use("agg")
 

@@ -5,7 +5,7 @@ from typing import get_args
 import pytest
 from builders.stores import spec_of
 
-from askwell.specs.mixture import WeightingName
+from askwell.specs.mixture_spec import WeightingName
 from askwell.views.paper_figures import is_distinct_y, paper_name
 from askwell.views.study_cells import RunKind, fact_set_of, how_of, kind_of, source_of
 

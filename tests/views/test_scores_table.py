@@ -5,7 +5,7 @@ import math
 import pytest
 from builders.stores import A, B, keep, keep_arrows, new_store
 
-from askwell.evaluation.compare import compare_outcomes
+from askwell.evaluation.comparison import compare_outcomes
 from askwell.views.score_tables import arrows_table, change_of, main_table
 from askwell.views.study_cells import RunGroup, kept_runs
 from askwell.views.study_rows import lines_of

@@ -13,7 +13,7 @@ import askwell
 from askwell.evaluation.labels import figures_of
 from askwell.mixture.candidates import Candidates
 from askwell.runs.folder import read_runs
-from askwell.training.result import HistoryLine, TrainingResult
+from askwell.training.history import HistoryLine, TrainingResult
 from askwell.views.document import Cell, Column, ColumnGroup, Document, Row, Section, Table, overview
 from askwell.views.to_html import notebook_html
 from askwell.views.to_text import plain_text

@@ -17,7 +17,7 @@ from askwell.evaluation import nearest_words as nearest
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.answers import ONE_TOKEN, AnswerKind
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 from askwell.views.printable import SPACE, visible
 from askwell.views.words import BlankPlace, PromptToken, brightness, look_at, notes_on_prompt
 

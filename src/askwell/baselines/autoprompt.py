@@ -33,7 +33,7 @@ from askwell.baselines.result import BaselineRun, SearchProgress, SearchStep, ab
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.errors import BadOption, DamagedFile, NothingLeft
-from askwell.evaluation.evaluate import score_facts
+from askwell.evaluation.scoring import score_facts
 from askwell.files import problem_in, read_tensors, write_tensors
 from askwell.lms.batches import PLACES
 from askwell.lms.frozen import FrozenLM
@@ -43,11 +43,11 @@ from askwell.mixture.begin import resolve_begin
 from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import IN_A_RUN, save_mixture
-from askwell.specs.baselines import AutoPromptSpec
-from askwell.specs.mixture import NO_LEAD_IN, MixtureSpec
+from askwell.specs.baseline_specs import AutoPromptSpec
+from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec
 from askwell.training.checkpoint import CHECKPOINT, DevScores
+from askwell.training.history import badness
 from askwell.training.objective import Objective
-from askwell.training.result import badness
 
 
 def allowed_tokens(lm: FrozenLM, relation: Relation, spec: AutoPromptSpec) -> Bool[Tensor, " words"]:

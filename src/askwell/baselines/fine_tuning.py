@@ -20,7 +20,7 @@ from askwell.baselines.result import BaselineRun, FineTuningEpoch, FineTuningPro
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.errors import BadOption, CannotWrite
-from askwell.evaluation.evaluate import score_facts
+from askwell.evaluation.scoring import score_facts
 from askwell.lms.batches import PLACES, QuestionTable
 from askwell.lms.checkpoints import quiet
 from askwell.lms.frozen import FrozenLM
@@ -28,9 +28,9 @@ from askwell.lms.load import load_lm
 from askwell.mixture.begin import resolve_begin
 from askwell.mixture.encode import EncodedFacts, encode_relation
 from askwell.mixture.mixture import Mixture
-from askwell.specs.baselines import FineTuningSpec
-from askwell.specs.mixture import MixtureSpec
-from askwell.training.result import best_by_dev
+from askwell.specs.baseline_specs import FineTuningSpec
+from askwell.specs.mixture_spec import MixtureSpec
+from askwell.training.history import best_by_dev
 from askwell.training.schedule import warm_up_and_decay
 
 BYTES_OF_PARAMETER = 16

@@ -18,7 +18,7 @@ from askwell.lms.tokenisation import WITH_A_SPACE, Beginning, Place, tokenise
 from askwell.mixture.answers import token_text
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.prompts import Prompt, usable_prompts
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 _COMMON_WORDS = ("the", "of", "is", "in", "a", "and")
 

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 from askwell.mixture.description import About
 from askwell.mixture.encode import EncodedRelation, LeftOutFact, count_reasons
 from askwell.mixture.mixture import Mixture
-from askwell.training.result import HistoryLine, TrainingProgress
+from askwell.training.history import HistoryLine, TrainingProgress
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Literal
 
 from askwell.cli.terminal import bar, note, print_json, print_json_list, say, show
-from askwell.evaluation.cautious import AnsweredX, CautiousReply, DevAnswers, RiskLimits, ask_all
+from askwell.evaluation.selective import AnsweredX, CautiousReply, DevAnswers, RiskLimits, ask_all
 from askwell.mixture.candidates import Candidates, unaskable_candidates
 from askwell.mixture.encode import default_kind
 from askwell.mixture.mixture import Mixture

@@ -12,9 +12,9 @@ from askwell.cli.options import LM, Among, CandidatesFile, Data, Flag, Json, Loa
 from askwell.cli.terminal import bar, note
 from askwell.cli.trust import check_risk
 from askwell.data.names import read_prompts, read_relation
-from askwell.data.read_facts import read_xs
+from askwell.data.readers import read_xs
 from askwell.errors import BadOption, NothingLeft
-from askwell.specs.mixture import BEAMS, MixtureSpec
+from askwell.specs.mixture_spec import BEAMS, MixtureSpec
 
 
 def ask(
@@ -84,7 +84,7 @@ def ask(
     if column and not file:
         raise BadOption("--column goes with --file")
     from askwell.cli.answers import note_left_out_candidates, print_answers
-    from askwell.evaluation.cautious import RiskLimits
+    from askwell.evaluation.selective import RiskLimits
     from askwell.lms.load import load_lm, set_threads
     from askwell.mixture.candidates import read_candidates, train_candidates
     from askwell.mixture.encode import default_kind, why_unaskable

@@ -4,9 +4,8 @@ from pathlib import Path
 
 from askwell.cli.options import Data, Flag, Json, NotNegative, Reading
 from askwell.cli.terminal import note, print_json, say, show
-from askwell.data.audit import SetAudit, audit_sentences
-from askwell.data.clean import audit_and_clean, need_new_folder
 from askwell.data.names import read_fact_set
+from askwell.data.split_audit import SetAudit, audit_and_clean, audit_sentences, need_new_folder
 from askwell.errors import BadOption
 from askwell.views.document import table
 from askwell.views.printable import counted

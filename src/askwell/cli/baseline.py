@@ -5,13 +5,13 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from askwell.baselines.named import BASELINES, baseline_settings, need_prompts
+from askwell.baselines.registry import BASELINES, baseline_settings, need_prompts
 from askwell.cli import options
 from askwell.data.names import read_prompts, read_relation
 from askwell.errors import BadOption
-from askwell.specs import AutoPromptSpec, FineTuningSpec, TrainingSpec
-from askwell.specs.baselines import BaselineName
-from askwell.specs.mixture import AUTO_LEAD_IN, AnswersChoice, BeginOption, MixtureSpec
+from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
+from askwell.specs.mixture_spec import AUTO_LEAD_IN, AnswersChoice, BeginOption, MixtureSpec
+from askwell.specs.training_spec import TrainingSpec
 
 _HELP = {name: field.description for name, field in MixtureSpec.model_fields.items()}
 _NAMES = "; ".join(f"{name}: {baseline.about}" for name, baseline in BASELINES.items())
@@ -52,8 +52,8 @@ def baseline(
     if lm is None:
         raise BadOption("baseline needs --lm")
     from askwell.cli.running import load_for_run, print_run, run_with_bars
+    from askwell.runs.build_spec import prompts_name, run_spec
     from askwell.runs.folder import check_folder
-    from askwell.runs.run_spec import prompts_name, run_spec
 
     given = {
         "longest_answer": longest_answer,

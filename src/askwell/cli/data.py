@@ -10,14 +10,13 @@ from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn
 
 from askwell.cli.options import Data, Json
 from askwell.cli.terminal import note, print_json, progress_bar, say, show
-from askwell.data.catalogue import chosen_sets
+from askwell.data.data_folder import VARIABLE, data_folder, need_data_folder, pulled_data_folder
 from askwell.data.download import PullProgress, mirror, pull_sets, take_from
 from askwell.data.importers import ImportFormat
 from askwell.data.importers import import_data as bring_in
+from askwell.data.published import chosen_sets, take_inventory
 from askwell.data.sentence_templates import frequent_templates, write_templates
-from askwell.data.sources import VARIABLE, data_folder, need_data_folder, pulled_data_folder
 from askwell.data.statistics import data_statistics
-from askwell.data.verify import take_inventory
 from askwell.files import to_json
 from askwell.views.document import table
 from askwell.views.printable import counted
@@ -25,8 +24,8 @@ from askwell.views.printable import counted
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from askwell.data.catalogue import DataSet
     from askwell.data.download import Pulled
+    from askwell.data.published import DataSet
     from askwell.data.statistics import PromptStatistics, RelationStatistics
 
 Sets = Annotated[

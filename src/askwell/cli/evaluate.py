@@ -11,7 +11,7 @@ from askwell.cli.terminal import note, print_json
 from askwell.cli.trust import check_risk
 from askwell.errors import BadOption
 from askwell.files import need_writable_file
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 
 def evaluate(
@@ -68,7 +68,7 @@ def evaluate(
     from askwell.evaluation.outcomes import write_outcomes
     from askwell.lms.load import set_threads
     from askwell.mixture.candidates import find_candidates
-    from askwell.runs.scoring import score_jobs
+    from askwell.runs.score_source import score_jobs
     from askwell.runs.sources import Named, find_mixtures, saved_jobs, untuned_jobs
 
     set_threads(threads)

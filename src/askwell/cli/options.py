@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter, validators
 
-from askwell.data.read_facts import Columns
+from askwell.data.readers import Columns
 from askwell.data.split import rule_with
 
 Flag = Annotated[bool, Parameter(negative="")]

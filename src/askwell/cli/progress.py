@@ -18,10 +18,10 @@ from askwell.runs.plan import Plan
 from askwell.runs.run import Asking, Built, RunProgress
 from askwell.runs.sources import left_out_prompt_lines
 from askwell.runs.worker import RunDone, RunFailed
-from askwell.specs.mixture import NO_LEAD_IN
-from askwell.specs.run import RunSpec
+from askwell.specs.mixture_spec import NO_LEAD_IN
+from askwell.specs.run_spec import RunSpec
 from askwell.training.checkpoint import CHECKPOINT
-from askwell.training.result import HistoryLine, TrainingProgress, badness
+from askwell.training.history import HistoryLine, TrainingProgress, badness
 from askwell.views.document import Cell, table
 from askwell.views.to_text import rich_table
 

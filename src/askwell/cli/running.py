@@ -10,15 +10,15 @@ from askwell.cli.trust import trust_lines
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.evaluation.controls import PRIOR_CORRECTED
-from askwell.evaluation.evaluate import Evaluation, EvaluationFigures
 from askwell.evaluation.metrics import scores_of
+from askwell.evaluation.scoring import Evaluation, EvaluationFigures
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm, set_threads
 from askwell.runs.folder import check_folder, clear_folder, hold_folder
 from askwell.runs.record import RunRecord
 from askwell.runs.run import run
-from askwell.runs.scoring import Scored
-from askwell.specs import RunSpec
+from askwell.runs.score_source import Scored
+from askwell.specs.run_spec import RunSpec
 from askwell.views.printable import counted
 from askwell.views.scores import control_sentences, evaluation_blocks, label_blocks, score_table, spread_blocks
 

@@ -8,7 +8,8 @@ from askwell.cli.options import Data, Flag, Json
 from askwell.cli.terminal import note, print_json, say, show
 from askwell.errors import BadFile, Failure
 from askwell.files import need_writable_folder
-from askwell.specs import EngineName, RunSpec
+from askwell.specs.run_spec import RunSpec
+from askwell.specs.sweep_spec import EngineName
 from askwell.views.document import table
 from askwell.views.printable import counted
 
@@ -45,8 +46,8 @@ def sweep(
     from askwell.cli.progress import SweepBar
     from askwell.runs.grid import read_sweep
     from askwell.runs.plan import plan_sweep
+    from askwell.runs.run_sweep import SweepResult, check_engine, choose_engine, go
     from askwell.runs.store import new_or_open_store
-    from askwell.runs.sweep import SweepResult, check_engine, choose_engine, go
 
     started = time.monotonic()
     given = {"store": store and str(store), "engine": engine, "workers": workers, "address": address}

@@ -16,7 +16,7 @@ from askwell.views.progress_bar import Bar
 from askwell.views.to_text import print_blocks
 
 if TYPE_CHECKING:
-    from askwell.evaluation.evaluate import LeftOut
+    from askwell.evaluation.scoring import LeftOut
 
 
 class _Terminal(Console):

@@ -9,7 +9,8 @@ from askwell.cli import options
 from askwell.cli.terminal import note, print_json, show
 from askwell.data.names import read_prompts, read_relation
 from askwell.errors import BadOption
-from askwell.specs import MixtureSpec, TrainingSpec
+from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.training_spec import TrainingSpec
 
 
 def train(
@@ -47,8 +48,8 @@ def train(
         raise BadOption("train needs --lm and --prompts")
     from askwell.cli.running import load_for_run, print_run, run_with_bars
     from askwell.mixture.candidates import find_candidates
+    from askwell.runs.build_spec import prompts_name, run_spec
     from askwell.runs.folder import check_folder
-    from askwell.runs.run_spec import prompts_name, run_spec
     from askwell.runs.seeds import check_seeds, run_seeds, seeds_of
     from askwell.views.scores import spread_blocks
 

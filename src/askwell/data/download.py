@@ -16,9 +16,8 @@ import pooch
 import requests
 from filelock import FileLock, Timeout
 
-from askwell.data.catalogue import DataFile, DataSet, Origin
-from askwell.data.sources import pulled_data_folder
-from askwell.data.verify import Condition, condition, is_right, sha256_of
+from askwell.data.data_folder import pulled_data_folder
+from askwell.data.published import Condition, DataFile, DataSet, Origin, condition, is_right, sha256_of
 from askwell.errors import BadFile, BadOption, CannotWrite, DamagedFile, Failure
 from askwell.files import write_aside, write_whole, writing
 from askwell.version import VERSION

@@ -1,15 +1,152 @@
-"""Readers of other projects' data: LAMA, LPAQA, AutoPrompt, OptiPrompt, and BEAR with all sets of lm-pub-quiz."""
+"""Imports other projects' data (LAMA, LPAQA, AutoPrompt, OptiPrompt, and BEAR with all sets of lm-pub-quiz), and writes
+it as a data folder."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from askwell.data.facts import SPLIT_FILES
-from askwell.data.imported import LABELS, Imported, write_imported
-from askwell.data.records import first_record, read_lines, read_object, text_of
-from askwell.data.templates import weight_of
-from askwell.errors import BadFile, BadOption
+from askwell.data.facts import SPLIT_FILES, SPLITS, Fact, SplitName, facts_jsonl
+from askwell.data.readers import file_name, first_record, read_lines, read_object, read_records, text_of
+from askwell.data.templates import parse_template, templates_jsonl, weight_of
+from askwell.errors import BadFile, BadOption, BadTemplate, NothingLeft
+from askwell.files import need_writable_folder, write_folder
 from askwell.views.printable import clipped
+
+LABELS = ("sub_label", "obj_label")
+
+ImportedKind = Literal["facts", "prompts", "vocab"]
+# What the sets of each kind contain, and how it is grouped into files, in the words of the report.
+_HELD: dict[ImportedKind, tuple[str, str]] = {
+    "facts": ("facts", "relations"),
+    "prompts": ("prompts", "relations"),
+    "vocab": ("words", "lists"),
+}
+
+
+@dataclass
+class Imported:
+    """The lines of the files of each set, and a count of what was read and left out."""
+
+    sets: dict[ImportedKind, dict[str, dict[str, list[str]]]] = field(
+        default_factory=lambda: {kind: {} for kind in _HELD}
+    )
+    """By kind, set, and file inside the set. Vocabularies and answer spaces can be read by --candidates."""
+    files: int = 0
+    lines: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Lines that were not taken, by reason."""
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Files and relations that were not taken, with the reason."""
+
+    def records(self, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The records of a file of JSON lines, which is counted."""
+        self.files += 1
+        return read_records(path)
+
+    def add_facts(self, data_set: str, relation: str, path: Path, split: SplitName | None = None) -> None:
+        """Takes a file of facts with sub_label and obj_label."""
+        for number, record in self.records(path):
+            self.add_fact(data_set, relation, path, number, record, split=split)
+
+    def add_fact(
+        self,
+        data_set: str,
+        relation: str,
+        path: Path,
+        line: int,
+        record: dict[str, Any],
+        *,
+        keys: tuple[str, str] = LABELS,
+        split: SplitName | None = None,
+    ) -> None:
+        """Takes the fact of a line; one with an empty x or y is left out and counted."""
+        self.lines += 1
+        x, y = (text_of(path, line, record, key) for key in keys)
+        if not x or not y:
+            self.left_out["x or y is empty"] += 1
+            return
+        name = file_name(path, line, relation)
+        self._add("facts", data_set, f"{name}/{split}.jsonl" if split else f"{name}.jsonl", facts_jsonl([Fact(x, y)]))
+
+    def add_prompt(
+        self, data_set: str, relation: str, path: Path, line: int | None, text: str, weight: float | None = None
+    ) -> None:
+        """Takes a template; text that is not a template is left out and counted."""
+        self.lines += 1
+        try:
+            record: dict[str, Any] = {"template": parse_template(text).text}
+        except BadTemplate as error:
+            self.left_out[str(error)] += 1
+            return
+        if weight is not None:
+            record["weight"] = weight
+        self._add("prompts", data_set, f"{file_name(path, line, relation)}.jsonl", templates_jsonl([record]))
+
+    def add_words(self, data_set: str, name: str, path: Path, words: Iterable[str]) -> None:
+        """Takes a list of words, distinct and in their order."""
+        for word in dict.fromkeys(word.strip() for word in words):
+            if word:
+                self._add("vocab", data_set, f"{file_name(path, None, name)}.txt", f"{word}\n")
+
+    def skip(self, path: Path | str, reason: str) -> None:
+        """Notes a file or relation that is not taken."""
+        self.skipped[str(path)] = reason
+
+    def drop_partly_split(self, source: Path) -> None:
+        """Drops relations that have some of train, dev and test but not all, and notes them."""
+        for data_set, files in list(self.sets["facts"].items()):
+            for relation in dict.fromkeys(file.partition("/")[0] for file in files if "/" in file):
+                lacking = [split for split in SPLITS if f"{relation}/{split}.jsonl" not in files]
+                if lacking:
+                    self.skip(source / data_set / relation, f"has no facts in {' and '.join(lacking)}")
+                    for split in SPLITS:
+                        files.pop(f"{relation}/{split}.jsonl", None)
+            if not files:
+                del self.sets["facts"][data_set]
+
+    def as_json(self, out: Path) -> dict[str, Any]:
+        """What was read, taken into the data folder `out` and left out, ready for JSON."""
+        document: dict[str, Any] = {"out": str(out), "files": self.files, "lines": self.lines}
+        for kind, (held, groups) in _HELD.items():
+            document[held] = {
+                name: {groups: len({file.partition("/")[0] for file in files}), held: sum(map(len, files.values()))}
+                for name, files in self.sets[kind].items()
+            }
+        return document | {"left_out": dict(self.left_out), "skipped": self.skipped}
+
+    def sentences(self, out: Path) -> list[str]:
+        """The same for people, one sentence each."""
+        told, document = [f"{self.lines} lines of {self.files} files read"], self.as_json(out)
+        for kind, (held, groups) in _HELD.items():
+            for name, counts in document[held].items():
+                told.append(f"{out / kind / name}: {counts[held]} {held} of {counts[groups]} {groups}")
+        told += [f"left out: {count} × {reason}" for reason, count in sorted(self.left_out.items())]
+        by_reason: dict[str, list[str]] = {}
+        for path, reason in self.skipped.items():
+            by_reason.setdefault(reason, []).append(path)
+        for reason, paths in by_reason.items():
+            named = ", ".join(paths[:3]) + (", …" if len(paths) > 3 else "")
+            told.append(f"skipped: {len(paths)} × {reason} ({named})")
+        return told
+
+    def _add(self, kind: ImportedKind, data_set: str, file: str, line: str) -> None:
+        self.sets[kind].setdefault(data_set, {}).setdefault(file, []).append(line)
+
+
+def write_imported(imported: Imported, out: Path) -> None:
+    """Writes every set in our layout under `out`; each is written whole or not at all, and none is overwritten."""
+    folders = {out / kind / name: files for kind, sets in imported.sets.items() for name, files in sets.items()}
+    if not folders:
+        raise NothingLeft("facts or prompts", imported.left_out + Counter(imported.skipped.values()))
+    need_writable_folder(out, "--out")
+    for folder in folders:
+        if folder.exists():
+            raise BadOption(f"--out already has {folder}; name another folder, or give the sets another --name")
+    for folder, files in folders.items():
+        write_folder(folder, {name: "".join(lines) for name, lines in files.items()})
+
 
 # AutoPrompt's names for the blanks, and its special tokens, which we add later.
 _BLANKS = {"{sub_label}": "[X]", "[P]": "[Y]", "[MASK]": "[Y]", "<mask>": "[Y]"}

@@ -9,7 +9,7 @@ from numbers import Integral
 from typing import Any
 
 from askwell.data.facts import Fact, Relation, SplitName
-from askwell.data.read_facts import USUAL, Columns
+from askwell.data.readers import USUAL, Columns
 from askwell.data.split import split_facts
 from askwell.errors import BadOption, UserMistake
 

@@ -6,11 +6,10 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from askwell.calls import checked
+from askwell.data.data_folder import data_folder, find
 from askwell.data.facts import SPLIT_FILES, Relation, SplitLines
 from askwell.data.in_memory import relation_in_memory
-from askwell.data.read_facts import SUFFIXES, USUAL, Columns, parse_facts
-from askwell.data.records import read_records, text_of
-from askwell.data.sources import data_folder, find
+from askwell.data.readers import SUFFIXES, USUAL, Columns, parse_facts, read_records, text_of
 from askwell.data.split import SplitRule, rule_with, split_facts
 from askwell.data.templates import Template, parse_template, read_templates
 from askwell.data.testbed import PREFIX, relation_names, testbed_prompts, testbed_relation

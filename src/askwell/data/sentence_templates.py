@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from askwell.data.records import file_name, read_records, text_of
+from askwell.data.readers import file_name, read_records, text_of
 from askwell.data.templates import templates_jsonl
 from askwell.errors import BadFile, BadOption, NothingLeft
 from askwell.files import write_whole

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean
 
 from askwell.data.facts import SPLIT_FILES
-from askwell.data.read_facts import SUFFIXES, parse_facts
+from askwell.data.readers import SUFFIXES, parse_facts
 from askwell.data.templates import read_templates
 
 # The paper's names, and the folders of the sets.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from askwell.calls import checked, checked_or
-from askwell.data.records import read_lines, read_records, text_of
+from askwell.data.readers import read_lines, read_records, text_of
 from askwell.errors import BadFile, BadTemplate
 
 Blank = Literal["[X]", "[Y]"]

@@ -16,9 +16,9 @@ from askwell.data.facts import Relation, SplitName
 from askwell.errors import BadOption, NothingLeft
 from askwell.evaluation.agreement import PromptAnswers
 from askwell.evaluation.controls import PRIOR, PRIOR_CORRECTED, Controls
-from askwell.evaluation.evaluate import Evaluation, evaluation_of
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.ranking import AskedFacts, asked_facts
+from askwell.evaluation.scoring import Evaluation, evaluation_of
 from askwell.mixture.candidates import GivenCandidates, as_candidates
 from askwell.mixture.encode import EncodedRelation
 from askwell.mixture.mixture import Mixture

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 
 from askwell.errors import BadOption, UserMistake
-from askwell.evaluation.compare import Outcomes, Unit, compare_outcomes
+from askwell.evaluation.comparison import Outcomes, Unit, compare_outcomes
 from askwell.evaluation.controls import Controls
 from askwell.evaluation.metrics import Average, Metric, metric_named
 

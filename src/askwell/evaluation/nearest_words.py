@@ -12,8 +12,8 @@ from torch import Tensor
 
 from askwell.data.facts import Relation, SplitName
 from askwell.errors import BadOption
-from askwell.evaluation.evaluate import Evaluation, evaluate
 from askwell.evaluation.metrics import Scores
+from askwell.evaluation.scoring import Evaluation, evaluate
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.candidates import Candidates
 from askwell.mixture.encode import EncodedRelation

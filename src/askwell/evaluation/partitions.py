@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
-from askwell.data.audit import is_inside
 from askwell.data.facts import Relation
+from askwell.data.split_audit import is_inside
 from askwell.errors import BadOption
 from askwell.evaluation.metrics import Scores, scores_of
 from askwell.evaluation.outcomes import Outcome

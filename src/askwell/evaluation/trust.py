@@ -14,10 +14,10 @@ from askwell.evaluation.abstention import RiskCoverage, abstain, learn_threshold
 from askwell.evaluation.agreement import Consistency, SignalAreas, compare_signals, consistency, signals_of
 from askwell.evaluation.answer_sets import AnswerSets, learn_set_threshold, score_answer_sets
 from askwell.evaluation.calibration import Calibration, calibration, outcomes_by_x, questions_of
-from askwell.evaluation.evaluate import Evaluation
 from askwell.evaluation.examine import Examination
 from askwell.evaluation.metrics import Scores
 from askwell.evaluation.nearest_words import Projection, projection_scores
+from askwell.evaluation.scoring import Evaluation
 from askwell.mixture.candidates import GivenCandidates, as_candidates
 from askwell.mixture.encode import EncodedRelation, count_reasons
 from askwell.mixture.mixture import Mixture

@@ -20,7 +20,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from askwell.errors import LMUnavailable
 from askwell.lms.question import Question, Sentence, Stream, Token, Unusable, X, lay_out
 from askwell.lms.tokenisation import WITH_A_SPACE, Beginning, PromptTokens, SpecialTokens, Wording
-from askwell.specs.mixture import Begin
+from askwell.specs.mixture_spec import Begin
 
 
 @runtime_checkable

@@ -13,18 +13,17 @@ from askwell.calls import checked_or
 from askwell.errors import BadOption
 from askwell.lms.batches import Batch, StreamBatch
 from askwell.lms.families import family_of
-from askwell.lms.hooks import Stack, layer_blocks, probe
+from askwell.lms.hooked import Stack, cached_rows, layer_blocks, probe, run_whole
 from askwell.lms.identity import LMIdentity, identify
-from askwell.lms.placed import input_device, keep_differentiable, tell_once, why_it_stays
-from askwell.lms.remembered import Checked, key_of_checks
+from askwell.lms.probe_cache import Checked, key_of_checks
+from askwell.lms.sharded import input_device, keep_differentiable, tell_once, why_it_stays
 from askwell.lms.tokenisation import Beginning, SpecialTokens, Wording
 from askwell.lms.walks.choose import agrees, agrees_with_past, walk_of, window_of
 from askwell.lms.walks.output import distributions_of, log_probs_of, logits_of, several_log_probs_of
 from askwell.lms.walks.past import Past
 from askwell.lms.walks.rows import pack
 from askwell.lms.walks.walk import Deltas, FeedForward, Walk, insert_prompt_vectors, rows_at
-from askwell.lms.whole_model import cached_rows, run_whole
-from askwell.specs.mixture import Begin
+from askwell.specs.mixture_spec import Begin
 from askwell.views.document import Document, overview
 from askwell.views.shown import ShowsItself
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from askwell.lms.placed import stored_tensors
+from askwell.lms.sharded import stored_tensors
 
 # Keys about where, when and how a checkpoint was written or is run, not about what it computes.
 _INCIDENTAL = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures", "use_cache"}

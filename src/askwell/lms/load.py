@@ -14,7 +14,7 @@ from askwell.lms.checkpoints import built_in_folder, load_checkpoint_files, publ
 from askwell.lms.families import family_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.identity import identify
-from askwell.lms.remembered import Identified, key_of_files
+from askwell.lms.probe_cache import Identified, key_of_files
 from askwell.lms.tokenizer_files import named_tokenizer
 
 Precision = Literal["auto", "float32", "bfloat16", "float16", "float64"]

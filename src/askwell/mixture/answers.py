@@ -17,7 +17,7 @@ from torch import Tensor
 from askwell.lms.batches import PLACES, SpeltTexts
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
-from askwell.specs.mixture import LONGEST_ANSWER, AnswersName
+from askwell.specs.mixture_spec import LONGEST_ANSWER, AnswersName
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from askwell.mixture.candidates import Candidates, CandidateScorer, GivenCandida
 from askwell.mixture.encode import default_kind, why_unaskable
 from askwell.mixture.reply import Replies, Reply
 from askwell.mixture.search import SearchLimits
-from askwell.specs.mixture import BEAMS
+from askwell.specs.mixture_spec import BEAMS
 
 if TYPE_CHECKING:
     from askwell.mixture.mixture import Mixture

@@ -18,7 +18,7 @@ from askwell.mixture.distributions import answer_log_probs
 from askwell.mixture.encode import default_kind, why_unaskable
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.reply import PromptReply
-from askwell.specs.mixture import BEAMS
+from askwell.specs.mixture_spec import BEAMS
 
 _QUESTIONS_AT_ONCE = 32
 

@@ -30,7 +30,7 @@ from askwell.lms.tokenisation import Beginning, Place
 from askwell.mixture.examples import Shown, draw_examples, with_examples, writable_facts
 from askwell.mixture.pairs import PairReader, Tuned
 from askwell.mixture.prompts import Prompt, initial_vectors, usable_prompts
-from askwell.specs.mixture import A_FACT, AUTO_LEAD_IN, NO_LEAD_IN, Begin, MixtureSpec
+from askwell.specs.mixture_spec import A_FACT, AUTO_LEAD_IN, NO_LEAD_IN, Begin, MixtureSpec
 
 Example = tuple[Relation, Sequence[Template]]
 """A relation and prompts for it."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from huggingface_hub import ModelCard, ModelCardData
 
-from askwell.specs.mixture import NO_LEAD_IN
+from askwell.specs.mixture_spec import NO_LEAD_IN
 
 if TYPE_CHECKING:
     from askwell.mixture.description import About

@@ -9,7 +9,7 @@ from askwell.files import problem_in
 from askwell.lms.identity import LMIdentity
 from askwell.mixture.answers import AnswerKind
 from askwell.mixture.candidates import Candidates
-from askwell.specs.mixture import BEGIN_OF_0_1_0, NO_OPENING_WRITTEN, MixtureSpec
+from askwell.specs.mixture_spec import BEGIN_OF_0_1_0, NO_OPENING_WRITTEN, MixtureSpec
 
 
 class About(BaseModel):

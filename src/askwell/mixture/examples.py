@@ -20,7 +20,7 @@ from askwell.mixture.long_answers import LongAnswers
 from askwell.mixture.openings import opening_of
 from askwell.mixture.pairs import PairReader, Tuned
 from askwell.mixture.prompts import Prompt, initial_vectors, with_opening
-from askwell.specs.mixture import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 if TYPE_CHECKING:
     from askwell.mixture.mixture import Mixture

@@ -31,8 +31,8 @@ from askwell.mixture.pairs import PairReader, Tuned
 from askwell.mixture.prompts import LeftOutPrompt, initial_vectors, usable_prompts
 from askwell.mixture.reply import AllReplies, Replies
 from askwell.mixture.weights import WEIGHTINGS, initial_weights
-from askwell.specs.mixture import BEAMS, MixtureSpec
-from askwell.specs.training import TrainingSpec
+from askwell.specs.mixture_spec import BEAMS, MixtureSpec
+from askwell.specs.training_spec import TrainingSpec
 from askwell.views.document import Document, overview
 from askwell.views.progress_bar import Bar
 from askwell.views.shown import ShowsItself

@@ -12,7 +12,7 @@ from askwell.data.templates import Template
 from askwell.errors import BadOption
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import NO_OPENING, Beginning, Opening, Place
-from askwell.specs.mixture import A_FACT, NO_LEAD_IN, MixtureSpec
+from askwell.specs.mixture_spec import A_FACT, NO_LEAD_IN, MixtureSpec
 
 RANDOM, LABEL = "random", "label"
 """What free vectors can start from besides words."""

@@ -12,7 +12,7 @@ from askwell.errors import NothingLeft
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.question import Question, Unusable
 from askwell.lms.tokenisation import NO_OPENING, WITH_A_SPACE, Beginning, Opening, PromptTokens, tokenise
-from askwell.specs.mixture import Initial
+from askwell.specs.mixture_spec import Initial
 
 
 @dataclass(frozen=True)

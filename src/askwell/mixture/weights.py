@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from askwell.data.templates import Template
 from askwell.errors import BadOption
-from askwell.specs.mixture import MixtureSpec, WeightingName
+from askwell.specs.mixture_spec import MixtureSpec, WeightingName
 
 if TYPE_CHECKING:
     from askwell.mixture.mixture import Mixture

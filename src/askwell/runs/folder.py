@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from askwell.calls import checked
 from askwell.data.facts import SplitName
 from askwell.errors import BadFile, BadOption, CannotWrite
-from askwell.evaluation.compare import Outcomes
+from askwell.evaluation.comparison import Outcomes
 from askwell.evaluation.metrics import LOG_LOSS, METRICS, metric_named
 from askwell.evaluation.outcomes import Outcome, read_controls, read_outcomes, write_controls, write_outcomes
 from askwell.files import need_writable_folder, read_saved, write_whole, writing

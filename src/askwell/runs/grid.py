@@ -9,15 +9,15 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from askwell.data.data_folder import data_folder, find
 from askwell.data.facts import Relation
 from askwell.data.names import read_prompts, read_relation, relations_of
-from askwell.data.sources import data_folder, find
 from askwell.data.split import sample
 from askwell.data.templates import Template
 from askwell.data.testbed import PREFIX
 from askwell.errors import AskwellError, BadFile, NoPrompts, did_you_mean
 from askwell.files import read_text
-from askwell.specs.sweep import LMChoice, Setting, SweepSpec
+from askwell.specs.sweep_spec import LMChoice, Setting, SweepSpec
 
 _LONGEST_LINE = 10_000
 

@@ -7,7 +7,9 @@ from askwell.errors import BadFile, DamagedFile
 from askwell.files import read_bytes, read_document
 from askwell.lms.identity import LMIdentity
 from askwell.runs.record import ENVIRONMENT, HISTORY, MIXTURE, TEST_OUTCOMES, RunRecord
-from askwell.specs import MixtureSpec, PromptText, RunSpec, TrainingSpec
+from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.run_spec import PromptText, RunSpec
+from askwell.specs.training_spec import TrainingSpec
 
 _SPEC, _METRICS, _CONFIG, _RESULT = "spec.json", "metrics.json", "config.json", "result.json"
 _TRAINING = ("train_facts", "dev_facts", "left_out", "pairs", "planned_pairs", "best_pairs", "step_sizes")

@@ -19,14 +19,14 @@ from askwell.mixture.encode import encode_facts, needs_any_length
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.prompts import usable_prompts
 from askwell.mixture.weights import WEIGHTINGS
+from askwell.runs.build_spec import run_spec
 from askwell.runs.grid import GridCell, cells_of, naming
 from askwell.runs.run import limited_threads
-from askwell.runs.run_spec import run_spec
 from askwell.runs.store import Store
 from askwell.runs.worker import LMKey, RunFailed, RunTask
-from askwell.specs.mixture import MixtureSpec
-from askwell.specs.run import RunSpec
-from askwell.specs.sweep import LMChoice, SweepSpec
+from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.run_spec import RunSpec
+from askwell.specs.sweep_spec import LMChoice, SweepSpec
 from askwell.training.objective import Objective
 from askwell.training.schedule import schedule_of, scored_dev_facts
 

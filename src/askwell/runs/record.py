@@ -22,15 +22,15 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from askwell.data.audit import RelationAudit
+from askwell.data.split_audit import RelationAudit
 from askwell.evaluation.controls import ControlFigures
-from askwell.evaluation.evaluate import EvaluationFigures
 from askwell.evaluation.knowledge import KnowledgeFigures
 from askwell.evaluation.metrics import METRICS, TABLE_METRICS, units_of
+from askwell.evaluation.scoring import EvaluationFigures
 from askwell.evaluation.trust import Trust
 from askwell.files import to_json
 from askwell.lms.identity import LMIdentity
-from askwell.specs import RunSpec
+from askwell.specs.run_spec import RunSpec
 from askwell.version import VERSION
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted

@@ -13,18 +13,18 @@ from typing import Any
 import torch
 
 from askwell.baselines.result import BaselineLine, BaselineProgress
-from askwell.baselines.run import run_baseline
+from askwell.baselines.run_baseline import run_baseline
 from askwell.calls import checked
-from askwell.data.audit import audit_relation
 from askwell.data.facts import Relation
+from askwell.data.split_audit import audit_relation
 from askwell.data.templates import Template, parse_template
 from askwell.errors import BadOption
-from askwell.evaluation.cautious import dev_answers
 from askwell.evaluation.controls import Controls
-from askwell.evaluation.evaluate import Evaluation, evaluate
 from askwell.evaluation.examine import Examination, examine
 from askwell.evaluation.knowledge import knowledge_over
 from askwell.evaluation.partitions import partitions_of, scores_of_parts
+from askwell.evaluation.scoring import Evaluation, evaluate
+from askwell.evaluation.selective import dev_answers
 from askwell.evaluation.trust import Trust, trust_of
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
@@ -45,11 +45,11 @@ from askwell.runs.record import (
     TrainingRecord,
     environment,
 )
-from askwell.specs import RunSpec
-from askwell.specs.baselines import BaselineName
+from askwell.specs.baseline_specs import BaselineName
+from askwell.specs.run_spec import RunSpec
 from askwell.training.checkpoint import CHECKPOINT
+from askwell.training.history import Interrupted, TrainingResult
 from askwell.training.loop import train
-from askwell.training.result import Interrupted, TrainingResult
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from typing import Any
 
 from askwell.data.facts import Relation
 from askwell.errors import BadOption
-from askwell.evaluation.evaluate import Evaluation
+from askwell.evaluation.scoring import Evaluation
 from askwell.evaluation.several_runs import RunConsistency, Spread, run_consistency, spreads_of
 from askwell.files import to_json
 from askwell.runs.folder import Run, is_run, read_run
 from askwell.runs.record import RunRecord
-from askwell.specs import RunSpec
+from askwell.specs.run_spec import RunSpec
 from askwell.training.checkpoint import CHECKPOINT
 
 

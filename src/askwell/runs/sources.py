@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from askwell.data.data_folder import data_folder, find
 from askwell.data.facts import SPLIT_FILES, Relation
 from askwell.data.names import read_prompts, read_relation, relation_label, relations_of
-from askwell.data.read_facts import USUAL, Columns
-from askwell.data.sources import data_folder, find
+from askwell.data.readers import USUAL, Columns
 from askwell.data.templates import Template
 from askwell.data.testbed import PREFIX
 from askwell.errors import BadFile, BadOption, NoPrompts, NothingLeft
-from askwell.evaluation.cautious import DevAnswers, dev_answers, dev_answers_from
-from askwell.evaluation.evaluate import evaluate
+from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.selective import DevAnswers, dev_answers, dev_answers_from
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.identity import LMIdentity
 from askwell.lms.load import Precision, load_lm
@@ -36,7 +36,7 @@ from askwell.mixture.save import (
     read_dev_answers,
     tokenizer_source,
 )
-from askwell.specs import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 Note = Callable[[str], None]
 

@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict
 from askwell.errors import BadFile, CannotWrite, DamagedFile, Failure
 from askwell.files import read_saved, write_whole, writing
 from askwell.runs.folder import Run, read_run
-from askwell.specs.run import RunSpec
+from askwell.specs.run_spec import RunSpec
 
 RUNS, FAILED, UNFINISHED, STORE = "runs", "failed", "unfinished", "store.json"
 _LOCK = ".lock"

@@ -10,15 +10,14 @@ from pathlib import Path
 from askwell.data.facts import Relation
 from askwell.errors import AskwellError, WrongLM
 from askwell.files import write_whole
-from askwell.lms.controls import control_lm
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
+from askwell.lms.random_lms import control_lm
 from askwell.mixture.candidates import Candidates
 from askwell.runs.record import ENVIRONMENT
 from askwell.runs.run import limited_threads, run
 from askwell.runs.store import Store, UnderWay, unfinished_run
-from askwell.specs import ControlKind, RunSpec
-from askwell.specs.run import DeviceKind, Digits
+from askwell.specs.run_spec import ControlKind, DeviceKind, Digits, RunSpec
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from askwell.server.jobs import Job, Order, facts_of
 from askwell.server.refusals import ClientGone, explain
 from askwell.server.service import Service
 from askwell.server.settings import LONGEST_NAME, LONGEST_TEXT, MOST_ANSWERS
-from askwell.specs import MixtureSpec, TrainingSpec
+from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.training_spec import TrainingSpec
 from askwell.version import VERSION
 from askwell.views.printable import json_escaped
 

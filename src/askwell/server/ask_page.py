@@ -13,7 +13,7 @@ from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.datastructures import UploadFile as SentFile
 
-from askwell.data.read_facts import SUFFIXES, read_xs
+from askwell.data.readers import SUFFIXES, read_xs
 from askwell.data.testbed import PREFIX
 from askwell.errors import AskwellError, BadFile, UserMistake
 from askwell.mixture.reply import PromptReply, Reply

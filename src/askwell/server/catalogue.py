@@ -16,7 +16,7 @@ from askwell.data.facts import Fact
 from askwell.data.templates import Template
 from askwell.data.testbed import PREFIX, lm_names, lms_folder, relations, testbed_prompts, testbed_relation, told
 from askwell.errors import AskwellError, BadOption, DamagedFile, did_you_mean
-from askwell.evaluation.cautious import dev_answers_from
+from askwell.evaluation.selective import dev_answers_from
 from askwell.files import cache_folder
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import Description

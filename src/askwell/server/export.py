@@ -8,7 +8,6 @@ from askwell.evaluation.metrics import METRICS, units_of
 from askwell.runs.folder import Run
 from askwell.runs.query import select_runs
 from askwell.runs.sources import saved_mixture
-from askwell.server.render import drawing_alone
 from askwell.server.run_pages import audit_lines
 from askwell.version import VERSION
 from askwell.views.charts import Panel, panels_chart, reliability_chart, risk_coverage_chart
@@ -75,8 +74,7 @@ def exported(name: str, run: Run, prompts: Sequence[PromptWords] | None) -> str:
         sections=tuple(sections),
         foot=f"Run {record.id}, written by askwell {record.environment.askwell}; this page by askwell {VERSION}.",
     )
-    with drawing_alone():
-        return page_html(page)
+    return page_html(page)
 
 
 def _lead(run: Run) -> str:

@@ -19,15 +19,16 @@ from askwell.data.testbed import PREFIX, testbed_relation
 from askwell.errors import AskwellError, UserMistake
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
+from askwell.runs.build_spec import run_spec
 from askwell.runs.folder import is_run
 from askwell.runs.run import Asking, Built, RunProgress, run
-from askwell.runs.run_spec import run_spec
 from askwell.server.loaded import LMSource
 from askwell.server.queue import raise_later
 from askwell.server.refusals import Closing, NoSuchName, Overloaded
-from askwell.specs import MixtureSpec, TrainingSpec
+from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.training_spec import TrainingSpec
 from askwell.training.checkpoint import CHECKPOINT
-from askwell.training.result import TrainingProgress
+from askwell.training.history import TrainingProgress
 
 JobState = Literal["waiting", "running", "done", "cancelled", "failed"]
 _KEPT_JOBS = 200

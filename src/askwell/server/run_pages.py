@@ -9,9 +9,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
 
-from askwell.data.audit import RelationAudit
+from askwell.data.split_audit import RelationAudit
 from askwell.errors import AskwellError, UserMistake
-from askwell.evaluation.compare import Comparison, compare_outcomes
+from askwell.evaluation.comparison import Comparison, compare_outcomes
 from askwell.evaluation.metrics import METRICS, units_of
 from askwell.evaluation.significance import SIGNIFICANT, interval_text
 from askwell.runs.folder import Run

@@ -8,7 +8,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.datastructures import UploadFile as SentFile
 
 from askwell.data.facts import Fact
-from askwell.data.read_facts import SUFFIXES, parse_facts
+from askwell.data.readers import SUFFIXES, parse_facts
 from askwell.data.templates import parse_template
 from askwell.data.testbed import PREFIX
 from askwell.errors import UserMistake
@@ -17,7 +17,8 @@ from askwell.server.ask_page import uploaded
 from askwell.server.jobs import Order, facts_of
 from askwell.server.render import page
 from askwell.server.settings import LONGEST_NAME, LONGEST_TEXT, MOST_FACTS, MOST_TEMPLATES
-from askwell.specs import MixtureSpec, TrainingSpec
+from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.training_spec import TrainingSpec
 
 router = APIRouter(include_in_schema=False)
 _EXAMPLE_FACTS = "France, Paris\nPeru, Lima\nNorway, Oslo"

@@ -15,8 +15,8 @@ from askwell.errors import BadOption, DamagedFile
 from askwell.files import hash_of, problem_in, read_tensors, write_tensors
 from askwell.mixture.candidates import Candidates
 from askwell.mixture.mixture import Mixture
-from askwell.specs.training import TrainingSpec
-from askwell.training.result import HistoryLine
+from askwell.specs.training_spec import TrainingSpec
+from askwell.training.history import HistoryLine
 
 CHECKPOINT = "checkpoint.safetensors"
 _KEPT = "kept-"

@@ -14,15 +14,16 @@ from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName
 from askwell.errors import NothingLeft
 from askwell.evaluation.answer_lists import CandidateAnswers
-from askwell.evaluation.evaluate import score_facts
 from askwell.evaluation.ranking import NOT_A_CANDIDATE
+from askwell.evaluation.scoring import score_facts
 from askwell.mixture.answers import AnswerKind
 from askwell.mixture.candidates import Candidates, CandidateScorer, GivenCandidates, as_candidates
 from askwell.mixture.encode import EncodedFacts, EncodedRelation, LeftOutFact, count_reasons, encode_relation
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import MixtureSpec
-from askwell.specs.training import TrainingSpec
+from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.training_spec import TrainingSpec
 from askwell.training.checkpoint import State, load_checkpoint, run_id, save_checkpoint
+from askwell.training.history import HistoryLine, Interrupted, TrainingProgress, TrainingResult, best_of, may_be_kept
 from askwell.training.objective import Objective
 from askwell.training.optimiser import (
     add_to_means,
@@ -35,7 +36,6 @@ from askwell.training.optimiser import (
     step,
     tuned_by,
 )
-from askwell.training.result import HistoryLine, Interrupted, TrainingProgress, TrainingResult, best_of, may_be_kept
 from askwell.training.schedule import Schedule, schedule_of, scored_dev_facts
 from askwell.views.progress_bar import Bar
 

@@ -17,7 +17,7 @@ from askwell.lms.batches import Batch
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.encode import EncodedFacts
 from askwell.mixture.mixture import Mixture
-from askwell.specs.training import PAPER_BETA1, TrainingSpec
+from askwell.specs.training_spec import PAPER_BETA1, TrainingSpec
 
 OF_WORDS = 0.2
 """A step on the vectors at layer 0, in standard deviations of the word vectors."""

@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from askwell.specs.training import TrainingSpec
-from askwell.training.result import HistoryLine, best_of, loss_or_inf
+from askwell.specs.training_spec import TrainingSpec
+from askwell.training.history import HistoryLine, best_of, loss_or_inf
 
 _PAIRS = {"cycle": (2000, 2000, 4000), "plateau": (1600, 2400, 2800)}
 """The pairs of a mixture of many prompts; what is shared out among few prompts besides; and the most of all."""

@@ -3,10 +3,10 @@
 import math
 from typing import Any
 
-from askwell.evaluation.compare import Comparison
+from askwell.evaluation.comparison import Comparison
 from askwell.evaluation.metrics import METRICS, units_of
 from askwell.evaluation.significance import SIGNIFICANT, interval_text
-from askwell.runs.comparison import RunComparison
+from askwell.runs.compare_runs import RunComparison
 from askwell.views.document import Block, Cell, Paragraph, Table, table
 from askwell.views.printable import NONE, counted
 

@@ -11,7 +11,7 @@ from askwell.evaluation.metrics import units_of
 from askwell.files import write_whole
 from askwell.runs.plan import Plan
 from askwell.runs.store import Store
-from askwell.specs.sweep import SweepSpec
+from askwell.specs.sweep_spec import SweepSpec
 from askwell.version import VERSION
 from askwell.views.charts import Gap, Panel, gaps_chart, panels_chart
 from askwell.views.demo_runs import (

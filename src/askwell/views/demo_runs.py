@@ -18,7 +18,7 @@ from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import load_mixture
 from askwell.runs.plan import Plan
 from askwell.runs.store import Store
-from askwell.specs.sweep import SweepSpec
+from askwell.specs.sweep_spec import SweepSpec
 from askwell.views.study_cells import KeptRun, kept_runs
 from askwell.views.study_rows import read_texts
 from askwell.views.told import FACT_KINDS, MANUAL, MIXTURE, MOST_FREQUENT, FactKind, ToldFigures

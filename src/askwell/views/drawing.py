@@ -6,6 +6,7 @@ follow the page into dark mode.
 
 import io
 import re
+import threading
 import warnings
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -90,10 +91,16 @@ def css_variables(*, dark: bool) -> str:
     return " ".join(f"--{role}: {colour.dark if dark else colour.light};" for role, colour in PALETTE.items())
 
 
+_DRAWING = threading.RLock()
+
+
 @contextmanager
 def chart_style() -> Generator[None]:
-    """Our settings for matplotlib while a chart is drawn or written; other users of matplotlib keep theirs."""
-    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
+    """Our settings for matplotlib while a chart is drawn or written; other users of matplotlib keep theirs.
+
+    They are global to all threads, so only one thread draws at a time.
+    """
+    with _DRAWING, matplotlib.rc_context(_STYLE), warnings.catch_warnings():
         # Scripts that the font lacks become boxes in PDF and PNG; SVG viewers have other fonts.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
         warnings.filterwarnings("ignore", message=r"Matplotlib currently does not support")
@@ -175,7 +182,7 @@ class Chart:
         return written.getvalue()
 
     def _svg(self, name: str, *, transparent: bool) -> Element:
-        with matplotlib.rc_context({"svg.hashsalt": name}):
+        with chart_style(), matplotlib.rc_context({"svg.hashsalt": name}):
             written = self._saved("svg", transparent=transparent, metadata={"Date": None, "Creator": None})
         svg = ElementTree.fromstring(printable(written.decode()))  # XML has no place for control characters
         for element in list(svg.iter()):

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from askwell.data.sources import data_folder
+from askwell.data.data_folder import data_folder
 from askwell.errors import BadFile
 from askwell.files import read_text
 from askwell.views.study_cells import ARROWS, INIT, SOFT, VECTORS, WEIGHTS, KeptRun

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from askwell.evaluation.compare import Outcomes, pair_outcomes
+from askwell.evaluation.comparison import Outcomes, pair_outcomes
 from askwell.evaluation.metrics import METRICS, TABLE_METRICS, Average
 from askwell.evaluation.significance import SIGNIFICANT, permutation_test
 from askwell.views.document import Cell, Column, ColumnGroup, headed

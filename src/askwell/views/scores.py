@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from askwell.evaluation.controls import MAJORITY, PRIOR, PRIOR_MASKED_X
-from askwell.evaluation.evaluate import Evaluation, EvaluationFigures
 from askwell.evaluation.knowledge import KnowledgeFigures
 from askwell.evaluation.labels import LabelFigures
 from askwell.evaluation.metrics import METRICS, TABLE_METRICS
+from askwell.evaluation.scoring import Evaluation, EvaluationFigures
 from askwell.evaluation.significance import interval_text
 from askwell.runs.seeds import SeveralRuns
 from askwell.views.document import Block, Paragraph, Table, table

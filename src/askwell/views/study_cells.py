@@ -15,8 +15,8 @@ from askwell.errors import UserMistake
 from askwell.evaluation.metrics import METRICS, Average
 from askwell.evaluation.outcomes import Outcome
 from askwell.runs.folder import Run
-from askwell.specs.mixture import NO_LEAD_IN
-from askwell.specs.run import RunSpec
+from askwell.specs.mixture_spec import NO_LEAD_IN
+from askwell.specs.run_spec import RunSpec
 
 NO_SET = "own facts"
 """The set of relations whose names do not mention one."""

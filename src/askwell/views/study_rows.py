@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Any
 
-from askwell.evaluation.metrics import TABLE_METRICS, units_of
+from askwell.evaluation.metrics import TABLE_METRICS, Average, units_of
 from askwell.views.document import MISSING, Cell, ColumnGroup, Document, Row, Section, Table, one_decimal
 from askwell.views.shown import ShowsItself
-from askwell.views.study_cells import EM, INIT, Average, KeptRun, RunGroup, how_of, kind_of, source_of
+from askwell.views.study_cells import EM, INIT, KeptRun, RunGroup, how_of, kind_of, source_of
 
 
 def read_texts(name: str) -> dict[str, Any]:

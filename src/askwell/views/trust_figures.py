@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from askwell.data.data_folder import data_folder
 from askwell.data.facts import Fact
-from askwell.data.sources import data_folder
 from askwell.data.testbed import PREFIX, relations, told
 from askwell.evaluation.abstention import RiskCoverage, risk_coverage
 from askwell.evaluation.calibration import Calibration, calibration, questions_of
@@ -22,7 +22,7 @@ from askwell.evaluation.several_runs import RunConsistency, run_consistency
 from askwell.evaluation.trust import WORDS_ALREADY, Trust
 from askwell.files import to_json
 from askwell.runs.folder import Run
-from askwell.specs.run import ControlKind
+from askwell.specs.run_spec import ControlKind
 from askwell.views.study_cells import INIT, KeptRun, RunGroup, Score, place_of
 from askwell.views.study_rows import Line
 

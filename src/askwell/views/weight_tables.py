@@ -5,7 +5,7 @@ from statistics import fmean, stdev
 from typing import get_args
 
 from askwell.evaluation.metrics import TABLE_METRICS
-from askwell.specs.mixture import WeightingName
+from askwell.specs.mixture_spec import WeightingName
 from askwell.views.document import MISSING, Cell, Column, ColumnGroup, Row, headed, one_decimal
 from askwell.views.paper_figures import Paper
 from askwell.views.score_tables import METRIC_COLUMNS

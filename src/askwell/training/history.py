@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from askwell.data.facts import Relation
 from askwell.mixture.encode import LeftOutFact, count_reasons
-from askwell.specs.training import TrainingSpec
+from askwell.specs.training_spec import TrainingSpec
 from askwell.views.document import Document, overview
 from askwell.views.shown import AsFrame, Records, ShowsItself
 

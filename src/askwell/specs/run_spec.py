@@ -7,9 +7,9 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from askwell.specs.base import Spec
-from askwell.specs.baselines import AutoPromptSpec, BaselineName, FineTuningSpec
-from askwell.specs.mixture import NO_OPENING_WRITTEN, MixtureSpec
-from askwell.specs.training import TrainingSpec
+from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
+from askwell.specs.mixture_spec import NO_OPENING_WRITTEN, MixtureSpec
+from askwell.specs.training_spec import TrainingSpec
 
 DeviceKind = Literal["cpu", "cuda", "mps"]
 Digits = Literal["float32", "bfloat16", "float16", "float64"]

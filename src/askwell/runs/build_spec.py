@@ -16,11 +16,11 @@ from askwell.lms.frozen import FrozenLM
 from askwell.mixture.begin import resolve_begin
 from askwell.mixture.candidates import GivenCandidates, as_candidates
 from askwell.mixture.openings import with_label
-from askwell.specs import AutoPromptSpec, FineTuningSpec, MixtureSpec, PromptText, RunSpec, TrainingSpec
 from askwell.specs.base import Spec, no_such_option
-from askwell.specs.baselines import BaselineName
-from askwell.specs.mixture import NO_LEAD_IN
-from askwell.specs.run import ControlKind, DeviceKind, Digits
+from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
+from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec
+from askwell.specs.run_spec import ControlKind, DeviceKind, Digits, PromptText, RunSpec
+from askwell.specs.training_spec import TrainingSpec
 
 _Kind = TypeVar("_Kind", bound=Spec)
 

@@ -33,7 +33,7 @@ from askwell.evaluation.ranking import AskedFacts, BestAnswers, ListedFacts, ask
 from askwell.mixture.candidates import CandidateScorer, GivenCandidates, as_candidates
 from askwell.mixture.encode import EncodedFacts, EncodedRelation, LeftOutFact, count_reasons
 from askwell.mixture.mixture import Mixture
-from askwell.specs.mixture import AnswersName
+from askwell.specs.mixture_spec import AnswersName
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
 from askwell.views.progress_bar import Bar

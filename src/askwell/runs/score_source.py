@@ -7,9 +7,9 @@ from typing import Any
 from askwell.data.facts import Relation, SplitName
 from askwell.errors import BadOption, NothingLeft
 from askwell.evaluation.controls import Controls, controls_together
-from askwell.evaluation.evaluate import Evaluation, together
 from askwell.evaluation.examine import examine
 from askwell.evaluation.knowledge import KnowledgeFigures, knowledge_over
+from askwell.evaluation.scoring import Evaluation, together
 from askwell.evaluation.trust import Trust, trust_of
 from askwell.files import to_json
 from askwell.mixture.candidates import Candidates

@@ -8,12 +8,11 @@ from typing import Any
 
 from askwell.errors import BadFile
 from askwell.lms.load import available_threads
-from askwell.runs.engines import Ended, Engine, Event, InProcess, PutOff, RayCluster, is_installed
+from askwell.runs.engines import Ended, Engine, Event, InProcess, Pool, PutOff, RayCluster, is_installed
 from askwell.runs.plan import Plan
-from askwell.runs.pool import Pool
 from askwell.runs.store import Store
 from askwell.runs.worker import RunDone, RunElsewhere, RunFailed, RunTask, do_run, done_before
-from askwell.specs import SweepSpec
+from askwell.specs.sweep_spec import SweepSpec
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 

@@ -15,14 +15,14 @@ from pydantic import TypeAdapter, ValidationError
 from askwell.errors import BadOption, DamagedFile, UserMistake
 from askwell.evaluation.abstention import Threshold, learn_threshold
 from askwell.evaluation.calibration import questions_of
-from askwell.evaluation.evaluate import Evaluation
+from askwell.evaluation.scoring import Evaluation
 from askwell.mixture.ask import ask
 from askwell.mixture.ask_prompts import ask_each_prompt
 from askwell.mixture.candidates import Candidates
 from askwell.mixture.encode import count_reasons
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.reply import PromptReply, Reply
-from askwell.specs.mixture import BEAMS
+from askwell.specs.mixture_spec import BEAMS
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from askwell.errors import BadOption
-from askwell.evaluation.compare import Comparison, Outcomes, Unit, compare_outcomes
+from askwell.evaluation.comparison import Comparison, Outcomes, Unit, compare_outcomes
 from askwell.evaluation.outcomes import read_outcomes
 from askwell.files import to_json
 from askwell.runs.folder import Run, is_run, outcomes_of

@@ -15,12 +15,12 @@ import torch
 from askwell.baselines.autoprompt import search_triggers
 from askwell.baselines.fine_tuning import fine_tune
 from askwell.baselines.hard_prompt import blank_template, prompt_of
-from askwell.baselines.named import BASELINES, need_prompts
+from askwell.baselines.registry import BASELINES, need_prompts
 from askwell.baselines.result import BaselineLine, BaselineProgress, BaselineRun
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.errors import BadOption, NothingLeft
-from askwell.evaluation.evaluate import score_facts
+from askwell.evaluation.scoring import score_facts
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.begin import resolve_begin
 from askwell.mixture.description import About
@@ -28,11 +28,11 @@ from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.prompts import LeftOutPrompt
 from askwell.mixture.save import IN_A_RUN, save_mixture
-from askwell.specs.baselines import AutoPromptSpec, BaselineName, FineTuningSpec
-from askwell.specs.mixture import NO_LEAD_IN, MixtureSpec
-from askwell.specs.training import TrainingSpec
+from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
+from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec
+from askwell.specs.training_spec import TrainingSpec
+from askwell.training.history import HistoryLine, Interrupted, TrainingResult, best_by_dev
 from askwell.training.loop import train
-from askwell.training.result import HistoryLine, Interrupted, TrainingResult, best_by_dev
 
 
 def best_on_train(

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.identity import identify
-from askwell.specs.run import ControlKind
+from askwell.specs.run_spec import ControlKind
 
 
 def control_lm(lm: FrozenLM, kind: ControlKind, seed: int) -> FrozenLM:

@@ -6,9 +6,9 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from askwell.errors import did_you_mean
 from askwell.specs.base import Spec
-from askwell.specs.mixture import AnswersChoice, MixtureSpec
-from askwell.specs.run import ControlKind, DeviceKind, Digits
-from askwell.specs.training import TrainingSpec
+from askwell.specs.mixture_spec import AnswersChoice, MixtureSpec
+from askwell.specs.run_spec import ControlKind, DeviceKind, Digits
+from askwell.specs.training_spec import TrainingSpec
 
 MOST_RUNS = 100_000
 """The most runs of a sweep: its plan keeps each of them, which takes a few kilobytes and milliseconds."""
