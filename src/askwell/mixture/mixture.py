@@ -24,7 +24,7 @@ from askwell.mixture.reply import AllReplies, Replies
 from askwell.prompts.begin import resolve_begin
 from askwell.prompts.examples import Shown
 from askwell.prompts.prompt_set import PromptSet
-from askwell.specs.mixture_spec import BEAMS, MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.views.document import Document, overview
 from askwell.views.progress_bar import Bar
@@ -94,7 +94,7 @@ class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license=
         return () if self.candidates is None else tuple(self.candidates.words_of)
 
     @overload
-    def ask(self, x: str, top: int = ..., *, candidates: GivenCandidates = ..., beams: int = ...) -> Replies: ...
+    def ask(self, x: str, top: int = ..., *, candidates: GivenCandidates = ...) -> Replies: ...
 
     @overload
     def ask(
@@ -103,7 +103,6 @@ class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license=
         top: int = ...,
         *,
         candidates: GivenCandidates = ...,
-        beams: int = ...,
         progress: bool | None = ...,
     ) -> AllReplies: ...
 
@@ -114,7 +113,6 @@ class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license=
         top: int = 10,
         *,
         candidates: GivenCandidates = None,
-        beams: int = BEAMS,
         progress: bool | None = None,
     ) -> Replies | AllReplies:
         """The most probable answers for x, best first; for several x's, a list with the answers to each.
@@ -124,7 +122,7 @@ class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license=
         `progress` is False."""
         xs, found = list_of_xs(x), AllReplies()
         with Bar("questions", progress) as shown:
-            for replies in ask(self, xs, top=top, candidates=candidates, beams=beams):
+            for replies in ask(self, xs, top=top, candidates=candidates):
                 found.append(replies)
                 shown(len(found), len(xs))
         return found[0] if isinstance(x, str) else found
