@@ -18,6 +18,7 @@ ORDER = [
     ["specs"],
     ["data"],
     ["lms"],
+    ["prompts"],
     ["mixture"],
     ["evaluation"],
     ["training"],

@@ -30,7 +30,7 @@ from askwell.lms.tokenizer_files import hub_options as reach_of_hub
 from askwell.mixture.card import model_card
 from askwell.mixture.description import About, Description, SavedFile
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.prompts import LeftOutPrompt
+from askwell.prompts.prompt import LeftOutPrompt
 
 FORMAT, VERSION = "askwell-mixture", 2
 READABLE_VERSIONS = (1, VERSION)
