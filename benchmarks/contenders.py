@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from askwell import Mixture
-from askwell.answers import one_token as distributions
 from askwell.answers.encode import EncodedFacts
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.training.objective import Objective
 
 Epoch = Callable[[], object]
@@ -36,7 +36,7 @@ def our_epoch(mixture: Mixture, facts: EncodedFacts, batch_facts: int) -> Epoch:
     """One epoch of EM as askwell trains: one forward and backward pass a pair."""
     tuned = [mixture.vectors, *mixture.deltas.parameters()]
     optimizer = torch.optim.Adam(tuned, lr=1e-3)
-    objective = Objective(mixture, facts, "em")
+    objective = Objective(mixture.answering(kind=facts.kind), facts, "em")
 
     def epoch() -> None:
         posteriors = torch.zeros(len(mixture.prompts))

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from askwell.lms.identity import LMIdentity
     from askwell.lms.load import load_lm
     from askwell.mixture.mixture import Mixture, ask
-    from askwell.report.words import look_at
     from askwell.runs.build_spec import run_spec
     from askwell.runs.folder import Run, read_runs
     from askwell.runs.record import RunRecord
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from askwell.specs.training_spec import TrainingSpec
     from askwell.training.history import TrainingProgress, TrainingResult
     from askwell.training.loop import train
+    from askwell.views.words import look_at
 
 # Names are imported when they are first used: torch and transformers take seconds, and `askwell --help` needs neither.
 _HOMES = {
@@ -52,7 +52,7 @@ _HOMES = {
     "askwell.lms.frozen": ["FrozenLM"],
     "askwell.lms.identity": ["LMIdentity"],
     "askwell.lms.load": ["load_lm"],
-    "askwell.report.words": ["look_at"],
+    "askwell.views.words": ["look_at"],
     "askwell.answers.candidates": ["Candidates", "read_candidates"],
     "askwell.mixture.mixture": ["Mixture", "ask"],
     "askwell.answers.reply": ["AllReplies", "Replies", "Reply"],

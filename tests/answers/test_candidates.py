@@ -29,19 +29,12 @@ from builders.specs import paper_spec
 from builders.worlds import frozen
 from enumeration import end_of
 
+from askwell.answers.candidate_answers import CandidateAnswers
+from askwell.answers.candidates import Candidates, find_candidates, read_candidates
+from askwell.answers.kind import AnswerKind
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadFile, BadOption, NothingLeft
-from askwell.answers.kind import AnswerKind
-from askwell.mixture.mixture import ask
-from askwell.answers.candidates import (
-    Candidates,
-    CandidateScorer,
-    find_candidates,
-    read_candidates,
-    unaskable_candidates,
-)
-from askwell.answers.encode import encode_relation
-from askwell.mixture.mixture import Mixture
+from askwell.mixture.mixture import Mixture, ask
 from askwell.mixture.save import load_mixture, save_mixture
 from askwell.training.objective import Objective
 
@@ -120,10 +113,10 @@ def test_labels_and_the_loss_of_classification_agree_with_a_plain_loop(name: str
     twin = Twin.of(name, templates_of(name), mixture)
     relation = Relation.of("kinds", [Fact(x, y) for x, y in PAIRS], [], [])
     facts = mixture.encode_relation(relation, candidates=candidates, whole_answers=True).need("train")
-    scorer = CandidateAnswers(mixture, candidates, facts.kind)
-    assert scorer.labels == tuple(LABELLED)
+    answers = CandidateAnswers(mixture, candidates, facts.kind)
+    assert answers.labels == tuple(LABELLED)
     assert [(fact.x, fact.y) for fact in facts.facts] == sorted(PAIRS)
-    loss = Objective(mixture, facts, "gradient", scorer).loss(torch.arange(len(facts)))
+    loss = Objective(answers, facts, "gradient").loss(torch.arange(len(facts)))
     loss.to_minimise.backward()
     total = torch.zeros((), dtype=torch.float64)
     replies = dict(zip(XS, ask(mixture, XS, candidates=candidates), strict=True))
@@ -186,9 +179,8 @@ def test_words_that_the_lm_spells_alike_count_once() -> None:
     mixture = moved(exact("albert"), usable("albert"))  # it lower-cases
     mixture.answer_kind = kind_of("albert")
     xs, facts = words(exact("albert"), ["Paris"])
-    weights = mixture.weighting(None, 1)
     each = [
-        CandidateAnswers(mixture, Candidates("c", of, labels), kind_of("albert")).log_probs(xs, facts, weights)
+        CandidateAnswers(mixture, Candidates("c", of, labels), kind_of("albert")).log_probs(xs, facts)
         for of, labels in (
             (("Rome", "Lima"), ("a", "b")),
             (("Rome", "rome", "Lima"), ("a", "a", "b")),
@@ -205,22 +197,21 @@ def test_words_that_the_lm_spells_alike_count_once() -> None:
 
 
 def test_labels_and_words_are_found_by_their_numbers() -> None:
-    scorer = CandidateAnswers(mixture_of("bert", "static"), labelled(), kind_of("bert"))
+    answers = CandidateAnswers(mixture_of("bert", "static"), labelled(), kind_of("bert"))
     numbers = {"a city": 0, "Reykjavik": 0, "a person": 1, "Mary Cassatt": 1, "an island": 2, "Cuba": 2}
-    assert {y: scorer.number_of(y) for y in numbers} == numbers
-    assert scorer.number_of("Rome") is None
-    assert scorer.number_of("a dog") is None
+    assert {y: answers.numbers_of([y])[0] for y in numbers} == numbers
+    assert answers.numbers_of(["Rome"]) == [None]
+    assert answers.numbers_of(["a dog"]) == [None]
 
 
 def test_what_is_too_long_or_unknown_is_left_out_and_its_label_with_it() -> None:
     mixture = mixture_of("bert", "static")
     mixture.answer_kind = AnswerKind(any_length=True, longest=10, log_lengths=(math.log(0.5), math.log(0.5)))
     candidates = Candidates("c", ("Paris", "Reykjavik", "Mary Cassatt", "日本"), ("a", "a", "b", "c"))
-    scorer = CandidateAnswers(mixture, candidates, mixture.answer_kind)
-    assert scorer.labels == ("a",)
-    assert scorer.left_out == ("Reykjavik", "Mary Cassatt", "日本")
-    assert scorer.number_of("b") is None
-    assert unaskable_candidates(mixture, candidates) == scorer.left_out
+    answers = CandidateAnswers(mixture, candidates, mixture.answer_kind)
+    assert answers.labels == ("a",)
+    assert answers.candidates_left_out == ("Reykjavik", "Mary Cassatt", "日本")
+    assert answers.numbers_of(["b"]) == [None]
     with pytest.raises(NothingLeft, match="no candidates left: 2 ×"):
         CandidateAnswers(mixture, Candidates("c", ("Reykjavik", "日本")), mixture.answer_kind)
 

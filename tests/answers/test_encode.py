@@ -11,26 +11,25 @@ from builders import tiny
 from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS, TEMPLATES, frozen
 
+from askwell.answers.encode import encode_facts
+from askwell.answers.kind import NOT_SPELT, ONE_TOKEN, TOO_MANY_TOKENS, AnswerKind, kind_of_facts
+from askwell.answers.likelihood import gold_log_probs, likelihood
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NothingLeft
 from askwell.evaluation.scoring import evaluate
-from askwell.answers import one_token as distributions
-from askwell.answers.kind import ONE_TOKEN, AnswerKind
-from askwell.answers.encode import (
-    NO_TOKENS,
-    NOT_SPELT,
-    TOO_LONG,
-    TOO_MANY_TOKENS,
-    answer_kind,
-    encode_facts,
-    encode_relation,
-)
+from askwell.lms.batches import TokenisedTexts
 from askwell.mixture.mixture import Mixture
+from askwell.prompts.prompt_set import NO_TOKENS, TOO_LONG
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
 
 ANY_LENGTH = MixtureSpec(answers="any-length", longest_answer=3)
+
+
+def answer_kind(mixture: Mixture, train: list[str], others: list[str] | None = None, *, whole: bool = False):
+    ys, rest = (TokenisedTexts(texts, mixture.lm.wording) for texts in (train, others or []))
+    return kind_of_facts(mixture, ys, rest, whole=whole)
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "bart"])
@@ -68,7 +67,7 @@ def test_the_longest_x_that_leaves_room_for_the_longest_answer(name, beside):
     most = tiny.POSITIONS - beside - longest
     y = {2: "Iceland", 3: "Massachusetts"}[longest]
     facts = [Fact(" ".join(["Paris"] * length), y) for length in (most, most + 1)]
-    encoded, left_out = mixture.encode(facts, answer_kind(mixture, ["Rome", y]))
+    encoded, left_out = encode_facts(mixture, facts, answer_kind(mixture, ["Rome", y]))
     assert encoded.facts == (facts[0],)
     assert [one.reason for one in left_out] == [TOO_LONG]
     assert likelihood(mixture, encoded, torch.arange(1)).total.isfinite().all()
@@ -133,7 +132,7 @@ def test_a_masked_lm_with_train_ys_of_one_token_gives_the_one_token_numbers_to_t
         assert all(torch.equal(tensor, expected[name]) for name, tensor in mixture.state_dict().items())
         assert [line.train_loss for line in histories[answers]] == [line.train_loss for line in histories["one-token"]]
         encoded = mixture.encode_relation(CAPITALS).split("train")
-        listed = encode_relation(mixtures["one-token"], CAPITALS).split("train")
+        listed = mixtures["one-token"].encode_relation(CAPITALS).split("train")
         every = torch.arange(len(encoded))
         assert torch.equal(
             likelihood(mixture, encoded, every).total,
@@ -162,7 +161,7 @@ def test_two_forms_of_y_each_have_their_own_number_of_tokens():
     kind = answer_kind(mixture, ["Italy", "Reykjavik", "Massachusetts"])  # the last has too many after a bracket
     assert kind.log_lengths == pytest.approx([math.log(count / 3.5) for count in (1.5, 0.5, 1.5)])
     facts = [Fact("Paris", "Italy"), Fact("Paris", "Massachusetts")]
-    encoded, left_out = mixture.encode(facts, kind)
+    encoded, left_out = encode_facts(mixture, facts, kind)
     assert encoded.facts == (facts[0],)
     assert [one.reason for one in left_out] == [TOO_MANY_TOKENS]
     with torch.no_grad():

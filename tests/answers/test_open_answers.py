@@ -27,7 +27,6 @@ from askwell.evaluation.metrics import METRICS
 from askwell.evaluation.outcomes import read_controls, read_outcomes, write_controls, write_outcomes
 from askwell.evaluation.scoring import evaluate, score_facts
 from askwell.files import to_json
-from askwell.answers.encode import encode_relation
 
 TRAIN = [Fact("Cuba", "Rome"), Fact("Paris", "Rome"), Fact("Cuba", "Cassatt"), Fact("Cuba", "Rome Cassatt")]
 COUNTS = (2, 1, 1)
@@ -186,7 +185,7 @@ def test_the_best_of_many_answers_that_are_almost_as_probable_is_the_first(name)
             known = min(top, list(expected).index(outcome.y) + 1)
             assert outcome.answers[:known] == tuple(expected)[:known]
     facts = mixture.encode_relation(relation).split("test")
-    assert score_facts(mixture, facts, relation)["P@1"] == 25 * sum(
+    assert score_facts(mixture.answering(kind=facts.kind), facts, relation)["P@1"] == 25 * sum(
         rank_among(expected, fact.y, sorted({f.y for f in test} - {fact.y})) == 1 for fact in test
     )
     mixture.answer_kind = mixture.encode_relation(relation).kind
@@ -199,14 +198,16 @@ def test_the_search_goes_on_until_the_rank_is_known(name, monkeypatch):
     relation = relation_of(*(("Paris", y) for y in list(of_paris)[:8]), ("Paris", list(of_paris)[14]))
     mixture, _ = few_tokens(name)
     facts = mixture.encode_relation(relation).split("test")
-    expected, score = evaluate(mixture, relation), score_facts(mixture, facts, relation)
+    expected, score = evaluate(mixture, relation), score_facts(mixture.answering(kind=facts.kind), facts, relation)
     limited(monkeypatch, 1, 200)
     for top in (10, 0):
         found = evaluate(mixture, relation, top=top)
         assert [(o.rank, o.rank_at_most) for o in found.outcomes] == [(o.rank, o.rank) for o in expected.outcomes]
-    assert score_facts(mixture, facts, relation) == score
+    assert score_facts(mixture.answering(kind=facts.kind), facts, relation) == score
     limited(monkeypatch, 0)
-    unknown = score_facts(mixture, facts, relation)  # no fact counts as wrong because its search was cut
+    unknown = score_facts(
+        mixture.answering(kind=facts.kind), facts, relation
+    )  # no fact counts as wrong because its search was cut
     assert unknown["log_loss"] == score["log_loss"]
 
 
@@ -216,7 +217,8 @@ def test_the_dev_score_is_that_of_enumeration(name):
     chosen = [("Paris", list(of_paris)[at]) for at in (0, 1, 5)] + [("Mary Cassatt", next(iter(of_mary)))]
     relation = relation_of(*chosen)
     mixture, _ = few_tokens(name)
-    scores = score_facts(mixture, mixture.encode_relation(relation).split("test"), relation)
+    encoded = mixture.encode_relation(relation).split("test")
+    scores = score_facts(mixture.answering(kind=encoded.kind), encoded, relation)
     right, losses = 0, []
     for x, y in chosen:
         expected = of_paris if x == "Paris" else of_mary
@@ -258,7 +260,8 @@ def test_a_y_that_is_longer_than_all_of_train_is_impossible_to_a_masked_lm():
     found = {outcome.x: outcome for outcome in evaluate(mixture, relation).outcomes}
     assert (found["Paris"].rank, found["Paris"].log_probability) == (math.inf, -math.inf)
     assert found["Cuba"].rank < math.inf
-    scores = score_facts(mixture, mixture.encode_relation(relation).split("test"), relation)
+    encoded = mixture.encode_relation(relation).split("test")
+    scores = score_facts(mixture.answering(kind=encoded.kind), encoded, relation)
     assert scores["log_loss"] == pytest.approx(-found["Cuba"].log_probability)
 
 

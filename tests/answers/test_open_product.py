@@ -18,16 +18,14 @@ from enumeration import (
     spelt_with,
 )
 
+from askwell.answers.answer_search import AnswerSearch
+from askwell.answers.kind import AnswerKind
+from askwell.answers.likelihood import likelihood
+from askwell.answers.search import SearchLimits
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption
 from askwell.evaluation.scoring import evaluate
-from askwell.answers import one_token as distributions
-from askwell.answers.answer_search import AnswerSearch
-from askwell.answers.kind import AnswerKind
-from askwell.answers.encode import encode_facts
 from askwell.mixture.mixture import Mixture
-from askwell.answers.product import product_log_likelihood
-from askwell.answers.search import SearchLimits
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
@@ -54,7 +52,7 @@ def test_the_likelihood_and_its_gradient_into_the_weights(name, templates):
     mixture, twin, log_lengths = product_of(name, templates)
     encoded, left_out = mixture.encode(FACTS)
     assert not left_out
-    ours = distributions.log_likelihood(mixture, encoded, torch.arange(len(FACTS)))
+    ours = likelihood(mixture, encoded, torch.arange(len(FACTS))).total
     ours.sum().backward()
     logits = mixture.weight_logits.detach().clone().requires_grad_()
     expected = torch.stack(
@@ -75,8 +73,10 @@ def test_one_token_answers_give_the_one_token_product():
     facts = [Fact("Paris", "Rome"), Fact("Mary Cassatt", "Cass")]
     every = torch.arange(2)
     expected = likelihood(one_token, one_token.encode(facts)[0], every).total
-    encoded, _ = mixture.encode(facts, AnswerKind(any_length=True, longest=3, log_lengths=(0.0,)))
-    torch.testing.assert_close(product_log_likelihood(mixture, encoded, every), expected, rtol=0, atol=1e-12)
+    encoded, _ = encode_facts(mixture, facts, AnswerKind(any_length=True, longest=3, log_lengths=(0.0,)))
+    as_steps = replace(encoded, kind=replace(encoded.kind, log_lengths=(0.0, -math.inf)))
+    by_steps = likelihood(mixture, as_steps, every).total
+    torch.testing.assert_close(by_steps, expected, rtol=0, atol=1e-12)
     assert torch.equal(likelihood(mixture, encoded, every).total, expected)
 
 
@@ -116,7 +116,7 @@ def test_prompts_that_need_two_forms_of_y_are_refused():
     encoded, _ = mixture.encode(FACTS)
     sentence = "needs prompts that write y in one form, either after a space or glued"
     with pytest.raises(BadOption, match=sentence):
-        likelihood(mixture, encoded, torch.arange(1)).total
+        likelihood(mixture, encoded, torch.arange(1))
     with pytest.raises(BadOption, match=sentence):
         mixture.ask("Paris")
     with pytest.raises(BadOption, match=sentence):

@@ -8,11 +8,11 @@ import torch
 from agreement import Twin, exact, moved, plain, usable
 from builders.specs import paper_spec
 
+from askwell.answers import listed
+from askwell.answers.candidates import Candidates
 from askwell.data.facts import Fact, Relation
-from askwell.answers import listed as answer_lists
 from askwell.evaluation.agreement import PromptAnswers, compare_signals, disagreement, signals_of
 from askwell.evaluation.examine import examine
-from askwell.answers.candidates import Candidates
 from askwell.mixture.mixture import Mixture
 
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]
@@ -35,7 +35,7 @@ def entropy(probabilities):
 @pytest.mark.parametrize("kind", SPECS)
 @pytest.mark.parametrize("name", ["bert", "llama"])
 def test_against_the_reference(name, kind, at_once, monkeypatch):
-    monkeypatch.setattr(answer_lists, "_NUMBERS_AT_ONCE", at_once)
+    monkeypatch.setattr(listed, "NUMBERS_AT_ONCE", at_once)
     mixture = moved(exact(name), usable(name), SPECS[kind])
     twin = Twin.of(name, usable(name), mixture)
     found = prompt_answers(mixture)

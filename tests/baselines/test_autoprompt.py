@@ -13,14 +13,13 @@ from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS, REPEATED, frozen
 from by_hand import ids_of
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.baselines.autoprompt import TriggerSearch, best_swaps, search_triggers
 from askwell.baselines.result import BaselineRun, SearchStep
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption, DamagedFile
 from askwell.files import read_tensors, write_tensors
 from askwell.lms.frozen import FrozenLM
-from askwell.answers import one_token as distributions
-from askwell.answers.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description
 from askwell.specs.baseline_specs import AutoPromptSpec

@@ -6,13 +6,12 @@ from builders import tiny
 from builders.specs import paper_spec
 from builders.worlds import FACTS, REPEATED, TEMPLATES, frozen
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.baselines.run_baseline import run_baseline
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
 from askwell.evaluation.scoring import evaluate
-from askwell.answers import one_token as distributions
-from askwell.answers.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 

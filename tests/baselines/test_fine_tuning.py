@@ -8,12 +8,11 @@ import torch
 from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS, REPEATED, frozen
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.baselines.fine_tuning import fine_tune
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
 from askwell.evaluation.scoring import evaluate
-from askwell.answers import one_token as distributions
-from askwell.answers.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.baseline_specs import FineTuningSpec
 
@@ -83,7 +82,7 @@ def test_the_tuned_lm_is_saved_and_read_again(tmp_path):
     facts, _ = again.encode(FACTS)
     every = torch.arange(len(facts))
     assert torch.equal(
-        OneTokenAnswers(again).log_probs(facts.xs, every), distributions.log_probs(result.mixture, facts.xs, every)
+        OneTokenAnswers(again).log_probs(facts.xs, every), OneTokenAnswers(result.mixture).log_probs(facts.xs, every)
     )
 
 

@@ -11,9 +11,8 @@ from builders.specs import paper_spec
 from builders.worlds import FACTS, TEMPLATES, frozen
 from torch.utils.flop_counter import FlopCounterMode
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.lms.walks import attention
-from askwell.answers import one_token as distributions
-from askwell.answers.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -87,7 +86,7 @@ def test_all_parts_run_quickly(tmp_path):
     for part in ("equal_work", "evaluation", "gemm_fraction"):
         assert summary[part]["small"] > 0
     assert 0 < summary["evaluation_memory_ratio"] < 1
-    assert {path.stem for path in tmp_path.glob("*.md")} == {*parts}
+    assert {path.stem for path in tmp_path.glob("*.json")} == {*parts, "summary"}
 
 
 def test_an_unknown_part_is_refused(capsys):

@@ -7,8 +7,7 @@ import torch
 from builders.specs import paper_spec
 from builders.worlds import FACTS, TEMPLATES, frozen
 
-from askwell.answers import one_token as distributions
-from askwell.answers.encode import encode_facts
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.mixture.mixture import Mixture
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

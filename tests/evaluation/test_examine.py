@@ -9,6 +9,8 @@ from agreement import exact, moved, usable
 from builders.specs import paper_spec
 from builders.worlds import CAPITALS, TEMPLATES, frozen
 
+from askwell.answers import encode
+from askwell.answers.candidates import Candidates
 from askwell.data.facts import Fact, Relation
 from askwell.evaluation.controls import MAJORITY, PRIOR, PRIOR_CORRECTED, PRIOR_MASKED_X
 from askwell.evaluation.examine import examine
@@ -16,10 +18,6 @@ from askwell.evaluation.metrics import RANK_METRICS, scores_of
 from askwell.evaluation.scoring import evaluate
 from askwell.evaluation.trust import trust_of
 from askwell.lms.frozen import FrozenLM
-from askwell.answers import one_token as distributions
-from askwell.answers import encode
-from askwell.answers.candidates import Candidates
-from askwell.answers.encode import encode_facts, encode_relation
 
 # No x stands twice, so that a question that is asked twice is one too many.
 DISTINCT = Relation.of(

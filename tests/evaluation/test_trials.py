@@ -2,7 +2,7 @@
 
 `make test` does a few trials; `make test-full` a hundred of LMs that know nothing, of which a few may go wrong, and 25
 with told facts on each LM, nearly all of which succeed. ASKWELL_TRIALS=100 makes that a hundred of each kind
-(tests/FULL.md has their last result).
+(scripts/test_full.md has the last result).
 
 Trial i takes the relation at place i of a list that is gone through again and again; i seeds the sample of its facts
 and all that tuning draws. Both LMs of a trial are tuned in the same short way on the same facts.
@@ -21,6 +21,7 @@ from builders.specs import paper_spec
 from builders.testbed import load_testbed_lm
 from scipy import stats
 
+from askwell.answers.candidates import Candidates
 from askwell.data import testbed as world
 from askwell.data.facts import Relation
 from askwell.data.testbed import lm_names
@@ -29,7 +30,6 @@ from askwell.evaluation.knowledge import Answered, Knowledge, knowledge
 from askwell.evaluation.scoring import evaluate
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.random_lms import control_lm
-from askwell.answers.candidates import Candidates
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train

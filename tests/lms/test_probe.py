@@ -20,7 +20,6 @@ from transformers import (
 from askwell.errors import LMUnavailable
 from askwell.lms.batches import words_of
 from askwell.lms.frozen import FrozenLM
-from askwell.answers import one_token as distributions
 from askwell.mixture.mixture import Mixture
 
 SHAPE: dict[str, Any] = {

@@ -11,9 +11,9 @@ from builders.specs import paper_spec
 from torch import Tensor
 from torch.nn import functional
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.lms.batches import QuestionTable
 from askwell.lms.frozen import FrozenLM
-from askwell.answers import one_token as distributions
 from askwell.mixture.mixture import Mixture
 
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]
@@ -139,8 +139,7 @@ def test_half_precision_gives_probabilities_in_float32(name: str) -> None:
     assert lm.dtype == torch.bfloat16
     assert mixture.vectors.dtype == log_probs.dtype == torch.float32
     torch.testing.assert_close(log_probs.exp().sum(1), torch.ones(3), rtol=0, atol=1e-5)
-    whole = distributions.log_probs(
-        Mixture(plain(name), ["The capital of [X] is [Y] ."], paper_spec()), *words(plain(name), XS)
-    )
+    exact = Mixture(plain(name), ["The capital of [X] is [Y] ."], paper_spec())
+    whole = OneTokenAnswers(exact).log_probs(*words(plain(name), XS))
     assert not torch.equal(log_probs, whole)
     assert float((log_probs.exp() - whole.exp()).abs().max()) < 0.3

@@ -13,10 +13,10 @@ from builders import tiny
 from builders.specs import paper_spec
 from transformers import AlbertConfig, AlbertForMaskedLM, BertTokenizer, T5Config, T5ForConditionalGeneration
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.errors import LMUnavailable
 from askwell.lms.load import load_lm
 from askwell.lms.tokenizer_files import wordpiece
-from askwell.answers import one_token as distributions
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import TOKENIZER_PATH, load_mixture, save_mixture
 from askwell.runs.sources import saved_mixture
@@ -60,7 +60,7 @@ def test_an_albert_with_berts_vocabulary_beside_it_loads(albert: tuple[AlbertFor
         load_lm(folder, device="cpu")
     vocabulary(folder, PIECES)
     lm = load_lm(folder, device="cpu")
-    answers = distributions.log_probs(Mixture(lm, TEMPLATES[:1], paper_spec()), *words(lm, ["Paris", "Reykjavik"]))
+    answers = OneTokenAnswers(Mixture(lm, TEMPLATES[:1], paper_spec())).log_probs(*words(lm, ["Paris", "Reykjavik"]))
     torch.testing.assert_close(answers[0], expected(model, "Paris"), rtol=0, atol=1e-5)
     torch.testing.assert_close(answers[1], expected(model, "Rey ##kja ##vik"), rtol=0, atol=1e-5)
 
@@ -72,7 +72,7 @@ def test_a_tokenizer_apart_from_the_weights(albert: tuple[AlbertForMaskedLM, Pat
     digests = set()
     for tokenizer in (file, file.parent, tmp_path / "whole"):
         lm = load_lm(folder, tokenizer=tokenizer, device="cpu")
-        answers = distributions.log_probs(Mixture(lm, TEMPLATES[:1], paper_spec()), *words(lm, ["Paris"]))
+        answers = OneTokenAnswers(Mixture(lm, TEMPLATES[:1], paper_spec())).log_probs(*words(lm, ["Paris"]))
         torch.testing.assert_close(answers[0], expected(model, "Paris"), rtol=0, atol=1e-5)
         assert lm.tokenizer_source == str(tokenizer)
         digests.add(lm.identity.digest)

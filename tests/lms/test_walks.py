@@ -22,7 +22,6 @@ from askwell.lms.walks.attention import attend, attend_fused, groups_of
 from askwell.lms.walks.choose import walk_of
 from askwell.lms.walks.rows import Rows, pack
 from askwell.lms.walks.walk import FeedForward
-from askwell.answers import one_token as distributions
 
 XS = ["Paris", "Reykjavik", "Mary Cassatt", "Cuba"]
 

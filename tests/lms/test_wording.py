@@ -21,7 +21,6 @@ from askwell.errors import LMUnavailable
 from askwell.lms.batches import PLACES, QuestionTable, TokenisedTexts, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place, PromptTokens, Wording, tokenise
-from askwell.answers.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 
 WORDPIECE, ALBERT, METASPACE = "bert", "albert", "llama-metaspace"

@@ -12,11 +12,12 @@ from agreement import ALL, GLUED_X, GLUED_Y, YS, Twin, exact, ids, moved, plain,
 from builders.specs import paper_spec
 from torch import Tensor
 
+from askwell.answers.encode import EncodedFacts
+from askwell.answers.likelihood import likelihood
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact
 from askwell.errors import NothingLeft
 from askwell.lms.batches import Words
-from askwell.answers import one_token as distributions
-from askwell.answers.encode import EncodedFacts, encode_facts
 from askwell.mixture.mixture import Mixture
 
 FULL = bool(os.environ.get("ASKWELL_TEST_FULL"))
@@ -203,14 +204,14 @@ def test_product_of_experts(name: str) -> None:
     xs, facts = words(exact(name), XS)
     golds = [*ids(name, YS[agreement.script(name)]), 30, 77]
     ours = OneTokenAnswers(mixture).log_probs(xs, facts)
-    likelihood = distributions.log_likelihood(mixture, with_golds(xs, torch.tensor([golds, golds])), facts)
-    likelihood.sum().backward()
+    total = likelihood(mixture, with_golds(xs, torch.tensor([golds, golds])), facts).total
+    total.sum().backward()
     loss = torch.zeros((), dtype=torch.float64)
     for number, x in enumerate(XS):
         each = [twin.log_p_y(t, x).detach() for t in range(len(templates))]
         expected = reference.log_product(reference.log_softmax(twin.weight_logits).exp(), each)
         assert_near(ours[number], expected, 1e-9)
-        assert_near(likelihood[number], expected[golds[number]], 1e-9)
+        assert_near(total[number], expected[golds[number]], 1e-9)
         loss = loss + expected[golds[number]]
     loss.backward()
     assert twin.weight_logits.grad is not None
@@ -293,5 +294,5 @@ def test_a_product_needs_a_form_for_every_prompt(name: str) -> None:
         each.append(reference.read_answers(twin.log_p_y(t, "Reykjavik").detach(), own))
     expected = reference.log_product(reference.log_softmax(twin.weight_logits).exp().detach(), each)
     assert_near(log_probs[0, encoded.answers[0]], expected[both.index("rome" if name == "albert" else "Rome")], 1e-9)
-    likelihood = likelihood(mixture, encoded, torch.arange(1)).total
-    assert_near(likelihood[0], log_probs[0, encoded.answers[0]], 1e-12)
+    total = likelihood(mixture, encoded, torch.arange(1)).total
+    assert_near(total[0], log_probs[0, encoded.answers[0]], 1e-12)

@@ -11,15 +11,18 @@ from agreement import ALL, X_FIRST, exact, ids, moved, plain, words
 from builders import tiny
 from builders.specs import paper_spec
 
+from askwell.answers import one_token
+from askwell.answers import open as open_answers
+from askwell.answers.candidates import Candidates, read_candidates
+from askwell.answers.encode import count_reasons
+from askwell.answers.kind import NOT_ONE_TOKEN
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact
 from askwell.errors import BadFile, NotFinite, NothingLeft, UserMistake
 from askwell.lms.batches import Words
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture import ask as ask_module
-from askwell.answers import one_token as distributions
-from askwell.answers.candidates import Candidates, read_candidates
-from askwell.answers.encode import NO_TOKENS, NOT_ONE_TOKEN, TOO_LONG, count_reasons, encode_facts
-from askwell.mixture.mixture import Mixture
+from askwell.mixture.mixture import Mixture, ask
+from askwell.prompts.prompt_set import NO_TOKENS, TOO_LONG, PromptSet
 from askwell.specs.mixture_spec import MixtureSpec
 
 BRACKETED = ["[X] is in [Y] .", "[X] ([Y])"]
@@ -63,9 +66,7 @@ def test_answers_are_those_of_the_distribution(name: str, spec: MixtureSpec) -> 
     tokenizer: Any = exact(name).tokenizer
     for reply, token in zip(replies, best.indices.tolist(), strict=False):
         assert reply.y == tokenizer.decode([token]).strip() or reply.y in tokenizer.convert_ids_to_tokens(token)
-        each = [
-            float(mixture.word_log_probs(xs, facts, t)[0, token].exp()) for t in range(len(X_FIRST))
-        ]
+        each = [float(mixture.word_log_probs(xs, facts, t)[0, token].exp()) for t in range(len(X_FIRST))]
         assert list(reply.by_prompt) == pytest.approx(each, abs=1e-12)
         if spec == paper_spec():
             together = sum(w * p for w, p in zip(mixture.weights.tolist(), reply.by_prompt, strict=True))
@@ -214,7 +215,7 @@ def test_an_x_without_tokens_is_left_out() -> None:
 
 
 def test_no_facts_at_all() -> None:
-    encoded, left_out = encode_facts(Mixture(plain("bert"), ["[X] is [Y]"], paper_spec()), [])
+    encoded, left_out = Mixture(plain("bert"), ["[X] is [Y]"], paper_spec()).encode([])
     assert len(encoded) == 0
     assert left_out == []
 
@@ -242,9 +243,11 @@ def test_candidates_are_read_once_each(tmp_path: Path) -> None:
     assert candidates.digest == Candidates("other", ("Lima", "Reykjavik", "Rome")).digest
     assert candidates.digest != Candidates("cities", ("Rome", "Lima")).digest
     mixture = Mixture(plain("bert"), ["[X] is [Y]"], paper_spec())
-    answers, left_out = candidates.answers(mixture)
-    assert answers.tolist() == sorted(ids("bert", "Rome Lima"))
-    assert left_out == ("Reykjavik",)
+    answers = OneTokenAnswers(mixture, candidates)
+    assert [answers.word(number) for number in range(answers.count)] == ["Rome", "Lima"]
+    assert answers._allowed is not None
+    assert answers._allowed.tolist() == sorted(ids("bert", "Rome Lima"))
+    assert answers.candidates_left_out == ("Reykjavik",)
 
 
 def test_candidate_files_that_are_refused(tmp_path: Path) -> None:
@@ -259,7 +262,9 @@ def test_candidate_files_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="is a folder; name a file"):
         read_candidates(tmp_path)
     with pytest.raises(NothingLeft, match="no candidates left: 2 × word is not one token"):
-        Candidates("none", ("Reykjavik", "Boston")).answers(Mixture(plain("bert"), ["[X] is [Y]"], paper_spec()))
+        OneTokenAnswers(
+            Mixture(plain("bert"), ["[X] is [Y]"], paper_spec()), Candidates("none", ("Reykjavik", "Boston"))
+        )
 
 
 def test_asking_among_candidates() -> None:
@@ -283,16 +288,16 @@ def test_the_first_answers_come_before_the_last_x_is_read(name: str, monkeypatch
     """No more x's are put into tensors than are asked at once, however many there are."""
     mixture = Mixture(FrozenLM(*tiny.TINY[name]()), ["[X] is in [Y] ."])
     padded: list[int] = []
-    spell = ask_module.words_of
+    words_of = PromptSet.words_of
 
-    def counted(xs: Sequence[str], *options: Any) -> Words:
+    def counted(prompts: PromptSet, xs: Sequence[str]) -> Words:
         padded.append(len(xs))
-        return spell(xs, *options)
+        return words_of(prompts, xs)
 
-    monkeypatch.setattr(ask_module, "words_of", counted)
-    monkeypatch.setattr(ask_module, "_NUMBERS_AT_ONCE", 4 * mixture.token_words.count)
-    monkeypatch.setattr(ask_module, "_QUESTIONS_AT_ONCE", 4)
-    found = ask_module.ask(mixture, ["Paris"] * 13)
+    monkeypatch.setattr(PromptSet, "words_of", counted)
+    monkeypatch.setattr(one_token, "_NUMBERS_OF_ANSWERS", 4 * mixture.token_words.count)
+    monkeypatch.setattr(open_answers, "_FACTS_AT_ONCE", 4)
+    found = ask(mixture, ["Paris"] * 13)
     assert next(found)
     assert padded == [4]
     assert len(list(found)) == 12

@@ -6,12 +6,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from askwell.answers.kind import ONE_TOKEN
 from askwell.data.names import read_relation
 from askwell.evaluation.outcomes import read_outcomes
 from askwell.evaluation.scoring import evaluate
 from askwell.lms.load import load_lm
-from askwell.answers.kind import ONE_TOKEN
-from askwell.answers.encode import default_kind, encode_relation
 from askwell.mixture.save import load_mixture
 
 OLD = Path(__file__).parents[1] / "fixtures" / "v0.1.0"

@@ -10,10 +10,9 @@ from builders import tiny
 from builders.worlds import PAIRS, REPEATED, TEMPLATES, frozen
 
 import askwell
+from askwell.answers.likelihood import likelihood
 from askwell.errors import BadOption, UserMistake
 from askwell.lms.batches import words_of
-from askwell.answers import one_token as distributions
-from askwell.answers.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
 

@@ -14,15 +14,16 @@ from builders import tiny
 from builders.specs import paper_spec
 from safetensors.torch import load_file
 
+from askwell.answers.kind import ONE_TOKEN, AnswerKind
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.templates import parse_template
 from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
-from askwell.answers import one_token as distributions
-from askwell.answers.kind import ONE_TOKEN, AnswerKind
 from askwell.mixture.card import model_card
+from askwell.mixture.description import About
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import About, read_description, read_dev_answers
+from askwell.mixture.save import read_description, read_dev_answers
 from askwell.specs.mixture_spec import MixtureSpec
 
 XS = ["Reykjavik", "Paris"]

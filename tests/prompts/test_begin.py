@@ -10,11 +10,11 @@ import torch
 from agreement import BEGINS, CAUSAL, Twin, exact, moved, pieces, plain, usable, words, x_ids
 from builders import tiny
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
 from askwell.lms.frozen import FrozenLM
-from askwell.answers import one_token as distributions
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import load_mixture, save_mixture
 from askwell.prompts.begin import choose_begin, known_choice, resolve_begin

@@ -13,13 +13,13 @@ from builders.specs import paper_spec
 from builders.worlds import frozen
 from written_out import next_log_probs
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NothingLeft
-from askwell.answers import one_token as distributions
-from askwell.answers.encode import OWN_EXAMPLE, encode_facts, encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import load_mixture, save_mixture
 from askwell.prompts.examples import draw_examples, writable_facts
+from askwell.prompts.prompt_set import OWN_EXAMPLE
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
@@ -175,7 +175,7 @@ def test_no_example_is_its_own_question_in_training(method: Literal["gradient", 
     lm = exact("gpt2")
     mixture = Mixture(lm, TEMPLATES[1:2], shot_spec("gpt2", copies=3), relation=RELATION)
     facts, _ = mixture.encode(TRAIN)
-    objective = Objective(mixture, facts, method)
+    objective = Objective(mixture.answering(kind=facts.kind), facts, method)
     rows = [slice(at, at + len(p.token_ids)) for at, p in zip(mixture.pairs.first_rows, mixture.prompts, strict=True)]
     for number, fact in enumerate(facts.facts):
         mixture.zero_grad()
@@ -193,7 +193,7 @@ def test_what_only_prompts_that_were_dropped_do_not_show_is_not_trained_on() -> 
     mixture = Mixture(lm, TEMPLATES[1:2], shot_spec("gpt2", copies=2), relation=RELATION)
     facts, _ = mixture.encode(TRAIN)
     mixture.weight_logits.data[1] = -torch.inf
-    objective = Objective(mixture, facts, "gradient")
+    objective = Objective(mixture.answering(kind=facts.kind), facts, "gradient")
     for number, fact in enumerate(facts.facts):
         loss = objective.loss(torch.tensor([number]))
         loss.to_minimise.backward()

@@ -13,11 +13,11 @@ from builders import tiny
 from builders.specs import paper_spec
 from written_out import next_log_probs
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
 from askwell.files import cache_folder
-from askwell.answers import one_token as distributions
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import load_mixture, save_mixture
 from askwell.prompts.begin import LEAD_INS, OpeningChoice, choose_opening, known_opening, resolve_begin

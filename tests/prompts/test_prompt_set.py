@@ -5,9 +5,9 @@ import torch
 from agreement import CAUSAL, exact, plain, words
 from builders.specs import paper_spec
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption, BadTemplate, NothingLeft
-from askwell.answers import one_token as distributions
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import WeightingName
 
@@ -104,7 +104,7 @@ def test_a_weight_of_zero_is_no_prompt_but_no_harm() -> None:
     for weighting in weightings:
         mixture = Mixture(lm, templates, paper_spec(weights="file", weighting=weighting))
         xs, facts = words(lm, ["Paris", "Reykjavik"])
-        alone = distributions.log_probs(Mixture(lm, ["[X] is [Y]"], paper_spec()), xs, facts)
+        alone = OneTokenAnswers(Mixture(lm, ["[X] is [Y]"], paper_spec())).log_probs(xs, facts)
         torch.testing.assert_close(OneTokenAnswers(mixture).log_probs(xs, facts), alone, rtol=0, atol=1e-12)
         golds = torch.full((2, 2), 30)
         of_x = mixture.log_p_x(xs, facts) if weighting == "data-dependent" else None

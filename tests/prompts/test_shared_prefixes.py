@@ -9,9 +9,9 @@ from agreement import CAUSAL, FURTHER_CAUSAL, X_FIRST, exact, exact_eager_attent
 from builders import tiny_walks
 from builders.specs import paper_spec
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.lms.batches import Batch, Words
 from askwell.lms.frozen import FrozenLM
-from askwell.answers import one_token as distributions
 from askwell.mixture.mixture import Mixture
 from askwell.prompts import shared_prefixes
 

@@ -17,7 +17,6 @@ from builders.sweeps import contents
 from builders.worlds import write_relation
 
 from askwell.evaluation.outcomes import read_outcomes
-from askwell.answers import one_token as distributions
 from askwell.runs import engines as pool
 from askwell.runs.engines import TRIES, Ended, InProcess, Lost, Pool, PutOff, Started
 from askwell.runs.grid import read_sweep
@@ -94,7 +93,6 @@ def test_a_data_dependent_run_tells_how_much_its_weights_depend_on_x(world, tmp_
     import torch
 
     from askwell import Mixture, load_lm, read_prompts, read_relation
-    from askwell.answers.encode import encode_facts
 
     settings = {"dependent": {"tuned": False, "data_dependent": True}, "static": {"tuned": False}}
     changed = {"facts": ["places/other"], "prompts": {"many": ["many"]}, "settings": settings}

@@ -11,7 +11,6 @@ from askwell.data.facts import Fact
 from askwell.data.templates import parse_template
 from askwell.errors import DamagedFile, UserMistake
 from askwell.lms.load import load_lm
-from askwell.mixture.ask_prompts import prompts_behind
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import load_mixture
 from askwell.runs.folder import read_run, read_runs
@@ -94,11 +93,11 @@ def test_the_weight_of_a_prompt_is_that_for_this_x():
     from askwell.specs.mixture_spec import MixtureSpec
 
     mixture = Mixture(frozen("bert"), TEMPLATES, MixtureSpec(weighting="data-dependent"))
-    by_x = {x: {one.template: one.weight for one in prompts_behind(mixture, x)} for x in ("Paris", "Oslo")}
+    by_x = {x: {one.template: one.weight for one in mixture.answering().prompts_behind(x)} for x in ("Paris", "Oslo")}
     assert all(sum(weights.values()) == pytest.approx(1) for weights in by_x.values())
     assert by_x["Paris"] != pytest.approx(by_x["Oslo"])
     with pytest.raises(UserMistake, match="cannot be asked"):
-        prompts_behind(mixture, "")
+        mixture.answering().prompts_behind("")
 
 
 def test_names_are_looked_up_and_never_become_paths(service, made_runs):

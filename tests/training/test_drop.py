@@ -6,10 +6,9 @@ from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS, TEMPLATES, frozen
 from pydantic import ValidationError
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.errors import BadOption
 from askwell.evaluation.scoring import evaluate
-from askwell.answers import one_token as distributions
-from askwell.answers.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
@@ -32,7 +31,7 @@ def test_what_is_left_is_the_mixture_of_the_other_prompts(method):
     for mixture in (dropped, alone):
         choose_tuned(mixture, TrainingSpec(method=method))
         facts, _ = mixture.encode(FACTS)
-        loss = Objective(mixture, facts, method).loss(torch.arange(len(facts)))
+        loss = Objective(mixture.answering(kind=facts.kind), facts, method).loss(torch.arange(len(facts)))
         loss.to_minimise.backward()
         likelihoods.append(loss.negative_log_likelihood)
         assert mixture.vectors.grad is not None
@@ -54,7 +53,9 @@ def test_a_dropped_prompt_is_not_asked_again(monkeypatch):
         table, "batch", lambda xs, texts, prompts: asked.update(prompts.tolist()) or batch(xs, texts, prompts)
     )
     every = torch.arange(len(facts))
-    assert bool((mixture.pairs.gold_log_probs(mixture.tuned, facts.xs, facts.gold_tokens, every)[:, 1] == -torch.inf).all())
+    assert bool(
+        (mixture.pairs.gold_log_probs(mixture.tuned, facts.xs, facts.gold_tokens, every)[:, 1] == -torch.inf).all()
+    )
     OneTokenAnswers(mixture).log_probs(facts.xs, every)
     assert asked == {0, 2}
 

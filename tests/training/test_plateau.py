@@ -14,9 +14,9 @@ from builders.worlds import CAPITALS, TEMPLATES, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
+from askwell.answers.likelihood import likelihood
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact, Relation
-from askwell.answers import one_token as distributions
-from askwell.answers.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.run_spec import RunSpec
 from askwell.specs.training_spec import TrainingSpec

@@ -7,7 +7,6 @@ import torch
 from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS, TEMPLATES, frozen
 
-from askwell.answers.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train

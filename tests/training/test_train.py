@@ -14,10 +14,9 @@ from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS, REPEATED, TEMPLATES, frozen
 from scipy.optimize import minimize
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NotFinite, NothingLeft
-from askwell.answers import one_token as distributions
-from askwell.answers.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.history import HistoryLine
@@ -112,7 +111,9 @@ def test_em_and_gradient_take_the_same_step_on_the_prompts(deep, weighting):
         mixture = Mixture(frozen("bart", "float64"), TEMPLATES, paper_spec(deep=deep, weighting=weighting))
         encoded, _ = mixture.encode(FACTS)
         choose_tuned(mixture, TrainingSpec(method=method))
-        Objective(mixture, encoded, method).loss(torch.arange(len(encoded))).to_minimise.backward()
+        Objective(mixture.answering(kind=encoded.kind), encoded, method).loss(
+            torch.arange(len(encoded))
+        ).to_minimise.backward()
         gradients.append({name: p.grad for name, p in mixture.named_parameters() if p.grad is not None})
     of_weights = {"weighting.logits", "weighting.log_temperature"} if weighting == "data-dependent" else set()
     assert {"vectors"} | of_weights <= set(gradients[1])
@@ -126,7 +127,7 @@ def test_facts_may_be_cut_into_chunks_without_changing_the_gradient(name):
     mixture = Mixture(exact(name), TEMPLATES, paper_spec(deep=True))
     encoded, _ = mixture.encode(FACTS)
     choose_tuned(mixture, TrainingSpec())
-    objective = Objective(mixture, encoded, "gradient")
+    objective = Objective(mixture.answering(kind=encoded.kind), encoded, "gradient")
     gradients = []
     for size in (1, 3, len(encoded)):
         mixture.zero_grad()
@@ -204,7 +205,9 @@ def test_each_part_can_be_tuned_alone(tuned, method):
     encoded, _ = mixture.encode(FACTS)
     optimizer = optimizer_of(mixture, spec, rates_of(mixture, encoded, spec))
     assert optimizer is not None
-    Objective(mixture, encoded, method).loss(torch.arange(len(encoded))).to_minimise.backward()
+    Objective(mixture.answering(kind=encoded.kind), encoded, method).loss(
+        torch.arange(len(encoded))
+    ).to_minimise.backward()
     optimizer.step()
     moved = {name for name, parameter in mixture.named_parameters() if not torch.equal(parameter, start[name])}
     assert moved == set(FREEZABLE[tuned])
@@ -218,7 +221,9 @@ def test_the_last_layers_perturbation_moves_only_where_it_reaches_y():
         train(mixture, CAPITALS, no_early_stop(epochs=3, learning_rate=0.01))
         choose_tuned(mixture, TrainingSpec())
         encoded, _ = mixture.encode(FACTS)
-        Objective(mixture, encoded, "gradient").loss(torch.arange(len(encoded))).to_minimise.backward()
+        Objective(mixture.answering(kind=encoded.kind), encoded, "gradient").loss(
+            torch.arange(len(encoded))
+        ).to_minimise.backward()
 
     def moved(mixture, stack):
         last = mixture.layer_deltas[stack][-1]
@@ -248,9 +253,7 @@ def test_a_product_learns_its_weights_and_keeps_its_prompts():
     start = mixture.vectors.detach().clone()
     everything = REPEATED
     encoded, _ = mixture.encode(FACTS)
-    tables = np.stack(
-        [mixture.word_log_probs(encoded.xs, torch.arange(len(encoded)), t).numpy() for t in range(3)]
-    )
+    tables = np.stack([mixture.word_log_probs(encoded.xs, torch.arange(len(encoded)), t).numpy() for t in range(3)])
     golds = encoded.answers.numpy()
 
     def loss(logits):

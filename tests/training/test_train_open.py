@@ -12,10 +12,9 @@ from builders import tiny
 from builders.worlds import frozen
 from enumeration import ONE_OF_EACH, TEMPLATES, by_prompt, lengths_by_hand, spellings
 
+from askwell.answers.likelihood import gold_log_probs, likelihood
 from askwell.data.facts import Fact, Relation
 from askwell.evaluation.scoring import score_facts
-from askwell.answers import one_token as distributions
-from askwell.answers.encode import encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
@@ -46,7 +45,7 @@ def test_the_gradient_of_the_loss_is_the_references(name, method):
     encoded = mixture.encode_relation(RELATION).split("train")
     assert encoded.kind.name == "any-length"
     choose_tuned(mixture, TrainingSpec(method=method))
-    loss = Objective(mixture, encoded, method).loss(torch.arange(len(encoded)))
+    loss = Objective(mixture.answering(kind=encoded.kind), encoded, method).loss(torch.arange(len(encoded)))
     loss.to_minimise.backward()
     log_lengths = lengths_by_hand([1, 1, 1]) if tiny.FAMILY[name] == "masked" else ()
     total, posteriors = torch.zeros((), dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
@@ -68,7 +67,7 @@ def test_facts_are_cut_into_chunks_without_changing_the_gradient():
     for chunks in ([torch.arange(3)], [torch.tensor([2]), torch.tensor([0, 1])]):
         mixture = moved(exact("gpt2"), TEMPLATES, MixtureSpec(deep=True))
         encoded = mixture.encode_relation(RELATION).split("train")
-        objective = Objective(mixture, encoded, "gradient")
+        objective = Objective(mixture.answering(kind=encoded.kind), encoded, "gradient")
         for chunk in chunks:
             objective.loss(chunk).to_minimise.backward()
         gradients.append(agreement.gradients(mixture))
@@ -79,7 +78,7 @@ def test_facts_are_cut_into_chunks_without_changing_the_gradient():
 def log_likelihood(mixture: Mixture) -> float:
     encoded = mixture.encode_relation(WORLD).split("train")
     with torch.no_grad():
-        return float(distributions.log_likelihood(mixture, encoded, torch.arange(len(encoded))).mean())
+        return float(likelihood(mixture, encoded, torch.arange(len(encoded))).total.mean())
 
 
 CASES = [("bert", "gradient"), ("gpt2", "em"), ("gpt2", "deep"), ("gpt2", "data-dependent")]
@@ -102,7 +101,7 @@ def test_training_makes_the_answers_more_probable(name, setting):
     # Dev is train here, and the best state on dev is what is left.
     assert -log_likelihood(mixture) == pytest.approx(best.dev["log_loss"], abs=1e-5)
     encoded = mixture.encode_relation(WORLD).split("dev")
-    assert score_facts(mixture, encoded, WORLD)["P@1"] == best.dev["P@1"]
+    assert score_facts(mixture.answering(kind=encoded.kind), encoded, WORLD)["P@1"] == best.dev["P@1"]
 
 
 def test_em_takes_the_mean_posterior_as_weights():

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from askwell.display.frames import AsFrame, Records
-from askwell.display.summary import ShowsItself, Summary, counted, per_cent
+from askwell.views.document import Document, overview
+from askwell.views.printable import counted, per_cent
+from askwell.views.shown import AsFrame, Records, ShowsItself
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,11 +34,11 @@ class Replies(ShowsItself, list[Reply], AsFrame):
         """Whether these are certainly the most probable answers."""
         return not self.unseen
 
-    def summary(self) -> Summary:
+    def summary(self) -> Document:
         """The answers with their probabilities."""
         rows = [(per_cent(reply.probability), reply.y) for reply in self]
         notes = () if self.is_exact else (missing_text(self.unseen),)
-        return Summary(self.x or "answers", ("probability", "answer"), rows, ("probability",), notes)
+        return overview(self.x or "answers", ("probability", "answer"), rows, ("probability",), notes)
 
     def records(self) -> Records:
         """A row for each answer: x, its rank, the answer and its probability."""
@@ -60,7 +61,7 @@ def missing_text(unseen: float) -> str:
 class AllReplies(ShowsItself, list[Replies], AsFrame):
     """The answers to several questions: a list of `Replies` that shows itself as a table with a row for each x."""
 
-    def summary(self) -> Summary:
+    def summary(self) -> Document:
         """The best answer to each question, and those that come next."""
         rows = [
             (replies.x, per_cent(replies[0].probability), replies[0].y, ", ".join(map(str, replies[1:3])))
@@ -68,7 +69,7 @@ class AllReplies(ShowsItself, list[Replies], AsFrame):
             else (replies.x, "", "", "")
             for replies in self
         ]
-        return Summary(
+        return overview(
             f"Answers to {counted(len(self), 'question')}",
             ("x", "probability", "answer", "next"),
             rows,

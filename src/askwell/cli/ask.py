@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 
 from askwell.cli.options import LM, Among, CandidatesFile, Data, Flag, Json, Loading, Prompts, Threads, Where
-from askwell.cli.terminal import Bar, note
+from askwell.cli.terminal import bar, note
 from askwell.cli.trust import check_risk
 from askwell.data.names import read_prompts, read_relation
 from askwell.data.readers import read_xs
@@ -119,7 +119,7 @@ def ask(
     dev = None
     if risk is not None:
         learned_from = relation_to_ask(asked, folder, facts, data) if facts else None
-        with Bar(f"dev facts of {learned_from.name}") if learned_from else nullcontext() as shown_bar:
+        with bar(f"dev facts of {learned_from.name}") if learned_from else nullcontext() as shown_bar:
             dev = dev_answers_of(asked, folder, learned_from, allowed, progress=shown_bar, note=note)
     form = "json" if json else "lines" if file is not None else "tables"
     print_answers(

@@ -16,13 +16,13 @@ from askwell.answers.encode import EncodedRelation
 from askwell.answers.prompt_answers import PromptAnswers, PromptRecord
 from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName
-from askwell.display.progress import bar
 from askwell.errors import BadOption, NothingLeft
 from askwell.evaluation.asked_facts import AskedFacts
 from askwell.evaluation.controls import PRIOR, PRIOR_CORRECTED, Controls, priors_of
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.scoring import Evaluation, evaluation_of
 from askwell.mixture.mixture import Mixture
+from askwell.views.progress_bar import Bar
 
 CHOSEN_ON: SplitName = "dev"
 """The best control is chosen on this split; controls need no LM for it."""
@@ -82,7 +82,7 @@ def examine(
     total, done = sum(len(asked[split]) for split in splits if split in asked), 0
     evaluations: dict[SplitName, Evaluation] = {}
     record = PromptRecord.of(mixture) if prompts and "test" in splits else None
-    with bar("facts", None if progress is None else progress is True) as shown:
+    with Bar("facts", None if progress is None else progress is True) as shown:
         tell = progress if callable(progress) else shown
         for split in (split for split in splits if split in asked):
             own: list[Outcome] = []

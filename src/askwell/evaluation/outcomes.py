@@ -177,6 +177,7 @@ def _write_rows(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], p
                 file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
             database.execute("SET threads = 1")  # rows stay in order, and the same rows give the same file
             source = database.read_json(glob.escape(str(lines)), columns=dict(columns), format="newline_delimited")
-            write_aside(path, lambda aside: source.write_parquet(str(aside)))
+            with write_aside(path) as aside:
+                source.write_parquet(str(aside))
     except (OSError, duckdb.Error) as error:
         raise CannotWrite(f"{path} cannot be written: {str(error).splitlines()[0]}") from error

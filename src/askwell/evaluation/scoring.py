@@ -12,10 +12,6 @@ from askwell.answers.encode import EncodedFacts, EncodedRelation, LeftOutFact, c
 from askwell.answers.strategy import Answers
 from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName
-from askwell.display import plots
-from askwell.display.frames import AsFrame, Records
-from askwell.display.progress import bar
-from askwell.display.summary import ShowsItself, Summary, counted
 from askwell.evaluation.asked_facts import AskedFacts, outcomes_of
 from askwell.evaluation.calibration import calibration, questions_of
 from askwell.evaluation.labels import LabelFigures, added
@@ -36,6 +32,10 @@ from askwell.evaluation.metrics import (
 from askwell.evaluation.outcomes import Outcome
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import AnswersName
+from askwell.views.document import Document, overview
+from askwell.views.printable import counted
+from askwell.views.progress_bar import Bar
+from askwell.views.shown import AsFrame, Records, ShowsItself
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class Evaluation(ShowsItself, AsFrame):
         """The mean of a metric over facts, in its unit."""
         return metric_named(metric).mean(self.outcomes)
 
-    def summary(self) -> Summary:
+    def summary(self) -> Document:
         """The scores: means over facts, and over relations where there are several."""
         scores = {"micro": self.micro} | ({"macro": self.macro} if len(by_relation(self.outcomes)) > 1 else {})
         rows = [
@@ -165,7 +165,7 @@ class Evaluation(ShowsItself, AsFrame):
         if self.unsettled:
             notes.append(self.figures().bounds_text)
         notes += [f"{count} left out: {reason}" for reason, count in count_reasons(self.left_out).items()]
-        return Summary(heading, ("mean", *self.micro), rows, tuple(self.micro), tuple(notes))
+        return overview(heading, ("mean", *self.micro), rows, tuple(self.micro), tuple(notes))
 
     def records(self) -> Records:
         """A row for each fact: x, y, all right answers, the rank of y, and what was answered."""
@@ -174,11 +174,11 @@ class Evaluation(ShowsItself, AsFrame):
     def plot(self, ax: Any = None) -> Any:
         """A reliability diagram: are answers with probability p right in a fraction p of cases? Returns the matplotlib
         axes."""
+        from askwell.views.charts import plot_reliability
+
         questions = questions_of(self.outcomes)
         found = calibration(questions.confidences, questions.right)
-        return plots.reliability(
-            [(one.confidence, one.accuracy, one.count) for one in found.bins], ece=found.ece, axes=ax
-        )
+        return plot_reliability(found.bins, ece=found.ece, axes=ax)
 
     def for_card(self) -> dict[str, Any]:
         """The figures of an evaluation that are saved with a mixture."""
@@ -228,7 +228,7 @@ def evaluate(
     total instead."""
     asked = AskedFacts(mixture, relation, split, as_candidates(candidates), facts)
     outcomes: list[Outcome] = []
-    with bar(f"{split} facts", None if progress is None else progress is True) as shown:
+    with Bar(f"{split} facts", None if progress is None else progress is True) as shown:
         for rows in asked.batches():
             outcomes += asked.ask(rows, top)[0]
             (progress if callable(progress) else shown)(len(outcomes), len(asked))

@@ -16,9 +16,6 @@ from askwell.answers.strategy import Answers
 from askwell.calls import checked, checked_or
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import Template, parsed_templates
-from askwell.display import plots
-from askwell.display.progress import bar
-from askwell.display.summary import ShowsItself, Summary
 from askwell.errors import BadOption, UserMistake
 from askwell.lms.batches import TokenisedTexts
 from askwell.lms.frozen import FrozenLM
@@ -29,6 +26,9 @@ from askwell.prompts.examples import Shown
 from askwell.prompts.prompt_set import PromptSet
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
+from askwell.views.document import Document, overview
+from askwell.views.progress_bar import Bar
+from askwell.views.shown import ShowsItself
 
 
 class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license="apache-2.0"):
@@ -94,7 +94,7 @@ class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license=
             self, relation, kind=self.answer_kind, candidates=candidates, whole_answers=whole_answers
         )
 
-    def summary(self) -> Summary:
+    def summary(self) -> Document:
         """The prompts with their weights, heaviest first, and which vectors can be tuned."""
         weights = self.weights.tolist()
         heaviest = sorted(range(len(weights)), key=lambda t: (-weights[t], t))
@@ -109,12 +109,14 @@ class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license=
             notes.append(f"chooses among {len(names)}: {', '.join(names[:5])}{', …' if len(names) > 5 else ''}")
         if self.left_out_prompts:
             notes.append(f"{len(self.left_out_prompts)} prompts left out: see .left_out_prompts")
-        return Summary(heading, ("weight", "prompt"), rows, ("weight",), tuple(notes))
+        return overview(heading, ("weight", "prompt"), rows, ("weight",), tuple(notes))
 
     def plot(self, ax: Any = None) -> Any:
         """A bar for the weight of each prompt, the heaviest on top. Returns the matplotlib axes."""
+        from askwell.views.charts import plot_weights
+
         texts = [prompt.template.text for prompt in self.prompts]
-        return plots.weights(texts, self.weights.tolist(), title=self.summary().heading, axes=ax)
+        return plot_weights(texts, self.weights.tolist(), title=self.summary().title, axes=ax)
 
     @overload
     def ask(self, x: str, top: int = ..., *, candidates: GivenCandidates = ...) -> Replies: ...
@@ -144,7 +146,7 @@ class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license=
         from labels to words, or a file. If it takes long, a terminal or notebook shows a progress bar, unless
         `progress` is False."""
         xs, found = list_of_xs(x), AllReplies()
-        with bar("questions", progress) as shown:
+        with Bar("questions", progress) as shown:
             for replies in self.replies(xs, top, candidates):
                 found.append(replies)
                 shown(len(found), len(xs))

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from askwell.calls import checked
 from askwell.data.facts import Relation
-from askwell.data.templates import Template, is_utf8
+from askwell.data.templates import Template
 from askwell.errors import BadOption
+from askwell.files import is_utf8
 from askwell.lms.batches import PLACES, TokenisedTexts, Words, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Beginning

@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from askwell.answers.reply import Reply, unseen_in
 from askwell.data.templates import parse_template
 from askwell.data.testbed import PREFIX
-from askwell.display.printable import json_escaped
 from askwell.errors import UserMistake
 from askwell.runs.query import query_runs
 from askwell.server import schemas
@@ -27,6 +26,7 @@ from askwell.server.settings import LONGEST_NAME, LONGEST_TEXT, MOST_ANSWERS
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.version import VERSION
+from askwell.views.printable import json_escaped
 
 T = TypeVar("T")
 _STREAMED_AT_ONCE = 32

@@ -14,13 +14,13 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.question import Unusable
 from askwell.lms.tokenisation import tokenise
 from askwell.mixture.mixture import Mixture
-from askwell.report.words import PromptWords, look_at
 from askwell.server.catalogue import TESTBED_PROMPTS, Catalogue, Entry
 from askwell.server.jobs import Job, JobBoard, Jobs, Order
 from askwell.server.loaded import LMSource, LoadedLMs
 from askwell.server.queue import AskQueue
 from askwell.server.refusals import NoSuchName, SwitchedOff
 from askwell.server.settings import Settings
+from askwell.views.words import PromptWords, look_at
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from askwell.answers.encode import EncodedFacts, EncodedRelation, LeftOutFact, c
 from askwell.answers.strategy import Answers
 from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName
-from askwell.display.progress import bar
 from askwell.errors import NothingLeft
 from askwell.evaluation.scoring import score_facts
 from askwell.mixture.mixture import Mixture
@@ -36,6 +35,7 @@ from askwell.training.optimiser import (
     tuned_by,
 )
 from askwell.training.schedule import Schedule, schedule_of, scored_dev_facts
+from askwell.views.progress_bar import Bar
 
 _log = logging.getLogger("askwell")
 
@@ -73,7 +73,7 @@ def train(
             facts = mixture.encode_relation(relation, candidates=candidates, whole_answers=candidates is not None)
         if callable(progress):
             return _train(mixture, facts, spec, candidates, folder, resume, progress)
-        with bar("pairs", None if progress is None else progress is True) as shown:
+        with Bar("pairs", None if progress is None else progress is True) as shown:
             return _train(
                 mixture, facts, spec, candidates, folder, resume, lambda at: shown(at.pairs_done, at.pairs or 0)
             )
