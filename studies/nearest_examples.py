@@ -27,7 +27,7 @@ from askwell import Mixture, load_lm
 from askwell.answers.encode import EncodedFacts
 from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact, Relation
-from askwell.evaluation.asked_facts import BestAnswers, ListedFacts
+from askwell.evaluation.asked_facts import outcomes_of
 from askwell.lms.batches import words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.question import Token
@@ -154,13 +154,12 @@ def cell(lm: FrozenLM, name: str, way: str) -> dict[str, Any]:
         states = torch.cat([representations(plain, train), representations(plain, test)])
         shown = nearest(states, facts, range(len(train)), SHOTS)
     trial = Trial(lm, plain.prompts[0], spec.model_copy(update={"shots": SHOTS}), [fact.x for fact in facts], shown)
-    asked = ListedFacts(OneTokenAnswers(plain), relation, test)
+    answers = OneTokenAnswers(plain)
 
     def outcomes() -> dict[str, Any]:
         parts = [trial.log_probs(some + len(train)) for some in torch.arange(len(test)).split(_FACTS_AT_ONCE)]
-        every = torch.arange(len(test))
-        ranked = asked.rank(every, torch.cat(parts))
-        return ranks(asked.outcomes(every, ranked, [BestAnswers()] * len(test)))
+        ranked = answers.ranked(torch.cat(parts), test.facts, relation.golds)
+        return ranks(outcomes_of(relation, test.facts, answers.rankings(ranked)))
 
     by_hand, tuned_from = outcomes(), time.process_time()
     usable = torch.tensor([number for number, fact in enumerate(train.facts) if fact.x not in shown_xs])

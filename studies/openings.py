@@ -31,11 +31,11 @@ from defaults import STUDIED, TESTBED
 from lines import RESULTS, append_line, read_lines, sample
 
 from askwell import Mixture, load_lm, train
-from askwell.answers.open import OpenFacts
+from askwell.answers.listed import ListedAnswers
 from askwell.data.facts import Relation, SplitName
 from askwell.data.names import read_prompts, read_relation
-from askwell.evaluation.asked_facts import AskedFacts, ListedFacts
-from askwell.evaluation.controls import MAJORITY, PRIOR, majority, prompt_prior
+from askwell.evaluation.asked_facts import AskedFacts
+from askwell.evaluation.controls import MAJORITY, PRIOR, priors_of
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.scoring import evaluate
 from askwell.specs.mixture_spec import A_FACT, NO_LEAD_IN, MixtureSpec
@@ -190,14 +190,15 @@ def scored_facts(mixture: Mixture, relation: Relation, split: SplitName = "test"
     the rank of all others is None.
     """
     facts = AskedFacts(mixture, relation, split)
-    if not isinstance(facts, OpenFacts):
+    if facts.answers.is_listed:
         outcomes = evaluate(mixture, relation, split=split).outcomes
         return {"xs": sorted((outcome.x, outcome.y) for outcome in outcomes), **ranks(outcomes)}
     found: list[tuple[str, str, int | None, float | None]] = []
-    for some in torch.arange(len(facts.facts)).split(FACTS_AT_ONCE):
-        for number, is_best, log_p in zip(some.tolist(), *facts.is_best(some), strict=True):
-            fact = facts.facts.facts[number]
-            found.append((fact.x, fact.y, 1 if is_best else None, round(log_p, 4) if math.isfinite(log_p) else None))
+    for number, fact in enumerate(facts.encoded.facts):
+        one = facts.encoded.subset(facts.encoded.rows == number)
+        rankings, log_loss = facts.answers.quick_ranks(one, relation.golds)
+        is_best = any(ranking.rank == 1 for ranking in rankings)
+        found.append((fact.x, fact.y, 1 if is_best else None, None if log_loss is None else round(-log_loss, 4)))
     found.sort(key=lambda row: row[:2])
     return {"xs": [row[:2] for row in found], "rank": [row[2] for row in found], "log_p": [row[3] for row in found]}
 
@@ -220,13 +221,11 @@ def tuned_cell(lm: Any, name: str, opening: str, answers: str) -> dict[str, Any]
     tuning = time.process_time() - began
     tuned = scored_facts(mixture, relation)
     facts = AskedFacts(mixture, relation, "test")
-    if isinstance(facts, ListedFacts):
-        priors: dict[str, Any] = {
-            MAJORITY: majority(facts.answers, relation),
-            PRIOR: prompt_prior(facts.answers, relation, most=XS_OF_PRIOR),
-        }
+    answers = facts.answers
+    if isinstance(answers, ListedAnswers):
+        priors = {MAJORITY: answers.majority(relation), PRIOR: answers.mean_prior(relation, most=XS_OF_PRIOR)}
     else:
-        priors, _ = facts.priors(0)
+        priors, _ = priors_of(answers, relation)
     controls = {control: ranks(facts.prior_outcomes(prior)) for control, prior in priors.items()}
     return {
         "facts": len(tuned["xs"]),

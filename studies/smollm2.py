@@ -102,12 +102,12 @@ class Work:
     def outcomes_among(self, mixture: Mixture, candidates: Candidates) -> list[Outcome]:
         """Rank all test facts whose y is a candidate among the candidates alone."""
         asked = AskedFacts(mixture, self.relation, "test", candidates)
-        return [outcome for some in asked.chunks() for outcome in asked.ask(some)[0] if outcome.y in candidates.names]
+        return [outcome for rows in asked.batches() for outcome in asked.ask(rows)[0] if outcome.y in candidates.names]
 
     def outcomes(self, mixture: Mixture, what: str, most: int | None) -> tuple[list[Outcome], int]:
         """Return outcomes of test facts, in an order drawn once, and how many searches ended early; saved in parts."""
         asked = self.asked(mixture)
-        order = list(range(len(asked.facts)))
+        order = list(range(len(asked)))
         random.Random(0).shuffle(order)
         outcomes: list[Outcome] = []
         unsettled = 0

@@ -1,5 +1,8 @@
 """The product of experts over answers of any length agrees with a plain loop over the public model's forward passes."""
 
+import math
+from dataclasses import replace
+
 import pytest
 import torch
 from agreement import GLUED_Y, Twin, exact, ids, words
@@ -19,6 +22,7 @@ from enumeration import (
 )
 
 from askwell.answers.answer_search import AnswerSearch
+from askwell.answers.encode import encode_facts
 from askwell.answers.kind import AnswerKind
 from askwell.answers.likelihood import likelihood
 from askwell.answers.search import SearchLimits
