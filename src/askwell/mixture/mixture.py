@@ -22,7 +22,7 @@ from askwell.lms.tokenisation import Beginning
 from askwell.mixture import distributions
 from askwell.mixture.answers import AnswerKind, AnswerSpace
 from askwell.mixture.ask import ask, list_of_xs
-from askwell.mixture.begin import resolve_begin
+from askwell.mixture.begin import settle
 from askwell.mixture.candidates import Candidates, CandidateScorer, GivenCandidates, as_candidates
 from askwell.mixture.elsewhere import EmbeddedPrompts, embed, save_peft
 from askwell.mixture.encode import encode_facts, encode_relation
@@ -60,13 +60,15 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
     ) -> None:
         """Pass a `spec`, or fields of MixtureSpec by name: `Mixture(lm, templates, deep=True)`.
 
-        The train facts of `relation` decide a causal LM's opening, and examples are drawn from them; to rebuild a saved
-        mixture, the `examples` of each prompt are given instead."""
+        The train facts of `relation` decide what stands before a causal LM's sentences where the spec leaves it open,
+        and in-context examples are drawn from them; without a relation, sentences begin with a line break (where the
+        LM has one as a token) and nothing stands before them. To rebuild a saved mixture, its settled spec and the
+        `examples` of each prompt are given instead."""
         given = MixtureSpec.given(spec, choices, to=Mixture.__init__, elsewhere={"train": TrainingSpec})
         super().__init__()
         self._lm = (lm,)  # in a tuple, so that the LM is no submodule: it is not saved, moved or tuned with the mixture
         parsed = parsed_templates(templates)
-        self.spec = spec = resolve_begin(given, lm, [] if relation is None else [(relation, parsed)])
+        self.spec = spec = settle(given, lm, relation, parsed)
         weightless = [template for template in parsed if spec.weights == "file" and template.weight == 0]
         asked = [template for template in parsed if template not in weightless] or parsed
         prompts, self.left_out_prompts = usable_prompts(lm, asked, self.beginning)
@@ -156,8 +158,6 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
     @property
     def beginning(self) -> Beginning:
         """What each sentence begins with."""
-        if self.spec.begin == "auto":
-            raise RuntimeError("a mixture's beginning is chosen when it is built")
         return self.lm.beginning(self.spec.begin)
 
     @property
