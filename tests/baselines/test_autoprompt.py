@@ -20,10 +20,10 @@ from askwell.errors import BadOption, DamagedFile
 from askwell.files import read_tensors
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture import distributions
-from askwell.mixture.begin import settle
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description
+from askwell.prompts.begin import settle
 from askwell.specs.baseline_specs import AutoPromptSpec
 from askwell.training.checkpoint import CHECKPOINT
 

@@ -12,9 +12,10 @@ from askwell.lms.batches import PLACES, Words
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture import distributions
 from askwell.mixture.answer_search import AnswerSearch, speller
-from askwell.mixture.long_answers import length_log_probs
+from askwell.mixture.answer_tree import candidate_log_probs
 from askwell.mixture.prefixes import PrefixReader
 from askwell.mixture.search import SearchLimits
+from askwell.prompts.long_answers import length_log_probs
 from askwell.specs.mixture_spec import MixtureSpec
 
 LIMITS = SearchLimits(answers=8, opened=100_000, tokens=3, branches=10_000)
@@ -172,7 +173,7 @@ def test_the_best_answers_of_bags_are_those_of_the_mean(name, forms):
     ys, _ = words(lm, sorted(strings))
     with torch.no_grad():
         weights = mixture.weighting(distributions.log_p_x(mixture, xs, torch.arange(len(names))), len(names))
-        every = mixture.long_answers.candidate_log_probs(mixture.tuned, xs, torch.arange(len(names)), ys, log_lengths)
+        every = candidate_log_probs(mixture.long_answers, mixture.tuned, xs, torch.arange(len(names)), ys, log_lengths)
     by_x = (every + weights[:, :, None]).logsumexp(1).exp()
     for bag, of in zip(bags, found, strict=True):
         mean = dict(zip(sorted(strings), by_x[bag].mean(0).tolist(), strict=True))

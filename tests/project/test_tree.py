@@ -18,6 +18,7 @@ ORDER = [
     ["specs"],
     ["data"],
     ["lms"],
+    ["prompts"],
     ["mixture"],
     ["evaluation"],
     ["training"],
@@ -25,7 +26,6 @@ ORDER = [
     ["runs"],
     ["report"],
     ["server"],
-    ["testbed"],
     ["cli"],
     ["__main__"],
 ]

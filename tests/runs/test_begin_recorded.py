@@ -12,9 +12,9 @@ from builders.worlds import CAPITALS, TEMPLATES
 
 from askwell.baselines.run_baseline import run_baseline
 from askwell.data.templates import parse_template
-from askwell.mixture import begin
-from askwell.mixture.begin import begin_scores
 from askwell.mixture.save import read_description
+from askwell.prompts import begin
+from askwell.prompts.begin import begin_scores
 from askwell.runs.build_spec import build_run_spec
 from askwell.runs.folder import read_runs
 from askwell.runs.query import query_runs

@@ -30,17 +30,18 @@ from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.errors import BadOption, NothingLeft
 from askwell.evaluation.scoring import score_facts
+from askwell.files import hash_json
 from askwell.lms.batches import PLACES
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
-from askwell.mixture.answers import token_text
-from askwell.mixture.begin import settle
+from askwell.lms.vocabulary import token_text
 from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import IN_A_RUN, save_mixture
+from askwell.prompts.begin import settle
 from askwell.specs.baseline_specs import AutoPromptSpec
 from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec, SettledMixtureSpec
-from askwell.training.checkpoint import id_of, read_checkpoint, write_checkpoint
+from askwell.training.checkpoint import read_checkpoint, write_checkpoint
 from askwell.training.history import badness
 from askwell.training.objective import Objective
 
@@ -305,7 +306,7 @@ class TriggerSearch:
         return _State(tensors["tokens"].tolist(), history, notes["iteration"])
 
     def _run_id(self) -> str:
-        return id_of(
+        return hash_json(
             {
                 "lm": self.lm.identity.model_dump(exclude={"name", "revision"}),
                 "runs": [str(self.lm.dtype), self.lm.device.type, torch.get_num_threads()],

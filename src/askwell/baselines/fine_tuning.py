@@ -18,16 +18,17 @@ from askwell.baselines.hard_prompt import set_tokens
 from askwell.baselines.result import BaselineProgress, BaselineRun, BaselineStep, about_learning
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
-from askwell.errors import BadOption, CannotWrite
+from askwell.errors import BadOption
 from askwell.evaluation.scoring import score_facts
+from askwell.files import write_aside
 from askwell.lms.batches import PLACES, QuestionTable
 from askwell.lms.checkpoints import quiet
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.lms.machine import memory_of
-from askwell.mixture.begin import settle
 from askwell.mixture.encode import EncodedFacts, encode_relation
 from askwell.mixture.mixture import Mixture
+from askwell.prompts.begin import settle
 from askwell.specs.baseline_specs import FineTuningSpec
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.training.history import best_by_dev
@@ -201,15 +202,10 @@ def _kept(copied: FrozenLM, folder: Path | None) -> FrozenLM:
     if folder is None:
         name = copied.identity.name
         return FrozenLM(copied.model, copied.tokenizer, name=name, device=copied.device)
-    aside, place = folder / f".{TUNED_LM}.new", folder / TUNED_LM
-    try:
-        shutil.rmtree(aside, ignore_errors=True)
-        with quiet():
-            copied.model.save_pretrained(aside)
-            copied.tokenizer.save_pretrained(aside)
-        shutil.rmtree(place, ignore_errors=True)
-        aside.rename(place)
-    except OSError as error:
-        raise CannotWrite(f"{place} cannot be written: {error.strerror or error}") from error
+    place = folder / TUNED_LM
+    shutil.rmtree(place, ignore_errors=True)
+    with write_aside(place) as aside, quiet():
+        copied.model.save_pretrained(aside)
+        copied.tokenizer.save_pretrained(aside)
     dtype: Any = str(copied.dtype).removeprefix("torch.")
     return load_lm(place, device=str(copied.device), dtype=dtype)

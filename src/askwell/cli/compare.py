@@ -88,6 +88,9 @@ def _print(compared: "RunComparison", changed: int) -> None:
         f"{counted(comparison.facts, 'fact')} answered by both{seeds}; {comparison.only_a} only by A, "
         f"{comparison.only_b} only by B."
     )
+    if comparison.unsettled:
+        facts = counted(comparison.unsettled, "fact")
+        say(f"Left out: {facts} for which a search was cut before it was known whether y is found.")
     for name, of in averages.items() if several else [("difference", comparison.micro)]:
         unit, interval = comparison.unit, interval_text(of.low, of.high, f"{{:+.{digits}f}}".format)
         how = f"a relation with a single {unit}, or all alike" if of.low is None else f"bootstrap over {unit}s"

@@ -54,7 +54,7 @@ app.register_install_completion_command(
 
 @app["testbed"].default
 def _testbed() -> None:
-    from askwell.cli.testbed import list_testbed
+    from askwell.cli.data import list_testbed
 
     list_testbed()
 

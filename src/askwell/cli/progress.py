@@ -11,7 +11,6 @@ from rich.table import Table
 
 from askwell.cli.terminal import Bar, note, stderr
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.weights import finds_every_x_alike
 from askwell.runs.engines import Ended, Event, Lost, PutOff, Started
 from askwell.runs.plan import Plan
 from askwell.runs.run import Asking, Built, RunProgress
@@ -133,7 +132,7 @@ def _note_mixture(mixture: Mixture) -> None:
             f"{mixture.dropped_examples} of {wanted} examples did not fit into the LM's "
             f"maximum input of {mixture.lm.context} tokens and were dropped, starting with the first of each prompt"
         )
-    if mixture.weighting.reads_x and finds_every_x_alike(mixture):
+    if mixture.weighting.reads_x and mixture.finds_every_x_alike:
         note(
             "data-dependent weights have no effect here: no prompt has a word before x, so a causal LM finds x "
             "equally probable with all of them"

@@ -81,7 +81,8 @@ def print_record(record: RunRecord, folder: Path) -> None:
             note_left_out_facts(split, left_out)
     note_left_out_facts("test", record.test.left_out, record.test.left_out_facts)
     note_few_candidates(record.test)
-    note_unsettled(record.test)
+    for figures in (record.untuned, record.test):
+        note_unsettled(figures, "untuned " if figures is record.untuned else "")
     name = record.spec.baseline or ("tuned" if record.spec.training is not None else "untuned")
     print_scores({"untuned": record.untuned, name: record.test})
     print_labels(record.test.labels)
@@ -113,11 +114,10 @@ def note_few_candidates(figures: EvaluationFigures) -> None:
         note(f"{words} left out, which the LM cannot spell within the longest allowed answer")
 
 
-def note_unsettled(figures: EvaluationFigures) -> None:
-    """Notes for how many facts the search ended before the rank of y was known."""
-    if figures.unsettled:
-        facts = counted(figures.unsettled, "fact")
-        note(f"the search for answers reached its limit for {facts}, whose y counts as not found")
+def note_unsettled(figures: EvaluationFigures | None, of: str = "") -> None:
+    """Notes between which bounds the scores are if the search was cut for some facts."""
+    if figures is not None and figures.unsettled:
+        note(f"{of}{figures.bounds_text}")
 
 
 def print_scores(evaluations: dict[str, EvaluationFigures | None]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from askwell.data.facts import Fact, collector_paused
 from askwell.errors import BadFile, BadOption
-from askwell.files import has_half_characters, read_text
+from askwell.files import is_utf8, read_text
 
 Choose = Callable[[Collection[str]], tuple[str, ...]]
 """Picks columns from those of a file; raises ValueError if the right ones are missing."""
@@ -162,7 +162,7 @@ def _object(path: Path, number: int | None, text: str, decoder: json.JSONDecoder
         raise BadFile(path, "broken JSON: it is nested too deeply", number) from None
     except ValueError as error:
         raise BadFile(path, f"broken JSON: {error}", number) from error
-    if "\\u" in text and has_half_characters(content):
+    if "\\u" in text and not is_utf8(content):
         raise BadFile(path, "broken JSON: half a character (a lone surrogate such as \\ud800)", number)
     if not isinstance(content, dict):
         raise BadFile(path, f'expected an object such as {{"x": …, "y": …}}, but this is {_kind(content)}', number)

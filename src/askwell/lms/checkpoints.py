@@ -19,7 +19,7 @@ from transformers.utils import logging as transformers_logging
 
 from askwell.data.testbed import PREFIX, lm_folder, lm_names
 from askwell.errors import LMUnavailable
-from askwell.files import cache_folder, has_utf8_name
+from askwell.files import cache_folder, is_utf8
 from askwell.lms.families import family_of
 from askwell.lms.hub import answers, hub_options
 from askwell.lms.identity import PROBE
@@ -95,7 +95,7 @@ def load_checkpoint_files(
 
     A tokenizer that is given replaces the stored one.
     """
-    if not has_utf8_name(public_name(name)):
+    if not is_utf8(public_name(name)):
         raise LMUnavailable(f"--lm {name}: its name is not UTF-8; rename it")
     path = Path(name)
     if path.suffix == ".gguf":

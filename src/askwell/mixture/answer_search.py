@@ -19,6 +19,7 @@ from torch import Tensor
 from askwell.lms.batches import PLACES, Words, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
+from askwell.mixture.answer_tree import candidate_log_probs
 from askwell.mixture.prefixes import PrefixReader
 from askwell.mixture.product import check_one_form
 from askwell.mixture.search import IsCounted, Prefix, SearchLimits, SearchResult, search_answers
@@ -49,6 +50,16 @@ class LikelyAnswers:
     """Whether no other answer can be more probable than the last of them, or than the one that was looked for."""
     unseen: float = -math.inf
     """Anything that was not found is at most as probable as this, or as the last that was found."""
+    left: float = 0.0
+    """Those that were not found have at most this probability together, leaving aside what is too improbable to
+    matter."""
+
+    def most_unseen(self, log_probability: float) -> float:
+        """At most how many answers that were not found are as probable as this."""
+        if self.unseen < log_probability:
+            return 0.0
+        probability = math.exp(log_probability)
+        return self.left * (1 + 1e-9) // probability if probability else math.inf
 
 
 class AnswerSearch:
@@ -98,13 +109,10 @@ class AnswerSearch:
         least: Sequence[float],
         counts: IsCounted | None = None,
     ) -> list[LikelyAnswers]:
-        """For each question all answers whose log-probability is at least that given; where all prompts need one form,
-        up to the limit of those that `counts` says count."""
-        if len(self._forms) > 1:
-            # What one form finds probable enough may not be so to all of them, and must not end its search.
-            counts = _none_counts
+        """For each question all answers whose log-probability is at least that given, up to the limit of those that
+        `counts` says count; an answer counts where the prompts of one form give it that much."""
         return [
-            LikelyAnswers(tuple(a for a in of.answers if a.log_probability >= least[number]), of.is_exact, of.unseen)
+            replace(of, answers=tuple(a for a in of.answers if a.log_probability >= least[number]))
             for number, of in enumerate(self._found(xs, questions[:, None], least, counts, None))
         ]
 
@@ -122,7 +130,7 @@ class AnswerSearch:
             last = self._last_that_counts(number, of.answers, counts)
             answers = [answer for answer in of.answers if answer.log_probability >= last]
             kept = tuple(answers if counts else answers[: self._limits.answers])
-            results.append(LikelyAnswers(kept, of.is_exact, of.unseen))
+            results.append(replace(of, answers=kept))
         return results
 
     def _last_that_counts(self, number: int, answers: Sequence[LikelyAnswer], counts: IsCounted | None) -> float:
@@ -145,7 +153,7 @@ class AnswerSearch:
         at_once = self._bags_at_once(xs, bags)
         for start in range(0, len(bags), at_once):
             some = bags[start : start + at_once]
-            sought = None if least is None else [one - math.log(len(self._forms)) for one in least[start:][:at_once]]
+            sought = None if least is None else least[start : start + at_once]
             counted = None if counts is None else _shifted(counts, start)
             found += self._found_at_once(xs, some, sought, counted, log_weights)
         return found
@@ -171,6 +179,8 @@ class AnswerSearch:
             given_weights = mixture.log_weights_for(xs, everyone)
         log_weights = given_weights.double().expand(len(everyone), -1).view(*bags.shape, -1) - math.log(size)
         results: list[list[SearchResult]] = [[] for _ in bags]
+        # An answer of the whole mixture may get as little as this from the prompts of each form.
+        of_form = None if sought is None else [one - math.log(len(self._forms)) for one in sought]
         for place, prompts in self._forms.items():
             texts, experts = bags.repeat_interleave(len(prompts), 1), prompts.repeat(size)
             open_ = PrefixReader(mixture.long_answers, self._tuned, xs, texts, experts, self._exponents)
@@ -179,13 +189,24 @@ class AnswerSearch:
                 of_experts = torch.full_like(of_experts[:, :size], -math.log(size))
             roots = [
                 [Prefix(number, (), of_bag + log_length, length) for length, log_length in self._lengths()]
+                if not any(self._has_enough(number, result, sought, counts) for result in results[number])
+                else []
                 for number, of_bag in enumerate(of_experts)
             ]
             spelt = speller(mixture.lm, place)
-            found = search_answers(roots, open_, spelt, self._limits, least=sought, counts=counts)
+            found = search_answers(roots, open_, spelt, self._limits, least=of_form, sure=sought, counts=counts)
             for number, result in enumerate(found):
                 results[number].append(result)
         return [self._together(xs, bag, log_weights[n], results[n]) for n, bag in enumerate(bags)]
+
+    def _has_enough(
+        self, number: int, found: SearchResult, sought: Sequence[float] | None, counts: IsCounted | None
+    ) -> bool:
+        """Whether the prompts of one form find enough answers that are probable enough without those of the others."""
+        if sought is None:
+            return False
+        sure = [answer.text for answer in found.answers if answer.log_probability >= sought[number]]
+        return sum(counts is None or counts(number, text) for text in sure) >= self._limits.answers
 
     def _lengths(self) -> list[tuple[int | None, float]]:
         if not self._mixture.long_answers.fills_masks:
@@ -202,10 +223,12 @@ class AnswerSearch:
     ) -> LikelyAnswers:
         """The answers of all forms under all prompts."""
         is_exact = all(result.is_exact for result in results)
-        unseen = float(torch.tensor([result.unseen for result in results]).logsumexp(0))
+        unseen = float(torch.tensor([result.unseen for result in results], dtype=torch.float64).logsumexp(0))
+        # An answer that is probable enough gets its share, one of as many as there are forms, from one of them.
+        left = sum(result.left for result in results) * len(results)
         found = {answer.text: answer for result in results for answer in result.answers}
         if not found:
-            return LikelyAnswers((), is_exact, unseen)
+            return LikelyAnswers((), is_exact, unseen, left)
         kept = self._tuned.kept
         if len(results) == 1 and self._exponents is None:
             joint = torch.stack([answer.log_joint for answer in found.values()]).view(len(found), len(bag), len(kept))
@@ -215,7 +238,7 @@ class AnswerSearch:
             by_x[..., kept] = of_kept
         else:
             ys = words_of(list(found), self._mixture.lm.wording, self._mixture.lm.device)
-            by_x = self._mixture.long_answers.candidate_log_probs(self._tuned, xs, bag, ys, self._log_lengths)
+            by_x = candidate_log_probs(self._mixture.long_answers, self._tuned, xs, bag, ys, self._log_lengths)
             by_x = by_x.double().movedim(2, 0)
             of_mixture = (by_x + log_weights).flatten(1).logsumexp(1)
             if self._exponents is not None:
@@ -224,7 +247,7 @@ class AnswerSearch:
         texts = list(found)
         order = of_mixture.argsort(descending=True, stable=True).tolist()
         answers = tuple(LikelyAnswer(texts[n], float(of_mixture[n]), tuple(by_prompt[n].tolist())) for n in order)
-        return LikelyAnswers(answers, is_exact, unseen)
+        return LikelyAnswers(answers, is_exact, unseen, left)
 
 
 def _none_counts(_question: int, _text: str) -> bool:

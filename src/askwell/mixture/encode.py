@@ -11,14 +11,13 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from askwell.data.facts import Fact, Relation, SplitName, collector_paused
-from askwell.data.templates import is_utf8
 from askwell.errors import BadOption, NothingLeft
+from askwell.files import is_utf8
 from askwell.lms.batches import PLACES, SpeltTexts, Words
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.mixture.answers import ONE_TOKEN, AnswerKind
-from askwell.mixture.examples import is_own_example
-from askwell.mixture.long_answers import length_log_probs
+from askwell.prompts.long_answers import length_log_probs
 
 if TYPE_CHECKING:
     from askwell.mixture.candidates import Candidates
@@ -94,7 +93,7 @@ def encode_facts(
     kept = _places_without(reasons)
     words = xs.words(lm.device, kept)
     if mixture.examples:
-        shown = is_own_example(mixture, words, torch.arange(len(kept), device=lm.device)).tolist()
+        shown = mixture.is_own_example(words, torch.arange(len(kept), device=lm.device)).tolist()
         for place, is_shown in zip(kept.tolist(), shown, strict=True):
             reasons[place] = OWN_EXAMPLE if is_shown else None
         kept = _places_without(reasons)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from askwell.data.templates import Template, parse_template
 from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
-from askwell.files import problem_in, read_document, read_text, refuse_later_version, write_whole
+from askwell.files import hash_json, problem_in, read_document, read_text, refuse_later_version, write_whole
 from askwell.lms.checkpoints import public_name
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.hub import hub_options as reach_of_hub
@@ -29,7 +29,7 @@ from askwell.lms.load import load_lm
 from askwell.mixture.card import model_card
 from askwell.mixture.description import About, Description, SavedFile, SavedPrompt
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.prompts import LeftOutPrompt
+from askwell.prompts.prompt import LeftOutPrompt
 
 CONFIG, TENSORS, CARD = "config.json", "mixture.safetensors", "README.md"
 ABSTENTION = "abstention.json"
@@ -70,8 +70,9 @@ def save_mixture(mixture: Mixture, folder: Path, *, about: About | None = None) 
         },
         sha256="",
     )
-    config = described.model_dump(mode="json", exclude={"dev_answers", "sha256"})
-    config["sha256"] = _hash_of(config)
+    head = described.model_dump(include={"format", "version"})
+    config = {**head, **described.model_dump(mode="json", exclude={"dev_answers", "sha256"})}
+    config["sha256"] = hash_json(config)
     for name, content in files.items():
         write_whole(folder / f"{name}.new", content)
     write_whole(folder / CONFIG, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
@@ -163,7 +164,7 @@ def _read_config(source: str | Path, hub_options: dict[str, Any]) -> tuple[dict[
     if not isinstance(config, dict) or config.get("format") != "askwell-mixture":
         raise BadFile(path, "is not the description of a saved askwell mixture")
     refuse_later_version(path, config)
-    if config.get("sha256") != _hash_of({key: value for key, value in config.items() if key != "sha256"}):
+    if config.get("sha256") != hash_json({key: value for key, value in config.items() if key != "sha256"}):
         raise DamagedFile(f"{path} was altered: its contents do not match its own hash")
     return config, path
 
@@ -229,10 +230,6 @@ def _load_base_lm(mixture: str | Path, description: Description) -> FrozenLM:
         return load_lm(source, revision=identity.revision, tokenizer=tokenizer_source(mixture, description))
     except LMUnavailable as error:
         raise LMUnavailable(f"the mixture needs the LM it was learned on. {error}") from error
-
-
-def _hash_of(config: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(config, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
 def _saved(template: Template, reason: str | None = None) -> SavedPrompt:

@@ -288,7 +288,10 @@ def _asked(sweep: SweepSpec, figures: ToldFigures, done: DemoRuns) -> str:
     drawn = TEXTS["drawn"].format(test_facts=sweep.test_facts, dev_facts=sweep.dev_facts)
     text = f"{ranked_among(done.runs.values())} {drawn}"
     if unsettled := max(run.record.test.unsettled for run in done.runs.values()):
-        text += f" The search for answers reached its limit for up to {unsettled} facts of a run, which count as wrong."
+        text += (
+            f" The search for answers was cut for up to {unsettled} facts of a run, which count with their ranks among "
+            "what was found."
+        )
     asked = {name: sum(len(figures.facts(kind, name)) for kind in FACT_KINDS) for name in figures.relations}
     given = {name: run.facts + run.left_out for name, run in done.of(MIXTURE).items()}
     counts = ", ".join(f"{given[name] - count} of {name}" for name, count in asked.items() if given[name] > count)

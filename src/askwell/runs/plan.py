@@ -14,8 +14,8 @@ from askwell.lms.machine import limited_threads
 from askwell.mixture.candidates import Candidates, read_candidates
 from askwell.mixture.encode import encode_facts, needs_any_length
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.prompts import usable_prompts
-from askwell.mixture.weights import WEIGHTINGS
+from askwell.prompts.prompt import usable_prompts
+from askwell.prompts.weights import WEIGHTINGS
 from askwell.runs.build_spec import build_run_spec
 from askwell.runs.grid import GridCell, cells_of, naming
 from askwell.runs.store import Store

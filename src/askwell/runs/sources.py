@@ -25,7 +25,6 @@ from askwell.mixture.candidates import Candidates
 from askwell.mixture.description import Description
 from askwell.mixture.encode import answer_kind, encode_relation, needs_any_length
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.openings import with_label
 from askwell.mixture.save import (
     CONFIG,
     IN_A_RUN,
@@ -35,6 +34,7 @@ from askwell.mixture.save import (
     read_dev_answers,
     tokenizer_source,
 )
+from askwell.prompts.openings import with_label
 from askwell.specs.mixture_spec import MixtureSpec
 
 Note = Callable[[str], None]

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from askwell.files import has_half_characters
+from askwell.files import is_utf8
 from askwell.specs.base import Spec
 
 Initial = Literal["words", "random", "random-full"]
@@ -136,6 +136,6 @@ class SettledMixtureSpec(MixtureSpec):
 
 def with_line_breaks(text: str) -> str:
     r"""A text in which \n is a line break, since shells make these hard to type; ValueError if it is not UTF-8."""
-    if has_half_characters(text):  # as the shell passes on what is typed in another encoding
+    if not is_utf8(text):  # as the shell passes on what is typed in another encoding
         raise ValueError("the text holds bytes that are not UTF-8")
     return text.replace("\\n", "\n")

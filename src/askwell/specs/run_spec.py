@@ -1,11 +1,10 @@
 """One run: an LM, a relation, prompts and a setting, with everything that determines the result."""
 
-import hashlib
-import json
 from typing import Literal
 
 from pydantic import Field, model_validator
 
+from askwell.files import hash_json
 from askwell.specs.base import Spec
 from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.mixture_spec import MixtureSpec
@@ -89,8 +88,7 @@ class RunSpec(Spec):
     @property
     def id(self) -> str:
         """Return the SHA-256 of the spec as JSON with sorted keys: the name of the run's folder."""
-        document = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(document.encode("ascii")).hexdigest()
+        return hash_json(self.model_dump(mode="json"))
 
     @property
     def label(self) -> str:

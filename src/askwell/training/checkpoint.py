@@ -4,8 +4,6 @@ A checkpoint carries the id of its run, which is a hash of everything that deter
 so what is read is what the same run has written.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +13,7 @@ from torch import Tensor
 
 from askwell.data.facts import Relation
 from askwell.errors import BadOption
-from askwell.files import hash_of, read_tensors, refuse_later_version, write_tensors
+from askwell.files import hash_json, hash_of, read_tensors, refuse_later_version, write_tensors
 from askwell.mixture.candidates import Candidates
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
@@ -25,11 +23,6 @@ CHECKPOINT = "checkpoint.safetensors"
 _VERSION = 1
 _KEPT = "kept-"
 _NOTES = ("stretches", "loss", "facts", "pairs")
-
-
-def id_of(description: Mapping[str, Any]) -> str:
-    """Return the id of the run that a description determines."""
-    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
 
 
 def write_checkpoint(folder: Path, run: str, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> None:
@@ -77,7 +70,7 @@ class State:
 def run_id(mixture: Mixture, relation: Relation, spec: TrainingSpec, candidates: Candidates | None = None) -> str:
     """Return a hash of everything that determines a training run: LM, prompts, facts, settings, first state, precision
     and device."""
-    return id_of(
+    return hash_json(
         {
             "lm": mixture.lm.identity.model_dump(exclude={"name", "revision"}),
             "runs": [str(mixture.lm.dtype), mixture.lm.device.type],
