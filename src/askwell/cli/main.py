@@ -16,9 +16,9 @@ from typing import NoReturn
 from cyclopts import App, CycloptsError, Parameter
 
 from askwell.cli.commands import add_commands
-from askwell.display.printable import clipped, printable
 from askwell.errors import AskwellError, UserMistake, naming_options
 from askwell.version import VERSION
+from askwell.views.printable import clipped, printable
 
 USER_MISTAKE, FAILURE, INTERRUPTED = 2, 1, 130
 DEBUG = "--debug"

@@ -11,10 +11,6 @@ from pydantic import Field
 
 from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName
-from askwell.display import plots
-from askwell.display.frames import AsFrame, Records
-from askwell.display.progress import bar
-from askwell.display.summary import ShowsItself, Summary, counted
 from askwell.evaluation.answer_lists import CandidateAnswers, OneTokenAnswers
 from askwell.evaluation.calibration import calibration, questions_of
 from askwell.evaluation.labels import LabelFigures, added
@@ -39,6 +35,10 @@ from askwell.mixture.candidates import CandidateScorer, GivenCandidates, as_cand
 from askwell.mixture.encode import EncodedFacts, EncodedRelation, LeftOutFact, count_reasons
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import AnswersName
+from askwell.views.document import Document, overview
+from askwell.views.printable import counted
+from askwell.views.progress_bar import Bar
+from askwell.views.shown import AsFrame, Records, ShowsItself
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Evaluation(ShowsItself, AsFrame):
         """The mean of a metric over facts, in its unit."""
         return metric_named(metric).mean(self.outcomes)
 
-    def summary(self) -> Summary:
+    def summary(self) -> Document:
         """The scores: means over facts, and over relations where there are several."""
         scores = {"micro": self.micro} | ({"macro": self.macro} if len(by_relation(self.outcomes)) > 1 else {})
         rows = [
@@ -168,7 +168,7 @@ class Evaluation(ShowsItself, AsFrame):
         if self.unsettled:
             notes.append(self.figures().bounds_text)
         notes += [f"{count} left out: {reason}" for reason, count in count_reasons(self.left_out).items()]
-        return Summary(heading, ("mean", *self.micro), rows, tuple(self.micro), tuple(notes))
+        return overview(heading, ("mean", *self.micro), rows, tuple(self.micro), tuple(notes))
 
     def records(self) -> Records:
         """A row for each fact: x, y, all right answers, the rank of y, and what was answered."""
@@ -177,11 +177,11 @@ class Evaluation(ShowsItself, AsFrame):
     def plot(self, ax: Any = None) -> Any:
         """A reliability diagram: are answers with probability p right in a fraction p of cases? Returns the matplotlib
         axes."""
+        from askwell.views.charts import plot_reliability
+
         questions = questions_of(self.outcomes)
         found = calibration(questions.confidences, questions.right)
-        return plots.reliability(
-            [(one.confidence, one.accuracy, one.count) for one in found.bins], ece=found.ece, axes=ax
-        )
+        return plot_reliability(found.bins, ece=found.ece, axes=ax)
 
     def for_card(self) -> dict[str, Any]:
         """The figures of an evaluation that are saved with a mixture."""
@@ -231,7 +231,7 @@ def evaluate(
     total instead."""
     asked = asked_facts(mixture, relation, split, as_candidates(candidates), facts)
     outcomes: list[Outcome] = []
-    with bar(f"{split} facts", None if progress is None else progress is True) as shown:
+    with Bar(f"{split} facts", None if progress is None else progress is True) as shown:
         for some in asked.chunks():
             outcomes += asked.ask(some, top)[0]
             (progress if callable(progress) else shown)(len(outcomes), len(asked.facts))

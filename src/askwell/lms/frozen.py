@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from askwell.calls import checked_or
-from askwell.display.summary import ShowsItself, Summary
 from askwell.errors import BadOption
 from askwell.lms.batches import Batch, StreamBatch
 from askwell.lms.families import family_of
@@ -25,6 +24,8 @@ from askwell.lms.walks.past import Past
 from askwell.lms.walks.rows import pack
 from askwell.lms.walks.walk import Deltas, FeedForward, Walk, insert_prompt_vectors, rows_at
 from askwell.specs.mixture_spec import Begin
+from askwell.views.document import Document, overview
+from askwell.views.shown import ShowsItself
 
 # Probabilities that are held at once: few compared with what evaluation sums them into.
 _PROBABILITIES_AT_ONCE = 2**21
@@ -115,7 +116,7 @@ class FrozenLM(ShowsItself):
             walk_agrees=self.walk is not None,
         ).keep()
 
-    def summary(self) -> Summary:
+    def summary(self) -> Document:
         """Its name, family, size, and how it runs."""
         layers = ", ".join(
             f"{'' if len(self.stacks) == 1 else name + ' '}{stack.layers} layers × {stack.width}"
@@ -128,7 +129,7 @@ class FrozenLM(ShowsItself):
         heading = f"FrozenLM {self.identity.name} ({self.identity.architecture}, {self.family.name})"
         way = (f"{self.stays}: read as a whole",) if self.stays else ()
         where = f"{self.device} in {str(self.dtype).removeprefix('torch.')}"
-        return Summary(
+        return overview(
             heading, notes=(f"{size} parameters, {layers}, {self.vocabulary_size:,} tokens; on {where}", *way)
         )
 

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from askwell.calls import checked, checked_or
 from askwell.data.facts import Relation
-from askwell.display.summary import ShowsItself, Summary, counted
 from askwell.errors import BadFile, BadOption, NothingLeft
 from askwell.files import read_text
 from askwell.lms.batches import Words, words_of
@@ -22,6 +21,9 @@ from askwell.mixture import distributions
 from askwell.mixture.answer_tree import candidate_log_probs
 from askwell.mixture.answers import AnswerKind
 from askwell.mixture.encode import default_kind
+from askwell.views.document import Document, overview
+from askwell.views.printable import counted
+from askwell.views.shown import ShowsItself
 
 if TYPE_CHECKING:
     from askwell.mixture.mixture import Mixture
@@ -37,13 +39,13 @@ class Candidates(ShowsItself):
     labels: tuple[str, ...] | None = None
     """The label of each word; None if the words are the labels."""
 
-    def summary(self) -> Summary:
+    def summary(self) -> Document:
         """The labels with their words, or the words."""
         if self.labels is None:
             rows = [(word,) for word in self.words]
-            return Summary(f"Candidates {self.name}: {counted(len(rows), 'word')}", ("word",), rows)
+            return overview(f"Candidates {self.name}: {counted(len(rows), 'word')}", ("word",), rows)
         labelled = [(label, ", ".join(words)) for label, words in self.words_of.items()]
-        return Summary(f"Candidates {self.name}: {counted(len(labelled), 'label')}", ("label", "words"), labelled)
+        return overview(f"Candidates {self.name}: {counted(len(labelled), 'label')}", ("label", "words"), labelled)
 
     @property
     def digest(self) -> str:

@@ -11,9 +11,6 @@ from torch import Tensor
 from askwell.calls import checked, checked_or
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import Template, parsed_templates
-from askwell.display import plots
-from askwell.display.progress import bar
-from askwell.display.summary import ShowsItself, Summary
 from askwell.errors import BadOption, UserMistake
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture import distributions
@@ -27,8 +24,11 @@ from askwell.mixture.reply import AllReplies, Replies
 from askwell.prompts.begin import settle
 from askwell.prompts.examples import Shown
 from askwell.prompts.prompt_set import PromptSet
-from askwell.specs.mixture_spec import BEAMS, MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
+from askwell.views.document import Document, overview
+from askwell.views.progress_bar import Bar
+from askwell.views.shown import ShowsItself
 
 
 class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license="apache-2.0"):
@@ -67,7 +67,7 @@ class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license=
         self.candidates: Candidates | None = None
         """What it was tuned to choose from; None if it can answer anything."""
 
-    def summary(self) -> Summary:
+    def summary(self) -> Document:
         """The prompts with their weights, heaviest first, and which vectors can be tuned."""
         weights = self.weights.tolist()
         heaviest = sorted(range(len(weights)), key=lambda t: (-weights[t], t))
@@ -82,19 +82,21 @@ class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license=
             notes.append(f"chooses among {len(names)}: {', '.join(names[:5])}{', …' if len(names) > 5 else ''}")
         if self.left_out_prompts:
             notes.append(f"{len(self.left_out_prompts)} prompts left out: see .left_out_prompts")
-        return Summary(heading, ("weight", "prompt"), rows, ("weight",), tuple(notes))
+        return overview(heading, ("weight", "prompt"), rows, ("weight",), tuple(notes))
 
     def plot(self, ax: Any = None) -> Any:
         """A bar for the weight of each prompt, the heaviest on top. Returns the matplotlib axes."""
+        from askwell.views.charts import plot_weights
+
         texts = [prompt.template.text for prompt in self.prompts]
-        return plots.weights(texts, self.weights.tolist(), title=self.summary().heading, axes=ax)
+        return plot_weights(texts, self.weights.tolist(), title=self.summary().title, axes=ax)
 
     @property
     def _words_of_labels(self) -> tuple[str, ...]:
         return () if self.candidates is None else tuple(self.candidates.words_of)
 
     @overload
-    def ask(self, x: str, top: int = ..., *, candidates: GivenCandidates = ..., beams: int = ...) -> Replies: ...
+    def ask(self, x: str, top: int = ..., *, candidates: GivenCandidates = ...) -> Replies: ...
 
     @overload
     def ask(
@@ -103,7 +105,6 @@ class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license=
         top: int = ...,
         *,
         candidates: GivenCandidates = ...,
-        beams: int = ...,
         progress: bool | None = ...,
     ) -> AllReplies: ...
 
@@ -114,7 +115,6 @@ class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license=
         top: int = 10,
         *,
         candidates: GivenCandidates = None,
-        beams: int = BEAMS,
         progress: bool | None = None,
     ) -> Replies | AllReplies:
         """The most probable answers for x, best first; for several x's, a list with the answers to each.
@@ -123,8 +123,8 @@ class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license=
         from labels to words, or a file. If it takes long, a terminal or notebook shows a progress bar, unless
         `progress` is False."""
         xs, found = list_of_xs(x), AllReplies()
-        with bar("questions", progress) as shown:
-            for replies in ask(self, xs, top=top, candidates=candidates, beams=beams):
+        with Bar("questions", progress) as shown:
+            for replies in ask(self, xs, top=top, candidates=candidates):
                 found.append(replies)
                 shown(len(found), len(xs))
         return found[0] if isinstance(x, str) else found

@@ -13,8 +13,6 @@ AnswersName = Literal["one-token", "any-length"]
 AnswersChoice = Literal["auto", "one-token", "any-length"]
 LONGEST_ANSWER = 10
 """The default limit on the tokens of an answer."""
-BEAMS = 16
-"""The default width of the search for answers: how many partial answers `ask` extends at once for each x."""
 Begin = Literal["nothing", "space", "bos", "eos", "line-break"]
 """What a sentence begins with. Only causal LMs have a choice; with the others, sentences begin with a space."""
 BeginOption = Literal["auto", "nothing", "space", "bos", "eos", "line-break"]
