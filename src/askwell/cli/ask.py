@@ -27,7 +27,7 @@ def ask(
     column: str | None = None,
     top: Annotated[int, Parameter(validator=validators.Number(gte=1))] = 5,
     risk: float | None = None,
-    confidence: Annotated[float | None, Parameter(name=["--confidence", "--sureness"])] = None,
+    confidence: float | None = None,
     where: Where = None,
     candidates: CandidatesFile = None,
     among: Among = None,

@@ -71,14 +71,14 @@ def print_record(record: RunRecord, folder: Path) -> None:
     show(score_table({"untuned": record.untuned, name: record.test}), *label_blocks(record.test.labels))
     print_controls(record)
     tuned = record.spec.training is not None and record.training is not None and record.training.pairs is not None
-    found = record.training.found.get("prompt") if record.training is not None else None
+    found = record.training.prompt if record.training is not None else None
     lines = []
     if found is not None:
         lines.append(f"prompt found: {found}")
     elif len(record.prompts) == 1 and record.spec.baseline is not None:
         lines.append(f"prompt: {record.prompts[0].template}")
     seconds = record.environment.seconds or 0.0
-    if record.spec.mixture.shots:
+    if record.mixture.shots:
         lines.append(f"{len(record.prompts[0].examples)} examples before the question; {seconds:.0f} s in all.")
     if tuned and record.training is not None:
         lines.append(

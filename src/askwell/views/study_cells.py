@@ -15,7 +15,7 @@ from askwell.errors import UserMistake
 from askwell.evaluation.metrics import METRICS, Average
 from askwell.evaluation.outcomes import Outcome
 from askwell.runs.folder import Run
-from askwell.specs.mixture_spec import NO_LEAD_IN
+from askwell.specs.mixture_spec import AUTO_LEAD_IN, NO_LEAD_IN
 from askwell.specs.run_spec import RunSpec
 
 NO_SET = "own facts"
@@ -62,7 +62,7 @@ def kind_of(spec: RunSpec) -> RunKind:
         PRODUCT: mixture.combine == "product",
         PUBLISHED: mixture.weights == "file",
         f"{mixture.copies} copies": mixture.copies > 1,
-        "lead-in": mixture.lead_in != NO_LEAD_IN,
+        "lead-in": mixture.lead_in not in (NO_LEAD_IN, AUTO_LEAD_IN),
         f"prefix of {mixture.prefix}": mixture.prefix > 0,
         f"{mixture.shots} shots": bool(mixture.shots),
     }
@@ -97,7 +97,7 @@ def source_of(spec: RunSpec) -> str:
 def how_of(spec: RunSpec) -> dict[str, Any]:
     """All choices of a run that its kind, row and seed do not show."""
     return {
-        **spec.mixture.model_dump(mode="json", exclude=_IN_THE_ROW | spec.mixture.unused),
+        **spec.mixture.model_dump(mode="json", exclude=_IN_THE_ROW),
         **({} if spec.training is None else spec.training.model_dump(mode="json", exclude=_IN_THE_KIND)),
         **spec.model_dump(mode="json", include={"threads", "device", "dtype"}),
     }
