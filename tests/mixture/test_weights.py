@@ -1,4 +1,4 @@
-"""The ways to weigh prompts: their names, how specs read and write them, and that old runs keep their ids."""
+"""Ways to weight prompts: their names, how specs read and write them, and that old runs keep their ids."""
 
 import json
 from pathlib import Path
