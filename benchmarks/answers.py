@@ -19,6 +19,7 @@ from askwell.data.testbed import relation_names
 from askwell.lms.batches import Words, words_of
 from askwell.lms.checkpoints import pulled_folder
 from askwell.lms.frozen import FrozenLM
+from askwell.mixture.answer_tree import candidate_log_probs
 from askwell.mixture.answers import ONE_TOKEN, AnswerKind
 from askwell.mixture.ask import ask
 
@@ -131,7 +132,7 @@ def _tree(
 
     @torch.no_grad()
     def tree() -> Tensor:
-        return mixture.long_answers.candidate_log_probs(mixture.tuned, xs, fact, candidates)[0, 0]
+        return candidate_log_probs(mixture.long_answers, mixture.tuned, xs, fact, candidates)[0, 0]
 
     torch.testing.assert_close(tree()[sample], loop(), atol=1e-3, rtol=1e-3)
     times = in_turns({"loop": loop, "tree": tree}, 1 if setting.quick else min(3, setting.rounds), warm_up=0)

@@ -29,7 +29,7 @@ from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes
 from askwell.evaluation.scoring import evaluate
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
-from askwell.mixture.begin import resolve_begin
+from askwell.prompts.begin import resolve_begin
 from askwell.specs.mixture_spec import AnswersName
 
 KEPT = Path(__file__).parents[1] / "build" / "elicitation"

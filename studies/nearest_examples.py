@@ -32,9 +32,9 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.question import Token
 from askwell.lms.walks.past import Past
 from askwell.mixture.encode import EncodedFacts, encode_facts
-from askwell.mixture.examples import draw_examples, with_examples, writable_facts
-from askwell.mixture.pairs import PairReader
-from askwell.mixture.prompts import Prompt, initial_vectors
+from askwell.prompts.examples import draw_examples, with_examples, writable_facts
+from askwell.prompts.pairs import PairReader
+from askwell.prompts.prompt import Prompt, initial_vectors
 from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec
 from askwell.training.optimiser import OF_WORDS, word_scale
 from askwell.training.schedule import warm_up_and_decay

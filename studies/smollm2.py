@@ -33,10 +33,10 @@ from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes
 from askwell.evaluation.ranking import AskedFacts, asked_facts
 from askwell.evaluation.significance import interval_text
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.begin import choose_begin
 from askwell.mixture.candidates import Candidates
 from askwell.mixture.encode import count_reasons, encode_relation
 from askwell.mixture.save import load_mixture, save_mixture
+from askwell.prompts.begin import choose_begin
 from askwell.runs.record import environment
 from askwell.specs.mixture_spec import NO_LEAD_IN, AnswersName, MixtureSpec
 
@@ -114,14 +114,13 @@ class Work:
         for start in range(0, min(most or len(order), len(order)), PART):
             path = self.folder / what / f"{start:05}.parquet"
             if not path.exists():
-                before, found = asked.unsettled, []
+                found: list[Outcome] = []
                 for some in torch.tensor(order[start : start + PART]).split(32):
                     found += asked.ask(some)[0]
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.with_suffix(".json").write_text(f"{asked.unsettled - before}\n", encoding="utf-8")
                 write_outcomes(found, path)
             outcomes += read_outcomes(path)
-            unsettled += json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+            unsettled = sum(not outcome.is_settled for outcome in outcomes)
             right = sum(outcome.rank <= 1 for outcome in outcomes)
             print(self.name, self.answers, what, f"{right} of {len(outcomes)} right", flush=True)
         return outcomes, unsettled

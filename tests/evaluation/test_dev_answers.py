@@ -18,7 +18,8 @@ from askwell.evaluation.selective import (
 )
 from askwell.files import to_json
 from askwell.mixture.candidates import Candidates
-from askwell.mixture.save import About, read_dev_answers
+from askwell.mixture.description import About
+from askwell.mixture.save import read_dev_answers
 
 
 def made(confidences, right, candidates=None):

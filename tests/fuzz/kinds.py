@@ -490,7 +490,6 @@ def base_commands(world: World) -> dict[tuple[str, ...], Arguments]:
         ("data", "templates"): (world.folder / "files" / "sentences.jsonl", "--out", "found"),
         ("testbed",): (),
         ("testbed", "list"): (),
-        ("testbed", "train"): ("bert", "--out", "lm"),
     }
 
 

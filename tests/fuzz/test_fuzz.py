@@ -54,7 +54,6 @@ def _as_far_as_reading_goes(monkeypatch: pytest.MonkeyPatch, world: World) -> No
     import askwell.lms.pull
     import askwell.runs.run_sweep
     import askwell.server.app
-    import askwell.testbed.train_lm
     import askwell.training.loop
 
     do_run = askwell.cli.running.run
@@ -66,7 +65,6 @@ def _as_far_as_reading_goes(monkeypatch: pytest.MonkeyPatch, world: World) -> No
     monkeypatch.setattr(askwell.training.loop, "step", stop_here)
     monkeypatch.setattr(askwell.runs.run_sweep, "go", stop_here)
     monkeypatch.setattr(askwell.server.app, "serve", stop_here)
-    monkeypatch.setattr(askwell.testbed.train_lm, "train_lm", stop_here)
     monkeypatch.setattr(askwell.cli.data, "pull_sets", stop_here)
     monkeypatch.setattr(askwell.lms.pull, "_fetch_and_convert", stop_here)
     monkeypatch.setattr(torch, "set_num_threads", lambda _threads: None)

@@ -21,8 +21,9 @@ from askwell.lms.load import load_lm
 from askwell.mixture import distributions
 from askwell.mixture.answers import ONE_TOKEN, AnswerKind
 from askwell.mixture.card import model_card
+from askwell.mixture.description import About
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import About, read_description, read_dev_answers
+from askwell.mixture.save import read_description, read_dev_answers
 from askwell.specs.mixture_spec import MixtureSpec
 
 XS = ["Reykjavik", "Paris"]

@@ -20,7 +20,7 @@ from transformers.models.modernbert import modeling_modernbert
 from askwell.lms.batches import Words, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.weights import DataDependentWeights
+from askwell.prompts.weights import DataDependentWeights
 from askwell.specs.mixture_spec import MixtureSpec
 
 ALL = list(tiny.TINY)

@@ -81,7 +81,7 @@ def test_the_reference_has_every_name_and_every_command():
     api, commands = script.api(), script.commands()
     for name in set(askwell.__all__) - {"__version__"}:
         assert f"### {name}\n" in api
-    for words in ("train", "evaluate", "ask", "sweep", "serve", "lm pull", "data import", "testbed train"):
+    for words in ("train", "evaluate", "ask", "sweep", "serve", "lm pull", "data import", "testbed list"):
         assert f"# askwell {words}\n" in commands
     # a default and a sentence of a spec, an option that several commands share, an inherited method
     assert "| `longest_answer` | `10` | If answers can have any length, leave out facts" in api

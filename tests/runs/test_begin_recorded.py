@@ -12,7 +12,7 @@ from builders.worlds import CAPITALS, TEMPLATES
 
 from askwell.baselines.run_baseline import run_baseline
 from askwell.data.templates import parse_template
-from askwell.mixture.begin import choose_begin
+from askwell.prompts.begin import choose_begin
 from askwell.runs.build_spec import run_spec
 from askwell.runs.folder import read_runs
 from askwell.runs.run import run

@@ -8,10 +8,10 @@ from builders import tiny
 
 from askwell.errors import BadOption
 from askwell.lms.load import load_lm
-from askwell.mixture import begin
 from askwell.mixture.description import About
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import save_mixture
+from askwell.prompts import begin
 from askwell.runs import run_sweep as sweep
 from askwell.runs import sources
 from askwell.runs.engines import Pool

@@ -38,11 +38,11 @@ from askwell.files import problem_in, read_tensors, write_tensors
 from askwell.lms.batches import PLACES
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
-from askwell.mixture.answers import token_text
-from askwell.mixture.begin import resolve_begin
+from askwell.lms.vocabulary import token_text
 from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import IN_A_RUN, save_mixture
+from askwell.prompts.begin import resolve_begin
 from askwell.specs.baseline_specs import AutoPromptSpec
 from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec
 from askwell.training.checkpoint import CHECKPOINT, DevScores

@@ -25,9 +25,9 @@ from askwell.lms.batches import PLACES, QuestionTable
 from askwell.lms.checkpoints import quiet
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
-from askwell.mixture.begin import resolve_begin
 from askwell.mixture.encode import EncodedFacts, encode_relation
 from askwell.mixture.mixture import Mixture
+from askwell.prompts.begin import resolve_begin
 from askwell.specs.baseline_specs import FineTuningSpec
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.training.history import best_by_dev

@@ -22,12 +22,12 @@ from askwell.data.templates import Template
 from askwell.errors import BadOption, NothingLeft
 from askwell.evaluation.scoring import score_facts
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.begin import resolve_begin
 from askwell.mixture.description import About
 from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.prompts import LeftOutPrompt
 from askwell.mixture.save import IN_A_RUN, save_mixture
+from askwell.prompts.begin import resolve_begin
+from askwell.prompts.prompt import LeftOutPrompt
 from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec
 from askwell.specs.training_spec import TrainingSpec

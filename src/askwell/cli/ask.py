@@ -9,12 +9,12 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 
 from askwell.cli.options import LM, Among, CandidatesFile, Data, Flag, Json, Loading, Prompts, Threads, Where
-from askwell.cli.terminal import Bar, note
+from askwell.cli.terminal import bar, note
 from askwell.cli.trust import check_risk
 from askwell.data.names import read_prompts, read_relation
 from askwell.data.readers import read_xs
 from askwell.errors import BadOption, NothingLeft
-from askwell.specs.mixture_spec import BEAMS, MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 
 def ask(
@@ -28,7 +28,6 @@ def ask(
     top: Annotated[int, Parameter(validator=validators.Number(gte=1))] = 5,
     risk: float | None = None,
     confidence: Annotated[float | None, Parameter(name=["--confidence", "--sureness"])] = None,
-    beams: Annotated[int, Parameter(validator=validators.Number(gte=1))] = BEAMS,
     where: Where = None,
     candidates: CandidatesFile = None,
     among: Among = None,
@@ -56,8 +55,6 @@ def ask(
         top: How many answers to give.
         risk: Report an answer as not known if its probability is below a threshold, which is learned on dev so that at
             most this fraction of the given answers is wrong: 0.1 for one in ten.
-        beams: How many partial answers the search extends at once; a wider search is slower, and more likely to find
-            improbable answers.
         each_prompt: Also give what each prompt answers by itself.
         confidence: Keep the risk with this confidence, e.g. 0.95; with few dev facts, fewer x's are answered.
     """
@@ -123,10 +120,10 @@ def ask(
     dev = None
     if risk is not None:
         learned_from = relation_to_ask(asked, folder, facts, data) if facts else None
-        with Bar(f"dev facts of {learned_from.name}") if learned_from else nullcontext() as shown_bar:
+        with bar(f"dev facts of {learned_from.name}") if learned_from else nullcontext() as shown_bar:
             dev = dev_answers_of(asked, folder, learned_from, allowed, progress=shown_bar, note=note)
     form = "json" if json else "lines" if file is not None else "tables"
     print_answers(
         asked, xs, form=form, several=several, dev=dev, limits=None if risk is None else RiskLimits(risk, confidence),
-        top=top, candidates=allowed, beams=beams, each_prompt=each_prompt,
+        top=top, candidates=allowed, each_prompt=each_prompt,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""`askwell data list`, `pull`, `verify`, `import` and `templates`, and `askwell stats`."""
+"""`askwell data list`, `pull`, `verify`, `import` and `templates`, `askwell stats`, and `askwell testbed list`."""
 
 import os
 from dataclasses import asdict
@@ -9,8 +9,7 @@ from cyclopts import Parameter
 from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn
 
 from askwell.cli.options import Data, Json
-from askwell.cli.tables import plain_table, print_table
-from askwell.cli.terminal import note, print_json, progress_bar, say
+from askwell.cli.terminal import note, print_json, progress_bar, say, show
 from askwell.data.data_folder import VARIABLE, data_folder, need_data_folder, pulled_data_folder
 from askwell.data.download import PullProgress, mirror, pull_sets, take_from
 from askwell.data.importers import ImportFormat
@@ -18,8 +17,10 @@ from askwell.data.importers import import_data as bring_in
 from askwell.data.published import chosen_sets, take_inventory
 from askwell.data.sentence_templates import frequent_templates, write_templates
 from askwell.data.statistics import data_statistics
-from askwell.display.summary import counted
+from askwell.data.testbed import PREFIX, testbed_overview
 from askwell.files import to_json
+from askwell.views.document import table
+from askwell.views.printable import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,12 +43,12 @@ def list_data(*, data: Data = None, json: Json = False) -> None:
         print_json(inventory.as_json())
         return
 
-    table = plain_table("set", "relations", "holds", "", "what it is", numbers=("relations", "holds"))
+    rows = []
     for found in inventory.conditions:
         data_set = found.data_set
         relations = "" if data_set.relations is None else str(data_set.relations)
-        table.add_row(data_set.name, relations, f"{data_set.lines} {data_set.unit}", found.summary, data_set.about)
-    print_table(table)
+        rows.append((data_set.name, relations, f"{data_set.lines} {data_set.unit}", found.summary, data_set.about))
+    show(table(("set", "relations", "holds", "", "what it is"), rows, numbers=("relations", "holds")))
     lacking = [found for found in inventory.conditions if not found.is_whole]
     publishers = dict.fromkeys(f"{data_set.origin.repository} ({data_set.licence})" for data_set in sets)
     rest = " Get the rest with: askwell data pull" if lacking else ""
@@ -189,7 +190,25 @@ def _print_statistics(
 ) -> None:
     keys = list(dict.fromkeys(key for row in rows.values() if row is not None for key in asdict(row)))
     headings = [_HEADINGS.get(key, key) for key in keys]
-    table = plain_table("", *headings, numbers=headings, title=title, title_justify="left")
-    for name, row in rows.items():
-        table.add_row(name, *(["missing"] if row is None else map(str, asdict(row).values())))
-    print_table(table)
+    missing = ["missing", *[""] * (len(headings) - 1)]
+    texts = [(name, *(missing if row is None else map(str, asdict(row).values()))) for name, row in rows.items()]
+    show(table(("", *headings), texts, numbers=headings, title=title))
+
+
+def list_testbed(*, json: Json = False) -> None:
+    """List the testbed: its relations with counts of told and withheld facts, its prompts and its LMs."""
+    overview = testbed_overview()
+    if json:
+        print_json(to_json(overview))
+        return
+
+    rows = [(one.name, one.label, one.cardinality, str(one.told), str(one.withheld)) for one in overview.relations]
+    show(table(("--facts", "what it says", "kind", "told", "withheld"), rows, numbers=("told", "withheld")))
+    told, withheld = sum(one.told for one in overview.relations), sum(one.withheld for one in overview.relations)
+    say(
+        f"{told + withheld} facts: {told} are told in the text that the LMs were trained on, {withheld} are withheld.",
+        f"--lm: {', '.join(overview.lms)}.",
+        f"--prompts: {PREFIX}single (manual), {PREFIX}paraphrased, {PREFIX}mined, {PREFIX}random (random words in "
+        "place of the mined ones); --initial random takes random vectors.",
+        f"Try: askwell ask --lm {PREFIX}bert --facts {PREFIX}capital --prompts {PREFIX}single France",
+    )

@@ -5,17 +5,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
-from rich.table import Table
-from rich.text import Text
 
 from askwell.cli.options import Flag, Json, Seed, Several
-from askwell.cli.terminal import note, print_json, say, stdout
-from askwell.display.summary import counted
+from askwell.cli.terminal import note, print_json, say, show, stdout
 from askwell.errors import Failure
 from askwell.files import need_writable_folder
+from askwell.views.document import Code, Points
+from askwell.views.printable import counted
 
 if TYPE_CHECKING:
-    from askwell.report.demo_page import Demo
+    from askwell.views.demo_page import Demo
 
 
 def demo(
@@ -40,11 +39,11 @@ def demo(
     """
     need_writable_folder(out, "--out")
     from askwell.cli.progress import SweepBar
-    from askwell.report.demo import demo_sweep
-    from askwell.report.demo_page import write_demo
     from askwell.runs.plan import plan_sweep
     from askwell.runs.run_sweep import choose_engine, go
     from askwell.runs.store import new_or_open_store
+    from askwell.views.demo_page import write_demo
+    from askwell.views.demo_runs import demo_sweep
 
     started = time.monotonic()
     sweep = demo_sweep(lm, relations, seed=seed, quick=quick)
@@ -66,14 +65,9 @@ def demo(
 
 def _print_summary(made: "Demo", seconds: float) -> None:
     stdout.print("\nWhat was found", style="bold")
-    table = Table.grid(padding=(0, 1))
-    for sentence in (*made.findings.main, *made.findings.learning):
-        table.add_row(" •", Text(sentence))
-    stdout.print(table)
+    show(Points((*made.findings.main, *made.findings.learning)))
     stdout.print("\nThe report", style="bold")
     say(f" {made.report}")
     stdout.print("\nWhat to try next", style="bold")
-    for command, purpose in made.next_steps:
-        say(f" {command}")
-        stdout.print(f"     {purpose}", style="dim", markup=False)
+    show(Code(made.next_steps))
     stdout.print(f"\n{seconds:.0f} s in all.", style="dim")

@@ -16,9 +16,9 @@ from typing import NoReturn
 from cyclopts import App, CycloptsError, Parameter
 
 from askwell.cli.commands import add_commands
-from askwell.display.printable import clipped, printable
-from askwell.errors import AskwellError, UserMistake, naming_options
+from askwell.errors import AskwellError, UserMistake
 from askwell.version import VERSION
+from askwell.views.printable import clipped, printable
 
 USER_MISTAKE, FAILURE, INTERRUPTED = 2, 1, 130
 DEBUG = "--debug"
@@ -59,7 +59,7 @@ app.register_install_completion_command(
 
 @app["testbed"].default
 def _testbed() -> None:
-    from askwell.cli.testbed import list_testbed
+    from askwell.cli.data import list_testbed
 
     list_testbed()
 
@@ -75,8 +75,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     written_out = _written_out(sys.argv[1:] if arguments is None else arguments)
     debug = DEBUG in written_out
     written_out = [argument for argument in written_out if argument != DEBUG]
-    with naming_options():
-        _run(written_out, debug=debug)
+    _run(written_out, debug=debug)
 
 
 def _run(written_out: list[str], *, debug: bool) -> NoReturn:
@@ -97,9 +96,9 @@ def _run(written_out: list[str], *, debug: bool) -> NoReturn:
     except CycloptsError as error:
         _stop(_speak_in_options(error), USER_MISTAKE)
     except UserMistake as error:
-        _stop(str(error), USER_MISTAKE)
+        _stop(error.for_command_line(), USER_MISTAKE)
     except AskwellError as error:
-        _stop(str(error), FAILURE)
+        _stop(error.for_command_line(), FAILURE)
     except KeyboardInterrupt:
         _stop("interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader of our output, e.g. `head`, has seen enough

@@ -5,14 +5,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from rich.console import Group
 from rich.live import Live
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
 from askwell.baselines.result import SearchProgress
-from askwell.cli.terminal import Bar, note, stderr
+from askwell.cli.terminal import bar, note, stderr
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.weights import finds_every_x_alike
 from askwell.runs.engines import Ended, Event, Lost, PutOff, Started
 from askwell.runs.plan import Plan
 from askwell.runs.run import Asking, Built, RunProgress
@@ -22,13 +21,15 @@ from askwell.specs.mixture_spec import NO_LEAD_IN
 from askwell.specs.run_spec import RunSpec
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.history import HistoryLine, TrainingProgress, badness
+from askwell.views.document import Cell, table
+from askwell.views.to_text import rich_table
 
 
 class Bars:
     """A bar for the current step: when the next step begins, its bar replaces the last one."""
 
     def __init__(self) -> None:
-        self._bar, self._shown = Bar(""), ""
+        self._bar, self._shown = bar(""), ""
 
     def __enter__(self) -> Self:
         return self
@@ -45,7 +46,7 @@ class Bars:
         """Moves the bar for what is being done."""
         if self._shown != what:
             self._bar.__exit__()
-            self._bar, self._shown = Bar(what), what
+            self._bar, self._shown = bar(what), what
             self._bar.__enter__()
         self._bar(done, total, text)
 
@@ -138,7 +139,7 @@ def _note_mixture(mixture: Mixture) -> None:
             f"{mixture.dropped_examples} of {wanted} examples did not fit into the LM's "
             f"maximum input of {mixture.lm.context} tokens and were dropped, starting with the first of each prompt"
         )
-    if mixture.weighting.reads_x and finds_every_x_alike(mixture):
+    if mixture.weighting.reads_x and mixture.finds_every_x_alike:
         note(
             "data-dependent weights have no effect here: no prompt has a word before x, so a causal LM finds x "
             "equally probable with all of them"
@@ -209,17 +210,15 @@ class SweepBar:
             self._failed += 1
             stderr.print(f"failed: {spec.label}: {event.outcome.message}", markup=False, style="red")
 
-    def _table(self) -> Table:
-        table = Table(title=self._title(), title_justify="left", box=None)
-        for name in ("LM", "setting", "", "P@1"):
-            table.add_column(name, justify="right" if name == "P@1" else "left")
+    def _table(self) -> Group:
+        rows: list[tuple[str | Cell, ...]] = []
         for spec in list(self._running.values())[:_RUNNING_SHOWN]:
             what = f"running: {spec.relation}, {spec.prompts}, seed {spec.seed}"
-            table.add_row(escape(spec.lm), escape(spec.setting), escape(what), "…")
+            rows.append((spec.lm, spec.setting, what, "…"))
         for (lm, setting), (score, spec) in self._best.items():
-            what = f"best: {spec.relation}, {spec.prompts}"
-            table.add_row(escape(lm), escape(setting), escape(what), f"{score:.1f}", style="bold")
-        return table
+            best = (setting, f"best: {spec.relation}, {spec.prompts}", f"{score:.1f}")
+            rows.append((lm, *(Cell(text, strong=True) for text in best)))
+        return Group(Text(self._title()), rich_table(table(("LM", "setting", "", "P@1"), rows, numbers=("P@1",))))
 
     def _title(self) -> str:
         left = len(self._plan.runs) - self._done - self._failed

@@ -1,20 +1,18 @@
 """`askwell report` and `askwell export`."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
-from rich.markup import escape
-from rich.table import Table
 
 from askwell.cli.options import LM, Json, NotNegative, RunsPath, Where
-from askwell.cli.tables import print_table
-from askwell.cli.terminal import note, print_json
-from askwell.display.summary import counted
+from askwell.cli.terminal import note, print_json, show
 from askwell.files import need_writable_file, need_writable_folder, write_whole
+from askwell.views.printable import counted
 
 if TYPE_CHECKING:
-    from askwell.report.study import Study
+    from askwell.views.study import Study
 
 
 def report(
@@ -39,8 +37,8 @@ def report(
         paper: The paper's figures as JSON, to show beside ours; default: the data folder's paper_tables.json.
         drawn: How many tuned mixtures to draw as words; with 0, none is drawn and no LM is loaded.
     """
-    from askwell.report.paper import read_paper
-    from askwell.report.study import FORMATS, make_report
+    from askwell.views.paper_figures import read_paper
+    from askwell.views.study import FORMATS, make_report
 
     folder = out or store / "report"
     need_writable_folder(folder, "--out")
@@ -58,20 +56,17 @@ def report(
 
 def _print(study: "Study") -> None:
     """Prints the first table of each set, P@1 only."""
-    from askwell.report.page import MISSING
+    from askwell.views.document import MISSING, Column, ColumnGroup, Table
 
-    for shown in (table for part in study.sets for table in part.tables[:1]):
-        groups = shown.table.groups
-        title = f"{shown.title}, P@1"
-        table = Table("", *(escape(group.heading) for group in groups), title=title, box=None)
-        for row in shown.table.rows:
-            if row.begins:
-                table.add_row(f"[bold]{escape(row.begins)}[/bold]")
+    for study_table in (made for part in study.sets for made in part.tables[:1]):
+        groups = study_table.table.groups
+        rows = []
+        for row in study_table.table.rows:
             cells = iter(row.cells)
             by_group = [{column.heading: next(cells) for column in group.columns} for group in groups]
-            scores = (of.get("P@1", MISSING).text for of in by_group)
-            table.add_row(f"  {escape(row.heading)}", *map(escape, scores))
-        print_table(table)
+            rows.append(replace(row, cells=tuple(of.get("P@1", MISSING) for of in by_group)))
+        columns = tuple(Column(group.heading) for group in groups)
+        show(Table("", "", (ColumnGroup("", columns),), tuple(rows), title=f"{study_table.title}, P@1"))
 
 
 def export(run: Path, /, *, out: Path = Path("run.html"), where: Where = None, lm: LM = None) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from askwell.cli.options import LM, Data, Device, Json, Revision, Threads, Where
-from askwell.cli.terminal import Bar, note, print_json, say, stdout
+from askwell.cli.terminal import bar, note, print_json, say, stdout
 from askwell.cli.trust import projection_line
 from askwell.errors import BadOption
 from askwell.files import need_writable_file, write_whole
@@ -48,10 +48,10 @@ def show(
     from askwell.evaluation.nearest_words import projection_scores
     from askwell.lms.load import set_threads
     from askwell.mixture.save import read_description
-    from askwell.report.words import MixtureWords, look_at
-    from askwell.report.words_figure import words_chart, words_html
-    from askwell.report.words_terminal import print_words
     from askwell.runs.sources import find_mixture, own_relation, saved_mixture
+    from askwell.views.words import MixtureWords, look_at
+    from askwell.views.words_figure import words_chart, words_html
+    from askwell.views.words_terminal import print_words
 
     folder = find_mixture(mixture, where, note)
     description = read_description(folder)
@@ -69,7 +69,7 @@ def show(
     projection = None
     if asked is not None:
         set_threads(threads)
-        with Bar(f"test facts of {asked.name}") as progress:
+        with bar(f"test facts of {asked.name}") as progress:
             projection = projection_scores(shown, asked, progress=progress)
     score = None if projection is None else projection_line(projection)
     if html is not None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from askwell.cli import options
-from askwell.cli.terminal import note, print_json
+from askwell.cli.terminal import note, print_json, show
 from askwell.data.names import read_prompts, read_relation
 from askwell.errors import BadOption
 from askwell.specs.mixture_spec import MixtureSpec
@@ -46,11 +46,12 @@ def train(
     """
     if lm is None or not prompts:
         raise BadOption("train needs --lm and --prompts")
-    from askwell.cli.running import load_for_run, print_run, print_several, run_with_bars
+    from askwell.cli.running import load_for_run, print_run, run_with_bars
     from askwell.mixture.candidates import find_candidates
     from askwell.runs.build_spec import prompts_name, run_spec
     from askwell.runs.folder import check_folder
     from askwell.runs.seeds import check_seeds, run_seeds, seeds_of
+    from askwell.views.scores import spread_blocks
 
     several = [mixture.seed] if seeds is None else seeds_of(seeds)
     relations = [
@@ -93,4 +94,4 @@ def train(
     if json:
         print_json(runs.as_json())
     else:
-        print_several(runs.together())
+        show(*spread_blocks(runs.together()))

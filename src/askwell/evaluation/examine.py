@@ -13,7 +13,6 @@ import numpy as np
 
 from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName
-from askwell.display.progress import bar
 from askwell.errors import BadOption, NothingLeft
 from askwell.evaluation.agreement import PromptAnswers
 from askwell.evaluation.controls import PRIOR, PRIOR_CORRECTED, Controls
@@ -23,6 +22,7 @@ from askwell.evaluation.scoring import Evaluation, evaluation_of
 from askwell.mixture.candidates import GivenCandidates, as_candidates
 from askwell.mixture.encode import EncodedRelation
 from askwell.mixture.mixture import Mixture
+from askwell.views.progress_bar import Bar
 
 CHOSEN_ON: SplitName = "dev"
 """The best control is chosen on this split; controls need no LM for it."""
@@ -82,7 +82,7 @@ def examine(
     total, done = sum(len(asked[split].facts) for split in splits if split in asked), 0
     evaluations: dict[SplitName, Evaluation] = {}
     observer = asked["test"].observer() if prompts and "test" in splits else None
-    with bar("facts", None if progress is None else progress is True) as shown:
+    with Bar("facts", None if progress is None else progress is True) as shown:
         tell = progress if callable(progress) else shown
         for split in (split for split in splits if split in asked):
             own: list[Outcome] = []

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from askwell.calls import checked_or
-from askwell.display.summary import ShowsItself, Summary
 from askwell.errors import BadOption
 from askwell.lms.batches import Batch, StreamBatch
 from askwell.lms.families import family_of
@@ -25,6 +24,8 @@ from askwell.lms.walks.past import Past
 from askwell.lms.walks.rows import pack
 from askwell.lms.walks.walk import Deltas, FeedForward, Walk, insert_prompt_vectors, rows_at
 from askwell.specs.mixture_spec import Begin
+from askwell.views.document import Document, overview
+from askwell.views.shown import ShowsItself
 
 # Probabilities that are held at once: few compared with what evaluation sums them into.
 _PROBABILITIES_AT_ONCE = 2**21
@@ -90,8 +91,9 @@ class FrozenLM(ShowsItself):
             self.walk = walk_of(self.model, FeedForward(compiled=True))
             if not agrees(self):
                 raise BadOption(
-                    f"--compiled cannot be used here: torch.compile fails for {type(model).__name__} on {self.device}, "
-                    "or changes its results; leave it out (TORCH_LOGS=dynamo shows torch's messages)"
+                    f"`compiled` cannot be used here: torch.compile fails for {type(model).__name__} on {self.device}, "
+                    "or changes its results; leave it out (TORCH_LOGS=dynamo shows torch's messages)",
+                    compiled="--compiled",
                 )
 
     def _recall(self) -> bool:
@@ -115,7 +117,7 @@ class FrozenLM(ShowsItself):
             walk_agrees=self.walk is not None,
         ).keep()
 
-    def summary(self) -> Summary:
+    def summary(self) -> Document:
         """Its name, family, size, and how it runs."""
         layers = ", ".join(
             f"{'' if len(self.stacks) == 1 else name + ' '}{stack.layers} layers × {stack.width}"
@@ -128,7 +130,7 @@ class FrozenLM(ShowsItself):
         heading = f"FrozenLM {self.identity.name} ({self.identity.architecture}, {self.family.name})"
         way = (f"{self.stays}: read as a whole",) if self.stays else ()
         where = f"{self.device} in {str(self.dtype).removeprefix('torch.')}"
-        return Summary(
+        return overview(
             heading, notes=(f"{size} parameters, {layers}, {self.vocabulary_size:,} tokens; on {where}", *way)
         )
 
@@ -195,11 +197,13 @@ class FrozenLM(ShowsItself):
             return self.beginnings[name]
         if len(self.beginnings) == 1:
             raise BadOption(
-                f"--begin {name} is for causal LMs, but {self.identity.name} is a {self.family.name} one; leave it out"
+                f"`begin` {name} is for causal LMs, but {self.identity.name} is a {self.family.name} one; leave it out",
+                begin="--begin",
             )
         missing = {"line-break": "line break that is one token", "bos": "BOS token", "eos": "EOS token"}[name]
         raise BadOption(
-            f"--begin {name}: {self.identity.name} has no {missing}; choose from {', '.join(self.beginnings)}"
+            f"`begin` {name}: {self.identity.name} has no {missing}; choose from {', '.join(self.beginnings)}",
+            begin="--begin",
         )
 
     def word_vectors(self, ids: Int[Tensor, " *tokens"]) -> Float[Tensor, " *tokens embedding"]:

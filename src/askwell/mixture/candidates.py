@@ -14,13 +14,16 @@ from torch import Tensor
 
 from askwell.calls import checked, checked_or
 from askwell.data.facts import Relation
-from askwell.display.summary import ShowsItself, Summary, counted
 from askwell.errors import BadFile, BadOption, NothingLeft
 from askwell.files import read_text
 from askwell.lms.batches import Words, words_of
 from askwell.mixture import distributions
+from askwell.mixture.answer_tree import candidate_log_probs
 from askwell.mixture.answers import AnswerKind
 from askwell.mixture.encode import default_kind
+from askwell.views.document import Document, overview
+from askwell.views.printable import counted
+from askwell.views.shown import ShowsItself
 
 if TYPE_CHECKING:
     from askwell.mixture.mixture import Mixture
@@ -36,13 +39,13 @@ class Candidates(ShowsItself):
     labels: tuple[str, ...] | None = None
     """The label of each word; None if the words are the labels."""
 
-    def summary(self) -> Summary:
+    def summary(self) -> Document:
         """The labels with their words, or the words."""
         if self.labels is None:
             rows = [(word,) for word in self.words]
-            return Summary(f"Candidates {self.name}: {counted(len(rows), 'word')}", ("word",), rows)
+            return overview(f"Candidates {self.name}: {counted(len(rows), 'word')}", ("word",), rows)
         labelled = [(label, ", ".join(words)) for label, words in self.words_of.items()]
-        return Summary(f"Candidates {self.name}: {counted(len(labelled), 'label')}", ("label", "words"), labelled)
+        return overview(f"Candidates {self.name}: {counted(len(labelled), 'label')}", ("label", "words"), labelled)
 
     @property
     def digest(self) -> str:
@@ -245,7 +248,7 @@ class CandidateScorer:
         mixture = self.mixture
         if self.kind.any_length:
             lengths = self.kind.lengths_on(mixture.lm)
-            return mixture.long_answers.candidate_log_probs(mixture.tuned, xs, facts, self._ys, lengths)
+            return candidate_log_probs(mixture.long_answers, mixture.tuned, xs, facts, self._ys, lengths)
         each = [distributions.prompt_log_probs(mixture, xs, facts, prompt) for prompt in range(len(mixture.prompts))]
         return torch.stack([log_probs[:, self._one_token] for log_probs in each], dim=1)
 

@@ -9,12 +9,14 @@ from jaxtyping import Float, Int
 from safetensors.torch import save_file
 from torch import Tensor
 
-from askwell.display.summary import ShowsItself, Summary, counted
 from askwell.errors import BadOption, UserMistake
 from askwell.lms.batches import words_of
 from askwell.lms.question import X
 from askwell.mixture.answers import ONE_TOKEN
 from askwell.mixture.encode import why_unaskable
+from askwell.views.document import Document, overview
+from askwell.views.printable import counted
+from askwell.views.shown import ShowsItself
 
 if TYPE_CHECKING:
     from askwell.mixture.mixture import Mixture
@@ -32,11 +34,11 @@ class EmbeddedPrompts(ShowsItself):
     positions: Int[Tensor, " prompts"]
     """Where y is read off in each row."""
 
-    def summary(self) -> Summary:
+    def summary(self) -> Document:
         """The shape of each input, and where y is read."""
         rows = [(name, str(list(value.shape))) for name, value in self.inputs.items() if isinstance(value, Tensor)]
         places = ", ".join(map(str, self.positions.tolist()))
-        return Summary(
+        return overview(
             f"Embeddings of {counted(len(self.positions), 'prompt')}",
             ("input", "shape"),
             rows,

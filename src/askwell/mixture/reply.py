@@ -1,9 +1,11 @@
 """What a mixture answers, as plain data: those who only receive answers need no torch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from askwell.display.frames import AsFrame, Records
-from askwell.display.summary import ShowsItself, Summary, counted, per_cent
+from askwell.views.document import Document, overview
+from askwell.views.printable import counted, per_cent
+from askwell.views.shown import AsFrame, Records, ShowsItself
 
 
 @dataclass(frozen=True, repr=False)
@@ -24,11 +26,19 @@ class Replies(ShowsItself, list[Reply], AsFrame):
 
     x: str = ""
     """What was asked about."""
+    unseen: float = 0.0
+    """Answers below this probability may be missing, since the search for them was cut; 0 if none is."""
 
-    def summary(self) -> Summary:
+    @property
+    def is_exact(self) -> bool:
+        """Whether these are certainly the most probable answers."""
+        return not self.unseen
+
+    def summary(self) -> Document:
         """The answers with their probabilities."""
         rows = [(per_cent(reply.probability), reply.y) for reply in self]
-        return Summary(self.x or "answers", ("probability", "answer"), rows, ("probability",))
+        notes = () if self.is_exact else (missing_text(self.unseen),)
+        return overview(self.x or "answers", ("probability", "answer"), rows, ("probability",), notes)
 
     def records(self) -> Records:
         """A row for each answer: x, its rank, the answer and its probability."""
@@ -38,10 +48,20 @@ class Replies(ShowsItself, list[Reply], AsFrame):
         ]
 
 
+def unseen_in(replies: Sequence[Reply]) -> float:
+    """Below which probability answers may be missing; 0 if none is."""
+    return replies.unseen if isinstance(replies, Replies) else 0.0
+
+
+def missing_text(unseen: float) -> str:
+    """The sentence that less probable answers may be missing."""
+    return f"answers below {100 * unseen:.2g} % may be missing: the search for them was cut"
+
+
 class AllReplies(ShowsItself, list[Replies], AsFrame):
     """The answers to several questions: a list of `Replies` that shows itself as a table with a row for each x."""
 
-    def summary(self) -> Summary:
+    def summary(self) -> Document:
         """The best answer to each question, and those that come next."""
         rows = [
             (replies.x, per_cent(replies[0].probability), replies[0].y, ", ".join(map(str, replies[1:3])))
@@ -49,7 +69,7 @@ class AllReplies(ShowsItself, list[Replies], AsFrame):
             else (replies.x, "", "", "")
             for replies in self
         ]
-        return Summary(
+        return overview(
             f"Answers to {counted(len(self), 'question')}",
             ("x", "probability", "answer", "next"),
             rows,

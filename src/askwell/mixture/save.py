@@ -25,12 +25,12 @@ from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
 from askwell.files import problem_in, read_document, read_text, write_whole
 from askwell.lms.checkpoints import public_name
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.hub import hub_options as reach_of_hub
 from askwell.lms.load import load_lm
+from askwell.lms.tokenizer_files import hub_options as reach_of_hub
 from askwell.mixture.card import model_card
 from askwell.mixture.description import About, Description, SavedFile
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.prompts import LeftOutPrompt
+from askwell.prompts.prompt import LeftOutPrompt
 
 FORMAT, VERSION = "askwell-mixture", 2
 READABLE_VERSIONS = (1, VERSION)

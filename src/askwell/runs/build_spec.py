@@ -13,9 +13,9 @@ from askwell.data.names import relation_label
 from askwell.data.templates import Template, parsed_templates
 from askwell.errors import BadOption
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.begin import resolve_begin
 from askwell.mixture.candidates import GivenCandidates, as_candidates
-from askwell.mixture.openings import with_label
+from askwell.prompts.begin import resolve_begin
+from askwell.prompts.openings import with_label
 from askwell.specs.base import Spec, no_such_option
 from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec

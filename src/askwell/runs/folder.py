@@ -15,9 +15,6 @@ from pydantic import BaseModel
 
 from askwell.calls import checked
 from askwell.data.facts import SplitName
-from askwell.display import plots
-from askwell.display.frames import AsFrame, Records, pandas_frame
-from askwell.display.summary import ShowsItself, Summary, counted
 from askwell.errors import BadFile, BadOption, CannotWrite
 from askwell.evaluation.comparison import Outcomes
 from askwell.evaluation.metrics import LOG_LOSS, METRICS, metric_named
@@ -38,6 +35,9 @@ from askwell.runs.record import (
     RunRecord,
 )
 from askwell.training.checkpoint import CHECKPOINT
+from askwell.views.document import Document, Paragraph, Section, overview
+from askwell.views.printable import counted
+from askwell.views.shown import AsFrame, Records, ShowsItself, pandas_frame
 
 _STORED_RUNS = "runs"
 """Stores and demos keep their runs in a folder of this name."""
@@ -50,10 +50,10 @@ class Run(ShowsItself, AsFrame):
     folder: Path
     record: RunRecord
 
-    def summary(self) -> Summary:
+    def summary(self) -> Document:
         """What was run, where it is, and what it scores."""
         shown = self.record.summary()
-        return replace(shown, notes=(*shown.notes, f"in {self.folder}"))
+        return replace(shown, sections=(*shown.sections, Section("", (Paragraph(f"in {self.folder}"),))))
 
     def records(self) -> Records:
         """A row for each test fact: x, y, all right answers, the rank of y, and what was answered."""
@@ -74,11 +74,13 @@ class Run(ShowsItself, AsFrame):
 
     def plot(self, ax: Any = None, *, label: str | None = None) -> Any:
         """Dev P@1 during tuning. Returns the matplotlib axes."""
+        from askwell.views.charts import plot_curve
+
         points = [(line.pairs, line.dev["P@1"]) for line in self.record.history if line.pairs is not None]
         scored = [(x, y) for x, y in points if y is not None]
         if not scored:
             raise BadOption(f"{self.folder} has no history of dev scores, so there is no curve")
-        return plots.curve(scored, best=None, label=label or self.record.spec.label, axes=ax)
+        return plot_curve(scored, best=None, label=label or self.record.spec.label, axes=ax)
 
     @property
     def outcomes(self) -> list[Outcome]:
@@ -169,7 +171,7 @@ class Runs(ShowsItself, list[Run], AsFrame):
 
         return query_runs(self).as_json()
 
-    def summary(self) -> Summary:
+    def summary(self) -> Document:
         """The scores of each run."""
         from askwell.runs.query import SHOWN, query_runs
 
@@ -177,7 +179,7 @@ class Runs(ShowsItself, list[Run], AsFrame):
         shown = (*SHOWN, "control") if any(row["control"] for row in rows) else SHOWN
         texts = [tuple(_cell(name, row[name]) for name in shown) for row in rows]
         numbers = tuple(name for name in shown if name in METRICS or name in ("seed", "facts"))
-        return Summary(counted(len(self), "run"), shown, texts, numbers)
+        return overview(counted(len(self), "run"), shown, texts, numbers)
 
 
 def _cell(name: str, value: Any) -> str:

@@ -13,12 +13,12 @@ from askwell.errors import BadFile, NothingLeft
 from askwell.evaluation.controls import MOST_XS_OF_PRIOR
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
-from askwell.mixture.begin import resolve_begin
 from askwell.mixture.candidates import Candidates, read_candidates
 from askwell.mixture.encode import encode_facts, needs_any_length
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.prompts import usable_prompts
-from askwell.mixture.weights import WEIGHTINGS
+from askwell.prompts.begin import resolve_begin
+from askwell.prompts.prompt import usable_prompts
+from askwell.prompts.weights import WEIGHTINGS
 from askwell.runs.build_spec import run_spec
 from askwell.runs.grid import GridCell, cells_of, naming
 from askwell.runs.run import limited_threads

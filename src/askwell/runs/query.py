@@ -8,10 +8,10 @@ from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any
 
-from askwell.display.printable import clipped
 from askwell.errors import BadFile, BadOption, did_you_mean
 from askwell.evaluation.metrics import METRICS
 from askwell.runs.folder import Run, read_runs
+from askwell.views.printable import clipped
 
 # The name of each column, its type, and its value.
 _COLUMNS: Mapping[str, tuple[str, Callable[[Run], Any]]] = {

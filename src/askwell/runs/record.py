@@ -23,7 +23,6 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from askwell.data.split_audit import RelationAudit
-from askwell.display.summary import ShowsItself, Summary, counted
 from askwell.evaluation.controls import ControlFigures
 from askwell.evaluation.knowledge import KnowledgeFigures
 from askwell.evaluation.metrics import METRICS, TABLE_METRICS, units_of
@@ -33,6 +32,9 @@ from askwell.files import to_json
 from askwell.lms.identity import LMIdentity
 from askwell.specs.run_spec import RunSpec
 from askwell.version import VERSION
+from askwell.views.document import Document, overview
+from askwell.views.printable import counted
+from askwell.views.shown import ShowsItself
 
 RECORD, ENVIRONMENT, HISTORY = "run.json", "environment.json", "history.jsonl"
 TEST_OUTCOMES, DEV_OUTCOMES, CONTROLS, MIXTURE = "facts.parquet", "dev.parquet", "controls.parquet", "mixture"
@@ -178,7 +180,7 @@ class RunRecord(ShowsItself, _Part):
         baseline = {} if self.spec.baseline is None else {"baseline": self.spec.baseline}
         return {**baseline, "out": str(folder), **to_json(self), "history": to_json(self.history)}
 
-    def summary(self) -> Summary:
+    def summary(self) -> Document:
         """What was run and what it scores on test, beside the untuned prompts and the controls."""
         scored = {} if self.untuned is None else {"untuned": self.untuned.micro}
         scored["tuned" if self.training else "test"] = self.test.micro
@@ -192,7 +194,7 @@ class RunRecord(ShowsItself, _Part):
         heading = f"Run {self.id[:8]}: {spec.relation} on {spec.lm}, {prompts}, {spec.setting}, seed {spec.seed}"
         facts = counted(self.test.facts, "test fact")
         notes = (f"{facts}, among {self.test.vocabulary}; means over facts, {units_of(TABLE_METRICS)}",)
-        return Summary(heading, ("", *TABLE_METRICS), rows, TABLE_METRICS, notes)
+        return overview(heading, ("", *TABLE_METRICS), rows, TABLE_METRICS, notes)
 
 
 @cache

@@ -28,12 +28,12 @@ from askwell.evaluation.selective import dev_answers
 from askwell.evaluation.trust import Trust, trust_of
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.begin import resolve_begin
 from askwell.mixture.candidates import Candidates, GivenCandidates, as_candidates
 from askwell.mixture.description import About
 from askwell.mixture.encode import EncodedRelation, count_reasons, encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import save_mixture
+from askwell.prompts.begin import resolve_begin
 from askwell.runs.folder import write_history, write_run
 from askwell.runs.record import (
     MIXTURE,

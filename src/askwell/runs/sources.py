@@ -21,12 +21,10 @@ from askwell.evaluation.selective import DevAnswers, dev_answers, dev_answers_fr
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.identity import LMIdentity
 from askwell.lms.load import Precision, load_lm
-from askwell.mixture.begin import resolve_begin
 from askwell.mixture.candidates import Candidates
 from askwell.mixture.description import Description
 from askwell.mixture.encode import answer_kind, encode_relation, needs_any_length
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.openings import with_label
 from askwell.mixture.save import (
     CONFIG,
     IN_A_RUN,
@@ -36,6 +34,8 @@ from askwell.mixture.save import (
     read_dev_answers,
     tokenizer_source,
 )
+from askwell.prompts.begin import resolve_begin
+from askwell.prompts.openings import with_label
 from askwell.specs.mixture_spec import MixtureSpec
 
 Note = Callable[[str], None]

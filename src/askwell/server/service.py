@@ -16,13 +16,13 @@ from askwell.mixture.ask_prompts import prompts_behind
 from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.reply import PromptReply, Reply
-from askwell.report.words import PromptWords, look_at
 from askwell.server.catalogue import TESTBED_PROMPTS, Catalogue, Entry
 from askwell.server.jobs import Job, JobBoard, Jobs, Order
 from askwell.server.loaded import LMSource, LoadedLMs
 from askwell.server.queue import AskQueue
 from askwell.server.refusals import NoSuchName, SwitchedOff
 from askwell.server.settings import Settings
+from askwell.views.words import PromptWords, look_at
 
 
 @dataclass(frozen=True)

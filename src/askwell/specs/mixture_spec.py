@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_serializer, model_validator
 
-from askwell.files import has_half_characters
+from askwell.files import is_utf8
 from askwell.specs.base import Spec
 
 Initial = Literal["words", "random", "random-full"]
@@ -14,8 +14,6 @@ AnswersName = Literal["one-token", "any-length"]
 AnswersChoice = Literal["auto", "one-token", "any-length"]
 LONGEST_ANSWER = 10
 """The default limit on the tokens of an answer."""
-BEAMS = 16
-"""The default width of the search for answers: how many partial answers `ask` extends at once for each x."""
 Begin = Literal["nothing", "space", "bos", "eos", "line-break"]
 """What a sentence begins with. Only causal LMs have a choice; with the others, sentences begin with a space."""
 BeginOption = Literal["auto", "nothing", "space", "bos", "eos", "line-break"]
@@ -167,6 +165,6 @@ class MixtureSpec(Spec):
 
 def with_line_breaks(text: str) -> str:
     r"""A text in which \n is a line break, since shells make these hard to type; ValueError if it is not UTF-8."""
-    if has_half_characters(text):  # as the shell passes on what is typed in another encoding
+    if not is_utf8(text):  # as the shell passes on what is typed in another encoding
         raise ValueError("the text holds bytes that are not UTF-8")
     return text.replace("\\n", "\n")

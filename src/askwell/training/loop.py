@@ -12,7 +12,6 @@ from torch import Tensor
 
 from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName
-from askwell.display.progress import bar
 from askwell.errors import NothingLeft
 from askwell.evaluation.answer_lists import CandidateAnswers
 from askwell.evaluation.ranking import NOT_A_CANDIDATE
@@ -38,6 +37,7 @@ from askwell.training.optimiser import (
     tuned_by,
 )
 from askwell.training.schedule import Schedule, schedule_of, scored_dev_facts
+from askwell.views.progress_bar import Bar
 
 _log = logging.getLogger("askwell")
 
@@ -75,7 +75,7 @@ def train(
             facts = encode_relation(mixture, relation, candidates=candidates, whole_answers=candidates is not None)
         if callable(progress):
             return _train(mixture, facts, spec, candidates, folder, resume, progress)
-        with bar("pairs", None if progress is None else progress is True) as shown:
+        with Bar("pairs", None if progress is None else progress is True) as shown:
             return _train(
                 mixture, facts, spec, candidates, folder, resume, lambda at: shown(at.pairs_done, at.pairs or 0)
             )

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from askwell.mixture import distributions, examples
+from askwell.mixture import distributions
 from askwell.mixture.candidates import CandidateScorer
 from askwell.mixture.encode import EncodedFacts
 from askwell.mixture.mixture import Mixture
@@ -51,7 +51,7 @@ class Objective:
     def loss(self, facts: Int[Tensor, " facts"]) -> Loss:
         """The loss of the facts of these numbers, without those that all prompts show as examples."""
         if self._mixture.examples:  # encoding leaves such facts out, but prompts can be dropped later
-            facts = facts[~examples.is_own_example(self._mixture, self._facts.xs, facts)]
+            facts = facts[~self._mixture.is_own_example(self._facts.xs, facts)]
             if not len(facts):
                 nothing = torch.zeros((), device=facts.device, requires_grad=True)
                 return Loss(nothing, 0.0, torch.zeros_like(self._mixture.weight_logits))
