@@ -1,4 +1,4 @@
-"""How far scores can be believed, from runs and controls that are made by hand."""
+"""How far scores can be trusted, from runs and controls made by hand."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What the demo runs, what it refuses before any work, and what it makes of its runs."""
+"""What the demo runs, what it refuses before any work, and what it reports about its runs."""
 
 from pathlib import Path
 

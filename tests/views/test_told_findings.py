@@ -1,4 +1,4 @@
-"""Sentences say what the figures say, whatever they are."""
+"""Sentences agree with the figures, whatever these are."""
 
 import re
 from dataclasses import replace
