@@ -61,11 +61,11 @@ _MOST_CELLS = 12
 def _print(study: "Study") -> None:
     """Print what was found in each set, and the scores of its prompts."""
     from askwell.views.document import columns_alone
-    from askwell.views.findings import by_relation, found_points
+    from askwell.views.findings import by_relation, details, headlines
 
     for part in study.sets:
         heading = f"{part.fact_set}: what was found" if len(study.sets) > 1 else "What was found"
-        show_section(Section(heading, tuple(found_points(part.findings))))
+        show_section(Section(heading, (headlines(part.findings), *details(part.findings))))
         cells = sum(len(found.cells) for found in part.findings)
         tables = by_relation(part.findings) if cells <= _MOST_CELLS else []
         show(*tables or (replace(columns_alone(made.table, "P@1"), title=made.title) for made in part.tables[:1]))

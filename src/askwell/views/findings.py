@@ -40,7 +40,7 @@ from askwell.views.trust_figures import TOLD, WITHHELD, CellTrust, known_parts
 CHANCE = 0.05
 """From this p-value on, a difference may be chance."""
 _KINDS = {INIT: "untuned", SOFT: "tuned", DEEP: "tuned at all layers"}
-_MOST_RELATIONS, _MOST_CELLS, _QUESTIONS = 8, 24, 5
+_MOST_RELATIONS, _MOST_CELLS, _QUESTIONS, _LONGEST_LABEL = 8, 24, 5, 27
 Parts = Mapping[str, Sequence[Outcome]]
 
 
@@ -184,15 +184,11 @@ class LMFindings:
 
     def _control(self) -> list[str]:
         tuned = self.best_tuned
-        of_best = (
-            []
-            if tuned is None
-            else [
-                one
-                for one in self.trust
-                if one.line == tuned.line and one.kind == tuned.kind and one.knowledge is not None
-            ]
-        )
+        of_best = [
+            one
+            for one in self.trust
+            if tuned is not None and (one.line.label, one.kind) == (tuned.line.label, tuned.kind)
+        ]
         if not of_best or of_best[0].knowledge is None:
             return []
         gain = of_best[0].knowledge.gain
@@ -255,15 +251,25 @@ def findings_of(lines: Sequence[Line], trust: Sequence[CellTrust]) -> list[LMFin
     ]
 
 
-def found_points(findings: Sequence[LMFindings]) -> list[Points]:
-    """Return what was found, for each LM."""
-    return [Points(tuple(found.sentences()), found.lm if len(findings) > 1 else "") for found in findings]
+def headlines(findings: Sequence[LMFindings]) -> Points:
+    """Return the most important sentence on each LM."""
+    return Points(tuple(said[0] for found in findings if (said := found.sentences())))
 
 
-def found_blocks(fact_set: str, findings: Sequence[LMFindings], figures: Sequence[Figure]) -> list[Block]:
-    """Return what was found as sentences, as figures, and as a table; where it is known which facts an LM was told,
-    they show these apart."""
-    return [*found_points(findings), *_told_figure(fact_set, findings), *figures, *by_relation(findings)]
+def details(findings: Sequence[LMFindings]) -> list[Points]:
+    """Return the other sentences on each LM."""
+    return [
+        Points(tuple(said), found.lm if len(findings) > 1 else "")
+        for found in findings
+        if (said := found.sentences()[1:])
+    ]
+
+
+def found_blocks(fact_set: str, findings: Sequence[LMFindings], scores: Sequence[Figure]) -> list[Block]:
+    """Return what was found: in a sentence, in a chart, in further sentences and in a table; where it is known which
+    facts an LM was told, these are shown apart."""
+    figures = [*_told_figure(fact_set, findings), *scores]
+    return [headlines(findings), *figures[:1], *details(findings), *by_relation(findings), *figures[1:]]
 
 
 def _told_figure(fact_set: str, findings: Sequence[LMFindings]) -> list[Block]:
@@ -285,7 +291,7 @@ def _told_figure(fact_set: str, findings: Sequence[LMFindings]) -> list[Block]:
 
 
 def _shortened(label: str) -> str:
-    return label if len(label) <= 30 else f"{label[:29]}…"
+    return label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…"
 
 
 def by_relation(findings: Sequence[LMFindings]) -> list[Table]:

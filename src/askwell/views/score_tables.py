@@ -59,7 +59,7 @@ _KINDS = {INIT: "untuned prompts", SOFT: "tuned at layer 0", DEEP: "tuned at all
 
 def _which(line: Line, groups: Sequence[RunGroup]) -> str:
     """The relations of a row, if other rows of its table have others and its heading does not name them."""
-    relations = next(iter(line.groups.values())).relations
+    relations = next((group.relations for group in line.groups.values()), ())
     is_alike = all(group.relations == relations for group in groups)
     which = relations_text(relations)
     return "" if is_alike or which in line.label else which

@@ -17,7 +17,7 @@ from askwell.views.paper_figures import differences
 from askwell.views.score_tables import ablation_table, arrows_table, baselines_table, main_table, other_table
 from askwell.views.study_cells import ARROWS, DEEP, SOFT, kept_runs
 from askwell.views.study_figures import StudyFigure, chosen_runs, curve_figure, prompt_figures, score_figure
-from askwell.views.study_rows import FIELDS, Line, StudyTable, lines_of
+from askwell.views.study_rows import FIELDS, Line, StudyTable, lines_of, same_facts
 from askwell.views.to_files import PREAMBLE, csv_table, latex_escaped, latex_table, markdown_section
 from askwell.views.to_html import page_html
 from askwell.views.trust_figures import CellTrust, ControlRuns, control_runs, trust_in
@@ -93,7 +93,7 @@ def study_of(runs: Sequence[Run], *, drawn: int = 4) -> Study:
 
 
 def _of_set(fact_set: str, lines: Sequence[Line], controls: ControlRuns) -> FactSetStudy:
-    arrows = [line for line in lines if any(kind in line.groups for kind in ARROWS)]
+    arrows = same_facts(lines, ARROWS)
     kinds = {kind for line in arrows for kind in line.groups}
     is_tuned = bool(kinds & {SOFT, DEEP})
     several = any(len(group.relations) > 1 for line in arrows for group in line.groups.values())
@@ -117,7 +117,7 @@ def _of_set(fact_set: str, lines: Sequence[Line], controls: ControlRuns) -> Fact
     cells = trust_in(lines, controls)
     return FactSetStudy(
         fact_set,
-        tuple(findings_of(lines, cells)),
+        tuple(findings_of(same_facts(lines), cells)),
         tuple(tables),
         score_figure(arrows, fact_set) if arrows else None,
         () if curves is None else (curves,),

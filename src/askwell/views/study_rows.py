@@ -83,27 +83,35 @@ def lines_of(runs: Sequence[KeptRun]) -> list[Line]:
         tuned = _split({kind: runs for kind, runs in kinds.items() if kind != INIT})
         common = next(iter(untuned.values())) if len(untuned) == 1 else {}
         for apart, groups in (tuned or ({"": {}} if common else {})).items():
-            found += _lines(row, apart, {**common, **groups})
+            found.append(_line(row, apart, {**common, **groups}))
         if len(untuned) > 1:
-            found += [line for apart, groups in untuned.items() for line in _lines(row, apart, groups)]
+            found += [_line(row, apart, groups) for apart, groups in untuned.items()]
     return found
 
 
-def _lines(row: Line, apart: str, by_kind: _RunsByKind) -> list[Line]:
-    """The row with these runs; if some of its kinds lack relations, a row for the relations that each kind has, so that
-    all figures of a row are of the same facts."""
-    groups = {kind: RunGroup(tuple(runs)) for kind, runs in by_kind.items()}
-    kinds_of: dict[str, tuple[str, ...]] = {
-        relation: tuple(kind for kind, group in groups.items() if relation in group.relations)
-        for group in groups.values()
-        for relation in group.relations
+def _line(row: Line, apart: str, groups: _RunsByKind) -> Line:
+    named = "; ".join(part for part in (row.apart, apart) if part)
+    return replace(row, apart=named, groups={kind: RunGroup(tuple(runs)) for kind, runs in groups.items()})
+
+
+def same_facts(lines: Iterable[Line], kinds: Sequence[str] | None = None) -> list[Line]:
+    """Return the rows with these kinds alone, all figures of a row on the same facts: where some kinds lack relations
+    that others have, a row becomes several."""
+    return [part for line in lines for part in _by_relations(line, kinds)]
+
+
+def _by_relations(line: Line, kinds: Sequence[str] | None) -> list[Line]:
+    groups = {kind: group for kind, group in line.groups.items() if kinds is None or kind in kinds}
+    relations = dict.fromkeys(relation for group in groups.values() for relation in group.relations)
+    kinds_of = {
+        relation: tuple(kind for kind in groups if relation in groups[kind].relations) for relation in relations
     }
     rows = []
-    for kinds in dict.fromkeys(kinds_of.values()):
-        relations = [relation for relation, of in kinds_of.items() if of == kinds]
-        which = "" if len(relations) == len(kinds_of) else relations_text(relations)
-        named = "; ".join(part for part in (row.apart, apart, which) if part)
-        rows.append(replace(row, apart=named, groups={kind: groups[kind].among(relations) for kind in kinds}))
+    for own_kinds in dict.fromkeys(kinds_of.values()):
+        own = [relation for relation, of in kinds_of.items() if of == own_kinds]
+        which = "" if len(own) == len(kinds_of) else relations_text(own)
+        apart = "; ".join(part for part in (line.apart, which) if part)
+        rows.append(replace(line, apart=apart, groups={kind: groups[kind].among(own) for kind in own_kinds}))
     return rows
 
 
