@@ -19,6 +19,7 @@ from askwell.data.testbed import relation_names
 from askwell.lms.batches import Words, words_of
 from askwell.lms.checkpoints import pulled_folder
 from askwell.lms.frozen import FrozenLM
+from askwell.mixture.answer_tree import candidate_log_probs
 from askwell.mixture.answers import ONE_TOKEN, AnswerKind
 from askwell.mixture.ask import ask
 
@@ -65,26 +66,7 @@ def answers(setting: "Setting") -> None:
         asking = [_asking(setting, lm, at_once) for at_once in (1, 16)]
         figures["ask_ten"], figures["ask_ten_of_16"] = (round(row["ratio"], 2) for row in asking)
         rows += [row, row_of_training, *asking]
-    notes = [
-        f"tree: log p(c | t, x) of {CANDIDATES:,} candidates for one x and one prompt, against a loop that reads each "
-        "with the public model: one forward pass a candidate, in masked LMs one for each of its tokens. The candidates "
-        "are names of all kinds in the testbed's world, every eighth of all in alphabetical order, which share "
-        "few beginnings; in the rows T-REx the most frequent ys of its train facts, as for real relations. "
-        "`nodes` is how many tokens (in masked LMs: sentences) the tree reads. Of SmolLM2's loop 20 candidates are "
-        "measured, spread evenly, and the rest is taken to be alike. There, 86 % of the tree's time is matrix products "
-        "that each node needs (profiled), so how much faster a tree is depends on how many beginnings are shared. In "
-        "testbed:bert they are 60 %: of the names, 2,910 passes of the loop are 1,728 sentences of the tree.",
-        "train: a forward and backward pass over facts whose answers have three tokens, against one-token answers in "
-        "sentences with as many tokens in all, which are read off one place (the ratio), or off as many places as "
-        "three tokens and an end (the last column): where the LM is small, a place that is read costs as much as a "
-        "token.",
-        "ask: ten answers of any length, against ten answers of one token; one prompt. Six x's are asked one after the "
-        "other (a call each, which is what the ratio is wanted for), or 16 in one call: then the words before x are "
-        "read once, so that one token costs little; some 35 prefixes of each are still to be read.",
-        "CPU seconds: median (least–most); the ratios are medians of the rounds' own ratios. The load of the machine "
-        f"at the end was {os.getloadavg()[0]:.1f}; above 2, small operators lose more time than large ones.",
-    ]
-    write_part(setting.folder, "answers", "Answers of any length", rows, notes)
+    write_part(setting.folder, "answers", rows, load=round(os.getloadavg()[0], 1))
     kept = _summary(setting.folder).get("answers", {})
     merge_summary(setting.folder, {"answers": {**kept, **figures}})
 
@@ -150,7 +132,7 @@ def _tree(
 
     @torch.no_grad()
     def tree() -> Tensor:
-        return mixture.long_answers.candidate_log_probs(mixture.tuned, xs, fact, candidates)[0, 0]
+        return candidate_log_probs(mixture.long_answers, mixture.tuned, xs, fact, candidates)[0, 0]
 
     torch.testing.assert_close(tree()[sample], loop(), atol=1e-3, rtol=1e-3)
     times = in_turns({"loop": loop, "tree": tree}, 1 if setting.quick else min(3, setting.rounds), warm_up=0)

@@ -70,14 +70,7 @@ def equal_work(setting: Setting) -> None:
                 }
             case = {"lm": name, "tuned": "deep" if deep else "layer 0", "pairs": len(facts) * len(mixture.prompts)}
             rows.append({**case, **_as_json(times), "plain / askwell": plain, "good / askwell": good})
-    notes = [
-        "One epoch of EM over the same facts and prompts, with its optimiser steps; CPU seconds: median (least–most).",
-        "plain: benchmarks/plain_loop.py; good: benchmarks/good_plain_loop.py; the ratios are of medians.",
-        "In the plain loop all of the LM's weights get gradients but its table of word vectors. If that does, too, "
-        "each of its look-ups, one a token, fills a table of gradients: the 4 × 256 shape then takes "
-        f"{ratios.get('plain_with_its_table', {}).get('small', 'many')} times as long as askwell (one round).",
-    ]
-    write_part(setting.folder, "equal_work", "Equal work: an epoch of EM", rows, notes)
+    write_part(setting.folder, "equal_work", rows)
     merge_summary(
         setting.folder, {"equal_work": {**ratios[""], **{name: part for name, part in ratios.items() if name}}}
     )
@@ -106,12 +99,7 @@ def evaluation(setting: Setting) -> None:
         speed[name] = round(times["plain"].median / times["askwell"].median, 2)
         row |= {**_as_json(times), "plain / askwell": speed[name]}
         rows.append(row)
-    notes = [
-        "log p(y | x, r) of every y of the vocabulary; CPU seconds: median (least–most).",
-        "Memory is the peak above what was held before. The plain loop holds facts × prompts × vocabulary numbers, "
-        "askwell facts × vocabulary and one batch of pairs; the base shape's vocabulary is the small one's.",
-    ]
-    write_part(setting.folder, "evaluation", "Evaluation", rows, notes)
+    write_part(setting.folder, "evaluation", rows)
     merge_summary(
         setting.folder,
         {"evaluation": speed} | ({"evaluation_memory_ratio": memory["small"]} if "small" in memory else {}),
@@ -158,12 +146,7 @@ def gemm_fraction(setting: Setting) -> None:
                 }
             )
         figures[name] = figures[f"{name} train at 128"]
-    notes = [
-        "GFLOP: matrix products of unpadded, pruned work (benchmarks/flops.py); normalising, activations, the softmax "
-        "over the vocabulary and the optimiser count as nothing.",
-        "The peak is the best median over the LM's own shapes and squares, in the same turns, with the same threads.",
-    ]
-    write_part(setting.folder, "gemm_fraction", "Fraction of the machine's matrix products", rows, notes)
+    write_part(setting.folder, "gemm_fraction", rows)
     merge_summary(setting.folder, {"gemm_fraction": figures})
 
 
@@ -192,11 +175,7 @@ def growth(setting: Setting) -> None:
             first = first or measured
             growth_of = {f"{name} ×": value / max(first[name], 1e-9) for name, value in measured.items()}
             rows.append({"grows": quantity, "by": factor, **measured, **growth_of})
-    notes = [
-        "The 4 × 256 shape; from 8 facts, 4 prompts, the facts' own x's and 30,522 (7,680 where it grows) tokens on.",
-        "Growth is linear or better where the last four columns do not exceed `by`.",
-    ]
-    write_part(setting.folder, "growth", "Growth of time and memory", rows, notes)
+    write_part(setting.folder, "growth", rows)
 
 
 def beside(setting: Setting) -> None:
@@ -228,11 +207,7 @@ def beside(setting: Setting) -> None:
                     "MiB": peak_bytes(run) / MIB,
                 }
             )
-    notes = [
-        "One step over the same pairs; CPU seconds: median (least–most); memory above what was held before.",
-        "whole LM: all weights get a gradient and an Adam step, from padded batches with the head at y alone.",
-    ]
-    write_part(setting.folder, "beside", "Data-dependent weights, and fine-tuning the whole LM", rows, notes)
+    write_part(setting.folder, "beside", rows)
 
 
 def padding(setting: Setting) -> None:
@@ -259,13 +234,7 @@ def padding(setting: Setting) -> None:
                 "as they come / packed": times["as they come"].median / ours,
             }
         )
-    notes = [
-        "One epoch of EM over the same pairs; CPU seconds: median (least–most).",
-        "packed: askwell's walk over rows without padding; sorted: the public model, with hooks, over batches of pairs "
-        "of similar lengths, padded (what askwell does where it knows no walk); as they come: the good plain loop.",
-        "x's and prompts of the random LMs are as long as T-REx's (benchmarks/shapes.py).",
-    ]
-    write_part(setting.folder, "padding", "Packed rows against padded batches", rows, notes)
+    write_part(setting.folder, "padding", rows)
 
 
 def _without_walk(lm: FrozenLM, run: Callable[[], object]) -> Callable[[], None]:

@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
     for part in options.parts or PARTS:
         started = time.monotonic()
         PARTS[part](setting)
-        print(f"{part}: {time.monotonic() - started:.0f} s, see {options.out / part}.md", flush=True)
+        print(f"{part}: {time.monotonic() - started:.0f} s, see {options.out / part}.json", flush=True)
 
 
 if __name__ == "__main__":

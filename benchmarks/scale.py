@@ -1,10 +1,10 @@
-"""Does work grow with what is used rather than with what is read? CPU seconds and memory of commands on large files.
+"""CPU seconds and memory of commands on large files: does work grow with what is used rather than with what is read?
 
     python benchmarks/scale.py train ask audit
 
 `train --pairs 64` on a folder with 20,000 and with 1,000,000 train facts (500 dev and 500 test facts each), reading the
-larger one alone, `ask --file` with more and more x's, and `audit` of a million lines; each in a process of its own, on
-testbed:bert. Results are printed; they were last written down in benchmarks/results/scale.md.
+larger one alone, `ask --file` with more and more x's, and `audit` of a million lines, each in a process of its own, on
+testbed:bert. With all three parts, results/scale.json is written.
 """
 
 import json
@@ -13,7 +13,10 @@ import random
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+from report import write_part
 
 XS = ("Paris", "Rome", "Lima", "Oslo", "Berlin", "Vienna", "Cairo", "Quito")
 YS = ("France", "Italy", "Peru", "Norway", "Germany", "Austria", "Egypt", "Spain")
@@ -42,40 +45,41 @@ def measured(*command: object) -> tuple[float, float]:
     return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
-def show(name: str, of: tuple[float, float]) -> None:
-    print(f"| {name} | {of[0]:.1f} | {of[1]:.0f} |", flush=True)
-
-
-def train(folder: Path) -> None:
+def train(folder: Path) -> Iterator[tuple[str, tuple[float, float]]]:
     for count in (20_000, 1_000_000):
         facts = folder / f"facts-{count}"
         write_facts(facts / "train.jsonl", count)
         write_facts(facts / "dev.jsonl", 500, "dev ")
         write_facts(facts / "test.jsonl", 500, "test ")
         command = ("-m", "askwell", "train", *PROMPT, "--facts", facts, "--pairs", 64, "--out", folder / f"run-{count}")
-        show(f"train --pairs 64, {count:,} facts", measured(*command))
+        yield f"train --pairs 64, {count:,} facts", measured(*command)
     reads = f"from askwell.data.names import read_relation; read_relation({str(facts)!r})"
-    show("reading the larger file", measured("-c", reads))
+    yield "reading the larger file", measured("-c", reads)
 
 
-def ask(folder: Path) -> None:
+def ask(folder: Path) -> Iterator[tuple[str, tuple[float, float]]]:
     for count in (1, 20_000, 200_000):
         xs = folder / "xs.txt"
         xs.write_text("".join(f"{XS[number % len(XS)]} {number}\n" for number in range(count)))
-        show(f"ask --file, {count:,} x's", measured("-m", "askwell", "ask", *PROMPT, "--file", xs, "--top", 3))
+        yield f"ask --file, {count:,} x's", measured("-m", "askwell", "ask", *PROMPT, "--file", xs, "--top", 3)
 
 
-def audit(folder: Path) -> None:
+def audit(folder: Path) -> Iterator[tuple[str, tuple[float, float]]]:
     facts = write_facts(folder / "facts.jsonl", 1_000_000)
-    show("audit, 1,000,000 lines", measured("-m", "askwell", "audit", facts))
+    yield "audit, 1,000,000 lines", measured("-m", "askwell", "audit", facts)
 
 
 def main() -> None:
     parts = {"train": train, "ask": ask, "audit": audit}
-    print("| what | CPU seconds | most MB |\n|---|---|---|")
+    chosen = sys.argv[1:] or list(parts)
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for name in sys.argv[1:] or parts:
-            parts[name](Path(folder))
+        for part in chosen:
+            for what, (seconds, megabytes) in parts[part](Path(folder)):
+                rows.append({"what": what, "CPU seconds": round(seconds, 1), "most MB": round(megabytes)})
+                print(rows[-1], flush=True)
+    if set(chosen) == set(parts):
+        write_part(Path(__file__).parent / "results", "scale", rows)
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ def make_runs(folder: Path) -> None:
     """Untuned runs named `one` and `many`: the same relation with one prompt and with 28."""
     from askwell.data.testbed import testbed_prompts, testbed_relation
     from askwell.lms.load import load_lm
-    from askwell.runs.build_spec import run_spec
+    from askwell.runs.build_spec import build_run_spec
     from askwell.runs.run import run
     from askwell.specs.mixture_spec import MixtureSpec
 
@@ -91,7 +91,7 @@ def make_runs(folder: Path) -> None:
     distinct = list({template.text: template for template in every}.values())
     some = list(itertools.islice(itertools.cycle(distinct), MANY))
     for name, templates in (("one", distinct[:1]), ("many", some)):
-        spec = run_spec(lm, relation, templates, mixture=MixtureSpec(), training=None, prompts=name, threads=1)
+        spec = build_run_spec(lm, relation, templates, mixture=MixtureSpec(), training=None, prompts=name, threads=1)
         run(spec, lm, relation, folder / name, untuned=False)
 
 
@@ -210,13 +210,7 @@ def rates(seconds: float, rounds: int) -> None:
                         "against_one_at_a_time": round(ratio, 2), "cpu": round(cpu_ratio, 2),
                         "failures": heard[count].failed,
                     }  # fmt: skip
-    notes = [
-        f"testbed:bert, ten one-token answers; {rounds} rounds of {seconds:g} s in turns, medians over rounds.",
-        "Asks a second count service, clients and whatever else ran on the machine; load average "
-        f"{os.getloadavg()[1]:.1f} over the last five minutes.",
-        "CPU ms: of the service alone, with all that the web costs, and of the process that calls Mixture.ask.",
-    ]
-    write_part(RESULTS, "serve_rates", "Asks a second of the service", rows, notes)
+    write_part(RESULTS, "serve_rates", rows, rounds=rounds, seconds=seconds, load=round(os.getloadavg()[1], 1))
     _merge({"rates": figures})
 
 
@@ -244,11 +238,7 @@ def overload(seconds: float) -> None:
                         "failures": found.failed,
                     }
                 )
-    notes = [
-        "32 places in the queue, 16 x's a batch; a client that is refused waits 0.1 s and asks again.",
-        f"{seconds:g} s each; load average {os.getloadavg()[1]:.1f} over the last five minutes.",
-    ]
-    write_part(RESULTS, "serve_overload", "The service with many more clients than places", rows, notes)
+    write_part(RESULTS, "serve_overload", rows, seconds=seconds, load=round(os.getloadavg()[1], 1))
     _merge({"overload": {"failures": sum(row["failures"] for row in rows), "refused": rows[-1]["refused (429)"]}})
 
 
@@ -277,12 +267,7 @@ def soak(seconds: float) -> None:
                 )
     half = [row["MB"] for row in rows[len(rows) // 2 :]]
     growth = rows[-1]["MB"] - rows[len(rows) // 2]["MB"]
-    notes = [
-        f"8 clients for {seconds:g} s, after 64 for the first minute; every x is new.",
-        f"In the second half the service held {min(half):.0f} to {max(half):.0f} MB; it grew by {growth:+.1f} MB.",
-        f"Load average {os.getloadavg()[1]:.1f} over the last five minutes.",
-    ]
-    write_part(RESULTS, "serve_soak", "Memory of the service under steady load", rows, notes)
+    write_part(RESULTS, "serve_soak", rows, seconds=seconds, load=round(os.getloadavg()[1], 1))
     _merge({"soak": {"growth_mb": round(growth, 1), "most_mb": max(half), "seconds": seconds, "failures": failed}})
 
 

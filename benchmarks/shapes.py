@@ -5,7 +5,6 @@ lengths were counted once with a real tokenizer (SmolLM2's byte-level BPE), over
 relations and over all mined prompts.
 """
 
-import random
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -94,8 +93,3 @@ def evenly(counts: tuple[int, ...], number: int) -> list[int]:
     """So many lengths, at even distances in the sorted list of all."""
     every = [length for length, count in enumerate(counts, start=1) for _ in range(count)]
     return [every[(2 * n + 1) * len(every) // (2 * number)] for n in range(number)]
-
-
-def sample(facts: tuple[Any, ...], count: int) -> list[Any]:
-    """This many of the facts, always the same."""
-    return sorted(random.Random(0).sample(facts, min(count, len(facts))))

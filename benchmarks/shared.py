@@ -32,15 +32,7 @@ def shared(setting: "Setting") -> None:
     for name in names:
         lm = load_lm(name, device="cpu")
         rows += [_train(setting, lm, name), _evaluate(setting, lm, name), _few_shot(setting, lm, name)]
-    notes = [
-        "train: an epoch with one prompt of four words behind x, after the keys and values of x have been computed; "
-        "with them: the same epoch, in which they are computed first.",
-        "evaluate: log p(· | x, r) of every token with ten prompts that begin with x.",
-        f"few-shot: a training step with one prompt of {EXAMPLE_WORDS} tuned words before x (of 34 on testbed:causal, "
-        "which reads no more) and four behind it.",
-        "CPU seconds: median (least–most); one thread.",
-    ]
-    write_part(setting.folder, "shared", "Shared beginnings of sentences", rows, notes)
+    write_part(setting.folder, "shared", rows)
     figures = {row["what"].replace("-", "_"): round(row["ratio"], 2) for row in rows if row["lm"] == names[-1]}
     merge_summary(setting.folder, {"shared": {**figures, "lm": names[-1]}})
 

@@ -56,12 +56,7 @@ def start_of_ask(setting: "Setting") -> None:
             | {command: each.as_json() for command, each in times.items()}
             | {f"{command} / floor": ratio for command, ratio in ratios.items()}
         )
-    notes = [
-        "CPU seconds of whole processes that take turns: median (least–most); the ratios are medians over rounds.",
-        "The floor imports torch, the model's own class and its tokenizer, and loads both; it asks nothing.",
-        "One start before has found out what is remembered of an LM (its hash, its layers, that its walk agrees).",
-    ]
-    write_part(setting.folder, "start_of_ask", "The start of `askwell ask`", rows, notes)
+    write_part(setting.folder, "start_of_ask", rows)
     figures = {row["lm"]: round(row["saved mixture / floor"], 3) for row in rows}
     merge_summary(setting.folder, {"start_of_ask": max(figures.values()), "start_of_ask_by_lm": figures})
 

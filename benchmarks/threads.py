@@ -56,17 +56,7 @@ def threads(setting: "Setting") -> None:
         rows.append({**case, **figures, "ratio": ratio, "two processes": together, "most by halves": most})
     if not setting.quick:
         rows.append(_whole_run(name, setting.rounds))
-    notes = [
-        f"Seconds by the clock, median (least–most), of an epoch in steps of {STEP} facts with x's as long as T-REx's; "
-        f"the load of the machine at the end was {os.getloadavg()[0]:.1f} (2 are the two threads themselves).",
-        f"The last row is a whole run of `train`: four examples, as by default on such an LM, {RUN_PAIRS} pairs, dev's "
-        "scores included, which are read in larger batches.",
-        "two processes: the steps that two processes of one thread each make in the time in which one alone makes one "
-        "step: what both cores give if nothing is shared and nobody waits, and so the ceiling for two threads.",
-        "most by halves: what a thread for each half of a step's facts could gain at most, if the two never waited for "
-        "each other: twice the CPU time of whole steps over that of two halves, in one thread.",
-    ]
-    write_part(setting.folder, "threads", "Two threads against one", rows, notes)
+    write_part(setting.folder, "threads", rows, load=round(os.getloadavg()[0], 1))
     by_case = {
         part: {str(row["tuned words before x"]): round(row[figure], 2) for row in rows if figure in row}
         for part, figure in (("threads", "ratio"), ("two_processes", "two processes"))

@@ -56,12 +56,7 @@ def walks(setting: "Setting") -> None:
             row |= {f"{what}, {way}": each.as_json() for way, each in times.items()}
             row[f"{what}, ratio"] = times["whole"].median / times["walk"].median
         rows.append(row)
-    notes = [
-        "4 layers × 256, 8,192 words, random weights; 8 prompts on 16 facts; whole: the public model with padding, "
-        "hooks, and its head at the places that are read; CPU seconds: median (least–most).",
-        "Beginnings that sentences have in common are not shared here, on either way.",
-    ]
-    write_part(setting.folder, "walks", "Walks against public models run as a whole", rows, notes)
+    write_part(setting.folder, "walks", rows)
     merge_summary(setting.folder, {"walks": {row["architecture"]: round(row["train, ratio"], 2) for row in rows}})
 
 

@@ -1,4 +1,4 @@
-"""Puts the report of a store into the documentation, with the date of its runs and the commands that make it again.
+"""Put the report of a store into the documentation, with the date of its runs and the commands that make it again.
 
     python scripts/publish_report.py testbed-runs --name testbed --sweep examples/testbed.toml --title "The grid …"
 
@@ -14,19 +14,19 @@ from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
-from askwell.views.study_cells import kept_runs
-from askwell.views.study import report_page, study_of, write_report
 from askwell.runs.store import open_store
+from askwell.views.study import report_page, study_of, write_report
+from askwell.views.study_cells import kept_runs
 
-DOCS = Path(__file__).parent.parent / "docs/reports"
+DOCS = Path(__file__).parent.parent / "docs/findings/reports"
 
 
 def main() -> None:
-    """Writes the page and its figures."""
+    """Write the page and its figures; its entry in zensical.toml is made by hand."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("store", type=Path)
-    parser.add_argument("--name", required=True, help="of the page in docs/reports")
-    parser.add_argument("--sweep", required=True, help="the sweep's file, as it is told to readers")
+    parser.add_argument("--name", required=True, help="of the page in docs/findings/reports")
+    parser.add_argument("--sweep", required=True, help="the sweep's file, as readers are told")
     parser.add_argument("--title", required=True)
     chosen = parser.parse_args()
     store = open_store(chosen.store)

@@ -1,8 +1,8 @@
-"""All tests with their long checks, and a soak of an hour beside them; writes down how they ended.
+"""Run all tests with their long checks, and a soak of an hour next to them, and record the result.
 
     python scripts/test_full.py
 
-What comes out stands in tests/FULL_RESULT.md, which is replaced by each run. Ends with 1 if anything failed.
+The record is scripts/test_full.md, which each run replaces. The exit code is 1 if anything failed.
 """
 
 import argparse
@@ -18,15 +18,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULT = ROOT / "tests" / "FULL_RESULT.md"
+RESULT = ROOT / "scripts" / "test_full.md"
 LONG = 20
-"""How many of the longest files of tests are listed."""
+"""How many files of tests are listed, the longest ones."""
 
 
 def main() -> None:
-    """Runs everything, prints what came of it and writes it down."""
+    """Run everything, print the result and write it down."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--soak", type=float, default=60, metavar="MINUTES", help="of the soak; 0: none")
+    parser.add_argument("--soak", type=float, default=60, metavar="MINUTES", help="length of the soak; 0: none")
     parser.add_argument("--workers", type=int, default=2, help="processes that run tests side by side")
     parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("tests", nargs="*", help="some tests rather than all")
@@ -61,26 +61,26 @@ def main() -> None:
 
 
 def commit_of(folder: Path) -> str:
-    """The short hash of what is tested, and whether anything was changed since."""
+    """Return the short hash of what is tested, and whether anything has been changed since."""
     try:
-        told = subprocess.run(
+        found = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--exclude", "*"],
             cwd=folder, capture_output=True, text=True, check=True,
         )  # fmt: skip
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return told.stdout.strip()
+    return found.stdout.strip()
 
 
 def start_soak(minutes: float, folder: Path) -> subprocess.Popen[bytes]:
-    """The soak in a process of its own, which writes to soak.log."""
-    command = [sys.executable, ROOT / "benchmarks" / "soak.py", "--minutes", str(minutes)]
+    """Start the soak in a process of its own, which writes to soak.log."""
+    command = [sys.executable, ROOT / "scripts" / "soak.py", "--minutes", str(minutes)]
     with (folder / "soak.log").open("wb") as log:
         return subprocess.Popen([*command, "--out", folder / "soak.jsonl"], stdout=log, stderr=subprocess.STDOUT)
 
 
 def run_tests(tests: list[str], workers: int, xml: Path) -> int:
-    """Runs the tests with their long checks, as `make test` does otherwise; pytest's exit code."""
+    """Run the tests with their long checks, and return pytest's exit code."""
     xml.unlink(missing_ok=True)
     log = xml.with_suffix(".log")
     print(f"Each test's result, as it comes: {log}", flush=True)
@@ -93,20 +93,20 @@ def run_tests(tests: list[str], workers: int, xml: Path) -> int:
 
 
 def describe_tests(xml: Path, code: int) -> list[str]:
-    """Counts, failures, what tests have found, and which files took longest."""
+    """Describe counts, failures, what tests have found, and which files took longest."""
     if not xml.is_file():
-        return [f"The tests came to no end (pytest ended with {code}).", ""]
+        return [f"The tests did not finish (pytest's exit code: {code}).", ""]
     counts: Counter[str] = Counter()
     seconds: defaultdict[str, float] = defaultdict(float)
     numbers: Counter[str] = Counter()
     failed, found, hostile = [], [], 0
     for case in ElementTree.parse(xml).iter("testcase"):
-        name, file = f"{case.get('classname')}::{case.get('name')}", str(case.get("classname"))
+        file, name = name_of(case)
         kinds = {child.tag for child in case} & {"failure", "error", "skipped"}
         how = "failed" if kinds & {"failure", "error"} else "skipped" if kinds else "passed"
         counts[how] += 1
         if how == "failed":
-            failed.append(name)
+            failed.append(f"`{name}`: {reason_of(case)}")
         seconds[file] += float(case.get("time") or 0)
         numbers[file] += 1
         for note in case.iter("property"):
@@ -116,17 +116,37 @@ def describe_tests(xml: Path, code: int) -> list[str]:
                 hostile += int(note.get("value") or 0)
     lines = [f"Tests: {', '.join(f'{count} {how}' for how, count in sorted(counts.items()))}.", ""]
     if failed:
-        lines += ["Failed:", "", *(f"- `{name}`" for name in failed), ""]
+        lines += ["Failed:", "", *(f"- {line}" for line in failed), ""]
     if hostile:
-        lines += [f"Hostile files, names and options that kept the rule: {hostile:,}.", ""]
+        lines += [f"Hostile files, names and options that were handled without a traceback or a hang: {hostile:,}.", ""]
     lines += [*(f"- {note}" for note in found), ""] if found else []
-    lines += ["| tests | number | seconds of all |", "|---|---|---|"]
+    lines += ["| tests | number | seconds in all |", "|---|---|---|"]
     longest = sorted(seconds, key=seconds.__getitem__, reverse=True)[:LONG]
     return [*lines, *(f"| {file} | {numbers[file]} | {seconds[file]:.0f} |" for file in longest), ""]
 
 
+def name_of(case: ElementTree.Element) -> tuple[str, str]:
+    """Return the file of a test, and its name as pytest takes it; a file that cannot be collected has its own name."""
+    dotted = [part for part in (case.get("classname"), case.get("name")) if part]
+    parts = dotted[0].split(".")
+    for end in range(len(parts), 0, -1):
+        file = Path(*parts[:end]).with_suffix(".py")
+        if (ROOT / file).is_file():
+            return str(file), "::".join([str(file), *parts[end:], *dotted[1:]])
+    return dotted[0], "::".join(dotted)
+
+
+def reason_of(case: ElementTree.Element) -> str:
+    """Return why a test failed, in one line."""
+    found = next(child for child in case if child.tag in ("failure", "error"))
+    message, text = (found.get("message") or "").strip(), (found.text or "").strip()
+    if text and message in ("", "collection failure"):
+        return text.splitlines()[-1][:200]
+    return message.splitlines()[0][:200] if message else "no message"
+
+
 def describe_soak(code: int | None, minutes: float, folder: Path) -> list[str]:
-    """How the soak ended, with its table."""
+    """Describe how the soak ended, with its table."""
     if code is None:
         return ["Without a soak."]
     table = folder / "soak.md"

@@ -7,7 +7,6 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Generator, Mapping
-from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,28 +33,21 @@ def read_text(path: Path) -> str:
 
 
 def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
-    """What is in a file or a pipe, of at most this many bytes. A device, which may have no end, is refused."""
+    """Return what is in a file or a pipe, of at most this many bytes. A device, which may have no end, is refused."""
     need_utf8_name(path)
     try:
-        # Some files of the system (/proc/kmsg) would otherwise wait for ever.
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        mode = os.fstat(handle).st_mode
-        if stat.S_ISDIR(mode):  # which cannot be opened as a file
-            os.close(handle)
-            raise BadFile(path, "is a folder; name a file")
-        with open(handle, "rb") as file:  # noqa: PTH123 - of a handle, not of a path
-            if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-                raise BadFile(path, "is a device; name a file")
-            if stat.S_ISFIFO(mode):
-                os.set_blocking(handle, True)
+        mode = path.stat().st_mode
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+            raise BadFile(path, "is a device; name a file")
+        with path.open("rb") as file:
             data = file.read(most + 1)
     except FileNotFoundError:
         raise BadFile(path, "there is no such file") from None
+    except IsADirectoryError:
+        raise BadFile(path, "is a folder; name a file") from None
     except (OSError, ValueError) as error:  # ValueError: a name with a null character
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise BadFile(path, f"the file cannot be read: {reason}") from error
-    if data is None:
-        raise BadFile(path, "the file cannot be read: it would wait for something to be written to it")
     if len(data) > most:
         raise BadFile(path, f"the file is larger than {most // 2**20} MiB, which is more than askwell reads")
     return data
@@ -71,6 +63,9 @@ def read_saved(path: Path, validate: Callable[[bytes], DocumentT], data: bytes |
     try:
         return validate(read_bytes(path) if data is None else data)
     except ValidationError as error:
+        for problem in error.errors():
+            if problem["loc"] == ("version",):
+                refuse_later_version(path, {"version": problem["input"]})
         raise DamagedFile(f"{path} is damaged: {problem_in(error)}; restore or remove it") from None
 
 
@@ -80,18 +75,31 @@ def read_document(path: Path, data: bytes | None = None) -> Any:
         document = json.loads((read_bytes(path) if data is None else data).decode("utf-8"))
     except (ValueError, RecursionError):
         raise DamagedFile(f"{path} is truncated or altered: it is not JSON") from None
-    if has_half_characters(document):
+    if not is_utf8(document):
         raise DamagedFile(f"{path} is altered: it holds half a character (a lone surrogate)")
     return document
 
 
-def has_half_characters(document: Any) -> bool:
-    """Whether texts of a document hold halves of characters, which no file and no terminal takes."""
+def refuse_later_version(path: Path, document: Mapping[str, Any], known: int = 1) -> None:
+    """Raise if a saved document has a later version of its format than this askwell reads."""
+    version = document.get("version")
+    if isinstance(version, int) and version > known:
+        raise DamagedFile(
+            f"{path} was written by a later askwell (version {version} of its format, and this one reads {known}): "
+            "upgrade askwell"
+        )
+
+
+def is_utf8(value: Any) -> bool:
+    """Return whether a path, or all texts of a document, can be written in UTF-8.
+
+    A name on disk can be any bytes, and JSON can hold halves of characters; no file and no terminal takes those.
+    """
     try:
-        json.dumps(document, ensure_ascii=False).encode()
+        (str(value) if isinstance(value, Path) else json.dumps(value, ensure_ascii=False)).encode()
     except UnicodeEncodeError:
-        return True
-    return False
+        return False
+    return True
 
 
 def problem_in(error: "ValidationError") -> str:
@@ -118,57 +126,76 @@ def to_json(result: Any) -> Any:
     return TypeAdapter(type(result)).dump_python(result, mode="json", by_alias=True)
 
 
-def write_whole(path: Path, content: bytes | str) -> None:
-    """Writes a file aside and renames it into place, so that a crash leaves the old file or the new one."""
-    write_all({path: content})
+def hash_json(value: Any) -> str:
+    """Return the SHA-256 of a document as JSON with sorted keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
-def write_all(contents: Mapping[Path, bytes | str]) -> None:
-    """Writes several files, all of them aside before any is renamed into place: a full disk leaves what was there."""
-    data = {path: content.encode() if isinstance(content, str) else content for path, content in contents.items()}
-    _write_together({path: methodcaller("write_bytes", each) for path, each in data.items()})
+@contextlib.contextmanager
+def write_aside(path: Path) -> Generator[Path]:
+    """Yield a path for a new file or folder, which takes the place of `path` when the block ends and it is on disk.
 
-
-def write_aside(path: Path, write: Callable[[Path], object]) -> None:
-    """Lets `write` fill a file beside `path`, and renames it into place when it is whole and on disk."""
-    _write_together({path: write})
-
-
-def _write_together(files: Mapping[Path, Callable[[Path], object]]) -> None:
-    """Renames files into place when all of them are whole and on disk; folders that it made go again if it fails."""
-    asides: dict[Path, Path] = {}
-    made = [folder for path in files for folder in path.parents if not folder.exists()]
-    path = Path()
+    A crash leaves what was there before, a failure also no folder that was made for it. A folder only takes the place
+    of an empty one. Whatever else the block writes beside the yielded path is removed.
+    """
+    made = [folder for folder in path.parents if not folder.exists()]
     try:
-        for path, write in files.items():
-            if path.exists() and not path.is_file() and not path.is_dir():  # renaming would put a file in its place
-                raise CannotWrite(f"{path} cannot be written: it is a device or a pipe; name a file")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-            os.close(handle)
-            aside = asides[path] = Path(name)
-            write(aside)
-            with aside.open("rb") as written:
-                os.fsync(written.fileno())
-            aside.chmod(0o644)
-        for path, aside in asides.items():
+        if path.exists() and not path.is_file() and not path.is_dir():  # renaming would put a file in its place
+            raise CannotWrite(f"{path} cannot be written: it is a device or a pipe; name a file")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name[:40]}.") as work:
+            aside = Path(work) / "new"
+            yield aside
+            sync_to_disk(aside)
+            if aside.is_dir() and path.is_dir():
+                path.rmdir()
             aside.replace(path)
     except OSError as error:
         raise CannotWrite(
             f"{path} cannot be written: {error.strerror or error}; what was there before is kept"
         ) from error
     finally:
-        for aside in asides.values():
-            with contextlib.suppress(OSError):  # it is gone when all went well
-                aside.unlink(missing_ok=True)
-        for folder in sorted(set(made), reverse=True):
+        for folder in made:
             with contextlib.suppress(OSError):  # it is not empty when all went well
                 folder.rmdir()
 
 
+def write_whole(path: Path, content: bytes | str) -> None:
+    """Write a file aside and rename it into place, so that a crash leaves the old file or the new one."""
+    write_all({path: content})
+
+
+def write_all(contents: Mapping[Path, bytes | str]) -> None:
+    """Write several files, all of them aside before any is renamed into place: a full disk leaves what was there."""
+    with contextlib.ExitStack() as stack:
+        for path, content in reversed([*contents.items()]):  # which a stack renames in their order
+            aside = stack.enter_context(write_aside(path))
+            aside.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def write_folder(folder: Path, files: Mapping[str, str]) -> None:
+    """Write text files, by their paths inside a new folder, which is there whole or not at all."""
+    with write_aside(folder) as aside:
+        for name, content in files.items():
+            (aside / name).parent.mkdir(parents=True, exist_ok=True)
+            (aside / name).write_text(content, encoding="utf-8", newline="\n")
+
+
+def sync_to_disk(path: Path) -> None:
+    """Wait until a file, or a folder with all that is in it, is on disk."""
+    if os.name != "posix":  # elsewhere, a file that is open for reading cannot be waited for
+        return
+    for each in [*(path.rglob("*") if path.is_dir() else ()), path]:
+        handle = os.open(each, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
 @contextlib.contextmanager
 def writing(path: Path) -> Generator[None]:
-    """Turns an OSError in the block, which writes to a path, into CannotWrite."""
+    """Turn an OSError in the block, which writes to a path, into CannotWrite."""
     if "\0" in str(path):  # which would be a ValueError
         raise CannotWrite(f"{path} cannot be written: no name can hold a null character")
     try:
@@ -177,56 +204,27 @@ def writing(path: Path) -> Generator[None]:
         raise CannotWrite(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def write_folder(folder: Path, files: Mapping[str, str]) -> None:
-    """Writes text files, by their paths inside the folder, aside and renames the folder into place when it is whole.
-
-    An empty folder may be there already.
-    """
-    with writing(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as aside:
-            whole = Path(aside) / "whole"
-            for name, content in files.items():
-                (whole / name).parent.mkdir(parents=True, exist_ok=True)
-                (whole / name).write_text(content, encoding="utf-8", newline="\n")
-            if folder.exists():
-                folder.rmdir()
-            whole.rename(folder)
-
-
 def need_utf8_name(path: Path) -> None:
-    """Raises if a file cannot be named in what is written about it."""
-    if not has_utf8_name(path):
+    """Raise BadFile if a file cannot be named in what is written about it."""
+    if not is_utf8(path):
         raise BadFile(path, "its name, or that of a folder on the way to it, is not UTF-8: rename it")
 
 
-def has_utf8_name(path: Path | str) -> bool:
-    """Whether a path can be written down, in JSON as in SQL: a name on disk can be any bytes."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def need_writable_folder(folder: Path, option: str) -> None:
-    """Raises, before any work is done, if the folder cannot be written to. The disk stays as it was."""
-    if "\0" in str(folder):
-        raise BadOption(f"{option} {folder} cannot be written: no name can hold a null character")
-    if not has_utf8_name(folder):
-        raise BadOption(f"{option} {folder} cannot be written: its name is not UTF-8; name another folder")
+    """Raise BadOption, before any work is done, if the folder cannot be written to. The disk stays as it was."""
+    _need_name(folder, option, "folder")
+    if folder.exists() and not folder.is_dir():
+        raise BadOption(f"`folder` {folder} is a file; name a folder", folder=option)
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    if not missing and not folder.is_dir():
-        raise BadOption(f"{option} {folder} is a file; name a folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except FileExistsError:
-        raise BadOption(f"{option} {folder} is a file; name a folder") from None
+        raise BadOption(f"`folder` {folder} is a file; name a folder", folder=option) from None
     except OSError as error:
         raise BadOption(
-            f"{option} {folder} cannot be written ({error.strerror or error}); name another folder"
+            f"`folder` {folder} cannot be written ({error.strerror or error}); name another folder", folder=option
         ) from None
     finally:
         for path in missing:
@@ -235,23 +233,29 @@ def need_writable_folder(folder: Path, option: str) -> None:
 
 
 def need_writable_file(path: Path, option: str) -> None:
-    """Raises, before any work is done, if a file of this name cannot be written."""
-    if not has_utf8_name(path):
-        raise BadOption(f"{option} {path} cannot be written: its name is not UTF-8; name another file")
-    if "\0" in str(path):
-        raise BadOption(f"{option} {path} cannot be written: no name can hold a null character")
+    """Raise BadOption, before any work is done, if a file of this name cannot be written."""
+    _need_name(path, option, "file")
     if path.is_dir():
-        raise BadOption(f"{option} {path} is a folder; name a file")
+        raise BadOption(f"`file` {path} is a folder; name a file", file=option)
     need_writable_folder(path.parent, option)
 
 
+def _need_name(path: Path, option: str, kind: str) -> None:
+    for is_wrong, problem in (
+        ("\0" in str(path), "no name can hold a null character"),
+        (not is_utf8(path), f"its name is not UTF-8; name another {kind}"),
+    ):
+        if is_wrong:
+            raise BadOption(f"`{kind}` {path} cannot be written: {problem}", **{kind: option})
+
+
 def write_tensors(path: Path, tensors: "Mapping[str, Tensor]", notes: Mapping[str, Any]) -> None:
-    """Writes tensors and JSON notes; the file's header has a hash of the tensors."""
+    """Write tensors and JSON notes; the file's header has a hash of both."""
     from safetensors.torch import save  # here, since this takes seconds and `askwell --help` reads no tensors
 
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    header = {"notes": json.dumps(notes), "sha256": hash_of(plain)}
-    write_whole(path, save(plain, metadata=header))
+    written = json.dumps(notes)
+    write_whole(path, save(plain, metadata={"notes": written, "sha256": hash_of(plain, written)}))
 
 
 def read_tensors(path: Path) -> "tuple[dict[str, Tensor], dict[str, Any]]":
@@ -265,17 +269,17 @@ def read_tensors(path: Path) -> "tuple[dict[str, Tensor], dict[str, Any]]":
         notes = json.loads(header["notes"])
     except (SafetensorError, KeyError, ValueError, RecursionError, OSError):
         raise DamagedFile(f"{path} is truncated or altered; remove it to start the run over") from None
-    if header.get("sha256") != hash_of(tensors):
+    if header.get("sha256") != hash_of(tensors, header["notes"]):
         raise DamagedFile(f"{path} was altered; remove it to start the run over")
     return tensors, notes
 
 
-def hash_of(tensors: "Mapping[str, Tensor]") -> str:
-    """A hash of names, shapes, types and contents."""
+def hash_of(tensors: "Mapping[str, Tensor]", notes: str = "") -> str:
+    """Return a hash of the tensors' names, shapes, types and contents, and of the notes."""
     from safetensors.torch import save
 
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())}
-    return hashlib.sha256(save(plain)).hexdigest()
+    return hashlib.sha256(save(plain) + notes.encode()).hexdigest()
 
 
 def cache_folder() -> Path:

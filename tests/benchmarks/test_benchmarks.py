@@ -87,7 +87,7 @@ def test_all_parts_run_quickly(tmp_path):
     for part in ("equal_work", "evaluation", "gemm_fraction"):
         assert summary[part]["small"] > 0
     assert 0 < summary["evaluation_memory_ratio"] < 1
-    assert {path.stem for path in tmp_path.glob("*.md")} == {*parts}
+    assert {path.stem for path in tmp_path.glob("*.json")} == {*parts, "summary"}
 
 
 def test_an_unknown_part_is_refused(capsys):

@@ -174,7 +174,7 @@ def test_sweeps_without_end(grid, runs, tmp_path, capsys):
     assert not (tmp_path / "store").exists()
 
 
-@pytest.mark.parametrize("path", ["/dev/zero", "/proc/kmsg", "/dev/tty", "/", "\0", "a" * 300, "x/" * 3000])
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/tty", "/", "\0", "a" * 300, "x/" * 3000])
 def test_paths_that_are_no_files(path, capsys):
     if path.startswith("/") and not Path(path).exists():
         pytest.skip(f"there is no {path} here")

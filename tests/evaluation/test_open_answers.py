@@ -1,20 +1,33 @@
 """Evaluation of answers of any length agrees with the enumeration of all strings, on a tiny LM of each family."""
 
-import functools
 import math
 from pathlib import Path
 
 import pytest
 import torch
-from enumeration import ONE_OF_EACH, by_prompt, enumerated, few_tokens, rank_among, spellings
+from agreement import exact
+from enumeration import (
+    ONE_OF_EACH,
+    TEMPLATES,
+    by_prompt,
+    end_of,
+    enumerated,
+    every_answer,
+    few_tokens,
+    product_steps,
+    rank_among,
+    spellings,
+)
 from reference import brute_metrics
 
 from askwell.data.facts import Fact, Relation
+from askwell.evaluation.comparison import compare_outcomes
 from askwell.evaluation.examine import examine
+from askwell.evaluation.metrics import METRICS
 from askwell.evaluation.outcomes import read_controls, read_outcomes, write_controls, write_outcomes
 from askwell.evaluation.scoring import evaluate, score_facts
+from askwell.files import to_json
 from askwell.mixture.encode import encode_relation
-from askwell.mixture.search import SearchLimits
 
 TRAIN = [Fact("Cuba", "Rome"), Fact("Paris", "Rome"), Fact("Cuba", "Cassatt"), Fact("Cuba", "Rome Cassatt")]
 COUNTS = (2, 1, 1)
@@ -91,30 +104,110 @@ def test_what_is_infinite_counts_nothing_and_comes_back_from_its_file(tmp_path: 
     assert [outcome.rank for outcome in kept] == [outcome.rank for outcome in found.outcomes]
 
 
-@pytest.mark.parametrize("name", ["bert", "gpt2"])
-def test_what_a_search_leaves_open_is_counted_and_not_found(name, monkeypatch):
+def limited(monkeypatch: pytest.MonkeyPatch, opened: int, most: int | None = None) -> None:
+    """Lets searches open only so many prefixes of a fact, and only so many where its rank is not known by then."""
+    monkeypatch.setattr("askwell.evaluation.open_answers._OPENED", opened)
+    monkeypatch.setattr("askwell.evaluation.open_answers._MOST_OPENED", opened if most is None else most)
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_a_search_that_is_cut_leaves_bounds_that_hold_the_rank(name, monkeypatch):
     of_paris = answers_to(name, "Paris")
-    relation = relation_of(*(("Paris", y) for y in list(of_paris)[:8]))
-    exact = {outcome.y: outcome for outcome in evaluate(few_tokens(name)[0], relation).outcomes}
+    relation = relation_of(*(("Paris", y) for y in list(of_paris)[:8]), ("Paris", list(of_paris)[14]))
+    others = golds_of(relation, "Paris")
+    exact = {y: (rank_among(of_paris, y, sorted(others - {y})), rank_among(of_paris, y)) for y in others}
     unsettled = []
-    for opened in (1, 6, 200):
-        monkeypatch.setattr(
-            "askwell.evaluation.open_answers.SearchLimits", functools.partial(SearchLimits, opened=opened, at_once=1)
-        )
-        found = evaluate(few_tokens(name)[0], relation)
-        for outcome in found.outcomes:
-            assert outcome.rank in (exact[outcome.y].rank, math.inf), "a rank is right or unknown"
-        lost = sum(o.rank == math.inf and exact[o.y].rank < math.inf for o in found.outcomes)
-        assert found.unsettled >= lost
-        ranks = evaluate(few_tokens(name)[0], relation, top=0)
-        assert all(outcome.rank in (exact[outcome.y].rank, math.inf) for outcome in ranks.outcomes)
-        assert ranks.unsettled >= sum(o.rank == math.inf and exact[o.y].rank < math.inf for o in ranks.outcomes)
-        assert found.figures().unsettled == found.unsettled
-        unsettled.append(found.unsettled)
-    assert unsettled == sorted(unsettled, reverse=True)
-    assert unsettled[-1] == 0
+    for opened in (1, 3, 6, 200):
+        limited(monkeypatch, opened)
+        for top in (10, 0):
+            found = evaluate(few_tokens(name)[0], relation, top=top)
+            for outcome in found.outcomes:
+                rank, raw_rank = exact[outcome.y]
+                raw = outcome.with_raw_rank()
+                assert outcome.rank <= rank <= outcome.rank_at_most
+                assert raw.rank <= raw_rank <= raw.rank_at_most
+            worst = [outcome.rank_at_most for outcome in found.outcomes]
+            best = [outcome.rank for outcome in found.outcomes]
+            count = sum(low != high for low, high in zip(best, worst, strict=True))
+            assert found.figures().unsettled == found.unsettled == count
+            assert found.micro == pytest.approx(brute_metrics(best))
+            assert found.at_worst == (pytest.approx(brute_metrics(worst)) if count else None)
+            unsettled.append(count)
+    assert unsettled[-1] == unsettled[-2] == 0
     if name != "bert":  # whose answers of one token are all found when their one mask is filled in
-        assert unsettled[0] == len(exact)
+        assert unsettled[0]
+
+
+def test_bounds_are_said_kept_in_files_and_left_out_of_comparisons(tmp_path: Path, monkeypatch):
+    of_paris = answers_to("gpt2", "Paris")
+    chosen = [("Paris", list(of_paris)[at]) for at in (0, 2, 30, 32)]
+    relation = relation_of(*chosen, *((x, y) for x in ("Cuba", "Oslo", "Mary Cassatt") for _, y in chosen[:1]))
+    mixture = few_tokens("gpt2")[0]
+    whole = evaluate(mixture, relation)
+    assert "at_worst" not in to_json(whole.figures())
+    assert whole.figures().bounds_text == ""
+    limited(monkeypatch, 4)
+    cut = evaluate(mixture, relation)
+    figures = cut.figures()
+    assert 0 < figures.unsettled < len(relation.test)
+    low, high = (METRICS["P@10"].text(scores["P@10"]) for scores in (figures.at_worst or {}, figures.micro))
+    assert f"P@10 between {low} and {high}" in figures.bounds_text
+    assert figures.bounds_text.endswith(f"the search for answers was cut for {figures.unsettled} facts")
+    assert figures.bounds_text in repr(cut)
+    assert to_json(figures)["at_worst"] == cut.at_worst
+    write_outcomes(cut.outcomes, tmp_path / "facts.parquet")
+    assert read_outcomes(tmp_path / "facts.parquet") == list(cut.outcomes)
+    write_controls({"prior": {"test": cut.outcomes}}, tmp_path / "controls.parquet")
+    kept = read_controls(tmp_path / "controls.parquet")["prior"]["test"]
+    assert [o.rank_at_most for o in kept] == [o.rank_at_most for o in cut.outcomes]
+    found = compare_outcomes(whole, cut, metric="MRR")
+    assert (found.facts, found.unsettled) == (len(relation.test) - figures.unsettled, figures.unsettled)
+    assert found.wins == found.losses == 0
+    assert compare_outcomes(whole, cut, metric="log-loss").facts == len(relation.test)
+    assert "unsettled" not in to_json(compare_outcomes(whole, whole))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bart"])
+def test_the_best_of_many_answers_that_are_almost_as_probable_is_the_first(name):
+    """More than a hundred tokens are more probable than the best answer, which is one of them and its end."""
+    vocabulary = tuple(range(exact(name).vocabulary_size))
+    mixture, twin = few_tokens(name, TEMPLATES[:1], vocabulary, longest_answer=1)
+    special = frozenset({*exact(name).tokenizer.all_special_ids, end_of(name, TEMPLATES[0], "Paris") or -1})
+    spelt = spellings(name, 1, vocabulary, special)
+    expected = every_answer(twin, "Paris", spelt=spelt)
+    first = product_steps(twin, "Paris", [])[0][0][0]
+    assert int((first > expected[next(iter(expected))]).sum()) > 100
+    test = [Fact("Paris", list(expected)[at]) for at in (0, 1, 9, 10)]
+    relation = Relation.of("r", [Fact("Cuba", "Rome")], [], test)
+    for top in (10, 0):
+        for outcome in evaluate(mixture, relation, top=top).outcomes:
+            assert outcome.is_settled
+            assert outcome.rank == rank_among(expected, outcome.y, sorted({f.y for f in test} - {outcome.y}))
+            known = min(top, list(expected).index(outcome.y) + 1)
+            assert outcome.answers[:known] == tuple(expected)[:known]
+    facts = encode_relation(mixture, relation).split("test")
+    assert score_facts(mixture, facts, relation)["P@1"] == 25 * sum(
+        rank_among(expected, fact.y, sorted({f.y for f in test} - {fact.y})) == 1 for fact in test
+    )
+    mixture.answer_kind = encode_relation(mixture, relation).kind
+    assert [reply.y for reply in mixture.ask("Paris", top=10)] == list(expected)[:10]
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_the_search_goes_on_until_the_rank_is_known(name, monkeypatch):
+    of_paris = answers_to(name, "Paris")
+    relation = relation_of(*(("Paris", y) for y in list(of_paris)[:8]), ("Paris", list(of_paris)[14]))
+    mixture, _ = few_tokens(name)
+    facts = encode_relation(mixture, relation).split("test")
+    expected, score = evaluate(mixture, relation), score_facts(mixture, facts, relation)
+    limited(monkeypatch, 1, 200)
+    for top in (10, 0):
+        found = evaluate(mixture, relation, top=top)
+        assert [(o.rank, o.rank_at_most) for o in found.outcomes] == [(o.rank, o.rank) for o in expected.outcomes]
+    assert score_facts(mixture, facts, relation) == score
+    limited(monkeypatch, 0)
+    unknown = score_facts(mixture, facts, relation)  # no fact counts as wrong because its search was cut
+    assert unknown["log_loss"] == score["log_loss"]
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
@@ -147,15 +240,13 @@ def test_answers_of_an_uncased_lm_are_shown_as_the_relation_writes_them():
 
 def test_a_search_that_finds_nothing_is_examined_all_the_same(monkeypatch):
     # Nothing but the question itself is opened, for want of the best answer neither.
-    limits = functools.partial(SearchLimits, opened=-2)
-    monkeypatch.setattr("askwell.evaluation.open_answers.SearchLimits", limits)
+    limited(monkeypatch, -3)
     examined = examine(few_tokens("gpt2")[0], relation_of(("Paris", "Cassatt"), ("Mary Cassatt", "Rome")))
     found = examined.evaluations["test"]
     assert found.unsettled == 2
-    assert [(outcome.rank, outcome.answers, outcome.probabilities) for outcome in found.outcomes] == [
-        (math.inf, ("",), (0.0,))
+    assert [(o.rank, o.rank_at_most, o.answers, o.probabilities) for o in found.outcomes] == [
+        (1, math.inf, ("",), (0.0,))
     ] * 2
-    assert [outcome.rank for outcome in examined.controls.outcomes["prior"]["test"]] == [math.inf] * 2
     assert examined.controls.outcomes["majority"]["test"][0].rank < math.inf
 
 

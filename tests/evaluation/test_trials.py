@@ -2,7 +2,7 @@
 
 `make test` does a few trials; `make test-full` a hundred of LMs that know nothing, of which a few may go wrong, and 25
 with told facts on each LM, nearly all of which succeed. ASKWELL_TRIALS=100 makes that a hundred of each kind
-(tests/FULL.md has their last result).
+(scripts/test_full.md has the last result).
 
 Trial i takes the relation at place i of a list that is gone through again and again; i seeds the sample of its facts
 and all that tuning draws. Both LMs of a trial are tuned in the same short way on the same facts.

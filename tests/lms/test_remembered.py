@@ -12,6 +12,7 @@ from builders import tiny
 from safetensors.torch import load_file, save_file
 
 from askwell.data.testbed import lm_folder
+from askwell.files import hash_json
 from askwell.lms import frozen, load
 from askwell.lms import probe_cache as remembered
 from askwell.lms.frozen import FrozenLM
@@ -90,7 +91,7 @@ def test_a_damaged_or_foreign_entry_is_made_anew(stored: Path, work: list[str], 
     if damage == "another":
         document = json.loads(whole)
         document["entry"]["key"]["torch"] = "1.0"
-        document["sha256"] = remembered._hash_of(document["entry"])
+        document["sha256"] = hash_json(document["entry"])
         entry.write_text(json.dumps(document))
     else:
         digit = whole.replace("128", "129", 1) if kind == "checked" else whole.replace('"seq2seq"', '"masked"')

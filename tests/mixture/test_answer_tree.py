@@ -8,9 +8,10 @@ from builders import tiny_walks
 
 from askwell.lms.batches import Words
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture import answer_tree, pairs
-from askwell.mixture.answer_tree import Trie
-from askwell.mixture.long_answers import length_log_probs
+from askwell.mixture import answer_tree
+from askwell.mixture.answer_tree import Trie, candidate_log_probs
+from askwell.prompts import pairs
+from askwell.prompts.long_answers import length_log_probs
 from askwell.specs.mixture_spec import MixtureSpec
 
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]
@@ -41,13 +42,12 @@ def compare(mixture, xs: Words, facts, candidates: Words, log_lengths) -> None:
     count = candidates.lengths.shape[1]
     weights = torch.linspace(0.5, 2.0, len(facts) * len(mixture.tuned.kept) * count, dtype=torch.float64)
     found = []
-    ways = (mixture.long_answers.candidate_log_probs, None)
-    for way in ways:
+    for in_a_tree in (True, False):
         mixture.zero_grad()
-        if way is None:
-            log_probs = one_by_one(mixture, xs, facts, candidates, log_lengths)
+        if in_a_tree:
+            log_probs = candidate_log_probs(mixture.long_answers, mixture.tuned, xs, facts, candidates, log_lengths)
         else:
-            log_probs = way(mixture.tuned, xs, facts, candidates, log_lengths)
+            log_probs = one_by_one(mixture, xs, facts, candidates, log_lengths)
         assert log_probs.shape == (len(facts), len(mixture.prompts), count)
         (log_probs[:, mixture.tuned.kept].flatten() * weights).sum().backward()
         found.append((log_probs.detach(), agreement.gradients(mixture)))
@@ -57,7 +57,7 @@ def compare(mixture, xs: Words, facts, candidates: Words, log_lengths) -> None:
     for name, gradient in their_gradients.items():
         torch.testing.assert_close(our_gradients[name], gradient, rtol=0, atol=1e-7)
     with torch.no_grad():
-        plain = mixture.long_answers.candidate_log_probs(mixture.tuned, xs, facts, candidates, log_lengths)
+        plain = candidate_log_probs(mixture.long_answers, mixture.tuned, xs, facts, candidates, log_lengths)
     torch.testing.assert_close(plain, theirs, rtol=0, atol=1e-9)
 
 
@@ -91,9 +91,9 @@ def test_an_lm_without_a_walk(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     mixture = moved(lm, usable(name)[:2])
     xs, facts = words(lm, XS)
     candidates, _ = words(lm, CANDIDATES[:5])
-    walked = mixture.long_answers.candidate_log_probs(mixture.tuned, xs, facts, candidates)
+    walked = candidate_log_probs(mixture.long_answers, mixture.tuned, xs, facts, candidates)
     monkeypatch.setattr(lm, "walk", None)
-    whole = mixture.long_answers.candidate_log_probs(mixture.tuned, xs, facts, candidates)
+    whole = candidate_log_probs(mixture.long_answers, mixture.tuned, xs, facts, candidates)
     torch.testing.assert_close(whole, walked, rtol=0, atol=1e-9)
     compare(mixture, xs, facts[:1], candidates, None)
 
@@ -107,9 +107,9 @@ def test_candidates_that_outgrow_a_window(monkeypatch: pytest.MonkeyPatch) -> No
         xs, facts = words(lm, XS)
         lengths = mixture.long_answers.table.lengths(xs, facts, torch.zeros_like(facts))
         candidates, _ = words(lm, CANDIDATES)
-        found = mixture.long_answers.candidate_log_probs(mixture.tuned, xs, facts, candidates)
+        found = candidate_log_probs(mixture.long_answers, mixture.tuned, xs, facts, candidates)
         monkeypatch.setattr(lm, "walk", None)
-        whole = mixture.long_answers.candidate_log_probs(mixture.tuned, xs, facts, candidates)
+        whole = candidate_log_probs(mixture.long_answers, mixture.tuned, xs, facts, candidates)
         torch.testing.assert_close(found, whole, rtol=0, atol=1e-6)
     assert int(lengths.max()) <= 11 < int(lengths.max() + candidates.lengths.max())
 
@@ -135,7 +135,7 @@ def test_dropped_prompts_and_lengths_without_probability_give_nothing() -> None:
     xs, facts = words(lm, XS)
     candidates, _ = words(lm, CANDIDATES)
     log_lengths = length_log_probs([1, 2])
-    found = mixture.long_answers.candidate_log_probs(mixture.tuned, xs, facts, candidates, log_lengths)
+    found = candidate_log_probs(mixture.long_answers, mixture.tuned, xs, facts, candidates, log_lengths)
     assert bool((found[:, 1] == -torch.inf).all())
     is_short = candidates.lengths[0] <= 2
     assert bool(is_short.any())
@@ -156,7 +156,7 @@ def test_all_candidates_of_one_token_need_one_sentence(monkeypatch: pytest.Monke
         return several(batch, *others)
 
     monkeypatch.setattr(lm, "several_log_probs_of", counting)
-    mixture.long_answers.candidate_log_probs(mixture.tuned, xs, facts, candidates)
+    candidate_log_probs(mixture.long_answers, mixture.tuned, xs, facts, candidates)
     assert read == [1]
 
 

@@ -9,8 +9,8 @@ from builders.worlds import TEMPLATES, frozen
 
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture import distributions
-from askwell.mixture import pairs as module
 from askwell.mixture.mixture import Mixture
+from askwell.prompts import pairs as module
 
 XS = ["Paris", "Reykjavik", "Mary Cassatt", "Cuba"]
 

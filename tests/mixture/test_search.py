@@ -81,10 +81,37 @@ def test_a_search_that_is_cut_off_says_so():
     roots = [[Prefix(0, (), torch.full((PROMPTS,), -math.log(PROMPTS), dtype=torch.float64))]]
     (result,) = search_answers(roots, opener(1), text_of, SearchLimits(answers=40, tokens=LONGEST, opened=3))
     assert not result.is_exact
-    (narrow,) = search_answers(
-        roots, opener(1), text_of, SearchLimits(answers=40, tokens=LONGEST, opened=10_000, branches=1)
-    )
-    assert not narrow.is_exact
+    assert result.unseen > result.answers[-1].log_probability
+
+
+@pytest.mark.parametrize("branches", [1, 2])
+@pytest.mark.parametrize("lengths", [{None: 0.0}, {1: math.log(0.5), 2: math.log(0.3), 3: math.log(0.2)}])
+def test_continuations_that_were_not_kept_are_looked_at_when_it_is_their_turn(branches, lengths):
+    weights = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
+    roots = [[Prefix(0, (), weights.log() + log_p, length) for length, log_p in lengths.items()]]
+    expected = enumerated(1, weights, lengths)
+    limits = SearchLimits(answers=40, tokens=LONGEST, opened=10_000, branches=branches)
+    (result,) = search_answers(roots, opener(1), text_of, limits)
+    assert result.is_exact
+    assert [(a.text, pytest.approx(a.log_probability)) for a in result.answers] == expected[:40]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("branches", [2, 64])
+def test_what_a_cut_search_leaves_open_bounds_how_many_are_better(seed, branches):
+    weights = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
+    roots = [[Prefix(0, (), weights.log())]]
+    expected = enumerated(seed, weights, {None: 0.0})
+    cut = 0
+    for opened, place in itertools.product((1, 2, 5, 12, 30), (0, 3, 9, 40)):
+        least = expected[place][1]
+        limits = SearchLimits(answers=100, tokens=LONGEST, opened=opened, branches=branches, at_once=1)
+        (result,) = search_answers(roots, opener(seed), text_of, limits, least=[least + 1e-12])
+        found = len(result.answers)
+        assert found <= place <= found + result.left / math.exp(least)
+        assert not result.is_exact or (found, result.left) == (place, 0)
+        cut += not result.is_exact
+    assert cut
 
 
 def test_answers_that_do_not_count_do_not_end_the_search():

@@ -3,11 +3,11 @@
 import pytest
 import torch
 from beartype.roar import BeartypeCallHintParamViolation
-from checking import EVERY, FULL
+from builders.checking import EVERY, FULL
 from jaxtyping import TypeCheckError
 
 from askwell.evaluation.agreement import best_of_rows, sum_dtype
-from askwell.mixture.weights import StaticWeights
+from askwell.prompts.weights import StaticWeights
 
 
 @pytest.mark.parametrize("test", ["one", "another"])

@@ -49,15 +49,20 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[\s]+", "-", re.sub(r"[^\w\s-]", "", heading.lower()).strip()) for heading in headings}
 
 
-def test_links_between_pages_lead_somewhere():
-    for page in DOCS.rglob("*.md"):
+def test_links_lead_somewhere():
+    root = DOCS.parent
+    for page in [*DOCS.rglob("*.md"), *root.glob("*.md"), root / "studies" / "README.md"]:
         for link, anchor in LINK.findall(BLOCK.sub("", page.read_text(encoding="utf-8"))):
             if "://" in link or link.endswith(MADE):
                 continue
             target = page.parent / link if link else page
-            assert target.exists(), f"{page.relative_to(DOCS)}: {link}"
+            assert target.exists(), f"{page.relative_to(root)}: {link}"
             if anchor:
-                assert anchor in _anchors(target), f"{page.relative_to(DOCS)}: {link}#{anchor}"
+                assert anchor in _anchors(target), f"{page.relative_to(root)}: {link}#{anchor}"
+
+
+def test_nothing_lies_outside_the_parts_of_the_documentation():
+    assert [path.name for path in DOCS.glob("*.md")] == ["index.md"]
 
 
 def test_every_page_is_in_the_table_of_contents():
@@ -76,7 +81,7 @@ def test_the_reference_has_every_name_and_every_command():
     api, commands = script.api(), script.commands()
     for name in set(askwell.__all__) - {"__version__"}:
         assert f"### {name}\n" in api
-    for words in ("train", "evaluate", "ask", "sweep", "serve", "lm pull", "data import", "testbed train"):
+    for words in ("train", "evaluate", "ask", "sweep", "serve", "lm pull", "data import", "testbed list"):
         assert f"# askwell {words}\n" in commands
     # a default and a sentence of a spec, an option that several commands share, an inherited method
     assert "| `longest_answer` | `10` | If answers can have any length, leave out facts" in api

@@ -22,13 +22,12 @@ def test_the_wheel_stays_under_25_megabytes(wheel):
 
 def test_the_wheel_holds_the_testbed_and_no_tests(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    data = "askwell/testbed/data"
+    data = "askwell/data/testbed_files"
     for lm in lm_names():
         assert {f"{data}/lms/{lm}/{file}" for file in ("config.json", "model.safetensors", "tokenizer.json")} <= names
-    assert "askwell/testbed/sentences.toml" in names
     for relation in relation_names():
         assert {f"{data}/facts/{relation}/{split}.jsonl" for split in ("train", "dev", "test")} <= names
-    assert not [name for name in names if name.startswith(("tests/", "benchmarks/"))]
+    assert not [name for name in names if name.startswith(("tests/", "benchmarks/", "studies/"))]
     assert not [name for name in names if "__pycache__" in name]
     templates = {path.name for path in (ROOT / "src" / "askwell").rglob("*.html*")}
     assert templates <= {Path(name).name for name in names}

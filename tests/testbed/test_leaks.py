@@ -1,7 +1,8 @@
 """The leak rule finds what it should, and nothing else."""
 
+from text import Withheld, entailed
+
 from askwell.data.facts import Fact
-from askwell.testbed.text import Withheld, entailed
 
 
 def test_a_sentence_with_both_names_as_whole_words_is_a_leak():

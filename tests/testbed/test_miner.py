@@ -6,9 +6,9 @@ from itertools import product
 from random import Random
 
 import pytest
+from miner import mine
 
 from askwell.data.facts import Fact
-from askwell.testbed.miner import mine
 
 FACTS = [Fact("Peru", "Lima"), Fact("Guinea", "Conakry"), Fact("Equatorial Guinea", "Ciudad Paz"), Fact("Peru", "Sol")]
 FORMS = ["{x} has {y} .", "{y} is the city of {x} .", "in {x} : {y} .", "{x} and {x} have {y} .", "{x} , {y} , {y} ."]

@@ -2,8 +2,7 @@
 
 import numpy as np
 import torch
-
-from askwell.testbed.train_lm import batches, choose_hidden, encode, new_tokenizer, with_one_mask_a_word
+from train_lm import batches, choose_hidden, encode, new_tokenizer, with_one_mask_a_word
 
 TEXT = ["Kupang is in Indonesia .", "we visited Lobaye last year .", "they speak Albanian in North Macedonia ."]
 

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+import train_lm
 from builders import tiny
 
 from askwell.errors import DamagedFile
 from askwell.files import read_tensors, write_tensors
-from askwell.testbed import train_lm
 
 MADE_FROM = {"text_sha256": "of a text"}
 STEPS = 7

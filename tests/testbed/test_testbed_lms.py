@@ -6,15 +6,15 @@ from dataclasses import asdict
 import pytest
 from builders.specs import paper_spec
 from builders.testbed import load_testbed_lm
+from recipe import RECIPES
+from text import text_hash
+from train_lm import MADE_FROM
 
 from askwell.data import testbed as world
 from askwell.data.facts import Fact, Relation
 from askwell.data.testbed import lm_names, lms_folder
 from askwell.evaluation.scoring import evaluate
 from askwell.mixture.mixture import Mixture
-from askwell.testbed.recipe import RECIPES
-from askwell.testbed.text import text_hash
-from askwell.testbed.train_lm import MADE_FROM
 
 HERE = [name for name in lm_names() if (lms_folder() / name / "config.json").exists()]
 

@@ -2,13 +2,12 @@
 
 import json
 from collections import defaultdict
-from importlib.resources import files
 
 import pytest
+from miner import mine
+from text import WORDINGS
 
 from askwell.data import testbed as world
-from askwell.testbed.miner import mine
-from askwell.testbed.text import WORDINGS
 
 NAMES = world.relation_names()
 BY_HAND = ("single", "paraphrased")
@@ -102,7 +101,7 @@ def test_hand_written_prompts_use_words_of_the_text(sentences):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_mined_prompts_say_that_they_are_in_the_text_and_carry_weights(name, sentences):
-    lines = files("askwell.testbed").joinpath("data", "prompts", "mined", f"{name}.jsonl").read_text().splitlines()
+    lines = world.FILES.joinpath("prompts", "mined", f"{name}.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
     assert all(record["in_text"] for record in records)
     weights = [template.weight or 0 for template in world.testbed_prompts("mined", name)]

@@ -19,7 +19,6 @@ from askwell.errors import BadOption, NotFinite, NothingLeft
 from askwell.mixture import distributions
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.weights import finds_every_x_alike
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.history import HistoryLine
 from askwell.training.loop import train
@@ -277,11 +276,11 @@ def test_weights_cannot_depend_on_x_where_no_causal_prompt_has_a_word_before_it(
     every = torch.arange(len(encoded))
     for mixture, alike in ((blind, True), (seeing, False)):
         torch.nn.init.normal_(mixture.vectors)
-        assert finds_every_x_alike(mixture) is alike
+        assert mixture.finds_every_x_alike is alike
         weights = mixture.weighting(distributions.log_p_x(mixture, encoded.xs, every), len(encoded))
         assert bool(torch.allclose(weights, weights[:1].expand_as(weights), atol=1e-9)) is alike
     blind = Mixture(frozen("bert"), ["[X] lies in [Y]", "[X] and [Y] ."], paper_spec())
-    assert not finds_every_x_alike(blind)
+    assert not blind.finds_every_x_alike
 
 
 def test_what_cannot_be_is_refused():
@@ -313,4 +312,5 @@ def test_the_history_is_plain_data():
     assert first["temperature"] == 1.0
     assert set(second) == {"round", "pairs", "train_loss", "dev", "effective_prompts", "temperature"}
     assert second["dev"]["facts"] == 2
-    assert result.learned_from(CAPITALS)["training"]["threads"] == 1
+    assert result.learned_from.training == result.spec
+    assert result.spec.threads == 1

@@ -36,7 +36,7 @@ def test_the_sweep_of_a_demo():
 def test_choices_that_are_refused(choices, told):
     with pytest.raises(UserMistake) as refused:
         demo_sweep(**choices)
-    assert told in refused.value.text_for_commands if hasattr(refused.value, "text_for_commands") else True
+    assert told in refused.value.for_command_line()
 
 
 def test_commands_to_try_next(tmp_path):

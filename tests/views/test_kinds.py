@@ -26,7 +26,7 @@ from askwell.views.study_cells import RunKind, fact_set_of, how_of, kind_of, sou
         ),
         ({"training": {"tune_weights": False, "tune_vectors": False}}, RunKind("nothing tuned")),
         ({"training": {"method": "em"}}, RunKind("soft", ("EM",))),
-        ({"mixture": {"data_dependent": True, "deep": True}}, RunKind("deep", ("data-dependent",))),
+        ({"mixture": {"weighting": "data-dependent", "deep": True}}, RunKind("deep", ("data-dependent",))),
         ({"mixture": {"copies": 3, "noise": 0.5}}, RunKind("soft", ("3 copies",))),
         ({"mixture": {"combine": "product"}}, RunKind("weights only", ("product of experts",))),
         ({"tuned": False, "mixture": {"weights": "file"}}, RunKind("init", ("published weights",))),

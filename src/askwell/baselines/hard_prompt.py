@@ -15,9 +15,9 @@ from askwell.data.templates import Template, parse_template
 from askwell.errors import BadTemplate, LMUnavailable
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import WITH_A_SPACE, Beginning, Place, tokenise
-from askwell.mixture.answers import token_text
+from askwell.lms.vocabulary import token_text
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.prompts import Prompt, usable_prompts
+from askwell.prompts.prompt import Prompt, usable_prompts
 from askwell.specs.mixture_spec import MixtureSpec
 
 _COMMON_WORDS = ("the", "of", "is", "in", "a", "and")

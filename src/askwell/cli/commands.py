@@ -122,10 +122,8 @@ GROUPS = {
     "testbed": (
         "The built-in world of facts, told and withheld, and its LMs.",
         (
-            Command("list", "testbed:list_testbed", "List relations, prompts and LMs, with counts.",
+            Command("list", "data:list_testbed", "List relations, prompts and LMs, with counts.",
                     ("askwell testbed list",)),
-            Command("train", "testbed:train_testbed", "Train an LM of the testbed from scratch.",
-                    ("askwell testbed train bert --out my-bert",)),
         ),
     ),
 }  # fmt: skip

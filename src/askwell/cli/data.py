@@ -1,4 +1,4 @@
-"""`askwell data list`, `pull`, `verify`, `import` and `templates`, and `askwell stats`."""
+"""`askwell data list`, `pull`, `verify`, `import` and `templates`, `askwell stats`, and `askwell testbed list`."""
 
 import os
 from dataclasses import asdict
@@ -17,6 +17,7 @@ from askwell.data.importers import import_data as bring_in
 from askwell.data.published import chosen_sets, take_inventory
 from askwell.data.sentence_templates import frequent_templates, write_templates
 from askwell.data.statistics import data_statistics
+from askwell.data.testbed import PREFIX, testbed_overview
 from askwell.files import to_json
 from askwell.views.document import table
 from askwell.views.printable import counted
@@ -192,3 +193,22 @@ def _print_statistics(
     missing = ["missing", *[""] * (len(headings) - 1)]
     texts = [(name, *(missing if row is None else map(str, asdict(row).values()))) for name, row in rows.items()]
     show(table(("", *headings), texts, numbers=headings, title=title))
+
+
+def list_testbed(*, json: Json = False) -> None:
+    """List the testbed: its relations with counts of told and withheld facts, its prompts and its LMs."""
+    overview = testbed_overview()
+    if json:
+        print_json(to_json(overview))
+        return
+
+    rows = [(one.name, one.label, one.cardinality, str(one.told), str(one.withheld)) for one in overview.relations]
+    show(table(("--facts", "what it says", "kind", "told", "withheld"), rows, numbers=("told", "withheld")))
+    told, withheld = sum(one.told for one in overview.relations), sum(one.withheld for one in overview.relations)
+    say(
+        f"{told + withheld} facts: {told} are told in the text that the LMs were trained on, {withheld} are withheld.",
+        f"--lm: {', '.join(overview.lms)}.",
+        f"--prompts: {PREFIX}single (manual), {PREFIX}paraphrased, {PREFIX}mined, {PREFIX}random (random words in "
+        "place of the mined ones); --initial random takes random vectors.",
+        f"Try: askwell ask --lm {PREFIX}bert --facts {PREFIX}capital --prompts {PREFIX}single France",
+    )

@@ -26,7 +26,7 @@ def evaluate(
     per_fact: Path | None = None,
     trust: options.Flag = False,
     risk: float = 0.1,
-    confidence: Annotated[float | None, Parameter(name=["--confidence", "--sureness"])] = None,
+    confidence: float | None = None,
     where: options.Where = None,
     controls: options.WithControls = True,
     reading: options.Reading = options.Reading(),  # noqa: B008 - frozen

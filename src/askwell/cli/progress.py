@@ -9,10 +9,8 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from askwell.baselines.result import SearchProgress
 from askwell.cli.terminal import bar, note, stderr
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.weights import finds_every_x_alike
 from askwell.runs.engines import Ended, Event, Lost, PutOff, Started
 from askwell.runs.plan import Plan
 from askwell.runs.run import Asking, Built, RunProgress
@@ -81,16 +79,12 @@ class RunBars(Bars):
             self.move(state.what, state.done, state.total)
         elif isinstance(state, TrainingProgress):
             self._follow_training(state)
-        elif isinstance(state, SearchProgress):
-            self.move("iterations", state.iteration, state.iterations, f"loss {_loss(state.loss)}")
-            if state.record is not None:
-                text = f"loss {state.loss:6.3f}  {state.record.template}"
-                self._print_if_better(state.iteration, state.record.dev, text, state.record.unwanted)
         else:
-            loss = state.record.train_loss
-            self.move("epochs", state.epoch, state.epochs, f"loss {_loss(loss)}")
-            text = "untuned" if loss is None else f"loss {loss:6.3f}"
-            self._print_if_better(state.epoch, state.record.dev, text)
+            self.move(state.unit, state.done, state.total, f"loss {_loss(state.loss)}")
+            if state.record is not None:
+                text = "untuned" if state.loss is None else f"loss {state.loss:6.3f}"
+                text += "" if state.record.template is None else f"  {state.record.template}"
+                self._print_if_better(state.done, state.record.dev, text, state.record.unwanted)
 
     def _follow_training(self, state: TrainingProgress) -> None:
         began, pairs_before = self._measured_from
@@ -140,7 +134,7 @@ def _note_mixture(mixture: Mixture) -> None:
             f"{mixture.dropped_examples} of {wanted} examples did not fit into the LM's "
             f"maximum input of {mixture.lm.context} tokens and were dropped, starting with the first of each prompt"
         )
-    if mixture.weighting.reads_x and finds_every_x_alike(mixture):
+    if mixture.weighting.reads_x and mixture.finds_every_x_alike:
         note(
             "data-dependent weights have no effect here: no prompt has a word before x, so a causal LM finds x "
             "equally probable with all of them"

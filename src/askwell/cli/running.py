@@ -65,19 +65,20 @@ def print_record(record: RunRecord, folder: Path) -> None:
             note_left_out_facts(split, left_out)
     note_left_out_facts("test", record.test.left_out, record.test.left_out_facts)
     note_few_candidates(record.test)
-    note_unsettled(record.test)
+    for figures in (record.untuned, record.test):
+        note_unsettled(figures, "untuned " if figures is record.untuned else "")
     name = record.spec.baseline or ("tuned" if record.spec.training is not None else "untuned")
     show(score_table({"untuned": record.untuned, name: record.test}), *label_blocks(record.test.labels))
     print_controls(record)
     tuned = record.spec.training is not None and record.training is not None and record.training.pairs is not None
-    found = record.training.found.get("prompt") if record.training is not None else None
+    found = record.training.prompt if record.training is not None else None
     lines = []
     if found is not None:
         lines.append(f"prompt found: {found}")
     elif len(record.prompts) == 1 and record.spec.baseline is not None:
         lines.append(f"prompt: {record.prompts[0].template}")
     seconds = record.environment.seconds or 0.0
-    if record.spec.mixture.shots:
+    if record.mixture.shots:
         lines.append(f"{len(record.prompts[0].examples)} examples before the question; {seconds:.0f} s in all.")
     if tuned and record.training is not None:
         lines.append(
@@ -96,11 +97,10 @@ def note_few_candidates(figures: EvaluationFigures) -> None:
         note(f"{words} left out, which the LM cannot spell within the longest allowed answer")
 
 
-def note_unsettled(figures: EvaluationFigures) -> None:
-    """Notes for how many facts the search ended before the rank of y was known."""
-    if figures.unsettled:
-        facts = counted(figures.unsettled, "fact")
-        note(f"the search for answers reached its limit for {facts}, whose y counts as not found")
+def note_unsettled(figures: EvaluationFigures | None, of: str = "") -> None:
+    """Notes between which bounds the scores are if the search was cut for some facts."""
+    if figures is not None and figures.unsettled:
+        note(f"{of}{figures.bounds_text}")
 
 
 def print_controls(record: RunRecord) -> None:

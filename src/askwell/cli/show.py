@@ -58,7 +58,7 @@ def show(
     asked = None if facts is None else own_relation(description, facts, data)
     shown = saved_mixture(folder, lm, revision=revision, device=device, dtype="auto")
     prompts = look_at(shown, nearest=nearest)
-    relation = description.about.relation or Path(mixture).name
+    relation = Path(mixture).name if description.relation is None else description.relation.name
     title = f"{relation} on {shown.lm.identity.name}"
     for path in (svg, figure):
         if path is not None:

@@ -1,9 +1,8 @@
 """Gets published sets into the cache, over HTTP or from a local copy, and keeps only what was published."""
 
 import contextlib
+import hashlib
 import os
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -17,9 +16,9 @@ import requests
 from filelock import FileLock, Timeout
 
 from askwell.data.data_folder import pulled_data_folder
-from askwell.data.published import Condition, DataFile, DataSet, Origin, condition, is_right, sha256_of
+from askwell.data.published import Condition, DataFile, DataSet, Origin, condition
 from askwell.errors import BadFile, BadOption, CannotWrite, DamagedFile, Failure
-from askwell.files import write_aside, write_whole, writing
+from askwell.files import read_bytes, write_all, writing
 from askwell.version import VERSION
 
 MIRROR_VARIABLE = "ASKWELL_DATA_MIRROR"
@@ -94,15 +93,12 @@ def take_from(copy: Path, sets: Sequence[DataSet]) -> Pulled:
     `copy` is a data folder (facts/, prompts/ …) or a checkout of a repository that publishes the sets.
     """
     if not copy.is_dir():
-        raise BadOption(f"--from {copy} is not a folder")
+        raise BadOption(f"`copy` {copy} is not a folder", copy="--from")
     folder = pulled_data_folder()
     with _lock(folder, lambda: None):
         conditions = [condition(data_set, folder) for data_set in sets]
-        for file, source in _checked(copy, [file for found in conditions for file in found.wanted]):
-            write_whole(folder / file.path, source.read_bytes())
-            if not is_right(folder / file.path, file):
-                (folder / file.path).unlink()
-                raise DamagedFile(f"{source} changed while it was copied; run the same command again")
+        contents = _contents(copy, [file for found in conditions for file in found.wanted])
+        write_all({folder / path: content for path, content in contents.items()})
     return _pulled(folder, conditions)
 
 
@@ -151,19 +147,6 @@ def _lock(folder: Path, tell_waiting: Callable[[], None]) -> Generator[None]:
         lock.release()
 
 
-@contextlib.contextmanager
-def _staging(folder: Path) -> Generator[Path]:
-    """A folder for incomplete files, on the same disk; what a killed pull left behind is removed."""
-    for left_over in folder.glob(".pull.*"):
-        shutil.rmtree(left_over, ignore_errors=True)
-    for left_over in folder.glob("*/**/.*"):  # a file that was being moved into place
-        left_over.unlink(missing_ok=True)
-    with writing(folder):
-        staging = tempfile.TemporaryDirectory(prefix=".pull.", dir=folder)
-    with staging as name:
-        yield Path(name)
-
-
 def _fetch_all(
     files: Sequence[DataFile],
     folder: Path,
@@ -172,11 +155,13 @@ def _fetch_all(
     timeout: float,
     tell_done: Callable[[DataFile], None],
 ) -> None:
-    """Fetches the files side by side, checks each and moves it to its place."""
+    """Fetch the files side by side; pooch moves each to its place when its hash is right."""
     pooch.get_logger().setLevel("ERROR")  # it would print a line for each file
-    with _staging(folder) as staging, ThreadPoolExecutor(max_workers=8) as pool:
+    for left_over in folder.glob("**/tmp*"):  # a file that pooch was fetching for a pull that was killed
+        left_over.unlink(missing_ok=True)
+    with ThreadPoolExecutor(max_workers=8) as pool:
         source = pooch.Pooch(
-            staging,
+            folder,
             base,
             urls={file.path: address(base, file.origin) for file in files},
             retry_if_failed=attempts - 1,
@@ -184,7 +169,7 @@ def _fetch_all(
         source.registry.update({file.path: file.sha256 for file in files})
         stopped = threading.Event()
         try:
-            jobs = {pool.submit(_fetch, source, file.path, folder, timeout, stopped): file for file in files}
+            jobs = {pool.submit(_fetch, source, file.path, timeout, stopped): file for file in files}
             for job in as_completed(jobs):
                 job.result()
                 tell_done(jobs[job])
@@ -194,7 +179,8 @@ def _fetch_all(
             raise
 
 
-def _fetch(source: pooch.Pooch, path: str, folder: Path, timeout: float, stopped: threading.Event) -> None:
+def _fetch(source: pooch.Pooch, path: str, timeout: float, stopped: threading.Event) -> None:
+    place = source.abspath / path
     # Read in one go, which closes the connection whatever happens: the largest file has 170 KB.
     http = pooch.HTTPDownloader(stream=False, timeout=timeout, headers={"User-Agent": f"askwell/{VERSION}"})
 
@@ -218,15 +204,15 @@ def _fetch(source: pooch.Pooch, path: str, folder: Path, timeout: float, stopped
         )
 
     try:
-        (source.abspath / path).parent.mkdir(parents=True, exist_ok=True)  # pooch fails if two threads make it at once
-        staged = Path(source.fetch(path, downloader=cast(Any, download)))  # only the argument's name differs
-        write_aside(folder / path, staged.replace)
+        place.parent.mkdir(parents=True, exist_ok=True)  # pooch fails if two threads make it at once
+        source.fetch(path, downloader=cast(Any, download))  # only the argument's name differs
+        place.chmod(0o644)  # pooch's temporary files are for one user alone
     except requests.RequestException as error:  # an OSError, and sometimes a ValueError, so it comes first
         raise Failure(given_up(_reason(error, timeout))) from error
     except ValueError as error:  # how pooch reports a wrong hash
         raise DamagedFile(given_up(f"the file differs from the published one ({error})")) from error
     except OSError as error:
-        raise CannotWrite(f"{folder / path} cannot be written: {error.strerror or error}") from error
+        raise CannotWrite(f"{place} cannot be written: {error.strerror or error}") from error
 
 
 def _reason(error: requests.RequestException, timeout: float) -> str:
@@ -241,10 +227,10 @@ def _reason(error: requests.RequestException, timeout: float) -> str:
     return f"the transfer failed ({error})"
 
 
-def _checked(copy: Path, wanted: Sequence[DataFile]) -> list[tuple[DataFile, Path]]:
-    """Each file with its place in the copy, all of them right."""
+def _contents(copy: Path, wanted: Sequence[DataFile]) -> dict[str, bytes]:
+    """Return the content of each file by its path in the data folder, all of them as published."""
     places = [(file, copy / path) for file in wanted for path in (file.path, file.origin.path)]
-    sources = {file.path: (file, place) for file, place in reversed(places) if place.is_file()}
+    sources = {file.path: place for file, place in reversed(places) if place.is_file()}
     missing = [file.path for file in wanted if file.path not in sources]
     if missing:
         raise BadFile(
@@ -252,10 +238,13 @@ def _checked(copy: Path, wanted: Sequence[DataFile]) -> list[tuple[DataFile, Pat
             f"there is no such file; {len(missing)} of {len(wanted)} files are not in the copy. To copy only some sets,"
             " name them; `askwell data list` shows the names",
         )
-    for file, source in sources.values():
-        if not is_right(source, file):
+    contents = {}
+    for file in wanted:
+        contents[file.path] = read_bytes(sources[file.path])
+        digest = hashlib.sha256(contents[file.path]).hexdigest()
+        if digest != file.sha256:
             raise DamagedFile(
-                f"{source} differs from the published file: its SHA-256 is {sha256_of(source)}, not {file.sha256};"
+                f"{sources[file.path]} differs from the published file: its SHA-256 is {digest}, not {file.sha256};"
                 " nothing was copied"
             )
-    return [*sources.values()]
+    return contents

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from askwell.calls import checked, checked_or
 from askwell.data.readers import read_lines, read_records, text_of
 from askwell.errors import BadFile, BadTemplate
+from askwell.files import is_utf8
 
 Blank = Literal["[X]", "[Y]"]
 _BLANK = re.compile(r"\[[XY]\]")
@@ -70,15 +71,6 @@ def _parsed(given: Any) -> Template:
             f"{given!r} is not a template: it has no [X] and no [Y]; askwell.read_prompts reads files and sets"
         )
     return parse_template(given)
-
-
-def is_utf8(text: str) -> bool:
-    """Whether a text can be written as UTF-8: text that a terminal passes on unchanged may hold half a character."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _advice(text: str, blank: str) -> str:

@@ -1,10 +1,8 @@
 """The packaged testbed: its relations with told and withheld facts, its prompts and its LMs."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -15,6 +13,9 @@ from askwell.errors import BadOption, LMUnavailable, did_you_mean
 LMName = Literal["bert", "roberta", "bart", "causal"]
 
 PREFIX = "testbed:"
+
+FILES = Path(__file__).with_name("testbed_files")
+"""Facts, prompts and LMs, as scripts/testbed has made them."""
 
 Cardinality = Literal["1-1", "N-1", "N-M"]
 PromptKind = Literal["single", "paraphrased", "mined", "random"]
@@ -42,15 +43,6 @@ class TestbedRelation:
     def facts(self) -> int:
         """How many facts there are, told and withheld."""
         return self.told + self.withheld
-
-
-@dataclass(frozen=True)
-class World:
-    """What the text is made from: relations, and for each the facts that it tells and those that it withholds."""
-
-    relations: tuple[TestbedRelation, ...]
-    told: Mapping[str, frozenset[Fact]]
-    withheld: Mapping[str, frozenset[Fact]]
 
 
 @dataclass(frozen=True)
@@ -132,24 +124,13 @@ def testbed_prompts(kind: str, relation: str) -> list[Template]:
     return [parse_template(record["template"], record.get("weight")) for record in records]
 
 
-def the_world() -> World:
-    """The packaged world."""
-    names = relation_names()
-    return World(relations(), {name: told(name) for name in names}, {name: withheld(name) for name in names})
-
-
-def manifest() -> dict[str, Any]:
-    """Versions of the sources, SHA-256 of each file and of the text."""
-    return json.loads(files("askwell.testbed").joinpath("data", "manifest.json").read_text(encoding="utf-8"))
-
-
 def _facts(name: str, split: str) -> list[tuple[Fact, bool]]:
     records = _records("facts", name, f"{split}.jsonl")
     return [(Fact(record["x"], record["y"]), record["told"]) for record in records]
 
 
 def _records(*path: str) -> list[dict[str, Any]]:
-    text = files("askwell.testbed").joinpath("data", *path).read_text(encoding="utf-8")
+    text = FILES.joinpath(*path).read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()]
 
 
@@ -167,7 +148,7 @@ def lm_names() -> tuple[LMName, ...]:
 
 def lms_folder() -> Path:
     """The folder in the package that holds the LMs."""
-    return Path(str(files("askwell.testbed").joinpath("data", "lms")))
+    return FILES / "lms"
 
 
 def lm_folder(name: str) -> Path:
@@ -179,5 +160,5 @@ def lm_folder(name: str) -> Path:
         )
     folder = lms_folder() / bare
     if not (folder / "config.json").exists():
-        raise LMUnavailable(f"{PREFIX}{bare} is not in this installation; make it with: askwell testbed train {bare}")
+        raise LMUnavailable(f"{PREFIX}{bare} is not in this installation of askwell; install it again")
     return folder

@@ -2,12 +2,13 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
+from pydantic import Field
 
 from askwell.calls import checked
 from askwell.errors import BadOption, UserMistake
@@ -206,6 +207,8 @@ class Comparison:
     relations: dict[str, RelationComparison]
     changed: tuple[ChangedFact, ...]
     """All facts with a difference, the largest first."""
+    unsettled: Annotated[int, Field(exclude_if=lambda count: not count)] = 0
+    """Pairs that are left out, since a search was cut before it was known what they contribute to the score."""
 
 
 @checked
@@ -224,7 +227,8 @@ def compare_outcomes(
 
     The permutation test flips the signs of whole units; the bootstrap draws whole units, for the macro average within
     each relation. With `unit="y"` all facts of a relation with one y are a unit, which is the careful choice if a run
-    may owe its score to a preference for some ys.
+    may owe its score to a preference for some ys. Facts for which a search was cut before it was known what they
+    contribute are left out.
     """
     if not 0 < confidence < 1:
         raise BadOption(f"the confidence {confidence} is not between 0 and 1")
@@ -232,6 +236,10 @@ def compare_outcomes(
         raise BadOption(f"{resamples} resamples: at least one is needed")
     by = metric_named(metric)
     paired = pair_outcomes(_outcomes(a), _outcomes(b))
+    known = tuple(pair for pair in paired.pairs if by.is_known(pair.a) and by.is_known(pair.b))
+    unsettled, paired = len(paired.pairs) - len(known), replace(paired, pairs=known)
+    if not known:
+        raise UserMistake(f"the search was cut for all {unsettled} facts before their {metric} was known")
     values = np.array([[by.value(pair.a), by.value(pair.b)] for pair in paired.pairs])
     if not np.isfinite(values).all():
         unanswered = [f"{count} in {run}" for run, count in zip("AB", np.isinf(values).sum(0), strict=True) if count]
@@ -259,6 +267,7 @@ def compare_outcomes(
         sign_p=sign_test(wins, losses),
         relations={name: _of_relation(units, by) for name, units in sums.items()},
         changed=_changed(paired.pairs, values, by),
+        unsettled=unsettled,
     )
 
 

@@ -6,7 +6,7 @@ card take their metrics from it.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -45,6 +45,10 @@ class Metric:
     def text(self, score: float | None) -> str:
         """A score as it is shown; a dash for none."""
         return "–" if score is None else f"{score:.{self.decimals}f}"
+
+    def is_known(self, outcome: "Outcome") -> bool:
+        """Whether what a fact contributes is known, although a search may have been cut."""
+        return outcome.is_settled or self.value(outcome) == self.value(outcome.at_worst())
 
     def mean(self, outcomes: Sequence["Outcome"]) -> float:
         """The score of some outcomes, as their mean."""
@@ -131,4 +135,4 @@ def by_relation(outcomes: Iterable["Outcome"]) -> dict[str, list["Outcome"]]:
 
 def with_raw_ranks(outcomes: Iterable["Outcome"]) -> list["Outcome"]:
     """The same outcomes, with the other right answers of an x counted as wrong answers."""
-    return [replace(outcome, rank=outcome.raw_rank) for outcome in outcomes]
+    return [outcome.with_raw_rank() for outcome in outcomes]

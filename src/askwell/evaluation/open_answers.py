@@ -1,8 +1,9 @@
 """Ranks the right answer of each fact among all strings that the LM can spell, by best-first search; and the controls
 of such answers.
 
-Ranks are exact up to the tenth. Any later rank is infinite: its reciprocal counts as 0. So is the rank of an answer
-whose search reached its limit before the rank was known; such facts are counted.
+Ranks are exact up to the tenth. Any later rank is infinite: its reciprocal counts as 0. Where a search reaches its
+limit before the rank is known, the rank lies between two bounds: the better answers that were found, and how many more
+there can be in the probability that is left.
 """
 
 import math
@@ -33,6 +34,8 @@ from askwell.mixture.search import SearchLimits
 RANKED = 10
 """Ranks are exact up to this one."""
 _FACTS_AT_ONCE = 32
+_OPENED, _MOST_OPENED = 100, 2000
+"""Prefixes that are opened for each fact at first, and for one whose rank is not known by then."""
 _OPENED_FOR_THE_BEST = 4
 """Prefixes of one fact that are opened together where only the best answer counts: a better one is soon found."""
 _MOST_XS = 32
@@ -47,8 +50,6 @@ class OpenFacts:
         self, mixture: Mixture, relation: Relation, facts: EncodedFacts, left_out: Sequence[LeftOutFact] = ()
     ) -> None:
         self.mixture, self.relation, self.facts, self.left_out = mixture, relation, facts, tuple(left_out)
-        self.unsettled = 0
-        """Facts whose search reached its limit before the rank of y was known."""
 
     @property
     def kind(self) -> AnswerKind:
@@ -102,18 +103,21 @@ class OpenFacts:
         If no answers are wanted (`top` is 0), only what is more probable than y is searched for.
         """
         if top == 0 and observer is None:
-            return self._ranks(some), []
-        search = self._search(SearchLimits(answers=max(top, RANKED), tokens=self.facts.kind.longest))
+            golds = self._gold_log_probabilities(some)
+            better = self._better(some, golds, RANKED)
+            return [self._outcome(*of, top) for of in zip(some.tolist(), golds, better, strict=True)], []
+        search = self._search(answers=max(top, RANKED), opened=_OPENED)
         others = [self._others(number) for number in some.tolist()]
         found = search.best(self.facts.xs, some, lambda number, text: text not in others[number])
+        golds = self._golds_of(some, found)
+        outcomes = [self._outcome(*of, 0) for of in zip(some.tolist(), golds, found, strict=True)]
+        left_open = [place for place, outcome in enumerate(outcomes) if not outcome.is_settled]
+        wider = self._better(some[left_open], [golds[place] for place in left_open], RANKED, _MOST_OPENED)
+        for place, of_fact in zip(left_open, wider, strict=True):
+            found[place] = _merged(of_fact, found[place])
         if observer is not None:
             observer.note(self.mixture, self.facts.xs, some, found)
-        outcomes = []
-        for number, gold, of_fact in zip(some.tolist(), self._golds_of(some, found), found, strict=True):
-            outcome, is_settled = self._outcome(number, gold, of_fact, top)
-            outcomes.append(outcome)
-            self.unsettled += not is_settled
-        return outcomes, []
+        return [self._outcome(*of, top) for of in zip(some.tolist(), golds, found, strict=True)], []
 
     def _golds_of(self, some: Int[Tensor, " facts"], found: Sequence[LikelyAnswers]) -> list[float]:
         """The log-probabilities of the ys of some facts; only those that were not found are asked for."""
@@ -126,59 +130,58 @@ class OpenFacts:
         asked = dict(zip(missed, self._gold_log_probabilities(some[missed]) if missed else (), strict=True))
         return [asked[place] if gold is None else gold for place, gold in enumerate(golds)]
 
-    def _ranks(self, some: Int[Tensor, " facts"]) -> list[Outcome]:
-        """The outcomes of some facts without the best answers."""
-        search = self._search(SearchLimits(answers=RANKED, tokens=self.facts.kind.longest))
-        golds, numbers = self._gold_log_probabilities(some), some.tolist()
-        right = [{*self._others(number), self._y(number)} for number in numbers]
-        possible = [place for place, gold in enumerate(golds) if gold > -math.inf]
-        found = dict.fromkeys(range(len(numbers)), LikelyAnswers((), is_exact=True))
-        searched = search.at_least(
-            self.facts.xs,
-            some[possible],
-            [golds[place] for place in possible],
-            lambda number, text: text not in right[possible[number]],
-        )
-        found |= dict(zip(possible, searched, strict=True))
-        outcomes = []
-        for place, number in enumerate(numbers):
-            # The search has looked for all that is more probable than y, and for nothing else.
-            of_fact = replace(found[place], unseen=-math.inf if found[place].is_exact else golds[place])
-            outcome, is_settled = self._outcome(number, golds[place], of_fact, 0)
-            outcomes.append(outcome)
-            self.unsettled += not is_settled
-        return outcomes
-
-    def is_best(self, some: Int[Tensor, " facts"]) -> tuple[list[bool], list[float]]:
-        """Whether y is the best answer to each of some facts, and its log-probability: less work than its rank."""
-        search = self._search(SearchLimits(answers=1, tokens=self.facts.kind.longest, at_once=_OPENED_FOR_THE_BEST))
-        golds = self._gold_log_probabilities(some)
-        right = [self._others(number) | {self._text(self.facts.facts[number].y)} for number in some.tolist()]
-        possible = [place for place, gold in enumerate(golds) if gold > -math.inf]
-        found = search.at_least(
-            self.facts.xs,
-            some[possible],
-            [golds[place] for place in possible],
-            lambda number, text: text not in right[possible[number]],
-        )
-        best = [False] * len(golds)
-        for place, of_fact in zip(possible, found, strict=True):
-            better = any(
-                answer.text not in right[place] and answer.log_probability >= golds[place] for answer in of_fact.answers
+    def _better(
+        self, some: Int[Tensor, " facts"], golds: Sequence[float], answers: int, opened: int | None = None
+    ) -> list[LikelyAnswers]:
+        """For some facts the answers that are as probable as y, up to this many wrong ones. A few prefixes are opened
+        at first, which is enough for most, and many more for the others."""
+        found = dict.fromkeys(range(len(golds)), LikelyAnswers((), is_exact=True))
+        right = [{*self._others(number), self._y(number)} for number in some.tolist()]
+        asked = [place for place, gold in enumerate(golds) if gold > -math.inf]
+        at_once = _OPENED_FOR_THE_BEST if answers == 1 else SearchLimits.at_once
+        for most in (_OPENED, _MOST_OPENED) if opened is None else (opened,):
+            search = self._search(answers=answers, opened=most, at_once=at_once)
+            of_asked = search.at_least(
+                self.facts.xs,
+                some[asked],
+                [golds[place] for place in asked],
+                lambda number, text, asked=asked: text not in right[asked[number]],
             )
-            best[place] = of_fact.is_exact and not better
+            found |= zip(asked, of_asked, strict=True)
+            asked = [place for place in asked if not found[place].is_exact]
+            if not asked:
+                break
+        return [found[place] for place in range(len(golds))]
+
+    def is_best(self, some: Int[Tensor, " facts"]) -> tuple[list[bool | None], list[float]]:
+        """Whether y is the best answer to each of some facts, None where the search was cut before that was known; and
+        its log-probability. It is less work than its rank."""
+        golds = self._gold_log_probabilities(some)
+        best: list[bool | None] = []
+        for number, gold, found in zip(some.tolist(), golds, self._better(some, golds, 1), strict=True):
+            right = {*self._others(number), self._y(number)}
+            is_wrong = gold == -math.inf or any(answer.text not in right for answer in found.answers)
+            best.append(False if is_wrong else True if found.is_exact else None)
         return best, golds
 
     def prior_outcomes(self, prior: "OpenPrior", top: int = RANKED) -> list[Outcome]:
         """The outcomes if the same answers are given to every x."""
-        every = range(len(self.facts))
-        return [self._outcome(number, prior.of(self._y(number)), prior.found, top)[0] for number in every]
+        return [self._prior_outcome(number, prior, top) for number in range(len(self.facts))]
+
+    def _prior_outcome(self, number: int, prior: "OpenPrior", top: int) -> Outcome:
+        found, y = prior.found, self._y(number)
+        outcome = self._outcome(number, prior.of(y), found, top)
+        if found.is_exact or outcome.log_probability > -math.inf:
+            return outcome
+        # The search was cut, and y may be as probable as the best that was not found.
+        at_best = self._outcome(number, found.unseen, found, 0)
+        return replace(outcome, rank=at_best.rank, raw_rank=at_best.raw_rank)
 
     def labels(self, outcomes: Sequence[Outcome]) -> None:
         """There are no labels to choose from."""
 
-    def _outcome(self, number: int, gold: float, found: LikelyAnswers, top: int) -> tuple[Outcome, bool]:
-        """The outcome of a fact, and whether its rank is known well enough."""
+    def _outcome(self, number: int, gold: float, found: LikelyAnswers, top: int) -> Outcome:
+        """The outcome of a fact."""
         fact, y, others = self.facts.facts[number], self._y(number), self._others(number)
         gold = next((answer.log_probability for answer in found.answers if answer.text == y), gold)
         if math.isnan(gold) or gold == math.inf:
@@ -186,28 +189,26 @@ class OpenFacts:
         wrong = [answer for answer in found.answers if answer.text != y]
         raw = _rank(gold, [answer.log_probability for answer in wrong])
         rank = _rank(gold, [answer.log_probability for answer in wrong if answer.text not in others])
-        # What was not found may be better.
-        is_found = found.is_exact and any(answer.text == y for answer in found.answers)
-        is_settled = rank > RANKED or is_found or found.unseen < gold
-        if not is_settled:
-            rank = raw = math.inf
+        # With enough answers that are as probable as those sought, what was not found does not matter.
+        unknown = 0.0 if found.is_exact else found.most_unseen(gold)
         answers = [(self._spelling.get(answer.text, answer.text), answer.log_probability) for answer in found.answers]
         kept = answers[:top] or [("", -math.inf)][:top]
-        outcome = Outcome(
+        return Outcome(
             relation=self.relation.name,
             x=fact.x,
             y=fact.y,
             golds=self.relation.golds[fact.x],
-            rank=rank if rank <= RANKED else math.inf,
-            raw_rank=raw if raw <= RANKED else math.inf,
+            rank=_capped(rank),
+            raw_rank=_capped(raw),
             log_probability=gold,
             answers=tuple(text for text, _ in kept),
             probabilities=tuple(math.exp(log_probability) for _, log_probability in kept),
+            rank_at_most=_capped(rank + unknown),
         )
-        return outcome, is_settled
 
-    def _search(self, limits: SearchLimits) -> AnswerSearch:
-        return AnswerSearch(self.mixture, limits, self.facts.kind.lengths_on(self.mixture.lm))
+    def _search(self, **limits: int) -> AnswerSearch:
+        kind = self.facts.kind
+        return AnswerSearch(self.mixture, SearchLimits(tokens=kind.longest, **limits), kind)
 
     @torch.no_grad()
     def _gold_log_probabilities(self, some: Int[Tensor, " facts"]) -> list[float]:
@@ -248,6 +249,17 @@ def _rank(gold: float, others: Sequence[float]) -> float:
     if gold == -math.inf:
         return math.inf
     return 1 + sum(other > gold for other in others) + 0.5 * sum(other == gold for other in others)
+
+
+def _capped(rank: float) -> float:
+    return rank if rank <= RANKED else math.inf
+
+
+def _merged(found: LikelyAnswers, others: LikelyAnswers) -> LikelyAnswers:
+    """What a search found, and the answers of another one."""
+    answers = {answer.text: answer for answer in (*others.answers, *found.answers)}.values()
+    ordered = sorted(answers, key=lambda answer: -answer.log_probability)
+    return replace(found, answers=tuple(ordered))
 
 
 # ── what each prompt answers ──────────────────────────────────────────────────────────────────────────────────────────
@@ -356,4 +368,4 @@ def open_masked_prior(mixture: Mixture, kind: AnswerKind) -> OpenPrior | None:
 
 def _prior_search(mixture: Mixture, kind: AnswerKind) -> AnswerSearch:
     limits = SearchLimits(answers=_PRIOR_ANSWERS, tokens=kind.longest)
-    return AnswerSearch(mixture, limits, kind.lengths_on(mixture.lm))
+    return AnswerSearch(mixture, limits, kind)

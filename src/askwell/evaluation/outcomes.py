@@ -5,7 +5,7 @@ import json
 import math
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,34 @@ class Outcome:
     golds: tuple[str, ...]
     """All right answers for x, of all splits."""
     rank: float
-    """Rank of y with the other golds left out; infinite where it is only known that ten others are more probable."""
+    """Rank of y with the other golds left out; infinite where it is only known that ten others are more probable. Where
+    a search was cut, that among the answers that were found."""
     raw_rank: float
     log_probability: float
     answers: tuple[str, ...]
     """The most probable answers, best first."""
     probabilities: tuple[float, ...]
+    rank_at_most: float = math.nan
+    """The rank if every answer that a search left open were more probable than y: the rank itself, unless the search
+    was cut before it was known."""
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.rank_at_most):
+            object.__setattr__(self, "rank_at_most", self.rank)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the rank is known."""
+        return self.rank_at_most == self.rank
+
+    def at_worst(self) -> "Outcome":
+        """The same with the largest rank that y may have."""
+        return replace(self, rank=self.rank_at_most)
+
+    def with_raw_rank(self) -> "Outcome":
+        """The same with the other right answers of x counted as wrong ones, and with as many answers left open."""
+        unknown = 0.0 if self.is_settled else self.rank_at_most - self.rank
+        return replace(self, rank=self.raw_rank, rank_at_most=self.raw_rank + unknown)
 
 
 _COLUMNS = {
@@ -42,10 +64,11 @@ _COLUMNS = {
     "log_probability": "DOUBLE",
     "answers": "VARCHAR[]",
     "probabilities": "DOUBLE[]",
+    "rank_at_most": "DOUBLE",
 }
 
 
-_INFINITE = {"rank": math.inf, "raw_rank": math.inf, "log_probability": -math.inf}
+_INFINITE = {"rank": math.inf, "raw_rank": math.inf, "log_probability": -math.inf, "rank_at_most": math.inf}
 
 
 def write_outcomes(outcomes: Sequence[Outcome], path: Path) -> None:
@@ -61,8 +84,8 @@ def read_outcomes(path: Path) -> list[Outcome]:
     rows = _rows_of(path, _COLUMNS, "facts")
     outcomes = []
     for number, row in enumerate(rows, start=1):
-        fields: dict[str, Any] = dict(zip(_COLUMNS, row, strict=True))
-        fields |= {name: infinite for name, infinite in _INFINITE.items() if fields[name] is None}
+        fields: dict[str, Any] = dict(zip(_COLUMNS, row, strict=False))
+        fields |= {name: infinite for name, infinite in _INFINITE.items() if name in fields and fields[name] is None}
         _need_values(path, number, fields)
         fields |= {name: tuple(fields[name]) for name in ("golds", "answers", "probabilities")}
         outcomes.append(Outcome(**fields))
@@ -78,7 +101,8 @@ def _rows_of(path: Path, expected: Mapping[str, str], what: str) -> list[tuple[A
         with duckdb.connect() as database:
             read = database.read_parquet(glob.escape(str(path)))  # which would take "*", "?" and "[" for patterns
             found = dict(zip(read.columns, map(str, read.types), strict=True))
-            if found != dict(expected) or list(found) != list(expected):
+            whole = [*expected.items()]
+            if [*found.items()] not in (whole, whole[:-1]):  # all ranks of a file without the last column are exact
                 raise BadFile(path, f"expected the columns {_listed(expected)}; found {_listed(found)}")
             return read.fetchall()
     except duckdb.Error as error:
@@ -97,7 +121,7 @@ def _need_values(path: Path, number: int, fields: Mapping[str, Any]) -> None:
     for name, value in fields.items():
         if value is None or (isinstance(value, list) and None in value):
             raise BadFile(path, f"row {number} has no {name}")
-    ranks = [fields[name] for name in ("rank", "raw_rank") if name in fields]
+    ranks = [fields[name] for name in ("rank", "raw_rank", "rank_at_most") if name in fields]
     if not all(rank >= 1 for rank in ranks) or math.isnan(fields.get("log_probability", 0.0)):
         raise BadFile(path, f"row {number} has a rank below 1, or one that is NaN")
     if fields.get("log_probability", 0.0) > 0.001:
@@ -107,13 +131,14 @@ def _need_values(path: Path, number: int, fields: Mapping[str, Any]) -> None:
 
 
 _CONTROL_COLUMNS = {"split": "VARCHAR", "control": "VARCHAR", "relation": "VARCHAR", "x": "VARCHAR", "y": "VARCHAR"}
-_CONTROL_COLUMNS |= {"rank": "DOUBLE"}
+_CONTROL_COLUMNS |= {"rank": "DOUBLE", "rank_at_most": "DOUBLE"}
 
 
 def write_controls(controls: Mapping[str, Mapping[SplitName, Sequence[Outcome]]], path: Path) -> None:
     """Writes a row for each control, split and fact, in the order given."""
     rows = (
-        dict(zip(_CONTROL_COLUMNS, (split, name, one.relation, one.x, one.y, _finite(one.rank)), strict=True))
+        {"split": split, "control": name, "relation": one.relation, "x": one.x, "y": one.y}
+        | {"rank": _finite(one.rank), "rank_at_most": _finite(one.rank_at_most)}
         for name, by_split in controls.items()
         for split, outcomes in by_split.items()
         for one in outcomes
@@ -132,20 +157,12 @@ def read_controls(path: Path) -> dict[str, dict[str, list[Outcome]]]:
     """
     controls: dict[str, dict[str, list[Outcome]]] = {}
     for number, row in enumerate(_rows_of(path, _CONTROL_COLUMNS, "controls"), start=1):
-        split, name, relation, x, y, rank = row
-        given = dict(zip(_CONTROL_COLUMNS, row, strict=True))
-        _need_values(path, number, given | {"rank": math.inf if rank is None else rank})
-        outcome = Outcome(
-            relation=relation,
-            x=x,
-            y=y,
-            golds=(y,),
-            rank=math.inf if rank is None else rank,
-            raw_rank=math.nan,
-            log_probability=math.nan,
-            answers=(),
-            probabilities=(),
-        )
+        fields: dict[str, Any] = dict(zip(_CONTROL_COLUMNS, row, strict=False))
+        fields |= {rank: math.inf for rank in ("rank", "rank_at_most") if rank in fields and fields[rank] is None}
+        _need_values(path, number, fields)
+        split, name = fields.pop("split"), fields.pop("control")
+        nothing = {"raw_rank": math.nan, "log_probability": math.nan, "answers": (), "probabilities": ()}
+        outcome = Outcome(**fields, golds=(fields["y"],), **nothing)
         controls.setdefault(name, {}).setdefault(split, []).append(outcome)
     return controls
 
@@ -160,6 +177,7 @@ def _write_rows(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], p
                 file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
             database.execute("SET threads = 1")  # rows stay in order, and the same rows give the same file
             source = database.read_json(glob.escape(str(lines)), columns=dict(columns), format="newline_delimited")
-            write_aside(path, lambda aside: source.write_parquet(str(aside)))
+            with write_aside(path) as aside:
+                source.write_parquet(str(aside))
     except (OSError, duckdb.Error) as error:
         raise CannotWrite(f"{path} cannot be written: {str(error).splitlines()[0]}") from error

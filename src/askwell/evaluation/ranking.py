@@ -85,8 +85,6 @@ class ListedFacts:
         self.facts = facts.subset(is_asked)
         self._golds = torch.tensor([gold for gold in golds if gold is not None], dtype=torch.long, device=device)
         self._others = self._other_golds().to(device)
-        self.unsettled = 0
-        """No rank is ever unknown here."""
 
     @property
     def kind(self) -> AnswerKind:
@@ -226,7 +224,6 @@ class AskedFacts(Protocol):
 
     facts: EncodedFacts
     left_out: tuple[LeftOutFact, ...]
-    unsettled: int
 
     @property
     def vocabulary(self) -> str:

@@ -4,9 +4,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import repeat
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 
 from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName
@@ -81,9 +82,22 @@ class EvaluationFigures:
     answers: AnswersName = "one-token"
     """Whether answers are one token of the LM, or of any length."""
     unsettled: int = 0
-    """Facts whose search reached its limit before the rank of y was known; they count as not found."""
+    """Facts whose search was cut before the rank of y was known; they count with their rank among what was found."""
     labels: LabelFigures | None = None
     """Precision, recall and F1 of each label; None if answers were not chosen among a few."""
+    at_worst: Annotated[Scores | None, Field(exclude_if=lambda scores: scores is None)] = None
+    """The means over facts if all that the searches left open were more probable than y; None if nothing is open."""
+
+    @property
+    def bounds_text(self) -> str:
+        """Between which bounds the scores are, in a sentence; empty if they are known."""
+        if self.at_worst is None:
+            return ""
+        of_metrics = ((METRICS[name], low) for name, low in self.at_worst.items())
+        text = {metric.name: (metric.text(low), metric.text(self.micro[metric.name])) for metric, low in of_metrics}
+        bounds = [f"{name} between {low} and {high}" for name, (low, high) in text.items() if low != high]
+        cut = f"the search for answers was cut for {counted(self.unsettled, 'fact')}"
+        return f"{', '.join(bounds)}: {cut}" if bounds else f"{cut}, which changes no score"
 
     def score(self, metric: str) -> float | None:
         """The mean of a metric over facts; None for an infinite log-loss, and for a metric that is newer than the
@@ -107,10 +121,18 @@ class Evaluation(ShowsItself, AsFrame):
     left_out: tuple[LeftOutFact, ...]
     candidates_left_out: int = 0
     answers: AnswersName = "one-token"
-    unsettled: int = 0
-    """Facts whose search reached its limit before the rank of y was known; they count as not found."""
     labels: LabelFigures | None = None
     """Precision, recall and F1 of each label; None if answers were not chosen among a few."""
+
+    @property
+    def unsettled(self) -> int:
+        """Facts whose search was cut before y's rank was known; they count with their rank among what was found."""
+        return sum(not outcome.is_settled for outcome in self.outcomes)
+
+    @property
+    def at_worst(self) -> Scores | None:
+        """The means over facts if all that searches left open were more probable than y; None if nothing is open."""
+        return micro([outcome.at_worst() for outcome in self.outcomes]) if self.unsettled else None
 
     @property
     def micro(self) -> Scores:
@@ -143,6 +165,8 @@ class Evaluation(ShowsItself, AsFrame):
         notes = [f"log-loss {self.log_loss:.3f} nats; scores {units_of(list(self.micro))}"]
         if self.labels is not None:
             notes.append(f"macro F1 {self.labels.macro_f1:.1f}; .labels has the scores of each label")
+        if self.unsettled:
+            notes.append(self.figures().bounds_text)
         notes += [f"{count} left out: {reason}" for reason, count in count_reasons(self.left_out).items()]
         return overview(heading, ("mean", *self.micro), rows, tuple(self.micro), tuple(notes))
 
@@ -181,6 +205,7 @@ class Evaluation(ShowsItself, AsFrame):
             answers=self.answers,
             unsettled=self.unsettled,
             labels=self.labels,
+            at_worst=self.at_worst,
             relations={
                 name: {"facts": len(outcomes), **scores_of(outcomes)}
                 for name, outcomes in by_relation(self.outcomes).items()
@@ -223,7 +248,6 @@ def evaluation_of(asked: AskedFacts, split: SplitName, outcomes: Iterable[Outcom
         asked.left_out,
         asked.candidates_left_out,
         asked.facts.kind.name,
-        asked.unsettled,
         asked.labels(outcomes),
     )
 
@@ -235,7 +259,8 @@ def score_facts(
     """The scores of facts among all answers, their log-loss (None if it is infinite) and their number.
 
     It does not search for the best answers, since it is called again and again to choose among the states of a mixture.
-    For answers of any length it gives only P@1, and the log-loss of those that are not too long to be possible."""
+    For answers of any length it gives only P@1, over the facts for which the search could tell whether y is the best,
+    and the log-loss of those that are not too long to be possible."""
     if facts.kind.any_length and scorer is None:
         return _score_open(OpenFacts(mixture, relation, facts))
     answers = OneTokenAnswers(mixture) if scorer is None else CandidateAnswers(scorer)
@@ -252,13 +277,14 @@ def score_facts(
 
 
 def _score_open(asked: OpenFacts) -> dict[str, Any]:
-    right, log_probabilities = 0, []
+    known: list[bool] = []
+    log_probabilities = []
     for some in asked.chunks():
         best, golds = asked.is_best(some)
-        right += sum(best)
+        known += [is_best for is_best in best if is_best is not None]
         log_probabilities += [gold for gold in golds if gold > -math.inf]
     log_loss = -sum(log_probabilities) / len(log_probabilities) if log_probabilities else None
-    return {"P@1": 100 * right / len(asked.facts), "log_loss": log_loss, "facts": len(asked.facts)}
+    return {"P@1": 100 * sum(known) / max(1, len(known)), "log_loss": log_loss, "facts": len(asked.facts)}
 
 
 def together(evaluations: Sequence[Evaluation]) -> Evaluation:
@@ -271,6 +297,5 @@ def together(evaluations: Sequence[Evaluation]) -> Evaluation:
         tuple(fact for evaluation in evaluations for fact in evaluation.left_out),
         first.candidates_left_out,
         "any-length" if any(evaluation.answers == "any-length" for evaluation in evaluations) else "one-token",
-        sum(evaluation.unsettled for evaluation in evaluations),
         added([evaluation.labels for evaluation in evaluations]),
     )

@@ -30,16 +30,13 @@ class ListedLM:
     """None for an LM that is not on this machine."""
     ready: bool
     get: str
-    """The command that gets it; empty for an LM in the hub's cache."""
+    """The command that gets it; empty for the testbed's LMs and those in the hub's cache."""
 
 
 def list_lms() -> list[ListedLM]:
     """The testbed's LMs, those that can be pulled, and those in the hub's cache."""
     testbed = [
-        _in_folder(
-            PREFIX + name, f"{name}-like LM of the testbed", lms_folder() / name, f"askwell testbed train {name}"
-        )
-        for name in lm_names()
+        _in_folder(PREFIX + name, f"{name}-like LM of the testbed", lms_folder() / name, get="") for name in lm_names()
     ]
     pullable = [
         _in_folder(name, packaged.about, pulled_folder(name), f"askwell lm pull {name}")

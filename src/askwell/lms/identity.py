@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from askwell.files import hash_json
 from askwell.lms.sharded import stored_tensors
 
 # Keys about where, when and how a checkpoint was written or is run, not about what it computes.
@@ -40,8 +41,7 @@ class LMIdentity(BaseModel):
     @property
     def digest(self) -> str:
         """SHA-256 of everything that identifies an LM, regardless of its name and place."""
-        described = self.model_dump(mode="json", exclude={"name", "revision"})
-        return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+        return hash_json(self.model_dump(mode="json", exclude={"name", "revision"}))
 
     def differences(self, other: "LMIdentity") -> list[str]:
         """The parts in which the two differ, in words."""
@@ -68,17 +68,13 @@ def identify(
     )
 
 
-def _hash_json(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
-
-
 def _hash_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
     """A hash of vocabulary, merges and behaviour, since the layout of the file changes between releases."""
     model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
     vocabulary = model["vocab"] if model["type"] == "Unigram" else tokenizer.get_vocab()  # Unigram's has its scores
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model.get("merges", [])]
     special = {name: tokenizer.convert_tokens_to_ids(token) for name, token in tokenizer.special_tokens_map.items()}
-    return _hash_json([vocabulary, merges, special, tokenizer(PROBE)["input_ids"]])
+    return hash_json([vocabulary, merges, special, tokenizer(PROBE)["input_ids"]])
 
 
 def _hash_config(model: PreTrainedModel, folder: Path | None) -> str:
@@ -91,7 +87,7 @@ def _hash_config(model: PreTrainedModel, folder: Path | None) -> str:
     incidental = _INCIDENTAL
     if (config.get("quantization_config") or {}).get("quant_method") == "gguf":
         incidental = incidental | {"quantization_config"}  # the name of a GGUF file, whose tensors are hashed anyway
-    return _hash_json({key: value for key, value in config.items() if key not in incidental})
+    return hash_json({key: value for key, value in config.items() if key not in incidental})
 
 
 def _hash_tensors(model: nn.Module) -> str:

@@ -21,7 +21,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from askwell.errors import CannotWrite
-from askwell.files import cache_folder, write_whole
+from askwell.files import cache_folder, hash_json, write_whole
 from askwell.lms.identity import LMIdentity
 from askwell.version import VERSION
 
@@ -46,18 +46,20 @@ class _Entry(BaseModel):
             entry = cls.model_validate(stored["entry"])
         except (OSError, ValueError, KeyError, TypeError, ValidationError):
             return None
-        is_whole = stored.get("sha256") == _hash_of(stored["entry"])
-        return entry if is_whole and _hash_of(entry.key) == _hash_of(key) else None
+        is_whole = stored.get("sha256") == hash_json(stored["entry"])
+        return entry if is_whole and hash_json(entry.key) == hash_json(key) else None
 
     def keep(self) -> None:
         """Writes the entry; if that is not possible, it is computed again next time."""
         entry = self.model_dump(mode="json")
         with suppress(CannotWrite):
-            write_whole(self._place(self.key), json.dumps({"entry": entry, "sha256": _hash_of(entry)}, indent=1) + "\n")
+            write_whole(
+                self._place(self.key), json.dumps({"entry": entry, "sha256": hash_json(entry)}, indent=1) + "\n"
+            )
 
     @classmethod
     def _place(cls, key: Mapping[str, Any]) -> Path:
-        return cache_folder() / cls.__name__.lower() / f"{_hash_of(key)}.json"
+        return cache_folder() / cls.__name__.lower() / f"{hash_json(key)}.json"
 
 
 class Checked(_Entry):
@@ -109,7 +111,3 @@ def _versions() -> dict[str, str]:
         code.update(path.read_bytes())
     packages = {name: version(name) for name in ("torch", "transformers", "tokenizers", "safetensors")}
     return {**packages, "askwell": VERSION, "code": code.hexdigest(), "machine": platform.machine()}
-
-
-def _hash_of(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).hexdigest()

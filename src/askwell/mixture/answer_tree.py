@@ -9,7 +9,7 @@ token come from one sentence. All tokens that follow a node are read from its on
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,10 +18,8 @@ from torch.utils.checkpoint import checkpoint
 
 from askwell.lms.batches import AnswerTokens, Batch, StreamBatch, Words
 from askwell.lms.walks.past import Past, ranges
-from askwell.mixture.pairs import Tuned
-
-if TYPE_CHECKING:
-    from askwell.mixture.long_answers import LongAnswers
+from askwell.prompts.long_answers import LongAnswers
+from askwell.prompts.pairs import Tuned
 
 # Nodes that are read at once: enough to fill the machine.
 _ROWS_AT_ONCE = 1024
@@ -177,7 +175,7 @@ class Targets:
 class CandidateReader:
     """Scores candidates under a mixture's prompts in their present state."""
 
-    def __init__(self, answers: "LongAnswers", tuned: Tuned, xs: Words) -> None:
+    def __init__(self, answers: LongAnswers, tuned: Tuned, xs: Words) -> None:
         self._answers, self._tuned, self._xs, self._lm = answers, tuned, xs, answers.lm
         self._stack = list(self._lm.stacks)[-1]
 
@@ -279,3 +277,63 @@ def _table(values: Sequence[Tensor], places: Sequence[Tensor], shape: tuple[int,
     together = torch.cat(list(values))
     flat = together.new_zeros(shape[0] * shape[1]).index_copy(0, torch.cat(list(places)), together)
     return flat.view(shape)
+
+
+def candidate_log_probs(
+    answers: LongAnswers,
+    tuned: Tuned,
+    xs: Words,
+    rows: Int[Tensor, " facts"],
+    candidates: Words,
+    log_lengths: Float[Tensor, " lengths"] | None = None,
+) -> Float[Tensor, "facts prompts candidates"]:
+    """Return log p(c | t, x) of every candidate c for each fact's x under every prompt, with gradients.
+
+    It is -inf for prompts that were dropped, and for candidates of a length that has no probability.
+    """
+    lm, reader = answers.lm, answers.reader
+    kept, count = tuned.kept, candidates.lengths.shape[1]
+    texts, prompts = rows.repeat_interleave(len(kept)), kept.repeat(len(rows))
+    places = reader.y_places[prompts]
+    found = torch.full((len(texts), count), -torch.inf, dtype=lm.parameter_dtype, device=lm.device)
+    for place in places.unique().tolist():
+        chosen = (places == place).nonzero()[:, 0]
+        lengths = candidates.lengths[place]
+        spelt = [ids[:length] for ids, length in zip(candidates.ids[place].tolist(), lengths.tolist(), strict=True)]
+        asked = torch.arange(count, device=lm.device)
+        if log_lengths is not None:
+            asked = (lengths <= len(log_lengths)).nonzero()[:, 0]
+        by_pair = _of_one_form(
+            answers, tuned, xs, [spelt[number] for number in asked.tolist()], texts[chosen], prompts[chosen]
+        )
+        if log_lengths is not None:
+            by_pair = by_pair + log_lengths.to(by_pair.dtype)[lengths[asked] - 1]
+        whole = by_pair.new_full((len(chosen), count), -torch.inf).index_copy(1, asked, by_pair)
+        found = found.index_copy(0, chosen, whole)
+    return reader.of_all_prompts(tuned, found.view(len(rows), len(kept), count), dropped=-torch.inf)
+
+
+def _of_one_form(
+    answers: LongAnswers,
+    tuned: Tuned,
+    xs: Words,
+    candidates: Sequence[Sequence[int]],
+    texts: Int[Tensor, " pairs"],
+    prompts: Int[Tensor, " pairs"],
+) -> Float[Tensor, "pairs candidates"]:
+    """Return log p(c | t, x) for pairs whose prompts take y in one form."""
+    lm = answers.lm
+    if not candidates:
+        return torch.zeros(len(texts), 0, dtype=lm.parameter_dtype, device=lm.device)
+    longest = max(map(len, candidates))
+    before_y = int(answers.table.lengths(xs, texts, prompts).max())
+    if answers.fills_masks or lm.can_keep(before_y + longest):
+        return CandidateReader(answers, tuned, xs).log_probs(candidates, texts, prompts)
+    # An LM without a walk keeps nothing and reads a whole sentence for each candidate.
+    padded = [[*candidate, *[0] * (longest - len(candidate))] for candidate in candidates]
+    ids = torch.tensor(padded, dtype=torch.long, device=lm.device).view(len(candidates), longest)
+    lengths = torch.tensor([len(candidate) for candidate in candidates], device=lm.device)
+    asked, asked_with = (each.repeat_interleave(len(candidates)) for each in (texts, prompts))
+    ids, lengths = ids.repeat(len(texts), 1), lengths.repeat(len(texts))
+    of_pairs = answers.log_probs_of_spelt(tuned, xs, ids, lengths, asked, asked_with)
+    return of_pairs.view(len(texts), len(candidates))

@@ -17,6 +17,7 @@ from torch import Tensor
 from askwell.lms.batches import PLACES, SpeltTexts
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
+from askwell.lms.vocabulary import special_tokens, token_text
 from askwell.specs.mixture_spec import LONGEST_ANSWER, AnswersName
 
 
@@ -29,6 +30,9 @@ class AnswerKind:
     """The most tokens of an answer."""
     log_lengths: tuple[float, ...] = ()
     """log p(m | r) of a masked LM's answers, from one token on; empty for LMs that tell where an answer ends."""
+    through: tuple[int, ...] = ()
+    """Tokens that end an answer after some prompt but are also part of a train y or a candidate: answers may go on
+    after them. At any other token that ends an answer after some prompt, it is over."""
 
     @property
     def name(self) -> AnswersName:
@@ -143,23 +147,6 @@ class AnswerSpace:
             is_one = (tokens >= 0) & (tokens != self._lm.wording.unknown_id)
             numbers[is_one] = self._answer_of[place].numpy()[tokens[is_one]]
         return [None if number < 0 else number for number in numbers.tolist()]
-
-
-def special_tokens(lm: FrozenLM) -> list[int]:
-    """Tokens that are never part of an answer, such as [UNK], as far as the LM's distribution has them."""
-    special = {token for token, added in lm.tokenizer.added_tokens_decoder.items() if added.special}
-    return sorted(token for token in special | {*lm.tokenizer.all_special_ids} if token < lm.vocabulary_size)
-
-
-def token_text(lm: FrozenLM, token: int) -> str:
-    """A token as a person would read it."""
-    name = lm.tokenizer.convert_ids_to_tokens(token)
-    if not isinstance(name, str):
-        return f"<{token}>"
-    if lm.wording.marks is Place.GLUED:
-        return name.removeprefix(lm.wording.marker)
-    text = lm.tokenizer.convert_tokens_to_string([name])
-    return text.strip() or name
 
 
 def _join_forms(lm: FrozenLM, size: int) -> tuple[dict[Place, Tensor], int]:

@@ -10,8 +10,8 @@ from askwell.mixture.ask import ask, replies
 from askwell.mixture.distributions import answer_log_probs
 from askwell.mixture.encode import default_kind
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.pairs import PairReader, Tuned
 from askwell.mixture.reply import Reply
+from askwell.prompts.pairs import PairReader, Tuned
 
 # Each x holds prompts × vocabulary numbers while it is answered.
 _NUMBERS_AT_ONCE = 2**25

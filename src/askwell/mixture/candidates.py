@@ -18,6 +18,7 @@ from askwell.errors import BadFile, BadOption, NothingLeft
 from askwell.files import read_text
 from askwell.lms.batches import Words, words_of
 from askwell.mixture import distributions
+from askwell.mixture.answer_tree import candidate_log_probs
 from askwell.mixture.answers import AnswerKind
 from askwell.mixture.encode import default_kind
 from askwell.views.document import Document, overview
@@ -247,7 +248,7 @@ class CandidateScorer:
         mixture = self.mixture
         if self.kind.any_length:
             lengths = self.kind.lengths_on(mixture.lm)
-            return mixture.long_answers.candidate_log_probs(mixture.tuned, xs, facts, self._ys, lengths)
+            return candidate_log_probs(mixture.long_answers, mixture.tuned, xs, facts, self._ys, lengths)
         each = [distributions.prompt_log_probs(mixture, xs, facts, prompt) for prompt in range(len(mixture.prompts))]
         return torch.stack([log_probs[:, self._one_token] for log_probs in each], dim=1)
 

@@ -1,44 +1,37 @@
 """The mixture: prompts with weights, whose answers are combined into one distribution over y."""
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor, nn
+from jaxtyping import Float
+from torch import Tensor
 
 from askwell.calls import checked, checked_or
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import Template, parsed_templates
 from askwell.errors import BadOption, UserMistake
-from askwell.lms.batches import Words
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.tokenisation import Beginning
 from askwell.mixture import distributions
 from askwell.mixture.answers import AnswerKind, AnswerSpace
 from askwell.mixture.ask import ask, list_of_xs
-from askwell.mixture.begin import resolve_begin
 from askwell.mixture.candidates import Candidates, CandidateScorer, GivenCandidates, as_candidates
 from askwell.mixture.elsewhere import EmbeddedPrompts, embed, save_peft
 from askwell.mixture.encode import encode_facts, encode_relation
-from askwell.mixture.examples import ExampleTable, Shown, choose_examples, renormalised, with_examples
 from askwell.mixture.hub import OnTheHub
-from askwell.mixture.long_answers import LongAnswers
-from askwell.mixture.openings import RANDOM
-from askwell.mixture.pairs import PairReader, Tuned
-from askwell.mixture.prompts import LeftOutPrompt, initial_vectors, usable_prompts
 from askwell.mixture.reply import AllReplies, Replies
-from askwell.mixture.weights import WEIGHTINGS, initial_weights
-from askwell.specs.mixture_spec import BEAMS, MixtureSpec
+from askwell.prompts.begin import settle
+from askwell.prompts.examples import Shown
+from askwell.prompts.prompt_set import PromptSet
+from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.views.document import Document, overview
 from askwell.views.progress_bar import Bar
 from askwell.views.shown import ShowsItself
 
 
-class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license="apache-2.0"):
+class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license="apache-2.0"):
     """A mixture (or product) of prompts over a frozen LM. Only the prompts and their weights can be tuned.
 
     It is a torch module. Its parameters are `vectors` [prompt tokens, embedding size], one for each prompt token;
@@ -60,66 +53,19 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
     ) -> None:
         """Pass a `spec`, or fields of MixtureSpec by name: `Mixture(lm, templates, deep=True)`.
 
-        The train facts of `relation` decide a causal LM's opening, and examples are drawn from them; to rebuild a saved
-        mixture, the `examples` of each prompt are given instead."""
+        The train facts of `relation` decide what stands before a causal LM's sentences where the spec leaves it open,
+        and in-context examples are drawn from them; without a relation, sentences begin with a line break (where the
+        LM has one as a token) and nothing stands before them. To rebuild a saved mixture, its settled spec and the
+        `examples` of each prompt are given instead."""
         given = MixtureSpec.given(spec, choices, to=Mixture.__init__, elsewhere={"train": TrainingSpec})
-        super().__init__()
-        self._lm = (lm,)  # in a tuple, so that the LM is no submodule: it is not saved, moved or tuned with the mixture
         parsed = parsed_templates(templates)
-        self.spec = spec = resolve_begin(given, lm, [] if relation is None else [(relation, parsed)])
-        weightless = [template for template in parsed if spec.weights == "file" and template.weight == 0]
-        asked = [template for template in parsed if template not in weightless] or parsed
-        prompts, self.left_out_prompts = usable_prompts(lm, asked, self.beginning)
-        self.left_out_prompts += [LeftOutPrompt(template, "its weight in the file is 0") for template in weightless]
-        self.prompts = [prompt for prompt in prompts for _ in range(spec.copies)]
-        self.examples: tuple[Shown, ...] = ()
-        """The facts that each prompt shows; empty if none shows any."""
-        self.example_log_losses: tuple[tuple[float, ...], ...] = ()
-        """For each prompt the log-loss of dev facts with each draw of examples, if several were compared."""
-        self.dropped_examples = 0
-        """How many examples, over all prompts, did not fit into the LM's longest input."""
-        if spec.shots and examples is None:
-            chosen = choose_examples(lm, self.prompts, spec, relation)
-            self.dropped_examples = sum(one.dropped for one in chosen)
-            self.example_log_losses = tuple(one.log_losses for one in chosen if one.log_losses)
-            examples = [one.examples for one in chosen]
-        if examples:
-            if len(examples) != len(self.prompts):
-                raise BadOption(f"there are examples for {len(examples)} prompts, but {len(self.prompts)} prompts")
-            self.examples = tuple(map(tuple, examples))
-        each = self.examples or [()] * len(self.prompts)
-        self.prompts = [with_examples(lm, prompt, spec, own) for prompt, own in zip(self.prompts, each, strict=True)]
-        self.example_table = ExampleTable(lm, self.examples) if self.examples else None
+        settled = settle(given, lm, relation, parsed)
+        super().__init__(lm, parsed, settled, relation=relation, examples=examples)
         self.answer_space = AnswerSpace(lm, (prompt.tokens.y_place for prompt in self.prompts))
-        random_prefix = spec.prefix if spec.prefix_words == RANDOM else 0
-        initial = initial_vectors(
-            lm, self.prompts, initial=spec.initial, noise=spec.noise, seed=spec.seed, random_prefix=random_prefix
-        )
-        self.vectors = nn.Parameter(initial.clone())
-        self.register_buffer("initial_vectors", initial)
-        like: Any = {"device": lm.device, "dtype": lm.parameter_dtype}
-        self.deltas = nn.ModuleDict(
-            {
-                name: nn.ParameterList(
-                    nn.Parameter(torch.zeros(len(initial), stack.width, **like)) for _ in range(stack.layers)
-                )
-                for name, stack in lm.stacks.items()
-                if spec.deep
-            }
-        )
-        # What depends only on the prompts: their questions, put to the LM in batches.
-        self.pairs = PairReader(lm, self.prompts, reads_x=WEIGHTINGS[spec.weighting].reads_x)
-        self.weighting = WEIGHTINGS[spec.weighting](
-            initial_weights([prompt.template for prompt in prompts], spec).log().to(**like)
-        )
-
         self.answer_kind: AnswerKind | None = None
         """What counts as an answer: decided when the mixture is tuned, and saved with it; None until then."""
         self.candidates: Candidates | None = None
         """What it was tuned to choose from; None if it can answer anything."""
-
-    left_out_prompts: list[LeftOutPrompt]
-    initial_vectors: Tensor
 
     def summary(self) -> Document:
         """The prompts with their weights, heaviest first, and which vectors can be tuned."""
@@ -145,61 +91,12 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         texts = [prompt.template.text for prompt in self.prompts]
         return plot_weights(texts, self.weights.tolist(), title=self.summary().title, axes=ax)
 
-    @cached_property
-    def long_answers(self) -> LongAnswers:
-        """The prompts' questions for answers of any length."""
-        return LongAnswers(self.lm, self.prompts, self.pairs)
-
-    @property
-    def lm(self) -> FrozenLM:
-        """The frozen LM that is asked."""
-        return self._lm[0]
-
-    @property
-    def beginning(self) -> Beginning:
-        """What each sentence begins with."""
-        if self.spec.begin == "auto":
-            raise RuntimeError("a mixture's beginning is chosen when it is built")
-        return self.lm.beginning(self.spec.begin)
-
     @property
     def _words_of_labels(self) -> tuple[str, ...]:
         return () if self.candidates is None else tuple(self.candidates.words_of)
 
-    @property
-    def weight_logits(self) -> nn.Parameter:
-        """log p(t | r) of each prompt up to a constant; -inf for a prompt that was dropped."""
-        return self.weighting.logits
-
-    @property
-    def weights(self) -> Float[Tensor, " prompts"]:
-        """p(t | r) of each prompt, or its exponent in a product."""
-        return self.weight_logits.softmax(0)
-
-    @property
-    def layer_deltas(self) -> dict[str, list[Tensor]]:
-        """`deltas` as plain lists, one for each stack; empty unless deep."""
-        return {stack: list(layers.parameters()) for stack, layers in self.deltas.items()}
-
-    @property
-    def tuned(self) -> Tuned:
-        """What the LM reads the prompts with, for `pairs`."""
-        kept = (self.weight_logits > -torch.inf).nonzero()[:, 0]
-        return Tuned(self.vectors, self.layer_deltas or None, kept)
-
-    @property
-    def temperature(self) -> float | None:
-        """T: how little the weights depend on x; None if there is no temperature."""
-        return self.weighting.temperature
-
-    @property
-    def effective_prompts(self) -> float:
-        """2 to the entropy of the weights: how many prompts the mixture really uses."""
-        entropy_bits = torch.special.entr(self.weights.detach().cpu().double()).sum() / torch.log(torch.tensor(2.0))
-        return float(2**entropy_bits)
-
     @overload
-    def ask(self, x: str, top: int = ..., *, candidates: GivenCandidates = ..., beams: int = ...) -> Replies: ...
+    def ask(self, x: str, top: int = ..., *, candidates: GivenCandidates = ...) -> Replies: ...
 
     @overload
     def ask(
@@ -208,7 +105,6 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         top: int = ...,
         *,
         candidates: GivenCandidates = ...,
-        beams: int = ...,
         progress: bool | None = ...,
     ) -> AllReplies: ...
 
@@ -219,7 +115,6 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         top: int = 10,
         *,
         candidates: GivenCandidates = None,
-        beams: int = BEAMS,
         progress: bool | None = None,
     ) -> Replies | AllReplies:
         """The most probable answers for x, best first; for several x's, a list with the answers to each.
@@ -229,21 +124,10 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
         `progress` is False."""
         xs, found = list_of_xs(x), AllReplies()
         with Bar("questions", progress) as shown:
-            for replies in ask(self, xs, top=top, candidates=candidates, beams=beams):
+            for replies in ask(self, xs, top=top, candidates=candidates):
                 found.append(replies)
                 shown(len(found), len(xs))
         return found[0] if isinstance(x, str) else found
-
-    @checked
-    def drop_prompts(self, below: float) -> int:
-        """Drops prompts with a smaller weight: their weight is 0 from now on, and they are not asked again. Returns
-        their number.
-
-        The heaviest prompt is always kept.
-        """
-        light = (self.weights < below) & (self.weights < self.weights.max()) & (self.weight_logits > -torch.inf)
-        self.weight_logits.data.masked_fill_(light, -torch.inf)
-        return int(light.sum())
 
     @checked
     def forward(self, xs: Sequence[str], ys: Sequence[str]) -> Float[Tensor, " facts"]:
@@ -298,14 +182,3 @@ class Mixture(ShowsItself, nn.Module, OnTheHub, library_name="askwell", license=
     def train(self, mode: bool = True) -> "Mixture":
         """Sets torch's training mode, as for every module. `askwell.train(mixture, relation)` tunes a mixture."""
         return super().train(mode)
-
-    def log_weights_for(
-        self, xs: Words, facts: Int[Tensor, " facts"], log_p_x: Float[Tensor, "facts prompts"] | None = None
-    ) -> Float[Tensor, "facts prompts"]:
-        """The log-weight of each prompt for each of the facts, among those that do not show its x as an example."""
-        if self.weighting.reads_x and log_p_x is None:
-            log_p_x = distributions.log_p_x(self, xs, facts)
-        log_weights = self.weighting(log_p_x if self.weighting.reads_x else None, len(facts))
-        if self.example_table is None:
-            return log_weights
-        return renormalised(log_weights, self.example_table.shown(xs, facts))

@@ -14,13 +14,15 @@ from torch import Tensor
 
 from askwell.lms.batches import AnswerTokens, Words
 from askwell.lms.walks.past import KeptRows, Past, Paths
-from askwell.mixture.long_answers import LongAnswers
-from askwell.mixture.pairs import Tuned
 from askwell.mixture.product import multiply
 from askwell.mixture.search import Continuations, Prefix
+from askwell.prompts.long_answers import LongAnswers
+from askwell.prompts.pairs import Tuned
 
 # Logits that are held at once; all experts of one prefix are, however many they are.
 _LOGITS_AT_ONCE = 2**23
+# What is kept of the sentences of one search; a search that outgrows it reads whole sentences from then on.
+_KEPT_BYTES = 2**29
 
 
 class PrefixReader:
@@ -34,15 +36,19 @@ class PrefixReader:
         texts: Int[Tensor, "questions experts"],
         prompts: Int[Tensor, " experts"],
         exponents: Float[Tensor, " prompts"] | None = None,
+        never: Sequence[int] = (),
     ) -> None:
-        """In a product, the prompts of each x are multiplied with these exponents, and are one expert."""
+        """In a product, the prompts of each x are multiplied with these exponents, and are one expert. The tokens of
+        `never` continue no prefix, like those that are part of no answer."""
         self._answers, self._tuned, self._xs, self._texts, self._prompts = answers, tuned, xs, texts, prompts
         self._lm, self._exponents = answers.lm, exponents
-        self._never = torch.tensor(answers.never, dtype=torch.long, device=self._lm.device)
+        self._never = torch.tensor([*answers.never, *never], dtype=torch.long, device=self._lm.device)
         self._kept: KeptRows | None = None
         self._by_sentences = False
         self._opened: dict[tuple[int, tuple[int, ...]], tuple[Paths, Paths | None]] = {}
         """The kept rows of each prefix that was opened, under each expert, and the encoder's."""
+        self._hidden_after: dict[tuple[int, tuple[int, ...]], Float[Tensor, "experts width"]] = {}
+        """What the output embedding reads after each of them, for when it is opened again."""
 
     @torch.no_grad()
     def __call__(self, prefixes: Sequence[Prefix], branches: int) -> Continuations:
@@ -95,7 +101,12 @@ class PrefixReader:
         if self._by_sentences or self._answers.fills_masks:
             return False
         longest = self._longest_question + max(len(prefix.tokens) for prefix in prefixes)
-        self._by_sentences = not self._lm.can_keep(longest)
+        rows = 0 if self._kept is None else self._kept.count
+        self._by_sentences = not self._lm.can_keep(longest) or rows * self._lm.bytes_of_kept_row > _KEPT_BYTES
+        if self._by_sentences:
+            self._kept = None
+            self._opened.clear()
+            self._hidden_after.clear()
         return not self._by_sentences
 
     @cached_property
@@ -126,12 +137,20 @@ class PrefixReader:
 
     def _hidden(self, prefixes: Sequence[Prefix], texts: Tensor) -> Float[Tensor, "pairs width"]:
         """What the output embedding reads after each prefix under each expert."""
-        at_start = [not prefix.tokens for prefix in prefixes]
-        if all(at_start):
-            return self._read_questions([prefix.question for prefix in prefixes], texts)
-        if any(at_start):
-            raise ValueError("questions are opened before any prefix of their answers")
-        return self._read_tokens(prefixes)
+        names = [(prefix.question, prefix.tokens) for prefix in prefixes]
+        fresh = [row for row, name in enumerate(names) if name not in self._hidden_after]
+        if fresh:
+            of_fresh = [prefixes[row] for row in fresh]
+            at_start = [not prefix.tokens for prefix in of_fresh]
+            if any(at_start) and not all(at_start):
+                raise ValueError("questions are opened before any prefix of their answers")
+            asked = [prefix.question for prefix in of_fresh]
+            hidden = self._read_questions(asked, texts[fresh]) if all(at_start) else self._read_tokens(of_fresh)
+            each = hidden.split(len(self._prompts))
+            self._hidden_after |= zip([names[row] for row in fresh], each, strict=True)
+            if len(fresh) == len(prefixes):
+                return hidden
+        return torch.cat([self._hidden_after[name] for name in names])
 
     def _read_questions(self, questions: Sequence[int], texts: Tensor) -> Float[Tensor, "pairs width"]:
         hidden, past = self._answers.beginnings(

@@ -1,9 +1,10 @@
 """The most probable answers of any length, by best-first search.
 
 The probability of a prefix bounds that of every answer that begins with it. So a search that always opens the most
-probable prefixes, and stops when none is more probable than its threshold, finds exactly the answers above it. It knows
-nothing about LMs: `Open` says how prefixes continue. Their probability is a sum over experts: the prompts of a mixture,
-or prompts with several x's."""
+probable prefixes, and stops when none is more probable than its threshold, finds exactly the answers above it. Of an
+opened prefix only the best continuations are kept; the prefix itself waits with the probability of the best other one,
+and is opened again, wider, when that is the most probable. The search knows nothing about LMs: `Open` says how prefixes
+continue. Their probability is a sum over experts: the prompts of a mixture, or prompts with several x's."""
 
 import heapq
 import math
@@ -25,6 +26,8 @@ class Prefix:
     """log p(expert) + log p(these tokens | expert): up to a constant the posterior over experts."""
     length: int | None = None
     """How many tokens the answers have; None if a token marks the end of an answer."""
+    taken: frozenset[int] = frozenset()
+    """The continuations that were kept when it was opened before."""
 
 
 @dataclass(frozen=True)
@@ -98,13 +101,15 @@ class SearchLimits:
     answers: int = 10
     """This many answers are enough."""
     opened: int = 100
-    """The most prefixes opened for one question; if the best answer is still missing, a few more, one by one."""
+    """The most prefixes opened for one question, each as often as it is opened; if the best answer is still missing, a
+    few more, one by one."""
     tokens: int = 10
     """The most tokens of an answer."""
     at_once: int = 32
-    """The most prefixes of one question that are opened together."""
+    """The most prefixes of one question that are opened together; a long search always opens many."""
     branches: int = 64
-    """The most continuations of one prefix that are kept."""
+    """The most continuations of one prefix that are kept when it is first opened; four times as many each time that it
+    is opened again."""
     spread: float = math.log(16)
     """Prefixes opened together with the most probable one are less probable by at most this factor: otherwise a certain
     answer of many tokens would wait for irrelevant ones."""
@@ -112,16 +117,19 @@ class SearchLimits:
 
 @dataclass(frozen=True)
 class _Branch:
-    """A prefix that may be opened: one of the continuations of another."""
+    """A prefix that may be opened: one of the continuations of another, or one that was opened before."""
 
     question: int
     tokens: tuple[int, ...]
     length: int | None
     joint: Float[Tensor, "experts kept"]
     column: int
+    probability: float
+    """Of all answers that may be found by opening it, together."""
+    taken: frozenset[int] = frozenset()
 
     def as_prefix(self) -> Prefix:
-        return Prefix(self.question, self.tokens, self.joint[:, self.column], self.length)
+        return Prefix(self.question, self.tokens, self.joint[:, self.column], self.length, self.taken)
 
 
 IsCounted = Callable[[int, str], bool]
@@ -136,6 +144,8 @@ class _Search:
     limits: SearchLimits
     least: float | None
     """All answers that are at least this probable are searched for; None to search for the most probable ones."""
+    sure: float
+    """Only answers that are at least this probable count towards the limit."""
     counts: IsCounted | None
     heap: list[tuple[float, int, _Branch]] = field(default_factory=list)
     found: list[FoundAnswer] = field(default_factory=list)
@@ -144,8 +154,6 @@ class _Search:
     most: float = -math.inf
     """The probability of the most probable answer that was found."""
     opened: int = 0
-    cut: float = -math.inf
-    """The probability of the most probable continuation that was not kept."""
     pushed: int = 0
 
     @property
@@ -184,7 +192,8 @@ class _Search:
         """The prefixes that are opened next."""
         prefixes: list[Prefix] = []
         least = -math.inf
-        at_once = min(self.limits.at_once, max(1, self.limits.opened - self.opened))
+        at_once = max(self.limits.at_once, min(self.opened // 4, SearchLimits.at_once))
+        at_once = min(at_once, max(1, self.limits.opened - self.opened))
         while len(prefixes) < at_once and not self.is_over and -self.heap[0][0] >= least:
             if not prefixes:
                 least = -self.heap[0][0] - self.limits.spread
@@ -198,7 +207,7 @@ class _Search:
             return
         self.found.append(FoundAnswer(text, tokens, log_probability, log_joint))
         self.most = max(self.most, log_probability)
-        if self.counts is None or self.counts(self.number, text):
+        if log_probability >= self.sure and (self.counts is None or self.counts(self.number, text)):
             heapq.heappush(self.best, log_probability)
             if len(self.best) > self.limits.answers:
                 heapq.heappop(self.best)
@@ -206,14 +215,16 @@ class _Search:
     def result(self) -> "SearchResult":
         """What was found."""
         answers = sorted(self.found, key=lambda answer: (-answer.log_probability, answer.tokens))
-        unseen = max(-self.heap[0][0] if self.heap else -math.inf, self.cut)
+        unseen = -self.heap[0][0] if self.heap else -math.inf
+        left = math.fsum(branch.probability for minus, _, branch in self.heap if -minus >= self.bound)
         if self.least is not None:
             # Ten better ones are as many as were searched for, however many more there are.
-            return SearchResult(tuple(answers), self.has_enough or unseen < self.least, max(unseen, self.least))
+            is_exact = self.has_enough or unseen < self.least
+            return SearchResult(tuple(answers), is_exact, max(unseen, self.least), left)
         kept = tuple(answer for answer in answers if answer.log_probability >= self.bound)
         if self.counts is None:
             kept = kept[: self.limits.answers]  # of several that are as probable as the last
-        return SearchResult(kept, unseen < self.bound or unseen == -math.inf, unseen)
+        return SearchResult(kept, unseen < self.bound or unseen == -math.inf, unseen, left)
 
 
 @dataclass(frozen=True)
@@ -225,6 +236,8 @@ class SearchResult:
     """Whether no other answer can be as probable as the last of these, or as the threshold."""
     unseen: float = -math.inf
     """Anything that was not found is at most as probable as this, or as the last that was found."""
+    left: float = 0.0
+    """The probability of all answers together that were not found, without those that are too improbable to matter."""
 
 
 def search_answers(
@@ -234,23 +247,30 @@ def search_answers(
     limits: SearchLimits,
     *,
     least: Sequence[float] | None = None,
+    sure: Sequence[float] | None = None,
     counts: IsCounted | None = None,
 ) -> list[SearchResult]:
     """For each question its most probable answers, from its first prefixes (no token yet, of every length).
 
     `text_of` gives the surface string of tokens, None where they spell no answer (another spelling of some string, a
     special token). With `least`, the log-probability of an answer for each question, all answers that are at least as
-    probable are found, up to the limit; answers for which `counts` is false do not count towards it.
+    probable are found, up to the limit; answers that are less probable than `sure`, or for which `counts` is false, do
+    not count towards it.
     """
+    nothing = [-math.inf] * len(roots)
     searches = [
-        _Search(number, limits, None if least is None else least[number], counts) for number in range(len(roots))
+        _Search(number, limits, None if least is None else least[number], of_sure, counts)
+        for number, of_sure in enumerate(sure or nothing)
     ]
     for search, prefixes in zip(searches, roots, strict=True):
         for prefix in prefixes:
-            root = _Branch(search.number, prefix.tokens, prefix.length, prefix.log_joint.unsqueeze(1), 0)
-            search.push(root, float(prefix.log_joint.logsumexp(0)))
+            log_probability = float(prefix.log_joint.logsumexp(0))
+            joint = prefix.log_joint.unsqueeze(1)
+            root = _Branch(search.number, prefix.tokens, prefix.length, joint, 0, math.exp(log_probability))
+            search.push(root, log_probability)
     while chosen := [prefix for search in searches for prefix in search.pop()]:
-        _go_on(searches, chosen, open_(chosen, limits.branches), text_of, limits)
+        branches = max(limits.branches, *(4 * len(prefix.taken) for prefix in chosen))
+        _go_on(searches, chosen, open_(chosen, branches), text_of, limits)
     return [search.result() for search in searches]
 
 
@@ -264,25 +284,34 @@ def _go_on(
     """Keeps the results of opened prefixes: whole answers, and longer prefixes."""
     log_joint = torch.stack([prefix.log_joint for prefix in opened])
     joint = log_joint.unsqueeze(2) + continuations.log_probs
-    of_tokens, tokens = joint.logsumexp(1).tolist(), continuations.tokens.tolist()
+    of_kept = joint.logsumexp(1)
+    left = (log_joint.logsumexp(1).exp() - of_kept.exp().sum(1)).tolist()
+    of_tokens, tokens = of_kept.tolist(), continuations.tokens.tolist()
     if continuations.log_end is not None:
         ended = log_joint + continuations.log_end
         of_ended = ended.logsumexp(1).tolist()
         for row, prefix in enumerate(opened):
             search = searches[prefix.question]
-            if prefix.tokens and of_ended[row] >= search.bound:
+            if prefix.tokens and not prefix.taken and of_ended[row] >= search.bound:
                 search.keep(text_of(prefix.tokens), prefix.tokens, of_ended[row], ended[row])
     cuts = continuations.log_cut.tolist()
     for row, prefix in enumerate(opened):
         search, depth = searches[prefix.question], len(prefix.tokens) + 1
         if depth > (prefix.length or limits.tokens):
             continue
-        search.cut = max(search.cut, cuts[row])
         for column, (token, log_probability) in enumerate(zip(tokens[row], of_tokens[row], strict=True)):
-            if log_probability == -math.inf or log_probability < search.bound:
+            if log_probability == -math.inf or log_probability < search.bound or token in prefix.taken:
                 continue
             longer = (*prefix.tokens, token)
             if prefix.length == depth:
                 search.keep(text_of(longer), longer, log_probability, joint[row, :, column])
             else:
-                search.push(_Branch(prefix.question, longer, prefix.length, joint[row], column), log_probability)
+                probability = math.exp(log_probability)
+                branch = _Branch(prefix.question, longer, prefix.length, joint[row], column, probability)
+                search.push(branch, log_probability)
+        if cuts[row] > -math.inf and cuts[row] >= search.bound:
+            again = _Branch(
+                prefix.question, prefix.tokens, prefix.length, log_joint[row].unsqueeze(1), 0,
+                max(left[row], math.exp(cuts[row])), prefix.taken.union(tokens[row]),
+            )  # fmt: skip
+            search.push(again, cuts[row])

@@ -26,6 +26,9 @@ def comparison_blocks(compared: RunComparison, changed: int) -> list[Block]:
         f"{counted(comparison.facts, 'fact')} answered by both{seeds}; {comparison.only_a} only by A, "
         f"{comparison.only_b} only by B."
     )
+    if comparison.unsettled:
+        facts = counted(comparison.unsettled, "fact")
+        sentences.append(f"Left out: {facts} for which a search was cut before it was known whether y is found.")
     differences = averages if several else {"difference": comparison.micro}
     sentences += [_how_sure(name, of, comparison) for name, of in differences.items()]
     sentences.append(

@@ -17,9 +17,10 @@ from askwell.errors import UserMistake
 from askwell.evaluation.comparison import Outcomes, pair_outcomes
 from askwell.evaluation.metrics import METRICS, Average
 from askwell.evaluation.outcomes import Outcome
+from askwell.evaluation.scoring import EvaluationFigures
 from askwell.evaluation.significance import permutation_test
 from askwell.runs.folder import Run
-from askwell.specs.mixture_spec import NO_LEAD_IN
+from askwell.specs.mixture_spec import AUTO_LEAD_IN, NO_LEAD_IN
 from askwell.specs.run_spec import RunSpec
 
 NO_SET = "own facts"
@@ -67,7 +68,7 @@ def kind_of(spec: RunSpec) -> RunKind:
         PRODUCT: mixture.combine == "product",
         PUBLISHED: mixture.weights == "file",
         f"{mixture.copies} copies": mixture.copies > 1,
-        "lead-in": mixture.lead_in != NO_LEAD_IN,
+        "lead-in": mixture.lead_in not in (NO_LEAD_IN, AUTO_LEAD_IN),
         f"prefix of {mixture.prefix}": mixture.prefix > 0,
         f"{mixture.shots} shots": bool(mixture.shots),
     }
@@ -102,7 +103,7 @@ def source_of(spec: RunSpec) -> str:
 def how_of(spec: RunSpec) -> dict[str, Any]:
     """All choices of a run that its kind, row and seed do not show."""
     return {
-        **spec.mixture.model_dump(mode="json", exclude=_IN_THE_ROW | spec.mixture.unused),
+        **spec.mixture.model_dump(mode="json", exclude=_IN_THE_ROW),
         **({} if spec.training is None else spec.training.model_dump(mode="json", exclude=_IN_THE_KIND)),
         **spec.model_dump(mode="json", include={"threads", "device", "dtype"}),
     }
@@ -121,19 +122,19 @@ class KeptRun(Run):
         return self.record.spec
 
     @property
-    def facts(self) -> int:
-        """Test facts that were asked."""
-        return self.record.test.facts
+    def figures(self) -> EvaluationFigures:
+        """Its figures on test facts."""
+        return self.record.test
 
     @property
-    def unsettled(self) -> int:
-        """Facts whose search for answers ended before the rank of y was known."""
-        return self.record.test.unsettled
+    def facts(self) -> int:
+        """Test facts that were asked."""
+        return self.figures.facts
 
     @property
     def left_out(self) -> int:
         """Test facts that could not be asked."""
-        return self.record.test.left_out_count
+        return self.figures.left_out_count
 
     def score(self, metric: str) -> float:
         """The test score; a log-loss can be infinite."""
@@ -161,18 +162,13 @@ class RunBeforeTuning(KeptRun):
     """A tuned run as it was before: with the scores of its prompts before they were tuned."""
 
     @property
-    def facts(self) -> int:
-        """Return how many test facts were asked."""
-        return self.record.test.facts if self.record.untuned is None else self.record.untuned.facts
-
-    @property
-    def unsettled(self) -> int:
-        """Return for how many facts the search ended before the rank of y was known."""
-        return 0 if self.record.untuned is None else self.record.untuned.unsettled
+    def figures(self) -> EvaluationFigures:
+        """Its figures on test facts before tuning."""
+        return self.record.test if self.record.untuned is None else self.record.untuned
 
     def score(self, metric: str) -> float:
         """Return the test score before tuning; a log-loss can be infinite."""
-        score = None if self.record.untuned is None else self.record.untuned.score(metric)
+        score = self.figures.score(metric)
         return math.inf if score is None else score
 
 

@@ -232,12 +232,17 @@ def _facts(groups: Sequence[RunGroup]) -> str:
 
 
 def _unsettled(groups: Sequence[RunGroup]) -> str:
-    """For how many facts a search ended before the rank of y was known."""
-    counts = [sum(run.unsettled for run in group.runs) for group in groups]
+    """For how many facts a search was cut before the rank of y was known, and what that may change."""
+    figures = [[run.figures for run in group.runs if run.figures.unsettled] for group in groups]
+    counts = [sum(of_run.unsettled for of_run in of_group) for of_group in figures]
     if not any(counts):
         return ""
     where = " (by row and column)" if len({*counts}) > 1 else ""
-    return f"The search for answers reached its limit for {span(counts)} facts{where}, which count as not found."
+    most = max(of.micro["P@1"] - (of.at_worst or {}).get("P@1", 0.0) for of_group in figures for of in of_group)
+    return (
+        f"The search for answers was cut for {span(counts)} facts{where}, which count with their ranks among what was "
+        f"found; the P@1 of a run may be lower by at most {most:.1f}."
+    )
 
 
 def _seeds(groups: Sequence[RunGroup], *, spread: bool) -> str:

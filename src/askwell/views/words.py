@@ -19,9 +19,9 @@ from askwell.evaluation.nearest_words import Projection, nearest_words
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
-from askwell.mixture.answers import token_text
+from askwell.lms.vocabulary import token_text
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.prompts import Prompt
+from askwell.prompts.prompt import Prompt
 from askwell.views.printable import visible
 
 TIE = "‿"

@@ -1,0 +1,258 @@
+"""Answers of any length, read by the LM: log p(y | t, x) of whole answers.
+
+A causal LM and a decoder are read token by token, and then at the token that ends the answer. A masked LM has as many
+masks at y as the answer has tokens, and fills them in from left to right, one forward pass each.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from askwell.lms.batches import AnswerTokens, Batch, QuestionTable, StreamBatch, Words
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.vocabulary import special_tokens
+from askwell.lms.walks.past import Past
+from askwell.prompts.pairs import PairReader, Tuned
+from askwell.prompts.prompt import Prompt
+
+
+@dataclass(frozen=True)
+class _Reads:
+    """Sentences to read, some of which may belong to the same (fact, prompt) pair."""
+
+    texts: Int[Tensor, " sentences"]
+    prompts: Int[Tensor, " sentences"]
+    ys: AnswerTokens
+    targets: Int[Tensor, "sentences most_reads"]
+    """The tokens whose probabilities are read, one for each read of the sentence."""
+    pairs: Int[Tensor, " sentences"]
+    """The pair that each sentence belongs to."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The distributions of all steps in which some answers are read under one prompt, answer after answer."""
+
+    log_probs: Float[Tensor, "steps vocabulary"]
+    targets: Int[Tensor, " steps"]
+    ends: Int[Tensor, " steps"]
+    """The token that would end the answer at each step."""
+    pairs: Int[Tensor, " steps"]
+    """The answer that each step belongs to."""
+
+
+class LongAnswers:
+    """The questions of a mixture's prompts for answers of any length."""
+
+    def __init__(self, lm: FrozenLM, prompts: Sequence[Prompt], reader: PairReader) -> None:
+        self.lm, self._prompts, self.reader = lm, prompts, reader
+        self._questions = [lm.family.ask_answer(prompt.tokens, lm.wording, lm.special) for prompt in prompts]
+        self.fills_masks = self._questions[0].fills_masks
+
+    @cached_property
+    def table(self) -> QuestionTable:
+        """The questions, with room for y's tokens."""
+        return self.reader.table_of(self._questions)
+
+    @cached_property
+    def _ends(self) -> Int[Tensor, " prompts"]:
+        """The token that ends an answer; -1 if that is x's first token, or if there is none."""
+        ends = [-1 if question.end is None else question.end for question in self._questions]
+        return torch.tensor(ends, device=self.lm.device)
+
+    def log_probs(
+        self,
+        tuned: Tuned,
+        xs: Words,
+        ys: Words,
+        facts: Int[Tensor, " facts"],
+        log_lengths: Float[Tensor, " lengths"] | None = None,
+    ) -> Float[Tensor, "facts prompts"]:
+        """log p(y | t, x) of each fact's y under every prompt, with gradients.
+
+        `log_lengths` is log p(m | r) of a masked LM's answers, from one token on; the others have none.
+        """
+        kept = tuned.kept
+        texts, prompts = facts.repeat_interleave(len(kept)), kept.repeat(len(facts))
+        spelt = self._spelt(ys, texts, prompts)
+        reads = (
+            self._masked_reads(*spelt, texts, prompts) if self.fills_masks else self._reads(xs, *spelt, texts, prompts)
+        )
+        read = self.reader.reading(tuned, len(facts) * self.bytes_of_fact(xs, ys))
+        total = self._summed(read, tuned, xs, reads, len(texts))
+        if log_lengths is not None:
+            total = total + _of_lengths(spelt[1], log_lengths)
+        return self.reader.of_all_prompts(tuned, total.view(len(facts), len(kept)), dropped=-torch.inf)
+
+    def end_of(self, prompt: int) -> int | None:
+        """The token that ends an answer to a prompt; None if that is x's first token, or if there is none."""
+        return self._questions[prompt].end
+
+    @cached_property
+    def end_tokens(self) -> tuple[int, ...]:
+        """The tokens that end answers to the prompts, without those that are part of x."""
+        return tuple(sorted({question.end for question in self._questions if question.end is not None}))
+
+    @cached_property
+    def has_one_end(self) -> bool:
+        """Whether answers end with the same token after all prompts."""
+        return len({(question.end, question.ends_with_x) for question in self._questions}) == 1
+
+    def log_length(
+        self, ys: Words, facts: Int[Tensor, " facts"], log_lengths: Float[Tensor, " lengths"]
+    ) -> Float[Tensor, " facts"]:
+        """log p(m | r) of each fact's y in the form that the prompts need, which must be the same for all."""
+        return _of_lengths(ys.lengths[self.reader.y_places[0], facts], log_lengths)
+
+    @torch.no_grad()
+    def steps(self, tuned: Tuned, xs: Words, ys: Words, facts: Int[Tensor, " facts"], prompt: int) -> Steps:
+        """The distributions at y's tokens, and at its end if there is one, under one prompt."""
+        prompts = torch.full_like(facts, prompt)
+        spelt = self._spelt(ys, facts, prompts)
+        reads = (
+            self._masked_reads(*spelt, facts, prompts) if self.fills_masks else self._reads(xs, *spelt, facts, prompts)
+        )
+        columns = torch.arange(reads.targets.shape[1], device=self.lm.device)
+        is_read = columns < reads.ys.reads[:, None]
+        pairs = reads.pairs.repeat_interleave(reads.ys.reads)
+        first = reads.ys.reads.cumsum(0) - reads.ys.reads
+        shape = (len(pairs), self.lm.vocabulary_size)
+        log_probs = torch.empty(shape, dtype=self.lm.parameter_dtype, device=self.lm.device)
+        for chosen, batch in self.reader.sentences(tuned, self.table, xs, reads.texts, reads.prompts, reads.ys):
+            counts = reads.ys.reads[chosen].tolist()
+            nth = torch.cat([torch.arange(count, device=self.lm.device) for count in counts])
+            at = first[chosen][batch.read_pairs] + nth
+            log_probs[at] = self.lm.logits(batch, tuned.vectors, tuned.deltas).log_softmax(1)
+        ends = pairs.new_zeros(len(pairs)) if self.fills_masks else self.ends_of(xs, facts, prompts)[pairs]
+        return Steps(log_probs, reads.targets[is_read], ends, pairs)
+
+    def longest_sentence(self, xs: Words, tokens: int) -> Int[Tensor, " texts"]:
+        """For each x the number of tokens of its longest sentence with an answer of this many tokens."""
+        texts = torch.arange(xs.lengths.shape[1], device=self.lm.device)
+        every = [torch.full_like(texts, prompt) for prompt in range(len(self._prompts))]
+        return torch.stack([self.table.lengths(xs, texts, prompts, answer=tokens) for prompts in every]).amax(0)
+
+    def bytes_of_fact(self, xs: Words, ys: Words) -> int:
+        """About how many bytes are kept for a fact and all its prompts until gradients are computed."""
+        longest = int(ys.lengths.max())
+        if self.fills_masks:
+            return self.reader.bytes_of_fact(xs, answer=longest, sentences=longest)
+        return self.reader.bytes_of_fact(xs, answer=longest + 1)
+
+    def _summed(
+        self, read: Callable[..., Float[Tensor, " reads"]], tuned: Tuned, xs: Words, reads: _Reads, pairs: int
+    ) -> Float[Tensor, " pairs"]:
+        """The sum of what is read for each of this many pairs."""
+        total = torch.zeros(pairs, dtype=self.lm.parameter_dtype, device=self.lm.device)
+        columns = torch.arange(reads.targets.shape[1], device=self.lm.device)
+        for chosen, batch in self.reader.sentences(tuned, self.table, xs, reads.texts, reads.prompts, reads.ys):
+            targets = reads.targets[chosen][columns < reads.ys.reads[chosen, None]]
+            of_token = read(batch, reads.prompts[chosen], targets)
+            total = total.index_add(0, reads.pairs[chosen][batch.read_pairs], of_token)
+        return total
+
+    def log_probs_of_spelt(
+        self,
+        tuned: Tuned,
+        xs: Words,
+        ids: Int[Tensor, "pairs longest"],
+        lengths: Int[Tensor, " pairs"],
+        texts: Int[Tensor, " pairs"],
+        prompts: Int[Tensor, " pairs"],
+    ) -> Float[Tensor, " pairs"]:
+        """Return log p(y | t, x) of tokens, a whole sentence for each pair; not for masked LMs."""
+        reads = self._reads(xs, ids, lengths, texts, prompts)
+        return self._summed(partial(self.reader.log_probs_of, tuned), tuned, xs, reads, len(texts))
+
+    def beginnings(
+        self,
+        tuned: Tuned,
+        xs: Words,
+        texts: Int[Tensor, " pairs"],
+        prompts: Int[Tensor, " pairs"],
+        *,
+        recompute: bool = False,
+    ) -> tuple[Float[Tensor, "pairs width"], Past]:
+        """All that comes before y, read once for each pair: what the output embedding reads at its last token, and
+        what is kept of it; with gradients, for LMs with a walk."""
+        read: Any = self.lm.hidden_and_kept
+        if recompute:
+            read = partial(checkpoint, read, use_reentrant=False, preserve_rng_state=False)
+        none = torch.zeros_like(texts)
+        ys = AnswerTokens(none.new_empty(len(texts), 0), none, none, torch.ones_like(none))
+        hidden, kept, order = [], [], []
+        for chosen, batch in self.reader.sentences(tuned, self.table, xs, texts, prompts, ys):
+            of_batch, own = read(batch, tuned.vectors, tuned.deltas)
+            hidden.append(of_batch)
+            kept.append(own if batch.past is None else batch.past.compact().with_own(own))
+            order.append(chosen)
+        unsort = torch.cat(order).argsort()
+        return torch.cat(hidden)[unsort], Past.joined(kept).of(unsort)
+
+    def next_tokens(self, tokens: Int[Tensor, " pairs"], past: Past) -> Batch:
+        """The batch of sentences that continue their past with one token of y each, and are read there."""
+        nothing, one = torch.full_like(tokens, -1), torch.ones_like(tokens)
+        stream = StreamBatch(tokens[:, None], nothing[:, None], one)
+        return Batch({list(self.lm.stacks)[-1]: stream}, one.cumsum(0) - 1, torch.zeros_like(tokens), past)
+
+    @cached_property
+    def never(self) -> list[int]:
+        """Tokens that are never part of an answer, as far as the LM's distribution has them."""
+        return special_tokens(self.lm)
+
+    def ends_of(self, xs: Words, texts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]) -> Int[Tensor, " pairs"]:
+        """The token that ends an answer of each pair."""
+        ends = self._ends[prompts]
+        return torch.where(ends < 0, xs.ids[self.reader.x_places[prompts], texts, 0], ends)
+
+    def _spelt(self, ys: Words, texts: Tensor, prompts: Tensor) -> tuple[Tensor, Tensor]:
+        """y's tokens in the form that each prompt needs, and how many they are."""
+        places = self.reader.y_places[prompts]
+        return ys.ids[places, texts], ys.lengths[places, texts]
+
+    def _reads(self, xs: Words, ids: Tensor, lengths: Tensor, texts: Tensor, prompts: Tensor) -> _Reads:
+        """One sentence for each pair, read at all of y's tokens and at its end."""
+        ends = self.ends_of(xs, texts, prompts)
+        targets = torch.cat([ids, ids.new_zeros(len(ids), 1)], dim=1)
+        targets = targets.scatter(1, lengths[:, None], ends[:, None])
+        return _Reads(
+            texts, prompts, AnswerTokens(ids, lengths, torch.zeros_like(lengths), lengths + 1), targets,
+            torch.arange(len(texts), device=texts.device),
+        )  # fmt: skip
+
+    def _masked_reads(self, ids: Tensor, lengths: Tensor, texts: Tensor, prompts: Tensor) -> _Reads:
+        """A sentence for each token of each pair's y: the tokens before it are filled in, the others are masks."""
+        pairs = torch.arange(len(texts), device=texts.device).repeat_interleave(lengths)
+        first = (lengths.cumsum(0) - lengths)[pairs]
+        steps = torch.arange(len(pairs), device=texts.device) - first
+        columns = torch.arange(ids.shape[1], device=texts.device)
+        filled = torch.where(columns < steps[:, None], ids[pairs], self.lm.special.mask)
+        ones = torch.ones_like(steps)
+        targets = ids[pairs].gather(1, steps[:, None])
+        return _Reads(texts[pairs], prompts[pairs], AnswerTokens(filled, lengths[pairs], steps, ones), targets, pairs)
+
+
+def _of_lengths(lengths: Int[Tensor, " ys"], log_lengths: Float[Tensor, " lengths"]) -> Float[Tensor, " ys"]:
+    """log p(m | r) of ys of these lengths; -inf for those that are longer than any known one."""
+    known = log_lengths[(lengths - 1).clamp(max=len(log_lengths) - 1)]
+    return known.masked_fill(lengths > len(log_lengths), -torch.inf)
+
+
+def length_log_probs(lengths: Sequence[int], most: int = 10) -> Float[Tensor, " lengths"]:
+    """log p(m | r): how many tokens the train ys have, plus one half each, up to the longest of them, normalised.
+
+    Where all have one token, that is the only length.
+    """
+    longest = min(max(lengths, default=1), most)
+    counts = torch.full((longest,), 0.5, dtype=torch.float64)
+    for length, count in Counter(lengths).items():
+        if length <= longest:
+            counts[length - 1] += count
+    return (counts / counts.sum()).log()

@@ -1,0 +1,307 @@
+"""Reads (fact, prompt) pairs with the LM: in batches of about equal length, within bounded memory."""
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from askwell.errors import NotFinite
+from askwell.lms.batches import PLACES, AnswerTokens, Batch, QuestionTable, Words
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.question import Question
+from askwell.prompts.prompt import Prompt
+from askwell.prompts.shared_prefixes import SharedPrefixes
+
+# A forward pass reads about this many tokens at once: enough to fill the machine, little enough for caches.
+_TOKENS_AT_ONCE = 2048
+# And it gives this many logits at most, one for each token of the vocabulary at each place that is read.
+_LOGITS_AT_ONCE = 2**22
+# Training keeps the activations of this many bytes for one backward pass.
+_TRAINING_BYTES = 2 * 2**30
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The parameters of a mixture with which the LM reads its prompts."""
+
+    vectors: Float[Tensor, "prompt_tokens embedding"]
+    deltas: Mapping[str, Sequence[Tensor]] | None
+    kept: Int[Tensor, " kept"]
+    """The prompts that were not dropped."""
+
+
+class PairReader:
+    """The questions that the prompts of a mixture ask about facts, read by the LM."""
+
+    def __init__(self, lm: FrozenLM, prompts: Sequence[Prompt], *, reads_x: bool) -> None:
+        self._lm, self._prompts, self._reads_x = lm, prompts, reads_x
+        self.first_rows: list[int] = []
+        """The row of the vectors at which each prompt's tokens begin."""
+        self._longest_known: tuple[Words, int] | None = None
+        next_row = 0
+        for prompt in prompts:
+            self.first_rows.append(next_row)
+            next_row += len(prompt.token_ids)
+
+    @cached_property
+    def y_table(self) -> QuestionTable:
+        """The questions after y."""
+        return self.table_of([prompt.question for prompt in self._prompts])
+
+    @cached_property
+    def x_table(self) -> QuestionTable:
+        """The questions after x itself."""
+        lm = self._lm
+        return self.table_of([lm.family.ask_x(prompt.tokens, lm.wording, lm.special) for prompt in self._prompts])
+
+    @cached_property
+    def y_places(self) -> Int[Tensor, " prompts"]:
+        """The place of y in each prompt, as a number among PLACES."""
+        return torch.tensor([PLACES.index(p.tokens.y_place) for p in self._prompts], device=self._lm.device)
+
+    @cached_property
+    def x_places(self) -> Int[Tensor, " prompts"]:
+        """The place of x in each prompt, as a number among PLACES."""
+        return torch.tensor([PLACES.index(p.tokens.x_place) for p in self._prompts], device=self._lm.device)
+
+    @cached_property
+    def shared_prefixes(self) -> SharedPrefixes:
+        """What the sentences that ask for y have in common, for LMs that share it."""
+        return SharedPrefixes(self._lm, self._prompts, self.y_table, self.x_places)
+
+    @contextmanager
+    def keeping(self, *many_xs: Words) -> Generator[None]:
+        """Inside the block, what the LM computes for these x's and never changes is kept, as far as memory allows."""
+        if not self._lm.shares_prefixes:
+            yield
+            return
+        asked = [xs for xs in many_xs if xs.lengths.shape[1]]
+        fitting = [xs for xs in asked if self._lm.can_share(int(self.longest_question(xs).max()))]
+        with self.shared_prefixes.keeping(*fitting):
+            yield
+
+    # ── log-probabilities ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def gold_log_probs(
+        self, tuned: Tuned, xs: Words, gold_tokens: Int[Tensor, "places texts"], facts: Int[Tensor, " facts"]
+    ) -> Float[Tensor, "facts prompts"]:
+        """log p(y | t, x) of each fact's y, with gradients; -inf where y has no token, and for dropped prompts."""
+        rows, columns = _all_pairs(facts, tuned)
+        read = self.reading(tuned, len(facts) * self.bytes_of_fact(xs))
+        parts, order = [], []
+        for chosen, batch in self.sentences(tuned, self.y_table, xs, rows, columns):
+            texts, prompts = rows[chosen], columns[chosen]
+            tokens = gold_tokens[self.y_places[prompts], texts]
+            gold = read(batch, prompts, tokens.clamp(min=0))
+            parts.append(gold.masked_fill(tokens < 0, -torch.inf))
+            order.append(chosen)
+        return self.of_all_prompts(tuned, _unsort(parts, order).view(len(facts), len(tuned.kept)), dropped=-torch.inf)
+
+    def log_p_x(self, tuned: Tuned, xs: Words, facts: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"]:
+        """log p(x | t), with gradients; 0 for dropped prompts."""
+        rows, columns = _all_pairs(facts, tuned)
+        read = self.reading(tuned, len(facts) * self.bytes_of_fact(xs))
+        parts, order = [], []
+        for chosen, batch in self.sentences(tuned, self.x_table, xs, rows, columns):
+            texts, prompts = rows[chosen], columns[chosen]
+            of_token = read(batch, prompts, self.x_table.x_targets(xs, texts, prompts))
+            parts.append(of_token.new_zeros(len(chosen)).index_add(0, batch.read_pairs, of_token))
+            order.append(chosen)
+        return self.of_all_prompts(tuned, _unsort(parts, order).view(len(facts), len(tuned.kept)), dropped=0.0)
+
+    @torch.no_grad()
+    def log_probs(
+        self, tuned: Tuned, xs: Words, facts: Int[Tensor, " facts"], prompt: int
+    ) -> Float[Tensor, "facts vocabulary"]:
+        """log p(· | t, x) of every token of the LM under one prompt."""
+        return self.pair_log_probs(tuned, xs, facts, torch.full_like(facts, prompt))
+
+    @torch.no_grad()
+    def pair_log_probs(
+        self, tuned: Tuned, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]
+    ) -> Float[Tensor, "pairs vocabulary"]:
+        """log p(· | t, x) of every token of the LM for each pair of a fact and a prompt."""
+        parts, order = [], []
+        for chosen, batch in self.sentences(tuned, self.y_table, xs, facts, prompts):
+            logits = self._lm.logits(batch, tuned.vectors, tuned.deltas)
+            log_total = logits.logsumexp(1)
+            self.refuse_not_finite(batch.read_pairs, prompts[chosen], log_total)
+            parts.append(logits.sub_(log_total[:, None]))
+            order.append(chosen)
+        return _unsort(parts, order)
+
+    @torch.no_grad()
+    def distributions(
+        self, tuned: Tuned, xs: Words, facts: Int[Tensor, " facts"]
+    ) -> Iterator[tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"], Float[Tensor, "pairs vocabulary"]]]:
+        """For all pairs, some after the other: the place of the fact among `facts`, the prompt, and p(· | t, x)."""
+        rows, columns = _all_pairs(torch.arange(len(facts), device=self._lm.device), tuned)
+        for chosen, batch in self.sentences(tuned, self.y_table, xs, facts[rows], columns):
+            places, prompts = rows[chosen], columns[chosen]
+            for some, probabilities, log_total in self._lm.distributions(batch, tuned.vectors, tuned.deltas):
+                self.refuse_not_finite(batch.read_pairs[some], prompts, log_total)
+                yield places[some], prompts[some], probabilities
+
+    def sample(self, tuned: Tuned, xs: Words, pairs: int) -> Batch:
+        """Some of the pairs of these x's and all prompts, as the LM reads them, spread evenly."""
+        kept = tuned.kept
+        every = xs.lengths.shape[1] * len(kept)
+        chosen = torch.linspace(0, every - 1, min(pairs, every), device=kept.device).round().long().clamp(max=every - 1)
+        return self.y_table.batch(xs, chosen // len(kept), kept[chosen % len(kept)])
+
+    # ── sizes ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def longest_question(self, xs: Words) -> Int[Tensor, " texts"]:
+        """For each x the number of tokens of its longest question."""
+        texts = torch.arange(xs.lengths.shape[1], device=self._lm.device)
+        longest = torch.zeros_like(texts)
+        for table in [self.y_table] + ([self.x_table] if self._reads_x else []):
+            for prompt in range(len(self._prompts)):
+                longest = torch.maximum(longest, table.lengths(xs, texts, torch.full_like(texts, prompt)))
+        return longest
+
+    def facts_at_once(self, bytes_of_fact: int) -> int:
+        """How many facts can be trained on in one forward and backward pass within bounded memory."""
+        return max(1, _TRAINING_BYTES // bytes_of_fact)
+
+    def bytes_of_fact(self, xs: Words, *, answer: int = 1, sentences: int = 1) -> int:
+        """About how many bytes are kept for a fact and all its prompts until gradients are computed.
+
+        An answer of several tokens is read in one sentence, or in this many with one read each.
+        """
+        longest = self._longest_tokens(xs)
+        tokens = (longest + answer - 1) * sentences + (longest if self._reads_x else 0)
+        reads = max(answer, sentences) + (int(xs.lengths.max()) if self._reads_x else 0)
+        number = torch.finfo(self._lm.dtype).bits // 8
+        return len(self._prompts) * (tokens * self._bytes_of_token + reads * number * self._lm.vocabulary_size)
+
+    def _longest_tokens(self, xs: Words) -> int:
+        """The most tokens that are read for one of these x's; every step needs it, so it is remembered."""
+        if self._longest_known is None or self._longest_known[0] is not xs:
+            longest = int(self.longest_question(xs).max())
+            if self._lm.can_share(longest) and not self._reads_x:
+                longest -= self.shared_prefixes.least(xs)
+            self._longest_known = xs, longest
+        return self._longest_known[1]
+
+    @property
+    def _bytes_of_token(self) -> int:
+        number = torch.finfo(self._lm.dtype).bits // 8
+        # For each token and layer: the inputs of norms, projections and activations; twice as much in Llama as in BERT.
+        return sum(20 * number * stack.layers * stack.width for stack in self._lm.stacks.values())
+
+    def must_recompute(self, tokens: int) -> bool:
+        """Whether this many tokens are too many to keep everything that gradients need, so that each batch is read once
+        more when they are computed."""
+        return torch.is_grad_enabled() and tokens * self._bytes_of_token > 2 * _TRAINING_BYTES
+
+    # ── inner parts ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def reading(self, tuned: Tuned, size: int) -> Callable[..., Float[Tensor, " reads"]]:
+        """How a batch is read: if there are too many bytes to keep, each batch is read once more when its gradients are
+        computed, so that a fact with any number of prompts fits."""
+        read = partial(self.log_probs_of, tuned)
+        if not torch.is_grad_enabled() or size <= 2 * _TRAINING_BYTES:
+            return read
+        return partial(checkpoint, read, use_reentrant=False, preserve_rng_state=False)
+
+    def log_probs_of(
+        self, tuned: Tuned, batch: Batch, prompts: Int[Tensor, " pairs"], tokens: Int[Tensor, " reads"]
+    ) -> Float[Tensor, " reads"]:
+        """The log-probability of one token at each place that is read, with its gradient."""
+        log_probs, log_total = self._lm.log_probs_of(batch, tuned.vectors, tuned.deltas, tokens)
+        self.refuse_not_finite(batch.read_pairs, prompts, log_total)
+        return log_probs
+
+    def table_of(self, questions: Sequence[Question]) -> QuestionTable:
+        """The questions of all prompts, ready to be combined with any x's."""
+        places = [prompt.tokens.x_place for prompt in self._prompts]
+        mask = self._lm.tokenizer.mask_token_id
+        return QuestionTable(questions, places, self.first_rows, mask, self._lm.device)
+
+    def refuse_not_finite(
+        self, pairs: Int[Tensor, " reads"], prompts: Int[Tensor, " pairs"], log_total: Float[Tensor, " reads"]
+    ) -> None:
+        """Raises NotFinite, with the prompt's name, where the total of a distribution is not finite."""
+        is_finite = torch.isfinite(log_total)
+        if not is_finite.all():
+            worst = int(prompts[pairs[~is_finite][0]])
+            raise NotFinite(
+                f"the LM {self._lm.identity.name} gives probabilities that are not finite, first with the prompt "
+                f"{self._prompts[worst].template.text!r}; a lower learning rate, or --dtype float32, may help"
+            )
+
+    def of_all_prompts(
+        self, tuned: Tuned, table: Float[Tensor, "facts kept *rest"], dropped: float
+    ) -> Float[Tensor, "facts prompts *rest"]:
+        """Return a table over the prompts in use as one over all prompts, with this value for dropped ones."""
+        if len(tuned.kept) == len(self._prompts):
+            return table
+        shape = (len(table), len(self._prompts), *table.shape[2:])
+        return table.new_full(shape, dropped).index_copy(1, tuned.kept, table)
+
+    def sentences(
+        self,
+        tuned: Tuned,
+        table: QuestionTable,
+        xs: Words,
+        texts: Int[Tensor, " pairs"],
+        prompts: Int[Tensor, " pairs"],
+        ys: AnswerTokens | None = None,
+    ) -> Iterator[tuple[Int[Tensor, " chosen"], Batch]]:
+        """All pairs as the LM reads them, with these tokens at y, in batches of sentences of about the same length.
+
+        What sentences have in common, and the LM need read only once, is the past of each batch.
+        """
+        lengths = table.lengths(xs, texts, prompts)
+        reads = int(xs.lengths.max()) if table.reads_x else 1
+        if ys is not None:
+            lengths, reads = lengths + ys.lengths, int(ys.reads.max())
+
+        def batch_of(chosen: Tensor) -> Batch:  # shapes in an inner function's signature are evaluated at every call
+            if ys is None:
+                return table.batch(xs, texts[chosen], prompts[chosen])
+            return table.answer_batch(xs, texts[chosen], prompts[chosen], ys.of(chosen))
+
+        if table.reads_x or not len(texts) or not self._lm.can_share(int(lengths.max())):
+            for chosen in self.batches(lengths, reads):
+                yield chosen, batch_of(chosen)
+            return
+        first_reads = table.first_reads(xs, texts, prompts)
+        recompute = self.must_recompute(len(tuned.kept) * int(lengths.max()))
+        shared = self.shared_prefixes.of(
+            tuned.vectors, tuned.deltas, xs, texts, prompts, first_reads, recompute=recompute
+        )  # fmt: skip
+        for prefix in shared:
+            for some in self.batches(lengths[prefix.pairs] - prefix.lengths, reads):
+                chosen = prefix.pairs[some]
+                yield chosen, batch_of(chosen).after(prefix.lengths[some], prefix.past.of(some))
+
+    def batches(self, lengths: Int[Tensor, " sentences"], reads: int) -> Iterator[Int[Tensor, " chosen"]]:
+        """Batches of sentences of about the same length that are read at this many places each, at most."""
+        order = lengths.argsort(stable=True)
+        start, sorted_lengths = 0, lengths[order].tolist()
+        most_pairs = max(1, _LOGITS_AT_ONCE // (reads * self._lm.vocabulary_size))
+        for end in range(1, len(sorted_lengths) + 1):
+            is_last = end == len(sorted_lengths)
+            is_full = not is_last and (
+                sorted_lengths[end] * (end + 1 - start) > _TOKENS_AT_ONCE or end - start >= most_pairs
+            )
+            if is_last or is_full:
+                yield order[start:end]
+                start = end
+
+
+def _all_pairs(facts: Int[Tensor, " facts"], tuned: Tuned) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
+    """Each fact with each prompt that was not dropped."""
+    return facts.repeat_interleave(len(tuned.kept)), tuned.kept.repeat(len(facts))
+
+
+def _unsort(parts: list[Tensor], order: list[Tensor]) -> Tensor:
+    """The parts in the order of the pairs that they belong to."""
+    return torch.cat(parts)[torch.cat(order).argsort()]

@@ -1,0 +1,185 @@
+"""Prompts over a frozen LM, with what is tuned of them and how much each weighs. It knows nothing of answers."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from askwell.calls import checked
+from askwell.data.facts import Relation
+from askwell.data.templates import Template
+from askwell.errors import BadOption
+from askwell.lms.batches import Words
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.tokenisation import Beginning
+from askwell.prompts.examples import ExampleTable, Shown, choose_examples, renormalised, with_examples
+from askwell.prompts.long_answers import LongAnswers
+from askwell.prompts.openings import RANDOM
+from askwell.prompts.pairs import PairReader, Tuned
+from askwell.prompts.prompt import LeftOutPrompt, initial_vectors, usable_prompts
+from askwell.prompts.weights import WEIGHTINGS, initial_weights
+from askwell.specs.mixture_spec import SettledMixtureSpec
+
+
+class PromptSet(nn.Module):
+    """Prompts for a frozen LM: `vectors`, `deltas` and `weighting` are tuned; the LM is not a submodule."""
+
+    initial_vectors: Tensor
+
+    def __init__(
+        self,
+        lm: FrozenLM,
+        templates: Sequence[Template],
+        spec: SettledMixtureSpec,
+        *,
+        relation: Relation | None = None,
+        examples: Sequence[Shown] | None = None,
+    ) -> None:
+        """In-context examples are drawn from the relation's train facts, unless
+        those of each prompt are given."""
+        super().__init__()
+        self._lm = (lm,)  # in a tuple, so that the LM is no submodule: it is not saved, moved or tuned with the prompts
+        self.spec = spec
+        weightless = [template for template in templates if spec.weights == "file" and template.weight == 0]
+        asked = [template for template in templates if template not in weightless] or list(templates)
+        prompts, self.left_out_prompts = usable_prompts(lm, asked, self.beginning)
+        self.left_out_prompts += [LeftOutPrompt(template, "its weight in the file is 0") for template in weightless]
+        self.prompts = [prompt for prompt in prompts for _ in range(spec.copies)]
+        self.examples: tuple[Shown, ...] = ()
+        """The facts that each prompt shows; empty if none shows any."""
+        self.example_log_losses: tuple[tuple[float, ...], ...] = ()
+        """For each prompt the log-loss of dev facts with each draw of examples, if several were compared."""
+        self.dropped_examples = 0
+        """How many examples, over all prompts, did not fit into the LM's longest input."""
+        if spec.shots and examples is None:
+            chosen = choose_examples(lm, self.prompts, spec, relation)
+            self.dropped_examples = sum(one.dropped for one in chosen)
+            self.example_log_losses = tuple(one.log_losses for one in chosen if one.log_losses)
+            examples = [one.examples for one in chosen]
+        if examples:
+            if len(examples) != len(self.prompts):
+                raise BadOption(f"there are examples for {len(examples)} prompts, but {len(self.prompts)} prompts")
+            self.examples = tuple(map(tuple, examples))
+        each = self.examples or [()] * len(self.prompts)
+        self.prompts = [with_examples(lm, prompt, spec, own) for prompt, own in zip(self.prompts, each, strict=True)]
+        self.example_table = ExampleTable(lm, self.examples) if self.examples else None
+        random_prefix = spec.prefix if spec.prefix_words == RANDOM else 0
+        initial = initial_vectors(
+            lm, self.prompts, initial=spec.initial, noise=spec.noise, seed=spec.seed, random_prefix=random_prefix
+        )
+        self.vectors = nn.Parameter(initial.clone())
+        self.register_buffer("initial_vectors", initial)
+        like: Any = {"device": lm.device, "dtype": lm.parameter_dtype}
+        self.deltas = nn.ModuleDict(
+            {
+                name: nn.ParameterList(
+                    nn.Parameter(torch.zeros(len(initial), stack.width, **like)) for _ in range(stack.layers)
+                )
+                for name, stack in lm.stacks.items()
+                if spec.deep
+            }
+        )
+        # What depends only on the prompts: their questions, put to the LM in batches.
+        self.pairs = PairReader(lm, self.prompts, reads_x=WEIGHTINGS[spec.weighting].reads_x)
+        self.weighting = WEIGHTINGS[spec.weighting](
+            initial_weights([prompt.template for prompt in prompts], spec).log().to(**like)
+        )
+
+    @property
+    def lm(self) -> FrozenLM:
+        """The frozen LM that is asked."""
+        return self._lm[0]
+
+    @property
+    def beginning(self) -> Beginning:
+        """What each sentence begins with."""
+        return self.lm.beginning(self.spec.begin)
+
+    @cached_property
+    def long_answers(self) -> LongAnswers:
+        """The prompts' questions for answers of any length."""
+        return LongAnswers(self.lm, self.prompts, self.pairs)
+
+    @property
+    def is_product(self) -> bool:
+        """Whether the prompts' distributions are multiplied, each to the power of its weight, and not mixed."""
+        return self.spec.combine == "product"
+
+    @property
+    def weight_logits(self) -> nn.Parameter:
+        """log p(t | r) of each prompt up to a constant; -inf for a prompt that was dropped."""
+        return self.weighting.logits
+
+    @property
+    def weights(self) -> Float[Tensor, " prompts"]:
+        """p(t | r) of each prompt, or its exponent in a product."""
+        return self.weight_logits.softmax(0)
+
+    @property
+    def layer_deltas(self) -> dict[str, list[Tensor]]:
+        """`deltas` as plain lists, one for each stack; empty unless deep."""
+        return {stack: list(layers.parameters()) for stack, layers in self.deltas.items()}
+
+    @property
+    def tuned(self) -> Tuned:
+        """What the LM reads the prompts with, for `pairs`."""
+        kept = (self.weight_logits > -torch.inf).nonzero()[:, 0]
+        return Tuned(self.vectors, self.layer_deltas or None, kept)
+
+    @property
+    def temperature(self) -> float | None:
+        """T: how little the weights depend on x; None if there is no temperature."""
+        return self.weighting.temperature
+
+    @property
+    def effective_prompts(self) -> float:
+        """2 to the entropy of the weights: how many prompts the mixture really uses."""
+        entropy_bits = torch.special.entr(self.weights.detach().cpu().double()).sum() / torch.log(torch.tensor(2.0))
+        return float(2**entropy_bits)
+
+    @checked
+    def drop_prompts(self, below: float) -> int:
+        """Drops prompts with a smaller weight: their weight is 0 from now on, and they are not asked again. Returns
+        their number.
+
+        The heaviest prompt is always kept.
+        """
+        light = (self.weights < below) & (self.weights < self.weights.max()) & (self.weight_logits > -torch.inf)
+        self.weight_logits.data.masked_fill_(light, -torch.inf)
+        return int(light.sum())
+
+    def log_p_x(self, xs: Words, rows: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"]:
+        """Return log p(x | t): how probable each prompt finds x itself."""
+        return self.pairs.log_p_x(self.tuned, xs, rows)
+
+    def log_weights_for(
+        self, xs: Words, rows: Int[Tensor, " facts"], log_p_x: Float[Tensor, "facts prompts"] | None = None
+    ) -> Float[Tensor, "facts prompts"]:
+        """Return the log-weight of each prompt for each fact, among those that do not show its x as an example."""
+        if self.weighting.reads_x and log_p_x is None:
+            log_p_x = self.log_p_x(xs, rows)
+        log_weights = self.weighting(log_p_x if self.weighting.reads_x else None, len(rows))
+        if self.example_table is None:
+            return log_weights
+        return renormalised(log_weights, self.example_table.shown(xs, rows))
+
+    def is_own_example(self, xs: Words, rows: Int[Tensor, " facts"]) -> Bool[Tensor, " facts"]:
+        """Return whether all prompts still in use show the x of a fact, so that it cannot be asked fairly."""
+        if self.example_table is None:
+            return torch.zeros(len(rows), dtype=torch.bool, device=self.lm.device)
+        return (self.example_table.shown(xs, rows) | (self.weight_logits == -torch.inf)).all(1)
+
+    @property
+    def finds_every_x_alike(self) -> bool:
+        """Whether p(x | t) is the same for all prompts, whatever is tuned, because none has a word before x.
+
+        This happens only with causal LMs; data-dependent weights are then static.
+        """
+        questions = [self.lm.family.ask_x(one.tokens, self.lm.wording, self.lm.special) for one in self.prompts]
+        read = [token for stream in questions[0].streams.values() for token in (*stream.left, *stream.right)]
+        places = {prompt.tokens.x_place for prompt in self.prompts}
+        alike = all(question == questions[0] for question in questions) and len(places) == 1
+        return alike and all(token.prompt_token < 0 for token in read)

@@ -1,1 +1,0 @@
-"""How the testbed's text and LMs were made."""
