@@ -107,7 +107,10 @@ def kind_of_facts(
     """
     choice, longest = prompts.spec.answers, prompts.spec.longest_answer
     if whole and choice == "one-token":
-        raise BadOption("--answers one-token: a mixture that is tuned to choose among candidates takes whole answers")
+        raise BadOption(
+            "`answers` one-token: a mixture that is tuned to choose among candidates takes whole answers",
+            answers="--answers",
+        )
     if choice == "auto":
         every = [ys for ys in (train, others) if ys is not None]
         needs_more = whole or any(None in word_numbers(prompts, ys) for ys in every)
@@ -136,8 +139,10 @@ def kind_without_facts(prompts: PromptSet) -> AnswerKind:
     choice, masks = prompts.spec.answers, prompts.lm.family.fills_masks
     if choice == "any-length" and masks:
         raise BadOption(
-            "--answers any-length: a masked LM learns from train facts how long answers are; name the relation "
-            "with --facts"
+            "`answers` any-length: a masked LM learns from train facts how long answers are; name the relation with "
+            "`facts`",
+            answers="--answers",
+            facts="--facts",
         )
     if choice == "one-token" or masks:
         return ONE_TOKEN

@@ -105,7 +105,8 @@ def check_one_form(prompts: PromptSet) -> None:
     if len(prompts.token_words.places) > 1:
         raise BadOption(
             "a product of experts over answers of any length needs prompts that write y in one form, either after a "
-            "space or glued to what comes before it: leave out the others, or take --answers one-token"
+            "space or glued to what comes before it: leave out the others, or take `answers` one-token",
+            answers="--answers",
         )
 
 

@@ -1,5 +1,6 @@
 """What training minimises: the loss of some facts under a mixture, by gradient or by EM."""
 
+import time
 from typing import Literal, NamedTuple
 
 import torch
@@ -51,3 +52,17 @@ class Objective:
             expected = found.by_prompt if self._prompts.weighting.closed_form else found.joint
             to_minimise = -torch.where(posteriors > 0, posteriors * expected, 0.0).sum()
         return Loss(to_minimise, negative, posteriors.sum(0))
+
+    def seconds_of_pair(self, pairs: int = 64) -> float:
+        """Measure how long training on one (fact, prompt) pair takes, on about this many; nothing is changed."""
+        prompts = len(self._prompts.prompts)
+        few = self._encoded.rows[: max(1, pairs // prompts)]
+        seconds = []
+        for _ in range(3):  # the first is slower, since it allocates memory
+            began = time.perf_counter()
+            for chunk in few.split(self.facts_at_once):
+                self.loss(chunk).to_minimise.backward()
+            seconds.append(time.perf_counter() - began)
+        for parameter in self._prompts.parameters():
+            parameter.grad = None
+        return min(seconds) / (len(few) * prompts)
