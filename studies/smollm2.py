@@ -35,7 +35,6 @@ from askwell.evaluation.metrics import RANK_METRICS, scores_of
 from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes
 from askwell.evaluation.significance import interval_text
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.save import load_mixture, save_mixture
 from askwell.prompts.begin import choose_begin
 from askwell.runs.record import environment
 from askwell.specs.mixture_spec import NO_LEAD_IN, AnswersName, MixtureSpec
@@ -71,13 +70,15 @@ class Work:
         """Return the mixture after default training, and how that went; train it if that has not been done."""
         kept = self.folder / "training.json"
         if kept.exists():
-            return load_mixture(self.folder / "mixture", self.lm), json.loads(kept.read_text(encoding="utf-8"))
+            return Mixture.from_pretrained(self.folder / "mixture", self.lm), json.loads(
+                kept.read_text(encoding="utf-8")
+            )
         mixture = self.untuned
         self.folder.mkdir(parents=True, exist_ok=True)
         cpu = time.process_time()
         resume = (self.folder / "checkpoint.safetensors").exists()
         result = train(mixture, self.relation, folder=self.folder, resume=resume, progress=self._say)
-        save_mixture(mixture, self.folder / "mixture")
+        mixture.save_pretrained(self.folder / "mixture")
         how = {
             "train_facts": result.train_facts,
             "dev_facts": result.dev_facts,

@@ -35,7 +35,6 @@ from askwell.answers.kind import AnswerKind
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadFile, BadOption, NothingLeft
 from askwell.mixture.mixture import Mixture, ask
-from askwell.mixture.save import load_mixture, save_mixture
 from askwell.training.objective import Objective
 
 NAMES = ["bert", "roberta", "bart", "gpt2", "llama"]
@@ -307,8 +306,8 @@ def test_a_saved_mixture_asks_among_its_labels_by_itself(tmp_path: Path) -> None
     lm = frozen("bert")
     mixture = moved(lm, usable("bert"))
     mixture.answer_kind, mixture.candidates = kind_of("bert"), labelled()
-    save_mixture(mixture, tmp_path / "m")
-    loaded = load_mixture(tmp_path / "m", lm)
+    mixture.save_pretrained(tmp_path / "m")
+    loaded = Mixture.from_pretrained(tmp_path / "m", lm)
     assert loaded.candidates == labelled()
     assert loaded.answer_kind == mixture.answer_kind
     assert list(ask(loaded, XS)) == list(ask(mixture, XS, candidates=labelled()))

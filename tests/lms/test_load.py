@@ -27,7 +27,6 @@ from askwell.lms.families import family_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import load_mixture
 from askwell.specs.mixture_spec import MixtureSpec
 
 Checkpoints = Callable[[str], Path]
@@ -176,7 +175,7 @@ def test_a_hub_that_cannot_be_reached_is_asked_once(asked: list[str]) -> None:
     with pytest.raises(LMUnavailable, match="`tokenizer` no-such-one"):
         load_lm("testbed:bert", tokenizer="no-such-one")
     with pytest.raises(BadFile, match="its cache has no such mixture"):
-        load_mixture("nobody/no-such-mixture")
+        Mixture.from_pretrained("nobody/no-such-mixture")
     assert asked == ["http://127.0.0.1:9"]
 
 

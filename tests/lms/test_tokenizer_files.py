@@ -18,7 +18,7 @@ from askwell.errors import LMUnavailable
 from askwell.lms.load import load_lm
 from askwell.lms.tokenizer_files import wordpiece
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import TOKENIZER_PATH, load_mixture, save_mixture
+from askwell.mixture.save import TOKENIZER_PATH
 from askwell.runs.sources import saved_mixture
 
 Checkpoints = Callable[[str], Path]
@@ -96,11 +96,11 @@ def test_a_saved_mixture_finds_its_tokenizer(
     _, folder = albert
     file = vocabulary(tmp_path / "apart", PIECES)
     mixture = Mixture(load_lm(folder, tokenizer=file, device="cpu"), TEMPLATES, paper_spec())
-    save_mixture(mixture, tmp_path / "saved")
+    mixture.save_pretrained(tmp_path / "saved")
     assert (tmp_path / "saved" / TOKENIZER_PATH).read_text() == f"{file}\n"
     assert json.loads((tmp_path / "saved" / "config.json").read_text())["tokenizer"] == "vocab.txt"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    again = load_mixture(tmp_path / "saved")
+    again = Mixture.from_pretrained(tmp_path / "saved")
     assert again.lm.identity == mixture.lm.identity
     # The LM and its tokenizer have moved: both can be named.
     shutil.move(folder, tmp_path / "moved")

@@ -17,7 +17,6 @@ from askwell.errors import BadOption
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import load_mixture, save_mixture
 from askwell.prompts.begin import begin_scores, settle
 from askwell.specs.mixture_spec import ContextScores, MixtureSpec, SettledMixtureSpec
 
@@ -163,8 +162,8 @@ def test_only_causal_lms_have_a_choice(name: str) -> None:
 def test_a_saved_mixture_keeps_its_beginning(tmp_path: Path) -> None:
     lm = exact("gpt2")
     mixture = moved(lm, TEMPLATES, spec("eos"))
-    save_mixture(mixture, tmp_path)
-    loaded = load_mixture(tmp_path, lm)
+    mixture.save_pretrained(tmp_path)
+    loaded = Mixture.from_pretrained(tmp_path, lm)
     assert loaded.spec.begin == "eos"
     assert torch.equal(
         OneTokenAnswers(loaded).log_probs(*words(lm, XS)), OneTokenAnswers(mixture).log_probs(*words(lm, XS))

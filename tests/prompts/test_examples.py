@@ -17,7 +17,6 @@ from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NothingLeft
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import load_mixture, save_mixture
 from askwell.prompts.examples import draw_examples, writable_facts
 from askwell.prompts.prompt_set import OWN_EXAMPLE
 from askwell.specs.mixture_spec import MixtureSpec
@@ -274,8 +273,8 @@ def test_a_mixture_with_examples_is_tuned_saved_and_loaded(name: str, tmp_path: 
     result = train(mixture, RELATION, TrainingSpec(pairs=64))
     assert result.train_facts == len(TRAIN)
     assert result.finished
-    save_mixture(mixture, tmp_path)
-    loaded = load_mixture(tmp_path, lm)
+    mixture.save_pretrained(tmp_path)
+    loaded = Mixture.from_pretrained(tmp_path, lm)
     assert loaded.examples == mixture.examples
     assert [prompt.tokens for prompt in loaded.prompts] == [prompt.tokens for prompt in mixture.prompts]
     xs, facts = words(lm, ["Egypt", "Paris"])

@@ -18,7 +18,6 @@ from askwell.data.facts import Fact, Relation
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import load_mixture, save_mixture
 from askwell.prompts import begin
 from askwell.prompts.begin import LEAD_INS, SHOTS, best_opening, opening_scores, settle
 from askwell.prompts.openings import with_label
@@ -154,8 +153,8 @@ def test_nothing_before_the_sentence_is_the_plain_prompt() -> None:
 def test_a_saved_mixture_keeps_its_opening(tmp_path: Path) -> None:
     lm = plain("gpt2")
     mixture = moved(lm, TEMPLATES[:2], MixtureSpec(lead_in=LEAD_IN, prefix=2, prefix_words="The", begin="eos"))
-    save_mixture(mixture, tmp_path)
-    loaded = load_mixture(tmp_path, lm)
+    mixture.save_pretrained(tmp_path)
+    loaded = Mixture.from_pretrained(tmp_path, lm)
     assert [prompt.tokens for prompt in loaded.prompts] == [prompt.tokens for prompt in mixture.prompts]
     xs, facts = words(lm, XS)
     assert torch.equal(OneTokenAnswers(loaded).log_probs(xs, facts), OneTokenAnswers(mixture).log_probs(xs, facts))

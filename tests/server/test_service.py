@@ -12,7 +12,6 @@ from askwell.data.templates import parse_template
 from askwell.errors import DamagedFile, UserMistake
 from askwell.lms.load import load_lm
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import load_mixture
 from askwell.runs.folder import read_run, read_runs
 from askwell.server.catalogue import Catalogue
 from askwell.server.jobs import Job, Order, facts_of
@@ -52,7 +51,10 @@ def test_a_run_is_two_mixtures_the_tuned_one_and_its_hard_prompts(service):
 def test_answers_are_those_of_the_saved_mixture_and_of_its_templates(service, made_runs):
     lm = load_testbed_lm("bert")
     templates = testbed.testbed_prompts("mined", "symbol")[:3]
-    saved = {"soft": load_mixture(made_runs / "soft", lm), "deep": load_mixture(made_runs / "deep", lm)}
+    saved = {
+        "soft": Mixture.from_pretrained(made_runs / "soft", lm),
+        "deep": Mixture.from_pretrained(made_runs / "deep", lm),
+    }
     for name in ("soft:hard", "hard"):
         saved[name] = Mixture(lm, templates)
         saved[name].answer_kind = saved["soft"].answer_kind
@@ -74,7 +76,7 @@ def test_what_is_known_of_an_x_is_what_the_world_says(service):
 
 
 def test_the_prompts_behind_an_answer(service, made_runs):
-    mixture = load_mixture(made_runs / "soft", load_testbed_lm("bert"))
+    mixture = Mixture.from_pretrained(made_runs / "soft", load_testbed_lm("bert"))
     behind = service.behind(service.catalogue.find("soft"), "iron").result(600)
     assert [one.weight for one in behind] == sorted((one.weight for one in behind), reverse=True)
     assert sum(one.weight for one in behind) == pytest.approx(1)

@@ -36,7 +36,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.lms.vocabulary import token_text
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import IN_A_RUN, save_mixture
+from askwell.mixture.save import IN_A_RUN
 from askwell.prompts.begin import settle
 from askwell.specs.baseline_specs import AutoPromptSpec
 from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec, SettledMixtureSpec
@@ -292,7 +292,7 @@ class TriggerSearch:
         folder.mkdir(parents=True, exist_ok=True)
         if is_better:
             best = self.result(state)
-            save_mixture(best.mixture, folder / IN_A_RUN, about=best.about)
+            best.mixture.save_pretrained(folder / IN_A_RUN, about=best.about)
         notes = {"iteration": state.iteration, "history": [asdict(step) for step in state.history]}
         write_checkpoint(folder, self._run, {"tokens": torch.tensor(state.tokens)}, notes)
 

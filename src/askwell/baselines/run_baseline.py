@@ -24,7 +24,7 @@ from askwell.evaluation.scoring import score_facts
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import About, LearnedFrom, RelationRecord
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import IN_A_RUN, save_mixture
+from askwell.mixture.save import IN_A_RUN
 from askwell.prompts.begin import settle
 from askwell.prompts.prompt import LeftOutPrompt
 from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
@@ -148,7 +148,7 @@ def _trained(
         result = train(mixture, relation, spec, folder=folder, **options)
     except Interrupted as interrupted:
         if folder is not None:
-            save_mixture(mixture, folder / IN_A_RUN, about=_about(interrupted.result, relation))
+            mixture.save_pretrained(folder / IN_A_RUN, about=_about(interrupted.result, relation))
         raise
     return BaselineRun(mixture, _about(result, relation), result.history)
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
 
+from huggingface_hub import ModelCard, ModelHubMixin
 from jaxtyping import Float
 from torch import Tensor
 
@@ -19,8 +20,10 @@ from askwell.data.templates import Template, parsed_templates
 from askwell.errors import BadOption, UserMistake
 from askwell.lms.batches import TokenisedTexts
 from askwell.lms.frozen import FrozenLM
+from askwell.mixture.card import model_card
+from askwell.mixture.description import About
 from askwell.mixture.embedded import EmbeddedPrompts, embed, save_peft
-from askwell.mixture.hub import OnTheHub
+from askwell.mixture.save import LM_PATH, TOKENIZER_PATH, read_mixture, write_mixture
 from askwell.prompts.begin import settle
 from askwell.prompts.examples import Shown
 from askwell.prompts.prompt_set import PromptSet
@@ -31,7 +34,7 @@ from askwell.views.progress_bar import Bar
 from askwell.views.shown import ShowsItself
 
 
-class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license="apache-2.0"):
+class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", license="apache-2.0"):
     """A mixture (or product) of prompts over a frozen LM. Only the prompts and their weights can be tuned.
 
     It is a torch module. Its parameters are `vectors` [prompt tokens, embedding size], one for each prompt token;
@@ -211,6 +214,63 @@ class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license=
     def train(self, mode: bool = True) -> "Mixture":
         """Sets torch's training mode, as for every module. `askwell.train(mixture, relation)` tunes a mixture."""
         return super().train(mode)
+
+    # ── files, as other models on the Hugging Face hub have them ──────────────────────────────────────────────────
+
+    @classmethod
+    def _is_jsonable(cls, value: Any) -> bool:  # noqa: ARG003 - the mixin's signature
+        """Tell the mixin to keep no argument of the constructor for its own config.json, which is never written: it
+        would copy every fact of a relation one by one."""
+        return False
+
+    def save_pretrained(
+        self,
+        save_directory: str | Path,
+        *,
+        about: About | None = None,
+        repo_id: str | None = None,
+        push_to_hub: bool = False,
+        **hub_options: Any,
+    ) -> str | None:
+        """Saves the mixture in a folder, with what is known about it. With `push_to_hub`, also uploads it to the hub
+        and returns its address there.
+
+        The mixin's own method would remove the old config.json before the new one is written.
+        """
+        folder = Path(save_directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        hub_options.pop("config", None)  # config.json is made from the mixture itself
+        of_card = hub_options.pop("model_card_kwargs", None) or {}
+        about = about or of_card.get("about") or About()
+        write_mixture(self, folder, about, answers=self.answer_kind, candidates=self.candidates)
+        return self.push_to_hub(repo_id or folder.name, about=about, **hub_options) if push_to_hub else None
+
+    def push_to_hub(self, repo_id: str, *, about: About | None = None, **hub_options: Any) -> str:
+        """Uploads the mixture and returns its address; the LM's path on this machine is not uploaded."""
+        # The mixin passes the card's options on to `save_pretrained`.
+        hub_options |= {"ignore_patterns": [LM_PATH, TOKENIZER_PATH], "model_card_kwargs": {"about": about}}
+        return super().push_to_hub(repo_id, **hub_options)
+
+    @classmethod
+    @checked
+    def from_pretrained(
+        cls, pretrained_model_name_or_path: str | Path, lm: FrozenLM | None = None, **hub_options: Any
+    ) -> "Mixture":
+        """The mixture in a folder, in a run's folder or of a hub name, on its LM, which is loaded if it is not given.
+
+        `hub_options` are huggingface_hub's: revision, token, cache_dir, force_download, local_files_only.
+        """
+        saved = read_mixture(pretrained_model_name_or_path, lm, **hub_options)
+        of, known = saved.lm, saved.description
+        mixture = Mixture(of, saved.templates, known.mixture_spec, examples=known.examples)
+        mixture.left_out_prompts += saved.left_out_prompts
+        mixture.answer_kind, mixture.candidates = known.answers, known.candidates
+        saved.load_state(mixture)
+        return mixture
+
+    def generate_model_card(self, *_args: Any, about: About | None = None, **_options: Any) -> ModelCard:
+        """The model card: what the mixture asks, how well, and of which LM."""
+        return model_card(self, about or About())
 
 
 def list_of_xs(given: str | Sequence[str]) -> list[str]:

@@ -30,7 +30,6 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.machine import limited_threads
 from askwell.mixture.description import About, LearnedFrom, RelationRecord
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import save_mixture
 from askwell.runs.folder import write_history, write_run
 from askwell.runs.record import (
     MIXTURE,
@@ -115,7 +114,7 @@ def run(
     took = took.model_copy(update={"seconds_to_load": seconds_to_load})
     record = _record(work, made, examination, trust).model_copy(update={"environment": took})
     if spec.training is not None or spec.baseline is not None:
-        save_mixture(made.mixture, folder / MIXTURE, about=_about(record, made, examination, candidates))
+        made.mixture.save_pretrained(folder / MIXTURE, about=_about(record, made, examination, candidates))
     outcomes = {split: evaluation.outcomes for split, evaluation in examination.evaluations.items()}
     write_run(folder, record, outcomes, examination.controls.outcomes)
     (work.checkpoints / CHECKPOINT).unlink(missing_ok=True)
@@ -178,7 +177,7 @@ class _Work:
             )
         except Interrupted as stop:
             about = About(relation=self.known, learned_from=stop.result.learned_from)
-            save_mixture(mixture, self.folder / MIXTURE, about=about)
+            mixture.save_pretrained(self.folder / MIXTURE, about=about)
             raise
         return _Made(mixture, facts, result.learned_from, _lines(result.history), before)
 

@@ -26,15 +26,7 @@ from askwell.lms.identity import LMIdentity
 from askwell.lms.load import Precision, load_lm
 from askwell.mixture.description import Description
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import (
-    CONFIG,
-    IN_A_RUN,
-    lm_source,
-    load_mixture,
-    read_description,
-    read_dev_answers,
-    tokenizer_source,
-)
+from askwell.mixture.save import CONFIG, IN_A_RUN, lm_source, read_description, read_dev_answers, tokenizer_source
 from askwell.prompts.openings import with_label
 from askwell.specs.mixture_spec import MixtureSpec
 
@@ -95,7 +87,7 @@ def saved_mixture(
 ) -> Mixture:
     """A saved mixture on its LM; `lm` says where the LM is, if it is no longer where it was."""
     if isinstance(lm, FrozenLM):
-        return load_mixture(folder, lm)
+        return Mixture.from_pretrained(folder, lm)
     description = read_description(folder)
     source, stored_revision = lm or lm_source(folder, description), description.base_lm.revision
     if source is None:
@@ -107,7 +99,7 @@ def saved_mixture(
         device=device,
         dtype=dtype,
     )
-    return load_mixture(folder, loaded)
+    return Mixture.from_pretrained(folder, loaded)
 
 
 def untuned_mixture(

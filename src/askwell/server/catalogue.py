@@ -21,7 +21,7 @@ from askwell.files import cache_folder
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import Description
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import CONFIG, lm_source, load_mixture, read_description, tokenizer_source
+from askwell.mixture.save import CONFIG, lm_source, read_description, tokenizer_source
 from askwell.runs.folder import Run, read_run, run_folders
 from askwell.runs.record import RECORD
 from askwell.runs.run import templates_of
@@ -256,7 +256,7 @@ def _build_testbed(relation: str, lm: FrozenLM) -> Mixture:
 
 def _build_saved(folder: Path, lm: FrozenLM) -> Mixture:
     try:
-        return load_mixture(folder, lm)
+        return Mixture.from_pretrained(folder, lm)
     except DamagedFile as error:
         raise DamagedFile(_without_path(str(error), folder)) from error
 
