@@ -233,7 +233,8 @@ class PairReader:
             worst = int(prompts[pairs[~is_finite][0]])
             raise NotFinite(
                 f"the LM {self._lm.identity.name} gives probabilities that are not finite, first with the prompt "
-                f"{self._prompts[worst].template.text!r}; a lower learning rate, or --dtype float32, may help"
+                f"{self._prompts[worst].template.text!r}; a lower learning rate, or `dtype` float32, may help",
+                dtype="--dtype",
             )
 
     def of_all_prompts(
