@@ -154,12 +154,12 @@ class ExampleTable:
             for fact in shown:
                 self._by_x.setdefault(tuple(lm.wording.encode(fact.x, PLACES[0])), set()).add(prompt)
 
-    def shown(self, xs: Words, facts: Int[Tensor, " facts"]) -> Bool[Tensor, "facts prompts"]:
+    def shown(self, xs: Words, rows: Int[Tensor, " facts"]) -> Bool[Tensor, "facts prompts"]:
         """For each fact, the prompts that show its x, with any y: after these, the LM could copy the answer, or has
         been shown a different one."""
-        rows = zip(xs.ids[0, facts].tolist(), xs.lengths[0, facts].tolist(), strict=True)
-        table = torch.zeros(len(facts), self._prompts, dtype=torch.bool)
-        for row, (ids, length) in enumerate(rows):
+        tokens = zip(xs.ids[0, rows].tolist(), xs.lengths[0, rows].tolist(), strict=True)
+        table = torch.zeros(len(rows), self._prompts, dtype=torch.bool)
+        for row, (ids, length) in enumerate(tokens):
             for prompt in self._by_x.get(tuple(ids[:length]), ()):
                 table[row, prompt] = True
         return table.to(self._lm.device)
