@@ -52,7 +52,7 @@ class StaticWeights(Weighting):
     ) -> Float[Tensor, "facts prompts"]:
         """log p(t | r), repeated for each fact."""
         del log_p_x
-        return self.logits.log_softmax(0).expand(count, -1)
+        return self.logits.log_softmax(0).expand(fact_count, -1)
 
 
 class DataDependentWeights(Weighting):
@@ -69,7 +69,7 @@ class DataDependentWeights(Weighting):
         self, log_p_x: Float[Tensor, "facts prompts"] | None, fact_count: int
     ) -> Float[Tensor, "facts prompts"]:
         """log p(t | r, x)."""
-        if log_p_x is None or len(log_p_x) != count:
+        if log_p_x is None or len(log_p_x) != fact_count:
             raise ValueError("data-dependent weights need log p(x | t) of every fact")
         return (self.logits.log_softmax(0) + log_p_x * (-self.log_temperature).exp()).log_softmax(1)
 
