@@ -21,8 +21,7 @@ from askwell.mixture.elsewhere import EmbeddedPrompts, embed, save_peft
 from askwell.mixture.encode import encode_facts, encode_relation
 from askwell.mixture.hub import OnTheHub
 from askwell.mixture.reply import AllReplies, Replies
-from askwell.prompts.begin import settle
-from askwell.prompts.examples import Shown
+from askwell.prompts.context import Shown, settle
 from askwell.prompts.prompt_set import PromptSet
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec

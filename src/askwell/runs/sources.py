@@ -34,7 +34,7 @@ from askwell.mixture.save import (
     read_dev_answers,
     tokenizer_source,
 )
-from askwell.prompts.openings import with_label
+from askwell.prompts.context import with_label
 from askwell.specs.mixture_spec import MixtureSpec
 
 Note = Callable[[str], None]
