@@ -214,17 +214,17 @@ def need_writable_folder(folder: Path, option: str) -> None:
     """Raise BadOption, before any work is done, if the folder cannot be written to. The disk stays as it was."""
     _need_name(folder, option, "folder")
     if folder.exists() and not folder.is_dir():
-        raise BadOption(f"{option} {folder} is a file; name a folder")
+        raise BadOption(f"`folder` {folder} is a file; name a folder", folder=option)
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except FileExistsError:
-        raise BadOption(f"{option} {folder} is a file; name a folder") from None
+        raise BadOption(f"`folder` {folder} is a file; name a folder", folder=option) from None
     except OSError as error:
         raise BadOption(
-            f"{option} {folder} cannot be written ({error.strerror or error}); name another folder"
+            f"`folder` {folder} cannot be written ({error.strerror or error}); name another folder", folder=option
         ) from None
     finally:
         for path in missing:
@@ -236,15 +236,17 @@ def need_writable_file(path: Path, option: str) -> None:
     """Raise BadOption, before any work is done, if a file of this name cannot be written."""
     _need_name(path, option, "file")
     if path.is_dir():
-        raise BadOption(f"{option} {path} is a folder; name a file")
+        raise BadOption(f"`file` {path} is a folder; name a file", file=option)
     need_writable_folder(path.parent, option)
 
 
 def _need_name(path: Path, option: str, kind: str) -> None:
-    if "\0" in str(path):
-        raise BadOption(f"{option} {path} cannot be written: no name can hold a null character")
-    if not is_utf8(path):
-        raise BadOption(f"{option} {path} cannot be written: its name is not UTF-8; name another {kind}")
+    for is_wrong, problem in (
+        ("\0" in str(path), "no name can hold a null character"),
+        (not is_utf8(path), f"its name is not UTF-8; name another {kind}"),
+    ):
+        if is_wrong:
+            raise BadOption(f"`{kind}` {path} cannot be written: {problem}", **{kind: option})
 
 
 def write_tensors(path: Path, tensors: "Mapping[str, Tensor]", notes: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from typing import NoReturn
 from cyclopts import App, CycloptsError, Parameter
 
 from askwell.cli.commands import add_commands
-from askwell.errors import AskwellError, UserMistake, naming_options
+from askwell.errors import AskwellError, UserMistake
 from askwell.version import VERSION
 from askwell.views.printable import clipped, printable
 
@@ -68,8 +68,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     logging.getLogger("askwell").addHandler(logging.NullHandler())  # commands print their own notes
     signal.signal(signal.SIGTERM, _interrupt)  # a job that is terminated saves its state, as on Ctrl-C
     arguments = sys.argv[1:] if arguments is None else arguments
-    with naming_options():
-        _run([argument for argument in arguments if argument != DEBUG], debug=DEBUG in arguments)
+    _run([argument for argument in arguments if argument != DEBUG], debug=DEBUG in arguments)
 
 
 def _run(arguments: list[str], *, debug: bool) -> NoReturn:
@@ -90,9 +89,9 @@ def _run(arguments: list[str], *, debug: bool) -> NoReturn:
     except CycloptsError as error:
         _stop(_speak_in_options(error), USER_MISTAKE)
     except UserMistake as error:
-        _stop(str(error), USER_MISTAKE)
+        _stop(error.for_command_line(), USER_MISTAKE)
     except AskwellError as error:
-        _stop(str(error), FAILURE)
+        _stop(error.for_command_line(), FAILURE)
     except KeyboardInterrupt:
         _stop("interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader of our output, e.g. `head`, has seen enough
