@@ -20,7 +20,7 @@ from askwell.runs.engines import InProcess
 from askwell.runs.grid import read_sweep
 from askwell.runs.plan import plan_sweep
 from askwell.runs.query import query_runs
-from askwell.runs.run_sweep import go
+from askwell.runs.run_sweep import run_plan
 from askwell.runs.store import new_or_open_store
 from askwell.specs.run_spec import ControlKind, PromptText, RunSpec
 from askwell.specs.sweep_spec import Setting, SweepSpec
@@ -46,7 +46,7 @@ def done(world, tmp_path_factory):
     """A sweep with both controls and two seeds, done in this process."""
     folder = tmp_path_factory.mktemp("controls")
     plan, store = plan_of(small(world, folder, controls=BOTH, seeds=[0, 4]))
-    assert go(plan, InProcess(), store, lambda _event: None) == []
+    assert run_plan(plan, InProcess(), store, lambda _event: None) == []
     return plan, store
 
 
