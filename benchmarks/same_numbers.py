@@ -1,7 +1,7 @@
-"""Records the tensors and per-fact outcomes of small runs, or compares them with an earlier record.
+"""Record the tensors and per-fact outcomes of small runs, or compare them with an earlier record.
 
 Usage: same_numbers.py record FOLDER | same_numbers.py compare FOLDER. Only calls that every version has are used, so
-that an old work tree (on PYTHONPATH) can be held against a new one on the same machine.
+that an old work tree (on PYTHONPATH) can be compared with a new one on the same machine.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Answers that are not given, and how far scores can be trusted, on the command line."""
+"""Abstention, and how far scores can be trusted, on the command line."""
 
 import json
 import shutil

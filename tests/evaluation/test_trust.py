@@ -1,4 +1,4 @@
-"""All measures of a real evaluation of a testbed LM, computed once more in plain Python from what it answered."""
+"""All measures of a real evaluation of a testbed LM, computed again in plain Python from its answers."""
 
 import json
 import math

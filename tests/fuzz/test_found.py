@@ -1,4 +1,4 @@
-"""What the fuzz test has found, each under its own name."""
+"""Bugs that the fuzz test has found, each under its own name."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""Calls as people write them at the first try."""
+"""Calls as people would write them at first."""
 
 import inspect
 import json

@@ -1,4 +1,4 @@
-"""Saved mixtures: what comes back, what is refused, and what a crash leaves behind."""
+"""Saved mixtures: what is loaded again, what is refused, and what a crash leaves behind."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What a causal LM's sentences begin with stands in the record of every run, whatever makes its mixture."""
+"""The record of every run says what a causal LM's sentences begin with, however its mixture was made."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which LMs an evaluation of many relations or mixtures loads, and how many workers a sweep has."""
+"""Which LMs an evaluation of many relations or mixtures loads, and how many workers a sweep uses."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tuning to choose among candidates: it gets better at it, goes on where it stopped, and says what it left out."""
+"""Tuning to choose among candidates: it improves, resumes where it stopped, and says what it left out."""
 
 import functools
 

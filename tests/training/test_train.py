@@ -1,4 +1,4 @@
-"""Training does what SPEC says: it finds the optimum, keeps the best state, and tunes only what it is told to."""
+"""Training finds the optimum, keeps the best state, and tunes only what it should."""
 
 import json
 import math

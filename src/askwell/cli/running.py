@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from askwell.cli.progress import RunBars
-from askwell.cli.terminal import note, note_left_out_facts, print_json, say, show
-from askwell.cli.trust import trust_lines
+from askwell.cli.terminal import note, note_left_out_facts, print_json, say, show, show_section
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.evaluation.controls import PRIOR_CORRECTED
@@ -21,6 +20,7 @@ from askwell.runs.score_source import Scored
 from askwell.specs.run_spec import RunSpec
 from askwell.views.printable import counted
 from askwell.views.scores import control_sentences, evaluation_blocks, label_blocks, score_table, spread_blocks
+from askwell.views.trust_of_mixture import trust_of_mixture
 
 
 def load_for_run(
@@ -123,7 +123,7 @@ def print_scored(scored: Scored) -> None:
     for runs in scored.several_runs:
         show(*spread_blocks(runs))
     for trust in scored.trust or ():
-        say(*trust_lines(trust))
+        show_section(trust_of_mixture(trust))
 
 
 def _show_evaluation(evaluation: Evaluation) -> None:
