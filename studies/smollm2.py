@@ -35,7 +35,7 @@ from askwell.evaluation.metrics import RANK_METRICS, scores_of
 from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes
 from askwell.evaluation.significance import interval_text
 from askwell.lms.frozen import FrozenLM
-from askwell.prompts.begin import choose_begin
+from askwell.prompts.context import begin_scores
 from askwell.runs.record import environment
 from askwell.specs.mixture_spec import NO_LEAD_IN, AnswersName, MixtureSpec
 
@@ -198,9 +198,8 @@ def beginning(lm: FrozenLM, kept: dict[str, Any]) -> dict[str, Any]:
     """Choose what sentences begin with, once, as `askwell train` does on the first relation."""
     if "begin" not in kept:
         relation = relation_of(FIRST)
-        choice = choose_begin(lm, [(relation, read_prompts([f"{RELATIONS[FIRST]}/{FIRST}"], relation=relation))])
-        assert choice is not None
-        kept["begin"] = choice.model_dump(include={"begin", "log_probabilities", "relations", "pairs"})
+        scores = begin_scores(lm, relation, read_prompts([f"{RELATIONS[FIRST]}/{FIRST}"], relation=relation))
+        kept["begin"] = {"begin": max(scores, key=scores.__getitem__), "log_probabilities": scores}
         write_kept(kept)
     return kept["begin"]
 

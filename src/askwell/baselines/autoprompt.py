@@ -37,7 +37,7 @@ from askwell.lms.tokenisation import Place
 from askwell.lms.vocabulary import token_text
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import IN_A_RUN
-from askwell.prompts.begin import settle
+from askwell.prompts.context import settle
 from askwell.specs.baseline_specs import AutoPromptSpec
 from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec, SettledMixtureSpec
 from askwell.training.checkpoint import read_checkpoint, write_checkpoint
