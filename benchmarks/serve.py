@@ -81,7 +81,7 @@ def make_runs(folder: Path) -> None:
     """Make untuned runs named `one` and `many`: the same relation with one prompt and with 28."""
     from askwell.data.testbed import testbed_prompts, testbed_relation
     from askwell.lms.load import load_lm
-    from askwell.runs.build_spec import run_spec
+    from askwell.runs.build_spec import build_run_spec
     from askwell.runs.run import run
     from askwell.specs.mixture_spec import MixtureSpec
 
@@ -91,7 +91,7 @@ def make_runs(folder: Path) -> None:
     distinct = list({template.text: template for template in every}.values())
     some = list(itertools.islice(itertools.cycle(distinct), MANY))
     for name, templates in (("one", distinct[:1]), ("many", some)):
-        spec = run_spec(lm, relation, templates, mixture=MixtureSpec(), training=None, prompts=name, threads=1)
+        spec = build_run_spec(lm, relation, templates, mixture=MixtureSpec(), training=None, prompts=name, threads=1)
         run(spec, lm, relation, folder / name, untuned=False)
 
 

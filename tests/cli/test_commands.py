@@ -64,7 +64,7 @@ def test_train_tells_on_stderr_how_it_goes(askwell, lms, facts, tmp_path):
 def test_train_json_is_one_document(askwell, lms, facts, tmp_path):
     done = askwell(
         "train", "--lm", lms["llama"], "--facts", facts, *PROMPTS, "--prompts", "[Y] and [X]", "--out", tmp_path / "m",
-        *QUICK, "--deep", "--data-dependent", "--json",
+        *QUICK, "--deep", "--weighting", "data-dependent", "--json",
     )  # fmt: skip
     assert done.code == 0, done.err
     assert [prompt["template"] for prompt in done.json["prompts"]] == TEMPLATES[:2]

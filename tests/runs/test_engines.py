@@ -96,7 +96,7 @@ def test_a_data_dependent_run_tells_how_much_its_weights_depend_on_x(world, tmp_
     from askwell import Mixture, load_lm, read_prompts, read_relation
     from askwell.mixture.encode import encode_facts
 
-    settings = {"dependent": {"tuned": False, "data_dependent": True}, "static": {"tuned": False}}
+    settings = {"dependent": {"tuned": False, "weighting": "data-dependent"}, "static": {"tuned": False}}
     changed = {"facts": ["places/other"], "prompts": {"many": ["many"]}, "settings": settings}
     plan, _, failed = run_sweep(world.write_sweep(tmp_path, lms=[str(world.folder / "bert")], **changed))
     assert failed == []
