@@ -36,7 +36,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.mixture.candidates import Candidates
 from askwell.mixture.encode import count_reasons, encode_relation
 from askwell.mixture.save import load_mixture, save_mixture
-from askwell.prompts.begin import choose_begin
+from askwell.prompts.begin import begin_scores
 from askwell.runs.record import environment
 from askwell.specs.mixture_spec import NO_LEAD_IN, AnswersName, MixtureSpec
 
@@ -194,12 +194,11 @@ def one_token(lm: FrozenLM, name: str, begin: Any, most: int | None) -> dict[str
 
 
 def beginning(lm: FrozenLM, kept: dict[str, Any]) -> dict[str, Any]:
-    """Choose what sentences begin with, once, as `askwell train` does on the first relation."""
+    """Choose what all sentences begin with, as `askwell train` does on the first relation."""
     if "begin" not in kept:
         relation = relation_of(FIRST)
-        choice = choose_begin(lm, [(relation, read_prompts([f"{RELATIONS[FIRST]}/{FIRST}"], relation=relation))])
-        assert choice is not None
-        kept["begin"] = choice.model_dump(include={"begin", "log_probabilities", "relations", "pairs"})
+        scores = begin_scores(lm, relation, read_prompts([f"{RELATIONS[FIRST]}/{FIRST}"], relation=relation))
+        kept["begin"] = {"begin": max(scores, key=scores.__getitem__), "log_probabilities": scores}
         write_kept(kept)
     return kept["begin"]
 
