@@ -125,7 +125,7 @@ def cost(lm: Any, turns: int = 3) -> None:
         for mixture in (plain, with_8):
             began = time.process_time()
             facts = len(evaluate(mixture, relation).outcomes)
-            seconds.append_line(round(time.process_time() - began, 2))
+            seconds.append(round(time.process_time() - began, 2))
         tokens = with_8.prompts[0].tokens.opening
         line = {"relation": "P19", "turn": turn, "facts": facts, "nothing": seconds[0], "8 examples": seconds[1]}
         append_line(COSTS, {**line, "opening_tokens": tokens})

@@ -195,7 +195,7 @@ def one_token(lm: FrozenLM, name: str, begin: Any, most: int | None) -> dict[str
 
 
 def beginning(lm: FrozenLM, kept: dict[str, Any]) -> dict[str, Any]:
-    """Choose what sentences begin with, once, as `askwell train` does on the first relation."""
+    """Choose what all sentences begin with, as `askwell train` does on the first relation."""
     if "begin" not in kept:
         relation = relation_of(FIRST)
         scores = begin_scores(lm, relation, read_prompts([f"{RELATIONS[FIRST]}/{FIRST}"], relation=relation))
