@@ -11,7 +11,7 @@ from askwell.views.charts import Gap, Panel, gaps_chart, panels_chart
 from askwell.views.drawing import PALETTE, Chart, css_variables, text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
-FIRST = PALETTE["first"].light
+FIRST, SECOND = PALETTE["first"].light, PALETTE["second"].light
 GAPS = [Gap("manual", 40.0, 10.0), Gap("soft", 95.0, 12.5), Gap("none told", None, 50.0), Gap("reversed", 20.0, 80.0)]
 
 
@@ -95,7 +95,7 @@ def test_figures_stand_outside_of_the_two_dots():
     for first, second in ((75.0, 25.0), (25.0, 75.0), (50.0, 50.0)):
         svg = ElementTree.fromstring(draw_gaps([Gap("a", first, second)]))
         figures = [element for element in svg.iter(f"{SVG}text") if FIRST in element.get("style", "")]
-        figures += [element for element in svg.iter(f"{SVG}text") if PALETTE["second"].light in element.get("style", "")]
+        figures += [element for element in svg.iter(f"{SVG}text") if SECOND in element.get("style", "")]
         anchors = ["end" if "text-anchor: end" in figure.get("style", "") else "start" for figure in figures]
         assert anchors == (["end", "start"] if first < second else ["start", "end"])
 

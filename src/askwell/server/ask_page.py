@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -170,7 +170,7 @@ def xs_to_try(request: Request, about: QueryName = "") -> HTMLResponse:
     except NoSuchName:  # asking says so
         return HTMLResponse("")
     facts = catalogue.facts(choice.entry)
-    filling = {"choice": choice, "suggested": _suggested(facts), "samples": _samples(facts)}
+    filling: dict[str, Any] = {"choice": choice, "suggested": _suggested(facts), "samples": _samples(facts)}
     return page(request, "ask.html", part="to_try", x="", **filling)
 
 

@@ -15,14 +15,14 @@ from askwell.server.api import answered, service_of
 from askwell.server.ask_page import QueryName, choices, choose, nothing_yet
 from askwell.server.render import Link, document_page, page
 from askwell.views.compared import comparison_blocks
-from askwell.views.document import Document, Section
+from askwell.views.document import Document, Points, Section
 from askwell.views.one_run import run_document, trust_document
 from askwell.views.run_list import curves_figure, gains_figure, run_table
 from askwell.views.to_html import page_html
 from askwell.views.words_document import words_document
 
 router = APIRouter(include_in_schema=False)
-COLUMNS = ("relation", "lm", "prompts", "setting", "seed", "P@1", "MRR", "facts")
+COLUMNS = ("P@1", "MRR", "relation", "lm", "prompts", "setting", "seed", "facts")
 _CHANGED = 20
 
 
@@ -38,7 +38,9 @@ def runs_page(request: Request, sort: QueryName = "", find: QueryName = "") -> H
     shown = [row for row in rows if all(word in " ".join(map(str, row.values())).lower() for word in words)]
     kept = {row["run"]: named[row["run"]] for row in shown}
     table = run_table(shown, ("run", *COLUMNS), links=[_address(name) for name in kept])
-    figures = [figure for figure in (gains_figure(list(kept.values())), curves_figure(kept)) if figure is not None]
+    drawn = {"Gains by relation": gains_figure(list(kept.values())), "Learning curves": curves_figure(kept)}
+    sections = (Section(heading, (figure,)) for heading, figure in drawn.items() if figure is not None)
+    figures = Document("", sections=tuple(sections))
     return page(
         request, "runs.html", names=list(kept), all=len(rows), table=table, figures=figures, columns=COLUMNS,
         sort=sort, find=find, pair=_alike(kept),
@@ -71,7 +73,7 @@ def compare_page(request: Request, a: QueryName = "", b: QueryName = "") -> HTML
     document = Document(
         "Two runs compared",
         about=tuple(zip("AB", (f"{name}: {run.record.spec.label}" for name, run in runs.items()), strict=True)),
-        sections=(Section("", tuple(comparison_blocks(found, _CHANGED))),),
+        sections=(Section("On the facts that both answered", tuple(comparison_blocks(found, _CHANGED))),),
     )
     return document_page(request, document, back="/runs", links=[(_address(name), f"See {name}") for name in runs])
 
@@ -108,10 +110,15 @@ async def prompts_page(request: Request, about: QueryName = "") -> HTMLResponse:
         return nothing_yet(request)
     choice = choose(service.catalogue, about)
     entry = choice.entry
-    words = await answered(request, service.words(entry))
-    trust = None if entry.run is None else entry.run.record.trust
-    score = None if trust is None or trust.projection is None else _what_words_score(trust.projection)
-    document = words_document(words, f"{entry.label} on {entry.lm}", lm=entry.lm, relation=entry.relation, score=score)
+    title = f"{entry.label} on {entry.lm}"
+    if choice.tuned is None:
+        lead = "Nothing was tuned here, so these prompts are still words."
+        document = Document(title, lead, sections=(Section("", (Points(tuple(map(str, entry.templates))),)),))
+    else:
+        words = await answered(request, service.words(entry))
+        trust = None if entry.run is None else entry.run.record.trust
+        score = None if trust is None or trust.projection is None else _what_words_score(trust.projection)
+        document = words_document(words, title, lm=entry.lm, relation=entry.relation, score=score)
     return document_page(request, document, titles=list(known), chosen=choice.title, choose="/prompts")
 
 

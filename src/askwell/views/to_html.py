@@ -15,15 +15,18 @@ from askwell.views.document import Block, Document
 from askwell.views.drawing import css_variables
 from askwell.views.printable import listed, printable, visible
 
+_NOTHING = Markup()
+
 
 def page_html(document: Document) -> str:
     """Return the document as a page, the same for the same document."""
-    return _rendered("page.html.jinja", document, style=Markup(style_sheet()))  # our own file
+    return _rendered("page.html.jinja", document, below="", style=Markup(style_sheet()))  # our own file
 
 
-def document_html(document: Document) -> Markup:
-    """Return the document as a part of a page that has the style sheet."""
-    return Markup(_rendered("document.html.jinja", document))  # escaped by its template
+def document_html(document: Document, below: Markup = _NOTHING) -> Markup:
+    """Return the document as a part of a page that has the style sheet, with something of the page's own below its
+    title."""
+    return Markup(_rendered("document.html.jinja", document, below=below))  # escaped by its template
 
 
 def blocks_html(*blocks: Block) -> Markup:
