@@ -3,150 +3,112 @@
 import functools
 import inspect
 import os
-import types
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from askwell.errors import BadOption, did_you_mean
 
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 
-_WAYS = {
+_MADE_BY = {
     "FrozenLM": ("load_lm", "loads one"),
     "Relation": ("read_relation", "makes one from a name, a file, pairs, a dictionary or a frame"),
     "Mixture": ("Mixture.from_pretrained", "loads a saved one, and askwell.Mixture(lm, templates) builds a new one"),
-    "RunSpec": ("run_spec", "makes one"),
+    "RunSpec": ("build_run_spec", "makes one"),
     "Examination": ("examine", "makes one"),
 }
 """How to get the objects that functions need: a function of askwell, and what it does."""
-# Wider than the annotation where Python itself is: whole numbers of numpy, a path of another library.
-_WIDER: dict[type, tuple[type, ...]] = {int: (Integral,), float: (Real,), Path: (os.PathLike,)}
-_NAMES = {int: "a whole number", float: "a number", str: "a string", bool: "True or False", Path: "a path"}
+_PLAIN = {"int": "a whole number", "float": "a number", "str": "a string", "bool": "True or False", "Path": "a path"}
 
 
-def checked(function: _Call) -> _Call:
-    """The function, whose calls raise BadOption if their arguments do not fit its signature.
+def checked(function: _Call, instead: str = "") -> _Call:
+    """Return the function, whose calls raise BadOption if the names, number or classes of arguments do not fit.
 
-    Names and numbers of arguments are checked, and the types of those whose annotation is a class or several classes.
-    A class is known by its name, so that a function can be annotated with a class of a room that imports it.
+    `instead` is the message for a function or class that is easily mistaken for another one.
     """
-    return _checked(function, "")
-
-
-def checked_or(instead: str) -> Callable[[_Call], _Call]:
-    """`checked`, for a function or class that is easily mistaken for another one, with a message that names that."""
-
-    def of(function: _Call) -> _Call:
-        if not isinstance(function, type):
-            return _checked(function, instead)
-        made: Any = function
-        made.__init__ = _checked(made.__init__, instead)
-        return made
-
-    return of
-
-
-def _checked(function: _Call, instead: str) -> _Call:
+    made: Any = function
+    if isinstance(function, type):
+        made.__init__ = checked(made.__init__, instead)
+        return function
     signature = inspect.signature(function)
-    name = getattr(function, "__qualname__", "").removesuffix(".__init__")
-    classes = {one.name: found for one in signature.parameters.values() if (found := _classes(one.annotation))}
+    name = made.__qualname__.removesuffix(".__init__")
+    wanted = {one.name: classes for one in signature.parameters.values() if (classes := _classes(one.annotation))}
 
     @functools.wraps(function)
     def called(*arguments: Any, **options: Any) -> Any:
         try:
             given = signature.bind(*arguments, **options).arguments
-        except TypeError:
-            raise BadOption(instead or _misfit(name, signature, arguments, options)) from None
-        for parameter in (name for name in classes if name in given):
-            if not any(_is_one(given[parameter], one) for one in classes[parameter]):
-                raise BadOption(instead or _wrong_type(name, signature, parameter, given, classes[parameter]))
+        except TypeError as error:
+            raise BadOption(instead or _misfit(name, signature, arguments, options, str(error))) from None
+        for parameter, classes in wanted.items():
+            if parameter in given and not _is_one(given[parameter], classes):
+                raise BadOption(instead or _wrong_class(name, parameter, given, classes))
         return function(*arguments, **options)
 
-    return typing.cast("_Call", called)
+    return cast("_Call", called)
 
 
-def _classes(annotation: Any) -> tuple[type | str, ...]:
-    """The classes that an annotation allows, those imported for type checkers alone by name; empty if it says more."""
-    if annotation in (Any, inspect.Parameter.empty):
-        return ()
-    if annotation is None or (isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias)):
-        return (annotation or types.NoneType,)
-    if isinstance(annotation, str):
-        return (annotation,) if annotation.isidentifier() else ()
-    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
-        parts = [_classes(part) for part in typing.get_args(annotation)]
-        return tuple(one for part in parts for one in part) if all(parts) else ()
-    return ()
+def checked_or(instead: str) -> Callable[[_Call], _Call]:
+    """Return `checked` with a message of its own."""
+    return functools.partial(checked, instead=instead)
 
 
-def _is_one(value: Any, wanted: type | str) -> bool:
-    if isinstance(wanted, str):
-        return any(base.__name__ == wanted for base in type(value).__mro__)
-    return isinstance(value, (wanted, *_WIDER.get(wanted, ())))
+def _classes(annotation: Any) -> list[str]:
+    """Return the names of the classes that an annotation allows: some are imported for type checkers alone."""
+    names = [part.rpartition(".")[2] for part in inspect.formatannotation(annotation).strip("'").split(" | ")]
+    return names if all(name.isidentifier() for name in names) and not {"Any", "_empty"} & {*names} else []
 
 
-def _misfit(name: str, signature: inspect.Signature, arguments: Sequence[Any], options: Mapping[str, Any]) -> str:
-    """What is wrong with the names or the number of arguments."""
-    parameters = [one for one in signature.parameters.values() if one.name not in ("self", "cls")]
-    by_position = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
-    by_name = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
-    filled = by_position[: len(arguments) - ("self" in signature.parameters) - ("cls" in signature.parameters)]
-    needed = [one.name for one in parameters if one.default is one.empty and one.name in by_position]
-    missing = [one for one in needed if one not in (*filled, *options)]
-    takes_fields = any(one.kind is one.VAR_KEYWORD for one in parameters)  # those of a spec, which checks them itself
-    for option in options:
-        if option in filled:
-            return f"{name} was given `{option}` twice: by position and by name"
-        meant = did_you_mean(option, missing if takes_fields else [*by_position[len(filled) :], *by_name])
-        if option not in signature.parameters and (not takes_fields or meant.startswith("; did you mean")):
-            return f"{name} has no option {option!r}{meant}"
-    if missing:
-        example = ", ".join(needed)
-        return f"{name} needs `{missing[0]}`: write {name}({example}){_way(missing[0], parameters)}"
-    more = f"; give the others by name: {', '.join(by_name)}" if by_name else ""
-    return f"{name} takes only {', '.join(by_position) or 'nothing'} by position{more}"
+def _is_one(value: Any, classes: Sequence[str]) -> bool:
+    own = {base.__name__ for base in type(value).__mro__} | ({"None"} if value is None else set())
+    # Python itself takes whole numbers of numpy, and paths of other libraries.
+    wider = {"int": Integral, "float": Real, "Path": os.PathLike}
+    return not own.isdisjoint(classes) or any(isinstance(value, wider[name]) for name in classes if name in wider)
 
 
-def _way(missing: str, parameters: Sequence[inspect.Parameter]) -> str:
-    """How to get a missing argument; empty if it is not one of ours."""
-    (annotation,) = (one.annotation for one in parameters if one.name == missing)
-    for one in _classes(annotation):
-        if (kind := _name_of(one)) in _WAYS:
-            function, does = _WAYS[kind]
-            return f"; askwell.{function} {does}"
-    return ""
-
-
-def _wrong_type(
-    name: str, signature: inspect.Signature, parameter: str, given: Mapping[str, Any], wanted: Sequence[type | str]
+def _misfit(
+    name: str, signature: inspect.Signature, arguments: Sequence[Any], options: Mapping[str, Any], problem: str
 ) -> str:
-    value = given[parameter]
-    ours = next((kind for one in wanted if (kind := _name_of(one)) in _WAYS), None)
+    """Return what is wrong with the names or the number of arguments, beginning from what Python calls the problem."""
+    own = {name: one for name, one in signature.parameters.items() if name not in ("self", "cls")}
+    by_position = [name for name, one in own.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
+    by_name = [name for name, one in own.items() if one.kind is one.KEYWORD_ONLY]
+    free = by_position[len(arguments) - (len(signature.parameters) - len(own)) :] + by_name
+    missing = problem.split("'")[1] if problem.startswith("missing") else None
+    takes_fields = any(one.kind is one.VAR_KEYWORD for one in own.values())  # those of a spec, which checks them itself
+    for option in (option for option in options if option not in own):
+        meant = did_you_mean(option, [missing or ""] if takes_fields else free)
+        if not takes_fields or meant.startswith("; did you mean"):
+            return f"{name} has no option {option!r}{meant}"
+    if missing is not None:
+        needed = ", ".join(name for name in by_position if own[name].default is inspect.Parameter.empty)
+        ways = [_MADE_BY[one] for one in _classes(own[missing].annotation) if one in _MADE_BY]
+        get = f"; askwell.{ways[0][0]} {ways[0][1]}" if ways else ""
+        return f"{name} needs `{missing}`: write {name}({needed}){get}"
+    if "positional" in problem:
+        more = f"; give the others by name: {', '.join(by_name)}" if by_name else ""
+        return f"{name} takes only {', '.join(by_position) or 'nothing'} by position{more}"
+    return f"{name}: {problem}"
+
+
+def _wrong_class(name: str, parameter: str, given: Mapping[str, Any], classes: Sequence[str]) -> str:
+    """Return what is wrong with the class of an argument."""
+    value, kind = given[parameter], _article(type(given[parameter]).__name__)
+    ours = next((one for one in classes if one in _MADE_BY), None)
     if ours is None:
-        allowed = [_NAMES.get(one) or _article(one.__name__) for one in wanted if isinstance(one, type)]
-        named = " or ".join(dict.fromkeys(one for one in allowed if one != "a NoneType"))
-        fields = "; its fields can also be given by name" if named.endswith("Spec") else ""
-        return f"{name}: `{parameter}` must be {named}, not {_shown(value)}{fields}"
-    kind = _article(type(value).__name__)
-    if any(_is_one(other, ours) for other in given.values()):
-        order = ", ".join(one for one in signature.parameters if one in given and one != "self")
-        return f"{name}: `{parameter}` must be {_article(ours)}, not {kind}; the order is {name}({order})"
-    function, does = _WAYS[ours]
-    if isinstance(value, str | Path) and ours in ("FrozenLM", "Relation", "Mixture"):
-        return f"{name}: `{parameter}` must be {_article(ours)}: write askwell.{function}({str(value)!r})"
-    return f"{name}: `{parameter}` must be {_article(ours)}, not {kind}: askwell.{function} {does}"
-
-
-def _name_of(one: type | str) -> str:
-    return one if isinstance(one, str) else one.__name__
-
-
-def _shown(value: Any) -> str:
-    plain = isinstance(value, str | int | float | bool | None)
-    return repr(value)[:60] if plain else _article(type(value).__name__)
+        allowed = " or ".join(_PLAIN.get(one) or _article(one) for one in classes if one != "None")
+        shown = repr(value)[:60] if isinstance(value, str | int | float | None) else kind
+        fields = "; its fields can also be given by name" if allowed.endswith("Spec") else ""
+        return f"{name}: `{parameter}` must be {allowed}, not {shown}{fields}"
+    message = f"{name}: `{parameter}` must be {_article(ours)}"
+    if any(_is_one(other, [ours]) for other in given.values()):
+        order = ", ".join(one for one in given if one != "self")
+        return f"{message}, not {kind}; the order is {name}({order})"
+    function, does = _MADE_BY[ours]
+    if isinstance(value, str | os.PathLike) and ours in ("FrozenLM", "Relation", "Mixture"):
+        return f"{message}: write askwell.{function}({str(value)!r})"
+    return f"{message}, not {kind}: askwell.{function} {does}"
 
 
 def _article(name: str) -> str:

@@ -14,37 +14,32 @@ AskwellError
     ├── NotFinite          the LM gave NaN or infinity
     └── CannotWrite        an output folder that cannot be written
 
-Messages name options as they are typed on the command line (--split-ratio 70-30). Elsewhere a function was called, so
-its arguments are named instead (`ratio` 70-30).
+A message names arguments of functions (`ratio` 70-30), and its error knows what they are called on the command line,
+where it reads --split-ratio 70-30: raise BadOption("`ratio` 70-30: …", ratio="--split-ratio").
 """
 
 import difflib
-import re
-from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-_IN_OPTIONS: ContextVar[bool] = ContextVar("messages name options", default=False)
-
-
-@contextmanager
-def naming_options() -> Generator[None]:
-    """Inside it, messages name options as they are typed, instead of arguments."""
-    before = _IN_OPTIONS.set(True)
-    try:
-        yield
-    finally:
-        _IN_OPTIONS.reset(before)
-
 
 class AskwellError(Exception):
-    """Root of all errors that askwell raises on purpose."""
+    """Root of all errors that askwell raises on purpose.
 
-    def __str__(self) -> str:
+    `options` are the arguments that the message names in backticks, each with its option of the command line.
+    """
+
+    def __init__(self, message: str, **options: str) -> None:
+        super().__init__(message)
+        self.options = options
+
+    def for_command_line(self) -> str:
+        """Return the message with options in place of arguments."""
         message = super().__str__()
-        return message if _IN_OPTIONS.get() else _naming_arguments(message)
+        for argument, option in self.options.items():
+            message = message.replace(f"`{argument}`", option)
+        return message
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors are passed between processes, whatever arguments their constructors take.
@@ -64,10 +59,10 @@ class UserMistake(AskwellError):
 class BadFile(UserMistake):
     """A file that is missing, empty, broken or in an unknown format."""
 
-    def __init__(self, path: Path | str, problem: str, line: int | None = None) -> None:
+    def __init__(self, path: Path | str, problem: str, line: int | None = None, **options: str) -> None:
         self.path, self.problem, self.line = Path(path), problem, line
         place = f"{path}" if line is None else f"{path}, line {line}"
-        super().__init__(f"{place}: {problem}")
+        super().__init__(f"{place}: {problem}", **options)
 
 
 class BadTemplate(UserMistake):
@@ -85,13 +80,19 @@ class NoPrompts(BadOption):
 class NothingLeft(UserMistake):
     """Facts, prompts or candidates were all left out."""
 
-    def __init__(self, what: str, reasons: Mapping[str, int], way_out: str = "") -> None:
+    def __init__(self, what: str, reasons: Mapping[str, int], way_out: str = "", **options: str) -> None:
         counted = "; ".join(f"{count} × {reason}" for reason, count in sorted(reasons.items())) or "none were given"
-        super().__init__(f"no {what} left: {counted}{way_out}")
+        super().__init__(f"no {what} left: {counted}{way_out}", **options)
 
 
 class LMUnavailable(UserMistake):
-    """An LM that is not available or cannot be used."""
+    """An LM that is not available or cannot be used. `lm` before its name is for the command line alone."""
+
+    def __init__(self, message: str, **options: str) -> None:
+        super().__init__(message, **{"lm": "--lm"} | options)
+
+    def __str__(self) -> str:
+        return super().__str__().replace("`lm` ", "")
 
 
 class WrongLM(UserMistake):
@@ -112,24 +113,6 @@ class NotFinite(Failure):
 
 class CannotWrite(Failure):
     """An output folder that cannot be written."""
-
-
-_COMMAND = r"askwell [a-z]+(?: [a-z]+)*(?: --[a-z-]+(?: [A-Z]+)?)*"
-_OPTION = re.compile(rf"({_COMMAND})|--lm (?=\S)|(?<![\w/-])--([a-z][a-z0-9-]*)")
-# Options whose value is an argument of another name.
-_ARGUMENTS = {"facts": "relation", "split-ratio": "ratio", "split-by": "split", "out": "folder"}
-
-
-def _naming_arguments(message: str) -> str:
-    """The message with each option as the argument of a function; commands to type are not changed."""
-
-    def named(found: re.Match[str]) -> str:
-        command, option = found.groups()
-        if command is not None:
-            return command
-        return "" if option is None else f"`{_ARGUMENTS.get(option, option.replace('-', '_'))}`"
-
-    return _OPTION.sub(named, message)
 
 
 # What other libraries call things, and what they are called here.
@@ -163,3 +146,8 @@ def did_you_mean(typed: str, known: Iterable[str]) -> str:
         typed, names, n=1
     )
     return f"; did you mean {close[0]}?" if close else f"; choose from {', '.join(names)}"
+
+
+def first_few(names: Sequence[str], most: int = 3) -> str:
+    """Return the first of several names, with an ellipsis if there are more."""
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")

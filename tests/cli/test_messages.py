@@ -1,4 +1,4 @@
-"""Messages speak as their reader does: of options on the command line, of arguments in Python."""
+"""Messages use their reader's words: options on the command line, arguments in Python."""
 
 import pickle
 
@@ -6,32 +6,37 @@ import pytest
 
 import askwell as library
 from askwell.cli.terminal import note_left_out_facts
-from askwell.errors import BadFile, BadOption, naming_options
+from askwell.errors import BadFile, BadOption, LMUnavailable
 from askwell.evaluation.scoring import LeftOut
 from askwell.mixture.encode import TOO_LONG, TOO_MANY_TOKENS
 
 
 @pytest.mark.parametrize(
-    ("typed", "called"),
+    ("error", "called", "typed"),
     [
-        ("--split-ratio 70: three numbers", "`ratio` 70: three numbers"),
-        ("name it with --facts, or leave --shot-draws out", "name it with `relation`, or leave `shot_draws` out"),
-        ("--lm ./bert: there is no such folder", "./bert: there is no such folder"),
-        ("get it: askwell data pull --from FOLDER, or --data", "get it: askwell data pull --from FOLDER, or `data`"),
-        ("`askwell lm list` shows LMs; --lm smollm2 needs no hub", "`askwell lm list` shows LMs; smollm2 needs no hub"),
-        ("/tmp/--x/a.csv: a -- b, x--y", "/tmp/--x/a.csv: a -- b, x--y"),
+        (BadOption("`ratio` 70: three", ratio="--split-ratio"), "`ratio` 70: three", "--split-ratio 70: three"),
+        (
+            BadOption("name it with `relation`, leave `y` out", relation="--facts", y="--y"),
+            "name it with `relation`, leave `y` out",
+            "name it with --facts, leave --y out",
+        ),
+        (LMUnavailable("`lm` ./bert: no such folder"), "./bert: no such folder", "--lm ./bert: no such folder"),
+        (
+            LMUnavailable("`askwell lm list` shows LMs; `lm` smollm2 needs no hub"),
+            "`askwell lm list` shows LMs; smollm2 needs no hub",
+            "`askwell lm list` shows LMs; --lm smollm2 needs no hub",
+        ),
+        (
+            BadFile("a.csv", "`x` town: no such column", 3, x="--x"),
+            "a.csv, line 3: `x` town: no such column",
+            "a.csv, line 3: --x town: no such column",
+        ),
     ],
 )
-def test_options_become_arguments(typed, called):
-    error = BadOption(typed)
-    assert str(error) == called
-    with naming_options():
-        assert str(error) == typed
-    assert str(pickle.loads(pickle.dumps(error))) == called
-
-
-def test_a_place_in_a_file_is_kept():
-    assert str(BadFile("a.csv", "--x town: no such column", line=3)) == "a.csv, line 3: `x` town: no such column"
+def test_arguments_are_options_on_the_command_line(error, called, typed):
+    for each in (error, pickle.loads(pickle.dumps(error))):
+        assert str(each) == called
+        assert each.for_command_line() == typed
 
 
 def test_the_same_mistake_in_both_places(askwell, tmp_path):

@@ -351,7 +351,7 @@ def test_a_folder_with_nothing_in_it(tmp_path, form):
 def test_nothing_is_overwritten_and_nothing_half_written(lama, tmp_path):
     out = tmp_path / "out"
     (out / "prompts" / "lama_trex").mkdir(parents=True)
-    with pytest.raises(BadOption, match=r"`folder` already has .*prompts/lama_trex; .*`name`"):
+    with pytest.raises(BadOption, match=r"`out` already has .*prompts/lama_trex; .*`name`"):
         bring("lama", lama, out)
     assert tree(out) == []
     with pytest.raises(UserMistake, match="is a file"):

@@ -60,5 +60,5 @@ def test_altered_files_in_the_cache_are_replaced(copy, cache):
 
 
 def test_a_copy_that_is_no_folder_is_refused(write):
-    with pytest.raises(BadOption, match=r"`from` .* is not a folder"):
+    with pytest.raises(BadOption, match=r"`copy` .* is not a folder"):
         take_from(write("file", "x"), TINY)

@@ -5,7 +5,19 @@ from pathlib import Path
 
 import pytest
 import torch
-from enumeration import ONE_OF_EACH, by_prompt, enumerated, few_tokens, rank_among, spellings
+from agreement import exact
+from enumeration import (
+    ONE_OF_EACH,
+    TEMPLATES,
+    by_prompt,
+    end_of,
+    enumerated,
+    every_answer,
+    few_tokens,
+    product_steps,
+    rank_among,
+    spellings,
+)
 from reference import brute_metrics
 
 from askwell.data.facts import Fact, Relation
@@ -153,6 +165,32 @@ def test_bounds_are_said_kept_in_files_and_left_out_of_comparisons(tmp_path: Pat
     assert found.wins == found.losses == 0
     assert compare_outcomes(whole, cut, metric="log-loss").facts == len(relation.test)
     assert "unsettled" not in to_json(compare_outcomes(whole, whole))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bart"])
+def test_the_best_of_many_answers_that_are_almost_as_probable_is_the_first(name):
+    """More than a hundred tokens are more probable than the best answer, which is one of them and its end."""
+    vocabulary = tuple(range(exact(name).vocabulary_size))
+    mixture, twin = few_tokens(name, TEMPLATES[:1], vocabulary, longest_answer=1)
+    special = frozenset({*exact(name).tokenizer.all_special_ids, end_of(name, TEMPLATES[0], "Paris") or -1})
+    spelt = spellings(name, 1, vocabulary, special)
+    expected = every_answer(twin, "Paris", spelt=spelt)
+    first = product_steps(twin, "Paris", [])[0][0][0]
+    assert int((first > expected[next(iter(expected))]).sum()) > 100
+    test = [Fact("Paris", list(expected)[at]) for at in (0, 1, 9, 10)]
+    relation = Relation.of("r", [Fact("Cuba", "Rome")], [], test)
+    for top in (10, 0):
+        for outcome in evaluate(mixture, relation, top=top).outcomes:
+            assert outcome.is_settled
+            assert outcome.rank == rank_among(expected, outcome.y, sorted({f.y for f in test} - {outcome.y}))
+            known = min(top, list(expected).index(outcome.y) + 1)
+            assert outcome.answers[:known] == tuple(expected)[:known]
+    facts = encode_relation(mixture, relation).split("test")
+    assert score_facts(mixture, facts, relation)["P@1"] == 25 * sum(
+        rank_among(expected, fact.y, sorted({f.y for f in test} - {fact.y})) == 1 for fact in test
+    )
+    mixture.answer_kind = encode_relation(mixture, relation).kind
+    assert [reply.y for reply in mixture.ask("Paris", top=10)] == list(expected)[:10]
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)

@@ -38,7 +38,7 @@ def test_each_prompt_answers_as_if_it_were_alone(name, way):
     for reply in replies:
         alone = Mixture(lm, [TEMPLATES[reply.number]], spec)
         alone.answer_kind = kind
-        best = alone.ask("Quito", top=1, candidates=candidates, beams=32)[0]
+        best = alone.ask("Quito", top=1, candidates=candidates)[0]
         assert (reply.y, reply.probability) == (best.y, pytest.approx(best.probability, rel=1e-4))
 
 

@@ -84,7 +84,7 @@ def test_one_token_answers_give_the_one_token_product():
 def test_the_search_finds_what_enumeration_finds(name, templates):
     mixture, twin, log_lengths = product_of(name, templates)
     kind = AnswerKind(any_length=True, longest=LONGEST, log_lengths=tuple(log_lengths))
-    search = AnswerSearch(mixture, LIMITS, kind.lengths_on(mixture.lm))
+    search = AnswerSearch(mixture, LIMITS, kind)
     names = ["Paris", "Mary Cassatt"]
     xs, questions = words(mixture.lm, names)
     every = [every_product(twin, mixture.weights, x, log_lengths) for x in names]

@@ -110,6 +110,7 @@ def test_the_exported_names_are_these():
         "UserMistake",
         "__version__",
         "ask",
+        "build_run_spec",
         "compare_outcomes",
         "evaluate",
         "examine",
@@ -121,7 +122,6 @@ def test_the_exported_names_are_these():
         "read_relation",
         "read_runs",
         "run",
-        "run_spec",
         "train",
         "trust_of",
     ]

@@ -11,6 +11,7 @@ from askwell.evaluation.selective import AnsweredX, CautiousReply, DevAnswers, R
 from askwell.mixture.candidates import Candidates, unaskable_candidates
 from askwell.mixture.encode import default_kind
 from askwell.mixture.mixture import Mixture
+from askwell.mixture.reply import missing_text
 from askwell.views.printable import printable
 from askwell.views.replies import prompt_replies_table, reply_table
 
@@ -44,7 +45,9 @@ def print_answers(
     elif form == "json" and several:
         print_json_list(one.as_json() for one in asked)
     elif form == "json":
-        print_json(next(asked).as_json(alone=True))
+        one = next(asked)
+        _note_missing(one.reply)
+        print_json(one.as_json(alone=True))
     else:
         for one in asked:
             _print_tables(mixture, one)
@@ -66,6 +69,7 @@ def _print_tables(mixture: Mixture, asked: AnsweredX) -> None:
     if reply.answered:
         templates = [prompt.template.text for prompt in mixture.prompts]
         show(reply_table(reply.x, reply.answers, templates))
+        _note_missing(reply)
     elif asked.limits is not None:
         best = reply.answers[0]
         say(
@@ -76,6 +80,12 @@ def _print_tables(mixture: Mixture, asked: AnsweredX) -> None:
         show(prompt_replies_table(asked.prompts))
 
 
+def _note_missing(reply: CautiousReply) -> None:
+    """Notes which answers may be missing."""
+    if reply.unseen:
+        note(f"{reply.x}: {missing_text(reply.unseen)}")
+
+
 def _print_all_lines(asked: Iterable[AnsweredX], count: int) -> None:
     """Prints answers as they are found, with a progress bar if they do not go to the terminal themselves."""
     out = sys.stdout  # while a bar is shown, rich replaces sys.stdout
@@ -83,6 +93,7 @@ def _print_all_lines(asked: Iterable[AnsweredX], count: int) -> None:
     with nullcontext(None) if out.isatty() else bar("x's asked") as shown:
         for done, one in enumerate(asked, start=1):
             _print_lines(one.reply, emit)
+            _note_missing(one.reply)
             if shown is not None:
                 shown(done, count)
 

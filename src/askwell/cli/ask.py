@@ -8,13 +8,24 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
-from askwell.cli.options import LM, Among, CandidatesFile, Data, Flag, Json, Loading, Prompts, Threads, Where
+from askwell.cli.options import (
+    LM,
+    Among,
+    CandidatesFile,
+    Data,
+    Flag,
+    Json,
+    Loading,
+    Prompts,
+    Threads,
+    Where,
+    check_risk,
+)
 from askwell.cli.terminal import bar, note
-from askwell.cli.trust import check_risk
 from askwell.data.names import read_prompts, read_relation
 from askwell.data.readers import read_xs
 from askwell.errors import BadOption, NothingLeft
-from askwell.specs.mixture_spec import BEAMS, MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 
 def ask(
@@ -27,8 +38,7 @@ def ask(
     column: str | None = None,
     top: Annotated[int, Parameter(validator=validators.Number(gte=1))] = 5,
     risk: float | None = None,
-    confidence: Annotated[float | None, Parameter(name=["--confidence", "--sureness"])] = None,
-    beams: Annotated[int, Parameter(validator=validators.Number(gte=1))] = BEAMS,
+    confidence: float | None = None,
     where: Where = None,
     candidates: CandidatesFile = None,
     among: Among = None,
@@ -56,8 +66,6 @@ def ask(
         top: How many answers to give.
         risk: Report an answer as not known if its probability is below a threshold, which is learned on dev so that at
             most this fraction of the given answers is wrong: 0.1 for one in ten.
-        beams: How many partial answers the search extends at once; a wider search is slower, and more likely to find
-            improbable answers.
         each_prompt: Also give what each prompt answers by itself.
         confidence: Keep the risk with this confidence, e.g. 0.95; with few dev facts, fewer x's are answered.
     """
@@ -128,5 +136,5 @@ def ask(
     form = "json" if json else "lines" if file is not None else "tables"
     print_answers(
         asked, xs, form=form, several=several, dev=dev, limits=None if risk is None else RiskLimits(risk, confidence),
-        top=top, candidates=allowed, beams=beams, each_prompt=each_prompt,
+        top=top, candidates=allowed, each_prompt=each_prompt,
     )  # fmt: skip

@@ -25,14 +25,14 @@ def pulled_data_folder() -> Path:
 def data_folder(option: Path | None) -> Path | None:
     """The data folder: the option, else the environment variable ASKWELL_DATA, else the pulled data, else none."""
     if option is not None:
-        folder, origin = Path(option), "--data"
+        folder, origin = Path(option), "`data`"
     elif value := os.environ.get(VARIABLE):
         folder, origin = Path(value), f"the environment variable {VARIABLE}"
     else:
         pulled = pulled_data_folder()
         return pulled if pulled.is_dir() else None
     if not folder.is_dir():
-        raise BadOption(f"{origin} is {folder}, which is not a folder")
+        raise BadOption(f"{origin} is {folder}, which is not a folder", data="--data")
     return folder
 
 
@@ -41,7 +41,9 @@ def need_data_folder(option: Path | None) -> Path:
     folder = data_folder(option)
     if folder is None:
         raise BadOption(
-            f"there is no data in {pulled_data_folder()}; get it with `askwell data pull`, or name a folder with --data"
+            f"there is no data in {pulled_data_folder()}; get it with `askwell data pull`, or name a folder with "
+            "`data`",
+            data="--data",
         )
     return folder
 
@@ -55,7 +57,8 @@ def find(source: str, kind: SourceKind, data: Path | None) -> Path:
         raise BadFile(
             source,
             "there is no such file or folder. If this is a name in a data folder, name that folder:"
-            f" --data FOLDER, or the environment variable {VARIABLE}; `askwell data pull` fetches the published sets",
+            f" `data` FOLDER, or the environment variable {VARIABLE}; `askwell data pull` fetches the published sets",
+            data="--data",
         )
     # An absolute path or one with '..' would lead out of the data folder, so it is not a name.
     if path.is_absolute() or ".." in path.parts:

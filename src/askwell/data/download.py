@@ -93,7 +93,7 @@ def take_from(copy: Path, sets: Sequence[DataSet]) -> Pulled:
     `copy` is a data folder (facts/, prompts/ …) or a checkout of a repository that publishes the sets.
     """
     if not copy.is_dir():
-        raise BadOption(f"--from {copy} is not a folder")
+        raise BadOption(f"`copy` {copy} is not a folder", copy="--from")
     folder = pulled_data_folder()
     with _lock(folder, lambda: None):
         conditions = [condition(data_set, folder) for data_set in sets]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from askwell.data.facts import SPLIT_FILES, SPLITS, Fact, SplitName, facts_jsonl
 from askwell.data.readers import file_name, first_record, read_lines, read_object, read_records, text_of
 from askwell.data.templates import parse_template, templates_jsonl, weight_of
-from askwell.errors import BadFile, BadOption, BadTemplate, NothingLeft
+from askwell.errors import BadFile, BadOption, BadTemplate, NothingLeft, first_few
 from askwell.files import need_writable_folder, write_folder
 from askwell.views.printable import clipped
 
@@ -127,7 +127,7 @@ class Imported:
         for path, reason in self.skipped.items():
             by_reason.setdefault(reason, []).append(path)
         for reason, paths in by_reason.items():
-            named = ", ".join(paths[:3]) + (", …" if len(paths) > 3 else "")
+            named = first_few(paths)
             told.append(f"skipped: {len(paths)} × {reason} ({named})")
         return told
 
@@ -143,7 +143,11 @@ def write_imported(imported: Imported, out: Path) -> None:
     need_writable_folder(out, "--out")
     for folder in folders:
         if folder.exists():
-            raise BadOption(f"--out already has {folder}; name another folder, or give the sets another --name")
+            raise BadOption(
+                f"`out` already has {folder}; name another folder, or give the sets another `name`",
+                out="--out",
+                name="--name",
+            )
     for folder, files in folders.items():
         write_folder(folder, {name: "".join(lines) for name, lines in files.items()})
 
@@ -383,7 +387,7 @@ def import_data(data_format: ImportFormat, source: Path, out: Path, name: str | 
     The names of the sets begin with `name`, by default the name of the format.
     """
     if name is not None and not _can_name_a_folder(name):
-        raise BadOption(f"--name {clipped(repr(name), 200)} cannot be the name of a folder")
+        raise BadOption(f"`name` {clipped(repr(name), 200)} cannot be the name of a folder", name="--name")
     imported = READERS[data_format](source, name or data_format)
     write_imported(imported, out)
     return imported

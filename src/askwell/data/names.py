@@ -13,7 +13,7 @@ from askwell.data.readers import SUFFIXES, USUAL, Columns, parse_facts, read_rec
 from askwell.data.split import SplitRule, rule_with, split_facts
 from askwell.data.templates import Template, parse_template, read_templates
 from askwell.data.testbed import PREFIX, relation_names, testbed_prompts, testbed_relation
-from askwell.errors import BadFile, BadOption, NoPrompts, UserMistake
+from askwell.errors import BadFile, BadOption, NoPrompts, UserMistake, first_few
 
 
 @checked
@@ -50,7 +50,7 @@ def _named_relation(source: str | Path, columns: Columns, data: Path | None, spl
         if split is not None:
             raise BadOption(f"{source} is already split; leave out the rule {split!r}")
         if columns != USUAL:
-            raise BadOption(f"{source} has only the columns x and y; leave out --x and --y")
+            raise BadOption(f"{source} has only the columns x and y; leave out `x` and `y`", x="--x", y="--y")
         return testbed_relation(str(source))
     path = find(str(source), "facts", data_folder(data))
     # Results must not name paths of this machine: the name is that in the data folder, or the path's last part.
@@ -80,7 +80,7 @@ def read_split_files(folder: Path, columns: Columns = USUAL) -> SplitLines:
     expected = f"a folder of facts has {', '.join(SPLIT_FILES)}"
     if len(missing) == len(SPLIT_FILES):
         inside = [inner.name for inner in _relation_folders(folder)]
-        shown = ", ".join(inside[:3]) + (", …" if len(inside) > 3 else "")
+        shown = first_few(inside)
         advice = f"this folder holds {len(inside)} of them: name one ({shown})" if inside else one_file
         raise BadFile(folder, f"no facts here: {expected}; {advice}")
     if missing:
@@ -203,5 +203,7 @@ def _testbed_prompts(source: str, relation: str) -> list[Template]:
     if own_relation or relation.startswith(PREFIX):
         return testbed_prompts(kind, own_relation or relation)
     raise NoPrompts(
-        f"{source} is for the testbed's relations: name one of them with --facts, or write e.g. {PREFIX}{kind}/capital"
+        f"{source} is for the testbed's relations: name one of them with `relation`, or write e.g. "
+        f"{PREFIX}{kind}/capital",
+        relation="--facts",
     )

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from askwell.errors import BadFile, BadOption, DamagedFile, did_you_mean
+from askwell.errors import BadFile, BadOption, DamagedFile, did_you_mean, first_few
 
 CountedIn = Literal["facts", "prompts", "relations", "words"]
 
@@ -187,7 +187,7 @@ class Inventory:
         wrong = [found for found in self.conditions if not found.is_whole and (all_here or not found.is_absent)]
         if wrong:
             files = [file.path for found in wrong for file in found.wanted]
-            named = ", ".join(files[:5]) + (", …" if len(files) > 5 else "")
+            named = first_few(files, 5)
             raise DamagedFile(
                 f"{len(files)} {'file' if len(files) == 1 else 'files'} in {self.folder} missing or not as published:"
                 f" {named}. Pull them again with: askwell data pull {' '.join(found.data_set.name for found in wrong)}"

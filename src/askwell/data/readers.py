@@ -149,7 +149,7 @@ def _chosen(path: Path, number: int, choose: Choose, names: Collection[str]) -> 
     try:
         return choose(names)
     except ValueError as error:
-        raise BadFile(path, str(error), number) from None
+        raise BadFile(path, str(error), number, x="--x", y="--y", column="--column") from None
 
 
 def _object(path: Path, number: int | None, text: str, decoder: json.JSONDecoder) -> dict[str, Any]:
@@ -212,7 +212,7 @@ class Columns(NamedTuple):
 
     def found(self, there: Collection[str]) -> tuple[str, str]:
         """The names of both columns among those of a file; ValueError if one is missing."""
-        for option, name in (("--x", self.x), ("--y", self.y)):
+        for option, name in (("`x`", self.x), ("`y`", self.y)):
             if name is not None and name not in there:
                 raise ValueError(f"{option} {name}: there is no such column; found {listed(there)}")
         for x, y in _KEYS:
@@ -221,7 +221,7 @@ class Columns(NamedTuple):
         expected = ", or ".join(f"{x!r} and {y!r}" for x, y in _KEYS)
         raise ValueError(
             f"expected {expected} as keys or in the header; found {listed(there)}. "
-            "Other columns are named with --x and --y"
+            "Other columns are named with `x` and `y`"
         )
 
 
@@ -246,13 +246,15 @@ def read_xs(path: Path, column: str | None) -> list[str]:
         for name in [column] if column else _X_KEYS:
             if name in there:
                 return (name,)
-        wanted = f"no column {column!r}" if column else f"none of {', '.join(_X_KEYS)}; name a column with --column"
+        wanted = f"no column {column!r}" if column else f"none of {', '.join(_X_KEYS)}; name a column with `column`"
         raise ValueError(f"{wanted}; there are: {', '.join(there) or 'none'}")
 
     if path.suffix.lower() in SUFFIXES:
         xs = [x for _, (x,) in read_columns(path, choose)]
     elif column:
-        raise BadOption(f"--column is for {', '.join(SUFFIXES)} files, but {path} is read as lines of text")
+        raise BadOption(
+            f"`column` is for {', '.join(SUFFIXES)} files, but {path} is read as lines of text", column="--column"
+        )
     else:
         xs = [line.strip() for _, line in read_lines(path)]
     if not xs:

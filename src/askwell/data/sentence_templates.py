@@ -40,15 +40,15 @@ def frequent_templates(path: Path, least: int = MORE_THAN_TEN, relation: str | N
     positions [start, end] in it, counted in characters. With `relation`, only its sentences count, and sentences that
     name no relation."""
     if least < 1:
-        raise BadOption(f"--min-count {least}: at least 1 is needed")
+        raise BadOption(f"`least` {least}: at least 1 is needed", least="--min-count")
     counts: dict[str, Counter[str]] = {}
     found = SentenceTemplates()
     for number, record in read_records(path):
         if relation is not None and record.setdefault("relation", relation) != relation:
             continue
         if "relation" not in record:
-            problem = "'relation' is missing; name the relation of all sentences with --relation"
-            raise BadFile(path, problem, number)
+            problem = "'relation' is missing; name the relation of all sentences with `relation`"
+            raise BadFile(path, problem, number, relation="--relation")
         found.read += 1
         name = file_name(path, number, text_of(path, number, record, "relation"))
         try:

@@ -33,7 +33,8 @@ def split_shares(ratio: str | Sequence[float | int]) -> Shares:
         exact = []
     if len(exact) != 3 or min(exact) <= 0:
         raise BadOption(
-            f"--split-ratio {ratio}: write three positive numbers for train, dev and test, such as 70-15-15"
+            f"`ratio` {ratio}: write three positive numbers for train, dev and test, such as 70-15-15",
+            ratio="--split-ratio",
         )
     scale = lcm(*(part.denominator for part in exact))
     train, dev, test = (int(part * scale) for part in exact)

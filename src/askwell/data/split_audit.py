@@ -331,7 +331,7 @@ def need_new_folder(folder: Path) -> None:
     """Raises if the folder cannot be written to, or is not empty."""
     need_writable_folder(folder, "--out")
     if folder.exists() and any(folder.iterdir()):
-        raise BadOption(f"--out {folder} is not empty; name a new folder")
+        raise BadOption(f"`folder` {folder} is not empty; name a new folder", folder="--out")
 
 
 def _without(facts: dict[Fact, None], others: set[Fact]) -> tuple[Fact, ...]:

@@ -208,7 +208,7 @@ class OpenFacts:
 
     def _search(self, **limits: int) -> AnswerSearch:
         kind = self.facts.kind
-        return AnswerSearch(self.mixture, SearchLimits(tokens=kind.longest, **limits), kind.lengths_on(self.mixture.lm))
+        return AnswerSearch(self.mixture, SearchLimits(tokens=kind.longest, **limits), kind)
 
     @torch.no_grad()
     def _gold_log_probabilities(self, some: Int[Tensor, " facts"]) -> list[float]:
@@ -368,4 +368,4 @@ def open_masked_prior(mixture: Mixture, kind: AnswerKind) -> OpenPrior | None:
 
 def _prior_search(mixture: Mixture, kind: AnswerKind) -> AnswerSearch:
     limits = SearchLimits(answers=_PRIOR_ANSWERS, tokens=kind.longest)
-    return AnswerSearch(mixture, limits, kind.lengths_on(mixture.lm))
+    return AnswerSearch(mixture, limits, kind)

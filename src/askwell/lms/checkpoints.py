@@ -18,12 +18,11 @@ from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
 from askwell.data.testbed import PREFIX, lm_folder, lm_names
-from askwell.errors import LMUnavailable
+from askwell.errors import LMUnavailable, first_few
 from askwell.files import cache_folder, is_utf8
 from askwell.lms.families import family_of
-from askwell.lms.hub import answers, hub_options
 from askwell.lms.identity import PROBE
-from askwell.lms.tokenizer_files import find_tokenizer
+from askwell.lms.tokenizer_files import find_tokenizer, hub_answers, hub_options
 
 _LAYERS = ("num_hidden_layers", "encoder_layers", "decoder_layers", "num_hidden_groups")
 _OF_STORED = 4
@@ -57,7 +56,7 @@ PULLABLE = {
 
 
 _WITHOUT_HUB = (
-    f"`askwell lm list` shows the LMs on this machine; those of the testbed (--lm {PREFIX}bert), --lm smollm2, a "
+    f"`askwell lm list` shows the LMs on this machine; those of the testbed (`lm` {PREFIX}bert), `lm` smollm2, a "
     "checkpoint folder and a .gguf file need no hub."
 )
 
@@ -75,7 +74,7 @@ def built_in_folder(name: str) -> Path | None:
         return None
     folder = pulled_folder(name)
     if not (folder / "config.json").exists():
-        raise LMUnavailable(f"--lm {name} is not on this machine yet; get it with: askwell lm pull {name}")
+        raise LMUnavailable(f"`lm` {name} is not on this machine yet; get it with: askwell lm pull {name}")
     return folder
 
 
@@ -96,18 +95,18 @@ def load_checkpoint_files(
     A tokenizer that is given replaces the stored one.
     """
     if not is_utf8(public_name(name)):
-        raise LMUnavailable(f"--lm {name}: its name is not UTF-8; rename it")
+        raise LMUnavailable(f"`lm` {name}: its name is not UTF-8; rename it")
     path = Path(name)
     if path.suffix == ".gguf":
         if not path.is_file():
-            raise LMUnavailable(f"--lm {name}: there is no such file. {_WITHOUT_HUB}")
+            raise LMUnavailable(f"`lm` {name}: there is no such file. {_WITHOUT_HUB}")
         source, gguf, folder = str(path.parent), {"gguf_file": path.name}, None
     elif path.is_dir():
         if not (path / "config.json").is_file():
-            raise LMUnavailable(f"--lm {name}: the folder holds no config.json, so it is not a transformers checkpoint")
+            raise LMUnavailable(f"`lm` {name}: the folder holds no config.json, so it is not a transformers checkpoint")
         source, gguf, folder = name, {}, path
     elif _looks_like_path(name):
-        raise LMUnavailable(f"--lm {name}: there is no such folder or file. {_WITHOUT_HUB}")
+        raise LMUnavailable(f"`lm` {name}: there is no such folder or file. {_WITHOUT_HUB}")
     else:
         source, gguf, folder = name, {}, None
     try:
@@ -134,21 +133,22 @@ def load_checkpoint_files(
                 source, config=config, dtype="auto", output_loading_info=True, adapter_kwargs=reach, **options
             )
     except LMUnavailable as error:
-        raise LMUnavailable(f"--lm {name}: {error}") from None
+        raise LMUnavailable(f"`lm` {name}: {error}", **error.options) from None
     except Exception as error:  # broken files cause all kinds of errors in several libraries
         raise LMUnavailable(_explain(name, error)) from error
     if gguf and tokenizer is None:
         _honour_bos(path, used)
     vectors = model.get_input_embeddings().weight.shape[0]
     if (largest := _largest(used, stored=tokenizer is None)) >= vectors:
-        whose = f"--lm {name}: its tokenizer" if tokenizer is None else "--tokenizer: it"
+        whose = f"`lm` {name}: its tokenizer" if tokenizer is None else "`tokenizer`: it"
         raise LMUnavailable(
-            f"{whose} has tokens up to number {largest}, but {name} has {vectors} word vectors; it is another LM's"
+            f"{whose} has tokens up to number {largest}, but {name} has {vectors} word vectors; it is another LM's",
+            tokenizer="--tokenizer",
         )
     lacking = sorted(loading["missing_keys"]) + [str(key) for key in loading["mismatched_keys"]]
     if lacking:
         raise LMUnavailable(
-            f"--lm {name}: the checkpoint lacks weights that {type(model).__name__} needs ({_few(lacking)}); "
+            f"`lm` {name}: the checkpoint lacks weights that {type(model).__name__} needs ({first_few(lacking)}); "
             "without them it would answer at random"
         )
     return model, used, folder
@@ -190,10 +190,6 @@ def _looks_like_path(name: str) -> bool:
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
 
 
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
 def _largest(tokenizer: Any, *, stored: bool) -> int:
     """The largest number of a token; where one is stored with an LM, of those that are asked with.
 
@@ -213,17 +209,17 @@ def _explain(name: str, error: Exception) -> str:
     elif "custom code" in reason:
         reason = "it needs code of its own, and askwell runs no code of a checkpoint; take one of a public class"
     if Path(name).exists():
-        return f"--lm {name}: cannot be loaded ({reason})"
+        return f"`lm` {name}: cannot be loaded ({reason})"
     offline = [variable for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") if os.environ.get(variable)]
     if offline:
         problem = f"{' and '.join(offline)} is set, so only models in the hub's cache are found"
-    elif not answers():
+    elif not hub_answers():
         problem = "the hub cannot be reached, and its cache does not have it"
     else:
         problem = f"the hub has no such model that can be used ({reason})"
     alike = difflib.get_close_matches(name, [*PULLABLE, *(PREFIX + lm for lm in lm_names())], n=1)
     return (
-        f"--lm {name}: no such folder here, and {problem}; the cache is "
+        f"`lm` {name}: no such folder here, and {problem}; the cache is "
         f"{os.environ.get('HF_HOME', '~/.cache/huggingface')} (HF_HOME). "
         + (f"Did you mean {alike[0]}? " if alike else "")
         + _WITHOUT_HUB

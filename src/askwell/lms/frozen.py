@@ -91,8 +91,9 @@ class FrozenLM(ShowsItself):
             self.walk = walk_of(self.model, FeedForward(compiled=True))
             if not agrees(self):
                 raise BadOption(
-                    f"--compiled cannot be used here: torch.compile fails for {type(model).__name__} on {self.device}, "
-                    "or changes its results; leave it out (TORCH_LOGS=dynamo shows torch's messages)"
+                    f"`compiled` cannot be used here: torch.compile fails for {type(model).__name__} on {self.device}, "
+                    "or changes its results; leave it out (TORCH_LOGS=dynamo shows torch's messages)",
+                    compiled="--compiled",
                 )
 
     def _recall(self) -> bool:
@@ -196,11 +197,13 @@ class FrozenLM(ShowsItself):
             return self.beginnings[name]
         if len(self.beginnings) == 1:
             raise BadOption(
-                f"--begin {name} is for causal LMs, but {self.identity.name} is a {self.family.name} one; leave it out"
+                f"`begin` {name} is for causal LMs, but {self.identity.name} is a {self.family.name} one; leave it out",
+                begin="--begin",
             )
         missing = {"line-break": "line break that is one token", "bos": "BOS token", "eos": "EOS token"}[name]
         raise BadOption(
-            f"--begin {name}: {self.identity.name} has no {missing}; choose from {', '.join(self.beginnings)}"
+            f"`begin` {name}: {self.identity.name} has no {missing}; choose from {', '.join(self.beginnings)}",
+            begin="--begin",
         )
 
     def word_vectors(self, ids: Int[Tensor, " *tokens"]) -> Float[Tensor, " *tokens embedding"]:

@@ -110,9 +110,11 @@ def choose_device(device: str | int | torch.device | None) -> torch.device:
         chosen = torch.device(device)
         torch.empty(0, device=chosen)
     except (RuntimeError, AssertionError, NotImplementedError) as error:  # any of these if it is missing
-        raise BadOption(f"--device {device} cannot be used here: {str(error).splitlines()[0]}") from None
+        raise BadOption(
+            f"`device` {device} cannot be used here: {str(error).splitlines()[0]}", device="--device"
+        ) from None
     if chosen.type == "meta":
-        raise BadOption("--device meta has no data; name cpu, cuda or mps")
+        raise BadOption("`device` meta has no data; name cpu, cuda or mps", device="--device")
     return chosen
 
 
@@ -138,7 +140,7 @@ def available_threads() -> int:
 def set_threads(threads: int | None) -> int:
     """Sets how many CPU threads torch uses (default: OMP_NUM_THREADS, or all), and returns their number."""
     if threads is not None and threads < 1:
-        raise BadOption(f"--threads {threads}: at least one is needed")
+        raise BadOption(f"`threads` {threads}: at least one is needed", threads="--threads")
     if threads is not None or "OMP_NUM_THREADS" not in os.environ:  # torch respects it by itself
         torch.set_num_threads(threads or available_threads())
     return torch.get_num_threads()

@@ -1,19 +1,44 @@
-"""Loads tokenizers: the one beside an LM's weights, one that is named separately, or BERT's from a `vocab.txt`."""
+"""Loads tokenizers: the one beside an LM's weights, one that is named separately, or BERT's from a `vocab.txt`; and
+tells whether the hub can be reached for them."""
 
 import json
+import time
 import unicodedata
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import httpx
+from huggingface_hub import constants
 from transformers import AutoTokenizer, BertTokenizer, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
 from askwell.errors import LMUnavailable
-from askwell.lms.hub import hub_options
 
 VOCABULARY, SETTINGS = "vocab.txt", "tokenizer_config.json"
 _SPECIAL = ("[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]")
 _SETTINGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
+_SECONDS_TO_ANSWER = 4.0
+"""How long the hub is waited for; its own client would try for half a minute."""
+
+
+def hub_answers() -> bool:
+    """Return whether the hub can be reached; the result is reused for a minute."""
+    return _answers(constants.ENDPOINT, int(time.monotonic() // 60))
+
+
+@lru_cache(maxsize=1)
+def _answers(endpoint: str, _minute: int) -> bool:
+    try:
+        httpx.head(endpoint, timeout=_SECONDS_TO_ANSWER)
+    except httpx.HTTPError:  # no such host, no route, no answer in time, no certificate
+        return False
+    return True
+
+
+def hub_options() -> dict[str, Any]:
+    """Return options for the hub's client: to use only the cache if the hub cannot be reached."""
+    return {} if constants.is_offline_mode() or hub_answers() else {"local_files_only": True}
 
 
 def find_tokenizer(source: str, **options: Any) -> PreTrainedTokenizerBase:
@@ -35,7 +60,8 @@ def find_tokenizer(source: str, **options: Any) -> PreTrainedTokenizerBase:
     if problem is not None:
         raise problem
     raise LMUnavailable(
-        "it has no tokenizer; save the tokenizer's files beside the weights, or name them with --tokenizer"
+        "it has no tokenizer; save the tokenizer's files beside the weights, or name them with `tokenizer`",
+        tokenizer="--tokenizer",
     )
 
 
@@ -48,7 +74,8 @@ def wordpiece(vocabulary: Path) -> PreTrainedTokenizerBase:
     if lacking := [token for token in ("[UNK]", "[CLS]", "[SEP]") if token not in pieces]:
         raise LMUnavailable(
             f"{vocabulary.name} has no piece {lacking[0]}, so it is not a vocabulary of BERT's WordPiece; save the "
-            "tokenizer with its tokenizer.json, and name its folder with --tokenizer"
+            "tokenizer with its tokenizer.json, and name its folder with `tokenizer`",
+            tokenizer="--tokenizer",
         )
     words = [piece for piece in pieces if piece not in _SPECIAL]
     lower = all(piece == piece.lower() for piece in words)
@@ -73,12 +100,13 @@ def named_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
             raise LMUnavailable("there is no such folder or file")
         return find_tokenizer(str(name), trust_remote_code=False, **({} if path.is_dir() else hub_options()))
     except LMUnavailable as error:
-        raise LMUnavailable(f"--tokenizer {name}: {error}") from None
+        raise LMUnavailable(f"`tokenizer` {name}: {error}", tokenizer="--tokenizer") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise LMUnavailable(
-            f"--tokenizer {name}: no tokenizer can be loaded from there ({reason}); name a folder with a tokenizer's "
-            f"files, a {VOCABULARY}, or a name on the hub"
+            f"`tokenizer` {name}: no tokenizer can be loaded from there ({reason}); name a folder with a tokenizer's "
+            f"files, a {VOCABULARY}, or a name on the hub",
+            tokenizer="--tokenizer",
         ) from error
 
 

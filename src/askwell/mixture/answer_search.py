@@ -20,6 +20,7 @@ from askwell.lms.batches import PLACES, Words, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.mixture.answer_tree import candidate_log_probs
+from askwell.mixture.answers import AnswerKind
 from askwell.mixture.prefixes import PrefixReader
 from askwell.mixture.product import check_one_form
 from askwell.mixture.search import IsCounted, Prefix, SearchLimits, SearchResult, search_answers
@@ -69,7 +70,7 @@ class AnswerSearch:
         self,
         mixture: "Mixture",
         limits: SearchLimits,
-        log_lengths: Float[Tensor, " lengths"] | None,
+        kind: AnswerKind,
         *,
         only: int | None = None,
     ) -> None:
@@ -77,7 +78,11 @@ class AnswerSearch:
         self._mixture, self._limits, self._tuned = mixture, limits, mixture.tuned
         if only is not None:
             self._tuned = replace(self._tuned, kept=torch.tensor([only], device=mixture.lm.device))
-        self._log_lengths = log_lengths if mixture.long_answers.fills_masks else None
+        self._log_lengths = kind.lengths_on(mixture.lm) if mixture.long_answers.fills_masks else None
+        ends = [mixture.long_answers.end_of(prompt) for prompt in self._tuned.kept.tolist()]
+        # An answer is over at what ends it after any of the prompts, so that they all give the same answers.
+        self._ends = frozenset(end for end in ends if end is not None) - frozenset(kind.through)
+        self._goes_on = not mixture.long_answers.fills_masks and not self._ends.issuperset(ends)
         places = mixture.pairs.y_places[self._tuned.kept]
         is_product = mixture.spec.combine == "product" and only is None
         self._exponents = mixture.weights.detach()[self._tuned.kept] if is_product else None
@@ -183,7 +188,8 @@ class AnswerSearch:
         of_form = None if sought is None else [one - math.log(len(self._forms)) for one in sought]
         for place, prompts in self._forms.items():
             texts, experts = bags.repeat_interleave(len(prompts), 1), prompts.repeat(size)
-            open_ = PrefixReader(mixture.long_answers, self._tuned, xs, texts, experts, self._exponents)
+            answers, never = mixture.long_answers, sorted(self._ends)
+            open_ = PrefixReader(answers, self._tuned, xs, texts, experts, self._exponents, never)
             of_experts = log_weights[..., prompts].flatten(1)
             if self._exponents is not None:  # the prompts of an x are one expert
                 of_experts = torch.full_like(of_experts[:, :size], -math.log(size))
@@ -193,11 +199,25 @@ class AnswerSearch:
                 else []
                 for number, of_bag in enumerate(of_experts)
             ]
-            spelt = speller(mixture.lm, place)
-            found = search_answers(roots, open_, spelt, self._limits, least=of_form, sure=sought, counts=counts)
+            found = search_answers(
+                roots, open_, self._speller(place), self._limits, least=of_form, sure=sought, counts=counts
+            )
             for number, result in enumerate(found):
                 results[number].append(result)
         return [self._together(xs, bag, log_weights[n], results[n]) for n, bag in enumerate(bags)]
+
+    def _speller(self, place: Place) -> Callable[[tuple[int, ...]], str | None]:
+        """The answer that tokens spell at a place, None if an answer is over before; in no form may it hold an end."""
+        spelt, encode = speller(self._mixture.lm, place), self._mixture.lm.wording.encode
+        others = [other for other in self._forms if other != place]
+
+        def answer(tokens: tuple[int, ...]) -> str | None:
+            text = spelt(tokens)
+            if text is None or any(self._ends.intersection(encode(text, other)) for other in others):
+                return None
+            return text
+
+        return answer
 
     def _has_enough(
         self, number: int, found: SearchResult, sought: Sequence[float] | None, counts: IsCounted | None
@@ -226,6 +246,8 @@ class AnswerSearch:
         unseen = float(torch.tensor([result.unseen for result in results], dtype=torch.float64).logsumexp(0))
         # An answer that is probable enough gets its share, one of as many as there are forms, from one of them.
         left = sum(result.left for result in results) * len(results)
+        if self._goes_on:  # the probability of an end is then also that of an answer that goes on after it
+            left *= self._limits.tokens + 1
         found = {answer.text: answer for result in results for answer in result.answers}
         if not found:
             return LikelyAnswers((), is_exact, unseen, left)

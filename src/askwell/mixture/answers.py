@@ -30,6 +30,9 @@ class AnswerKind:
     """The most tokens of an answer."""
     log_lengths: tuple[float, ...] = ()
     """log p(m | r) of a masked LM's answers, from one token on; empty for LMs that tell where an answer ends."""
+    through: tuple[int, ...] = ()
+    """Tokens that end an answer after some prompt but are also part of a train y or a candidate: answers may go on
+    after them. At any other token that ends an answer after some prompt, it is over."""
 
     @property
     def name(self) -> AnswersName:

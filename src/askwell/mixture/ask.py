@@ -18,7 +18,6 @@ from askwell.mixture.candidates import Candidates, CandidateScorer, GivenCandida
 from askwell.mixture.encode import default_kind, why_unaskable
 from askwell.mixture.reply import Replies, Reply
 from askwell.mixture.search import SearchLimits
-from askwell.specs.mixture_spec import BEAMS
 
 if TYPE_CHECKING:
     from askwell.mixture.mixture import Mixture
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 # probability. Few at a time, so that the first answers come soon and memory does not grow with the number of x's.
 _NUMBERS_AT_ONCE = 2**22
 _QUESTIONS_AT_ONCE = 32
+# Prefixes of answers that are opened for each x, so that an answer comes within seconds from an LM of 100 M parameters.
+_OPENED = 500
 
 
 @checked
@@ -36,14 +37,13 @@ def ask(
     top: int = 10,
     *,
     candidates: GivenCandidates = None,
-    beams: int = BEAMS,
 ) -> Iterator[Replies]:
     """For each x its most probable answers, best first.
 
     `candidates` are the answers to choose among: a list of words, a dictionary from labels to words, a file, or
-    `Candidates`. Answers of any length are found by search; with more `beams`, more partial answers are extended, at
-    once and in total."""
-    return _ask(mixture, list_of_xs(xs), top, as_candidates(candidates), beams)
+    `Candidates`. Answers of any length are found by search; where it would take too long to find all of them, replies
+    say so, and hold those that are certainly the best."""
+    return _ask(mixture, list_of_xs(xs), top, as_candidates(candidates))
 
 
 def list_of_xs(given: str | Sequence[str]) -> list[str]:
@@ -55,18 +55,14 @@ def list_of_xs(given: str | Sequence[str]) -> list[str]:
     return xs
 
 
-def _ask(
-    mixture: "Mixture", xs: Sequence[str], top: int, candidates: Candidates | None, beams: int
-) -> Iterator[Replies]:
-    for x, replies in zip(xs, _replies(mixture, xs, top, candidates, beams), strict=True):
-        found = Replies(replies)
+def _ask(mixture: "Mixture", xs: Sequence[str], top: int, candidates: Candidates | None) -> Iterator[Replies]:
+    for x, replies in zip(xs, _replies(mixture, xs, top, candidates), strict=True):
+        found = replies if isinstance(replies, Replies) else Replies(replies)
         found.x = x
         yield found
 
 
-def _replies(
-    mixture: "Mixture", xs: Sequence[str], top: int, candidates: Candidates | None, beams: int
-) -> Iterator[list[Reply]]:
+def _replies(mixture: "Mixture", xs: Sequence[str], top: int, candidates: Candidates | None) -> Iterator[list[Reply]]:
     if top < 1:
         raise BadOption(f"top={top}: it must be at least 1")
     kind = kind_to_ask(mixture, xs)
@@ -75,7 +71,7 @@ def _replies(
         yield from _choose(CandidateScorer(mixture, candidates, kind), xs, top)
         return
     if kind.any_length:
-        yield from _search(mixture, xs, top, kind, beams)
+        yield from _search(mixture, xs, top, kind)
         return
     allowed = candidates.answers(mixture)[0] if candidates else None
     together = max(1, _NUMBERS_AT_ONCE // (mixture.answer_space.count * len(mixture.prompts)))
@@ -92,20 +88,23 @@ def kind_to_ask(mixture: "Mixture", xs: Sequence[str]) -> AnswerKind:
     return kind
 
 
-def search_limits(top: int, kind: AnswerKind, beams: int) -> SearchLimits:
+def search_limits(top: int, kind: AnswerKind) -> SearchLimits:
     """When a search for this many answers ends."""
-    # The partial answers that are extended: the first, and two more rounds of as many as there are beams.
-    return SearchLimits(answers=top, tokens=kind.longest, at_once=beams, opened=1 + 2 * beams)
+    return SearchLimits(answers=top, tokens=kind.longest, opened=_OPENED)
 
 
-def _search(mixture: "Mixture", xs: Sequence[str], top: int, kind: AnswerKind, beams: int) -> Iterator[list[Reply]]:
-    search = AnswerSearch(mixture, search_limits(top, kind, beams), kind.lengths_on(mixture.lm))
+def _search(mixture: "Mixture", xs: Sequence[str], top: int, kind: AnswerKind) -> Iterator[Replies]:
+    search = AnswerSearch(mixture, search_limits(top, kind), kind)
     for words, some in _in_turn(mixture, xs):
         for found in search.best(words, some):
-            yield [
+            certain = [a for a in found.answers if found.is_exact or a.log_probability >= found.unseen]
+            replies = Replies(
                 Reply(answer.text, math.exp(answer.log_probability), tuple(map(math.exp, answer.by_prompt)))
-                for answer in found.answers
-            ]
+                for answer in certain or found.answers[:1]
+            )
+            if not found.is_exact:
+                replies.unseen = math.exp(found.unseen)
+            yield replies
 
 
 def _in_turn(mixture: "Mixture", xs: Sequence[str]) -> Iterator[tuple[Words, Int[Tensor, " xs"]]]:

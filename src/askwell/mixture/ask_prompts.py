@@ -18,13 +18,12 @@ from askwell.mixture.distributions import answer_log_probs
 from askwell.mixture.encode import default_kind, why_unaskable
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.reply import PromptReply
-from askwell.specs.mixture_spec import BEAMS
 
 _QUESTIONS_AT_ONCE = 32
 
 
 def ask_each_prompt(
-    mixture: Mixture, xs: str | Sequence[str], *, candidates: GivenCandidates = None, beams: int = BEAMS
+    mixture: Mixture, xs: str | Sequence[str], *, candidates: GivenCandidates = None
 ) -> Iterator[list[PromptReply]]:
     """For each x the best answer of every prompt by itself, in the order of the prompts, without dropped ones."""
     xs = [xs] if isinstance(xs, str) else list(xs)
@@ -32,16 +31,16 @@ def ask_each_prompt(
     words = words_of(xs, mixture.lm.wording, mixture.lm.device)
     every = torch.arange(len(xs), device=mixture.lm.device)
     if kind.any_length and chosen is None:
-        yield from _searched(mixture, words, every, kind, beams)
+        yield from _searched(mixture, words, every, kind)
     else:
         yield from _listed(mixture, words, every, kind, chosen)
 
 
 def _searched(
-    mixture: Mixture, words: Words, every: Int[Tensor, " xs"], kind: AnswerKind, beams: int
+    mixture: Mixture, words: Words, every: Int[Tensor, " xs"], kind: AnswerKind
 ) -> Iterator[list[PromptReply]]:
-    prompts, limits = mixture.tuned.kept.tolist(), search_limits(1, kind, beams)
-    searches = [AnswerSearch(mixture, limits, kind.lengths_on(mixture.lm), only=prompt) for prompt in prompts]
+    prompts, limits = mixture.tuned.kept.tolist(), search_limits(1, kind)
+    searches = [AnswerSearch(mixture, limits, kind, only=prompt) for prompt in prompts]
     certain = torch.zeros(len(mixture.prompts), device=mixture.lm.device)
     for some in every.split(_QUESTIONS_AT_ONCE):
         by_prompt = [search.best(words, some, log_weights=certain) for search in searches]

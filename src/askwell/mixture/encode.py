@@ -112,12 +112,18 @@ def _places_without(reasons: Sequence[str | None]) -> np.ndarray:
 
 
 def answer_kind(
-    mixture: "Mixture", train_ys: Sequence[str], other_ys: Iterable[str] = (), *, whole: bool = False
+    mixture: "Mixture",
+    train_ys: Sequence[str],
+    other_ys: Iterable[str] = (),
+    *,
+    whole: bool = False,
+    candidates: Iterable[str] = (),
 ) -> AnswerKind:
     """What counts as an answer to a mixture: what it was tuned for, what its spec says, or what the ys need; answers of
     any length where `whole` ones are wanted.
 
-    How long a masked LM's answers are is learned from those ys of train that can be answers.
+    How long a masked LM's answers are is learned from those ys of train that can be answers. Those of other LMs are
+    over at a token that ends them, except where a train y or a candidate itself holds that token.
     """
     if mixture.answer_kind is not None:
         return mixture.answer_kind
@@ -133,11 +139,20 @@ def answer_kind(
     if choice == "one-token":
         return ONE_TOKEN
     if not lm.family.fills_masks:
-        return AnswerKind(any_length=True, longest=longest)
+        held = _ends_within(mixture, SpeltTexts([*train_ys, *candidates], lm.wording))
+        return AnswerKind(any_length=True, longest=longest, through=held)
     kind, ys = AnswerKind(any_length=True, longest=longest), SpeltTexts(train_ys, lm.wording)
     of_place = ys.lengths[PLACES.index(mixture.answer_space.places[0])]
     lengths = of_place[_places_without(_why_unspellable(mixture, ys, kind))].tolist()
     return replace(kind, log_lengths=tuple(length_log_probs(lengths, longest).tolist()))
+
+
+def _ends_within(mixture: "Mixture", ys: SpeltTexts) -> tuple[int, ...]:
+    """The tokens that end answers to the mixture's prompts and are part of some of these ys."""
+    places = mixture.answer_space.places
+    return tuple(
+        end for end in mixture.long_answers.end_tokens if any(ys.holds(end, place).any() for place in places)
+    )  # fmt: skip
 
 
 def needs_any_length(lm: FrozenLM, relation: Relation) -> bool:
@@ -181,7 +196,8 @@ class EncodedRelation:
         self.relation = relation
         self._mixture, self._labels = mixture, {} if candidates is None else candidates.words_of
         train, others = self._asked_for(relation.train), self._asked_for((*relation.dev, *relation.test))
-        self.kind = answer_kind(mixture, train, others, whole=whole_answers)
+        words = () if candidates is None else candidates.words
+        self.kind = answer_kind(mixture, train, others, whole=whole_answers, candidates=words)
         self._encoded: dict[SplitName, tuple[EncodedFacts, tuple[LeftOutFact, ...]]] = {}
 
     def split(self, name: SplitName) -> EncodedFacts:

@@ -21,10 +21,10 @@ from askwell.mixture.elsewhere import EmbeddedPrompts, embed, save_peft
 from askwell.mixture.encode import encode_facts, encode_relation
 from askwell.mixture.hub import OnTheHub
 from askwell.mixture.reply import AllReplies, Replies
-from askwell.prompts.begin import resolve_begin
+from askwell.prompts.begin import settle
 from askwell.prompts.examples import Shown
 from askwell.prompts.prompt_set import PromptSet
-from askwell.specs.mixture_spec import BEAMS, MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.views.document import Document, overview
 from askwell.views.progress_bar import Bar
@@ -53,11 +53,13 @@ class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license=
     ) -> None:
         """Pass a `spec`, or fields of MixtureSpec by name: `Mixture(lm, templates, deep=True)`.
 
-        The train facts of `relation` decide a causal LM's opening, and examples are drawn from them; to rebuild a saved
-        mixture, the `examples` of each prompt are given instead."""
+        The train facts of `relation` decide what stands before a causal LM's sentences where the spec leaves it open,
+        and in-context examples are drawn from them; without a relation, sentences begin with a line break (where the
+        LM has one as a token) and nothing stands before them. To rebuild a saved mixture, its settled spec and the
+        `examples` of each prompt are given instead."""
         given = MixtureSpec.given(spec, choices, to=Mixture.__init__, elsewhere={"train": TrainingSpec})
         parsed = parsed_templates(templates)
-        settled = resolve_begin(given, lm, [] if relation is None else [(relation, parsed)])
+        settled = settle(given, lm, relation, parsed)
         super().__init__(lm, parsed, settled, relation=relation, examples=examples)
         self.answer_space = AnswerSpace(lm, (prompt.tokens.y_place for prompt in self.prompts))
         self.answer_kind: AnswerKind | None = None
@@ -94,7 +96,7 @@ class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license=
         return () if self.candidates is None else tuple(self.candidates.words_of)
 
     @overload
-    def ask(self, x: str, top: int = ..., *, candidates: GivenCandidates = ..., beams: int = ...) -> Replies: ...
+    def ask(self, x: str, top: int = ..., *, candidates: GivenCandidates = ...) -> Replies: ...
 
     @overload
     def ask(
@@ -103,7 +105,6 @@ class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license=
         top: int = ...,
         *,
         candidates: GivenCandidates = ...,
-        beams: int = ...,
         progress: bool | None = ...,
     ) -> AllReplies: ...
 
@@ -114,7 +115,6 @@ class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license=
         top: int = 10,
         *,
         candidates: GivenCandidates = None,
-        beams: int = BEAMS,
         progress: bool | None = None,
     ) -> Replies | AllReplies:
         """The most probable answers for x, best first; for several x's, a list with the answers to each.
@@ -124,7 +124,7 @@ class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license=
         `progress` is False."""
         xs, found = list_of_xs(x), AllReplies()
         with Bar("questions", progress) as shown:
-            for replies in ask(self, xs, top=top, candidates=candidates, beams=beams):
+            for replies in ask(self, xs, top=top, candidates=candidates):
                 found.append(replies)
                 shown(len(found), len(xs))
         return found[0] if isinstance(x, str) else found

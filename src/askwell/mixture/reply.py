@@ -1,5 +1,6 @@
 """What a mixture answers, as plain data: those who only receive answers need no torch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from askwell.views.document import Document, overview
@@ -25,11 +26,19 @@ class Replies(ShowsItself, list[Reply], AsFrame):
 
     x: str = ""
     """What was asked about."""
+    unseen: float = 0.0
+    """Answers below this probability may be missing, since the search for them was cut; 0 if none is."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether these are certainly the most probable answers."""
+        return not self.unseen
 
     def summary(self) -> Document:
         """The answers with their probabilities."""
         rows = [(per_cent(reply.probability), reply.y) for reply in self]
-        return overview(self.x or "answers", ("probability", "answer"), rows, ("probability",))
+        notes = () if self.is_exact else (missing_text(self.unseen),)
+        return overview(self.x or "answers", ("probability", "answer"), rows, ("probability",), notes)
 
     def records(self) -> Records:
         """A row for each answer: x, its rank, the answer and its probability."""
@@ -37,6 +46,16 @@ class Replies(ShowsItself, list[Reply], AsFrame):
             {"x": self.x, "rank": rank, "y": reply.y, "probability": reply.probability}
             for rank, reply in enumerate(self, start=1)
         ]
+
+
+def unseen_in(replies: Sequence[Reply]) -> float:
+    """Below which probability answers may be missing; 0 if none is."""
+    return replies.unseen if isinstance(replies, Replies) else 0.0
+
+
+def missing_text(unseen: float) -> str:
+    """The sentence that less probable answers may be missing."""
+    return f"answers below {100 * unseen:.2g} % may be missing: the search for them was cut"
 
 
 class AllReplies(ShowsItself, list[Replies], AsFrame):

@@ -15,7 +15,7 @@ from starlette.datastructures import UploadFile as SentFile
 from askwell.data.readers import SUFFIXES, read_xs
 from askwell.data.testbed import PREFIX
 from askwell.errors import AskwellError, BadFile, UserMistake
-from askwell.mixture.reply import PromptReply, Reply
+from askwell.mixture.reply import PromptReply, Reply, missing_text, unseen_in
 from askwell.server.api import service_of
 from askwell.server.catalogue import HARD, RISK, Catalogue, Entry, KnownX
 from askwell.server.refusals import NoSuchName, explain
@@ -118,6 +118,8 @@ class Answered:
     threshold: float | None = None
     behind: Sequence[PromptReply] = ()
     problem: str = ""
+    missing: str = ""
+    """That less probable answers may be missing, in a sentence."""
 
     @property
     def knows(self) -> bool:
@@ -186,7 +188,9 @@ async def _answered(service: Service, entry: Entry, x: str) -> Answered:
         threshold = service.catalogue.threshold(entry)
     except AskwellError as error:
         return Answered(entry, problem=explain(error).sentence)
-    return Answered(entry, replies[:_SHOWN], threshold, behind)
+    unseen = unseen_in(replies)
+    missing = missing_text(unseen) if unseen else ""
+    return Answered(entry, replies[:_SHOWN], threshold, behind, missing=missing)
 
 
 def _meant(facts: Mapping[str, KnownX], x: str) -> str | None:

@@ -7,7 +7,6 @@ from fastapi.responses import HTMLResponse, Response
 
 from askwell.errors import UserMistake
 from askwell.evaluation.comparison import compare_outcomes
-from askwell.evaluation.nearest_words import Projection
 from askwell.runs.compare_runs import ComparedRuns, RunComparison
 from askwell.runs.folder import Run
 from askwell.runs.query import query_runs
@@ -19,6 +18,7 @@ from askwell.views.document import Document, Points, Section
 from askwell.views.one_run import run_document, trust_document
 from askwell.views.run_list import curves_figure, gains_figure, run_table
 from askwell.views.to_html import page_html
+from askwell.views.trust_of_mixture import projection_sentence
 from askwell.views.words_document import words_document
 
 router = APIRouter(include_in_schema=False)
@@ -51,7 +51,7 @@ def _alike(runs: dict[str, Run]) -> tuple[str, str]:
     """The first two runs that can be compared, since they share their facts; empty names if there are none."""
     first_of: dict[str, str] = {}
     for name, run in runs.items():
-        other = first_of.setdefault(run.record.relation.sha256, name)
+        other = first_of.setdefault(run.record.spec.facts_sha256, name)
         if other != name:
             return other, name
     return "", ""
@@ -117,16 +117,9 @@ async def prompts_page(request: Request, about: QueryName = "") -> HTMLResponse:
     else:
         words = await answered(request, service.words(entry))
         trust = None if entry.run is None else entry.run.record.trust
-        score = None if trust is None or trust.projection is None else _what_words_score(trust.projection)
+        score = None if trust is None or trust.projection is None else projection_sentence(trust.projection)
         document = words_document(words, title, lm=entry.lm, relation=entry.relation, score=score)
     return document_page(request, document, titles=list(known), chosen=choice.title, choose="/prompts")
-
-
-def _what_words_score(found: Projection) -> str:
-    return (
-        f"Asked with the nearest words in place of the vectors, the LM gets {found.projected['P@1']:.1f} % right; with "
-        f"the tuned vectors, {found.tuned['P@1']:.1f} %: read no more into these words than that."
-    )
 
 
 @router.get("/trust", response_class=HTMLResponse)

@@ -38,7 +38,7 @@ from askwell.views.study_cells import kept_runs
 from askwell.views.study_rows import lines_of
 from askwell.views.to_html import page_html
 from askwell.views.trust_figures import control_runs, trust_in
-from askwell.views.trust_section import sentences_of
+from askwell.views.trust_section import trust_sentences
 from askwell.views.words import PromptWords, look_at
 from askwell.views.words_document import prompt_table, words_figure
 
@@ -181,7 +181,7 @@ def trust_sections(run: Run, others: Sequence[Run], heading: str = "Can I believ
             "How often answers are right, by their probability; and how many are wrong if only the most confident ones "
             "are given. The dashed line is one in ten."
         )
-        blocks: list[Block] = [Points(tuple(sentences_of(cell))), Figure(drawings, caption)]
+        blocks: list[Block] = [Points(tuple(trust_sentences(cell))), Figure(drawings, caption)]
     else:
         blocks = [Paragraph("Nothing was tuned in this run, so nothing could be learned from train facts.")]
     sections = [Section(heading, tuple(blocks))]

@@ -8,12 +8,12 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from askwell.views.document import Block, Document
 from askwell.views.drawing import css_variables
-from askwell.views.printable import listed, printable, visible
+from askwell.views.printable import printable
 
 _NOTHING = Markup()
 
@@ -39,12 +39,6 @@ def notebook_html(document: Document) -> str:
     return _rendered("notebook.html.jinja", document, notebook=True)
 
 
-def sentences(template: str, **filling: Any) -> list[str]:
-    """The lines of a text whose template chooses what to say about some figures."""
-    text = _templates().get_template(template).render(**filling)
-    return [line for line in text.splitlines() if line.strip()]
-
-
 @cache
 def style_sheet() -> str:
     """Return the style sheet of pages and reports, with the colours of charts, light and dark."""
@@ -67,14 +61,7 @@ def _blocks() -> Any:
 @cache
 def _templates() -> Environment:
     environment = new_environment("askwell.views")
-    environment.filters |= {
-        "listed": listed,
-        "one": lambda figure: f"{figure:.1f}",
-        "p_value": lambda p: "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}",
-        "percent": lambda share: f"{100 * share:.0f} %",
-        "unbroken": _unbroken,
-        "visible": visible,
-    }
+    environment.filters["unbroken"] = _unbroken
     return environment
 
 
@@ -82,7 +69,7 @@ def new_environment(package: str) -> Environment:
     """Return the templates of a package, in which all text is escaped and nothing may be missing."""
     return Environment(
         loader=PackageLoader(package),
-        autoescape=select_autoescape(("html.jinja", "html")),
+        autoescape=True,
         undefined=StrictUndefined,
         finalize=_printable,
         trim_blocks=True,
