@@ -14,25 +14,25 @@ class AsFrame:
     """Turns its records into a pandas frame or an Arrow table."""
 
     def records(self) -> Records:
-        """Its rows, as dictionaries with the same keys."""
+        """Return its rows, as dictionaries with the same keys."""
         raise NotImplementedError  # abstract: each class that is used has its own
 
     def to_pandas(self) -> Any:
-        """Its records as a pandas.DataFrame."""
+        """Return its records as a pandas.DataFrame."""
         return pandas_frame(self.records())
 
     def to_arrow(self) -> Any:
-        """Its records as a pyarrow.Table, which polars, DuckDB and datasets read as well."""
+        """Return its records as a pyarrow.Table, which polars, DuckDB and datasets read as well."""
         return arrow_table(self.records())
 
 
 def pandas_frame(records: Records) -> Any:
-    """The records as a pandas.DataFrame."""
+    """Return the records as a pandas.DataFrame."""
     return _need("pandas", "to_pandas").DataFrame([dict(record) for record in records])
 
 
 def arrow_table(records: Records) -> Any:
-    """The records as a pyarrow.Table."""
+    """Return the records as a pyarrow.Table."""
     return _need("pyarrow", "to_arrow").Table.from_pylist([dict(record) for record in records])
 
 

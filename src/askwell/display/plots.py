@@ -8,7 +8,7 @@ _LONGEST_LABEL = 48
 
 
 def curve(points: Sequence[tuple[Number, Number]], *, best: Number | None, label: str, axes: Any = None) -> Any:
-    """Dev P@1 against pairs trained on; a dot marks the state that was kept."""
+    """Plot dev P@1 against pairs trained on; a dot marks the state that was kept."""
     axes = axes or _new_axes(5.5, 3.5)
     xs, ys = [x for x, _ in points], [y for _, y in points]
     (line,) = axes.plot(xs, ys, marker=".", label=label)
@@ -22,7 +22,7 @@ def curve(points: Sequence[tuple[Number, Number]], *, best: Number | None, label
 
 
 def weights(labels: Sequence[str], values: Sequence[float], *, title: str, axes: Any = None) -> Any:
-    """A bar for each prompt, the heaviest on top."""
+    """Return a bar for each prompt, the heaviest on top."""
     order = sorted(range(len(values)), key=lambda number: (-values[number], number))
     axes = axes or _new_axes(7, 0.6 + 0.32 * len(values))
     axes.barh(range(len(order)), [values[number] for number in order])
@@ -34,7 +34,7 @@ def weights(labels: Sequence[str], values: Sequence[float], *, title: str, axes:
 
 
 def reliability(bins: Sequence[tuple[float, float, int]], *, ece: float, axes: Any = None) -> Any:
-    """A reliability diagram; each bin is its mean probability, the fraction of right answers, and its size."""
+    """Return a reliability diagram; each bin is its mean probability, the fraction of right answers, and its size."""
     axes = axes or _new_axes(4, 4)
     axes.plot([0, 1], [0, 1], linestyle="--", color="gray", linewidth=1)
     most = max(count for _, _, count in bins)

@@ -18,12 +18,12 @@ MOST_CHARACTERS = 2000
 
 
 def printable(text: str) -> str:
-    """The text with every character that would act rather than be seen written as a Python escape: \\x1b."""
+    """Return the text with every character that would act rather than be seen written as a Python escape: \x1b."""
     return _ACTING.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def clipped(text: str, most: int = MOST_CHARACTERS) -> str:
-    """The text, or its beginning and its end if it is longer."""
+    """Return the text, or its beginning and its end if it is longer."""
     if len(text) <= most:
         return text
     kept = (most - 5) // 2
@@ -31,7 +31,8 @@ def clipped(text: str, most: int = MOST_CHARACTERS) -> str:
 
 
 def for_csv(value: object) -> object:
-    """A value that is safe in a spreadsheet: text that would be read as a formula gets an apostrophe before it."""
+    """Return a value that is safe in a spreadsheet: text that would be read as a formula gets an apostrophe before
+    it."""
     if not isinstance(value, str):
         return value
     text = printable(value)
@@ -39,7 +40,7 @@ def for_csv(value: object) -> object:
 
 
 def json_escaped(document: str) -> str:
-    """JSON with these characters as JSON escapes: it means the same and can be shown."""
+    """Return JSON with these characters as JSON escapes: it means the same and can be shown."""
     return _ACTING.sub(lambda match: "".join(f"\\u{unit:04x}" for unit in _utf16(match[0])), document)
 
 

@@ -14,7 +14,7 @@ Advance = Callable[[int, int], None]
 
 @contextmanager
 def bar(what: str, wanted: bool | None = None, console: Console | None = None) -> Generator[Advance]:
-    """A function that moves the bar; with `wanted=False`, or where nobody would see it, it does nothing."""
+    """Return a function that moves the bar; with `wanted=False`, or where nobody would see it, it does nothing."""
     console = console or Console(stderr=True)
     if wanted is False or not (console.is_terminal or console.is_jupyter):
         yield lambda _done, _total: None

@@ -22,7 +22,7 @@ class Summary:
     """How many more rows there are than are given."""
 
     def text(self) -> str:
-        """As lines of text, columns aligned."""
+        """Return it as lines of text, columns aligned."""
         table = [self.columns, *self._shown] if self.rows else []
         widths = [max(len(row[column]) for row in table) for column in range(len(self.columns))] if table else []
         is_number = [name in self.numbers for name in self.columns]
@@ -38,7 +38,7 @@ class Summary:
         return "\n".join([self.heading, *lines, *more, *(f"  {note}" for note in self.notes)])
 
     def html(self) -> str:
-        """As HTML for a notebook; all text is escaped."""
+        """Return it as HTML for a notebook; all text is escaped."""
         aligned = ["right" if name in self.numbers else "left" for name in self.columns]
 
         def row(cells: Sequence[str], tag: str) -> str:
@@ -69,7 +69,7 @@ class ShowsItself:
     """Prints as its summary, and shows it as a table in a notebook."""
 
     def summary(self) -> Summary:
-        """What is worth seeing at a glance."""
+        """Return what is worth seeing at a glance."""
         raise NotImplementedError  # abstract: each class that is used has its own
 
     def __repr__(self) -> str:
@@ -80,10 +80,10 @@ class ShowsItself:
 
 
 def per_cent(share: float) -> str:
-    """A probability or fraction as a percentage."""
+    """Return a probability or fraction as a percentage."""
     return f"{100 * share:.1f} %"
 
 
 def counted(count: int, word: str) -> str:
-    """A number with its noun."""
+    """Return a number with its noun."""
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"

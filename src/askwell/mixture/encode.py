@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from askwell.data.facts import Fact, Relation, SplitName, collector_paused
+from askwell.data.facts import Fact, Relation, SplitName
 from askwell.errors import BadOption, NothingLeft
 from askwell.files import is_utf8
 from askwell.lms.batches import PLACES, SpeltTexts, Words
@@ -68,7 +68,6 @@ class EncodedFacts:
         )
 
 
-@collector_paused()
 def encode_facts(
     mixture: "Mixture", facts: Iterable[Fact], kind: AnswerKind | None = None, labels: Container[str] = ()
 ) -> tuple[EncodedFacts, list[LeftOutFact]]:
