@@ -14,9 +14,9 @@ from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
-from askwell.report.cells import kept_runs
-from askwell.report.study import report_page, study_of, write_report
 from askwell.runs.store import open_store
+from askwell.views.study import report_page, study_of, write_report
+from askwell.views.study_cells import kept_runs
 
 DOCS = Path(__file__).parent.parent / "docs/findings/reports"
 

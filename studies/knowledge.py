@@ -22,10 +22,10 @@ from askwell.data.testbed import told
 from askwell.evaluation.knowledge import knowledge
 from askwell.evaluation.outcomes import Outcome, read_outcomes
 from askwell.evaluation.partitions import HARD, by_control
-from askwell.report.cells import KeptRun, kept_runs
-from askwell.report.trust import control_runs, controls_of
 from askwell.runs.record import TEST_OUTCOMES
 from askwell.runs.store import Store, open_store
+from askwell.views.study_cells import KeptRun, kept_runs
+from askwell.views.trust_figures import control_runs, controls_of
 
 SETTING = "soft"
 ESTIMATES = {

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pages import FINDINGS, fill, table
 
-from askwell.report.drawing import Chart, chart_style, light, new_figure, place
+from askwell.views.drawing import Chart, chart_style, light, new_figure, place
 
 MEASURED = Path(__file__).parents[1] / "benchmarks" / "results"
 PARTS = (

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from askwell.version import VERSION as __version__  # noqa: N811 - the usual name of it
 
 if TYPE_CHECKING:
+    from askwell.answers.candidates import Candidates, read_candidates
+    from askwell.answers.reply import AllReplies, Replies, Reply
     from askwell.data.facts import Fact, Relation
     from askwell.data.names import read_prompts, read_relation
     from askwell.data.templates import Template, parse_template
@@ -25,12 +27,8 @@ if TYPE_CHECKING:
     from askwell.lms.frozen import FrozenLM
     from askwell.lms.identity import LMIdentity
     from askwell.lms.load import load_lm
-    from askwell.mixture.ask import ask
-    from askwell.mixture.candidates import Candidates, read_candidates
-    from askwell.mixture.mixture import Mixture
-    from askwell.mixture.reply import AllReplies, Replies, Reply
-    from askwell.report.words import look_at
-    from askwell.runs.build_spec import run_spec
+    from askwell.mixture.mixture import Mixture, ask
+    from askwell.runs.build_spec import build_run_spec
     from askwell.runs.folder import Run, read_runs
     from askwell.runs.record import RunRecord
     from askwell.runs.run import run
@@ -40,6 +38,7 @@ if TYPE_CHECKING:
     from askwell.specs.training_spec import TrainingSpec
     from askwell.training.history import TrainingProgress, TrainingResult
     from askwell.training.loop import train
+    from askwell.views.words import look_at
 
 # Names are imported when they are first used: torch and transformers take seconds, and `askwell --help` needs neither.
 _HOMES = {
@@ -53,15 +52,14 @@ _HOMES = {
     "askwell.lms.frozen": ["FrozenLM"],
     "askwell.lms.identity": ["LMIdentity"],
     "askwell.lms.load": ["load_lm"],
-    "askwell.report.words": ["look_at"],
-    "askwell.mixture.ask": ["ask"],
-    "askwell.mixture.candidates": ["Candidates", "read_candidates"],
-    "askwell.mixture.mixture": ["Mixture"],
-    "askwell.mixture.reply": ["AllReplies", "Replies", "Reply"],
+    "askwell.views.words": ["look_at"],
+    "askwell.answers.candidates": ["Candidates", "read_candidates"],
+    "askwell.mixture.mixture": ["Mixture", "ask"],
+    "askwell.answers.reply": ["AllReplies", "Replies", "Reply"],
     "askwell.runs.folder": ["Run", "read_runs"],
     "askwell.runs.record": ["RunRecord"],
     "askwell.runs.run": ["run"],
-    "askwell.runs.build_spec": ["run_spec"],
+    "askwell.runs.build_spec": ["build_run_spec"],
     "askwell.server.client": ["Client"],
     "askwell.specs.mixture_spec": ["MixtureSpec"],
     "askwell.specs.run_spec": ["RunSpec"],
@@ -99,6 +97,7 @@ __all__ = [
     "UserMistake",
     "__version__",
     "ask",
+    "build_run_spec",
     "compare_outcomes",
     "evaluate",
     "examine",
@@ -110,7 +109,6 @@ __all__ = [
     "read_relation",
     "read_runs",
     "run",
-    "run_spec",
     "train",
     "trust_of",
 ]

@@ -1,14 +1,15 @@
-"""Messages speak as their reader does: of options on the command line, of arguments in Python."""
+"""Messages use their reader's words: options on the command line, arguments in Python."""
 
 import pickle
 
 import pytest
 
 import askwell as library
+from askwell.answers.kind import TOO_MANY_TOKENS
 from askwell.cli.terminal import note_left_out_facts
 from askwell.errors import BadFile, BadOption, LMUnavailable
 from askwell.evaluation.scoring import LeftOut
-from askwell.mixture.encode import TOO_LONG, TOO_MANY_TOKENS
+from askwell.prompts.prompt_set import TOO_LONG
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""When an answer is not given: thresholds from dev answers by hand, and asking with them."""
+"""Abstention: thresholds from dev answers by hand, and asking with them."""
 
 import json
 import math
@@ -8,6 +8,7 @@ from agreement import moved, plain
 from builders.outcomes import outcome
 from builders.worlds import CAPITALS, TEMPLATES
 
+from askwell.answers.candidates import Candidates
 from askwell.errors import BadOption, DamagedFile, UserMistake
 from askwell.evaluation.scoring import Evaluation, evaluate
 from askwell.evaluation.selective import (
@@ -17,8 +18,8 @@ from askwell.evaluation.selective import (
     dev_answers_from,
 )
 from askwell.files import to_json
-from askwell.mixture.candidates import Candidates
-from askwell.mixture.save import About, read_dev_answers
+from askwell.mixture.description import About
+from askwell.mixture.save import read_dev_answers
 
 
 def made(confidences, right, candidates=None):

@@ -5,9 +5,9 @@ import pytest
 from builders.outcomes import interval, outcome
 from scipy import stats
 
-from askwell.cli.running import control_lines
 from askwell.errors import UserMistake
 from askwell.evaluation.knowledge import Knowledge, best_control, gain_over
+from askwell.views.scores import control_sentences
 
 
 def run(ranks):
@@ -38,7 +38,7 @@ def test_a_single_fact_shows_nothing():
     gain = gain_over(run([1]), run([2]))
     assert (gain.gain, gain.p, gain.low, gain.high) == (100, 1, None, None)
     assert not Knowledge(gain, {}).is_there
-    assert "100.0 (95 % interval –), which may be chance." in control_lines(Knowledge(gain, {}).figures(), None)[1]
+    assert "100.0 (95 % interval –), which may be chance." in control_sentences(Knowledge(gain, {}).figures(), None)[1]
     everything = gain_over(run([1] * 20), run([2] * 20))
     missed = 100 * stats.binomtest(0, 20).proportion_ci(0.95, method="wilson").high
     assert (everything.low, everything.high) == pytest.approx((100 - 2 * missed, 100))

@@ -120,8 +120,8 @@ from askwell.evaluation.comparison import compare_outcomes
 from askwell.evaluation.scoring import Evaluation
 from askwell.evaluation.outcomes import Outcome
 from askwell.mixture.card import _score_table
-from askwell.report import score_tables
-from askwell.report.rows import what_it_shows
+from askwell.views import score_tables
+from askwell.views.study_rows import what_it_shows
 from askwell.runs.query import _BARE_SCORE, _BEST_FIRST, _COLUMNS
 
 outcomes = [Outcome("r", str(rank), "y", ("y",), rank, rank, -1.0, ("y",), (0.5,)) for rank in (1.0, 4.0, 7.0, 20.0)]

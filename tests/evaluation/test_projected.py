@@ -11,7 +11,7 @@ from askwell.errors import BadOption
 from askwell.evaluation.nearest_words import project, projection_scores
 from askwell.evaluation.scoring import evaluate
 from askwell.mixture.mixture import Mixture
-from askwell.report.words import look_at
+from askwell.views.words import look_at
 
 TEMPLATES = ["[X] lies in [Y] .", "the capital of [X] is [Y]"]
 

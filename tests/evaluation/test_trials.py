@@ -1,4 +1,4 @@
-"""Trials of "knowledge": it is not claimed of LMs that know nothing, and it is of facts that an LM was told.
+"""Trials of "knowledge": it is not claimed for LMs that know nothing, and it is claimed for facts that an LM was told.
 
 `make test` does a few trials; `make test-full` a hundred of LMs that know nothing, of which a few may go wrong, and 25
 with told facts on each LM, nearly all of which succeed. ASKWELL_TRIALS=100 makes that a hundred of each kind
@@ -21,6 +21,7 @@ from builders.specs import paper_spec
 from builders.testbed import load_testbed_lm
 from scipy import stats
 
+from askwell.answers.candidates import Candidates
 from askwell.data import testbed as world
 from askwell.data.facts import Relation
 from askwell.data.testbed import lm_names
@@ -29,7 +30,6 @@ from askwell.evaluation.knowledge import Answered, Knowledge, knowledge
 from askwell.evaluation.scoring import evaluate
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.random_lms import control_lm
-from askwell.mixture.candidates import Candidates
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from askwell.cli.main import main
-from askwell.display.printable import MOST_CHARACTERS
+from askwell.views.printable import MOST_CHARACTERS
 
 CPU_SECONDS = 30
 """Of a command that takes milliseconds; processor time, so that a busy machine does not matter."""

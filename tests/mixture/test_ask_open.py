@@ -7,16 +7,31 @@ import reference
 import torch
 from agreement import GLUED_Y, Twin, exact, ids, moved, plain, usable, words
 from builders import tiny
-from enumeration import ONE_OF_EACH, by_prompt, enumerated, few_tokens, lengths_by_hand, spellings, spelt_with
+from enumeration import (
+    ONE_OF_EACH,
+    TEMPLATES,
+    best_first,
+    by_prompt,
+    end_of,
+    enumerated,
+    every_answer,
+    every_product,
+    few_tokens,
+    lengths_by_hand,
+    rank_among,
+    spellings,
+    spelt_with,
+    with_ends,
+)
 
+from askwell.answers.answer_search import AnswerSearch
+from askwell.answers.kind import ONE_TOKEN, AnswerKind
+from askwell.answers.search import SearchLimits
+from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, UserMistake
+from askwell.evaluation.scoring import evaluate
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture import distributions
-from askwell.mixture.answer_search import AnswerSearch
-from askwell.mixture.answers import ONE_TOKEN, AnswerKind
-from askwell.mixture.encode import default_kind
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.search import SearchLimits
 from askwell.specs.mixture_spec import MixtureSpec
 
 COUNTS = (2, 1, 1)
@@ -47,26 +62,33 @@ def test_answers_are_whole_strings_with_the_probabilities_of_enumeration(name):
 @pytest.mark.parametrize("name", ["bert", "gpt2"])
 def test_all_answers_are_found_once_each(name):
     mixture, _ = askable(name)
-    replies = mixture.ask("Paris", top=1000, beams=200)
+    replies = mixture.ask("Paris", top=1000)
     assert len(replies) == len({reply.y for reply in replies})
     assert {reply.y: reply.probability for reply in replies} == pytest.approx(
         {y: math.exp(p) for y, p in enumerated(name, "Paris", COUNTS).items()}
     )
 
 
-def test_more_beams_look_into_more():
-    mixture, _ = askable("gpt2")
-    expected = enumerated("gpt2", "Paris", COUNTS)
-    found = {beams: mixture.ask("Paris", top=100, beams=beams) for beams in (1, 8, 100)}
-    counts = [len(replies) for replies in found.values()]
-    # Each beam opens two prefixes after the question itself, each of which is an answer if it ends there; for the best
-    # answer as many more are opened as it may have tokens.
-    assert all(count <= 2 * beams + 3 for beams, count in zip(found, counts, strict=True))
-    assert counts[0] < counts[1] < counts[2] == len(expected)
-    for replies in found.values():
-        for reply in replies:
-            assert reply.probability == pytest.approx(math.exp(expected[reply.y]))
-    assert found[1][0].y == next(iter(expected))
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_a_search_that_is_cut_gives_the_best_and_says_what_may_be_missing(name, monkeypatch):
+    mixture, _ = askable(name)
+    expected = enumerated(name, "Paris", COUNTS)
+    counts = []
+    for opened in (1, 4, 10, 25, 200):
+        monkeypatch.setattr("askwell.answers.open._OPENED_TO_ASK", opened)
+        replies = mixture.ask("Paris", top=30)
+        best = list(expected.items())[: len(replies)]
+        if replies.is_exact:
+            assert (len(replies), replies.unseen) == (30, 0)
+        else:
+            assert all(math.exp(p) <= replies.unseen for y, p in expected.items() if y not in [r.y for r in replies])
+            assert f"answers below {100 * replies.unseen:.2g} % may be missing" in repr(replies)
+        # All that are certain, or the best that was found.
+        assert len(replies) == 1 or [reply.y for reply in replies] == [y for y, _ in best]
+        counts.append(len(replies))
+    assert counts == sorted(counts)
+    assert counts[0] < 30
+    assert counts[-1] == 30
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "bart"])
@@ -78,21 +100,79 @@ def test_special_tokens_are_never_part_of_an_answer(name):
     special = sorted({*tokenizer.all_special_ids})
     with torch.no_grad():
         if name == "gpt2":  # whose output embedding has no bias
-            best = int(distributions.prompt_log_probs(Mixture(plain(name), templates, spec), xs, only, 0).argmax())
+            best = int(Mixture(plain(name), templates, spec).word_log_probs(xs, only, 0).argmax())
             model.get_output_embeddings().weight[special] = 3 * model.get_output_embeddings().weight[best]
         elif name == "bart":
             model.get_buffer("final_logits_bias")[:, special] += 20.0
         else:
             model.get_output_embeddings().bias[special] += 20.0
     mixture = Mixture(FrozenLM(model, tokenizer, name=name), templates, spec)
-    assert int(distributions.prompt_log_probs(mixture, xs, only, 0).argmax()) in special
+    assert int(mixture.word_log_probs(xs, only, 0).argmax()) in special
     lengths = tuple(lengths_by_hand([1, 1])) if name == "bert" else ()
     mixture.answer_kind = AnswerKind(any_length=True, longest=2, log_lengths=lengths)
     replies = mixture.ask("Paris", top=5)
-    assert len(replies) == 5
+    assert len(replies) == 5 or not replies.is_exact
+    assert replies
     for reply in replies:
         assert not any(token in reply.y for token in tokenizer.all_special_tokens)
         assert reply.y == reply.y.strip() != ""
+
+
+# ── the end of answers ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("combine", ["mixture", "product"])
+@pytest.mark.parametrize("templates", [TEMPLATES[:1], TEMPLATES], ids=["one end", "two ends"])
+@pytest.mark.parametrize("name", ["gpt2", "bart"])
+def test_an_answer_is_over_at_a_token_that_ends_it_unless_a_train_y_holds_that_token(name, templates, combine):
+    tokens = with_ends(name, templates, "Paris")
+    ends = frozenset(tokens[4:])
+    assert len(ends) == len(templates)
+    mixture, twin = few_tokens(name, templates, tokens, combine=combine)
+    through = spellings(name, tokens=tokens)
+    held = next(y for y, spelling in through.items() if len(spelling) == 2 and tokens[4] in spelling[1:])
+    for train, without in (["Rome"], ends), (["Rome", held], ends - {tokens[4]}):
+        relation = Relation.of(
+            "r", [Fact("Cuba", y) for y in train], [], [Fact("Paris", "Cassatt"), Fact("Mary Cassatt", held)]
+        )
+        spelt = spellings(name, tokens=tokens, without=without)
+        each = {
+            x: every_answer(twin, x, spelt=spelt)
+            if combine == "mixture"
+            else every_product(twin, mixture.weights, x, spelt=spelt)
+            for x in ("Paris", "Mary Cassatt")
+        }
+        assert any(set(through[y]) & ends for y in each["Paris"]) == (held in train)
+        found = {outcome.x: outcome for outcome in evaluate(mixture, relation).outcomes}
+        for x, outcome in found.items():
+            assert outcome.answers == tuple(each[x])[:10]
+        # A gold is spelled as it is, and ranked among answers that are not.
+        gold = found["Mary Cassatt"]
+        others = {y: p for y, p in each["Mary Cassatt"].items() if y != held}
+        own = every_answer(twin, "Mary Cassatt", spelt={held: through[held]})
+        if combine == "product":
+            own = every_product(twin, mixture.weights, "Mary Cassatt", spelt={held: through[held]})
+        assert gold.log_probability == pytest.approx(own[held], abs=1e-9)
+        assert gold.rank == rank_among(best_first(others | own), held)
+        mixture.answer_kind = mixture.encode_relation(relation).kind
+        assert [reply.y for reply in mixture.ask("Paris", top=30)] == list(each["Paris"])[:30]
+        if len(templates) > 1 and combine == "mixture":
+            check_each_prompt(mixture, twin, tokens, mixture.answer_kind.through)
+        mixture.answer_kind = None
+
+
+def check_each_prompt(mixture: Mixture, twin: Twin, tokens: tuple[int, ...], through: tuple[int, ...]) -> None:
+    """A prompt by itself ends answers with its own end alone."""
+    (alone,) = mixture.answering().ask_each_prompt(["Paris"])
+    for t, (reply, template) in enumerate(zip(alone, twin.templates, strict=True)):
+        own = frozenset({end_of(twin.name, template, "Paris") or -1}) - {*through}
+        spelt = spellings(twin.name, tokens=tokens, without=own)
+        with torch.no_grad():
+            each = {y: float(by_prompt(twin, "Paris", spelling)[t]) for y, spelling in spelt.items()}
+        assert (reply.y, reply.probability) == (
+            best := next(iter(best_first(each))),
+            pytest.approx(math.exp(each[best])),
+        )
 
 
 # ── without facts ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -100,13 +180,13 @@ def test_special_tokens_are_never_part_of_an_answer(name):
 
 def test_what_is_asked_for_where_there_are_no_facts():
     templates = ["[X] is in [Y] ."]
-    assert default_kind(Mixture(plain("gpt2"), templates)) == AnswerKind(any_length=True, longest=10)
-    assert default_kind(Mixture(plain("bart"), templates)) == AnswerKind(any_length=True, longest=10)
-    assert default_kind(Mixture(plain("bert"), templates)) == ONE_TOKEN
+    assert Mixture(plain("gpt2"), templates).answering().kind == AnswerKind(any_length=True, longest=10)
+    assert Mixture(plain("bart"), templates).answering().kind == AnswerKind(any_length=True, longest=10)
+    assert Mixture(plain("bert"), templates).answering().kind == ONE_TOKEN
     for name in ("gpt2", "bert"):
-        assert default_kind(Mixture(plain(name), templates, MixtureSpec(answers="one-token"))) == ONE_TOKEN
+        assert Mixture(plain(name), templates, MixtureSpec(answers="one-token")).answering().kind == ONE_TOKEN
     shorter = MixtureSpec(answers="any-length", longest_answer=4)
-    assert default_kind(Mixture(plain("gpt2"), templates, shorter)).longest == 4
+    assert Mixture(plain("gpt2"), templates, shorter).answering().kind.longest == 4
     with pytest.raises(BadOption, match="`answers` any-length: a masked LM learns from train facts how long"):
         Mixture(plain("bert"), templates, shorter).ask("Paris")
 
@@ -147,7 +227,7 @@ def test_what_is_at_least_as_probable_counts_all_forms_together():
             expected[word] = float(reference.log_mixture(twin.log_weights(None), each))
     order = sorted(expected, key=lambda word: -expected[word])
     xs, questions = words(lm, ["Paris"])
-    search = AnswerSearch(mixture, SearchLimits(answers=1, tokens=1, at_once=1), None)
+    search = AnswerSearch(mixture, SearchLimits(answers=9, tokens=1, at_once=1), AnswerKind(any_length=True))
     for place, gold in enumerate(order[:3]):
         (found,) = search.at_least(xs, questions, [expected[gold] - 1e-9], lambda _, text, gold=gold: text != gold)
         assert found.is_exact

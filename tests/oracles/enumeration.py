@@ -53,12 +53,20 @@ def end_of(name: str, template: str, x: str) -> int | None:
     return x_ids(name, template, x)[0] if after[0].kind == "x" else after[0].ids[0]
 
 
-def few_tokens(name: str, templates: Sequence[str] = TEMPLATES, **spec: Any) -> tuple[Mixture, Twin]:
+def few_tokens(
+    name: str, templates: Sequence[str] = TEMPLATES, tokens: Sequence[int] | None = None, **spec: Any
+) -> tuple[Mixture, Twin]:
     """A mixture whose answers have up to three of a few tokens, and the reference's copy of it."""
     choices = {"answers": "any-length", "longest_answer": LONGEST, **spec}
     mixture = moved(exact(name), templates, MixtureSpec.model_validate(choices))
-    spelt_with(mixture, ids(name, KEPT[script(name)]))
+    spelt_with(mixture, tokens or ids(name, KEPT[script(name)]))
     return mixture, Twin.of(name, templates, mixture)
+
+
+def with_ends(name: str, templates: Sequence[str], x: str) -> tuple[int, ...]:
+    """The few tokens, and those that end answers to some prompts."""
+    ends = {end for template in templates if (end := end_of(name, template, x)) is not None}
+    return (*ids(name, KEPT[script(name)]), *sorted(ends))
 
 
 def spelt_with(mixture: Mixture, tokens: Sequence[int]) -> None:
@@ -68,12 +76,16 @@ def spelt_with(mixture: Mixture, tokens: Sequence[int]) -> None:
 
 
 @functools.cache
-def spellings(name: str, longest: int = LONGEST) -> dict[str, list[int]]:
-    """Every string after a space with its tokens, as far as the tokenizer itself spells it so."""
+def spellings(
+    name: str, longest: int = LONGEST, tokens: tuple[int, ...] | None = None, without: frozenset[int] = frozenset()
+) -> dict[str, list[int]]:
+    """Every string after a space with its tokens, as far as the tokenizer itself spells it so and without some of
+    them."""
     tokenizer: Any = exact(name).tokenizer
+    kept = [token for token in tokens or ids(name, KEPT[script(name)]) if token not in without]
     found = {}
     for size in range(1, longest + 1):
-        for tokens in itertools.product(ids(name, KEPT[script(name)]), repeat=size):
+        for tokens in itertools.product(kept, repeat=size):
             text = tokenizer.decode(list(tokens)).strip()
             if tokenizer(f" {text}", add_special_tokens=False)["input_ids"] == list(tokens):
                 found[text] = list(tokens)
@@ -104,13 +116,14 @@ def every_answer(
     *,
     data_dependent: bool = False,
     x_tokens: list[int] | None = None,
+    spelt: Mapping[str, list[int]] | None = None,
 ) -> dict[str, float]:
     """log p(y | x, r) of every string, the most probable first."""
     with torch.no_grad():
         log_weights = twin.log_weights(x if data_dependent else None)
         found = {
             text: float(reference.log_mixture(log_weights, list(by_prompt(twin, x, tokens, log_lengths, x_tokens))))
-            for text, tokens in spellings(twin.name).items()
+            for text, tokens in (spelt or spellings(twin.name)).items()
             if not log_lengths or len(tokens) <= len(log_lengths)
         }
     return best_first(found)
@@ -216,12 +229,18 @@ def log_product(twin: Twin, weights: Tensor, x: str, y_ids: Sequence[int], log_l
     return total
 
 
-def every_product(twin: Twin, weights: Tensor, x: str, log_lengths: Sequence[float] = ()) -> dict[str, float]:
+def every_product(
+    twin: Twin,
+    weights: Tensor,
+    x: str,
+    log_lengths: Sequence[float] = (),
+    spelt: Mapping[str, list[int]] | None = None,
+) -> dict[str, float]:
     """log p(y | x, r) of every string under a product, the most probable first."""
     return best_first(
         {
             text: float(log_product(twin, weights.detach(), x, tokens, log_lengths))
-            for text, tokens in spellings(twin.name).items()
+            for text, tokens in (spelt or spellings(twin.name)).items()
             if not log_lengths or len(tokens) <= len(log_lengths)
         }
     )

@@ -6,26 +6,23 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, Literal
 
-from rich.table import Table
-from rich.text import Text
-
-from askwell.cli.tables import print_table
-from askwell.cli.terminal import Bar, note, print_json, print_json_list, say
-from askwell.display.printable import printable
+from askwell.answers.candidates import Candidates
+from askwell.answers.reply import missing_text
+from askwell.cli.terminal import bar, note, print_json, print_json_list, say, show
 from askwell.evaluation.selective import AnsweredX, CautiousReply, DevAnswers, RiskLimits, ask_all
-from askwell.mixture.candidates import Candidates, unaskable_candidates
-from askwell.mixture.encode import default_kind
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.reply import PromptReply, Reply
+from askwell.views.printable import printable
+from askwell.views.replies import prompt_replies_table, reply_table
 
 
 def note_left_out_candidates(mixture: Mixture, candidates: Candidates) -> None:
     """Notes which candidates the LM cannot answer with."""
-    left_out = unaskable_candidates(mixture, candidates)
+    answers = mixture.answering(candidates)
+    left_out = answers.candidates_left_out
     if left_out:
         named = ", ".join(repr(word[:40]) for word in left_out[:5]) + (", …" if len(left_out) > 5 else "")
         long = "which the LM cannot spell within the longest allowed answer"
-        why = long if default_kind(mixture).any_length else "which are not one token of the LM"
+        why = long if answers.name == "any-length" else "which are not one token of the LM"
         note(f"{len(left_out)} of {len(candidates.words)} candidates left out, {why}: {named}")
 
 
@@ -48,7 +45,9 @@ def print_answers(
     elif form == "json" and several:
         print_json_list(one.as_json() for one in asked)
     elif form == "json":
-        print_json(next(asked).as_json(alone=True))
+        one = next(asked)
+        _note_missing(one.reply)
+        print_json(one.as_json(alone=True))
     else:
         for one in asked:
             _print_tables(mixture, one)
@@ -68,7 +67,9 @@ def _note_threshold(dev: DevAnswers, limits: RiskLimits) -> None:
 def _print_tables(mixture: Mixture, asked: AnsweredX) -> None:
     reply = asked.reply
     if reply.answered:
-        _print_table(mixture, reply.x, reply.answers)
+        templates = [prompt.template.text for prompt in mixture.prompts]
+        show(reply_table(reply.x, reply.answers, templates))
+        _note_missing(reply)
     elif asked.limits is not None:
         best = reply.answers[0]
         say(
@@ -76,16 +77,23 @@ def _print_tables(mixture: Mixture, asked: AnsweredX) -> None:
             f"below the threshold of {100 * reply.threshold:.1f} % for a risk of {100 * asked.limits.risk:g} %."
         )
     if asked.prompts is not None:
-        _print_prompts(asked.prompts)
+        show(prompt_replies_table(asked.prompts))
+
+
+def _note_missing(reply: CautiousReply) -> None:
+    """Notes which answers may be missing."""
+    if reply.unseen:
+        note(f"{reply.x}: {missing_text(reply.unseen)}")
 
 
 def _print_all_lines(asked: Iterable[AnsweredX], count: int) -> None:
     """Prints answers as they are found, with a progress bar if they do not go to the terminal themselves."""
     out = sys.stdout  # while a bar is shown, rich replaces sys.stdout
     emit = partial(print, sep="\t", file=out, flush=True)
-    with nullcontext(None) if out.isatty() else Bar("x's asked") as shown:
+    with nullcontext(None) if out.isatty() else bar("x's asked") as shown:
         for done, one in enumerate(asked, start=1):
             _print_lines(one.reply, emit)
+            _note_missing(one.reply)
             if shown is not None:
                 shown(done, count)
 
@@ -94,27 +102,3 @@ def _print_lines(reply: CautiousReply, emit: Callable[..., None]) -> None:
     for answer in reply.answers if reply.answered else reply.answers[:1]:
         y = answer.y if reply.answered else ""
         emit(printable(reply.x), printable(y), f"{answer.probability:.6f}")
-
-
-def _print_table(mixture: Mixture, x: str, answers: Sequence[Reply]) -> None:
-    """Prints the answers with bars, and the most confident prompt for each."""
-    table = Table(title=Text(x), title_justify="left", box=None, header_style="dim")
-    table.add_column("answer", style="bold")
-    table.add_column("probability", justify="right")
-    table.add_column("")
-    table.add_column("most confident prompt", style="dim", overflow="fold")
-    for reply in answers:
-        most_confident = max(range(len(reply.by_prompt)), key=reply.by_prompt.__getitem__)
-        bar = "█" * round(20 * reply.probability)
-        template = mixture.prompts[most_confident].template.text
-        table.add_row(Text(reply.y), f"{100 * reply.probability:.1f} %", Text(bar, style="blue"), Text(template))
-    print_table(table)
-
-
-def _print_prompts(replies: Sequence[PromptReply]) -> None:
-    """Prints what each prompt answers by itself, the one with the largest weight first."""
-    table = Table("weight", "prompt", "answer by itself", "probability", box=None, header_style="dim")
-    for one in sorted(replies, key=lambda one: -one.weight):
-        cells = Text(one.template), Text(one.y, style="bold"), f"{100 * one.probability:.1f} %"
-        table.add_row(f"{100 * one.weight:.1f} %", *cells)
-    print_table(table)

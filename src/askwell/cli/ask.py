@@ -8,13 +8,24 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
-from askwell.cli.options import LM, Among, CandidatesFile, Data, Flag, Json, Loading, Prompts, Threads, Where
-from askwell.cli.terminal import Bar, note
-from askwell.cli.trust import check_risk
+from askwell.cli.options import (
+    LM,
+    Among,
+    CandidatesFile,
+    Data,
+    Flag,
+    Json,
+    Loading,
+    Prompts,
+    Threads,
+    Where,
+    check_risk,
+)
+from askwell.cli.terminal import bar, note
 from askwell.data.names import read_prompts, read_relation
 from askwell.data.readers import read_xs
 from askwell.errors import BadOption, NothingLeft
-from askwell.specs.mixture_spec import BEAMS, MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 
 
 def ask(
@@ -27,8 +38,7 @@ def ask(
     column: str | None = None,
     top: Annotated[int, Parameter(validator=validators.Number(gte=1))] = 5,
     risk: float | None = None,
-    confidence: Annotated[float | None, Parameter(name=["--confidence", "--sureness"])] = None,
-    beams: Annotated[int, Parameter(validator=validators.Number(gte=1))] = BEAMS,
+    confidence: float | None = None,
     where: Where = None,
     candidates: CandidatesFile = None,
     among: Among = None,
@@ -56,8 +66,6 @@ def ask(
         top: How many answers to give.
         risk: Report an answer as not known if its probability is below a threshold, which is learned on dev so that at
             most this fraction of the given answers is wrong: 0.1 for one in ten.
-        beams: How many partial answers the search extends at once; a wider search is slower, and more likely to find
-            improbable answers.
         each_prompt: Also give what each prompt answers by itself.
         confidence: Keep the risk with this confidence, e.g. 0.95; with few dev facts, fewer x's are answered.
     """
@@ -83,11 +91,10 @@ def ask(
         raise BadOption("nothing to ask: give an x, or --file")
     if column and not file:
         raise BadOption("--column goes with --file")
+    from askwell.answers.candidates import read_candidates, train_candidates
     from askwell.cli.answers import note_left_out_candidates, print_answers
     from askwell.evaluation.selective import RiskLimits
     from askwell.lms.load import load_lm, set_threads
-    from askwell.mixture.candidates import read_candidates, train_candidates
-    from askwell.mixture.encode import default_kind, why_unaskable
     from askwell.runs.sources import (
         dev_answers_of,
         find_mixture,
@@ -113,7 +120,7 @@ def ask(
         note_left_out_candidates(asked, allowed)
     several = file is not None or len(xs) > 1
     if several:
-        found = zip(xs, why_unaskable(asked, xs, default_kind(asked)), strict=True)
+        found = zip(xs, asked.answering(allowed).why_unaskable(xs), strict=True)
         reasons = {x: reason for x, reason in found if reason is not None}
         for x, reason in reasons.items():
             note(f"left out: {x[:60]!r}, since {reason}")
@@ -123,10 +130,10 @@ def ask(
     dev = None
     if risk is not None:
         learned_from = relation_to_ask(asked, folder, facts, data) if facts else None
-        with Bar(f"dev facts of {learned_from.name}") if learned_from else nullcontext() as shown_bar:
+        with bar(f"dev facts of {learned_from.name}") if learned_from else nullcontext() as shown_bar:
             dev = dev_answers_of(asked, folder, learned_from, allowed, progress=shown_bar, note=note)
     form = "json" if json else "lines" if file is not None else "tables"
     print_answers(
         asked, xs, form=form, several=several, dev=dev, limits=None if risk is None else RiskLimits(risk, confidence),
-        top=top, candidates=allowed, beams=beams, each_prompt=each_prompt,
+        top=top, candidates=allowed, each_prompt=each_prompt,
     )  # fmt: skip

@@ -2,15 +2,13 @@
 
 from pathlib import Path
 
-from rich.markup import escape
-
 from askwell.cli.options import Data, Flag, Json, NotNegative, Reading
-from askwell.cli.tables import plain_table, print_table
-from askwell.cli.terminal import note, print_json, say
+from askwell.cli.terminal import note, print_json, say, show
 from askwell.data.names import read_fact_set
 from askwell.data.split_audit import SetAudit, audit_and_clean, audit_sentences, need_new_folder
-from askwell.display.summary import counted
 from askwell.errors import BadOption
+from askwell.views.document import table
+from askwell.views.printable import counted
 
 
 def audit(
@@ -68,14 +66,10 @@ def _print_audit(audit: SetAudit) -> None:
         "copy x": "copy_x",
     }
     headings = ("test", "leaked", *columns)
-    table = plain_table("", *headings, numbers=headings)
-
-    def add(name: str, of: SetAudit) -> None:
-        counts = (str(of.test), str(of.total("leaked_pairs")))
-        table.add_row(escape(name), *counts, *(f"{of.micro(share):.1f}" for share in columns.values()))
-
-    for relation in audit.relations:
-        add(relation.name, SetAudit(audit.name, (relation,)))
-    if len(audit.relations) > 1:
-        add("all", audit)
-    print_table(table)
+    parts = {relation.name: SetAudit(audit.name, (relation,)) for relation in audit.relations}
+    parts |= {"all": audit} if len(parts) > 1 else {}
+    rows = [
+        (name, str(of.test), str(of.total("leaked_pairs")), *(f"{of.micro(share):.1f}" for share in columns.values()))
+        for name, of in parts.items()
+    ]
+    show(table(("", *headings), rows, numbers=headings))

@@ -9,8 +9,7 @@ from cyclopts import Parameter
 from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn
 
 from askwell.cli.options import Data, Json
-from askwell.cli.tables import plain_table, print_table
-from askwell.cli.terminal import note, print_json, progress_bar, say
+from askwell.cli.terminal import note, print_json, progress_bar, say, show
 from askwell.data.data_folder import VARIABLE, data_folder, need_data_folder, pulled_data_folder
 from askwell.data.download import PullProgress, mirror, pull_sets, take_from
 from askwell.data.importers import ImportFormat
@@ -19,8 +18,9 @@ from askwell.data.published import chosen_sets, take_inventory
 from askwell.data.sentence_templates import frequent_templates, write_templates
 from askwell.data.statistics import data_statistics
 from askwell.data.testbed import PREFIX, testbed_overview
-from askwell.display.summary import counted
 from askwell.files import to_json
+from askwell.views.document import table
+from askwell.views.printable import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,12 +43,12 @@ def list_data(*, data: Data = None, json: Json = False) -> None:
         print_json(inventory.as_json())
         return
 
-    table = plain_table("set", "relations", "holds", "", "what it is", numbers=("relations", "holds"))
+    rows = []
     for found in inventory.conditions:
         data_set = found.data_set
         relations = "" if data_set.relations is None else str(data_set.relations)
-        table.add_row(data_set.name, relations, f"{data_set.lines} {data_set.unit}", found.summary, data_set.about)
-    print_table(table)
+        rows.append((data_set.name, relations, f"{data_set.lines} {data_set.unit}", found.summary, data_set.about))
+    show(table(("set", "relations", "holds", "", "what it is"), rows, numbers=("relations", "holds")))
     lacking = [found for found in inventory.conditions if not found.is_whole]
     publishers = dict.fromkeys(f"{data_set.origin.repository} ({data_set.licence})" for data_set in sets)
     rest = " Get the rest with: askwell data pull" if lacking else ""
@@ -190,10 +190,9 @@ def _print_statistics(
 ) -> None:
     keys = list(dict.fromkeys(key for row in rows.values() if row is not None for key in asdict(row)))
     headings = [_HEADINGS.get(key, key) for key in keys]
-    table = plain_table("", *headings, numbers=headings, title=title, title_justify="left")
-    for name, row in rows.items():
-        table.add_row(name, *(["missing"] if row is None else map(str, asdict(row).values())))
-    print_table(table)
+    missing = ["missing", *[""] * (len(headings) - 1)]
+    texts = [(name, *(missing if row is None else map(str, asdict(row).values()))) for name, row in rows.items()]
+    show(table(("", *headings), texts, numbers=headings, title=title))
 
 
 def list_testbed(*, json: Json = False) -> None:
@@ -203,10 +202,8 @@ def list_testbed(*, json: Json = False) -> None:
         print_json(to_json(overview))
         return
 
-    table = plain_table("--facts", "what it says", "kind", "told", "withheld", numbers=("told", "withheld"))
-    for one in overview.relations:
-        table.add_row(one.name, one.label, one.cardinality, str(one.told), str(one.withheld))
-    print_table(table)
+    rows = [(one.name, one.label, one.cardinality, str(one.told), str(one.withheld)) for one in overview.relations]
+    show(table(("--facts", "what it says", "kind", "told", "withheld"), rows, numbers=("told", "withheld")))
     told, withheld = sum(one.told for one in overview.relations), sum(one.withheld for one in overview.relations)
     say(
         f"{told + withheld} facts: {told} are told in the text that the LMs were trained on, {withheld} are withheld.",

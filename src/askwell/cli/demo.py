@@ -5,17 +5,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
-from rich.table import Table
-from rich.text import Text
 
 from askwell.cli.options import Flag, Json, Seed, Several
-from askwell.cli.terminal import note, print_json, say, stdout
-from askwell.display.summary import counted
+from askwell.cli.terminal import note, print_json, show_section
 from askwell.errors import Failure
 from askwell.files import need_writable_folder
+from askwell.views.document import Code, Paragraph, Points, Section
+from askwell.views.printable import counted
 
 if TYPE_CHECKING:
-    from askwell.report.demo_page import Demo
+    from askwell.views.demo_report import Demo
 
 
 def demo(
@@ -40,11 +39,10 @@ def demo(
     """
     need_writable_folder(out, "--out")
     from askwell.cli.progress import SweepBar
-    from askwell.report.demo import demo_sweep
-    from askwell.report.demo_page import write_demo
     from askwell.runs.plan import plan_sweep
-    from askwell.runs.run_sweep import choose_engine, go
+    from askwell.runs.run_sweep import choose_engine, run_plan
     from askwell.runs.store import new_or_open_store
+    from askwell.views.demo_report import demo_sweep, write_demo
 
     started = time.monotonic()
     sweep = demo_sweep(lm, relations, seed=seed, quick=quick)
@@ -54,7 +52,7 @@ def demo(
     to_do = "all done" if not plan.to_do else f"{len(plan.to_do)} to do, {length} on an idle machine"
     note(f"{counted(len(plan.runs), 'run')} on {lm}: {', '.join(sweep.facts)}; {to_do}")
     with SweepBar(plan, out) as live:
-        failed = go(plan, choose_engine(sweep), store, live)
+        failed = run_plan(plan, choose_engine(sweep), store, live)
     if failed:
         raise Failure(f"{len(failed)} of {len(plan.runs)} runs failed ({failed[0].message}); {out / 'failed'} says why")
     made = write_demo(sweep, plan, store)
@@ -65,15 +63,10 @@ def demo(
 
 
 def _print_summary(made: "Demo", seconds: float) -> None:
-    stdout.print("\nWhat was found", style="bold")
-    table = Table.grid(padding=(0, 1))
-    for sentence in (*made.findings.main, *made.findings.learning):
-        table.add_row(" •", Text(sentence))
-    stdout.print(table)
-    stdout.print("\nThe report", style="bold")
-    say(f" {made.report}")
-    stdout.print("\nWhat to try next", style="bold")
-    for command, purpose in made.next_steps:
-        say(f" {command}")
-        stdout.print(f"     {purpose}", style="dim", markup=False)
-    stdout.print(f"\n{seconds:.0f} s in all.", style="dim")
+    from askwell.views.findings import by_relation
+
+    tables = [table for part in made.study.sets for table in by_relation(part.findings)]
+    show_section(Section("What was found", (Points(tuple(made.findings)), *tables)))
+    show_section(Section("The report", (Paragraph(f" {made.report}"),)))
+    show_section(Section("What to try next", (Code(made.next_steps),)))
+    note(f"\n{seconds:.0f} s in all.")

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from askwell.cli import options
+from askwell.cli.options import check_risk
 from askwell.cli.terminal import note, print_json
-from askwell.cli.trust import check_risk
 from askwell.errors import BadOption
 from askwell.files import need_writable_file
 from askwell.specs.mixture_spec import MixtureSpec
@@ -26,7 +26,7 @@ def evaluate(
     per_fact: Path | None = None,
     trust: options.Flag = False,
     risk: float = 0.1,
-    confidence: Annotated[float | None, Parameter(name=["--confidence", "--sureness"])] = None,
+    confidence: float | None = None,
     where: options.Where = None,
     controls: options.WithControls = True,
     reading: options.Reading = options.Reading(),  # noqa: B008 - frozen
@@ -63,16 +63,16 @@ def evaluate(
         raise BadOption(f"--trust learns thresholds on dev and measures on test: leave out --split {split}")
     if per_fact is not None:
         need_writable_file(per_fact, "--per-fact")
+    from askwell.answers.candidates import find_candidates
     from askwell.cli.progress import Bars
     from askwell.cli.running import print_scored
     from askwell.evaluation.outcomes import write_outcomes
     from askwell.lms.load import set_threads
-    from askwell.mixture.candidates import find_candidates
-    from askwell.runs.score_source import score_jobs
-    from askwell.runs.sources import Named, find_mixtures, saved_jobs, untuned_jobs
+    from askwell.runs.score_source import EvaluationSources, saved_jobs, score_jobs, untuned_jobs
+    from askwell.runs.sources import find_mixtures
 
     set_threads(threads)
-    named = Named(facts or (), lm, asdict(loading), data, reading.rule, reading.columns)
+    named = EvaluationSources(facts or (), lm, asdict(loading), data, reading.rule, reading.columns)
     if mixtures:
         jobs = saved_jobs(find_mixtures(mixtures, where), named, note)
     else:

@@ -4,13 +4,11 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich.progress import BarColumn, DownloadColumn
-from rich.table import Table
-from rich.text import Text
 
 from askwell.cli.options import Device, Json, Revision, Tokenizer
-from askwell.cli.tables import print_table
-from askwell.cli.terminal import note, print_json, progress_bar, stderr
+from askwell.cli.terminal import note, print_json, progress_bar, show, stderr
 from askwell.files import to_json
+from askwell.views.document import table
 
 
 def list_lms(*, json: Json = False) -> None:
@@ -22,11 +20,11 @@ def list_lms(*, json: Json = False) -> None:
         print_json(to_json(listed))
         return
 
-    table = Table("--lm", "what it is", "MB", "status")
+    rows = []
     for lm in listed:
         size = "–" if lm.megabytes is None else f"{lm.megabytes:.1f}"
-        table.add_row(lm.name, lm.about, size, "ready" if lm.ready else lm.get)
-    print_table(table)
+        rows.append((lm.name, lm.about, size, "ready" if lm.ready else lm.get))
+    show(table(("--lm", "what it is", "MB", "status"), rows, numbers=("MB",)))
 
 
 def pull_lm(name: Annotated[str, Parameter(help="smollm2")], /, *, json: Json = False) -> None:
@@ -36,7 +34,7 @@ def pull_lm(name: Annotated[str, Parameter(help="smollm2")], /, *, json: Json = 
     bar = progress_bar("{task.description}", BarColumn(), DownloadColumn())
     steps: dict[str, Any] = {}
 
-    def show(progress: LMPullProgress) -> None:
+    def follow(progress: LMPullProgress) -> None:
         if progress.step not in steps:
             if not stderr.is_terminal:
                 note(f"{name}: {progress.step}")
@@ -44,7 +42,7 @@ def pull_lm(name: Annotated[str, Parameter(help="smollm2")], /, *, json: Json = 
         bar.update(steps[progress.step], completed=progress.done, total=progress.total)
 
     with bar:
-        pulled = pull_lm(name, show)
+        pulled = pull_lm(name, follow)
     note(f"{name} is in {pulled.folder}; use it with --lm {name}")
     if json:
         print_json(pulled.as_json())
@@ -72,11 +70,11 @@ def info(
         print_json(description)
         return
 
-    table = Table(show_header=False, box=None)
+    rows = []
     for what, value in description.items():
         if value not in (None, []):
             shown = ", ".join(value) if isinstance(value, list) else str(value)
             if what.endswith("sha256"):
                 shown = f"{shown[:16]}…"  # --json prints all of it
-            table.add_row(what.replace("_", " "), Text(shown))
-    print_table(table)
+            rows.append((what.replace("_", " "), shown))
+    show(table(("", ""), rows))

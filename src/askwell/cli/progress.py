@@ -5,12 +5,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from rich.console import Group
 from rich.live import Live
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
-from askwell.baselines.result import SearchProgress
-from askwell.cli.terminal import Bar, note, stderr
+from askwell.cli.terminal import bar, note, stderr
 from askwell.mixture.mixture import Mixture
 from askwell.runs.engines import Ended, Event, Lost, PutOff, Started
 from askwell.runs.plan import Plan
@@ -21,13 +20,15 @@ from askwell.specs.mixture_spec import NO_LEAD_IN
 from askwell.specs.run_spec import RunSpec
 from askwell.training.checkpoint import CHECKPOINT
 from askwell.training.history import HistoryLine, TrainingProgress, badness
+from askwell.views.document import Cell, table
+from askwell.views.to_text import rich_table
 
 
 class Bars:
     """A bar for the current step: when the next step begins, its bar replaces the last one."""
 
     def __init__(self) -> None:
-        self._bar, self._shown = Bar(""), ""
+        self._bar, self._shown = bar(""), ""
 
     def __enter__(self) -> Self:
         return self
@@ -44,7 +45,7 @@ class Bars:
         """Moves the bar for what is being done."""
         if self._shown != what:
             self._bar.__exit__()
-            self._bar, self._shown = Bar(what), what
+            self._bar, self._shown = bar(what), what
             self._bar.__enter__()
         self._bar(done, total, text)
 
@@ -78,16 +79,12 @@ class RunBars(Bars):
             self.move(state.what, state.done, state.total)
         elif isinstance(state, TrainingProgress):
             self._follow_training(state)
-        elif isinstance(state, SearchProgress):
-            self.move("iterations", state.iteration, state.iterations, f"loss {_loss(state.loss)}")
-            if state.record is not None:
-                text = f"loss {state.loss:6.3f}  {state.record.template}"
-                self._print_if_better(state.iteration, state.record.dev, text, state.record.unwanted)
         else:
-            loss = state.record.train_loss
-            self.move("epochs", state.epoch, state.epochs, f"loss {_loss(loss)}")
-            text = "untuned" if loss is None else f"loss {loss:6.3f}"
-            self._print_if_better(state.epoch, state.record.dev, text)
+            self.move(state.unit, state.done, state.total, f"loss {_loss(state.loss)}")
+            if state.record is not None:
+                text = "untuned" if state.loss is None else f"loss {state.loss:6.3f}"
+                text += "" if state.record.template is None else f"  {state.record.template}"
+                self._print_if_better(state.done, state.record.dev, text, state.record.unwanted)
 
     def _follow_training(self, state: TrainingProgress) -> None:
         began, pairs_before = self._measured_from
@@ -208,17 +205,15 @@ class SweepBar:
             self._failed += 1
             stderr.print(f"failed: {spec.label}: {event.outcome.message}", markup=False, style="red")
 
-    def _table(self) -> Table:
-        table = Table(title=self._title(), title_justify="left", box=None)
-        for name in ("LM", "setting", "", "P@1"):
-            table.add_column(name, justify="right" if name == "P@1" else "left")
+    def _table(self) -> Group:
+        rows: list[tuple[str | Cell, ...]] = []
         for spec in list(self._running.values())[:_RUNNING_SHOWN]:
             what = f"running: {spec.relation}, {spec.prompts}, seed {spec.seed}"
-            table.add_row(escape(spec.lm), escape(spec.setting), escape(what), "…")
+            rows.append((spec.lm, spec.setting, what, "…"))
         for (lm, setting), (score, spec) in self._best.items():
-            what = f"best: {spec.relation}, {spec.prompts}"
-            table.add_row(escape(lm), escape(setting), escape(what), f"{score:.1f}", style="bold")
-        return table
+            best = (setting, f"best: {spec.relation}, {spec.prompts}", f"{score:.1f}")
+            rows.append((lm, *(Cell(text, strong=True) for text in best)))
+        return Group(Text(self._title()), rich_table(table(("LM", "setting", "", "P@1"), rows, numbers=("P@1",))))
 
     def _title(self) -> str:
         left = len(self._plan.runs) - self._done - self._failed

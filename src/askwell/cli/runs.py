@@ -5,17 +5,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-from rich.table import Table
-
 from askwell.cli.options import Flag, Json, RunsPath
-from askwell.cli.tables import print_table
-from askwell.cli.terminal import note, print_json, say
-from askwell.display.printable import for_csv
-from askwell.display.summary import counted
+from askwell.cli.terminal import note, print_json, say, show
 from askwell.errors import BadOption
 from askwell.evaluation.metrics import METRICS
 from askwell.files import to_json
+from askwell.views.document import table
+from askwell.views.printable import counted, for_csv
 
 if TYPE_CHECKING:
     from askwell.runs.query import RunTable
@@ -79,12 +75,9 @@ def _print_table(found: "RunTable", store: Path, sort: str | None) -> None:
     rows = found.as_json()
     controls = ["control"] if any(run["control"] for run in rows) else []
     shown = list(dict.fromkeys([*SHOWN, *([sort] if sort else []), *controls]))
-    table = Table(title=f"{counted(len(rows), 'run')} of {store}", box=None)
-    for name in shown:
-        table.add_column(name)
-    for run in rows:
-        table.add_row(*(escape(_cell(name, run[name])) for name in shown))
-    print_table(table)
+    texts = [[_cell(name, run[name]) for name in shown] for run in rows]
+    numbers = (*METRICS, *(metric.key for metric in METRICS.values()), "seed", "facts")
+    show(table(shown, texts, numbers=numbers, title=f"{counted(len(rows), 'run')} of {store}"))
 
 
 def _cell(name: str, value: object) -> str:

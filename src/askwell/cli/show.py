@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from askwell.cli.options import LM, Data, Device, Json, Revision, Threads, Where
-from askwell.cli.terminal import Bar, note, print_json, say, stdout
-from askwell.cli.trust import projection_line
+from askwell.cli.terminal import bar, note, print_json, say, stdout
 from askwell.errors import BadOption
 from askwell.files import need_writable_file, write_whole
 
@@ -48,17 +47,18 @@ def show(
     from askwell.evaluation.nearest_words import projection_scores
     from askwell.lms.load import set_threads
     from askwell.mixture.save import read_description
-    from askwell.report.words import MixtureWords, look_at
-    from askwell.report.words_figure import words_chart, words_html
-    from askwell.report.words_terminal import print_words
     from askwell.runs.sources import find_mixture, own_relation, saved_mixture
+    from askwell.views.trust_of_mixture import projection_sentence
+    from askwell.views.words import MixtureWords, look_at
+    from askwell.views.words_figure import words_chart, words_html
+    from askwell.views.words_terminal import print_words
 
     folder = find_mixture(mixture, where, note)
     description = read_description(folder)
     asked = None if facts is None else own_relation(description, facts, data)
     shown = saved_mixture(folder, lm, revision=revision, device=device, dtype="auto")
     prompts = look_at(shown, nearest=nearest)
-    relation = description.about.relation or Path(mixture).name
+    relation = Path(mixture).name if description.relation is None else description.relation.name
     title = f"{relation} on {shown.lm.identity.name}"
     for path in (svg, figure):
         if path is not None:
@@ -69,9 +69,9 @@ def show(
     projection = None
     if asked is not None:
         set_threads(threads)
-        with Bar(f"test facts of {asked.name}") as progress:
+        with bar(f"test facts of {asked.name}") as progress:
             projection = projection_scores(shown, asked, progress=progress)
-    score = None if projection is None else projection_line(projection)
+    score = None if projection is None else projection_sentence(projection)
     if html is not None:
         write_whole(html, words_html(prompts, title, lm=shown.lm.identity.name, relation=relation, score=score))
         note(f"written to {html}")

@@ -4,17 +4,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-from rich.table import Table
-
 from askwell.cli.options import Data, Flag, Json
-from askwell.cli.tables import print_table
-from askwell.cli.terminal import note, print_json, say
-from askwell.display.summary import counted
+from askwell.cli.terminal import note, print_json, say, show
 from askwell.errors import BadFile, Failure
 from askwell.files import need_writable_folder
 from askwell.specs.run_spec import RunSpec
 from askwell.specs.sweep_spec import EngineName
+from askwell.views.document import table
+from askwell.views.printable import counted
 
 if TYPE_CHECKING:
     from askwell.runs.plan import Plan
@@ -49,7 +46,7 @@ def sweep(
     from askwell.cli.progress import SweepBar
     from askwell.runs.grid import read_sweep
     from askwell.runs.plan import plan_sweep
-    from askwell.runs.run_sweep import SweepResult, check_engine, choose_engine, go
+    from askwell.runs.run_sweep import SweepResult, check_engine, choose_engine, run_plan
     from askwell.runs.store import new_or_open_store
 
     started = time.monotonic()
@@ -71,7 +68,7 @@ def sweep(
         at_once = chosen.workers
         note(_in_short(plan, at_once))
         with SweepBar(plan, kept.folder) as live:
-            failed = go(plan, chosen, kept, live)
+            failed = run_plan(plan, chosen, kept, live)
     seconds = time.monotonic() - started
     if json:
         print_json(SweepResult(kept.folder, plan, at_once, tuple(failed), seconds).as_json())
@@ -108,7 +105,7 @@ def _in_words(seconds: float) -> str:
 
 
 def _print_plan(plan: "Plan", workers: int) -> None:
-    table = Table("LM", "setting", "prompts", "relations", "runs", "done", "time left", title="The plan")
+    columns, rows = ("prompts", "relations", "runs", "done", "time left"), []
     groups: dict[tuple[str, str], list[RunSpec]] = {}
     for task in plan.runs:
         groups.setdefault((task.spec.asked_lm, task.spec.setting), []).append(task.spec)
@@ -118,6 +115,6 @@ def _print_plan(plan: "Plan", workers: int) -> None:
         time_left = _in_words(sum(plan.seconds[spec.id] for spec in left)) if known else "–"
         prompts, relations = {spec.prompts for spec in specs}, {spec.relation for spec in specs}
         counts = (len(prompts), len(relations), len(specs), len(specs) - len(left))
-        table.add_row(*map(escape, names), *map(str, counts), time_left)
-    print_table(table)
+        rows.append((*names, *map(str, counts), time_left))
+    show(table(("LM", "setting", *columns), rows, numbers=columns, title="The plan"))
     say(_in_short(plan, workers))

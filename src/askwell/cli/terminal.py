@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress, ProgressColumn
 from rich.segment import Segment
 
-from askwell.display.printable import json_escaped, printable
-from askwell.display.summary import counted
+from askwell.views.document import Block, Document, Section
+from askwell.views.printable import counted, json_escaped, printable
+from askwell.views.progress_bar import Bar
+from askwell.views.to_text import print_blocks, print_document
 
 if TYPE_CHECKING:
     from askwell.evaluation.scoring import LeftOut
@@ -62,6 +64,16 @@ def say(*lines: str) -> None:
         stdout.print(line, markup=False, soft_wrap=True)
 
 
+def show(*blocks: Block) -> None:
+    """Print tables and sentences on stdout."""
+    print_blocks(blocks, stdout)
+
+
+def show_section(section: Section) -> None:
+    """Print a section on stdout, under its heading."""
+    print_document(Document("", sections=(section,)), stdout)
+
+
 def note(text: str) -> None:
     """A line for the user on stderr."""
     stderr.print(text, style="dim", markup=False)
@@ -69,7 +81,7 @@ def note(text: str) -> None:
 
 def note_left_out_facts(split: str, reasons: Mapping[str, int], facts: "Sequence[LeftOut]" = ()) -> None:
     """Notes how many facts of a split could not be asked and why, and names some of them."""
-    from askwell.mixture.encode import way_out_of
+    from askwell.answers.encode import way_out_of
 
     for reason, count in sorted(reasons.items()):
         named = [f"{fact.x} → {fact.y}" for fact in facts if fact.reason == reason]
@@ -82,21 +94,6 @@ def progress_bar(*columns: str | ProgressColumn) -> Progress:
     return Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal)
 
 
-class Bar:
-    """A progress bar; call it with the amount done, the total, and a text to show beside it."""
-
-    def __init__(self, what: str) -> None:
-        text = (TextColumn(f"{{task.{name}}}", markup=False) for name in ("description", "fields[text]"))
-        self._bar = progress_bar(next(text), BarColumn(), MofNCompleteColumn(), next(text), TimeRemainingColumn())
-        self._task = self._bar.add_task(what, total=None, text="")
-
-    def __enter__(self) -> "Bar":
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._bar.stop()
-
-    def __call__(self, done: int, total: int, text: str = "") -> None:
-        """Moves the bar."""
-        self._bar.update(self._task, completed=done, total=total, text=text)
+def bar(what: str) -> Bar:
+    """Return a bar on stderr that appears at once."""
+    return Bar(what, console=stderr, after=0.0)

@@ -11,8 +11,10 @@ from operator import attrgetter
 from typing import Any, Literal, get_args
 
 from askwell.calls import checked_or
-from askwell.display.summary import ShowsItself, Summary, counted
 from askwell.errors import BadOption, did_you_mean
+from askwell.views.document import Document, overview
+from askwell.views.printable import counted
+from askwell.views.shown import ShowsItself
 
 SplitName = Literal["train", "dev", "test"]
 SPLITS: tuple[SplitName, ...] = get_args(SplitName)
@@ -123,7 +125,7 @@ class Relation(ShowsItself, SplitLines):
         for name, facts in self.splits.items():
             object.__setattr__(self, name, canonical(facts))
 
-    def summary(self) -> Summary:
+    def summary(self) -> Document:
         """Return its splits with their sizes and an example of each, and what is worth mentioning about them."""
         rows = [
             (name, f"{len(facts):,}", f"{facts[0].x} → {facts[0].y}" if facts else "")
@@ -132,7 +134,7 @@ class Relation(ShowsItself, SplitLines):
         ys = len({fact.y for facts in self.splits.values() for fact in facts})
         facts = sum(map(len, self.splits.values()))
         heading = f"Relation {self.name}: {counted(facts, 'fact')}, {counted(ys, 'different y')}"
-        return Summary(heading, ("split", "facts", "such as"), rows, ("facts",), tuple(self.counts.lines()))
+        return overview(heading, ("split", "facts", "such as"), rows, ("facts",), tuple(self.counts.lines()))
 
     @property
     def description(self) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from typing import Any, Literal
 from askwell.data.facts import SPLIT_FILES, SPLITS, Fact, SplitName, facts_jsonl
 from askwell.data.readers import file_name, first_record, read_lines, read_object, read_records, text_of
 from askwell.data.templates import parse_template, templates_jsonl, weight_of
-from askwell.display.printable import clipped
 from askwell.errors import BadFile, BadOption, BadTemplate, NothingLeft, first_few
 from askwell.files import need_writable_folder, write_folder
+from askwell.views.printable import clipped
 
 LABELS = ("sub_label", "obj_label")
 

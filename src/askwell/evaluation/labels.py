@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from askwell.display.summary import ShowsItself, Summary, counted
 from askwell.evaluation.outcomes import Outcome
+from askwell.views.document import Document, overview
+from askwell.views.printable import counted
+from askwell.views.shown import ShowsItself
 
 MOST_LABELS = 30
 """With more labels, a confusion table says less than the scores do."""
@@ -38,7 +40,7 @@ class LabelFigures(ShowsItself):
     macro_f1: float
     """The mean F1 over labels that some fact has or that were chosen for one, in per cent."""
 
-    def summary(self) -> Summary:
+    def summary(self) -> Document:
         """Precision, recall and F1 of each label, and what it was taken for."""
         columns = ("label", "facts", "precision", "recall", "F1", "taken for")
         rows = [
@@ -50,7 +52,7 @@ class LabelFigures(ShowsItself):
             )
             for label, of_label in self.scores.items()
         ]
-        return Summary(f"Macro F1 {self.macro_f1:.1f} over {counted(len(rows), 'label')}", columns, rows, columns[1:5])
+        return overview(f"Macro F1 {self.macro_f1:.1f} over {counted(len(rows), 'label')}", columns, rows, columns[1:5])
 
     def taken_for(self, label: str) -> dict[str, int]:
         """The wrong labels that were chosen in place of this one, the most frequent first."""

@@ -12,17 +12,14 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
+from askwell.answers.candidates import Candidates
+from askwell.answers.encode import count_reasons
+from askwell.answers.reply import PromptReply, Reply
 from askwell.errors import BadOption, DamagedFile, UserMistake
 from askwell.evaluation.abstention import Threshold, learn_threshold
 from askwell.evaluation.calibration import questions_of
 from askwell.evaluation.scoring import Evaluation
-from askwell.mixture.ask import ask
-from askwell.mixture.ask_prompts import ask_each_prompt
-from askwell.mixture.candidates import Candidates
-from askwell.mixture.encode import count_reasons
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.reply import PromptReply, Reply
-from askwell.specs.mixture_spec import BEAMS
 
 
 @dataclass(frozen=True)
@@ -126,6 +123,8 @@ class CautiousReply:
     x: str
     answers: tuple[Reply, ...]
     threshold: float
+    unseen: float = 0.0
+    """Answers below this probability may be missing."""
 
     @property
     def answered(self) -> bool:
@@ -146,8 +145,10 @@ class AnsweredX:
         document: dict[str, Any] = {"x": self.reply.x}
         if self.limits is not None:
             document |= {"answered": self.reply.answered, "threshold": self.reply.threshold}
-            document |= {"risk": self.limits.risk, "sureness": self.limits.confidence}
+            document |= {"risk": self.limits.risk, "confidence": self.limits.confidence}
         document["answers"] = [asdict(answer) for answer in self.reply.answers]
+        if self.reply.unseen and not alone:
+            document["unseen"] = self.reply.unseen
         if self.prompts is not None:
             keys = ("weight", "y", "probability")
             document["prompts"] = [
@@ -162,7 +163,6 @@ def ask_all(
     *,
     top: int = 10,
     candidates: Candidates | None = None,
-    beams: int = BEAMS,
     dev: DevAnswers | None = None,
     limits: RiskLimits | None = None,
     each_prompt: bool = False,
@@ -171,14 +171,14 @@ def ask_all(
     `each_prompt`, every prompt is also asked by itself."""
     replies: Iterable[CautiousReply]
     if limits is None or dev is None:
-        found = zip(xs, ask(mixture, xs, top=top, candidates=candidates, beams=beams), strict=True)
-        replies = (CautiousReply(x, tuple(answers), threshold=0.0) for x, answers in found)
+        found = zip(xs, mixture.replies(xs, top, candidates), strict=True)
+        replies = (CautiousReply(x, tuple(answers), 0.0, answers.unseen) for x, answers in found)
     else:
         risk, confidence = limits.risk, limits.confidence
         replies = ask_cautiously(mixture, xs, risk=risk, confidence=confidence, top=top, candidates=candidates, dev=dev)
     alone: Iterable[Sequence[PromptReply] | None] = repeat(None, len(xs))
     if each_prompt:
-        alone = ask_each_prompt(mixture, xs, candidates=candidates, beams=beams)
+        alone = mixture.answering(candidates).ask_each_prompt(xs)
     return (
         AnsweredX(reply, limits, None if of_prompts is None else tuple(of_prompts))
         for reply, of_prompts in zip(replies, alone, strict=True)
@@ -206,5 +206,5 @@ def ask_cautiously(
             "--facts, and its dev facts are asked with the same candidates"
         )
     threshold = dev.threshold(risk, confidence)
-    replies = ask(mixture, xs, top=top, candidates=candidates)
-    return (CautiousReply(x, tuple(answers), threshold) for x, answers in zip(xs, replies, strict=True))
+    replies = mixture.replies(xs, top, candidates)
+    return (CautiousReply(x, tuple(answers), threshold, answers.unseen) for x, answers in zip(xs, replies, strict=True))

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import AliasChoices, Field
 
+from askwell.answers.candidates import GivenCandidates, as_candidates
+from askwell.answers.encode import EncodedRelation, count_reasons
 from askwell.calls import checked
 from askwell.data.facts import Relation
 from askwell.errors import BadOption
@@ -18,8 +19,6 @@ from askwell.evaluation.examine import Examination
 from askwell.evaluation.metrics import Scores
 from askwell.evaluation.nearest_words import Projection, projection_scores
 from askwell.evaluation.scoring import Evaluation
-from askwell.mixture.candidates import GivenCandidates, as_candidates
-from askwell.mixture.encode import EncodedRelation, count_reasons
 from askwell.mixture.mixture import Mixture
 
 
@@ -28,11 +27,8 @@ class AtRisk:
     """Coverage and risk on test of the threshold that keeps a risk on dev; fractions are from 0 to 1."""
 
     risk: float
-    confidence: Annotated[
-        float | None,
-        Field(validation_alias=AliasChoices("confidence", "sureness"), serialization_alias="sureness"),
-    ]
-    """The confidence with which the risk is kept, if the threshold was chosen with one; files use its older name."""
+    confidence: float | None
+    """The confidence with which the risk is kept, if the threshold was chosen with one."""
     threshold: float | None
     """Answers of at least this probability are given; None if no threshold keeps the risk on dev."""
     dev_questions: int

@@ -10,11 +10,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from askwell.calls import checked_or
-from askwell.display.summary import ShowsItself, Summary
 from askwell.errors import BadOption
 from askwell.lms.batches import Batch, StreamBatch
 from askwell.lms.families import family_of
-from askwell.lms.hooked import Stack, cached_rows, layer_blocks, probe, run_whole
+from askwell.lms.hooked import Stack, WholeModel, cached_rows, layer_blocks, probe, run_whole
 from askwell.lms.identity import LMIdentity, identify
 from askwell.lms.probe_cache import Checked, key_of_checks
 from askwell.lms.sharded import input_device, keep_differentiable, tell_once, why_it_stays
@@ -25,6 +24,8 @@ from askwell.lms.walks.past import Past
 from askwell.lms.walks.rows import pack
 from askwell.lms.walks.walk import Deltas, FeedForward, Walk, insert_prompt_vectors, rows_at
 from askwell.specs.mixture_spec import Begin
+from askwell.views.document import Document, overview
+from askwell.views.shown import ShowsItself
 
 # Probabilities that are held at once: few compared with what evaluation sums them into.
 _PROBABILITIES_AT_ONCE = 2**21
@@ -116,7 +117,7 @@ class FrozenLM(ShowsItself):
             walk_agrees=self.walk is not None,
         ).keep()
 
-    def summary(self) -> Summary:
+    def summary(self) -> Document:
         """Return its name, family, size, and how it runs."""
         layers = ", ".join(
             f"{'' if len(self.stacks) == 1 else name + ' '}{stack.layers} layers × {stack.width}"
@@ -129,7 +130,7 @@ class FrozenLM(ShowsItself):
         heading = f"FrozenLM {self.identity.name} ({self.identity.architecture}, {self.family.name})"
         way = (f"{self.stays}: read as a whole",) if self.stays else ()
         where = f"{self.device} in {str(self.dtype).removeprefix('torch.')}"
-        return Summary(
+        return overview(
             heading, notes=(f"{size} parameters, {layers}, {self.vocabulary_size:,} tokens; on {where}", *way)
         )
 
@@ -306,7 +307,7 @@ class FrozenLM(ShowsItself):
             assert past is not None
             return past
         ((_, stream),) = batch.streams.items()
-        cache = run_whole(self, batch, vectors, deltas, use_cache=True).past_key_values
+        cache = run_whole(self._whole, batch, vectors, deltas, use_cache=True).past_key_values
         return cached_rows(cache, stream.attention_mask)
 
     @cached_property
@@ -371,8 +372,12 @@ class FrozenLM(ShowsItself):
         hidden = rows_at(walk.hidden(packed, embedded, deltas), packed.unsort)
         return hidden, packed.kept() if keeps else None
 
+    @property
+    def _whole(self) -> WholeModel:
+        return WholeModel(self.model, self.family, self._embedding, self.stacks, self.before_head)
+
     def _hooked_logits(self, batch: Batch, vectors: Tensor, deltas: Deltas) -> Float[Tensor, "reads vocabulary"]:
-        return run_whole(self, batch, vectors, deltas).logits[0].to(self.parameter_dtype)
+        return run_whole(self._whole, batch, vectors, deltas).logits[0].to(self.parameter_dtype)
 
 
 def _longest_sentence(batch: Batch) -> int:

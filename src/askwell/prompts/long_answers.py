@@ -96,6 +96,11 @@ class LongAnswers:
         return self._questions[prompt].end
 
     @cached_property
+    def end_tokens(self) -> tuple[int, ...]:
+        """The tokens that end answers to the prompts, without those that are part of x."""
+        return tuple(sorted({question.end for question in self._questions if question.end is not None}))
+
+    @cached_property
     def has_one_end(self) -> bool:
         """Whether answers end with the same token after all prompts."""
         return len({(question.end, question.ends_with_x) for question in self._questions}) == 1

@@ -15,16 +15,12 @@ from pydantic import BaseModel
 
 from askwell.calls import checked
 from askwell.data.facts import SplitName
-from askwell.display import plots
-from askwell.display.frames import AsFrame, Records, pandas_frame
-from askwell.display.summary import ShowsItself, Summary, counted
 from askwell.errors import BadFile, BadOption, CannotWrite
 from askwell.evaluation.comparison import Outcomes
 from askwell.evaluation.metrics import LOG_LOSS, METRICS, metric_named
 from askwell.evaluation.outcomes import Outcome, read_controls, read_outcomes, write_controls, write_outcomes
 from askwell.files import need_writable_folder, read_saved, write_whole, writing
 from askwell.mixture.save import CONFIG
-from askwell.runs.legacy import is_legacy_run, read_legacy_record
 from askwell.runs.record import (
     CONTROLS,
     DEV_OUTCOMES,
@@ -38,6 +34,9 @@ from askwell.runs.record import (
     RunRecord,
 )
 from askwell.training.checkpoint import CHECKPOINT
+from askwell.views.document import Document, Paragraph, Section, overview
+from askwell.views.printable import counted
+from askwell.views.shown import AsFrame, Records, ShowsItself, pandas_frame
 
 _STORED_RUNS = "runs"
 """Stores and demos keep their runs in a folder of this name."""
@@ -50,10 +49,10 @@ class Run(ShowsItself, AsFrame):
     folder: Path
     record: RunRecord
 
-    def summary(self) -> Summary:
+    def summary(self) -> Document:
         """What was run, where it is, and what it scores."""
         shown = self.record.summary()
-        return replace(shown, notes=(*shown.notes, f"in {self.folder}"))
+        return replace(shown, sections=(*shown.sections, Section("", (Paragraph(f"in {self.folder}"),))))
 
     def records(self) -> Records:
         """A row for each test fact: x, y, all right answers, the rank of y, and what was answered."""
@@ -74,11 +73,13 @@ class Run(ShowsItself, AsFrame):
 
     def plot(self, ax: Any = None, *, label: str | None = None) -> Any:
         """Dev P@1 during tuning. Returns the matplotlib axes."""
+        from askwell.views.charts import plot_curve
+
         points = [(line.pairs, line.dev["P@1"]) for line in self.record.history if line.pairs is not None]
         scored = [(x, y) for x, y in points if y is not None]
         if not scored:
             raise BadOption(f"{self.folder} has no history of dev scores, so there is no curve")
-        return plots.curve(scored, best=None, label=label or self.record.spec.label, axes=ax)
+        return plot_curve(scored, best=None, label=label or self.record.spec.label, axes=ax)
 
     @property
     def outcomes(self) -> list[Outcome]:
@@ -141,14 +142,12 @@ def write_history(folder: Path, history: Sequence[HistoryRecord]) -> None:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder has a complete run, of this version or of 0.1.0."""
-    return (folder / RECORD).is_file() or is_legacy_run(folder)
+    """Whether a folder has a complete run."""
+    return (folder / RECORD).is_file()
 
 
 def read_run(folder: Path) -> Run:
     """The run in a folder."""
-    if not (folder / RECORD).is_file():
-        return Run(folder, read_legacy_record(folder))
     record = read_saved(folder / RECORD, RunRecord.model_validate_json)
     environment = read_saved(folder / ENVIRONMENT, Environment.model_validate_json)
     history = read_saved(folder / HISTORY, _history) if (folder / HISTORY).is_file() else ()
@@ -169,7 +168,7 @@ class Runs(ShowsItself, list[Run], AsFrame):
 
         return query_runs(self).as_json()
 
-    def summary(self) -> Summary:
+    def summary(self) -> Document:
         """The scores of each run."""
         from askwell.runs.query import SHOWN, query_runs
 
@@ -177,7 +176,7 @@ class Runs(ShowsItself, list[Run], AsFrame):
         shown = (*SHOWN, "control") if any(row["control"] for row in rows) else SHOWN
         texts = [tuple(_cell(name, row[name]) for name in shown) for row in rows]
         numbers = tuple(name for name in shown if name in METRICS or name in ("seed", "facts"))
-        return Summary(counted(len(self), "run"), shown, texts, numbers)
+        return overview(counted(len(self), "run"), shown, texts, numbers)
 
 
 def _cell(name: str, value: Any) -> str:
@@ -288,8 +287,8 @@ def hold_folder(folder: Path) -> Generator[None]:
 
 
 def clear_folder(folder: Path) -> None:
-    """Removes the files of an earlier run, of this version or of 0.1.0, and nothing else."""
-    for name in (RECORD, ENVIRONMENT, HISTORY, TEST_OUTCOMES, DEV_OUTCOMES, CONTROLS, CHECKPOINT, "metrics.json"):
+    """Removes the files of an earlier run, and nothing else."""
+    for name in (RECORD, ENVIRONMENT, HISTORY, TEST_OUTCOMES, DEV_OUTCOMES, CONTROLS, CHECKPOINT):
         (folder / name).unlink(missing_ok=True)
     for mixture in (folder, folder / MIXTURE):
         if not (mixture / CONFIG).is_file():

@@ -8,10 +8,10 @@ from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any
 
-from askwell.display.printable import clipped
 from askwell.errors import BadFile, BadOption, did_you_mean
 from askwell.evaluation.metrics import METRICS
 from askwell.runs.folder import Run, read_runs
+from askwell.views.printable import clipped
 
 # The name of each column, its type, and its value.
 _COLUMNS: Mapping[str, tuple[str, Callable[[Run], Any]]] = {
@@ -36,13 +36,12 @@ _COLUMNS: Mapping[str, tuple[str, Callable[[Run], Any]]] = {
     "method": ("VARCHAR", lambda run: run.record.spec.training and run.record.spec.training.method),
     "deep": ("BOOLEAN", attrgetter("record.spec.mixture.deep")),
     "weighting": ("VARCHAR", attrgetter("record.spec.mixture.weighting")),
-    "data_dependent": ("BOOLEAN", lambda run: run.record.spec.mixture.weighting == "data-dependent"),
     "combine": ("VARCHAR", attrgetter("record.spec.mixture.combine")),
     "initial": ("VARCHAR", attrgetter("record.spec.mixture.initial")),
-    "begin": ("VARCHAR", attrgetter("record.spec.mixture.begin")),
-    "lead_in": ("VARCHAR", attrgetter("record.spec.mixture.lead_in")),
+    "begin": ("VARCHAR", attrgetter("record.mixture.begin")),
+    "lead_in": ("VARCHAR", attrgetter("record.mixture.lead_in")),
     "prefix": ("BIGINT", attrgetter("record.spec.mixture.prefix")),
-    "shots": ("BIGINT", attrgetter("record.spec.mixture.shots")),
+    "shots": ("BIGINT", attrgetter("record.mixture.shots")),
     "answers": ("VARCHAR", attrgetter("record.test.answers")),
     "copies": ("BIGINT", attrgetter("record.spec.mixture.copies")),
     "threads": ("BIGINT", attrgetter("record.spec.threads")),

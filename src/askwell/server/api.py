@@ -12,11 +12,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response, StreamingResponse
 from pydantic import ValidationError
 
+from askwell.answers.reply import Reply, unseen_in
 from askwell.data.templates import parse_template
 from askwell.data.testbed import PREFIX
-from askwell.display.printable import json_escaped
 from askwell.errors import UserMistake
-from askwell.mixture.reply import Reply
 from askwell.runs.query import query_runs
 from askwell.server import schemas
 from askwell.server.catalogue import Entry
@@ -27,6 +26,7 @@ from askwell.server.settings import LONGEST_NAME, LONGEST_TEXT, MOST_ANSWERS
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.version import VERSION
+from askwell.views.printable import json_escaped
 
 T = TypeVar("T")
 _STREAMED_AT_ONCE = 32
@@ -108,7 +108,7 @@ async def ask_one(
 ) -> schemas.Answers:
     """The same for one x, as an address that a browser can open."""
     found = await answered(request, service_of(request).ask(mixture, [x], top))
-    return schemas.Answers(answers=[_answers(replies, False) for replies in found])
+    return schemas.Answers(answers=[_answers(replies, False) for replies in found], unseen=_unseen(found))
 
 
 @router.post(
@@ -130,7 +130,9 @@ async def ask_streamed(request: Request, body: schemas.AskRequest) -> StreamingR
                 if start:
                     waiting = service.ask(body.mixture, xs, body.top)
                 for x, replies in zip(xs, await asyncio.wrap_future(waiting), strict=True):
-                    line = schemas.StreamedAnswer(x=x, answers=_answers(replies, body.by_prompt))
+                    line = schemas.StreamedAnswer(
+                        x=x, answers=_answers(replies, body.by_prompt), unseen=unseen_in(replies) or None
+                    )
                     yield json_escaped(line.model_dump_json(exclude_none=True)) + "\n"
         except Exception as error:
             yield json.dumps({"error": explain(error).sentence}) + "\n"
@@ -273,7 +275,14 @@ def _as_json(found: Sequence[Sequence[Reply]], by_prompt: bool) -> str:
         for documents, replies in zip(answers, found, strict=True):
             for document, reply in zip(documents, replies, strict=True):
                 document["by_prompt"] = reply.by_prompt
-    return _JSON.encode({"answers": answers})
+    unseen = _unseen(found)
+    return _JSON.encode({"answers": answers} if unseen is None else {"answers": answers, "unseen": unseen})
+
+
+def _unseen(found: Sequence[Sequence[Reply]]) -> list[float] | None:
+    """For each x, below which probability answers may be missing; None if none is."""
+    each = [unseen_in(replies) for replies in found]
+    return each if any(each) else None
 
 
 def _mixture(entry: Entry) -> schemas.MixtureInfo:

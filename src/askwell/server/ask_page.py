@@ -13,10 +13,10 @@ from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.datastructures import UploadFile as SentFile
 
+from askwell.answers.reply import PromptReply, Reply, missing_text, unseen_in
 from askwell.data.readers import SUFFIXES, read_xs
 from askwell.data.testbed import PREFIX
 from askwell.errors import AskwellError, BadFile, UserMistake
-from askwell.mixture.reply import PromptReply, Reply
 from askwell.server.api import service_of
 from askwell.server.catalogue import HARD, RISK, Catalogue, Entry, KnownX
 from askwell.server.refusals import NoSuchName, explain
@@ -128,6 +128,8 @@ class Told:
     bars: tuple[AnswerBar, ...]
     threshold: float | None
     problem: str = ""
+    missing: str = ""
+    """That less probable answers may be missing, in a sentence."""
 
     @property
     def knows(self) -> bool:
@@ -186,7 +188,9 @@ async def _told(service: Service, entry: Entry, x: str) -> Told:
         return Told(entry, (), None, explain(error).sentence)
     known = service.catalogue.facts(entry).get(x)
     golds = () if known is None else known.golds
-    return Told(entry, tuple(_bar(reply, golds, behind) for reply in replies[:_SHOWN]), threshold)
+    bars = tuple(_bar(reply, golds, behind) for reply in replies[:_SHOWN])
+    unseen = unseen_in(replies)
+    return Told(entry, bars, threshold, missing=missing_text(unseen) if unseen else "")
 
 
 def _bar(reply: Reply, golds: Sequence[str], behind: Sequence[PromptReply]) -> AnswerBar:

@@ -20,9 +20,8 @@ from askwell.evaluation.selective import dev_answers_from
 from askwell.files import cache_folder
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import Description
-from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import CONFIG, lm_source, load_mixture, read_description, tokenizer_source
+from askwell.mixture.save import CONFIG, lm_source, read_description, tokenizer_source
 from askwell.runs.folder import Run, read_run, run_folders
 from askwell.runs.record import RECORD
 from askwell.runs.run import templates_of
@@ -251,13 +250,13 @@ def _testbed_facts(name: str) -> dict[str, KnownX]:
 def _build_testbed(relation: str, lm: FrozenLM) -> Mixture:
     facts = testbed_relation(relation)
     mixture = Mixture(lm, testbed_prompts(TESTBED_PROMPTS, relation), relation=facts)
-    mixture.answer_kind = encode_relation(mixture, facts).kind
+    mixture.answer_kind = mixture.encode_relation(facts).kind
     return mixture
 
 
 def _build_saved(folder: Path, lm: FrozenLM) -> Mixture:
     try:
-        return load_mixture(folder, lm)
+        return Mixture.from_pretrained(folder, lm)
     except DamagedFile as error:
         raise DamagedFile(_without_path(str(error), folder)) from error
 
@@ -265,7 +264,7 @@ def _build_saved(folder: Path, lm: FrozenLM) -> Mixture:
 def _build_hard(run: Run, description: Description | None, lm: FrozenLM) -> Mixture:
     """The hard prompts that a run started from; they give the same kind of answers, one token or several."""
     as_words = {"deep": False, "initial": "words", "noise": 0.0, "copies": 1, "prefix": 0}
-    spec = run.record.spec.mixture
+    spec = run.record.mixture
     shown = [tuple(Fact(x, y) for x, y in prompt.examples) for prompt in run.record.prompts[:: spec.copies]]
     mixture = Mixture(
         lm, templates_of(run.record.spec), spec.model_copy(update=as_words), examples=shown if spec.shots else None
@@ -306,11 +305,9 @@ def _stamp_of(file: str) -> Stamp:
 
 
 def _stamp(folder: Path) -> tuple[int, int]:
-    for name in (RECORD, "metrics.json"):
-        if (folder / name).is_file():
-            found = (folder / name).stat()
-            return found.st_mtime_ns, found.st_size
-    return 0, 0
+    path = folder / RECORD
+    found = path.stat() if path.is_file() else None
+    return (0, 0) if found is None else (found.st_mtime_ns, found.st_size)
 
 
 def _names(folders: Sequence[Path]) -> dict[Path, str]:

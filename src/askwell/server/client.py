@@ -6,9 +6,9 @@ from typing import Any
 
 import httpx
 
+from askwell.answers.reply import Replies, Reply
 from askwell.calls import checked
 from askwell.errors import Failure, UserMistake
-from askwell.mixture.reply import Reply
 from askwell.server.settings import MOST_XS
 
 _TRIES = 5
@@ -48,18 +48,21 @@ class Client:
         return [mixture["name"] for mixture in self._call("GET", "/api/v1/mixtures")["mixtures"]]
 
     @checked
-    def ask(self, x: str, top: int = 10, *, mixture: str | None = None) -> list[Reply]:
+    def ask(self, x: str, top: int = 10, *, mixture: str | None = None) -> Replies:
         """The most probable answers for x, best first, as `Mixture.ask` gives them."""
         return next(self.ask_many([x], top=top, mixture=mixture))
 
     @checked
-    def ask_many(self, xs: Sequence[str], top: int = 10, *, mixture: str | None = None) -> Iterator[list[Reply]]:
+    def ask_many(self, xs: Sequence[str], top: int = 10, *, mixture: str | None = None) -> Iterator[Replies]:
         """The same for each x; many x's take several requests."""
         name = mixture or self._mixture or self._only_one()
         for start in range(0, len(xs), MOST_XS):
             body = {"mixture": name, "xs": list(xs[start : start + MOST_XS]), "top": top, "by_prompt": True}
-            for replies in self._call("POST", "/api/v1/ask", json=body)["answers"]:
-                yield [Reply(one["y"], one["probability"], tuple(one["by_prompt"])) for one in replies]
+            document = self._call("POST", "/api/v1/ask", json=body)
+            for number, answers in enumerate(document["answers"]):
+                replies = Replies(Reply(one["y"], one["probability"], tuple(one["by_prompt"])) for one in answers)
+                replies.x, replies.unseen = xs[start + number], document.get("unseen", {number: 0.0})[number]
+                yield replies
 
     def _only_one(self) -> str:
         names = self.mixtures

@@ -5,33 +5,32 @@ from pathlib import Path
 
 from askwell.errors import AskwellError, BadOption
 from askwell.evaluation.metrics import METRICS, units_of
-from askwell.report.cells import kept_runs
-from askwell.report.charts import Panel, panels_chart, reliability_chart, risk_coverage_chart
-from askwell.report.page import (
+from askwell.runs.folder import Run
+from askwell.runs.query import select_runs
+from askwell.runs.sources import saved_mixture
+from askwell.server.run_pages import audit_lines
+from askwell.version import VERSION
+from askwell.views.charts import Panel, panels_chart, reliability_chart, risk_coverage_chart
+from askwell.views.document import (
     Block,
     Cell,
     Column,
     ColumnGroup,
+    Document,
     Drawing,
-    FigureBlock,
-    Page,
+    Figure,
     Points,
     Row,
     Section,
     Table,
-    render_page,
 )
-from askwell.report.rows import lines_of
-from askwell.report.trust import trust_in
-from askwell.report.trust_section import sentences_of
-from askwell.report.words import NOT_AN_EXPLANATION, PromptWords, look_at
-from askwell.report.words_figure import words_chart
-from askwell.runs.folder import Run
-from askwell.runs.query import select_runs
-from askwell.runs.sources import saved_mixture
-from askwell.server.render import drawing_alone
-from askwell.server.run_pages import audit_lines
-from askwell.version import VERSION
+from askwell.views.study_cells import kept_runs
+from askwell.views.study_rows import lines_of
+from askwell.views.to_html import page_html
+from askwell.views.trust_figures import trust_in
+from askwell.views.trust_section import trust_sentences
+from askwell.views.words import NOT_AN_EXPLANATION, PromptWords, look_at
+from askwell.views.words_figure import words_chart
 
 _ANSWERS = 12
 
@@ -68,15 +67,14 @@ def exported(name: str, run: Run, prompts: Sequence[PromptWords] | None) -> str:
     }
     sections = [Section("Scores", (_scores(run),)), *_trust(run), *_learning(run), *_prompts(prompts, name)]
     sections.append(Section("Some answers", (_answers(run),)))
-    page = Page(
+    page = Document(
         title=f"{spec.relation} on {spec.asked_lm}",
         lead=_lead(run),
         about=tuple(about.items()),
         sections=tuple(sections),
         foot=f"Run {record.id}, written by askwell {record.environment.askwell}; this page by askwell {VERSION}.",
     )
-    with drawing_alone():
-        return render_page(page)
+    return page_html(page)
 
 
 def _lead(run: Run) -> str:
@@ -113,13 +111,13 @@ def _trust(run: Run) -> list[Section]:
     blocks: list[Block] = []
     if found:
         cell = found[0]
-        blocks.append(Points(tuple(sentences_of(cell))))
+        blocks.append(Points(tuple(trust_sentences(cell))))
         drawings = (
-            Drawing("reliability", reliability_chart(cell.calibration)),
+            Drawing("reliability", reliability_chart(cell.calibration.bins, ece=cell.calibration.ece)),
             Drawing("coverage", risk_coverage_chart({"by probability": cell.risk_coverage}, chosen=0.1)),
         )
         caption = "Left: how often answers are right, by their probability. Right: how many are wrong if only the most "
-        blocks.append(FigureBlock(drawings, f"{caption}confident ones are given."))
+        blocks.append(Figure(drawings, f"{caption}confident ones are given."))
     if audit:
         blocks.append(Points(tuple(audit), heading="The facts"))
     return [Section("Can I believe this?", tuple(blocks))] if blocks else []
@@ -135,13 +133,13 @@ def _learning(run: Run) -> list[Section]:
         return []
     chart = panels_chart([Panel("dev", {"P@1": points})], ["P@1"], measure="P@1, %", trained="pairs trained on")
     caption = "Right answers to dev facts in % during tuning; the best state was kept."
-    return [Section("Learning", (FigureBlock((Drawing("learning", chart),), caption),))]
+    return [Section("Learning", (Figure((Drawing("learning", chart),), caption),))]
 
 
 def _prompts(prompts: Sequence[PromptWords] | None, name: str) -> list[Section]:
     if not prompts:
         return []
-    figure = FigureBlock((Drawing("words", words_chart(prompts, name, heading=False)),), NOT_AN_EXPLANATION, wide=True)
+    figure = Figure((Drawing("words", words_chart(prompts, name, heading=False)),), NOT_AN_EXPLANATION, wide=True)
     return [Section("The prompts, by weight", (figure,))]
 
 
@@ -152,7 +150,5 @@ def _answers(run: Run) -> Table:
         probability = f"{100 * outcome.probabilities[0]:.1f} %" if outcome.probabilities else ""
         mark = "right" if best in outcome.golds else "wrong"
         rows.append(Row(outcome.x, (Cell(best, mark=mark, note=probability), Cell(", ".join(outcome.golds)))))
-    columns = (Column("best answer"), Column("right"))
-    return Table(
-        "Test facts, evenly spread over the list.", "x", (ColumnGroup("", columns),), tuple(rows), numeric=False
-    )
+    columns = (Column("best answer", number=False), Column("right", number=False))
+    return Table("Test facts, evenly spread over the list.", "x", (ColumnGroup("", columns),), tuple(rows))

@@ -4,9 +4,7 @@ The content security policy allows no style attributes, so that nothing injected
 """
 
 import re
-import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -18,16 +16,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from askwell.data.testbed import PREFIX
-from askwell.report.drawing import Chart, css_variables
-from askwell.report.page import printable_text
-from askwell.report.words import visible
-from askwell.report.words_figure import probability_figure, weight_figure
 from askwell.version import VERSION
+from askwell.views.drawing import Chart, css_variables
+from askwell.views.printable import visible
+from askwell.views.to_html import printable_text
+from askwell.views.words_figure import probability_figure, weight_figure
 
 PAGES = {"/": "Ask", "/prompts": "Prompts", "/runs": "Runs", "/trust": "Trust", "/train": "Train"}
 _DECLARATION = re.compile(r"\s*([\w-]+)\s*:\s*([^;]+?)\s*(?:;|$)")
-# matplotlib's settings are global to all threads.
-_DRAWING = threading.Lock()
 
 
 def page(request: Request, template: str, *, status: int = 200, **filling: Any) -> HTMLResponse:
@@ -44,16 +40,7 @@ def html(template: str, **filling: Any) -> str:
 
 def drawn(make: Callable[[], Chart], name: str) -> Markup:
     """A chart as SVG in the colours of the page, which can have no other chart of this name."""
-    with _DRAWING:
-        svg = make().svg_in_page(name)
-    return Markup(without_styles(svg))  # its text was escaped when it was written
-
-
-@contextmanager
-def drawing_alone() -> Generator[None]:
-    """Inside the block, no other thread draws."""
-    with _DRAWING:
-        yield
+    return Markup(without_styles(make().svg_in_page(name)))  # its text was escaped when it was written
 
 
 def without_styles(svg: str) -> str:

@@ -14,20 +14,20 @@ from askwell.errors import AskwellError, UserMistake
 from askwell.evaluation.comparison import Comparison, compare_outcomes
 from askwell.evaluation.metrics import METRICS, units_of
 from askwell.evaluation.significance import SIGNIFICANT, interval_text
-from askwell.report.cells import kept_runs
-from askwell.report.charts import Gap, Panel, gaps_chart, panels_chart, reliability_chart, risk_coverage_chart
-from askwell.report.drawing import Chart
-from askwell.report.rows import lines_of
-from askwell.report.trust import CellTrust, control_runs, trust_in
-from askwell.report.trust_section import sentences_of
-from askwell.report.words import PromptToken, PromptWords
-from askwell.report.words_figure import probability_figure, words_chart
 from askwell.runs.folder import Run
 from askwell.runs.query import query_runs
 from askwell.server.api import answered, service_of
 from askwell.server.ask_page import QueryName, choices, choose
 from askwell.server.catalogue import Catalogue
 from askwell.server.render import drawn, page
+from askwell.views.charts import Gap, Panel, gaps_chart, panels_chart, reliability_chart, risk_coverage_chart
+from askwell.views.drawing import Chart
+from askwell.views.study_cells import kept_runs
+from askwell.views.study_rows import lines_of
+from askwell.views.trust_figures import CellTrust, control_runs, trust_in
+from askwell.views.trust_section import trust_sentences
+from askwell.views.words import PromptToken, PromptWords
+from askwell.views.words_figure import probability_figure, words_chart
 
 router = APIRouter(include_in_schema=False)
 COLUMNS = ("relation", "lm", "prompts", "setting", "seed", "P@1", "MRR", "facts")
@@ -279,7 +279,7 @@ def trust_of_run(catalogue: Catalogue | None, run: Run) -> TrustShown:
     if not cells:
         return TrustShown(_untuned_sentences(run), [], controls, audit)
     cell = cells[0]
-    return TrustShown(sentences_of(cell), _trust_figures(cell), controls, audit)
+    return TrustShown(trust_sentences(cell), _trust_figures(cell), controls, audit)
 
 
 def _untuned_sentences(run: Run) -> list[str]:
@@ -293,7 +293,7 @@ def _trust_figures(cell: CellTrust) -> list[ShownFigure]:
     how = "about right" if abs(gap) < 0.05 else "too high" if gap > 0 else "too low"
     return [
         ShownFigure(
-            (drawn(lambda: reliability_chart(cell.calibration), "reliability"),),
+            (drawn(lambda: reliability_chart(cell.calibration.bins, ece=cell.calibration.ece), "reliability"),),
             f"Its probabilities are {how} on average. Where a bar ends below its dot, answers are right less often "
             "than their probabilities say.",
         ),

@@ -61,6 +61,8 @@ class Answers(_Body):
     )
 
     answers: list[list[Answer]]
+    unseen: list[float] | None = None
+    """For each x, below which probability answers may be missing, 0 if none is; only where a search was cut."""
 
 
 class StreamedAnswer(_Body):
@@ -68,6 +70,8 @@ class StreamedAnswer(_Body):
 
     x: str
     answers: list[Answer]
+    unseen: float | None = None
+    """Below which probability answers may be missing, if the search was cut."""
 
 
 class MixtureInfo(_Body):

@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from askwell.data.facts import Relation
-from askwell.display import plots
-from askwell.display.frames import AsFrame, Records
-from askwell.display.summary import ShowsItself, Summary
-from askwell.mixture.encode import LeftOutFact, count_reasons
+from askwell.answers.encode import LeftOutFact, count_reasons
+from askwell.mixture.description import LearnedFrom
 from askwell.specs.training_spec import TrainingSpec
+from askwell.views.document import Document, overview
+from askwell.views.shown import AsFrame, Records, ShowsItself
 
 LineT = TypeVar("LineT")
 KeptBy = Literal["P@1", "near-best", "log-loss"]
@@ -135,7 +134,7 @@ class TrainingResult(ShowsItself, AsFrame):
     vocabulary: str
     """The answers that y was ranked among on dev."""
 
-    def summary(self) -> Summary:
+    def summary(self) -> Document:
         """The dev scores during training; the one that was kept is marked."""
         rows = [
             (
@@ -156,7 +155,7 @@ class TrainingResult(ShowsItself, AsFrame):
             for split, reasons in left_out.items()
             for reason, count in reasons.items()
         )
-        return Summary(heading, columns, rows, columns[:4], notes)
+        return overview(heading, columns, rows, columns[:4], notes)
 
     def records(self) -> Records:
         """A row for each time that dev was scored."""
@@ -173,8 +172,10 @@ class TrainingResult(ShowsItself, AsFrame):
 
     def plot(self, ax: Any = None, *, label: str = "") -> Any:
         """Dev P@1 during tuning, with the kept state marked. Returns the matplotlib axes."""
+        from askwell.views.charts import plot_curve
+
         points = [(line.pairs, line.dev["P@1"]) for line in self.history]
-        return plots.curve(points, best=self.best.pairs, label=label, axes=ax)
+        return plot_curve(points, best=self.best.pairs, label=label, axes=ax)
 
     @property
     def best(self) -> HistoryLine:
@@ -186,20 +187,20 @@ class TrainingResult(ShowsItself, AsFrame):
         """What the kept state scores on dev, for a model card."""
         return {**self.best.dev, "vocabulary": self.vocabulary}
 
-    def learned_from(self, relation: Relation) -> dict[str, Any]:
-        """What the mixture was trained on and how, to be saved with it."""
-        return {
-            "relation": relation.description,
-            "train_facts": self.train_facts,
-            "dev_facts": self.dev_facts,
-            "left_out": {split: count_reasons(without) for split, without in self.left_out.items()},
-            "training": self.spec.model_dump(),
-            "pairs": self.pairs,
-            "planned_pairs": self.planned_pairs,
-            "best_pairs": self.best.pairs,
-            "finished": self.finished,
-            "step_sizes": self.step_sizes,
-        }
+    @property
+    def learned_from(self) -> LearnedFrom:
+        """Return what the mixture was trained on and how, to be saved with it."""
+        return LearnedFrom(
+            train_facts=self.train_facts,
+            dev_facts=self.dev_facts,
+            left_out={split: count_reasons(without) for split, without in self.left_out.items()},
+            training=self.spec,
+            pairs=self.pairs,
+            planned_pairs=self.planned_pairs,
+            best_pairs=self.best.pairs,
+            finished=self.finished,
+            step_sizes=self.step_sizes,
+        )
 
 
 class Interrupted(KeyboardInterrupt):

@@ -1,0 +1,95 @@
+"""What a mixture answers, as plain data: those who only receive answers need no torch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from askwell.views.document import Document, overview
+from askwell.views.printable import counted, per_cent
+from askwell.views.shown import AsFrame, Records, ShowsItself
+
+
+@dataclass(frozen=True, repr=False)
+class Reply:
+    """One answer to a question."""
+
+    y: str
+    probability: float
+    by_prompt: tuple[float, ...]
+    """The probability that each prompt gives to this answer."""
+
+    def __repr__(self) -> str:
+        return f"{self.y} ({per_cent(self.probability)})"
+
+
+class Replies(ShowsItself, list[Reply], AsFrame):
+    """The answers to one question, best first: a list of `Reply` that shows itself as a table."""
+
+    x: str = ""
+    """What was asked about."""
+    unseen: float = 0.0
+    """Answers below this probability may be missing, since the search for them was cut; 0 if none is."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether these are certainly the most probable answers."""
+        return not self.unseen
+
+    def summary(self) -> Document:
+        """The answers with their probabilities."""
+        rows = [(per_cent(reply.probability), reply.y) for reply in self]
+        notes = () if self.is_exact else (missing_text(self.unseen),)
+        return overview(self.x or "answers", ("probability", "answer"), rows, ("probability",), notes)
+
+    def records(self) -> Records:
+        """A row for each answer: x, its rank, the answer and its probability."""
+        return [
+            {"x": self.x, "rank": rank, "y": reply.y, "probability": reply.probability}
+            for rank, reply in enumerate(self, start=1)
+        ]
+
+
+def unseen_in(replies: Sequence[Reply]) -> float:
+    """Below which probability answers may be missing; 0 if none is."""
+    return replies.unseen if isinstance(replies, Replies) else 0.0
+
+
+def missing_text(unseen: float) -> str:
+    """The sentence that less probable answers may be missing."""
+    return f"answers below {100 * unseen:.2g} % may be missing: the search for them was cut"
+
+
+class AllReplies(ShowsItself, list[Replies], AsFrame):
+    """The answers to several questions: a list of `Replies` that shows itself as a table with a row for each x."""
+
+    def summary(self) -> Document:
+        """The best answer to each question, and those that come next."""
+        rows = [
+            (replies.x, per_cent(replies[0].probability), replies[0].y, ", ".join(map(str, replies[1:3])))
+            if replies
+            else (replies.x, "", "", "")
+            for replies in self
+        ]
+        return overview(
+            f"Answers to {counted(len(self), 'question')}",
+            ("x", "probability", "answer", "next"),
+            rows,
+            ("probability",),
+        )
+
+    def records(self) -> Records:
+        """A row for each answer to each question: x, the answer's rank, the answer and its probability."""
+        return [record for replies in self for record in replies.records()]
+
+
+@dataclass(frozen=True)
+class PromptReply:
+    """What one prompt of a mixture answers by itself."""
+
+    number: int
+    """Its place among the mixture's prompts, and in a reply's `by_prompt`."""
+    template: str
+    weight: float
+    """p(t | r), or p(t | r, x) where it was asked for one x; in a product, its exponent."""
+    y: str
+    """Empty if it finds no answer."""
+    probability: float

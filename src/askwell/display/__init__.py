@@ -1,1 +1,0 @@
-"""How objects show themselves to people: summaries, frames, plots."""

@@ -1,0 +1,411 @@
+"""The kinds of charts, all of plain numbers: learning curves, gaps between two percentages, scores with intervals,
+calibration, abstention; and plots on a notebook's own axes, which can be drawn on further."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from askwell.views.drawing import LINES, MARKERS, Chart, chart_style, heading, light, new_figure, percent_axis, place
+
+_ACROSS = 3
+_PANEL_WIDTH, _PANEL_HEIGHT, _PANEL_TOP = 300, 220, 34
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A panel with a line for each kind of run: how much was trained on, and the score there."""
+
+    heading: str
+    lines: Mapping[str, Sequence[tuple[float, float]]]
+
+
+@chart_style()
+def panels_chart(panels: Sequence[Panel], kinds: Sequence[str], *, measure: str, trained: str) -> Chart:
+    """Learning curves: panels in rows of three, with the same axes."""
+    across, down = min(_ACROSS, max(1, len(panels))), math.ceil(len(panels) / _ACROSS)
+    has_legend = len(panels) > 1 or len(_distinct(kinds)) > 1
+    above = _PANEL_TOP if has_legend else 0
+    width, height = _PANEL_WIDTH * across, _PANEL_HEIGHT * down + above + 8
+    figure = new_figure(width, height)
+    furthest = max((x for panel in panels for line in panel.lines.values() for x, _ in line), default=1.0) or 1.0
+    looks = {
+        kind: _curve(number, marker=MARKERS[number], markersize=3.5, linewidth=1.6)
+        for number, kind in enumerate(_distinct(kinds))
+    }
+    for number, panel in enumerate(panels):
+        column, row = number % across, number // across
+        axes = place(
+            figure,
+            left=column * _PANEL_WIDTH + 48,
+            right=(across - column - 1) * _PANEL_WIDTH + 14,
+            top=above + row * _PANEL_HEIGHT + 32,
+            bottom=height - above - (row + 1) * _PANEL_HEIGHT + 44,
+        )
+        for kind, line in panel.lines.items():
+            axes.plot([x for x, _ in line], [y for _, y in line], clip_on=False, **looks[kind])
+        axes.set_ylim(-3, 103)
+        percent_axis(axes, "y")
+        axes.set_xlim(-0.02 * furthest, 1.03 * furthest)
+        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+        axes.grid(visible=True, axis="y")
+        heading(axes, panel.heading, size=11.0)
+        axes.set_xlabel(trained, labelpad=4)
+        axes.set_ylabel(measure if column == 0 else "", labelpad=2)
+    for kind, look in looks.items():
+        figure.axes[0].plot([], [], label=kind, **look)
+    if has_legend:
+        figure.legend(loc="upper left", ncols=len(kinds), frameon=False, handlelength=3.2)
+    told = "; ".join(
+        f"{panel.heading}, {kind}: {curve[0][1]:.1f} at first, {curve[-1][1]:.1f} at the end"
+        for panel in panels
+        for kind, curve in panel.lines.items()
+    )
+    return Chart(figure, f"{measure} against {trained}", f"{told}.")
+
+
+_GAP_WIDTH, _GAP_ROW, _GAP_LABELS = 460.0, 30.0, 176
+_TO_ITS_DOT = 10.0  # from a dot to its figure, in pixels
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A row: two percentages, either of which may be missing."""
+
+    label: str
+    first: float | None
+    second: float | None
+    aside: bool = False
+    """Whether it is shown for comparison only, with a pale label."""
+
+
+@chart_style()
+def gaps_chart(gaps: Sequence[Gap], *, first: str, second: str, measure: str) -> Chart:
+    """Two percentages in each row and the gap between them: `first` is a full dot, `second` a hollow diamond."""
+    figure = new_figure(_GAP_WIDTH, 34 + _GAP_ROW * len(gaps))
+    axes = place(figure, left=_GAP_LABELS, top=4, right=22, bottom=30)
+    for row, gap in enumerate(gaps):
+        _draw_gap(axes, row, gap)
+    axes.set_xlim(-9, 109)
+    axes.set_ylim(len(gaps) - 0.5, -0.5)
+    percent_axis(axes, "x", sign=True)
+    axes.set_yticks(range(len(gaps)), [gap.label for gap in gaps])
+    for label, gap in zip(axes.get_yticklabels(), gaps, strict=True):
+        label.set_color(light("pale" if gap.aside else "ink"))
+    _rows_only(axes)
+    told = []
+    for gap in gaps:
+        one, other = ("none" if share is None else f"{share:.1f}" for share in (gap.first, gap.second))
+        told.append(f"{gap.label}: {one} and {other}")
+    return Chart(figure, f"{measure}, {first} and {second}", f"{'; '.join(told)}.")
+
+
+def _draw_gap(axes: Axes, row: int, gap: Gap) -> None:
+    shares = [share for share in (gap.first, gap.second) if share is not None]
+    if len(shares) == 2:
+        axes.plot(shares, [row, row], color=light("pale"), linewidth=1.6, alpha=0.55, solid_capstyle="butt", zorder=2)
+    first_is_right = gap.first is not None and (gap.second is None or gap.first >= gap.second)
+    for share, role, shape, size, edge, inside, is_right in (
+        (gap.second, "second", "D", 7.0, 1.8, "paper", not first_is_right),
+        (gap.first, "first", "o", 9.0, 0.0, "first", first_is_right),
+    ):
+        if share is None:
+            continue
+        axes.plot(
+            [share], [row], linestyle="none", clip_on=False, zorder=3, marker=shape, markersize=size,
+            markeredgewidth=edge, markerfacecolor=light(inside), markeredgecolor=light(role),
+        )  # fmt: skip
+        axes.annotate(
+            f"{share:.0f}", (share, row), xytext=(_TO_ITS_DOT if is_right else -_TO_ITS_DOT, 0),
+            textcoords="offset points", ha="left" if is_right else "right", va="center_baseline", fontsize=11,
+            color=light(role), annotation_clip=False,
+        )  # fmt: skip
+
+
+def _rows_only(axes: Axes) -> None:
+    """Axes with labelled rows and vertical grid lines, but no frame."""
+    axes.grid(visible=True, axis="x")
+    axes.tick_params(pad=6)
+    for side in axes.spines.values():
+        side.set_visible(False)
+
+
+_INTERVAL_WIDTH, _INTERVAL_ROW, _INTERVAL_LABELS = 720.0, 36.0, 250
+_MARKS = (("o", "pale", False), ("o", "first", True), ("D", "second", True), ("s", "series-1", True))
+"""Marker, colour and whether it is filled."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A score and its interval, in per cent."""
+
+    score: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class IntervalRow:
+    """A row; `begins` is the heading of the group of rows that it is the first of."""
+
+    label: str
+    marks: Mapping[str, Interval]
+    """By kind."""
+    begins: str = ""
+
+
+@chart_style()
+def intervals_chart(rows: Sequence[IntervalRow], kinds: Sequence[str], *, measure: str) -> Chart:
+    """Scores with their intervals: a row for each way of asking, in it a mark for each kind of run."""
+    places, labels = _places(rows)
+    figure = new_figure(_INTERVAL_WIDTH, 86 + _INTERVAL_ROW * (places[-1] + 1 if places else 1))
+    axes = place(figure, left=_INTERVAL_LABELS, top=40, right=30, bottom=46)
+    marks = {kind: _mark(*mark) for kind, mark in zip(_distinct(kinds), _MARKS, strict=False)}
+    for kind, mark in marks.items():
+        axes.plot([], [], label=kind, **mark)
+    for row, at in zip(rows, places, strict=True):
+        for number, (kind, mark) in enumerate(marks.items()):
+            if (shown := row.marks.get(kind)) is None:
+                continue
+            y = at + 0.22 * (number - (len(kinds) - 1) / 2)  # so that no interval hides another
+            colour = mark["markeredgecolor"]
+            axes.plot([shown.low, shown.high], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt", zorder=2)
+            axes.plot([shown.score], [y], clip_on=False, zorder=3, **mark)
+    axes.set_xlim(-2, 102)
+    axes.set_ylim((places[-1] if places else 0) + 0.6, min(labels, default=0) - 0.6)
+    percent_axis(axes, "x")
+    axes.set_xlabel(measure)
+    axes.set_yticks(list(labels), list(labels.values()))
+    for label, at in zip(axes.get_yticklabels(), labels, strict=True):
+        label.set_color(light("ink"))
+        label.set_fontweight("normal" if at in places else "bold")
+    _rows_only(axes)
+    corner = (_INTERVAL_LABELS / _INTERVAL_WIDTH - 0.02, 1.0)
+    figure.legend(loc="upper left", ncols=len(kinds), frameon=False, bbox_to_anchor=corner)
+    told = []
+    for row in rows:
+        scores = ", ".join(f"{kind} {shown.score:.1f}" for kind, shown in row.marks.items())
+        told.append(f"{f'{row.begins}: ' if row.begins else ''}{row.label}: {scores or 'none'}")
+    return Chart(figure, measure, f"{'; '.join(told)}.")
+
+
+def _places(rows: Sequence[IntervalRow]) -> tuple[list[float], dict[float, str]]:
+    """The height of each row, and the labels by height."""
+    places: list[float] = []
+    labels: dict[float, str] = {}
+    at = 0.0
+    for row in rows:
+        if row.begins:
+            labels[at] = row.begins
+            at += 0.75
+        places.append(at)
+        labels[at] = row.label
+        at += 1.0
+    return places, labels
+
+
+def _mark(shape: str, role: str, filled: bool) -> dict[str, Any]:
+    return {
+        "linestyle": "none",
+        "marker": shape,
+        "markersize": 7.0 if shape == "o" else 6.0,
+        "markeredgewidth": 1.6,
+        "markeredgecolor": light(role),
+        "markerfacecolor": light(role if filled else "paper"),
+    }
+
+
+@runtime_checkable
+class ReliabilityBin(Protocol):
+    """The answers whose probability is above `low` and at most `high`; all but the count are from 0 to 1."""
+
+    @property
+    def low(self) -> float:
+        """The lowest probability."""
+        ...
+
+    @property
+    def high(self) -> float:
+        """The highest probability."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """How many answers there are."""
+        ...
+
+    @property
+    def confidence(self) -> float:
+        """Their mean probability."""
+        ...
+
+    @property
+    def accuracy(self) -> float:
+        """The fraction of them that is right."""
+        ...
+
+
+@chart_style()
+def reliability_chart(bins: Sequence[ReliabilityBin], *, ece: float) -> Chart:
+    """The fraction of right answers by the probability of the best answer; below, the number of answers."""
+    figure = new_figure(380, 400)
+    upper = place(figure, left=56, top=30, right=26, bottom=118)
+    lower = place(figure, left=56, top=312, right=26, bottom=44)
+    _draw_reliability(upper, bins)
+    lower.bar(
+        [100 * one.low for one in bins], [one.count for one in bins], color=light("pale"), alpha=0.6, **_bars(bins)
+    )
+    for axes in (upper, lower):
+        axes.set_xlim(0, 100)
+        axes.grid(visible=True, axis="y")
+        percent_axis(axes, "x", sign=True)
+    percent_axis(upper, "y")
+    upper.set_xticklabels([])
+    most = max(one.count for one in bins)
+    lower.set_ylim(0, 1.1 * most)
+    lower.set_yticks([0, most])
+    heading(upper, f"right answers in % (ECE {100 * ece:.1f} %)")
+    heading(lower, "answers")
+    lower.set_xlabel("probability of the best answer", labelpad=6)
+    told = "; ".join(
+        f"{100 * one.low:.0f} to {100 * one.high:.0f} %: {100 * one.accuracy:.1f} % of {one.count}" for one in bins
+    )
+    return Chart(
+        figure,
+        "Right answers by the probability of the best answer",
+        f"{sum(one.count for one in bins)} questions, expected calibration error {100 * ece:.1f} %. {told}.",
+    )
+
+
+def _draw_reliability(axes: Axes, bins: Sequence[ReliabilityBin]) -> None:
+    """Draw a bar as high as the fraction that is right, with a dot at the mean probability of the bin, in per cent."""
+    right = [100 * one.accuracy for one in bins]
+    axes.plot([0, 100], [0, 100], color=light("pale"), linewidth=1.2, linestyle=(0, (4, 3)), zorder=3)
+    axes.bar([100 * one.low for one in bins], right, color=light("first"), alpha=0.75, zorder=2, **_bars(bins))
+    axes.plot(
+        [100 * one.confidence for one in bins], right, linestyle="none", marker="o", markersize=6,
+        color=light("second"), markeredgecolor=light("paper"), zorder=4, clip_on=False,
+    )  # fmt: skip
+    axes.set_xlim(0, 100)
+    axes.set_ylim(0, 101)
+
+
+def _bars(bins: Sequence[ReliabilityBin]) -> dict[str, Any]:
+    widths = [100 * (one.high - one.low) for one in bins]
+    return {"width": widths, "align": "edge", "linewidth": 1, "edgecolor": light("paper")}
+
+
+@runtime_checkable
+class RiskCurve(Protocol):
+    """The fraction of wrong answers at each coverage, and the area below the curve."""
+
+    @property
+    def coverages(self) -> Sequence[float]:
+        """The fractions of questions that are answered."""
+        ...
+
+    @property
+    def risks(self) -> Sequence[float]:
+        """The fraction of wrong answers at each coverage."""
+        ...
+
+    @property
+    def area(self) -> float:
+        """The area below the curve."""
+        ...
+
+
+@chart_style()
+def risk_coverage_chart(curves: Mapping[str, RiskCurve], *, chosen: float | None = None) -> Chart:
+    """How many answers are wrong if only the most confident are given, for up to four signals or LMs.
+
+    `chosen` is a risk, from 0 to 1, at which a line is drawn.
+    """
+    figure = new_figure(460, 320)
+    axes = place(figure, left=48, top=28, right=28, bottom=46)
+    for number, label in enumerate(_distinct(curves)):
+        curve = curves[label]
+        coverages, risks = ([100 * share for share in shares] for shares in (curve.coverages, curve.risks))
+        look = _curve(number, linewidth=1.8, label=f"{label} (area {100 * curve.area:.1f})")
+        # In steps: answers with the same confidence are given together.
+        axes.plot(coverages, risks, drawstyle="steps-post", clip_on=False, **look)
+    highest = max(100 * max(curve.risks) for curve in curves.values())
+    if chosen is not None:
+        axes.axhline(100 * chosen, color=light("bad"), linewidth=1, linestyle=(0, (4, 3)))
+        highest = max(highest, 100 * chosen)
+    axes.set_xlim(0, 100)
+    axes.set_ylim(0, min(100, 1.08 * highest) or 1)
+    percent_axis(axes, "x", sign=True)
+    axes.grid(visible=True, axis="y")
+    heading(axes, "wrong among the answers given, in %")
+    axes.set_xlabel("coverage: questions answered, most confident first", labelpad=6)
+    axes.legend(loc="best", frameon=False, handlelength=3.2, fontsize=11)
+    told = "; ".join(
+        f"{label}: area {100 * curve.area:.1f}, {100 * curve.risks[-1]:.1f} % wrong if all are answered"
+        for label, curve in curves.items()
+    )
+    return Chart(figure, "Wrong answers against coverage, most confident answers first", f"{told}.")
+
+
+def _curve(number: int, **more: Any) -> dict[str, Any]:
+    """The colour and line of a curve, counted from 0, and more of its look."""
+    return {"color": light(f"series-{number + 1}"), "linestyle": LINES[number], **more}
+
+
+def _distinct(names: Collection[str]) -> Collection[str]:
+    """The names of curves or marks, if they are few enough to be distinguished."""
+    if len(names) > len(LINES):
+        raise ValueError(f"{len(names)} of them cannot be distinguished: {', '.join(names)}")
+    return names
+
+
+# ── on the axes of a notebook ──────────────────────────────────────────────────────────────────────────────────────
+
+Number = float | int
+_LONGEST_LABEL = 48
+
+
+def plot_curve(points: Sequence[tuple[Number, Number]], *, best: Number | None, label: str, axes: Any = None) -> Any:
+    """Plot dev P@1 against pairs trained on; a dot marks the state that was kept."""
+    axes = axes or _new_axes(5.5, 3.5)
+    (line,) = axes.plot([x for x, _ in points], [y for _, y in points], marker=".", label=label)
+    if best is not None:
+        axes.plot([best], [dict(points)[best]], marker="o", markersize=8, color=line.get_color(), linestyle="none")
+    axes.set_xlabel("(fact, prompt) pairs trained on")
+    axes.set_ylabel("dev P@1 in per cent")
+    axes.set_ylim(0, 101)
+    axes.grid(visible=True, axis="y", alpha=0.3)
+    return axes
+
+
+def plot_weights(labels: Sequence[str], values: Sequence[float], *, title: str, axes: Any = None) -> Any:
+    """Plot a bar for each prompt, the heaviest on top."""
+    order = sorted(range(len(values)), key=lambda number: (-values[number], number))
+    axes = axes or _new_axes(7, 0.6 + 0.32 * len(values))
+    axes.barh(range(len(order)), [values[number] for number in order])
+    texts = (labels[number] for number in order)
+    shown = [text if len(text) <= _LONGEST_LABEL else f"{text[: _LONGEST_LABEL - 1]}…" for text in texts]
+    axes.set_yticks(range(len(order)), shown)
+    axes.invert_yaxis()
+    axes.set_xlabel("weight")
+    axes.set_title(title, loc="left", fontsize="medium")
+    return axes
+
+
+def plot_reliability(bins: Sequence[ReliabilityBin], *, ece: float, axes: Any = None) -> Any:
+    """Plot the fraction of right answers by the probability of the best answer."""
+    axes = axes or _new_axes(4, 4)
+    _draw_reliability(axes, bins)
+    axes.set_xlabel("probability of the best answer in per cent")
+    axes.set_ylabel("right answers in per cent")
+    axes.set_title(f"expected calibration error {100 * ece:.1f} %", loc="left", fontsize="medium")
+    return axes
+
+
+def _new_axes(width: Number, height: Number) -> Any:
+    from matplotlib import pyplot  # the notebook's own figures, so that it shows them
+
+    return pyplot.subplots(figsize=(width, height), layout="constrained")[1]

@@ -1,0 +1,324 @@
+"""The runs that tables show, the kind of each, and what the runs of one cell score together.
+
+The kind of a run follows from its spec, whatever its setting is called.
+"""
+
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+
+from askwell.errors import UserMistake
+from askwell.evaluation.comparison import Outcomes, pair_outcomes
+from askwell.evaluation.metrics import METRICS, Average
+from askwell.evaluation.outcomes import Outcome
+from askwell.evaluation.scoring import EvaluationFigures
+from askwell.evaluation.significance import permutation_test
+from askwell.runs.folder import Run
+from askwell.specs.mixture_spec import AUTO_LEAD_IN, NO_LEAD_IN
+from askwell.specs.run_spec import RunSpec
+
+NO_SET = "own facts"
+"""The set of relations whose names do not mention one."""
+_MOST_OWN_SETS = 8
+INIT, SOFT, DEEP = "init", "soft", "deep"
+WEIGHTS, VECTORS = "weights only", "vectors only"
+ARROWS = (INIT, SOFT, DEEP)
+"""The kinds that follow each other in the paper's tables."""
+KINDS = (*ARROWS, WEIGHTS, VECTORS)
+"""All kinds that have a name, in the order of tables."""
+EM, PRODUCT, PUBLISHED = "EM", "product of experts", "published weights"
+STATIC = "static"
+"""The weighting that does not depend on x; each of the others gets its own row, under its name."""
+
+_SHALLOW = {("vectors", "weights"): SOFT, ("weights",): WEIGHTS, ("vectors",): VECTORS, (): "nothing tuned"}
+_DEEP = {("vectors", "layers", "weights"): DEEP}
+# Kind, row and seed show these; everything else is how a run was done.
+_IN_THE_KIND = {"tune_vectors", "tune_layers", "tune_weights", "method"}
+_IN_THE_ROW = {"deep", "weighting", "initial", "copies", "combine", "weights", "seed", "prefix", "shots"}
+
+
+def fact_set_of(relation: str) -> str:
+    """The set of a relation: what precedes the ':' or '/' of its name."""
+    first, *rest = re.split(r"[:/]", relation, maxsplit=1)
+    return first if rest and first else NO_SET
+
+
+@dataclass(frozen=True)
+class RunKind:
+    """What was tuned, and what else distinguishes a run from the plain kind."""
+
+    tuned: str
+    """One of KINDS, or a description of what was tuned in a deep mixture."""
+    extras: tuple[str, ...] = ()
+    """EM, data-dependent, 3 copies, …: each makes a separate row."""
+
+
+def kind_of(spec: RunSpec) -> RunKind:
+    """The kind of a run."""
+    mixture, training = spec.mixture, spec.training
+    extras = {
+        EM: training is not None and training.method == "em",
+        mixture.weighting: mixture.weighting != STATIC,
+        PRODUCT: mixture.combine == "product",
+        PUBLISHED: mixture.weights == "file",
+        f"{mixture.copies} copies": mixture.copies > 1,
+        "lead-in": mixture.lead_in not in (NO_LEAD_IN, AUTO_LEAD_IN),
+        f"prefix of {mixture.prefix}": mixture.prefix > 0,
+        f"{mixture.shots} shots": bool(mixture.shots),
+    }
+    return RunKind(_tuned(spec), tuple(name for name, applies in extras.items() if applies))
+
+
+def _tuned(spec: RunSpec) -> str:
+    training, deep = spec.training, spec.mixture.deep
+    if training is None:
+        return INIT
+    parts = {
+        "vectors": training.tune_vectors and spec.mixture.combine == "mixture",
+        "layers": training.tune_layers and deep,
+        "weights": training.tune_weights,
+    }
+    tuned = tuple(name for name, is_tuned in parts.items() if is_tuned)
+    return (_DEEP if deep else _SHALLOW).get(tuned) or f"deep, {' and '.join(tuned) or 'nothing'} tuned"
+
+
+def place_of(tuned: str) -> tuple[int, str]:
+    """Sorts kinds into the order of tables."""
+    return KINDS.index(tuned) if tuned in KINDS else len(KINDS), tuned
+
+
+def source_of(spec: RunSpec) -> str:
+    """The name of the prompts; it says if the vectors were initialised at random, so that only their positions come
+    from the prompts."""
+    initial = spec.mixture.initial
+    return spec.prompts if initial == "words" else f"{initial} ({spec.prompts})"
+
+
+def how_of(spec: RunSpec) -> dict[str, Any]:
+    """All choices of a run that its kind, row and seed do not show."""
+    return {
+        **spec.mixture.model_dump(mode="json", exclude=_IN_THE_ROW),
+        **({} if spec.training is None else spec.training.model_dump(mode="json", exclude=_IN_THE_KIND)),
+        **spec.model_dump(mode="json", include={"threads", "device", "dtype"}),
+    }
+
+
+@dataclass(frozen=True, repr=False)
+class KeptRun(Run):
+    """A run that tables and figures show, and what they need to know about it besides its record."""
+
+    fact_set: str
+    """The set of its relation."""
+
+    @property
+    def spec(self) -> RunSpec:
+        """What was run."""
+        return self.record.spec
+
+    @property
+    def figures(self) -> EvaluationFigures:
+        """Its figures on test facts."""
+        return self.record.test
+
+    @property
+    def facts(self) -> int:
+        """Test facts that were asked."""
+        return self.figures.facts
+
+    @property
+    def left_out(self) -> int:
+        """Test facts that could not be asked."""
+        return self.figures.left_out_count
+
+    def score(self, metric: str) -> float:
+        """The test score; a log-loss can be infinite."""
+        score = super().score(metric)
+        return math.inf if score is None else score
+
+    @property
+    def entropy(self) -> float | None:
+        """The entropy of its weights in bits; if they depend on x, the mean over x, None if that was not measured."""
+        if self.spec.mixture.weighting == STATIC:
+            return math.log2(self.record.effective_prompts)
+        return self.record.mean_entropy_over_x
+
+    @property
+    def curve(self) -> list[tuple[float, float]]:
+        """Dev P@1 by the number of pairs trained on."""
+        return [
+            (float(line.pairs), float(line.dev["P@1"]))
+            for line in self.record.history
+            if line.pairs is not None and line.dev["P@1"] is not None
+        ]
+
+
+class RunBeforeTuning(KeptRun):
+    """A tuned run as it was before: with the scores of its prompts before they were tuned."""
+
+    @property
+    def figures(self) -> EvaluationFigures:
+        """Its figures on test facts before tuning."""
+        return self.record.test if self.record.untuned is None else self.record.untuned
+
+    def score(self, metric: str) -> float:
+        """Return the test score before tuning; a log-loss can be infinite."""
+        score = self.figures.score(metric)
+        return math.inf if score is None else score
+
+
+def kept_runs(runs: Sequence[Run]) -> list[KeptRun]:
+    """Return the runs that tables show: all but controls, which say nothing about what an LM knows.
+
+    A few relations of one's own are a set each: nobody asked for their mean.
+    """
+    ordinary = [run for run in runs if run.record.spec.control is None]
+    if not ordinary:
+        raise UserMistake(f"all {len(runs)} runs are controls: LMs that know nothing; tables need runs of real LMs")
+    names = [run.record.spec.relation for run in ordinary]
+    own = {name for name in names if fact_set_of(name) == NO_SET}
+    sets = {name: name if name in own and len(own) <= _MOST_OWN_SETS else fact_set_of(name) for name in names}
+    return [KeptRun(run.folder, run.record, sets[run.record.spec.relation]) for run in ordinary]
+
+
+@dataclass(frozen=True)
+class Score:
+    """A mean over seeds, in the metric's unit."""
+
+    metric: str
+    mean: float
+    deviation: float | None
+    """The standard deviation over seeds; None for a single one."""
+    seeds: int
+    """How many seeds all relations have in common."""
+
+    @property
+    def text(self) -> str:
+        """The score as its metric is shown, with its deviation if there is one."""
+        shown = METRICS[self.metric].text
+        return shown(self.mean) if self.deviation is None else f"{shown(self.mean)} ± {shown(self.deviation)}"
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """The runs of a cell: one LM, source and kind, with a run for each relation and seed."""
+
+    runs: tuple[KeptRun, ...]
+
+    @cached_property
+    def by_relation(self) -> Mapping[str, Mapping[int, KeptRun]]:
+        """The runs by relation and seed."""
+        runs: dict[str, dict[int, KeptRun]] = {}
+        for run in sorted(self.runs, key=lambda run: (run.spec.relation, run.spec.seed)):
+            runs.setdefault(run.spec.relation, {})[run.spec.seed] = run
+        return runs
+
+    @property
+    def relations(self) -> tuple[str, ...]:
+        """The names of the relations, sorted."""
+        return tuple(self.by_relation)
+
+    @cached_property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds that every relation was run with."""
+        return tuple(sorted(set.intersection(*({*runs} for runs in self.by_relation.values()))))
+
+    @property
+    def firsts(self) -> list[KeptRun]:
+        """One run of each relation, with its first seed."""
+        return [next(iter(runs.values())) for runs in self.by_relation.values()]
+
+    @property
+    def facts(self) -> int:
+        """Test facts that were asked, over all relations."""
+        return sum(run.facts for run in self.firsts)
+
+    @property
+    def left_out(self) -> int:
+        """Test facts that could not be asked, over all relations."""
+        return sum(run.left_out for run in self.firsts)
+
+    def score(self, metric: str, average: Average = "micro") -> Score:
+        """The mean over facts (micro) or of the relations' means (macro); a relation counts by its mean over seeds."""
+        facts = [run.facts for run in self.firsts]
+        of_relations = [fmean(run.score(metric) for run in runs.values()) for runs in self.by_relation.values()]
+        of_seeds = [
+            _averaged([runs[seed].score(metric) for runs in self.by_relation.values()], facts, average)
+            for seed in self.seeds
+        ]
+        deviation = stdev(of_seeds) if len(of_seeds) > 1 else None
+        return Score(metric, _averaged(of_relations, facts, average), deviation, len(of_seeds))
+
+    @property
+    def before(self) -> "RunGroup | None":
+        """The same runs before tuning, if all of them were scored then; of seeds that make no difference, the first."""
+        if any(run.record.untuned is None for run in self.runs):
+            return None
+        before = [RunBeforeTuning(run.folder, run.record, run.fact_set) for run in self.runs]
+        group = RunGroup(tuple(before))
+        if all(len({run.score("P@1") for run in of.values()}) == 1 for of in group.by_relation.values()):
+            return RunGroup(tuple(group.firsts))
+        return group
+
+    def among(self, relations: Collection[str]) -> "RunGroup":
+        """The runs of these relations."""
+        return RunGroup(tuple(run for run in self.runs if run.spec.relation in relations))
+
+    @cached_property
+    def outcomes(self) -> dict[int, list[Outcome]]:
+        """The outcome of each test fact, by seed."""
+        found: dict[int, list[Outcome]] = {}
+        for runs in self.by_relation.values():
+            for seed, run in runs.items():
+                found.setdefault(seed, []).extend(run.test)
+        return found
+
+
+def _averaged(scores: Sequence[float], facts: Sequence[int], average: Average) -> float:
+    return fmean(scores, weights=None if average == "macro" else facts)
+
+
+@dataclass(frozen=True)
+class Step:
+    """From one cell to the next: the gain in points and the p-value of the paired permutation test."""
+
+    gain: float
+    p: float | None
+    """None where the outcomes of single facts are not known."""
+    facts: int
+    """Pairs of outcomes, each fact as often as it was asked."""
+
+
+def change_of(before: RunGroup | None, after: RunGroup | None, metric: str) -> Step | None:
+    """The step between two cells, all relations together; None if they have no relation or no seed in common.
+
+    It is the micro difference of `compare_outcomes`, without the intervals, which take long on many facts.
+    """
+    if before is None or after is None or not {*before.relations} & {*after.relations}:
+        return None
+    if isinstance(before.runs[0], RunBeforeTuning):  # there are no outcomes of single facts
+        scores = [group.score(metric).mean for group in (before, after)]
+        return Step(scores[1] - scores[0], None, after.facts)
+    a, b = _by_seed(after), _by_seed(before)
+    if isinstance(a, dict) and isinstance(b, dict) and not a.keys() & b.keys():
+        return None
+    value = METRICS[metric].value
+    pairs = pair_outcomes(a, b).pairs
+    differences: dict[tuple[str, ...], list[float]] = {}
+    for pair in pairs:
+        differences.setdefault(pair.fact, []).append(value(pair.a) - value(pair.b))
+    sums = np.array([sum(of_fact) for of_fact in differences.values()])
+    sums[np.abs(sums) < 1e-12] = 0.0  # seeds that cancel out except for the last bits
+    test = permutation_test(sums)
+    return Step(METRICS[metric].scale * float(sums.sum()) / len(pairs), test.p, len(pairs))
+
+
+def _by_seed(group: RunGroup) -> Outcomes:
+    """A group's outcomes by seed; a group with one seed is compared with every seed of the other."""
+    found = group.outcomes
+    return found if len(found) > 1 else next(iter(found.values()))

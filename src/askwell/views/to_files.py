@@ -1,0 +1,169 @@
+"""Sections as Markdown, tables as LaTeX with the rules of booktabs, and their figures as CSV."""
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from askwell.views.document import Block, Cell, Code, Figure, Paragraph, Points, Section, Table
+from askwell.views.printable import for_csv, printable
+
+
+def markdown_section(section: Section) -> str:
+    """The section under a heading; its drawings are those in the folder figures."""
+    return "\n".join([f"## {markdown_escaped(section.heading)}\n", *map(_markdown_block, section.blocks)])
+
+
+def markdown_table(table: Table) -> str:
+    """The table in the pipes of Markdown; the caption is a paragraph below it."""
+    headings = [
+        _noted(f"{group.heading} {column.heading}".strip(), column.note)
+        for group in table.groups
+        for column in group.columns
+    ]
+    lines = [
+        _markdown_row([table.corner, *headings]),
+        _markdown_row(["---", *("---:" if table.numeric else "---" for _ in headings)]),
+    ]
+    for row in table.rows:
+        if row.begins:
+            lines.append(_markdown_row([f"**{markdown_escaped(row.begins)}**", *("" for _ in headings)]))
+        heading = _noted(row.heading, row.note)
+        lines.append(_markdown_row([f"*{heading}*" if row.pale else heading, *map(_markdown_cell, row.cells)]))
+    return "\n".join(lines) + f"\n\n{markdown_escaped(table.caption)}\n"
+
+
+def markdown_escaped(text: str) -> str:
+    """The text with Markdown's special characters escaped."""
+    return re.sub(r"([\\|*_`<>\[\]])", r"\\\1", printable(text)).replace("\n", " ")
+
+
+def _markdown_block(block: Block) -> str:
+    match block:
+        case Table():
+            return markdown_table(block)
+        case Paragraph():
+            return f"{markdown_escaped(block.text)}\n"
+        case Points():
+            heading = f"### {markdown_escaped(block.heading)}\n\n" if block.heading else ""
+            return heading + "".join(f"- {markdown_escaped(item)}\n" for item in block.items)
+        case Code():
+            return "".join(
+                f"- `{printable(command)}`: {markdown_escaped(purpose)}\n" for command, purpose in block.lines
+            )
+        case Figure():
+            lines = []
+            for drawing in block.drawings:
+                lines += [f"### {markdown_escaped(drawing.heading)}\n"] if drawing.heading else []
+                lines.append(f"![{markdown_escaped(drawing.chart.title)}](figures/{drawing.name}.svg)\n")
+                lines += [f"{markdown_escaped(drawing.note)}\n"] if drawing.note else []
+            return "\n".join([*lines, f"{markdown_escaped(block.caption)}\n"])
+
+
+def _noted(text: str, note: str) -> str:
+    return markdown_escaped(f"{text} ({note})" if note else text)
+
+
+def _markdown_cell(cell: Cell) -> str:
+    text = markdown_escaped(cell.text)
+    note = f" ({markdown_escaped(cell.note)})" if cell.note else ""
+    return f"**{text}**{note}" if cell.strong else text + note
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+PREAMBLE = "% Needs \\usepackage{booktabs} and, before TeX Live 2018, \\usepackage[utf8]{inputenc}.\n"
+_SIGNS = {sign: f"\\{sign}" for sign in "&%$#_{}"}
+_SIGNS |= {sign: f"${sign}$" for sign in "<>|"}
+_SIGNS |= {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "→": r"$\rightarrow$",
+    "±": r"$\pm$",
+    "−": r"$-$",
+    "×": r"$\times$",
+    "·": r"$\cdot$",
+    "–": "--",
+    "…": r"\ldots{}",
+    "“": "``",
+    "”": "''",
+    "\n": " ",
+}
+
+
+def latex_table(table: Table, name: str) -> str:
+    """The table as a float with caption and label."""
+    columns = " ".join(("r" if table.numeric else "l") * len(group.columns) for group in table.groups)
+    lines = [
+        r"\begin{table}[tp]",
+        r"\centering\footnotesize\setlength{\tabcolsep}{4pt}",
+        rf"\begin{{tabular}}{{l {columns}}}",
+        r"\toprule",
+        *(_group_headings(table) if table.is_grouped else []),
+        _latex_row(map(latex_escaped, [table.corner, *(column.heading for column in table.columns)])),
+    ]
+    if any(column.note for column in table.columns):
+        lines.append(_latex_row(["", *(_small(column.note) for column in table.columns)]))
+    lines.append(r"\midrule")
+    for number, row in enumerate(table.rows):
+        if row.begins:
+            lines += [r"\addlinespace"] if number else []
+            lines.append(rf"\multicolumn{{{1 + len(table.columns)}}}{{l}}{{\emph{{{latex_escaped(row.begins)}}}}} \\")
+        heading = latex_escaped(f"{row.heading} ({row.note})" if row.note else row.heading)
+        heading = rf"\quad \emph{{{heading}}}" if row.pale else heading
+        lines.append(_latex_row([heading, *map(_latex_cell, row.cells)]))
+    lines += [
+        r"\bottomrule",
+        r"\end{tabular}",
+        rf"\caption{{{latex_escaped(table.caption)}}}",
+        rf"\label{{tab:{label(name)}}}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def latex_escaped(text: str) -> str:
+    """The text with LaTeX's special characters escaped, and mathematical signs in math mode."""
+    return printable(text).translate(str.maketrans(_SIGNS))
+
+
+def label(name: str) -> str:
+    """A name that can be used in \\label."""
+    return re.sub(r"[^A-Za-z0-9.-]", "-", name)
+
+
+def _group_headings(table: Table) -> list[str]:
+    headings, rules, at = [], [], 2
+    for group in table.groups:
+        width = len(group.columns)
+        headings.append(rf"\multicolumn{{{width}}}{{c}}{{{latex_escaped(group.heading)}}}")
+        if group.heading:
+            rules.append(rf"\cmidrule(lr){{{at}-{at + width - 1}}}")
+        at += width
+    return [_latex_row(["", *headings]), " ".join(rules)]
+
+
+def _latex_cell(cell: Cell) -> str:
+    text = latex_escaped(cell.text)
+    note = f" {{{_small(cell.note)}}}" if cell.note else ""
+    return (rf"\textbf{{{text}}}" if cell.strong else text) + note
+
+
+def _latex_row(cells: Iterable[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _small(text: str) -> str:
+    return rf"\scriptsize {latex_escaped(text)}".strip()
+
+
+def csv_table(fields: Sequence[str], records: Iterable[Mapping[str, object]]) -> str:
+    """Return records with all their digits; a field without a figure is empty."""
+    written = io.StringIO()
+    writer = csv.DictWriter(written, fields, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({field: for_csv(value) for field, value in record.items()} for record in records)
+    return written.getvalue()

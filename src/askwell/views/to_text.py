@@ -1,0 +1,156 @@
+"""Documents in a terminal, and as plain text.
+
+Names are never broken: where a terminal is too narrow for a table, each row becomes a few lines.
+"""
+
+import io
+from collections.abc import Iterable
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Column as RichColumn
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from askwell.views.document import Block, Cell, Code, Document, Figure, Paragraph, Points, Table, without_empty_columns
+
+_MARKS = {"right": "✓ ", "wrong": "✗ "}
+
+
+def plain_text(document: Document) -> str:
+    """Return the document as lines of text: its title, and indented below it its tables and sentences."""
+    written = io.StringIO()
+    # A width that nothing reaches: the lines of a pipe are not broken.
+    print_blocks(document.blocks, Console(file=written, width=10_000, color_system=None, force_terminal=False))
+    lines = (f"  {line}".rstrip() for line in written.getvalue().splitlines())
+    return "\n".join([document.title, *lines])
+
+
+def print_document(document: Document, console: Console) -> None:
+    """Print the title and the sections, each under its heading."""
+    if document.title:
+        console.print(document.title, style="bold", markup=False)
+    for section in document.sections:
+        if section.heading:
+            console.print(f"\n{section.heading}", style="bold", markup=False)
+        print_blocks(section.blocks, console)
+
+
+def print_blocks(blocks: Iterable[Block], console: Console) -> None:
+    """Print blocks one after the other. Sentences are not wrapped in pipes; figures are left out."""
+    for block in blocks:
+        match block:
+            case Table():
+                print_table(block, console)
+            case Paragraph():
+                console.print(block.text, markup=False, soft_wrap=True)
+            case Points():
+                if block.heading:
+                    console.print(block.heading, style="bold", markup=False)
+                grid = RichTable.grid(padding=(0, 1))
+                for item in block.items:
+                    grid.add_row(" •", Text(item))
+                console.print(grid)
+            case Code():
+                for command, purpose in block.lines:
+                    console.print(f" {command}", markup=False, soft_wrap=True)
+                    console.print(f"     {purpose}", style="dim", markup=False)
+            case Figure():
+                pass
+
+
+def print_table(table: Table, console: Console) -> None:
+    """Print a table without its empty columns: unbroken in a pipe; in a terminal, wrapped only between words.
+
+    Where even that is too wide for the terminal, the rows are printed one below the other.
+    """
+    if table.title:
+        console.print(table.title, style="italic", markup=False, soft_wrap=True)
+    drawn = rich_table(table)
+    columns = [_measured(column, drawn) for column in drawn.columns]
+    between = _natural_width(drawn, console) - sum(widths.maximum for widths in columns)
+    widest, narrowest = (sum(getattr(widths, end) for widths in columns) + between for end in ("maximum", "minimum"))
+    if not console.is_terminal or widest <= console.width:
+        _print_at(drawn, [widths.maximum for widths in columns], widest, console)
+    elif narrowest <= console.width:
+        _print_at(drawn, _shared_out(columns, console.width - narrowest), console.width, console)
+    else:
+        _print_rows(drawn, console)
+    if table.more:
+        console.print(f"… and {table.more} more")
+    if table.caption:
+        console.print(table.caption, style="dim", markup=False)
+
+
+def rich_table(shown: Table) -> RichTable:
+    """Return the table as rich draws it: without lines, and without columns that say nothing."""
+    shown = without_empty_columns(shown)
+    headings = [
+        f"{group.heading} {column.heading}".strip() if shown.is_grouped else column.heading
+        for group in shown.groups
+        for column in group.columns
+    ]
+    in_groups = any(row.begins for row in shown.rows)
+    drawn = RichTable(box=None, header_style="dim", pad_edge=False, show_header=any([shown.corner, *headings]))
+    drawn.add_column(Text(shown.corner), justify="right" if shown.numbered else "left")
+    for column, heading in zip(shown.columns, headings, strict=True):
+        justify = "right" if column.number else "left"
+        drawn.add_column(Text(heading), justify=justify, style="dim" if column.pale else "")
+    for row in shown.rows:
+        if row.begins:
+            drawn.add_row(Text(row.begins, "bold"), *([""] * len(headings)))
+        first = Text(f"  {row.heading}" if in_groups else row.heading, "" if in_groups or row.pale else "bold")
+        first.append(f" ({row.note})" if row.note else "", "dim")
+        drawn.add_row(first, *map(_cell, row.cells), style="dim" if row.pale else "")
+    return drawn
+
+
+def _cell(cell: Cell) -> Text:
+    style = "bold" if cell.strong else "blue" if cell.mark == "bar" else ""
+    text = Text.assemble(_MARKS.get(cell.mark, ""), (cell.text, style))
+    return text.append(f" {cell.note}", "dim") if cell.note else text
+
+
+def _texts(column: RichColumn, table: RichTable) -> list[Text]:
+    shown = [*([column.header] if table.show_header else []), *column.cells]
+    return [cell if isinstance(cell, Text) else Text(str(cell)) for cell in shown]
+
+
+def _measured(column: RichColumn, table: RichTable) -> Measurement:
+    """The width at which lines are wrapped only between words, and that at which none is wrapped."""
+    texts = [text.plain for text in _texts(column, table)]
+    words = (cell_len(word) for text in texts for word in text.split())
+    lines = (cell_len(line) for text in texts for line in text.splitlines())
+    return Measurement(max(words, default=1), max(lines, default=1))
+
+
+def _natural_width(table: RichTable, console: Console) -> int:
+    return Measurement.get(console, console.options.update(width=1_000_000, max_width=1_000_000), table).maximum
+
+
+def _shared_out(columns: list[Measurement], room: int) -> list[int]:
+    """Widths that fill the available room, shared out in proportion to what each column lacks."""
+    lacking = [widths.span for widths in columns]
+    total = sum(lacking)
+    return [widths.minimum + room * lack // total for widths, lack in zip(columns, lacking, strict=True)]
+
+
+def _print_at(table: RichTable, widths: list[int], width: int, console: Console) -> None:
+    for column, own in zip(table.columns, widths, strict=True):
+        column.width = own
+    table.width = width
+    console.print(table, crop=False)  # a pipe has no width, and gets whole lines
+
+
+def _print_rows(table: RichTable, console: Console) -> None:
+    """Print each row as a heading, its first cell, and a line for each other cell that is not empty."""
+    headings = [str(column.header) for column in table.columns]
+    room = max(map(cell_len, headings[1:]), default=0)
+    for row in zip(*(column.cells for column in table.columns), strict=True):
+        first, *others = (cell if isinstance(cell, Text) else Text(str(cell)) for cell in row)
+        console.print(Text(first.plain, "bold"), soft_wrap=True)
+        for heading, cell in zip(headings[1:], others, strict=True):
+            if cell.plain.strip():
+                named = f"  {heading}{' ' * (room - cell_len(heading))}  " if room else "  "
+                console.print(Text.assemble((named, "dim"), cell), soft_wrap=True)

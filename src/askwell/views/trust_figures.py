@@ -1,0 +1,259 @@
+"""How far the score of a cell can be trusted: controls, parts of the facts, calibration, agreement, nearest words."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from askwell.data.data_folder import data_folder
+from askwell.data.facts import Fact
+from askwell.data.testbed import PREFIX, relations, told
+from askwell.evaluation.abstention import RiskCoverage, risk_coverage
+from askwell.evaluation.calibration import Calibration, calibration, questions_of
+from askwell.evaluation.controls import PRIOR_CORRECTED
+from askwell.evaluation.knowledge import Answered, Knowledge, knowledge
+from askwell.evaluation.outcomes import Outcome
+from askwell.evaluation.partitions import EASY, HARD, Parts, by_cardinality, by_control
+from askwell.evaluation.trust import WORDS_ALREADY, Trust
+from askwell.files import to_json
+from askwell.runs.folder import Run
+from askwell.runs.several_runs import RunConsistency, run_consistency
+from askwell.specs.run_spec import ControlKind
+from askwell.views.study_cells import INIT, KeptRun, RunGroup, Score, place_of
+from askwell.views.study_rows import Line
+
+T = TypeVar("T")
+ControlRuns = Mapping[str, Mapping[ControlKind, Run]]
+"""By the id of a run: its control runs, by the kind of LM that knows nothing."""
+TOLD, WITHHELD = "told", "withheld"
+_LAMA = Path("meta/lama_relations.jsonl")
+
+
+def control_runs(runs: Sequence[Run]) -> ControlRuns:
+    """The control runs among some, under the ids of the runs that differ from them in the LM alone."""
+    found: dict[str, dict[ControlKind, Run]] = {}
+    for run in runs:
+        spec = run.record.spec
+        if spec.control is not None:
+            found.setdefault(spec.model_copy(update={"control": None}).id, {})[spec.control] = run
+    return found
+
+
+def controls_of(runs: Sequence[KeptRun], of_runs: ControlRuns) -> dict[str, Answered]:
+    """Dev and test outcomes by seed of every control that all of these runs have."""
+    counts: dict[str, int] = {}
+    dev: dict[str, dict[int, list[Outcome]]] = {}
+    test: dict[str, dict[int, list[Outcome]]] = {}
+    for run in runs:
+        found = {name: of for name, of in run.controls.items() if {"dev", "test"} <= of.keys()}
+        found |= {kind: {"dev": of.dev, "test": of.test} for kind, of in of_runs.get(run.spec.id, {}).items()}
+        for name, by_split in found.items():
+            counts[name] = counts.get(name, 0) + 1
+            for split, by_seed in (("dev", dev), ("test", test)):
+                by_seed.setdefault(name, {}).setdefault(run.spec.seed, []).extend(by_split[split])
+    shared = (name for name, count in counts.items() if count == len(runs) and name != PRIOR_CORRECTED)
+    return {name: Answered(dev[name], test[name]) for name in shared}
+
+
+def known_parts(outcomes: Sequence[Outcome]) -> Mapping[str, Parts]:
+    """The outcomes by told and withheld, and by cardinality, for relations where these are known."""
+    kinds = cardinalities({outcome.relation for outcome in outcomes})
+    by_told: Parts = {TOLD: [], WITHHELD: []}
+    for outcome in outcomes:
+        if outcome.relation.startswith(PREFIX):
+            is_told = Fact(outcome.x, outcome.y) in told(outcome.relation.removeprefix(PREFIX))
+            by_told[TOLD if is_told else WITHHELD].append(outcome)
+    found = {
+        "told": {name: members for name, members in by_told.items() if members},
+        "cardinality": by_cardinality([outcome for outcome in outcomes if outcome.relation in kinds], kinds),
+    }
+    return {name: parts for name, parts in found.items() if parts}
+
+
+def cardinalities(names: Iterable[str]) -> dict[str, str]:
+    """1-1, N-1 or N-M for relations of the testbed, and for T-REx's if LAMA's list of them is in the data folder."""
+    of_testbed = {PREFIX + relation.name: relation.cardinality for relation in relations()}
+    data = data_folder(None)
+    of_lama = _lama(data / _LAMA) if data is not None and (data / _LAMA).is_file() else {}
+    found = {name: of_testbed.get(name) or of_lama.get(name.rpartition("/")[2]) for name in names}
+    return {name: kind for name, kind in found.items() if kind is not None}
+
+
+@cache
+def _lama(path: Path) -> dict[str, str]:
+    records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return {record["relation"]: record["type"] for record in records if "type" in record}
+
+
+PartScores = dict[str, int | float]
+"""The number of facts of a part, and its P@1 in per cent."""
+
+
+@dataclass(frozen=True)
+class CellTrust:
+    """All figures of one LM, source and kind; what the runs lack is None, or missing."""
+
+    line: Line
+    kind: str
+    group: RunGroup
+    score: Score
+    """P@1, micro."""
+    knowledge: Knowledge | None
+    corrected: float | None
+    """P@1 of the answers corrected by the prior."""
+    parts: dict[str, dict[str, PartScores]]
+    """By partition, then by part."""
+    calibration: Calibration
+    risk_coverage: RiskCoverage
+    answered: tuple[int, int, int] | None
+    """Questions, answers given and wrong ones among them, with thresholds from dev for a risk of 10 %."""
+    agreement: float | None
+    """The fraction of all pairs of prompts that give the same answer, as a mean over runs."""
+    seeds: RunConsistency | None
+    projected: float | None
+    """P@1 of the nearest words in place of the tuned vectors."""
+    leaked: int
+    """Test facts that are also in train."""
+
+    @property
+    def label(self) -> str:
+        """What it is about."""
+        return f"{self.line.lm}, {self.line.label}, {self.kind}"
+
+    def as_json(self) -> dict[str, Any]:
+        """All figures by name, with what they are figures of."""
+        names = ("questions", "answered", "wrong")
+        return to_json(
+            {
+                "facts": self.line.fact_set,
+                "lm": self.line.lm,
+                "prompts": self.line.label,
+                "kind": self.kind,
+                "averaging": "micro over test facts and seeds; calibration over questions",
+                "test_facts": self.group.facts,
+                "left_out": self.group.left_out,
+                "vocabulary": sorted({run.record.test.vocabulary for run in self.group.runs}),
+                "P@1": {"mean": self.score.mean, "deviation": self.score.deviation, "seeds": self.score.seeds},
+                "knowledge": None if self.knowledge is None else self.knowledge.figures(),
+                "prior_corrected_P@1": self.corrected,
+                "parts": self.parts,
+                "calibration": self.calibration,
+                "risk_coverage_area": self.risk_coverage.area,
+                "at_10_per_cent_risk": self.answered and dict(zip(names, self.answered, strict=True)),
+                "prompts_agree": self.agreement,
+                "seeds_agree": self.seeds,
+                "projected_P@1": self.projected,
+                "leaked_pairs": self.leaked,
+            }
+        )
+
+
+def trust_in(lines: Sequence[Line], of_runs: ControlRuns) -> list[CellTrust]:
+    """The figures of every tuned cell of the lines, compared with their controls."""
+    return [
+        _of_cell(line, kind, line.groups[kind], of_runs)
+        for line in lines
+        for kind in sorted(line.groups, key=place_of)
+        if kind != INIT
+    ]
+
+
+def _of_cell(line: Line, kind: str, group: RunGroup, of_runs: ControlRuns) -> CellTrust:
+    by_seed, runs = group.outcomes, group.runs
+    every = [outcome for outcomes in by_seed.values() for outcome in outcomes]
+    controls = controls_of(runs, of_runs)
+    questions = [questions_of(outcomes) for outcomes in by_seed.values()]
+    confidences = np.concatenate([part.confidences for part in questions])
+    right = np.concatenate([part.right for part in questions])
+    parts = _summed_parts([run.record.partitions for run in runs])
+    parts |= {name: _scored(known) for name, known in known_parts(every).items()}
+    if controls:
+        tests = [control.test for control in controls.values() if isinstance(control.test, Mapping)]
+        by_ease = by_control(every, [outcomes for by_seed in tests for outcomes in by_seed.values()])
+        parts["control"] = _scored({name: by_ease[name] for name in (EASY, HARD) if name in by_ease})
+    consistencies = _measured(runs, lambda trust: trust.consistency)
+    return CellTrust(
+        line=line,
+        kind=kind,
+        group=group,
+        score=group.score("P@1"),
+        knowledge=knowledge(by_seed, controls) if controls else None,
+        corrected=_mean(runs, [_corrected(run) for run in runs]),
+        parts=parts,
+        calibration=calibration(confidences, right),
+        risk_coverage=risk_coverage(confidences, right),
+        answered=_answered(runs),
+        agreement=_mean(runs, [None if found is None else found.all.pairs for found in consistencies]),
+        seeds=run_consistency(list(by_seed.values())) if len(by_seed) > 1 else None,
+        projected=_projected(runs),
+        leaked=sum(_leaked(run) for run in group.firsts),
+    )
+
+
+def _scored(parts: Mapping[str, Sequence[Outcome]]) -> dict[str, PartScores]:
+    return {
+        name: {"facts": len(outcomes), "P@1": 100 * sum(o.rank <= 1 for o in outcomes) / len(outcomes)}
+        for name, outcomes in parts.items()
+    }
+
+
+def _summed_parts(of_runs: Iterable[Mapping[str, Mapping[str, PartScores]]]) -> dict[str, dict[str, PartScores]]:
+    """The parts of several runs together, each score weighted by its facts."""
+    summed: dict[str, dict[str, PartScores]] = {}
+    for of_run in of_runs:
+        for name, parts in of_run.items():
+            for part, scores in parts.items():
+                kept = summed.setdefault(name, {}).setdefault(part, {"facts": 0, "P@1": 0.0})
+                facts = int(kept["facts"] + scores["facts"])
+                kept["P@1"] = (kept["P@1"] * kept["facts"] + scores["P@1"] * scores["facts"]) / facts
+                kept["facts"] = facts
+    return summed
+
+
+def _measured(runs: Sequence[KeptRun], measure: Callable[[Trust], T | None]) -> list[T | None]:
+    """A measure of each run; None where it was not taken."""
+    return [None if run.record.trust is None else measure(run.record.trust) for run in runs]
+
+
+def _answered(runs: Sequence[KeptRun]) -> tuple[int, int, int] | None:
+    found = [at_risk for at_risk in _measured(runs, lambda trust: trust.at_risk) if at_risk is not None]
+    if len(found) < len(runs):
+        return None
+    return sum(one.questions for one in found), sum(one.answered for one in found), sum(one.wrong for one in found)
+
+
+def _corrected(run: KeptRun) -> float | None:
+    corrected = run.record.controls.get(PRIOR_CORRECTED)
+    return None if corrected is None or corrected.test is None else corrected.test["P@1"]
+
+
+def _projected(runs: Sequence[KeptRun]) -> float | None:
+    """P@1 of the nearest words; a run whose prompts are still words counts with its own score if others changed."""
+    projections = _measured(runs, lambda trust: trust.projection)
+    if all(projection is None for projection in projections):
+        return None
+    scores: list[float | None] = []
+    for run, projection in zip(runs, projections, strict=True):
+        if projection is not None:
+            scores.append(projection.projected["P@1"])
+        else:
+            is_words = run.record.trust is not None and run.record.trust.missing.get("projection") == WORDS_ALREADY
+            scores.append(run.score("P@1") if is_words else None)
+    return _mean(runs, scores)
+
+
+def _leaked(run: KeptRun) -> int:
+    audit = run.record.audit
+    return run.record.relation.counts.get("test_in_train", 0) if audit is None else audit.leaked_pairs
+
+
+def _mean(runs: Sequence[KeptRun], values: Sequence[float | None]) -> float | None:
+    """The mean over the runs' facts; None where a run does not have the figure."""
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    return sum(value * run.facts for value, run in zip(known, runs, strict=True)) / sum(run.facts for run in runs)

@@ -1,0 +1,289 @@
+"""A mixture's soft prompts in words: the words nearest to each tuned vector, and notes on how to read them.
+
+Only the vectors that the LM reads as words (layer 0) have nearest words. Of the Δ that a deep mixture adds to later
+layers, only the norms are shown.
+"""
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+from askwell.calls import checked
+from askwell.errors import BadOption, NotFinite
+from askwell.evaluation.nearest_words import Projection, nearest_words
+from askwell.files import to_json
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.tokenisation import Place
+from askwell.lms.vocabulary import token_text
+from askwell.mixture.mixture import Mixture
+from askwell.prompts.prompt import Prompt
+from askwell.views.printable import visible
+
+TIE = "‿"
+"""Precedes a piece that continues its left neighbour without a space."""
+
+
+@dataclass(frozen=True)
+class Word:
+    """A token of the LM, and its p(w | v)."""
+
+    token: int
+    text: str
+    """As a person reads it, without the tokenizer's marks."""
+    glued: bool
+    """Whether it continues its left neighbour without a space."""
+    p: float
+    brightness: float
+    """Where log p lies between chance among all words of the LM (0) and certainty (1)."""
+
+    @property
+    def shown(self) -> str:
+        """The word as it is drawn: without invisible characters, and with a tie before it if it is glued."""
+        return (TIE if self.glued else "") + visible(self.text)
+
+
+@dataclass(frozen=True)
+class PromptToken:
+    """One vector of a prompt: the word at its place in the hard prompt, and the words nearest to what it is now."""
+
+    original: Word
+    """w0, with p(w0 | v)."""
+    tuned: Word
+    """argmax p(w | v)."""
+    size_ratio: float | None
+    """|v| / |v0|, None if v0 is 0."""
+    next_nearest: tuple[Word, ...]
+    """The words that follow the tuned one, nearest first."""
+    kind: str = "token"
+
+    @property
+    def is_same_word(self) -> bool:
+        """Whether the tuned word is still the original word."""
+        return self.tuned.token == self.original.token
+
+
+@dataclass(frozen=True)
+class BlankPlace:
+    """Where x or y is in the sentence."""
+
+    name: str
+    glued: bool
+    kind: str = "blank"
+
+    @property
+    def shown(self) -> str:
+        """The blank as it is drawn."""
+        return (TIE if self.glued else "") + self.name
+
+
+@dataclass(frozen=True)
+class PromptWords:
+    """One soft prompt in words."""
+
+    weight: float
+    template: str
+    copy: int | None
+    """Which copy of its template this is, counted from 1; None if there is only one."""
+    copies: int
+    items: tuple[PromptToken | BlankPlace, ...]
+    """Prompt tokens and the two blanks, in the order of the sentence."""
+    original_is_initial: bool
+    """Whether the vectors started from the original words; False if they were drawn at random."""
+    cut_text: str
+    """What follows y in the template, if the LM does not read that; it has no vectors."""
+    end: str
+    """Its first token, where answers of any length end with it: the LM has to predict it."""
+    deep_norms: dict[str, tuple[float, ...]]
+    """For each stack of a deep mixture, from layer 1: the mean of |Δ| over the prompt's tokens."""
+
+    sentences: tuple[int, ...] = ()
+    """At which items a further sentence begins, where examples come before the question."""
+
+    @property
+    def lines(self) -> list[tuple[PromptToken | BlankPlace, ...]]:
+        """The items, each sentence by itself."""
+        ends = (*self.sentences, len(self.items))
+        return [self.items[start:end] for start, end in zip((0, *self.sentences), ends, strict=True)]
+
+    @property
+    def tokens(self) -> list[PromptToken]:
+        """The prompt tokens alone."""
+        return [item for item in self.items if isinstance(item, PromptToken)]
+
+    def as_json(self) -> dict[str, Any]:
+        """The prompt as plain data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class MixtureWords:
+    """A mixture's prompts in words, and, where it was measured, what these words score as hard prompts."""
+
+    prompts: tuple[PromptWords, ...]
+    projection: Projection | None = None
+
+    def as_json(self) -> list[dict[str, Any]] | dict[str, Any]:
+        """The prompts as plain data; with a projection, an object of both."""
+        listed = [prompt.as_json() for prompt in self.prompts]
+        return listed if self.projection is None else {"prompts": listed, "projection": to_json(self.projection)}
+
+
+@checked
+@torch.no_grad()
+def look_at(mixture: Mixture, nearest: int = 3) -> list[PromptWords]:
+    """The mixture's prompts in words, heaviest first, each tuned word with the `nearest` ones that follow it."""
+    if nearest < 0:
+        raise BadOption(f"nearest is {nearest}: it counts words, so it cannot be negative")
+    rows_of = [
+        slice(first, first + len(prompt.token_ids))
+        for prompt, first in zip(mixture.prompts, mixture.pairs.first_rows, strict=True)
+    ]
+    for prompt, rows in zip(mixture.prompts, rows_of, strict=True):
+        if not mixture.vectors[rows].isfinite().all():
+            raise NotFinite(
+                f"the prompt {prompt.template.text!r} has vectors that are not finite, so they have no nearest word"
+            )
+    ids = torch.tensor(
+        [token for prompt in mixture.prompts for token in prompt.token_ids], dtype=torch.long, device=mixture.lm.device
+    )
+    found = nearest_words(mixture.lm, mixture.vectors, ids, nearest + 1)
+    ratios = (mixture.vectors.norm(dim=1) / mixture.initial_vectors.norm(dim=1)).tolist()
+    best, best_p, p_of_original = found.words.tolist(), found.p.tolist(), found.p_of_asked.tolist()
+    tell = _Words(mixture.lm)
+    tokens = []
+    for row, original in enumerate(ids.tolist()):
+        words = [tell.word(token, p) for token, p in zip(best[row], best_p[row], strict=True)]
+        ratio = ratios[row] if ratios[row] < float("inf") else None  # neither infinite nor NaN
+        tokens.append(PromptToken(tell.word(original, p_of_original[row]), words[0], ratio, tuple(words[1:])))
+    weights, copies = mixture.weights.tolist(), mixture.spec.copies
+    prompts = []
+    for number, (prompt, rows) in enumerate(zip(mixture.prompts, rows_of, strict=True)):
+        prompts.append(
+            PromptWords(
+                weight=weights[number],
+                template=prompt.template.text,
+                copy=number % copies + 1 if copies > 1 else None,
+                copies=copies,
+                items=_in_order(prompt, tokens[rows]),
+                original_is_initial=mixture.spec.initial == "words",
+                cut_text=prompt.template.after if _is_cut(prompt) else "",
+                end=_end(mixture, number) if _is_cut(prompt) else "",
+                deep_norms=_deep_norms(mixture, rows) if prompt.token_ids else {},
+                sentences=prompt.tokens.sentences,
+            )
+        )
+    return sorted(prompts, key=lambda prompt: -prompt.weight)  # the sort is stable: ties stay in their order
+
+
+def brightness(p: float, words: int) -> float:
+    """0 for a word that is no more probable than chance among this many words, 1 for a certain one; linear in log p.
+
+    Linear in p, all would be dark: in BERT even a word's own vector makes it hardly more probable than chance.
+    """
+    return 1.0 if p * words > words - 1 else max(0.0, 1 + math.log(max(p, sys.float_info.min)) / math.log(words))
+
+
+class _Words:
+    """Tokens of an LM as words."""
+
+    def __init__(self, lm: FrozenLM) -> None:
+        self._lm, self._marker = lm, lm.wording.marker
+        self._special = frozenset(lm.tokenizer.all_special_ids)
+        self._bytes = {char: byte for byte, char in bytes_to_unicode().items()} if self._marker == "Ġ" else {}
+
+    def word(self, token: int, p: float) -> Word:
+        """The token as a word of probability p."""
+        name = self._lm.tokenizer.convert_ids_to_tokens(token)
+        is_plain = isinstance(name, str) and token not in self._special
+        glued = is_plain and name.startswith(self._marker) == (self._lm.wording.marks is Place.GLUED)
+        text = self._text(token, name) if is_plain else token_text(self._lm, token)
+        return Word(token, text, glued, p, brightness(p, self._lm.word_count))
+
+    def _text(self, token: int, name: str) -> str:
+        if all(char in self._bytes for char in name):  # byte-level: a token may hold parts of characters
+            spelled = bytes(self._bytes[char] for char in name)
+            return spelled.decode(errors="backslashreplace").removeprefix(" ")
+        return "" if name == self._marker else token_text(self._lm, token)
+
+
+def _in_order(prompt: Prompt, tokens: list[PromptToken]) -> tuple[PromptToken | BlankPlace, ...]:
+    places = {"[X]": prompt.tokens.x_place, "[Y]": prompt.tokens.y_place}
+    names = prompt.template.first, prompt.template.second
+    first, second = (BlankPlace(name, places[name] is Place.GLUED) for name in names)
+    first_at = len(prompt.tokens.before)
+    second_at = first_at + len(prompt.tokens.between)
+    return (*tokens[:first_at], first, *tokens[first_at:second_at], second, *tokens[second_at:])
+
+
+def _is_cut(prompt: Prompt) -> bool:
+    tokens = prompt.tokens
+    return len(prompt.token_ids) < len(tokens.before) + len(tokens.between) + len(tokens.after)
+
+
+def _end(mixture: Mixture, number: int) -> str:
+    """The text of the token that ends answers to a prompt; none if answers have one token."""
+    end = mixture.long_answers.end_of(number)
+    if end is None or mixture.answer_kind is None or not mixture.answer_kind.any_length:
+        return ""
+    return str(mixture.lm.tokenizer.decode([end])).strip()
+
+
+def _deep_norms(mixture: Mixture, rows: slice) -> dict[str, tuple[float, ...]]:
+    return {
+        stack: tuple(float(delta[rows].norm(dim=1).mean()) for delta in layers)
+        for stack, layers in mixture.layer_deltas.items()
+    }
+
+
+NOT_AN_EXPLANATION = "Nearest words are not an explanation of a soft prompt."
+
+
+def notes_on_prompt(prompt: PromptWords) -> list[str]:
+    """Notes on one prompt: which part of its template is not read, and how far later layers are moved."""
+    notes = []
+    if prompt.sentences:
+        count = len(prompt.sentences)
+        notes.append(f"{count} example{'s' if count > 1 else ''} before the question, each on a new line")
+    if cut := prompt.cut_text.strip():
+        notes.append(_note_on_cut(cut, prompt.end))
+    for stack, norms in prompt.deep_norms.items():
+        name = "" if stack == "layers" else f" {stack}"
+        layers = "layer 1" if len(norms) == 1 else f"layers 1 to {len(norms)}"
+        notes.append(f"mean |Δ| of{name} {layers}: {' '.join(f'{norm:#.2g}' for norm in norms)}")
+    return notes
+
+
+def _note_on_cut(cut: str, end: str) -> str:
+    """What becomes of the text after y."""
+    if not end:
+        return f"cut off after [Y], not read by the LM: “{visible(cut)}”"
+    if end == cut:
+        return f"after [Y], where an answer ends: “{visible(cut)}”"
+    return f"cut off after [Y]: “{visible(cut)}”; an answer ends where “{visible(end)}” follows"
+
+
+def copy_of(prompt: PromptWords) -> str:
+    """Which copy of its template the prompt is, if there are several."""
+    return "" if prompt.copy is None else f"copy {prompt.copy} of {prompt.copies}"
+
+
+def notes_on_all(prompts: Sequence[PromptWords]) -> list[str]:
+    """Notes on the whole drawing."""
+    notes = []
+    if any(not prompt.original_is_initial for prompt in prompts):
+        notes.append(
+            "The vectors started at random, not from words: an original word only marks a place in the template here, "
+            "and |v0| is the length of the random vector."
+        )
+    if any(prompt.deep_norms for prompt in prompts):
+        notes.append("Later layers are tuned, too (Δ), which the words do not show.")
+    items = [item for prompt in prompts for item in prompt.items]
+    words = [word for item in items if isinstance(item, PromptToken) for word in (item.tuned, item.original)]
+    if any(one.glued for one in (*words, *(item for item in items if isinstance(item, BlankPlace)))):
+        notes.append(f"{TIE} marks a piece that continues what precedes it, without a space.")
+    return [*notes, f"{NOT_AN_EXPLANATION} Even an untuned vector need not be nearest to its own word."]

@@ -1,0 +1,308 @@
+"""Soft prompts as a chart, with a row of tuned words in blue above the original words in red for each; and as a page.
+
+A word's colour fades towards grey as its probability falls to chance. Blue, red and grey are about equally light, as
+far from white as from black, so that they can be read on both.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, TypeVar
+
+from askwell.views.document import Document, Drawing
+from askwell.views.drawing import Chart, chart_style, light, new_figure, place, text_width
+from askwell.views.printable import visible
+from askwell.views.to_html import page_html
+from askwell.views.words import (
+    NOT_AN_EXPLANATION,
+    TIE,
+    BlankPlace,
+    PromptToken,
+    PromptWords,
+    copy_of,
+    notes_on_all,
+    notes_on_prompt,
+)
+
+T = TypeVar("T")
+RGB = tuple[int, int, int]
+BLUE: RGB = (36, 108, 255)
+RED: RGB = (226, 46, 46)
+GREY: RGB = (118, 118, 118)
+_TINT = 0.35  # a word at chance keeps this much of its colour, so that tuned and original words remain distinct
+
+
+def faded(colour: RGB, p: float) -> str:
+    """The colour as #rrggbb: itself at p = 1, a greyish tint of it at p = 0."""
+    share = _TINT + (1 - _TINT) * min(max(p, 0.0), 1.0)
+    mixed = (_light(grey) * (1 - share) + _light(full) * share for grey, full in zip(GREY, colour, strict=True))
+    return "#" + "".join(f"{_channel(amount):02x}" for amount in mixed)
+
+
+def _light(channel: int) -> float:
+    """The linear intensity of an sRGB channel."""
+    value = channel / 255
+    return value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
+
+
+def _channel(amount: float) -> int:
+    value = amount * 12.92 if amount <= 0.0031308 else 1.055 * amount ** (1 / 2.4) - 0.055
+    return round(value * 255)
+
+
+def weight_figure(weight: float) -> str:
+    """A prompt's weight with three decimals; a weight that would look like 0 is shown as small."""
+    return "<0.001" if 0 < weight < 0.0005 else f"{weight:.3f}"
+
+
+def probability_figure(p: float) -> str:
+    """A probability in a few digits, which distinguish even small ones."""
+    return f"{p:.2f}" if p >= 0.095 else f"{p:.1g}".replace("e-0", "e-")
+
+
+_PAGE, _MARGIN, _LEFT = 960.0, 28.0, 140.0
+_ROOM = _PAGE - _MARGIN - _LEFT  # a word that is wider is set smaller
+_TITLE, _WEIGHT, _TUNED, _ORIGINAL, _NOTE = 20.0, 14.0, 18.0, 13.0, 12.0
+_SMALLEST, _LARGEST = 0.65, 1.8  # a word's size follows |v| / |v0| between these
+_GAP, _GLUED_GAP = 15.0, 3.0
+_TIE_SHARE = 0.6  # the size of a tie relative to its word
+_BAR, _LINE = 84.0, 17.0
+
+
+def words_chart(prompts: Sequence[PromptWords], title: str, *, heading: bool = True) -> Chart:
+    """The prompts from top to bottom, with a legend; without a heading, the title is not drawn."""
+    with chart_style():
+        drawing = _Drawing()
+        if heading:
+            drawing.y += 20
+            drawing.lines(visible(title), _MARGIN, _TITLE, "ink", step=26.0, fontweight="bold")
+        drawing.text(_MARGIN, drawing.y + 4.0, "weight", _NOTE, light("pale"))
+        drawing.y += 12
+        heaviest = max((prompt.weight for prompt in prompts), default=0.0)
+        for prompt in prompts:
+            drawing.prompt(prompt, prompt.weight / heaviest if heaviest else 0.0)
+        drawing.legend(prompts)
+        described = "; ".join(f"weight {weight_figure(prompt.weight)}: {_in_words(prompt)}" for prompt in prompts)
+        return Chart(drawing.finished(), visible(title), f"Soft prompts, tuned (original) words. {described}.",
+                     drawing.hints)  # fmt: skip
+
+
+def words_html(
+    prompts: Sequence[PromptWords],
+    title: str,
+    *,
+    lm: str | None = None,
+    relation: str | None = None,
+    score: str | None = None,
+) -> str:
+    """The chart and all its figures as one page; `score` says what the nearest words score as hard prompts."""
+    about = {"LM": lm, "Relation": relation, "Prompts": str(len(prompts))}
+    return page_html(
+        Document(visible(title), about=tuple((name, visible(value)) for name, value in about.items() if value)),
+        "words.html.jinja",
+        prompts=prompts,
+        drawing=Drawing("words", words_chart(prompts, title, heading=False)),
+        warning=NOT_AN_EXPLANATION if score is None else f"{NOT_AN_EXPLANATION} {visible(score)}",
+        notes=lambda prompt: [note for note in (copy_of(prompt), *notes_on_prompt(prompt)) if note],
+        weight=weight_figure,
+        probability=probability_figure,
+        faded=faded,
+        blue=BLUE,
+        red=RED,
+    )
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A blank, or a tuned word over its original one."""
+
+    item: PromptToken | BlankPlace
+    size: float
+    """Of the upper word's letters."""
+    size_below: float
+    """0 if there is nothing below."""
+    width: float
+
+    @property
+    def gap(self) -> float:
+        """The space before it."""
+        item = self.item
+        glued = item.glued if isinstance(item, BlankPlace) else item.original.glued and item.tuned.glued
+        return _GLUED_GAP if glued else _GAP
+
+
+class _Drawing:
+    """A figure that is drawn from top to bottom, in pixels, down to `y` so far."""
+
+    def __init__(self) -> None:
+        self._figure = new_figure(_PAGE, 100.0)
+        self._axes = place(self._figure, left=0, top=0, right=0, bottom=0)
+        self._axes.set_axis_off()
+        self._axes.set_xlim(0, _PAGE)
+        self.y = _MARGIN
+        self.hints: dict[str, str] = {}
+
+    def finished(self) -> Any:
+        """The figure, as high as what was drawn."""
+        height = self.y + _MARGIN - 8
+        self._figure.set_figheight(height / self._figure.dpi)
+        self._axes.set_ylim(height, 0)
+        return self._figure
+
+    def text(self, x: float, y: float, text: str, size: float, colour: str, **how: Any) -> None:
+        """A text that begins at x, on the baseline y."""
+        self._axes.text(x, y, text, fontsize=size, color=colour, va="baseline", **how)
+
+    def lines(self, text: str, x: float, size: float, role: str, step: float = _LINE, **how: Any) -> None:
+        """A text in lines that fit the page."""
+        weight = how.get("fontweight", "normal")
+        words, space = text.split(), text_width("n n", size, weight) - text_width("nn", size, weight)
+        room = _PAGE - _MARGIN - x
+        for line in in_lines(words, room, lambda word: text_width(word, size, weight), lambda _: space):
+            self.text(x, self.y, " ".join(line), size, light(role), **how)
+            self.y += step
+
+    def prompt(self, prompt: PromptWords, share: float) -> None:
+        """One prompt; `share` is its weight as a share of the heaviest one's."""
+        self._rule()
+        top = self.y
+        self.y += 14
+        lines = (
+            in_lines(map(_column, line), _ROOM, lambda column: column.width, lambda column: column.gap)
+            for line in prompt.lines
+        )
+        for number, columns in enumerate(chain.from_iterable(lines)):
+            baseline = self.y + max(column.size for column in columns)
+            if number == 0:
+                self._weight(prompt, baseline, share)
+            x = _LEFT - columns[0].gap
+            for column in columns:
+                self._column(column, x + column.gap + column.width / 2, baseline)
+                x += column.gap + column.width
+            self.y = baseline + (_ORIGINAL + 16 if any(column.size_below for column in columns) else 14)
+        self.y = max(self.y, top + (70 if prompt.copy is not None else 46))
+        for note in notes_on_prompt(prompt):
+            self.y += _NOTE
+            self.lines(note, _LEFT, _NOTE, "pale")
+            self.y -= _NOTE
+        self.y += 6
+
+    def _weight(self, prompt: PromptWords, baseline: float, share: float) -> None:
+        self.text(_MARGIN, baseline, weight_figure(prompt.weight), _WEIGHT, light("ink"), fontweight="bold")
+        for length, role in ((1.0, "rule"), (share, "pale")):
+            if length:
+                ends = [_MARGIN + 2.5, _MARGIN + 2.5 + max(0.1, (_BAR - 5) * length)]
+                self._stroke(ends, baseline + 11, light(role), linewidth=5, solid_capstyle="round")
+        if prompt.copy is not None:
+            self.text(_MARGIN, baseline + 30, copy_of(prompt), _NOTE, light("pale"))
+
+    def _column(self, column: _Column, middle: float, baseline: float) -> None:
+        item = column.item
+        if isinstance(item, BlankPlace):
+            self._word(middle, baseline, item.shown, column.size, light("ink"), "blank", fontweight="bold")
+            return
+        name = f"tuned-{len(self.hints)}"
+        self.hints[name] = _told(item)
+        self._word(middle, baseline, item.tuned.shown, column.size, faded(BLUE, item.tuned.brightness), name)
+        if column.size_below:
+            colour, below = faded(RED, item.original.brightness), baseline + _ORIGINAL + 6
+            self._word(middle, below, item.original.shown, column.size_below, colour, name.replace("tuned", "original"))
+
+    def _word(self, middle: float, y: float, shown: str, size: float, colour: str, gid: str, **how: Any) -> None:
+        """A word in the middle of its column; its tie is smaller and pale."""
+        word = shown.removeprefix(TIE)
+        tie = text_width(TIE, _TIE_SHARE * size) if word != shown else 0.0
+        if tie:
+            left = middle - _word_width(shown, size, how.get("fontweight", "normal")) / 2 + tie
+            self.text(left, y, TIE, _TIE_SHARE * size, light("pale"), ha="right")
+            self.text(left, y, word, size, colour, gid=gid, **how)
+        else:
+            self.text(middle, y, word, size, colour, gid=gid, ha="center", **how)
+
+    def legend(self, prompts: Sequence[PromptWords]) -> None:
+        """What colours, sizes and bars mean, and what words cannot show."""
+        self._rule()
+        self.y += 26
+        self._run(
+            ("tuned", 15.0, faded(BLUE, 1.0)), ("word w with the highest p(w | v), above the", _NOTE, light("pale")),
+            ("original", _ORIGINAL, faded(RED, 1.0)), ("word w0 where the two differ", _NOTE, light("pale")),
+        )  # fmt: skip
+        self.y += 34
+        x = _MARGIN
+        for name, colour in (("p(w | v)", BLUE), ("p(w0 | v)", RED)):
+            x = self._run((f"{name}   1/V", _NOTE, light("pale")), x=x)
+            for step in range(11):
+                ends = [x + 9 * step, x + 9 * (step + 1)]
+                self._stroke(ends, self.y - 4.5, faded(colour, step / 10), linewidth=11, solid_capstyle="butt")
+            x = self._run(("1", _NOTE, light("pale")), x=x + 99 + 6) + 26
+        blue = faded(BLUE, 1.0)
+        self._run(
+            ("|v| / |v0|", _NOTE, light("pale")), (f"≤ {_SMALLEST}", _TUNED * _SMALLEST, blue), ("1", _TUNED, blue),
+            (f"≥ {_LARGEST}", _TUNED * _LARGEST, blue), x=x,
+        )  # fmt: skip
+        self.y += 26
+        bars = "The bars show each weight relative to the heaviest prompt's."
+        colours = "Colours follow log p, from chance (1/V for the V words of the LM) to 1."
+        for note in (f"{colours} {bars}", *notes_on_all(prompts)):
+            self.lines(note, _MARGIN, _NOTE, "pale")
+
+    def _run(self, *pieces: tuple[str, float, str], x: float = _MARGIN) -> float:
+        """Pieces of text one after the other on one baseline; returns where the next would begin."""
+        for text, size, colour in pieces:
+            self.text(x, self.y, text, size, colour)
+            x += text_width(text, size) + 7
+        return x
+
+    def _rule(self) -> None:
+        self._stroke([_MARGIN, _PAGE - _MARGIN], self.y, light("rule"), linewidth=1)
+
+    def _stroke(self, xs: Sequence[float], y: float, colour: str, **how: Any) -> None:
+        self._axes.plot(xs, [y, y], color=colour, clip_on=False, **how)
+
+
+def _in_words(prompt: PromptWords) -> str:
+    """The sentence, for those who cannot see it."""
+    return " ".join(
+        item.shown
+        if isinstance(item, BlankPlace)
+        else item.tuned.shown + ("" if item.is_same_word else f" ({item.original.shown})")
+        for item in prompt.items
+    )
+
+
+def _told(token: PromptToken) -> str:
+    """The tooltip of a word."""
+    size = "" if token.size_ratio is None else f", |v| / |v0| = {token.size_ratio:.2f}"
+    return (
+        f"{token.tuned.shown}: p(w | v) = {probability_figure(token.tuned.p)}{size}; "
+        f"original word {token.original.shown}: p(w0 | v) = {probability_figure(token.original.p)}"
+    )
+
+
+def _column(item: PromptToken | BlankPlace) -> _Column:
+    if isinstance(item, BlankPlace):
+        return _Column(item, _TUNED, 0.0, _word_width(item.shown, _TUNED, "bold"))
+    ratio = 1.0 if item.size_ratio is None else item.size_ratio
+    size, below = _TUNED * min(max(ratio, _SMALLEST), _LARGEST), 0.0 if item.is_same_word else _ORIGINAL
+    tuned, original = _word_width(item.tuned.shown, size), _word_width(item.original.shown, below) if below else 0.0
+    shrink_tuned, shrink_original = max(1.0, tuned / _ROOM), max(1.0, original / _ROOM)
+    return _Column(item, size / shrink_tuned, below / shrink_original, min(max(tuned, original), _ROOM))
+
+
+def _word_width(shown: str, size: float, weight: str = "normal") -> float:
+    word = shown.removeprefix(TIE)
+    return text_width(word, size, weight) + (text_width(TIE, _TIE_SHARE * size) if word != shown else 0.0)
+
+
+def in_lines(
+    items: Iterable[T], room: int | float, width: Callable[[T], int | float], gap: Callable[[T], int | float]
+) -> Iterator[list[T]]:
+    """The items in lines that fit the room, with a gap before each but the first; one that is too wide is alone."""
+    line, used = [], 0.0
+    for item in items:
+        if line and used + gap(item) + width(item) > room:
+            yield line
+            line, used = [], 0.0
+        used += width(item) + (gap(item) if line else 0.0)
+        line.append(item)
+    yield line

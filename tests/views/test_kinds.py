@@ -1,0 +1,78 @@
+"""The kind of a run follows from its spec, whatever its setting is called."""
+
+from typing import get_args
+
+import pytest
+from builders.stores import spec_of
+
+from askwell.specs.mixture_spec import WeightingName
+from askwell.views.paper_figures import is_distinct_y
+from askwell.views.study_cells import RunKind, fact_set_of, how_of, kind_of, source_of
+
+
+@pytest.mark.parametrize(
+    ("choices", "expected"),
+    [
+        ({"tuned": False}, RunKind("init")),
+        ({"tuned": False, "mixture": {"deep": True}}, RunKind("init")),
+        ({}, RunKind("soft")),
+        ({"mixture": {"deep": True}}, RunKind("deep")),
+        ({"training": {"tune_vectors": False}}, RunKind("weights only")),
+        ({"training": {"tune_weights": False}}, RunKind("vectors only")),
+        ({"training": {"tune_layers": False}}, RunKind("soft")),
+        (
+            {"mixture": {"deep": True}, "training": {"tune_weights": False}},
+            RunKind("deep, vectors and layers tuned"),
+        ),
+        ({"training": {"tune_weights": False, "tune_vectors": False}}, RunKind("nothing tuned")),
+        ({"training": {"method": "em"}}, RunKind("soft", ("EM",))),
+        ({"mixture": {"weighting": "data-dependent", "deep": True}}, RunKind("deep", ("data-dependent",))),
+        ({"mixture": {"copies": 3, "noise": 0.5}}, RunKind("soft", ("3 copies",))),
+        ({"mixture": {"combine": "product"}}, RunKind("weights only", ("product of experts",))),
+        ({"tuned": False, "mixture": {"weights": "file"}}, RunKind("init", ("published weights",))),
+    ],
+)
+def test_the_spec_decides(choices, expected):
+    assert kind_of(spec_of(setting="any name", **choices)) == expected
+
+
+def test_random_vectors_are_a_source_of_their_own():
+    assert source_of(spec_of(prompts="mined")) == "mined"
+    assert source_of(spec_of(prompts="mined", mixture={"initial": "random"})) == "random (mined)"
+    assert source_of(spec_of(prompts="mined", mixture={"initial": "random-full"})) == "random-full (mined)"
+
+
+def test_how_a_run_was_done_is_all_that_kind_row_and_seed_do_not_tell():
+    plain = how_of(spec_of())
+    for same in (
+        spec_of(mixture={"deep": True}),
+        spec_of(seed=5),
+        spec_of(training={"tune_weights": False}),
+        spec_of(training={"method": "em"}),
+        spec_of(mixture={"copies": 2, "initial": "random"}),
+        spec_of("set:b"),
+    ):
+        assert how_of(same) == plain
+    for other in (
+        spec_of(training={"pairs": 9}),
+        spec_of(training={"recipe": "paper"}),
+        spec_of(mixture={"noise": 1.0}),
+        spec_of(threads=2),
+        spec_of(dtype="float64"),
+    ):
+        assert how_of(other) != plain
+
+
+def test_the_set_is_what_stands_before_the_relation():
+    assert [fact_set_of(name) for name in ("testbed:capital", "trex_original/P19", "P19")] == [
+        "testbed", "trex_original", "own facts",
+    ]  # fmt: skip
+    assert is_distinct_y(fact_set_of("trex_distinct/P19"))
+    assert not is_distinct_y("trex_original")
+
+
+def test_every_weighting_has_a_row_of_its_own():
+    names = get_args(WeightingName)
+    kinds = {name: kind_of(spec_of(mixture={"weighting": name})).extras for name in names}
+    assert kinds["static"] == ()
+    assert len(set(kinds.values())) == len(names)
