@@ -101,7 +101,7 @@ def test_a_real_sweep_with_its_prompts_drawn(askwell, lms, facts, tmp_path):
     names = {path.name for path in (tmp_path / "store" / "report" / "figures").iterdir()}
     assert {"prompts-bert-capitals-both-soft.svg", "prompts-bert-capitals-both-soft.pdf"} <= names
     assert {"curves-capitals.svg", "curves-capitals.pdf"} <= names
-    main = done.json["tables"]["main-own-facts"]["figures"]
+    main = done.json["tables"]["main-capitals"]["figures"]
     values = {(figure["prompts"], figure["kind"], figure["figure"]): figure["value"] for figure in main}
     for name, setting, kind in (
         ("both", "init", "init"),
@@ -110,6 +110,6 @@ def test_a_real_sweep_with_its_prompts_drawn(askwell, lms, facts, tmp_path):
     ):
         for metric in ("P@1", "P@10", "MRR"):
             assert values[name, kind, metric] == pytest.approx(runs[setting][metric])
-    weights = done.json["tables"]["data_dependent-own-facts"]["figures"]
+    weights = done.json["tables"]["data_dependent-capitals"]["figures"]
     temperature = next(f["value"] for f in weights if f["figure"] == "T" and "data-dependent" in f["prompts"])
     assert temperature == pytest.approx(runs["dd"]["temperature"])

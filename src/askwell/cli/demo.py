@@ -10,7 +10,7 @@ from askwell.cli.options import Flag, Json, Seed, Several
 from askwell.cli.terminal import note, print_json, show_section
 from askwell.errors import Failure
 from askwell.files import need_writable_folder
-from askwell.views.document import Code, Paragraph, Points, Section
+from askwell.views.document import Code, Paragraph, Points
 from askwell.views.printable import counted
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _print_summary(made: "Demo", seconds: float) -> None:
     from askwell.views.findings import by_relation
 
     tables = [table for part in made.study.sets for table in by_relation(part.findings)]
-    show_section(Section("What was found", (Points(tuple(made.findings)), *tables)))
-    show_section(Section("The report", (Paragraph(f" {made.report}"),)))
-    show_section(Section("What to try next", (Code(made.next_steps),)))
+    show_section("What was found", Points(tuple(made.findings)), *tables)
+    show_section("The report", Paragraph(f" {made.report}"))
+    show_section("What to try next", Code(made.next_steps))
     note(f"\n{seconds:.0f} s in all.")

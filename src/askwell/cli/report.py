@@ -9,7 +9,6 @@ from cyclopts import Parameter
 from askwell.cli.options import LM, Json, NotNegative, RunsPath, Where
 from askwell.cli.terminal import note, print_json, show, show_section
 from askwell.files import need_writable_file, need_writable_folder, write_whole
-from askwell.views.document import Section
 from askwell.views.printable import counted
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def _print(study: "Study") -> None:
 
     for part in study.sets:
         heading = f"{part.fact_set}: what was found" if len(study.sets) > 1 else "What was found"
-        show_section(Section(heading, (headlines(part.findings), *details(part.findings))))
+        show_section(heading, headlines(part.findings), *details(part.findings))
         for made in part.filled_tables[:1]:
             show(replace(columns_alone(made.table, "P@1"), title=f"{made.title}, P@1"))
 

@@ -178,8 +178,10 @@ class LMFindings:
             first, second = (0.0 if group is None else group.score("P@1").mean for group in scores)
             groups[verdict].append(f"{line.label} ({first:.1f} → {second:.1f})")
         found = {verdict: names for verdict, names in groups.items() if names}
-        if sum(map(len, found.values())) < (2 if before == INIT else 1):
-            return []  # a single one is the headline
+        tuned, untuned = self.best_tuned, self.best_untuned
+        is_headline = tuned is not None and untuned is not None and tuned.line == untuned.line and before == INIT
+        if not found or (is_headline and sum(map(len, found.values())) == 1):
+            return []
         return [f"{what} {'; it '.join(f'{verdict} {listed(names)}' for verdict, names in found.items())}."]
 
     def _control(self) -> list[str]:
@@ -195,7 +197,7 @@ class LMFindings:
         chance = "" if of_best[0].knowledge.is_there else ", which may be chance"
         return [
             f"Answers that need no knowledge score {gain.control_score:.1f} at best; "
-            f"“{tuned.label if tuned else ''}” is {signed(gain.gain)} points above them{chance}."
+            f"“{tuned.label if tuned else ''}” is {_points_above(gain.gain)} them{chance}."
         ]
 
     def most_frequent(self, relation: str | None = None) -> list[float | None] | None:
@@ -219,10 +221,16 @@ def _verdict(step: Step | None, tuned: FoundCell, untuned: FoundCell) -> str:
     if step is None or step.p is None:
         return f"tuning {'gains' if gain > 0 else 'makes a difference of'} {points}"
     p = "p < 0.001" if step.p < 0.001 else f"p = {step.p:.3f}"
+    if not round(gain, 1):
+        return "tuning makes no difference"
     if step.p >= CHANCE:
         return f"the difference of {points} may be chance ({p}, paired permutation test)"
     better = "tuning helps" if gain > 0 else "the untuned prompts are better"
     return f"{better}, a difference of {points} ({p}, paired permutation test)"
+
+
+def _points_above(gain: float) -> str:
+    return f"{gain:.1f} points above" if gain >= 0 else f"{-gain:.1f} points below"
 
 
 def _percentage(share: float | None) -> str:
