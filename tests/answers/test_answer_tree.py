@@ -74,8 +74,8 @@ def test_a_tree_gives_what_one_candidate_at_a_time_gives(name: str, deep: bool) 
 
 
 @pytest.mark.parametrize("name", ["bart", "gpt2", "llama"])
-def test_a_tree_in_bunches_that_share_nodes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More nodes than stand together: those above a bunch are in it, too, and are not read again."""
+def test_a_tree_in_batches_that_share_nodes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More nodes than stand together: those above a batch are in it, too, and are not read again."""
     monkeypatch.setattr(answer_tree, "_NODES_TOGETHER", 3)
     monkeypatch.setattr("askwell.lms.walks.output._COLUMNS_AT_ONCE", 7)
     lm = exact(name)
@@ -164,7 +164,7 @@ def test_a_tree_by_hand() -> None:
     trie = Trie.of([[5, 6], [5], [7, 6, 8], [5, 6], []], torch.device("cpu"))
     assert trie.tokens.tolist() == [0, 5, 6, 7, 6, 8]
     assert trie.parents.tolist() == [0, 0, 1, 0, 3, 4]
-    assert trie.ways.tolist() == [[1, 2, 0], [1, 0, 0], [3, 4, 5], [1, 2, 0], [0, 0, 0]]
+    assert trie.paths.tolist() == [[1, 2, 0], [1, 0, 0], [3, 4, 5], [1, 2, 0], [0, 0, 0]]
     assert trie.ends.tolist() == [2, 1, 5, 2, 0]
     assert trie.spelt(torch.tensor([0, 4, 1]), 3, 9).tolist() == [[9, 9, 9], [7, 6, 9], [5, 9, 9]]
     rows, columns, tokens = trie.children_and_ends.at(torch.tensor([1, 0]))
@@ -173,17 +173,17 @@ def test_a_tree_by_hand() -> None:
     ]  # fmt: skip
 
 
-def test_bunches_by_hand() -> None:
+def test_batches_by_hand() -> None:
     """The tree 1 → (2 → 3, 4), 5: three nodes together, of which those above the first come again."""
     trie = Trie.of([[5, 6, 7], [5, 8], [9]], torch.device("cpu"))
-    bunches = trie.bunches(3)
-    assert bunches.lengths.tolist() == [5]  # never fewer than twice the depth: six
+    batches = trie.batches(3)
+    assert batches.lengths.tolist() == [5]  # never fewer than twice the depth: six
     trie = Trie.of([[5, 6, 7], [5, 6, 8], [5, 6, 9], [5, 6, 10], [5, 6, 11], [12]], torch.device("cpu"))
-    bunches = trie.bunches(3)
-    assert bunches.nodes.tolist() == [[1, 2, 3, 4, 5, 6], [1, 2, 7, 8, 0, 0]]
-    assert bunches.lengths.tolist() == [6, 4]
-    assert bunches.is_new.int().tolist() == [[1, 1, 1, 1, 1, 1], [0, 0, 1, 1, 0, 0]]
-    assert bunches.sees[1].int().tolist() == [
+    batches = trie.batches(3)
+    assert batches.nodes.tolist() == [[1, 2, 3, 4, 5, 6], [1, 2, 7, 8, 0, 0]]
+    assert batches.lengths.tolist() == [6, 4]
+    assert batches.is_new.int().tolist() == [[1, 1, 1, 1, 1, 1], [0, 0, 1, 1, 0, 0]]
+    assert batches.sees[1].int().tolist() == [
         [1, 0, 0, 0, 0, 0],
         [1, 1, 0, 0, 0, 0],
         [1, 1, 1, 0, 0, 0],

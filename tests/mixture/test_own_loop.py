@@ -80,7 +80,7 @@ def test_embeddings_give_what_the_prompts_say(name):
     logits = mixture.lm.model(**embedded.inputs).logits[embedded.rows, embedded.positions]
     words = words_of(["Paris"], mixture.lm.wording, mixture.lm.device)
     for prompt in range(len(mixture.prompts)):
-        expected = mixture.pairs.log_probs(mixture.tuned, words, torch.zeros(1, dtype=torch.long), prompt)[0]
+        expected = mixture.word_log_probs(words, torch.zeros(1, dtype=torch.long), prompt)[0]
         torch.testing.assert_close(logits[prompt].log_softmax(0).detach(), expected, rtol=1e-4, atol=1e-4)
     logits.sum().backward()
     assert mixture.vectors.grad is not None
@@ -112,7 +112,7 @@ def test_a_prefix_is_an_adapter_that_peft_loads(spec, tmp_path):
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([x]), attention_mask=torch.ones(1, len(x), dtype=torch.long)).logits
     words = words_of(["Paris"], lm.wording, lm.device)
-    expected = mixture.pairs.log_probs(mixture.tuned, words, torch.zeros(1, dtype=torch.long), 0)[0]
+    expected = mixture.word_log_probs(words, torch.zeros(1, dtype=torch.long), 0)[0]
     torch.testing.assert_close(logits[0, -1].log_softmax(0), expected, rtol=1e-4, atol=1e-4)
 
 

@@ -12,7 +12,7 @@ from askwell.answers.candidates import Candidates
 from askwell.answers.kind import AnswerKind
 from askwell.answers.listed import ListedAnswers, combine
 from askwell.answers.prompt_answers import BatchNotes
-from askwell.answers.reply import PromptReply, Replies, Reply
+from askwell.answers.reply import Replies, Reply
 from askwell.answers.tree import candidate_log_probs
 from askwell.errors import BadOption, NothingLeft
 from askwell.lms.batches import Words
@@ -29,7 +29,7 @@ class CandidateAnswers(ListedAnswers):
 
     def __init__(self, prompts: PromptSet, candidates: Candidates, kind: AnswerKind) -> None:
         super().__init__(prompts, kind, candidates)
-        self._given = candidates
+        self._among = candidates
         label_of = dict(zip(candidates.words, candidates.labels or candidates.words, strict=True))
         tokenised = {word: self._tokenised(word) for word in label_of}
         self.candidates_left_out = tuple(word for word, tokens in tokenised.items() if tokens is None)
@@ -64,7 +64,7 @@ class CandidateAnswers(ListedAnswers):
     @property
     def vocabulary(self) -> str:
         """The answers that golds are ranked among, in words."""
-        return f"{self.count} {'candidates' if self._given.labels is None else 'labels'} of {self._given.name}"
+        return f"{self.count} {'candidates' if self._among.labels is None else 'labels'} of {self._among.name}"
 
     @property
     def asked_at_once(self) -> int:
@@ -99,7 +99,7 @@ class CandidateAnswers(ListedAnswers):
     def by_prompt(self, xs: Words, rows: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts labels"]:
         """Return log p(label | t, x): the sum over its words, not normalised over labels."""
         of_words = self._of_words(xs, rows)
-        if self._given.labels is None:
+        if self._among.labels is None:
             return of_words
         return of_words[..., self._of_label].masked_fill(self._is_padding, -torch.inf).logsumexp(-1)
 
@@ -158,14 +158,3 @@ class CandidateAnswers(ListedAnswers):
                     Reply(self._labels[number], probability, tuple(of_label))
                     for number, probability, of_label in zip(numbers, probabilities, by_label, strict=True)
                 )
-
-    @torch.no_grad()
-    def ask_each_prompt(self, xs: Sequence[str]) -> Iterator[list[PromptReply]]:
-        """Return for each x the best label of every prompt by itself."""
-        self.check_askable(xs)
-        words, rows = self._words(xs)
-        for row in rows.split(1):
-            best = self.by_prompt(words, row)[0].log_softmax(1).max(1)
-            of_prompts = zip(best.indices.tolist(), best.values.exp().tolist(), strict=True)
-            found = [(self._labels[number], p) for number, p in of_prompts]
-            yield [self._reply_of(prompt, *found[prompt]) for prompt in self.prompts.tuned.kept.tolist()]

@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,7 +15,8 @@ from askwell.answers.candidates import Candidates
 from askwell.answers.encode import EncodedFacts, LeftOutFact
 from askwell.answers.kind import AnswerKind
 from askwell.answers.likelihood import Likelihood, ReadOnce
-from askwell.answers.prompt_answers import BatchNotes, PromptRecord, sum_dtype
+from askwell.answers.prompt_answers import BatchNotes, PromptAnswers, sum_dtype
+from askwell.answers.reply import PromptReply
 from askwell.answers.strategy import Answers, Golds, Prior, Ranking, drawn, mean_description
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NotFinite, NothingLeft
@@ -166,6 +167,23 @@ class ListedAnswers(Answers):
     def by_prompt(self, xs: Words, rows: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts answers"]:
         """Return log p(y | t, x) of all answers under every prompt, not normalised over the list."""
 
+    # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @torch.no_grad()
+    def ask_each_prompt(self, xs: Sequence[str]) -> Iterator[list[PromptReply]]:
+        """Return for each x the best answer of every prompt by itself; among candidates probabilities sum to one."""
+        self.check_askable(xs)
+        (words, rows), given, kept = self._words(xs), self._given(), self.prompts.tuned.kept.tolist()
+        for row in rows.split(1):
+            log_probs = self.by_prompt(words, row)[0][:, given]
+            best = (log_probs.log_softmax(1) if self.is_closed else log_probs).max(1)
+            numbers, probabilities = given[best.indices].tolist(), best.values.exp().tolist()
+            yield [self._reply_of(prompt, self.word(numbers[prompt]), probabilities[prompt]) for prompt in kept]
+
+    def _given(self) -> Int[Tensor, " answers"]:
+        """Return the numbers of the answers that can be given."""
+        return torch.arange(self.count, device=self.prompts.lm.device)
+
     # ── evaluation ────────────────────────────────────────────────────────────────────────────────────────────────
 
     def batches(self, encoded: EncodedFacts) -> Iterable[Int[Tensor, " facts"]]:
@@ -180,14 +198,14 @@ class ListedAnswers(Answers):
         golds: Golds,
         top: int = 10,
         *,
-        record: PromptRecord | None = None,
+        record: list[PromptAnswers] | None = None,
         prior: Prior | None = None,
     ) -> tuple[list[Ranking], list[Ranking]]:
         """Return the rankings of the facts of these rows, and those corrected by a prior if there is one."""
         notes = None if record is None else self._notes(len(rows))
         log_probs = self.log_probs(encoded.xs, rows, notes)
         if record is not None and notes is not None:
-            notes.add_to(record, log_probs)
+            record.append(notes.answers(log_probs))
         facts = [encoded.facts[row] for row in rows.tolist()]
         corrected = prior.correct(log_probs, facts, golds, top) if isinstance(prior, ListedPrior) else []
         ranked = self.ranked(log_probs, facts, golds)

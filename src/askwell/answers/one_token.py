@@ -85,21 +85,17 @@ class OneTokenAnswers(ListedAnswers):
         log_weights: Float[Tensor, " prompts"] | None = None,
     ) -> Float[Tensor, "facts answers"]:
         """Return log p(y | x, r) of all answers. At most facts × answers numbers are held at once."""
-        if log_weights is not None:
-            shape = (len(rows), self.prompts.token_words.count)
-            whole = torch.full(shape, -torch.inf, device=self.prompts.lm.device)
-            for prompt, log_weight in enumerate(log_weights):
-                whole = torch.logaddexp(whole, log_weight + self.prompts.word_log_probs(xs, rows, prompt))
-            return self._of_allowed(whole)
-        if self.prompts.is_product:
-            return self._of_allowed(self.combine(xs, rows, self._one_by_one(xs, rows, notes)))
-        weights = self.prompts.log_weights_for(xs, rows).exp()
-        total = self._summed(xs, rows, weights, notes)
+        if self.prompts.is_product or log_weights is not None:
+            static = self._static_log_weights() if log_weights is None else log_weights
+            each = self._one_by_one(xs, rows, notes)
+            return self._of_allowed(self.combine(static.expand(len(rows), -1), each))
+        weights = self.prompts.log_weights_for(xs, rows)
+        total = self._summed(xs, rows, weights.exp(), notes)
         # Probabilities that are tiny beside the largest have lost digits; they are summed again, as logarithms.
         lossy = (total < torch.finfo(total.dtype).tiny ** 0.75).any(1)
         found = total.log_()
         if lossy.any():
-            found[lossy] = self._of_allowed(self.combine(xs, rows[lossy], self._one_by_one(xs, rows[lossy])))
+            found[lossy] = self._of_allowed(self.combine(weights[lossy], self._one_by_one(xs, rows[lossy])))
         return found
 
     def by_prompt(self, xs: Words, rows: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts answers"]:
@@ -109,11 +105,11 @@ class OneTokenAnswers(ListedAnswers):
 
     @torch.no_grad()
     def combine(
-        self, xs: Words, rows: Int[Tensor, " facts"], by_prompt: Iterable[Float[Tensor, "facts words"]]
+        self, log_weights: Float[Tensor, "facts prompts"], by_prompt: Iterable[Float[Tensor, "facts words"]]
     ) -> Float[Tensor, "facts words"]:
         """Return log p(y | x, r) of all words from the prompts' log-probabilities, which are taken one by one."""
         prompts = self.prompts
-        shape = (len(rows), prompts.token_words.count)
+        shape = (len(log_weights), prompts.token_words.count)
         like: Any = {"dtype": prompts.weight_logits.dtype, "device": prompts.lm.device}
         if prompts.is_product:
             scores = torch.zeros(shape, **like)
@@ -122,7 +118,7 @@ class OneTokenAnswers(ListedAnswers):
                 scores += torch.where(own == -torch.inf, -torch.inf, weight * own.nan_to_num(neginf=0.0))
             return scores.log_softmax(1)
         total = torch.full(shape, -torch.inf, **like)
-        for log_weight, own in zip(prompts.log_weights_for(xs, rows).T, by_prompt, strict=True):
+        for log_weight, own in zip(log_weights.T, by_prompt, strict=True):
             total = torch.logaddexp(total, own + log_weight[:, None])
         return total
 
@@ -158,7 +154,7 @@ class OneTokenAnswers(ListedAnswers):
         for at, prompts, probabilities in pairs.distributions(self.prompts.tuned, xs, rows):
             of_pairs = weights[at, prompts]
             if notes is not None:
-                notes.note(at, prompts, of_pairs, self._over_words(probabilities, prompts))
+                notes.note(at, prompts, of_pairs, self.prompts.of_words(probabilities, prompts, 0.0))
             probabilities.mul_(of_pairs[:, None])
             places = pairs.y_places[prompts].tolist()
             # Row by row: index_add_ would write out an index as large as the probabilities.
@@ -169,16 +165,6 @@ class OneTokenAnswers(ListedAnswers):
                     answered, spelt = columns_of[place]
                     total[fact, answered] += probabilities[row, spelt]
         return total
-
-    def _over_words(
-        self, probs: Float[Tensor, "pairs vocabulary"], prompts: Int[Tensor, " pairs"]
-    ) -> Float[Tensor, "pairs words"]:
-        """Return probabilities of tokens as those of the words that the tokens spell at the prompts' places."""
-        words = self.prompts.token_words
-        if len(words.places) == 1:
-            return probs
-        tokens = words.tokens[self.prompts.pairs.y_places[prompts]]
-        return probs.gather(1, tokens.clamp(min=0)).masked_fill(tokens < 0, 0)
 
     # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -198,9 +184,10 @@ class OneTokenAnswers(ListedAnswers):
     ) -> Iterator[Replies]:
         """Return the most probable answers to the x's of these rows, from every prompt's log-probabilities of
         tokens."""
-        by_prompt = self.prompts.of_words(log_probs)
-        combined = self.combine(words, rows, by_prompt.unbind(1))
-        allowed = self.prompts.token_words.askable if self._allowed is None else self._allowed
+        prompts = torch.arange(log_probs.shape[1], device=rows.device).repeat(len(rows))
+        by_prompt = self.prompts.of_words(log_probs.flatten(0, 1), prompts, -torch.inf).unflatten(0, (len(rows), -1))
+        combined = self.combine(self.prompts.log_weights_for(words, rows), by_prompt.unbind(1))
+        allowed = self._askable
         combined = combined[:, allowed]
         if self.is_closed:  # nothing else can be answered, so probabilities sum to one
             combined = combined.log_softmax(1)
@@ -212,20 +199,13 @@ class OneTokenAnswers(ListedAnswers):
         for row in zip(answers.tolist(), combined.gather(1, places).exp().tolist(), of_prompts.tolist(), strict=True):
             yield Replies(Reply(word(number), p, tuple(each)) for number, p, each in zip(*row, strict=True))
 
-    @torch.no_grad()
-    def ask_each_prompt(self, xs: Sequence[str]) -> Iterator[list[PromptReply]]:
-        """Return for each x the best answer of every prompt by itself; among candidates probabilities sum to one."""
-        self.check_askable(xs)
-        words, rows = self._words(xs)
-        allowed, every = self.prompts.token_words.askable, range(len(self.prompts.prompts))
-        if self._allowed is not None:
-            allowed = self._allowed
-        for row in rows.split(1):
-            log_probs = torch.cat([self.prompts.word_log_probs(words, row, prompt) for prompt in every])[:, allowed]
-            best = (log_probs.log_softmax(1) if self.is_closed else log_probs).max(1)
-            of_prompts = zip(allowed[best.indices].tolist(), best.values.exp().tolist(), strict=True)
-            found = [(self.prompts.token_words.word(number), probability) for number, probability in of_prompts]
-            yield [self._reply_of(prompt, *found[prompt]) for prompt in self.prompts.tuned.kept.tolist()]
+    @property
+    def _askable(self) -> Int[Tensor, " answers"]:
+        """The words that can be given: no special tokens."""
+        return self.prompts.token_words.askable if self._allowed is None else self._allowed
+
+    def _given(self) -> Int[Tensor, " answers"]:
+        return self._askable if self._allowed is None else super()._given()
 
     def prompts_behind(self, x: str) -> list[PromptReply]:
         """Return each prompt with its weight for x and its own best answer, heaviest first."""
@@ -235,7 +215,7 @@ class OneTokenAnswers(ListedAnswers):
         words, _ = self._words([x])
         every = torch.arange(len(self.prompts.prompts), device=self.prompts.lm.device)
         log_probs = self.prompts.pairs.pair_log_probs(self.prompts.tuned, words, torch.zeros_like(every), every)
-        best = self.prompts.of_words(log_probs[None])[0].max(1)
+        best = self.prompts.of_words(log_probs, every, -torch.inf).max(1)
         of_prompts = zip(best.indices.tolist(), best.values.exp().tolist(), strict=True)
         return self._behind(x, [(self.prompts.token_words.word(number), p) for number, p in of_prompts])
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from askwell.answers.answer_search import AnswerSearch, LikelyAnswer, LikelyAnswers
 from askwell.answers.encode import EncodedFacts
-from askwell.answers.prompt_answers import PromptRecord
+from askwell.answers.prompt_answers import PromptAnswers
 from askwell.answers.reply import PromptReply, Replies, Reply
 from askwell.answers.search import SearchLimits
 from askwell.answers.strategy import Answers, Golds, Prior, Ranking, drawn, mean_description
@@ -96,7 +96,7 @@ class OpenAnswers(Answers):
         golds: Golds,
         top: int = RANKED,
         *,
-        record: PromptRecord | None = None,
+        record: list[PromptAnswers] | None = None,
         prior: Prior | None = None,
     ) -> tuple[list[Ranking], list[Ranking]]:
         """Return the rankings of the facts of these rows; there are too many answers to be corrected by a prior.
@@ -121,7 +121,7 @@ class OpenAnswers(Answers):
         for number, of_fact in zip(left_open, wider, strict=True):
             found[number] = _merged(of_fact, found[number])
         if record is not None:
-            self._note(record, encoded.xs, rows, found)
+            record.append(self._prompt_answers(encoded.xs, rows, found))
         return [spellings.ranking(*of, top) for of in zip(facts, of_golds, found, strict=True)], []
 
     def quick_ranks(self, encoded: EncodedFacts, golds: Golds) -> tuple[list[Ranking], float | None]:
@@ -187,15 +187,13 @@ class OpenAnswers(Answers):
     def _gold_log_probs(self, encoded: EncodedFacts, rows: Int[Tensor, " facts"]) -> list[float]:
         return self.likelihood(encoded, rows).total.double().tolist()
 
-    def _note(
-        self, record: PromptRecord, xs: Words, rows: Int[Tensor, " facts"], found: Sequence[LikelyAnswers]
-    ) -> None:
-        """Note how probable each prompt finds the answers that the whole mixture finds best.
+    def _prompt_answers(self, xs: Words, rows: Int[Tensor, " facts"], found: Sequence[LikelyAnswers]) -> PromptAnswers:
+        """Return how probable each prompt finds the answers that the whole mixture finds best.
 
         A prompt's best answer is the best of these to it, and divergences are those of the distributions over these
         answers and all others taken together, which is at most that of the whole distributions.
         """
-        prompts = list(record.prompts)
+        prompts = self.prompts.tuned.kept.tolist()
         weights = self.prompts.log_weights_for(xs, rows).exp().double().detach().cpu().numpy()[:, prompts]
         best, divergences = [], []
         for of_fact, of_prompts in zip(found, weights, strict=True):
@@ -206,7 +204,8 @@ class OpenAnswers(Answers):
             divergence = _entropy(everything @ of_prompts) - float(of_prompts @ _entropy(everything))
             best.append(probs.argmax(0) if len(probs) else np.zeros(len(prompts), dtype=int))
             divergences.append(max(0.0, float(divergence)))
-        record.add(np.array(best), np.zeros(len(best), dtype=int), weights, np.array(divergences))
+        of_mixture = np.zeros(len(best), dtype=int)
+        return PromptAnswers(tuple(prompts), np.array(best), of_mixture, weights, np.array(divergences))
 
     def spellings(self, golds: Golds) -> "_Spellings":
         """Return how the LM spells all right answers of a relation."""

@@ -1,6 +1,7 @@
 """What each prompt alone answers, noted while the prompts are combined."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -27,35 +28,17 @@ class PromptAnswers:
     """The Jensen–Shannon divergence of the prompts' distributions, by these weights, in nats: the entropy of their
     mean minus the mean of their entropies. It is 0 if all are the same."""
 
+    @classmethod
+    def joined(cls, parts: "Sequence[PromptAnswers]") -> "PromptAnswers":
+        """Return the answers to some x's after those to others."""
+        columns = zip(*((part.best, part.of_mixture, part.weights, part.divergences) for part in parts), strict=True)
+        return cls(parts[0].prompts, *map(np.concatenate, columns))
+
     def of(self, rows: list[int]) -> "PromptAnswers":
         """Return the answers to some of the x's."""
         return PromptAnswers(
             self.prompts, self.best[rows], self.of_mixture[rows], self.weights[rows], self.divergences[rows]
         )
-
-
-@dataclass
-class PromptRecord:
-    """Collects what each prompt answers to the facts of a split, batch by batch."""
-
-    prompts: tuple[int, ...]
-    _batches: list[PromptAnswers] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, prompts: PromptSet) -> "PromptRecord":
-        """Return an empty record for all prompts that were not dropped."""
-        return cls(tuple(prompts.tuned.kept.tolist()))
-
-    def add(self, best: np.ndarray, of_mixture: np.ndarray, weights: np.ndarray, divergences: np.ndarray) -> None:
-        """Take the answers to a batch of facts."""
-        self._batches.append(PromptAnswers(self.prompts, best, of_mixture, weights, divergences))
-
-    @property
-    def answers(self) -> PromptAnswers:
-        """What was noted about all facts, in the order in which they were asked."""
-        columns = ("best", "of_mixture", "weights", "divergences")
-        joined = [np.concatenate([getattr(batch, column) for batch in self._batches]) for column in columns]
-        return PromptAnswers(self.prompts, *joined)
 
 
 class BatchNotes:
@@ -97,13 +80,13 @@ class BatchNotes:
         for row, weight, of_row in zip(rows.tolist(), weights.tolist(), probs, strict=True):
             self._mean[row].add_(of_row, alpha=weight)
 
-    def add_to(self, record: PromptRecord, log_probs: Float[Tensor, "facts answers"]) -> None:
-        """Add what was noted to a record, given the mixture's distribution over the answers that are ranked."""
+    def answers(self, log_probs: Float[Tensor, "facts answers"]) -> PromptAnswers:
+        """Return what was noted, given the mixture's distribution over the answers that are ranked."""
         of_mixture = log_probs.argmax(1) if self._allowed is None else self._allowed[log_probs.argmax(1)]
         # Rounding can leave a tiny negative number where all prompts give the same distribution.
         divergences = (torch.special.entr(self._mean).sum(1) - self._mean_of_entropies).clamp(min=0)
         columns = (self._best, of_mixture, self._weights, divergences)
-        record.add(*(column.cpu().numpy() for column in columns))
+        return PromptAnswers(self.prompts, *(column.cpu().numpy() for column in columns))
 
 
 def best_of_rows(values: Float[Tensor, "xs answers"], allowed: Int[Tensor, " candidates"] | None) -> Int[Tensor, " xs"]:

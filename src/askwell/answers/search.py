@@ -270,11 +270,11 @@ def search_answers(
             search.push(root, log_probability)
     while chosen := [prefix for search in searches for prefix in search.pop()]:
         branches = max(limits.branches, *(4 * len(prefix.taken) for prefix in chosen))
-        _go_on(searches, chosen, open_(chosen, branches), text_of, limits)
+        _extend(searches, chosen, open_(chosen, branches), text_of, limits)
     return [search.result() for search in searches]
 
 
-def _go_on(
+def _extend(
     searches: Sequence[_Search],
     opened: Sequence[Prefix],
     continuations: Continuations,

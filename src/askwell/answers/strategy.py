@@ -15,10 +15,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from askwell.answers.candidates import Candidates
-from askwell.answers.encode import EncodedFacts, LeftOutFact, encode_facts
+from askwell.answers.encode import EncodedFacts, LeftOutFact
 from askwell.answers.kind import AnswerKind
 from askwell.answers.likelihood import Likelihood, ReadOnce, facts_at_once, likelihood, read_once
-from askwell.answers.prompt_answers import PromptRecord
+from askwell.answers.prompt_answers import PromptAnswers
 from askwell.answers.reply import PromptReply, Replies
 from askwell.data.facts import Fact, Relation
 from askwell.errors import UserMistake
@@ -98,13 +98,6 @@ class Answers(ABC):
         for x, reason in zip(xs, self.why_unaskable(xs), strict=True):
             if reason is not None:
                 raise UserMistake(f"{x[:60]!r} cannot be asked: {reason}")
-
-    def encode(self, facts: Iterable[Fact]) -> tuple[EncodedFacts, list[LeftOutFact]]:
-        """Return the facts that can be asked, and those that cannot with the reason."""
-        labels = () if self.candidates is None else self.candidates.words_of
-        encoded, left_out = encode_facts(self.prompts, facts, self.kind, labels)
-        chosen, others = self.choose(encoded)
-        return chosen, [*left_out, *others]
 
     def choose(self, encoded: EncodedFacts) -> tuple[EncodedFacts, tuple[LeftOutFact, ...]]:
         """Return the facts whose y is one of the answers, and the others."""
@@ -187,7 +180,7 @@ class Answers(ABC):
         golds: Golds,
         top: int = 10,
         *,
-        record: PromptRecord | None = None,
+        record: list[PromptAnswers] | None = None,
         prior: Prior | None = None,
     ) -> tuple[list[Ranking], list[Ranking]]:
         """Return the rankings of the facts of these rows, and those corrected by a prior where that is possible; what

@@ -36,7 +36,7 @@ class Trie:
     tokens: Int[Tensor, " nodes"]
     parents: Int[Tensor, " nodes"]
     depths: Int[Tensor, " nodes"]
-    ways: Int[Tensor, "candidates longest"]
+    paths: Int[Tensor, "candidates longest"]
     """The nodes that spell each candidate, then the root."""
     ends: Int[Tensor, " candidates"]
     """The node at which each candidate ends."""
@@ -46,9 +46,9 @@ class Trie:
         """The tree of these token sequences."""
         known: dict[tuple[int, int], int] = {}
         tokens, parents, depths = [0], [0], [0]
-        ways: list[list[int]] = [[] for _ in candidates]
+        paths: list[list[int]] = [[] for _ in candidates]
         for number in sorted(range(len(candidates)), key=lambda number: tuple(candidates[number])):
-            candidate, node, way = candidates[number], 0, ways[number]
+            candidate, node, path = candidates[number], 0, paths[number]
             for depth, token in enumerate(candidate, start=1):
                 if (node, token) not in known:
                     known[node, token] = len(tokens)
@@ -56,13 +56,13 @@ class Trie:
                     parents.append(node)
                     depths.append(depth)
                 node = known[node, token]
-                way.append(node)
-        longest = max(map(len, ways), default=0)
-        padded = [way + [0] * (longest - len(way)) for way in ways]
+                path.append(node)
+        longest = max(map(len, paths), default=0)
+        padded = [path + [0] * (longest - len(path)) for path in paths]
         return cls(
             *(torch.tensor(each, device=device) for each in (tokens, parents, depths)),
-            torch.tensor(padded, dtype=torch.long, device=device).view(len(ways), longest),
-            torch.tensor([way[-1] if way else 0 for way in ways], dtype=torch.long, device=device),
+            torch.tensor(padded, dtype=torch.long, device=device).view(len(paths), longest),
+            torch.tensor([path[-1] if path else 0 for path in paths], dtype=torch.long, device=device),
         )
 
     def __len__(self) -> int:
@@ -84,11 +84,11 @@ class Trie:
         return Targets.of(nodes, columns, tokens, len(self))
 
     @cached_property
-    def bunched(self) -> "Bunches":
+    def batched(self) -> "NodeBatches":
         """All nodes except the root, as many together as are read side by side."""
-        return self.bunches(_NODES_TOGETHER)
+        return self.batches(_NODES_TOGETHER)
 
-    def bunches(self, together: int) -> "Bunches":
+    def batches(self, together: int) -> "NodeBatches":
         """All nodes except the root, about this many together, each time with all nodes above them."""
         parents, count = self.parents.tolist(), len(self)
         together = max(together, 2 * int(self.depths.max()))
@@ -108,16 +108,16 @@ class Trie:
         padded = [each + [0] * (longest - len(each)) for each in nodes]
         device = self.tokens.device
         lengths = torch.tensor(list(map(len, nodes)), dtype=torch.long, device=device)
-        of_bunch = torch.tensor(padded, dtype=torch.long, device=device).view(len(nodes), longest)
+        of_batch = torch.tensor(padded, dtype=torch.long, device=device).view(len(nodes), longest)
         columns = torch.arange(longest, device=device)
         within = columns < lengths[:, None]
         sees = torch.zeros(len(nodes), longest, longest, dtype=torch.bool, device=device)
-        at = of_bunch
+        at = of_batch
         for _ in range(int(self.depths.max())):
-            sees |= (at[:, :, None] == of_bunch[:, None, :]) & (at > 0)[:, :, None]
+            sees |= (at[:, :, None] == of_batch[:, None, :]) & (at > 0)[:, :, None]
             at = self.parents[at]
         is_new = within & (columns >= torch.tensor(new, dtype=torch.long, device=device)[:, None])
-        return Bunches(of_bunch, lengths, sees, is_new)
+        return NodeBatches(of_batch, lengths, sees, is_new)
 
     def spelt(self, nodes: Int[Tensor, " nodes"], longest: int, filler: int) -> Int[Tensor, "nodes longest"]:
         """The tokens from the root to each node, and then a filler."""
@@ -137,15 +137,15 @@ def trie_of(candidates: tuple[tuple[int, ...], ...], device: torch.device) -> Tr
 
 
 @dataclass(frozen=True)
-class Bunches:
-    """The nodes of a tree, some together: each bunch holds every node above its own."""
+class NodeBatches:
+    """The nodes of a tree in batches, each of which holds every node above its own."""
 
-    nodes: Int[Tensor, "bunches longest"]
-    lengths: Int[Tensor, " bunches"]
-    sees: Bool[Tensor, "bunches longest longest"]
-    """Which nodes of its bunch each node sees: itself and those above it."""
-    is_new: Bool[Tensor, "bunches longest"]
-    """Whether a node is in no bunch before."""
+    nodes: Int[Tensor, "batches longest"]
+    lengths: Int[Tensor, " batches"]
+    sees: Bool[Tensor, "batches longest longest"]
+    """Which nodes of its batch each node sees: itself and those above it."""
+    is_new: Bool[Tensor, "batches longest"]
+    """Whether a node is in no earlier batch."""
 
 
 @dataclass(frozen=True)
@@ -228,19 +228,19 @@ class CandidateReader:
         hidden, past = self._answers.beginnings(self._tuned, self._xs, texts, prompts, recompute=recompute)
         every = torch.arange(pairs, device=device)
         read(hidden, every, torch.zeros_like(every))
-        walk, bunches = self._walk(recompute), trie.bunched
-        bunch_count, longest = bunches.nodes.shape
-        of_pairs = every.repeat_interleave(bunch_count)
-        of_bunches = torch.arange(bunch_count, device=device).repeat(pairs)
+        walk, batches = self._walk(recompute), trie.batched
+        batch_count, longest = batches.nodes.shape
+        of_pairs = every.repeat_interleave(batch_count)
+        of_batches = torch.arange(batch_count, device=device).repeat(pairs)
         for some in torch.arange(len(of_pairs), device=device).split(max(1, _ROWS_AT_ONCE // max(1, longest))):
-            at, asked = of_bunches[some], of_pairs[some]
-            nodes_at, (rows, columns) = bunches.nodes[at], bunches.is_new[at].nonzero(as_tuple=True)
-            stream = StreamBatch(trie.tokens[nodes_at], torch.full_like(nodes_at, -1), bunches.lengths[at])
-            batch = Batch({self._stack: stream}, rows, columns, past.of(asked), bunches.sees[at])
+            at, asked = of_batches[some], of_pairs[some]
+            nodes_at, (rows, columns) = batches.nodes[at], batches.is_new[at].nonzero(as_tuple=True)
+            stream = StreamBatch(trie.tokens[nodes_at], torch.full_like(nodes_at, -1), batches.lengths[at])
+            batch = Batch({self._stack: stream}, rows, columns, past.of(asked), batches.sees[at])
             hidden, _ = walk(batch, self._tuned.vectors, self._tuned.deltas, keeps=False)
             read(hidden, asked[rows], nodes_at[rows, columns])
         table = _table(values, places, (pairs, 2 * nodes))
-        return table[:, trie.ways].sum(2) + table[:, nodes + trie.ends]
+        return table[:, trie.paths].sum(2) + table[:, nodes + trie.ends]
 
     def _walk(self, recompute: bool) -> Callable[..., tuple[Tensor, Past | None]]:
         read: Any = self._lm.hidden_and_kept
@@ -269,7 +269,7 @@ class CandidateReader:
             answers.reader.refuse_not_finite(batch.read_pairs, prompts[asked], log_totals)
             values.append(log_probs)
             places.append(asked[reads] * len(trie) + columns)
-        return _table(values, places, (pairs, len(trie)))[:, trie.ways].sum(2)
+        return _table(values, places, (pairs, len(trie)))[:, trie.paths].sum(2)
 
 
 def _table(values: Sequence[Tensor], places: Sequence[Tensor], shape: tuple[int, int]) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from askwell.answers.candidates import Candidates
 from askwell.answers.encode import EncodedRelation, no_facts_left
-from askwell.answers.prompt_answers import PromptRecord
+from askwell.answers.prompt_answers import PromptAnswers
 from askwell.answers.strategy import Prior, Ranking
 from askwell.data.facts import Fact, Relation, SplitName
 from askwell.evaluation.labels import MOST_LABELS, LabelFigures, label_figures
@@ -48,7 +48,7 @@ class AskedFacts:
         self,
         rows: Int[Tensor, " facts"],
         top: int = 10,
-        record: PromptRecord | None = None,
+        record: list[PromptAnswers] | None = None,
         prior: Prior | None = None,
     ) -> tuple[list[Outcome], list[Outcome]]:
         """Return the outcomes of the facts of these rows, and those corrected by a prior where that is possible."""

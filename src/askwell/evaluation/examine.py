@@ -13,7 +13,7 @@ import numpy as np
 
 from askwell.answers.candidates import GivenCandidates, as_candidates
 from askwell.answers.encode import EncodedRelation
-from askwell.answers.prompt_answers import PromptAnswers, PromptRecord
+from askwell.answers.prompt_answers import PromptAnswers
 from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName
 from askwell.errors import BadOption, NothingLeft
@@ -81,7 +81,7 @@ def examine(
     }
     total, done = sum(len(asked[split]) for split in splits if split in asked), 0
     evaluations: dict[SplitName, Evaluation] = {}
-    record = PromptRecord.of(mixture) if prompts and "test" in splits else None
+    record: list[PromptAnswers] | None = [] if prompts and "test" in splits else None
     with Bar("facts", None if progress is None else progress is True) as shown:
         tell = progress if callable(progress) else shown
         for split in (split for split in splits if split in asked):
@@ -102,7 +102,7 @@ def examine(
     if PRIOR_CORRECTED in outcomes:
         described = f"log p(y | x, r) - log prior(y), the prior being {priors[PRIOR].description}"
         descriptions[PRIOR_CORRECTED] = described
-    noted = None if record is None else record.answers
+    noted = PromptAnswers.joined(record) if record else None
     return Examination(
         evaluations=evaluations,
         controls=Controls(descriptions, outcomes, {**lacking, **(missing if controls else {})}),

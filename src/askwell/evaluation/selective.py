@@ -89,7 +89,8 @@ def dev_answers_from(document: Mapping[str, Any] | None) -> DevAnswers:
     if not document:
         raise UserMistake(
             "the mixture has no record of its answers to dev questions (it is untuned, or was saved by an older "
-            "version), so no threshold is known: name its relation with --facts, and its dev facts are asked first"
+            "version), so no threshold is known: name its `relation`, and its dev facts are asked first",
+            relation="relation with --facts",
         )
     try:
         saved = TypeAdapter(DevAnswers).validate_python(document)
@@ -203,7 +204,8 @@ def ask_cautiously(
     if dev.candidates != (None if candidates is None else candidates.digest):
         raise BadOption(
             f"the threshold was learned among {dev.vocabulary}, but now the candidates differ: name the relation with "
-            "--facts, and its dev facts are asked with the same candidates"
+            "`facts`, and its dev facts are asked with the same candidates",
+            facts="--facts",
         )
     threshold = dev.threshold(risk, confidence)
     replies = mixture.replies(xs, top, candidates)

@@ -43,7 +43,9 @@ def choose_examples(
     """Every prompt with as many train facts as the spec asks for, drawn for each by the seed; of several draws, the one
     that makes dev facts most probable."""
     if relation is None:
-        raise BadOption("--shots: examples are train facts; name the relation with --facts")
+        raise BadOption(
+            "`shots`: examples are train facts; name the relation with `relation`", shots="--shots", relation="--facts"
+        )
     facts = writable_facts(lm, spec, relation.train)
     if not facts:
         raise NothingLeft(f"examples for {relation.name}", {_NO_TRAIN_FACTS: len(relation.train)})
@@ -88,7 +90,10 @@ def _dev_log_losses(
     """The mean of -log p(y | x, t) over dev facts under each prompt by itself, without those that it shows."""
     facts = writable_facts(lm, spec, relation.dev)
     if not facts:
-        raise BadOption("--shot-draws: draws are compared on dev facts, and none can be asked; take one draw")
+        raise BadOption(
+            "`shot_draws`: draws are compared on dev facts, and none can be asked; take one draw",
+            shot_draws="--shot-draws",
+        )
     facts = [facts[n] for n in torch.linspace(0, len(facts) - 1, min(_DEV_FACTS, len(facts))).round().long().tolist()]
     prompts = [one.prompt for one in chosen]
     reader = PairReader(lm, prompts, reads_x=False)
@@ -116,12 +121,12 @@ class ExampleTable:
             for fact in shown:
                 self._by_x.setdefault(tuple(lm.wording.encode(fact.x, PLACES[0])), set()).add(prompt)
 
-    def shown(self, xs: Words, facts: Int[Tensor, " facts"]) -> Bool[Tensor, "facts prompts"]:
+    def shown(self, xs: Words, rows: Int[Tensor, " facts"]) -> Bool[Tensor, "facts prompts"]:
         """For each fact, the prompts that show its x, with any y: after these, the LM could copy the answer, or has
         been shown a different one."""
-        rows = zip(xs.ids[0, facts].tolist(), xs.lengths[0, facts].tolist(), strict=True)
-        table = torch.zeros(len(facts), self._prompts, dtype=torch.bool)
-        for row, (ids, length) in enumerate(rows):
+        tokens = zip(xs.ids[0, rows].tolist(), xs.lengths[0, rows].tolist(), strict=True)
+        table = torch.zeros(len(rows), self._prompts, dtype=torch.bool)
+        for row, (ids, length) in enumerate(tokens):
             for prompt in self._by_x.get(tuple(ids[:length]), ()):
                 table[row, prompt] = True
         return table.to(self._lm.device)

@@ -223,19 +223,18 @@ class PromptSet(nn.Module):
     @torch.no_grad()
     def word_log_probs(self, xs: Words, rows: Int[Tensor, " facts"], prompt: int) -> Float[Tensor, "facts words"]:
         """Return log p(y | t, x) of every word y under one prompt; -inf if the prompt has no token for it."""
-        of_tokens = self.pairs.log_probs(self.tuned, xs, rows, prompt)
-        if len(self.token_words.places) == 1:
-            return of_tokens
-        tokens = self.token_words.tokens[self.pairs.y_places[prompt]]
-        return of_tokens[:, tokens.clamp(min=0)].masked_fill(tokens < 0, -torch.inf)
+        prompts = torch.full_like(rows, prompt)
+        return self.of_words(self.pairs.pair_log_probs(self.tuned, xs, rows, prompts), prompts, -torch.inf)
 
-    def of_words(self, log_probs: Float[Tensor, "xs prompts vocabulary"]) -> Float[Tensor, "xs prompts words"]:
-        """Return the prompts' log-probabilities of tokens as those of the words that the tokens spell there."""
+    def of_words(
+        self, values: Float[Tensor, "pairs vocabulary"], prompts: Int[Tensor, " pairs"], missing: float
+    ) -> Float[Tensor, "pairs words"]:
+        """Return values of tokens as those of the words that the tokens spell in the places of these prompts; a word
+        without a token there has the value `missing`."""
         if len(self.token_words.places) == 1:
-            return log_probs
-        tokens = self.token_words.tokens[self.pairs.y_places]
-        spelt = log_probs.gather(2, tokens.clamp(min=0).expand(len(log_probs), -1, -1))
-        return spelt.masked_fill(tokens < 0, -torch.inf)
+            return values
+        tokens = self.token_words.tokens[self.pairs.y_places[prompts]]
+        return values.gather(1, tokens.clamp(min=0)).masked_fill(tokens < 0, missing)
 
     @property
     def finds_every_x_alike(self) -> bool:
