@@ -78,7 +78,8 @@ def test_a_search_that_is_cut_gives_the_best_and_says_what_may_be_missing(name, 
     expected = enumerated(name, "Paris", COUNTS)
     counts = []
     for opened in (1, 4, 10, 25, 200):
-        monkeypatch.setattr("askwell.mixture.ask._OPENED", opened)
+        monkeypatch.setattr("askwell.mixture.ask._LEAST_OPENED", opened)
+        monkeypatch.setattr("askwell.mixture.ask._OPENED", 0)
         replies = mixture.ask("Paris", top=30)
         best = list(expected.items())[: len(replies)]
         if replies.is_exact:

@@ -34,7 +34,10 @@ from askwell.mixture.search import SearchLimits
 RANKED = 10
 """Ranks are exact up to this one."""
 _FACTS_AT_ONCE = 32
-_OPENED, _MOST_OPENED = 100, 2000
+_WORK_AT_ONCE = 2**26
+"""Facts are searched together up to this many squares of the LM's width, over its layers and all prompts: of a large LM
+fewer, so that progress shows."""
+_OPENED, _MOST_OPENED = 100, 1000
 """Prefixes that are opened for each fact at first, and for one whose rank is not known by then."""
 _OPENED_FOR_THE_BEST = 4
 """Prefixes of one fact that are opened together where only the best answer counts: a better one is soon found."""
@@ -66,9 +69,13 @@ class OpenFacts:
         """The answers that golds are ranked among, in words."""
         return self.facts.kind.describe(self.mixture.lm.identity.name)
 
-    def chunks(self) -> Iterable[Int[Tensor, " facts"]]:
-        """The numbers of the facts, as many at once as are searched together."""
-        return torch.arange(len(self.facts), device=self.mixture.lm.device).split(_FACTS_AT_ONCE)
+    def chunks(self, *, often: bool = True) -> Iterable[Int[Tensor, " facts"]]:
+        """The numbers of the facts, as many at once as are searched together; unless progress shows `often`, as many
+        as are searched fastest."""
+        of_prompt = sum(stack.layers * stack.width**2 for stack in self.mixture.lm.stacks.values())
+        few = max(4, _WORK_AT_ONCE // (of_prompt * len(self.mixture.prompts)))
+        at_once = min(few, _FACTS_AT_ONCE) if often else _FACTS_AT_ONCE
+        return torch.arange(len(self.facts), device=self.mixture.lm.device).split(at_once)
 
     def observer(self) -> "OpenObserver":
         """An observer that notes each prompt's own answers while facts are asked."""

@@ -279,7 +279,7 @@ def score_facts(
 def _score_open(asked: OpenFacts) -> dict[str, Any]:
     known: list[bool] = []
     log_probabilities = []
-    for some in asked.chunks():
+    for some in asked.chunks(often=False):
         best, golds = asked.is_best(some)
         known += [is_best for is_best in best if is_best is not None]
         log_probabilities += [gold for gold in golds if gold > -math.inf]

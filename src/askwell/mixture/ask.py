@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 # probability. Few at a time, so that the first answers come soon and memory does not grow with the number of x's.
 _NUMBERS_AT_ONCE = 2**22
 _QUESTIONS_AT_ONCE = 32
-# Prefixes of answers that are opened for each x, so that an answer comes within seconds from an LM of 100 M parameters.
-_OPENED = 500
+# Prefixes of answers that are opened for each x under one prompt, and at least under many prompts: an LM of 100 M
+# parameters takes some seconds for them.
+_OPENED, _LEAST_OPENED = 500, 100
 
 
 @checked
@@ -88,13 +89,13 @@ def kind_to_ask(mixture: "Mixture", xs: Sequence[str]) -> AnswerKind:
     return kind
 
 
-def search_limits(top: int, kind: AnswerKind) -> SearchLimits:
-    """When a search for this many answers ends."""
-    return SearchLimits(answers=top, tokens=kind.longest, opened=_OPENED)
+def search_limits(top: int, kind: AnswerKind, prompts: int) -> SearchLimits:
+    """When a search for this many answers under so many prompts ends."""
+    return SearchLimits(answers=top, tokens=kind.longest, opened=max(_LEAST_OPENED, _OPENED // prompts))
 
 
 def _search(mixture: "Mixture", xs: Sequence[str], top: int, kind: AnswerKind) -> Iterator[Replies]:
-    search = AnswerSearch(mixture, search_limits(top, kind), kind)
+    search = AnswerSearch(mixture, search_limits(top, kind, len(mixture.tuned.kept)), kind)
     for words, some in _in_turn(mixture, xs):
         for found in search.best(words, some):
             certain = [a for a in found.answers if found.is_exact or a.log_probability >= found.unseen]

@@ -39,7 +39,7 @@ def ask_each_prompt(
 def _searched(
     mixture: Mixture, words: Words, every: Int[Tensor, " xs"], kind: AnswerKind
 ) -> Iterator[list[PromptReply]]:
-    prompts, limits = mixture.tuned.kept.tolist(), search_limits(1, kind)
+    prompts, limits = mixture.tuned.kept.tolist(), search_limits(1, kind, 1)
     searches = [AnswerSearch(mixture, limits, kind, only=prompt) for prompt in prompts]
     certain = torch.zeros(len(mixture.prompts), device=mixture.lm.device)
     for some in every.split(_QUESTIONS_AT_ONCE):
