@@ -1,7 +1,7 @@
-"""Records the tensors and per-fact outcomes of small runs, or compares them with an earlier record.
+"""Record the tensors and per-fact outcomes of small runs, or compare them with an earlier record.
 
 Usage: same_numbers.py record FOLDER | same_numbers.py compare FOLDER. Only calls that every version has are used, so
-that an old work tree (on PYTHONPATH) can be held against a new one on the same machine.
+that an old work tree (on PYTHONPATH) can be compared with a new one on the same machine.
 """
 
 import json
@@ -13,27 +13,33 @@ from safetensors.torch import load_file, save_file
 
 import askwell
 
+FIELDS = askwell.MixtureSpec.model_fields
+# Options and functions had other names in earlier versions, or did not exist.
+DATA_DEPENDENT = {"weighting": "data-dependent"} if "weighting" in FIELDS else {"data_dependent": True}
+load_relation = getattr(askwell, "load_relation", None) or askwell.read_relation
+load_prompts = getattr(askwell, "load_prompts", None) or askwell.read_prompts
+
 LMS = ("bert", "roberta", "bart", "causal")
 SETTINGS = {
     "soft": ({}, {}),
     "deep": ({"deep": True}, {}),
-    "data-dependent": ({"data_dependent": True}, {}),
+    "data-dependent": (DATA_DEPENDENT, {}),
     "em": ({}, {"method": "em"}),
     "product": ({"combine": "product"}, {}),
     "random": ({"initial": "random"}, {}),
 }
 
 # Sentences began with a space before there was a choice.
-BEGIN = {"begin": "space"} if "begin" in askwell.MixtureSpec.model_fields else {}
+BEGIN = {"begin": "space"} if "begin" in FIELDS else {}
 NAMES_OF_0_1_0 = {"weighting.logits": "weight_logits", "weighting.log_temperature": "log_temperature"}
 
 # Version 0.1.0 knew no other answers, and has no option for them.
-ONE_TOKEN = {"answers": "one-token"} if "answers" in askwell.MixtureSpec.model_fields else {}
+ONE_TOKEN = {"answers": "one-token"} if "answers" in FIELDS else {}
 
 
 def run(lm, mixture_options, training_options):
-    relation = askwell.read_relation("testbed:capital")
-    templates = askwell.read_prompts(["testbed:paraphrased"], relation=relation)[:4]
+    relation = load_relation("testbed:capital")
+    templates = load_prompts(["testbed:paraphrased"], relation=relation)[:4]
     mixture = askwell.Mixture(lm, templates, askwell.MixtureSpec(**ONE_TOKEN, **BEGIN, **mixture_options))
     askwell.train(mixture, relation, askwell.TrainingSpec(pairs=384, threads=1, **training_options))
     tensors = {}

@@ -27,7 +27,7 @@ TOPICS = {
     "Mixtures": ("Mixture", "ask", "Reply", "Replies", "AllReplies", "look_at", "Client"),
     "Training": ("train", "TrainingResult", "TrainingProgress"),
     "Evaluation": ("evaluate", "examine", "trust_of", "compare_outcomes", "Evaluation", "Outcome"),
-    "Runs": ("run", "run_spec", "read_runs", "Run", "RunRecord"),
+    "Runs": ("run", "build_run_spec", "read_runs", "Run", "RunRecord"),
     "Specs": ("MixtureSpec", "TrainingSpec", "RunSpec"),
     "Errors": ("AskwellError", "UserMistake", "Failure"),
 }  # fmt: skip
@@ -49,7 +49,7 @@ MADE_BY = {
     "TrainingResult": "result = askwell.train(…)",
     "Run": "run = askwell.read_runs(…)[0]",
 }
-INTERNAL = {"canonical", "of_0_1_0", "unused", "asking_like", "for_card", "kept_by", "answers", "learned_from"}
+INTERNAL = {"asking_like", "for_card", "kept_by", "answers", "learned_from"}
 OF_THE_HUB = {
     "save_pretrained": "Saves the mixture in a folder. From huggingface_hub's mixin, with its options.",
     "from_pretrained": "Loads a mixture from a folder or from the hub; `lm=` takes an LM that is already loaded.",

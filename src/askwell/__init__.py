@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from askwell.mixture.candidates import Candidates, read_candidates
     from askwell.mixture.mixture import Mixture
     from askwell.mixture.reply import AllReplies, Replies, Reply
-    from askwell.runs.build_spec import run_spec
+    from askwell.runs.build_spec import build_run_spec
     from askwell.runs.folder import Run, read_runs
     from askwell.runs.record import RunRecord
     from askwell.runs.run import run
@@ -61,7 +61,7 @@ _HOMES = {
     "askwell.runs.folder": ["Run", "read_runs"],
     "askwell.runs.record": ["RunRecord"],
     "askwell.runs.run": ["run"],
-    "askwell.runs.build_spec": ["run_spec"],
+    "askwell.runs.build_spec": ["build_run_spec"],
     "askwell.server.client": ["Client"],
     "askwell.specs.mixture_spec": ["MixtureSpec"],
     "askwell.specs.run_spec": ["RunSpec"],
@@ -99,6 +99,7 @@ __all__ = [
     "UserMistake",
     "__version__",
     "ask",
+    "build_run_spec",
     "compare_outcomes",
     "evaluate",
     "examine",
@@ -110,7 +111,6 @@ __all__ = [
     "read_relation",
     "read_runs",
     "run",
-    "run_spec",
     "train",
     "trust_of",
 ]

@@ -63,6 +63,9 @@ def read_saved(path: Path, validate: Callable[[bytes], DocumentT], data: bytes |
     try:
         return validate(read_bytes(path) if data is None else data)
     except ValidationError as error:
+        for problem in error.errors():
+            if problem["loc"] == ("version",):
+                refuse_later_version(path, {"version": problem["input"]})
         raise DamagedFile(f"{path} is damaged: {problem_in(error)}; restore or remove it") from None
 
 
@@ -75,6 +78,16 @@ def read_document(path: Path, data: bytes | None = None) -> Any:
     if not is_utf8(document):
         raise DamagedFile(f"{path} is altered: it holds half a character (a lone surrogate)")
     return document
+
+
+def refuse_later_version(path: Path, document: Mapping[str, Any], known: int = 1) -> None:
+    """Raise if a saved document has a later version of its format than this askwell reads."""
+    version = document.get("version")
+    if isinstance(version, int) and version > known:
+        raise DamagedFile(
+            f"{path} was written by a later askwell (version {version} of its format, and this one reads {known}): "
+            "upgrade askwell"
+        )
 
 
 def is_utf8(value: Any) -> bool:
@@ -237,12 +250,12 @@ def _need_name(path: Path, option: str, kind: str) -> None:
 
 
 def write_tensors(path: Path, tensors: "Mapping[str, Tensor]", notes: Mapping[str, Any]) -> None:
-    """Writes tensors and JSON notes; the file's header has a hash of the tensors."""
+    """Write tensors and JSON notes; the file's header has a hash of both."""
     from safetensors.torch import save  # here, since this takes seconds and `askwell --help` reads no tensors
 
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    header = {"notes": json.dumps(notes), "sha256": hash_of(plain)}
-    write_whole(path, save(plain, metadata=header))
+    written = json.dumps(notes)
+    write_whole(path, save(plain, metadata={"notes": written, "sha256": hash_of(plain, written)}))
 
 
 def read_tensors(path: Path) -> "tuple[dict[str, Tensor], dict[str, Any]]":
@@ -256,17 +269,17 @@ def read_tensors(path: Path) -> "tuple[dict[str, Tensor], dict[str, Any]]":
         notes = json.loads(header["notes"])
     except (SafetensorError, KeyError, ValueError, RecursionError, OSError):
         raise DamagedFile(f"{path} is truncated or altered; remove it to start the run over") from None
-    if header.get("sha256") != hash_of(tensors):
+    if header.get("sha256") != hash_of(tensors, header["notes"]):
         raise DamagedFile(f"{path} was altered; remove it to start the run over")
     return tensors, notes
 
 
-def hash_of(tensors: "Mapping[str, Tensor]") -> str:
-    """A hash of names, shapes, types and contents."""
+def hash_of(tensors: "Mapping[str, Tensor]", notes: str = "") -> str:
+    """Return a hash of the tensors' names, shapes, types and contents, and of the notes."""
     from safetensors.torch import save
 
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(tensors.items())}
-    return hashlib.sha256(save(plain)).hexdigest()
+    return hashlib.sha256(save(plain) + notes.encode()).hexdigest()
 
 
 def cache_folder() -> Path:

@@ -14,15 +14,16 @@ from builders.worlds import CAPITALS, FACTS, REPEATED, frozen
 from by_hand import ids_of
 
 from askwell.baselines.autoprompt import TriggerSearch, best_swaps, search_triggers
-from askwell.baselines.result import BaselineRun, SearchStep
+from askwell.baselines.result import BaselineRun, BaselineStep
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption, DamagedFile
-from askwell.files import read_tensors, write_tensors
+from askwell.files import read_tensors
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture import distributions
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description
+from askwell.prompts.begin import settle
 from askwell.specs.baseline_specs import AutoPromptSpec
 from askwell.training.checkpoint import CHECKPOINT
 
@@ -31,11 +32,11 @@ EVERY_FACT = torch.arange(len(FACTS))
 
 
 def found_tokens(result) -> tuple[int, ...]:
-    return tuple(result.about.learned_from["prompt_token_ids"])
+    return tuple(result.learned_from.prompt_token_ids)
 
 
 def new_search(lm, **settings) -> TriggerSearch:
-    return TriggerSearch(lm, REPEATED, AutoPromptSpec(**(EVERYTHING | settings)), None, paper_spec())
+    return TriggerSearch(lm, REPEATED, AutoPromptSpec(**(EVERYTHING | settings)), None, settle(paper_spec(), lm))
 
 
 def allowed_by_hand(lm) -> list[int]:
@@ -112,7 +113,7 @@ def test_each_swap_lowers_the_loss_of_all_facts():
     assert len(history) > 3
     for record in history:
         assert record.loss == pytest.approx(by_hand.loss(lm, FACTS, record.tokens[:3]), abs=1e-5)
-    losses = [record.loss for record in history]
+    losses = [record.loss or 0.0 for record in history]
     assert losses == sorted(losses, reverse=True)
 
 
@@ -145,7 +146,7 @@ def test_it_is_asked_with_exactly_the_tokens_that_were_found(tmp_path, whole_wor
         expected = [float(by_hand.log_prob(lm, fact, found_tokens(result)[:4])) for fact in facts.facts]
         assert found.tolist() == pytest.approx(expected, abs=1e-5)
     if whole_words:
-        assert result.about.learned_from["reads_back_from_text"]
+        assert result.learned_from.reads_back_from_text
         assert result.mixture.prompts[0].token_ids == found_tokens(result)
 
 
@@ -165,7 +166,7 @@ def test_other_lms_are_searched_too(name):
     lm = frozen(name)
     spec = AutoPromptSpec(triggers=2, iterations=3, candidates=30, sampled_facts=1000, start="random")
     result = search_triggers(lm, REPEATED, spec)
-    losses = [record.loss for record in result.history]
+    losses = [record.loss or 0.0 for record in result.history]
     assert len(losses) > 1
     assert losses == sorted(losses, reverse=True)
     assert len(result.mixture.vectors) == len(found_tokens(result))
@@ -189,7 +190,7 @@ SPEC = AutoPromptSpec(triggers=3, iterations=9, candidates=3, sampled_facts=5)
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> tuple[BaselineRun[SearchStep], Path]:
+def whole(tmp_path_factory) -> tuple[BaselineRun[BaselineStep], Path]:
     """A search that nothing interrupts, and its folder. No test may change them."""
     folder = tmp_path_factory.mktemp("search") / "whole"
     return search_triggers(frozen("bert"), REPEATED, SPEC, folder=folder), folder
@@ -212,20 +213,21 @@ def test_an_interrupted_search_that_is_resumed_equals_one_that_was_not(whole, tm
     lm, (expected, of_whole) = frozen("bert"), whole
 
     def interrupt(progress):
-        if progress.iteration == stop_at:
+        if progress.done == stop_at:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         search_triggers(lm, REPEATED, SPEC, folder=tmp_path / "cut", progress=interrupt)
-    so_far = read_description(tmp_path / "cut").about
+    so_far = read_description(tmp_path / "cut")
     best = min(
-        (record for record in expected.history if record.iteration <= stop_at),
+        (record for record in expected.history if record.number <= stop_at),
         key=lambda record: (record.unwanted, -record.dev["P@1"], record.dev["log_loss"]),
     )
-    assert so_far.learned_from["prompt_token_ids"] == best.tokens
+    assert so_far.learned_from is not None
+    assert list(so_far.learned_from.prompt_token_ids) == best.tokens
     result = search_triggers(lm, REPEATED, SPEC, folder=tmp_path / "cut", resume=True)
     assert result.history == expected.history
-    assert result.about.learned_from == expected.about.learned_from
+    assert result.learned_from == expected.learned_from
     assert torch.equal(result.mixture.vectors, expected.mixture.vectors)
     runs = (tmp_path / "cut", of_whole)
     (tensors, notes), (whole_tensors, whole_notes) = (read_tensors(run / CHECKPOINT) for run in runs)
@@ -246,29 +248,3 @@ def test_the_state_of_another_search_is_refused_and_a_damaged_one_too(searched):
     checkpoint.write_bytes(checkpoint.read_bytes()[:-2])
     with pytest.raises(DamagedFile):
         search_triggers(lm, REPEATED, SPEC, folder=searched, resume=True)
-
-
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"history": []}, "history"),
-        ({"history": [{}]}, "is missing"),
-        ({"iteration": -1}, "iteration"),
-        ({"run": None}, "run"),
-        ({"more": 1}, "more is not known"),
-    ],
-)
-def test_notes_of_a_search_that_are_not_its_own(searched, changes, problem):
-    tensors, notes = read_tensors(searched / CHECKPOINT)
-    write_tensors(searched / CHECKPOINT, tensors, notes | changes)
-    with pytest.raises(DamagedFile, match=problem):
-        search_triggers(frozen("bert"), REPEATED, SPEC, folder=searched, resume=True)
-
-
-@pytest.mark.parametrize("value", [10**9, -1, 0.0, None])
-def test_tokens_of_a_search_that_are_no_prompt(searched, value):
-    tensors, notes = read_tensors(searched / CHECKPOINT)
-    tokens = {} if value is None else {"tokens": torch.tensor([value] * len(tensors["tokens"]))}
-    write_tensors(searched / CHECKPOINT, tokens, notes)
-    with pytest.raises(DamagedFile, match="tokens are not those"):
-        search_triggers(frozen("bert"), REPEATED, SPEC, folder=searched, resume=True)

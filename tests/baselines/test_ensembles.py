@@ -43,7 +43,7 @@ def product_by_hand(lm, weights) -> torch.Tensor:
 )
 def test_uniform_and_published_weights_are_products(name, baseline, weights):
     lm = frozen(name)
-    run = run_baseline(baseline, lm, PROMPTS, REPEATED)
+    run = run_baseline(baseline, lm, PROMPTS, REPEATED, asked=paper_spec(begin=next(iter(lm.beginnings))))
     expected = product_by_hand(lm, weights).gather(1, golds(run.mixture)[:, None])[:, 0]
     found = [outcome.log_probability for outcome in evaluate(run.mixture, REPEATED).outcomes]
     by_fact = dict(zip(REPEATED.test, found, strict=True))
@@ -61,7 +61,7 @@ def test_top_1_is_the_prompt_that_answers_most_train_facts():
     best = min(range(3), key=lambda number: (-right[number], losses[number]))
     run = run_baseline("lpaqa-top1", lm, PROMPTS, REPEATED)
     assert [prompt.template for prompt in run.mixture.prompts] == [PROMPTS[best]]
-    scored = run.about.learned_from["train"]
+    scored = run.learned_from.prompts_on_train
     assert [of["template"] for of in scored] == TEMPLATES
     assert [of["P@1"] for of in scored] == pytest.approx([100 * count / len(FACTS) for count in right])
     assert [of["log_loss"] for of in scored] == pytest.approx(losses, abs=1e-4)
@@ -76,7 +76,7 @@ def test_top_1_counts_facts_that_a_prompt_cannot_ask_as_wrong():
     right = [fact for fact in answered if len(encode_facts(glued, [fact])[0]) and is_answered(glued, fact)]
     facts = [right[0], Fact("Rome", "Italy"), Fact("Oslo", "Italy"), Fact("Lima", "Italy")]
     relation = Relation.of("r", facts, facts, facts)
-    scored = run_baseline("lpaqa-top1", lm, prompts, relation, asked=paper_spec()).about.learned_from["train"]
+    scored = run_baseline("lpaqa-top1", lm, prompts, relation, asked=paper_spec()).learned_from.prompts_on_train
     assert scored[0]["facts"] == 1
     assert scored[0]["P@1"] == pytest.approx(25)
 

@@ -12,6 +12,7 @@ from askwell.baselines.fine_tuning import fine_tune
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
 from askwell.evaluation.scoring import evaluate
+from askwell.lms.machine import Memory
 from askwell.mixture import distributions
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
@@ -33,7 +34,7 @@ def test_the_given_lm_stays_and_the_tuned_one_gets_better(name):
     result = fine_tune(lm, REPEATED, TEMPLATE, SPEC)
     assert hash_of(lm) == before
     assert not any(parameter.requires_grad for parameter in lm.model.parameters())
-    losses = [record.train_loss for record in result.history[1:] if record.train_loss is not None]
+    losses = [record.loss for record in result.history[1:] if record.loss is not None]
     assert losses[-1] < losses[0] < untuned + 0.5
     assert evaluate(result.mixture, REPEATED).log_loss < untuned - 0.5
     assert not result.mixture.lm.identity.same_lm(lm.identity)
@@ -54,7 +55,7 @@ def test_its_first_loss_is_that_of_the_public_model():
     spec = FineTuningSpec(epochs=1, batch_facts=len(FACTS), learning_rate=1e-12)
     result = fine_tune(lm, REPEATED, TEMPLATE, spec)
     expected = by_hand.loss(lm, FACTS, by_hand.ids_of(lm, "lies", "in"))
-    assert result.history[1].train_loss == pytest.approx(expected, abs=1e-5)
+    assert result.history[1].loss == pytest.approx(expected, abs=1e-5)
 
 
 def test_the_state_that_was_best_on_dev_is_kept():
@@ -64,7 +65,7 @@ def test_the_state_that_was_best_on_dev_is_kept():
     dev = evaluate(result.mixture, CAPITALS, split="dev")
     assert dev.micro["P@1"] == best.dev["P@1"]
     assert dev.log_loss == pytest.approx(best.dev["log_loss"], abs=1e-4)
-    assert result.about.learned_from["best_epoch"] == best.epoch
+    assert result.learned_from.best_epoch == best.number
 
 
 def test_the_same_seed_gives_the_same_weights_and_no_epoch_the_old_ones():
@@ -90,8 +91,8 @@ def test_the_tuned_lm_is_saved_and_read_again(tmp_path):
 def test_it_refuses_what_does_not_fit_in_memory(monkeypatch):
     lm = frozen("bert")
     parameters = sum(parameter.numel() for parameter in lm.model.parameters())
-    monkeypatch.setattr("askwell.baselines.fine_tuning.free_bytes", lambda _device: 16 * parameters - 1)
+    monkeypatch.setattr("askwell.baselines.fine_tuning.memory_of", lambda _device: Memory(0, 16 * parameters - 1))
     with pytest.raises(BadOption, match=f"16 bytes for each of {parameters:,} parameters.*smaller LM"):
         fine_tune(lm, REPEATED, TEMPLATE, SPEC)
-    monkeypatch.setattr("askwell.baselines.fine_tuning.free_bytes", lambda _device: 16 * parameters)
+    monkeypatch.setattr("askwell.baselines.fine_tuning.memory_of", lambda _device: Memory(0, 16 * parameters))
     fine_tune(lm, REPEATED, TEMPLATE, FineTuningSpec(epochs=0))

@@ -1,4 +1,4 @@
-"""The benchmarks run, and count what they say they count."""
+"""The benchmarks run, and their counts are right."""
 
 import json
 import subprocess

@@ -11,7 +11,7 @@ from askwell.lms.identity import LMIdentity
 from askwell.runs.folder import write_run
 from askwell.runs.record import RunRecord
 from askwell.runs.store import Store
-from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec, SettledMixtureSpec
 from askwell.specs.run_spec import PromptText, RunSpec
 from askwell.specs.training_spec import TrainingSpec
 from builders.outcomes import run_of_distinct_ys
@@ -47,8 +47,14 @@ def spec_of(
     )  # fmt: skip
 
 
+def settled(mixture: MixtureSpec) -> SettledMixtureSpec:
+    """What a spec becomes where there is nothing to choose by."""
+    begin = "space" if mixture.begin == "auto" else mixture.begin
+    return SettledMixtureSpec.model_validate({**mixture.with_named_opening.model_dump(), "begin": begin})
+
+
 def lm_of(name: str) -> LMIdentity:
-    """The identity of an LM that there is not."""
+    """Return the identity of an LM that does not exist."""
     return LMIdentity(
         name=name, revision=None, architecture="BertForMaskedLM", family="masked", tokenizer_sha256="t",
         config_sha256="c", tensors_sha256="w",
@@ -83,6 +89,7 @@ def record_of(
         {
             "id": spec.id,
             "spec": spec,
+            "mixture": settled(spec.mixture),
             "lm": lm_of(spec.lm),
             "relation": {
                 "name": spec.relation,

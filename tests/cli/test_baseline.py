@@ -1,4 +1,4 @@
-"""`askwell baseline`: what it leaves behind, interruptions, and wrong input."""
+"""`askwell baseline`: the files that it writes, interruptions, and wrong input."""
 
 import json
 import os
@@ -11,6 +11,7 @@ from builders.sweeps import files_in
 from builders.worlds import TEMPLATES
 
 from askwell.evaluation.outcomes import read_outcomes
+from askwell.lms.machine import Memory
 
 FULL = bool(os.environ.get("ASKWELL_TEST_FULL"))
 SEARCH = ("--triggers", "2", "--iterations", "3", "--candidates", "2", "--threads", "1")
@@ -117,7 +118,7 @@ def test_autoprompt_on_an_lm_without_a_mask(run):
 
 
 def test_fine_tuning_that_does_not_fit_in_memory(run, monkeypatch):
-    monkeypatch.setattr("askwell.baselines.fine_tuning.free_bytes", lambda _device: 1000)
+    monkeypatch.setattr("askwell.baselines.fine_tuning.memory_of", lambda _device: Memory(1000, 1000))
     refused(run("fine-tuning", prompts=TEMPLATES[:1]), "16 bytes for each", "use a smaller LM")
 
 

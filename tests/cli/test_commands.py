@@ -1,4 +1,4 @@
-"""The commands do their work on real input, and say so in the promised form."""
+"""The commands do their work on real input, and print it in the documented form."""
 
 import json
 import re
@@ -64,7 +64,7 @@ def test_train_tells_on_stderr_how_it_goes(askwell, lms, facts, tmp_path):
 def test_train_json_is_one_document(askwell, lms, facts, tmp_path):
     done = askwell(
         "train", "--lm", lms["llama"], "--facts", facts, *PROMPTS, "--prompts", "[Y] and [X]", "--out", tmp_path / "m",
-        *QUICK, "--deep", "--data-dependent", "--json",
+        *QUICK, "--deep", "--weighting", "data-dependent", "--json",
     )  # fmt: skip
     assert done.code == 0, done.err
     assert [prompt["template"] for prompt in done.json["prompts"]] == TEMPLATES[:2]
@@ -162,7 +162,7 @@ def test_ask_among_the_ys_of_train_and_each_prompt_by_itself(askwell, lms, tmp_p
         by_prompt = {answer["y"]: answer["by_prompt"][number] for answer in done.json["answers"]}
         assert prompt["y"] == max(by_prompt, key=by_prompt.__getitem__)
         assert prompt["probability"] == pytest.approx(by_prompt[prompt["y"]])
-    # How long answers are is told by the facts alone, too: Mary Cassatt is no token of a masked LM.
+    # The facts alone also decide how long answers are: Mary Cassatt is not one token of a masked LM.
     assert askwell(*start, "--answers", "any-length").code == 2
     shown = askwell(*start, "--facts", facts, "--answers", "any-length", "--each-prompt")
     assert shown.code == 0, shown.err

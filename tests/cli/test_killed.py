@@ -1,4 +1,4 @@
-"""Commands killed at any of their steps on disk: what is there is whole, and the same command ends as it should."""
+"""Commands killed at any of their steps on disk: no file is half written, and the same command finishes the work."""
 
 import json
 import shutil

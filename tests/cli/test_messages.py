@@ -1,4 +1,4 @@
-"""Messages speak as their reader does: of options on the command line, of arguments in Python."""
+"""Messages use their reader's words: options on the command line, arguments in Python."""
 
 import pickle
 

@@ -92,7 +92,7 @@ def test_a_real_sweep_with_its_prompts_drawn(askwell, lms, facts, tmp_path):
         "settings": {
             "init": {"tuned": False},
             "soft": {"epochs": 1},
-            "dd": {"epochs": 1, "data_dependent": True},
+            "dd": {"epochs": 1, "weighting": "data-dependent"},
         },
         "engine": "in-process",
     }

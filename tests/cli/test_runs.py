@@ -16,7 +16,7 @@ from builders.worlds import PAIRS, TEMPLATES, write_relation
 FULL = bool(os.environ.get("ASKWELL_TEST_FULL"))
 EPOCHS = 60 if FULL else 20
 SECONDS = 600
-"""For one run, on a machine that has much else to do."""
+"""For one run, on a busy machine."""
 
 
 def arguments(lm: Path, facts: Path, out: Path, *more: object) -> list[object]:
@@ -93,7 +93,7 @@ def test_a_killed_run_goes_on_where_it_was(askwell, lms, undisturbed, tmp_path, 
     assert "unfinished run" in refused.err
     done = askwell(*arguments(lms["bert"], facts, out, "--resume"))
     assert done.code == 0, done.err
-    left = {name: content for name, content in files_in(out).items() if not Path(name).name.startswith(".")}
+    left = {name: content for name, content in files_in(out).items() if not name.startswith(".")}
     assert left == expected
 
 

@@ -1,4 +1,4 @@
-"""Answers that are not given, and how far scores can be trusted, on the command line."""
+"""Abstention, and how far scores can be trusted, on the command line."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ def half_sure(trained, lms):
     mixture = Mixture.from_pretrained(trained, lm=load_lm(lms["bert"]))
     p = {x: mixture.ask(x, top=1)[0].probability for x in ("Paris", "Rome")}
     threshold = sum(p.values()) / 2
-    about = read_description(trained).about
+    about = read_description(trained)
     kept = {**(about.dev_answers or {}), "probabilities": [threshold, threshold / 2], "right": [1, 0]}
     mixture.save_pretrained(trained, about=about.model_copy(update={"dev_answers": kept}))
     return trained, max(p, key=p.__getitem__), min(p, key=p.__getitem__), threshold
@@ -69,7 +69,7 @@ def test_an_unsure_answer_is_not_given(askwell, half_sure, tmp_path):
 
 def test_a_risk_that_cannot_be_kept(askwell, half_sure):
     folder, known, *_ = half_sure
-    done = askwell("ask", folder, known, "--risk", "0.1", "--sureness", "0.95")
+    done = askwell("ask", folder, known, "--risk", "0.1", "--confidence", "0.95")
     assert done.code == 2
     assert "no threshold keeps a risk of 10 %" in done.err
     assert "lower confidence" in done.err
@@ -77,7 +77,7 @@ def test_a_risk_that_cannot_be_kept(askwell, half_sure):
 
 def test_a_folder_without_a_record_of_dev(askwell, trained, facts, lms):
     mixture = Mixture.from_pretrained(trained, lm=load_lm(lms["bert"]))
-    mixture.save_pretrained(trained, about=read_description(trained).about.model_copy(update={"dev_answers": None}))
+    mixture.save_pretrained(trained, about=read_description(trained).model_copy(update={"dev_answers": None}))
     assert askwell("ask", trained, "Paris", "--json").code == 0
     done = askwell("ask", trained, "Paris", "--risk", "0.9")
     assert done.code == 2
@@ -109,7 +109,7 @@ def test_hard_prompts_learn_from_dev_facts_on_the_spot(askwell):
     [
         (("--risk", "1.5"), "--risk 1.5: it is a fraction"),
         (("--risk", "0.1", "--confidence", "95"), "--confidence 95.0: it is between 0 and 1"),
-        (("--sureness", "0.9"), "--confidence goes with --risk"),
+        (("--confidence", "0.9"), "--confidence goes with --risk"),
         (("--risk", "0.1"), "name the relation with --facts"),
     ],
 )

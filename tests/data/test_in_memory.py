@@ -1,4 +1,4 @@
-"""Facts that are in memory: the same relation, whatever holds them."""
+"""Facts from memory: the same relation, whatever container they come in."""
 
 from collections import Counter
 

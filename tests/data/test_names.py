@@ -1,4 +1,4 @@
-"""Built-in names, names in a data folder and paths all find their way."""
+"""Built-in names, names in a data folder and paths are all resolved."""
 
 import json
 

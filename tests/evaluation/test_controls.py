@@ -1,4 +1,4 @@
-"""Priors against the plain reference, majorities by hand, and the score that is corrected by a prior."""
+"""Priors against the plain reference, majorities by hand, and the score with the prior divided out."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""When an answer is not given: thresholds from dev answers by hand, and asking with them."""
+"""Abstention: thresholds from dev answers by hand, and asking with them."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""One pass over the facts: the same outcomes as asking separately, and no question put to the LM twice."""
+"""One pass over the facts: the same outcomes as asking separately, and no question is put to the LM twice."""
 
 import math
 from collections import Counter

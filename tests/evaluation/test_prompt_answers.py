@@ -1,4 +1,4 @@
-"""What the prompts of a mixture say, each for itself: against the reference, and signals worked out by hand."""
+"""What each prompt of a mixture says by itself: against the reference, and signals worked out by hand."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Trials of "knowledge": it is not claimed of LMs that know nothing, and it is of facts that an LM was told.
+"""Trials of "knowledge": it is not claimed for LMs that know nothing, and it is claimed for facts that an LM was told.
 
 `make test` does a few trials; `make test-full` a hundred of LMs that know nothing, of which a few may go wrong, and 25
 with told facts on each LM, nearly all of which succeed. ASKWELL_TRIALS=100 makes that a hundred of each kind

@@ -1,4 +1,4 @@
-"""All measures of a real evaluation of a testbed LM, computed once more in plain Python from what it answered."""
+"""All measures of a real evaluation of a testbed LM, computed again in plain Python from its answers."""
 
 import json
 import math
@@ -154,7 +154,7 @@ def test_what_is_missing_is_said(asked):
     given = trust_of(mixture, relation, examine(mixture, relation, controls=False), risk=0.0, confidence=0.99)
     assert given.at_risk is not None
     assert (given.at_risk.threshold, given.at_risk.answered, given.at_risk.found_risk) == (None, 0, None)
-    assert given.at_risk.confidence == to_json(given)["at_risk"]["sureness"] == 0.99
+    assert given.at_risk.confidence == to_json(given)["at_risk"]["confidence"] == 0.99
     assert to_json({"several": [given]})["several"] == [to_json(given)]
     assert TypeAdapter(Trust).validate_python(to_json(given)) == given
 

@@ -1,4 +1,4 @@
-"""What is the same for every case is made once: whole LMs, and what cyclopts knows about a command's options."""
+"""Made once for all cases: whole LMs, and what cyclopts knows about a command's options."""
 
 import copy
 from collections.abc import Callable

@@ -16,13 +16,9 @@ from builders.tiny_gguf import write_gguf
 from builders.worlds import PAIRS, write_prompts, write_relation
 from fuzz import hostile
 from fuzz.draws import Draws
-from safetensors import safe_open
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
 
 from askwell.cli.main import app
 
-LEGACY = Path(__file__).parent.parent / "fixtures" / "v0.1.0"
 TEMPLATE = "[X] lies in [Y] ."
 
 
@@ -382,36 +378,12 @@ def _store(data: Draws, world: World, case: Path) -> Arguments:
     return hostile.chosen(data, (*choices, ["sweep", sweep, "--store", store, "--dry-run"]))
 
 
-def _legacy(data: Draws, world: World, case: Path) -> Arguments:
-    """Folders that askwell 0.1.0 wrote."""
-    name = hostile.chosen(data, ("train", "baseline", "seeds", "demo", "store"))
-    shutil.copytree(LEGACY / name, case / name)
-    kinds = (".json", ".jsonl", ".parquet")
-    files = sorted(path for path in (case / name).rglob("*") if path.suffix in kinds)
-    path = hostile.chosen(data, files)
-    _spoil_in_place(data, path, case)
-    if path.name == "config.json":
-        fit_hashes(path.parent)
-    return hostile.chosen(data, (["runs", case / name], ["runs", case / name, "--json"]))
-
-
 def _checkpoint(data: Draws, world: World, case: Path) -> Arguments:
-    """The checkpoint of a run that is to be continued, with a hash that fits."""
+    """The checkpoint of a run that is to be continued."""
     out = case / "out" / "run"
     shutil.copytree(world.folder / "begun", out)
     path = out / "checkpoint.safetensors"
-    if data.integer(0, 2) == 0:
-        path.write_bytes(hostile.spoil_bytes(data, path.read_bytes()))
-    else:
-        with safe_open(path, framework="pt") as file:
-            notes = json.loads(file.metadata()["notes"])
-        tensors = load_tensors(path.read_bytes())
-        if hostile.chosen(data, (True, False)):
-            notes = hostile.spoil_json(data, notes)
-        else:
-            tensors = hostile.spoil_tensor_values(data, tensors)
-        sha256 = hashlib.sha256(save_tensors(dict(sorted(tensors.items())))).hexdigest()
-        path.write_bytes(save_tensors(tensors, metadata={"notes": json.dumps(notes), "sha256": sha256}))
+    path.write_bytes(hostile.spoil_bytes(data, path.read_bytes()))
     return ["train", *resumed(world.folder, out), "--resume"]
 
 
@@ -541,7 +513,6 @@ KINDS: dict[str, Kind] = {
     "reports": Kind(4, _report),
     "mixtures": Kind(80, _mixture),
     "stores": Kind(80, _store),
-    "folders of 0.1.0": Kind(80, _legacy),
     "checkpoints": Kind(24, _checkpoint),
     "LMs": Kind(70, _lm),
     "GGUF files": Kind(40, _gguf),

@@ -1,4 +1,4 @@
-"""What the fuzz test has found, each under its own name."""
+"""Bugs that the fuzz test has found, each under its own name."""
 
 import errno
 import json
@@ -12,7 +12,6 @@ import duckdb
 import pytest
 from builders.commands import exit_code
 from fuzz.kinds import TEMPLATE, World, fit_hashes, resumed
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from askwell.cli.terminal import print_json
@@ -119,9 +118,9 @@ def test_dev_answers_that_nothing_can_be_learned_from(change, world: World, tmp_
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"learned_from": {"relation": 0.5}}, "learned_from"),
-        ({"learned_from": {"relation": {"name": 3}}}, "relation"),
-        ({"learned_from": {"split_by": []}}, "split_by"),
+        ({"learned_from": 0.5}, "learned_from"),
+        ({"relation": {"name": 3}}, "relation"),
+        ({"relation": {"name": "r", "split_by": []}}, "split_by"),
         ({"examples": [[{"x": "a", "y": "b"}]] * 3}, "there are examples for 3 prompts, but 2 prompts"),
     ],
     ids=["relation", "name", "split", "examples"],
@@ -170,61 +169,14 @@ def test_a_failure_that_says_nothing(world: World, tmp_path: Path, told) -> None
     assert ".json is damaged: id is missing" in told(1, "runs", store)
 
 
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"history": []}, "history"),
-        ({"history": [{}]}, "is missing"),
-        ({"stretches": -1}, "stretches"),
-        ({"loss": "much"}, "loss"),
-        ({"run": None}, "run"),
-        ({"more": 1}, "more is not known"),
-    ],
-)
-def test_a_checkpoint_whose_notes_are_not_its_own(changes, problem, world: World, tmp_path: Path, told) -> None:
+@pytest.mark.parametrize("changed", [b'"stretches', b"parameters/vectors"])
+def test_a_checkpoint_that_was_altered(changed: bytes, world: World, tmp_path: Path, told) -> None:
     begun = shutil.copytree(world.folder / "begun", tmp_path / "run")
-    rewrite(begun / "checkpoint.safetensors", lambda notes, _: notes.update(changes))
-    message = told(1, "train", *resumed(world.folder, begun), "--resume")
-    assert "checkpoint.safetensors is damaged" in message
-    assert problem in message
-
-
-def test_a_checkpoint_with_a_score_that_is_no_number(world: World, tmp_path: Path, told) -> None:
-    begun = shutil.copytree(world.folder / "begun", tmp_path / "run")
-    rewrite(begun / "checkpoint.safetensors", lambda notes, _: notes["history"][0]["dev"].update(MRR=[]))
-    assert "history.0.dev.MRR" in told(1, "train", *resumed(world.folder, begun), "--resume")
-
-
-def test_a_checkpoint_with_whole_numbers_for_losses_is_read(world: World, tmp_path: Path) -> None:
-    begun = shutil.copytree(world.folder / "begun", tmp_path / "run")
-    rewrite(begun / "checkpoint.safetensors", lambda notes, _: notes["history"][0].update(train_loss=0))
-    assert exit_code("train", *resumed(world.folder, begun), "--resume") == 0
-
-
-def test_a_checkpoint_whose_tensors_are_of_another_mixture(world: World, tmp_path: Path, told) -> None:
-    begun = shutil.copytree(world.folder / "begun", tmp_path / "run")
-    rewrite(
-        begun / "checkpoint.safetensors",
-        lambda _, tensors: tensors.update({"parameters/vectors": tensors["parameters/vectors"][:1]}),
-    )
-    assert "parameters/vectors has another shape" in told(1, "train", *resumed(world.folder, begun), "--resume")
-
-
-def test_a_checkpoint_with_nan(world: World, tmp_path: Path, told) -> None:
-    begun = shutil.copytree(world.folder / "begun", tmp_path / "run")
-    rewrite(begun / "checkpoint.safetensors", lambda _, tensors: tensors["kept-0/vectors"].fill_(float("nan")))
-    assert "kept-0/vectors holds NaN values" in told(1, "train", *resumed(world.folder, begun), "--resume")
-
-
-def rewrite(path: Path, change: Callable[[dict[str, Any], dict[str, Any]], Any]) -> None:
-    """Changes a checkpoint, and lets its hash fit."""
-    from askwell.files import hash_of
-
-    with safe_open(path, framework="pt") as file:
-        notes = json.loads(file.metadata()["notes"])
-    tensors = load_file(path)
-    change(notes, tensors)
-    save_file(tensors, path, metadata={"notes": json.dumps(notes), "sha256": hash_of(tensors)})
+    path = begun / "checkpoint.safetensors"
+    content = path.read_bytes()
+    assert changed[1:] in content
+    path.write_bytes(content.replace(changed[1:], changed[1:].upper()))
+    assert "altered; remove it" in told(1, "train", *resumed(world.folder, begun), "--resume")
 
 
 def test_a_wordpiece_tokenizer_without_its_unknown_word(world: World, tmp_path: Path, told) -> None:

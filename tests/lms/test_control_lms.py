@@ -1,4 +1,4 @@
-"""Control LMs are drawn as they say, answer as other LMs do, and leave the LM and the global random state alone."""
+"""Control LMs are drawn as documented, answer as other LMs do, and leave the LM and the global random state alone."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Architectures that no test family covers: read at the right place, or refused."""
+"""Architectures that no test family covers: read at the right position, or refused."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Untuned prompts give the public model's own distribution, which is had here from token ids, never from vectors."""
+"""Untuned prompts give the public model's own distribution, computed here from token ids, never from vectors."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A tokenizer can lie apart from the weights, or be made from a vocab.txt; an LM that cannot be asked is refused."""
+"""A tokenizer can be apart from the weights, or be made from a vocab.txt; an LM that cannot be asked is refused."""
 
 import json
 import shutil

@@ -99,7 +99,7 @@ def test_an_lm_without_a_walk(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_candidates_that_outgrow_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every question fits into the window, but not with the longest candidate behind it."""
+    """Every question fits into the window, but not with the longest candidate after it."""
     lengths = []
     for window in (64, 11):
         lm = FrozenLM(*tiny_walks.make_mistral(window), dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Mixtures ask in batches of bounded size, with the same numbers as in one go."""
+"""Mixtures ask in batches of bounded size, with the same numbers as in one batch."""
 
 import agreement
 import pytest

@@ -1,4 +1,4 @@
-"""What counts as an answer, and which facts are left out, where answers may be of any length."""
+"""What counts as an answer, and which facts are left out, when answers may have any length."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Calls as people write them at the first try."""
+"""Calls as people would write them at first."""
 
 import inspect
 import json
@@ -145,7 +145,7 @@ def test_options_of_training_and_of_a_mixture_by_name(mixture):
     given = askwell.train(askwell.Mixture(lm, TEMPLATE), relation, askwell.TrainingSpec(pairs=8, threads=1))
     assert (named.spec.pairs, named.spec.recipe) == (8, "cycle")
     assert named == given
-    assert askwell.Mixture(lm, TEMPLATE, data_dependent=True).spec.weighting == "data-dependent"
+    assert askwell.Mixture(lm, TEMPLATE, weighting="data-dependent").spec.weighting == "data-dependent"
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_split_by_its_place_and_candidates_in_every_call(mixture):
 def test_the_spec_of_a_run_takes_templates_as_text(mixture):
     relation = askwell.read_relation("testbed:capital")
     specs = [
-        askwell.run_spec(mixture.lm, relation, given)
+        askwell.build_run_spec(mixture.lm, relation, given)
         for given in (TEMPLATE, [TEMPLATE], [askwell.parse_template(TEMPLATE)])
     ]
     assert [one.template for one in specs[0].templates] == [TEMPLATE]
@@ -249,26 +249,26 @@ def test_a_score_by_its_name_and_a_metric_without_one(mixture):
 
 def test_the_spec_of_a_run_takes_settings_by_name(mixture):
     lm, relation = mixture.lm, askwell.read_relation("testbed:capital")
-    by_name = askwell.run_spec(lm, relation, TEMPLATE, deep=True, seed=3, pairs=8)
-    assert by_name == askwell.run_spec(
+    by_name = askwell.build_run_spec(lm, relation, TEMPLATE, deep=True, seed=3, pairs=8)
+    assert by_name == askwell.build_run_spec(
         lm,
         relation,
         TEMPLATE,
         mixture=askwell.MixtureSpec(deep=True, seed=3),
         training=askwell.TrainingSpec(pairs=8),
     )
-    assert askwell.run_spec(lm, relation, TEMPLATE, deep=True).training is None
-    assert askwell.run_spec(lm, relation, TEMPLATE, data_dependent=True).mixture.weighting == "data-dependent"
-    tuned_whole = askwell.run_spec(lm, relation, TEMPLATE, baseline="fine-tuning", epochs=3)
+    assert askwell.build_run_spec(lm, relation, TEMPLATE, deep=True).training is None
+    assert askwell.build_run_spec(lm, relation, TEMPLATE, noise=0.5).mixture.noise == 0.5
+    tuned_whole = askwell.build_run_spec(lm, relation, TEMPLATE, baseline="fine-tuning", epochs=3)
     assert (tuned_whole.training, tuned_whole.fine_tuning) == (None, FineTuningSpec(epochs=3))
     with pytest.raises(BadOption, match=r"there is no option 'depp'; did you mean deep\?"):
-        askwell.run_spec(lm, relation, TEMPLATE, depp=True)
+        askwell.build_run_spec(lm, relation, TEMPLATE, depp=True)
     with pytest.raises(BadOption, match="a spec and pairs are given"):
-        askwell.run_spec(lm, relation, TEMPLATE, training=askwell.TrainingSpec(), pairs=8)
+        askwell.build_run_spec(lm, relation, TEMPLATE, training=askwell.TrainingSpec(), pairs=8)
 
 
 def test_a_run_on_other_facts_than_those_of_its_spec_is_refused(mixture, tmp_path):
-    spec = askwell.run_spec(mixture.lm, askwell.read_relation("testbed:capital"), TEMPLATE)
+    spec = askwell.build_run_spec(mixture.lm, askwell.read_relation("testbed:capital"), TEMPLATE)
     with pytest.raises(BadOption, match=r"run on testbed:capital, but these are different facts \(testbed:language\)"):
         askwell.run(spec, mixture.lm, askwell.read_relation("testbed:language"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -319,9 +319,9 @@ WRONG_CALLS = {
     "askwell.look_at(mixture, k=5)": "look_at has no option 'k'; did you mean nearest?",
     "askwell.read_candidates(['Paris'])": "`path` must be a path or a string, not a list",
     "askwell.read_runs(['a', 'b'])": "`path` must be a path or a string, not a list",
-    "askwell.run_spec('testbed:bert', relation, t)": "write askwell.load_lm('testbed:bert')",
-    "askwell.run_spec(lm, relation, t, baseline='lamma')": "baseline='lamma': Input should be 'lama'",
-    "askwell.run(lm, relation, t, 'out')": "`spec` must be a RunSpec, not a FrozenLM: askwell.run_spec makes one",
+    "askwell.build_run_spec('testbed:bert', relation, t)": "write askwell.load_lm('testbed:bert')",
+    "askwell.build_run_spec(lm, relation, t, baseline='lamma')": "baseline='lamma': Input should be 'lama'",
+    "askwell.run(lm, relation, t, 'out')": "`spec` must be a RunSpec, not a FrozenLM: askwell.build_run_spec makes one",
     "askwell.Client()": "Client needs `address`",
     "askwell.Client('http://h', 'm').ask(['France'])": "Client.ask: `x` must be a string, not a list",
 }

@@ -1,4 +1,4 @@
-"""Saved mixtures: what comes back, what is refused, and what a crash leaves behind."""
+"""Saved mixtures: what is loaded again, what is refused, and what a crash leaves behind."""
 
 import json
 import math
@@ -21,10 +21,13 @@ from askwell.lms.load import load_lm
 from askwell.mixture import distributions
 from askwell.mixture.answers import ONE_TOKEN, AnswerKind
 from askwell.mixture.card import model_card
-from askwell.mixture.description import About
+from askwell.mixture.description import About, LearnedFrom, RelationRecord
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description, read_dev_answers
 from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.training_spec import TrainingSpec
+
+P19 = RelationRecord(name="P19")
 
 XS = ["Reykjavik", "Paris"]
 FILES = {"config.json", "mixture.safetensors", "README.md"}
@@ -91,17 +94,16 @@ def test_what_else_comes_back(tmp_path: Path) -> None:
     templates = [parse_template("[X] is [Y] .", 0.5), parse_template("[X] is [Y] !", 0.25), "[Y] is [X]"]
     mixture = Mixture(plain("gpt2"), [*templates, parse_template("[X] was [Y]", 0.25)], paper_spec(weights="file"))
     about = About(
-        learned_from={"relation": {"name": "P19", "sha256": "f00"}, "seed": 4},
+        relation=RelationRecord(name="P19", sha256="f00", split_by="random", counts={"read": 3}),
+        learned_from=LearnedFrom(train_facts=3, training=TrainingSpec(pairs=8), pairs=8),
         scores={"test": {"facts": 3, "P@1": 66.7, "vocabulary": "all"}},
         dev_answers={"probabilities": [0.5], "right": [1]},
-        split_by="random",
     )
     mixture.save_pretrained(tmp_path, about=about)
     back = Mixture.from_pretrained(str(tmp_path), lm=plain("gpt2"))
-    found = read_description(tmp_path).about
-    assert found == about
-    assert (found.relation, found.relation_sha256, found.split_by) == ("P19", "f00", "random")
-    assert found.learned_from["split_by"] == "random"
+    found = read_description(tmp_path)
+    for name in About.model_fields:
+        assert getattr(found, name) == getattr(about, name)
     assert read_dev_answers(tmp_path) == {"probabilities": [0.5], "right": [1]}
     assert back.left_out_prompts == mixture.left_out_prompts
     assert len(back.left_out_prompts) == 2
@@ -116,13 +118,13 @@ def test_what_else_comes_back(tmp_path: Path) -> None:
     back.save_pretrained(again)
     assert not (again / "abstention.json").exists()
     assert read_dev_answers(again) is None
-    assert read_description(again).about == About()
+    assert (read_description(again).relation, read_description(again).learned_from) == (None, None)
 
 
 def test_the_folder_of_a_run_is_as_good_as_its_mixtures(tmp_path: Path) -> None:
-    mixture = saved(tmp_path / "run" / "mixture", about=About(relation="P19"))
+    mixture = saved(tmp_path / "run" / "mixture", about=About(relation=P19))
     assert_same(Mixture.from_pretrained(tmp_path / "run", lm=plain("roberta")), mixture)
-    assert read_description(tmp_path / "run").about.learned_from == {"relation": {"name": "P19", "sha256": None}}
+    assert read_description(tmp_path / "run").relation == P19
 
 
 def test_the_description_can_be_read_without_the_lm(tmp_path: Path) -> None:
@@ -236,7 +238,7 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "truncated config": ("config.json", truncate, r"config\.json is truncated or altered"),
     "altered weights": ("config.json", alter(effective_prompts=3.0), "do not match"),
     "altered prompt": ("config.json", alter(prompts=[{"template": "[X] [Y]"}] * 3), "do not match"),
-    "unknown version": ("config.json", alter(version=3), "version 3.*reads versions up to 2"),
+    "later version": ("config.json", alter(version=2), r"config\.json was written by a later askwell .*: upgrade"),
 }
 
 
@@ -353,7 +355,7 @@ def test_what_is_pushed_is_what_is_saved(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("huggingface_hub.hub_mixin.HfApi.create_repo", create_repo)
     monkeypatch.setattr("huggingface_hub.hub_mixin.HfApi.upload_folder", upload_folder)
-    about = About(relation="P19")
+    about = About(relation=P19)
     mixture = saved(tmp_path, about=about)
     mixture.push_to_hub("someone/mixture", about=about)
     assert created == ["someone/mixture"]
@@ -389,12 +391,12 @@ def test_texts_from_outside_stay_text_in_the_card() -> None:
     hostile = "<script>alert(1)</script> ![x](http://x) `a` |\x1b[31m\u202e"
     mixture = Mixture(FrozenLM(*tiny.TINY["bert"]()), ["[X] ``` <b> is [Y] ."])
     scores = {"test": {"facts": 1, "vocabulary": hostile, "P@1": 1.0}}
-    about = About(relation=hostile, learned_from={"relation": {"name": hostile}}, scores=scores)
+    about = About(relation=RelationRecord(name=hostile), learned_from=LearnedFrom(prompt=hostile), scores=scores)
     card = str(model_card(mixture, about))
     assert "<script" not in card
     assert "](http" not in card
     assert all(one.isprintable() or one == "\n" for one in card)
-    assert card.count("&#60;script&#62;alert(1)") == 3
+    assert card.count("&#60;script&#62;alert(1)") == 4
     assert "| ```` [X] ``` <b> is [Y] . ```` |" in card  # code is shown as it is, and cannot end early
 
 

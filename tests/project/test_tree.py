@@ -116,6 +116,7 @@ def test_the_exported_names_are_these():
         "UserMistake",
         "__version__",
         "ask",
+        "build_run_spec",
         "compare_outcomes",
         "evaluate",
         "examine",
@@ -127,7 +128,6 @@ def test_the_exported_names_are_these():
         "read_relation",
         "read_runs",
         "run",
-        "run_spec",
         "train",
         "trust_of",
     ]

@@ -1,6 +1,5 @@
 """What a causal LM's sentence begins with: each beginning agrees with the reference, and the best one is chosen."""
 
-import json
 from pathlib import Path
 
 import agreement
@@ -11,19 +10,21 @@ from agreement import BEGINS, CAUSAL, Twin, exact, moved, pieces, plain, usable,
 from builders import tiny
 
 from askwell.data.facts import Fact, Relation
+from askwell.data.names import read_prompts, read_relation
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
 from askwell.lms.frozen import FrozenLM
+from askwell.lms.load import load_lm
 from askwell.mixture import distributions
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import load_mixture, save_mixture
-from askwell.prompts.begin import choose_begin, known_choice, resolve_begin
-from askwell.specs.mixture_spec import MixtureSpec
+from askwell.prompts.begin import begin_scores, settle
+from askwell.specs.mixture_spec import ContextScores, MixtureSpec, SettledMixtureSpec
 
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]
 TEMPLATES = ["The capital of [X] is [Y] .", "[X], its capital is [Y]."]
 RELATION = Relation.of("r", [Fact("Paris", "Rome"), Fact("Reykjavik", "Iceland")], [], [Fact("Paris", "Rome")])
-EXAMPLES = [(RELATION, [parse_template(template) for template in TEMPLATES])]
+PARSED = [parse_template(template) for template in TEMPLATES]
 Y_TOKENS = {"Rome": "ĠRome", "Iceland": "ĠIce land"}
 
 
@@ -77,53 +78,67 @@ def expected_scores(name: str) -> dict[str, float]:
 
 @pytest.mark.parametrize("name", CAUSAL)
 def test_the_beginning_that_fits_train_facts_best_is_chosen(name: str) -> None:
-    choice, expected = choose_begin(exact(name), EXAMPLES), expected_scores(name)
-    assert choice is not None
-    assert expected[choice.begin] == max(expected.values())
+    settled, expected = settle(MixtureSpec(), exact(name), RELATION, PARSED), expected_scores(name)
+    assert expected[settled.begin] == max(expected.values())
     # Those that come to the same tokens are tried once: BOS and EOS of GPT-2, BOS and nothing where BOS is always put,
     # and a space where it is, too.
     tried = {"eos", "line-break", "space"} if name == "llama-metaspace" else {"eos", "line-break", "space", "nothing"}
-    assert set(choice.log_probabilities) == tried
-    for begin, score in choice.log_probabilities.items():
+    scores = settled.context_scores.begins
+    assert set(scores) == tried
+    for begin, score in scores.items():
         assert score == pytest.approx(expected[begin], abs=1e-9)
-    assert (choice.relations, choice.pairs) == (("r",), 4)
 
 
-def test_the_choice_is_made_once_for_an_lm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_facts_to_choose_by_the_default_is_fixed() -> None:
     lm = exact("gpt2")
-    assert resolve_begin(MixtureSpec(), lm).begin == "line-break"  # there is nothing to choose by
-    assert known_choice(lm) is None
-    chosen = resolve_begin(MixtureSpec(), lm, EXAMPLES)
-    choice = known_choice(lm)
-    assert choice is not None
-    assert choice.begin == chosen.begin
-    monkeypatch.setattr("askwell.prompts.begin.choose_begin", lambda *_: pytest.fail("chosen twice"))
-    assert resolve_begin(MixtureSpec(seed=3), lm, EXAMPLES) == chosen.model_copy(update={"seed": 3})
-    assert Mixture(lm, TEMPLATES).spec.begin == chosen.begin
-    assert known_choice(exact("llama")) is None
-    assert resolve_begin(spec("eos"), lm, EXAMPLES).begin == "eos"
+    fixed = SettledMixtureSpec(begin="line-break")
+    assert settle(MixtureSpec(), lm) == settle(MixtureSpec(), lm, RELATION, []) == fixed
+    assert Mixture(lm, TEMPLATES).spec == fixed
+    chosen = settle(MixtureSpec(), lm, RELATION, PARSED)
+    assert chosen.begin != "line-break"
+    assert Mixture(lm, TEMPLATES, relation=RELATION).spec == chosen
+    assert Mixture(lm, TEMPLATES).spec == fixed, "nothing is kept for later mixtures"
+    assert settle(MixtureSpec(seed=3), lm, RELATION, PARSED) == chosen.model_copy(update={"seed": 3})
+    named = settle(spec("eos", lead_in="none"), lm, RELATION, PARSED)
+    assert (named.begin, named.context_scores) == ("eos", ContextScores())
 
 
-def test_a_choice_that_cannot_be_read_or_kept_is_made_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("ASKWELL_CACHE", str(tmp_path))
+@pytest.mark.parametrize("lm", ["gpt2", "testbed:causal"])
+def test_the_choice_does_not_depend_on_what_was_done_before(
+    lm: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In a fresh cache folder, and in one in which other relations have been asked."""
+    loaded = exact(lm) if lm in CAUSAL else load_lm(lm, device="cpu")
+    capital, other = (read_relation(f"testbed:{name}") for name in ("capital", "language"))
+    templates = read_prompts(["testbed:paraphrased"], relation=capital)
+    chosen = []
+    for folder, before in (("fresh", []), ("used", [other, RELATION])):
+        monkeypatch.setenv("ASKWELL_CACHE", str(tmp_path / folder))
+        for relation in before:
+            Mixture(loaded, TEMPLATES, relation=relation)
+        chosen.append(Mixture(loaded, templates, relation=capital).spec)
+    assert chosen[0] == chosen[1]
+    assert chosen[0].context_scores.begins
+    assert not (tmp_path / "fresh").exists()
+
+
+def test_a_settled_spec_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     lm = exact("gpt2")
-    chosen = resolve_begin(MixtureSpec(), lm, EXAMPLES)
-    (kept,) = (tmp_path / "begin").iterdir()
-    assert json.loads(kept.read_text())["begin"] == chosen.begin
-    kept.write_text("half a fil")
-    assert resolve_begin(MixtureSpec(), lm, EXAMPLES) == chosen
-    assert json.loads(kept.read_text())["begin"] == chosen.begin
-    monkeypatch.setenv("ASKWELL_CACHE", "/proc/askwell")
-    assert resolve_begin(MixtureSpec(), lm, EXAMPLES) == chosen
+    monkeypatch.setattr("askwell.prompts.begin.begin_scores", lambda *_: pytest.fail("chosen again"))
+    settled = SettledMixtureSpec(begin="eos", lead_in="Fact :")
+    assert Mixture(lm, TEMPLATES, settled, relation=RELATION).spec is settled
+    with pytest.raises(ValueError, match="not settled"):
+        SettledMixtureSpec(begin="eos", lead_in="auto")
 
 
 def test_facts_and_prompts_that_cannot_be_asked_do_not_choose() -> None:
     lm = exact("gpt2")
     long = Relation.of("long", [Fact("Paris " * tiny.POSITIONS, "Rome"), Fact("Paris", "z" * 11)], [], [])
-    unusable = [(long, EXAMPLES[0][1]), (RELATION, [parse_template("[Y] is [X]")]), (RELATION, [])]
-    assert choose_begin(lm, unusable) is None
-    with_one_more = choose_begin(lm, [*unusable, *EXAMPLES])
-    assert with_one_more == choose_begin(lm, EXAMPLES)
+    for relation, templates in ((long, PARSED), (RELATION, [parse_template("[Y] is [X]")]), (RELATION, [])):
+        assert begin_scores(lm, relation, templates) == {}
+    mixed = Relation.of("mixed", [*long.train, *RELATION.train], [], [])
+    with_one_more = [*PARSED, parse_template("[Y] is [X]")]
+    assert begin_scores(lm, mixed, with_one_more) == begin_scores(lm, RELATION, PARSED)
 
 
 def test_a_beginning_that_the_lm_lacks_is_skipped_or_refused() -> None:
@@ -140,8 +155,7 @@ def test_only_causal_lms_have_a_choice(name: str) -> None:
     lm = plain(name)
     assert Mixture(lm, TEMPLATES).spec.begin == "space"
     assert Mixture(lm, TEMPLATES, spec("space")).spec.begin == "space"
-    assert resolve_begin(MixtureSpec(), lm, EXAMPLES).begin == "space"
-    assert known_choice(lm) is None
+    assert settle(MixtureSpec(), lm, RELATION, PARSED) == SettledMixtureSpec(begin="space")
     with pytest.raises(BadOption, match=f"`begin` bos is for causal LMs, but {name} is a"):
         Mixture(lm, TEMPLATES, spec("bos"))
 
@@ -150,7 +164,6 @@ def test_a_saved_mixture_keeps_its_beginning(tmp_path: Path) -> None:
     lm = exact("gpt2")
     mixture = moved(lm, TEMPLATES, spec("eos"))
     save_mixture(mixture, tmp_path)
-    resolve_begin(MixtureSpec(), lm, EXAMPLES)  # what is chosen later is not for it
     loaded = load_mixture(tmp_path, lm)
     assert loaded.spec.begin == "eos"
     assert torch.equal(

@@ -1,4 +1,4 @@
-"""The vectors with which soft prompts start."""
+"""The vectors that soft prompts start from."""
 
 from typing import Any
 
@@ -105,9 +105,10 @@ REFUSED = {
     "no copies": ({"copies": 0}, "copies"),
     "negative noise": ({"noise": -0.1}, "noise"),
     "deep product": ({"combine": "product", "deep": True}, "hard prompts and static weights"),
-    "data-dependent product": ({"combine": "product", "data_dependent": True}, "hard prompts and static weights"),
-    "two weightings": ({"data_dependent": False, "weighting": "data-dependent"}, "contradict each other"),
-    "no yes or no": ({"data_dependent": "maybe"}, "true or false"),
+    "data-dependent product": (
+        {"combine": "product", "weighting": "data-dependent"},
+        "hard prompts and static weights",
+    ),
     "unknown weighting": ({"weighting": "mine"}, "weighting"),
     "unknown key": ({"depth": 3}, "depth"),
     "unknown initialisation": ({"initial": "zero"}, "initial"),

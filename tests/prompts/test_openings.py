@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import agreement
 import pytest
@@ -16,15 +16,14 @@ from written_out import next_log_probs
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
-from askwell.files import cache_folder
 from askwell.mixture import distributions
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import load_mixture, save_mixture
-from askwell.prompts.begin import LEAD_INS, OpeningChoice, choose_opening, known_opening, resolve_begin
+from askwell.prompts import begin
+from askwell.prompts.begin import LEAD_INS, SHOTS, best_opening, opening_scores, settle
 from askwell.prompts.openings import with_label
-from askwell.runs.build_spec import run_spec
-from askwell.specs.mixture_spec import MixtureSpec
-from askwell.specs.run_spec import RunSpec
+from askwell.runs.build_spec import build_run_spec
+from askwell.specs.mixture_spec import ContextScores, MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]
@@ -34,8 +33,8 @@ TEMPLATES = ["[X], its capital is [Y].", "The capital of [X] is [Y] .", "The cit
 
 
 def led_in(name: str, **options: object) -> MixtureSpec:
-    begin = {"begin": "space"} if name in CAUSAL else {}
-    return paper_spec(lead_in=LEAD_IN, **begin, **options)
+    asked = {"begin": "space"} if name in CAUSAL else {}
+    return paper_spec(lead_in=LEAD_IN, **asked, **options)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -162,12 +161,6 @@ def test_a_saved_mixture_keeps_its_opening(tmp_path: Path) -> None:
     assert torch.equal(distributions.log_probs(loaded, xs, facts), distributions.log_probs(mixture, xs, facts))
 
 
-def test_ids_of_runs_without_an_opening_are_those_of_before() -> None:
-    assert {"lead_in", "prefix", "prefix_words"}.isdisjoint(MixtureSpec().canonical)
-    assert "prefix_words" not in MixtureSpec(lead_in="A fact :").canonical
-    assert MixtureSpec(lead_in="A fact :", prefix=1).canonical.keys() >= {"lead_in", "prefix", "prefix_words"}
-
-
 @pytest.mark.parametrize("text", ["", "  ", "About [X] :"])
 def test_a_lead_in_is_a_text_without_blanks(text: str) -> None:
     with pytest.raises(ValueError, match=r"lead_in"):
@@ -187,75 +180,66 @@ def mean_log_p(lead_ins: list[str], template: str, facts: list[Fact]) -> float:
     return total / len(facts)
 
 
-def test_the_opening_that_fits_train_facts_best_is_chosen_and_kept() -> None:
+def test_the_opening_that_fits_train_facts_best_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     lm = plain("gpt2")
     relation, template = Relation.of("r", FACTS, [], FACTS), "The capital of [X] is [Y] ."
     texts = {text: "" if text == "none" else f"{text} " for text in LEAD_INS}
     expected = {name: mean_log_p([text] * len(FACTS), template, FACTS) for name, text in texts.items()}
-    asked, examples = MixtureSpec(begin="nothing"), [(relation, [parse_template(template)])]
-    chosen = resolve_begin(asked, lm, examples)
-    known = known_opening(lm, "nothing")
-    assert known is not None
-    assert known.lead_ins == pytest.approx(expected, abs=1e-4)
-    assert known.examples is None  # three facts are too few to spare some
-    assert known.least == pytest.approx(-math.log(lm.word_count) / 2)
+    asked, templates = MixtureSpec(begin="nothing"), [parse_template(template)]
+    chosen = settle(asked, lm, relation, templates)
+    scores = chosen.context_scores
+    assert scores.lead_ins == pytest.approx(expected, abs=1e-4)
+    assert scores.shots == {}  # three facts are too few to spare some
+    assert scores.least == pytest.approx(-math.log(lm.word_count) / 2)
     # To a model with random weights, no text makes the facts probable; what would be chosen if one did:
     assert (chosen.lead_in, chosen.shots) == ("none", 0)
     best = max(expected, key=expected.__getitem__)
-    assert known.model_copy(update={"least": -100.0}).best(allow_examples=True) == (best, 0)
+    monkeypatch.setattr(begin, "opening_scores", lambda *_, **__: scores.model_copy(update={"least": -100.0}))
+    assert Mixture(lm, [template], asked, relation=relation).spec.lead_in == best
     # What is named is kept, and nothing is chosen beside it; elsewhere, and without facts, nothing is there.
-    kept = {"lead_in": LEAD_IN}, {"prefix": 2}, {"shots": 2}, {"initial": "random"}
-    _keep_as_if(known, least=-100.0)
-    assert Mixture(lm, [template], asked).spec.lead_in == best
-    for named in kept:
-        spec = resolve_begin(MixtureSpec.model_validate({"begin": "nothing", **named}), lm, examples)
+    for named in {"lead_in": LEAD_IN}, {"prefix": 2}, {"shots": 2}, {"initial": "random"}:
+        spec = settle(MixtureSpec.model_validate({"begin": "nothing", **named}), lm, relation, templates)
         assert (spec.lead_in, spec.shots) == (named.get("lead_in", "none"), named.get("shots", 0))
     assert Mixture(lm, [template], MixtureSpec(begin="eos")).spec.lead_in == "none"
     assert Mixture(plain("bert"), [template], MixtureSpec()).spec.lead_in == "none"
 
 
-def _keep_as_if(choice: OpeningChoice, **changes: float) -> None:
-    place = cache_folder() / "opening" / f"{plain('gpt2').identity.digest}-{choice.begin}.json"
-    place.parent.mkdir(exist_ok=True)
-    place.write_text(choice.model_copy(update=changes).model_dump_json(), encoding="utf-8")
-
-
-def test_examples_are_chosen_where_they_make_train_facts_more_probable() -> None:
+def test_examples_are_chosen_where_they_make_train_facts_more_probable(monkeypatch: pytest.MonkeyPatch) -> None:
     lm, template = plain("gpt2"), "[X] is [Y] ."
     xs = [f"Paris {number}" for number in range(24)]
     facts = [Fact(x, ("France", "Italy", "Peru")[number % 3]) for number, x in enumerate(xs)]
-    relation = Relation.of("r", facts, [], FACTS)
-    choice = choose_opening(lm, [(relation, [parse_template(template)])], "nothing")
-    assert choice is not None
-    (shown,) = Mixture(lm, [template], MixtureSpec(begin="nothing", shots=choice.shots), relation=relation).examples
+    relation, templates = Relation.of("r", facts, [], FACTS), [parse_template(template)]
+    scores = opening_scores(lm, relation, templates, "nothing", allow_examples=True)
+    (shown,) = Mixture(lm, [template], MixtureSpec(begin="nothing", shots=SHOTS), relation=relation).examples
     text = "".join(template.replace("[X]", fact.x).replace("[Y]", fact.y) + "\n" for fact in shown)
     others = [fact for fact in facts if fact not in shown]
-    assert choice.pairs == len(others) == 20
-    assert choice.examples == pytest.approx(mean_log_p([text] * 20, template, others), abs=1e-4)
-    assert choice.lead_ins["none"] == pytest.approx(mean_log_p([""] * 20, template, others), abs=1e-4)
-    better = choice.model_copy(update={"least": -100.0, "examples": max(choice.lead_ins.values()) + 1})
-    assert better.best(allow_examples=True) == ("none", choice.shots)
-    assert better.best(allow_examples=False)[1] == 0
-    assert better.model_copy(update={"examples": -50.0}).best(allow_examples=True)[1] == 0
-    _keep_as_if(better)
-    for changes, shots in (({}, 4), ({"shots": 0}, 0), ({"combine": "product"}, 0)):
+    assert len(others) == 20
+    assert scores.shots == {SHOTS: pytest.approx(mean_log_p([text] * 20, template, others), abs=1e-4)}
+    assert scores.lead_ins["none"] == pytest.approx(mean_log_p([""] * 20, template, others), abs=1e-4)
+    better = scores.model_copy(update={"least": -100.0, "shots": {SHOTS: max(scores.lead_ins.values()) + 1}})
+    assert best_opening(better) == ("none", SHOTS)
+    assert best_opening(better.model_copy(update={"shots": {SHOTS: -50.0}}))[1] == 0
+    assert best_opening(better.model_copy(update={"shots": {}}))[1] == 0
+    without = opening_scores(lm, relation, templates, "nothing", allow_examples=False)
+    assert without.shots == {}
+    assert without.lead_ins["none"] == pytest.approx(mean_log_p([""] * 24, template, facts), abs=1e-4)
+
+    def fitting(*_: Any, allow_examples: bool) -> ContextScores:
+        return better if allow_examples else better.model_copy(update={"shots": {}})
+
+    monkeypatch.setattr(begin, "opening_scores", fitting)
+    for changes, shots in (({}, SHOTS), ({"shots": 0}, 0), ({"combine": "product"}, 0)):
         spec = MixtureSpec.model_validate({"begin": "nothing", **changes})
-        assert resolve_begin(spec, lm, [(relation, [])]).shots == shots
+        assert settle(spec, lm, relation, templates).shots == shots
+    monkeypatch.undo()
     few = Relation.of("few", facts[:19], [], FACTS)
-    assert resolve_begin(MixtureSpec(begin="nothing"), lm, [(few, [])]).shots == 0
+    assert opening_scores(lm, few, templates, "nothing", allow_examples=True).shots == {}
 
     # The paper's recipe has nothing before the sentence, unless it is named.
-    def recorded(recipe: Literal["plateau", "paper"], **named: int) -> int | None:
+    def asked(recipe: Literal["plateau", "paper"], **named: int) -> tuple[str, int | None]:
         training, mixture = TrainingSpec(recipe=recipe), MixtureSpec.model_validate({"begin": "nothing", **named})
-        return run_spec(lm, relation, [parse_template(template)], mixture=mixture, training=training).mixture.shots
+        spec = build_run_spec(lm, relation, templates, mixture=mixture, training=training).mixture
+        return spec.lead_in, spec.shots
 
-    assert (recorded("plateau"), recorded("paper"), recorded("paper", shots=2)) == (4, 0, 2)
-
-
-def test_specs_that_were_written_before_openings_have_none() -> None:
-    written = {"lm": "lm", "lm_sha256": "0", "relation": "r", "facts_sha256": "0", "prompts": "p", "setting": "s"}
-    document = {**written, "templates": [{"template": "[X] [Y]"}], "mixture": {"begin": "eos"}, "training": None}
-    spec = RunSpec.model_validate(document).mixture
-    assert (spec.lead_in, spec.shots) == ("none", 0)
-    spec = MixtureSpec.of_0_1_0({})
-    assert (spec.lead_in, spec.shots) == ("none", 0)
+    assert asked("plateau") == ("auto", None)
+    assert (asked("paper"), asked("paper", shots=2)) == (("none", 0), ("none", 2))

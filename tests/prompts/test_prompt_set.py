@@ -1,4 +1,4 @@
-"""Which templates an LM can be asked with, and what becomes of the others."""
+"""Which templates can be used with an LM, and what happens to the others."""
 
 import pytest
 import torch

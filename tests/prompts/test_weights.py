@@ -1,8 +1,6 @@
-"""The ways to weigh prompts: their names, how specs read and write them, and that old runs keep their ids."""
+"""Ways to weight prompts: their names, and what they compute."""
 
-import json
-from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 import torch
@@ -11,10 +9,7 @@ from builders.worlds import TEMPLATES, frozen
 
 from askwell.mixture.mixture import Mixture
 from askwell.prompts.weights import WEIGHTINGS, DataDependentWeights, StaticWeights
-from askwell.specs.mixture_spec import MixtureSpec, WeightingName
-from askwell.specs.run_spec import RunSpec
-
-STORE = Path(__file__).parents[1] / "fixtures" / "v0.1.0" / "store" / "runs"
+from askwell.specs.mixture_spec import WeightingName
 
 
 def test_every_name_has_its_class() -> None:
@@ -40,33 +35,3 @@ def test_data_dependent_weights_by_hand() -> None:
     assert weighting.temperature == pytest.approx(2.0)
     with pytest.raises(ValueError, match=r"need log p\(x"):
         weighting(None, 2)
-
-
-@pytest.mark.parametrize("given", [{"data_dependent": True}, {"weighting": "data-dependent"}])
-def test_a_weighting_is_read_by_its_old_name_and_its_new_one(given: dict[str, Any]) -> None:
-    spec = MixtureSpec.model_validate({"deep": True, **given})
-    assert spec == MixtureSpec(deep=True, weighting="data-dependent")
-    assert spec.weighting == "data-dependent"
-    assert spec.model_dump(exclude_unset=True) == {"deep": True, "data_dependent": True}
-    assert MixtureSpec.model_validate_json(spec.model_dump_json()) == spec
-
-
-def test_a_spec_is_written_as_in_version_0_1_0() -> None:
-    spec = paper_spec(begin="space", lead_in="none", shots=0)
-    assert list(spec.canonical.items()) == [
-        ("combine", "mixture"), ("deep", False), ("data_dependent", False), ("initial", "words"), ("copies", 1),
-        ("noise", 0.0), ("weights", "uniform"), ("seed", 0),
-    ]  # fmt: skip
-    assert MixtureSpec.of_0_1_0(spec.canonical) == spec
-
-
-@pytest.mark.parametrize("folder", sorted(STORE.iterdir()), ids=lambda folder: folder.name[:8])
-def test_runs_of_version_0_1_0_keep_their_ids(folder: Path) -> None:
-    written = json.loads((folder / "spec.json").read_text(encoding="utf-8"))
-    spec = RunSpec.model_validate({**written, "mixture": MixtureSpec.of_0_1_0(written["mixture"])})
-    assert spec.id == folder.name
-    assert (spec.mixture.answers, spec.mixture.begin) == ("one-token", "space")
-    assert spec.mixture.canonical == written["mixture"]
-    if spec.training is not None:
-        written["mixture"]["data_dependent"] = True
-        assert '"data_dependent":true' in RunSpec.model_validate(written).canonical

@@ -1,4 +1,4 @@
-"""What a causal LM's sentences begin with stands in the record of every run, whatever makes its mixture."""
+"""The record of every run says what a causal LM's sentences begin with, however its mixture was made."""
 
 import json
 from pathlib import Path
@@ -12,40 +12,60 @@ from builders.worlds import CAPITALS, TEMPLATES
 
 from askwell.baselines.run_baseline import run_baseline
 from askwell.data.templates import parse_template
-from askwell.prompts.begin import choose_begin
-from askwell.runs.build_spec import run_spec
+from askwell.mixture.save import read_description
+from askwell.prompts import begin
+from askwell.prompts.begin import begin_scores
+from askwell.runs.build_spec import build_run_spec
 from askwell.runs.folder import read_runs
+from askwell.runs.query import query_runs
 from askwell.runs.run import run
 from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
-from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 
 PARSED = [parse_template(template) for template in TEMPLATES]
 
 
-def test_a_record_holds_what_was_chosen(tmp_path: Path) -> None:
-    lm = exact("gpt2")
-    choice = choose_begin(lm, [(CAPITALS, PARSED)])
-    assert choice is not None
-    spec = run_spec(lm, CAPITALS, PARSED, threads=1)
-    assert spec.mixture.begin == choice.begin
-    record = run(spec, lm, CAPITALS, tmp_path / "chosen", controls=False)
-    # A spec that leaves the choice open is the same run.
-    left_open = spec.model_copy(update={"mixture": MixtureSpec()})
-    again = run(left_open, lm, CAPITALS, tmp_path / "open", controls=False)
-    assert again.id == again.spec.id == record.id == spec.id
-    written = json.loads((tmp_path / "open" / "run.json").read_text(encoding="utf-8"))
-    assert written["spec"]["mixture"]["begin"] == choice.begin
-    (read,) = read_runs(tmp_path / "open")
-    assert read.record.spec == spec
+@pytest.mark.parametrize("baseline", [None, "lama", "lpaqa-top1", "autoprompt", "fine-tuning"])
+def test_a_record_holds_what_was_chosen_once(
+    baseline: BaselineName | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lm, templates = exact("gpt2"), PARSED if baseline in (None, "lpaqa-top1") else PARSED[:1]
+    scores, measured = begin_scores(lm, CAPITALS, templates), []
+
+    def counted(*asked: Any) -> Any:
+        measured.append(asked)
+        return begin_scores(*asked)
+
+    monkeypatch.setattr(begin, "begin_scores", counted)
+    choices: dict[str, Any] = {"training": TrainingSpec(pairs=8)} if baseline is None else {}
+    if baseline == "autoprompt":
+        choices["search"] = AutoPromptSpec(start="random", iterations=2, triggers=2, allow_ys=True)
+    if baseline == "fine-tuning":
+        choices["fine_tuning"] = FineTuningSpec(epochs=0)
+    spec = build_run_spec(lm, CAPITALS, templates, baseline=baseline, answers="one-token", threads=1, **choices)
+    assert not measured, "the spec says what is asked for"
+    assert spec.mixture.begin == "auto"
+    record = run(spec, lm, CAPITALS, tmp_path, untuned=True)
+    assert len(measured) == 1
+    assert record.spec == spec
+    assert record.id == spec.id
+    best = max(scores, key=scores.__getitem__)
+    assert record.mixture.begin == best
+    assert record.mixture.context_scores.begins == scores
+    (read,) = read_runs(tmp_path)
+    assert read.record.mixture == record.mixture
+    (row,) = query_runs([read]).as_json()
+    assert (row["begin"], row["lead_in"], row["shots"]) == (best, "none", 0)
+    saved = read_description(tmp_path / "mixture").mixture_spec if (tmp_path / "mixture").exists() else None
+    assert saved in (None, record.mixture)
 
 
 def test_a_saved_mixture_of_a_run_begins_as_the_run(tmp_path: Path) -> None:
     lm = exact("gpt2")
     options: Any = {"mixture": paper_spec(begin="eos"), "training": TrainingSpec(pairs=8), "threads": 1}
-    record = run(run_spec(lm, CAPITALS, PARSED[:1], **options), lm, CAPITALS, tmp_path, controls=False)
+    record = run(build_run_spec(lm, CAPITALS, PARSED[:1], **options), lm, CAPITALS, tmp_path, controls=False)
     config = json.loads((tmp_path / "mixture" / "config.json").read_text(encoding="utf-8"))
-    assert (record.spec.mixture.begin, config["mixture_spec"]["begin"]) == ("eos", "eos")
+    assert (record.mixture.begin, config["mixture_spec"]["begin"]) == ("eos", "eos")
 
 
 @pytest.mark.parametrize(

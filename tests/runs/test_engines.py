@@ -1,4 +1,4 @@
-"""The engines: the same store from each, and none that is stopped by one bad run or one dead worker."""
+"""The engines: the same store from each, and none is stopped by one bad run or one dead worker."""
 
 import multiprocessing
 import os
@@ -96,7 +96,7 @@ def test_a_data_dependent_run_tells_how_much_its_weights_depend_on_x(world, tmp_
     from askwell import Mixture, load_lm, read_prompts, read_relation
     from askwell.mixture.encode import encode_facts
 
-    settings = {"dependent": {"tuned": False, "data_dependent": True}, "static": {"tuned": False}}
+    settings = {"dependent": {"tuned": False, "weighting": "data-dependent"}, "static": {"tuned": False}}
     changed = {"facts": ["places/other"], "prompts": {"many": ["many"]}, "settings": settings}
     plan, _, failed = run_sweep(world.write_sweep(tmp_path, lms=[str(world.folder / "bert")], **changed))
     assert failed == []
@@ -276,7 +276,7 @@ def test_a_run_that_is_there_is_not_done_again_when_its_worker_is_replaced(undis
 
 
 def test_why_a_run_had_failed_is_forgotten_when_it_is_there(undisturbed, world):
-    """Its worker can be killed when the run is in its place, and the failure not yet removed."""
+    """Its worker can be killed when the run is in the store already, but the note of its failure not yet removed."""
     folder, plan, _ = undisturbed
     store = Store(folder, "")
     store.note_failure(plan.runs[0].spec, "its worker died", None)
@@ -350,7 +350,7 @@ def test_the_pool_leaves_the_same_store(undisturbed, interrupted_workers):
 
 
 @pytest.mark.slow
-def test_workers_are_deaf_to_ctrl_c_from_their_first_instruction(interrupted_workers):
+def test_workers_ignore_ctrl_c_from_their_first_instruction(interrupted_workers):
     _, events, told = interrupted_workers
     assert {type(event) for event in events} == {Started, Ended}
     assert all(isinstance(event.outcome, RunDone) for event in events if isinstance(event, Ended))

@@ -1,4 +1,4 @@
-"""Sweeps as a shell starts them, killed after some of their runs: continued, they leave an undisturbed one's store.
+"""Sweeps as a shell starts them, killed after some of their runs: they end with the store of an undisturbed one.
 
 No test waits for a time. A worker that is held (SIGSTOP) keeps its run, so that a sweep cannot end before it is killed.
 """
@@ -29,7 +29,7 @@ from askwell.runs.store import new_or_open_store, open_store
 FULL = bool(os.environ.get("ASKWELL_TEST_FULL"))
 KILLS = 20
 RAY_KILLS = 20 if FULL else 1
-SECONDS = 600  # for one sweep, on a machine that has much else to do
+SECONDS = 600  # for one sweep, on a busy machine
 SETTINGS = {
     "init": {"tuned": False},
     "soft": {"epochs": 15, "controls": ["random-weights"]},

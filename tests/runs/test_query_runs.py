@@ -1,4 +1,4 @@
-"""Questions to a store that was made by hand."""
+"""Queries over a store made by hand."""
 
 import json
 from dataclasses import replace

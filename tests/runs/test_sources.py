@@ -1,4 +1,4 @@
-"""Which LMs an evaluation of many relations or mixtures loads, and how many workers a sweep has."""
+"""Which LMs an evaluation of many relations or mixtures loads, and how many workers a sweep uses."""
 
 from pathlib import Path
 from typing import Any
@@ -8,10 +8,9 @@ from builders import tiny
 
 from askwell.errors import BadOption
 from askwell.lms.load import load_lm
-from askwell.mixture.description import About
+from askwell.mixture.description import About, RelationRecord
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import save_mixture
-from askwell.prompts import begin
 from askwell.runs import run_sweep as sweep
 from askwell.runs import sources
 from askwell.runs.engines import Pool
@@ -47,19 +46,15 @@ def test_untuned_prompts_of_a_whole_set_load_the_lm_once(loads: list[str]) -> No
     assert len({id(job.mixture.lm) for job in jobs}) == 1
 
 
-def test_the_opening_of_a_whole_set_is_chosen_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    chosen_for: list[int] = []
-
-    def noted(_lm: Any, examples: Any, _begin: Any) -> None:
-        chosen_for.append(len(examples))
-
-    monkeypatch.setenv("ASKWELL_CACHE", str(tmp_path))  # nothing is known of the LM
-    monkeypatch.setattr(begin, "choose_opening", noted)
-    facts = ["testbed:capital", "testbed:currency", "testbed:language"]
-    named = Named(facts, "testbed:causal", LOADING)
-    jobs = untuned_jobs(["testbed:single"], MixtureSpec(), named, nothing)
-    assert len(list(jobs)) == len(facts)
-    assert chosen_for == [len(facts)]
+def test_each_relation_of_a_set_is_asked_as_its_own_train_facts_say() -> None:
+    names = ["testbed:capital", "testbed:currency"]
+    jobs = untuned_jobs(["testbed:single"], MixtureSpec(), Named(names, "testbed:causal", LOADING), nothing)
+    for name, job in zip(names, jobs, strict=True):
+        (alone,) = untuned_jobs(["testbed:single"], MixtureSpec(), Named([name], "testbed:causal", LOADING), nothing)
+        spec, expected = job.mixture.spec, alone.mixture.spec
+        assert (spec.begin, spec.lead_in, spec.shots) == (expected.begin, expected.lead_in, expected.shots)
+        assert spec.context_scores == expected.context_scores
+        assert spec.context_scores.begins
 
 
 @pytest.mark.parametrize("moved", [False, True])
@@ -87,7 +82,7 @@ def test_a_run_of_its_relations_name_is_not_taken_for_the_facts(
     """`train --facts rivers.csv --out rivers`, and then `evaluate rivers`."""
     monkeypatch.chdir(tmp_path)
     mixture = Mixture(load_lm("testbed:bert", device="cpu"), ["[X] lies in [Y] ."])
-    save_mixture(mixture, Path("rivers"), about=About(relation="rivers"))
+    save_mixture(mixture, Path("rivers"), about=About(relation=RelationRecord(name="rivers")))
     with pytest.raises(BadOption, match=r"rivers was learned from rivers, and a run does not keep its facts"):
         list(saved_jobs(["rivers"], Named(loading=LOADING), nothing))
 

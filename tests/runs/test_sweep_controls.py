@@ -1,4 +1,4 @@
-"""Controls in sweeps: which runs there are, on which LMs they are done, and what is kept beside every run."""
+"""Controls in sweeps: which runs there are, on which LMs, and what is stored with every run."""
 
 import json
 from collections import Counter

@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders.once import once
@@ -13,7 +14,7 @@ def made_runs(tmp_path_factory) -> Path:
     from builders.testbed import load_testbed_lm
 
     from askwell.data.testbed import testbed_prompts, testbed_relation
-    from askwell.runs.build_spec import run_spec
+    from askwell.runs.build_spec import build_run_spec
     from askwell.runs.run import run
     from askwell.specs.mixture_spec import MixtureSpec
     from askwell.specs.training_spec import TrainingSpec
@@ -26,7 +27,8 @@ def made_runs(tmp_path_factory) -> Path:
             ("deep", MixtureSpec(deep=True, seed=1), TrainingSpec(pairs=120)),
             ("hard", MixtureSpec(), None),
         ):
-            spec = run_spec(lm, relation, templates, mixture=mixture, training=training, prompts="mined", threads=1)
+            how: Any = {"mixture": mixture, "training": training, "prompts": "mined", "threads": 1}
+            spec = build_run_spec(lm, relation, templates, **how)
             run(spec, lm, relation, folder / name, untuned=training is not None)
 
     return once(tmp_path_factory, "served-runs", make)

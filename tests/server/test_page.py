@@ -1,4 +1,4 @@
-"""The page in a real browser: every screen, the keyboard's way through, training, and nothing from elsewhere."""
+"""The page in a real browser: every screen, keyboard navigation, training, and nothing loaded from other hosts."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""The queue before the LMs: batches, bounds, cancelling and what is kept."""
+"""The queue in front of the LMs: batches, limits, cancelling and caching."""
 
 import threading
 from concurrent.futures import CancelledError

@@ -1,4 +1,4 @@
-"""What is served: names, their mixtures, what is known of an x, and training jobs."""
+"""What is served: names, their mixtures, what is known about an x, and training jobs."""
 
 import shutil
 import time

@@ -1,4 +1,4 @@
-"""What PEFT has tuned is scored as PEFT's own model scores it."""
+"""A prompt tuned by PEFT gets the scores that PEFT's own model gives it."""
 
 import sys
 from pathlib import Path

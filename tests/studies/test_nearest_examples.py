@@ -1,4 +1,4 @@
-"""Examples for each x: the trial asks what the public model is asked with the sentences written out."""
+"""Examples for each x: the trial gives what the public model gives for the sentences written out."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tuned prompts bring out of the testbed's LMs what they were told, and nothing that they were not.
+"""Tuned prompts elicit from the testbed's LMs what they were told, and nothing else.
 
 The whole table is made by studies/elicitation.py; this is a smaller setting of it.
 """

@@ -1,4 +1,4 @@
-"""The LMs that lie in the package are those of this text and recipe, small, and know what they were told."""
+"""The LMs in the package were made from this text by this recipe, are small, and know what they were told."""
 
 import json
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""Tuning to choose among candidates: it gets better at it, goes on where it stopped, and says what it left out."""
+"""Tuning to choose among candidates: it improves, resumes where it stopped, and says what it left out."""
 
 import functools
 
@@ -78,7 +78,7 @@ def test_an_interrupted_run_that_is_resumed_equals_one_that_was_not(tmp_path, we
     resumed = new_mixture(weighting=weighting)
     result = train(resumed, RELATION, SPEC, candidates=KINDS, folder=tmp_path, resume=True)
     assert result.history == expected.history
-    assert result.learned_from(RELATION) == expected.learned_from(RELATION)
+    assert result.learned_from == expected.learned_from
     first, second = whole.state_dict(), resumed.state_dict()
     assert all(torch.equal(first[name], second[name]) for name in first)
 
@@ -86,7 +86,7 @@ def test_an_interrupted_run_that_is_resumed_equals_one_that_was_not(tmp_path, we
 def test_a_y_that_is_no_candidate_is_counted_as_left_out() -> None:
     result = train(new_mixture(), RELATION, SPEC.model_copy(update={"pairs": 20}), candidates=KINDS)
     assert result.train_facts == len(EVERY)
-    assert result.learned_from(RELATION)["left_out"] == {"train": {NOT_A_CANDIDATE: 1}, "dev": {}}
+    assert result.learned_from.left_out == {"train": {NOT_A_CANDIDATE: 1}, "dev": {}}
 
 
 def test_no_fact_with_a_candidate() -> None:

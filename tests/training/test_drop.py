@@ -1,4 +1,4 @@
-"""Prompts that are dropped count for nothing and cost nothing, and the others go on as if they were alone."""
+"""Dropped prompts count for nothing and cost nothing, and the others continue as if they were alone."""
 
 import pytest
 import torch

@@ -18,7 +18,6 @@ from askwell.data.facts import Fact, Relation
 from askwell.mixture import distributions
 from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
-from askwell.specs.run_spec import RunSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.history import HistoryLine, best_of, may_be_kept, standard_error
 from askwell.training.loop import train
@@ -75,28 +74,8 @@ def test_a_budget_is_for_a_cycle_unless_a_recipe_is_named(choices, recipe):
     assert TrainingSpec.model_validate(TrainingSpec(**choices).model_dump()).recipe == recipe
 
 
-def test_a_choice_of_the_kept_state_is_hashed_only_where_it_is_made():
-    assert "keep" not in TrainingSpec(pairs=100).canonical
-    assert TrainingSpec(pairs=100, keep="log-loss").canonical["keep"] == "log-loss"
+def test_each_recipe_keeps_its_own_state():
     assert [TrainingSpec(recipe=name).kept_by for name in ("plateau", "cycle", "paper")] == ["near-best", "P@1", "P@1"]
-
-
-def test_the_spec_that_was_the_default_of_version_0_1_0_keeps_its_id():
-    training = {"recipe": "cycle", "pairs": None, "minutes": None, "epochs": None, "patience": None, "beta1": 0.9}
-    spec = RunSpec.model_validate(
-        {
-            "lm": "lm", "lm_sha256": "0", "relation": "r", "facts_sha256": "1", "prompts": "p", "setting": "s",
-            "templates": [{"template": "[X] [Y]", "weight": None}], "mixture": {"answers": "one-token"},
-            "training": training,
-        }
-    )  # fmt: skip
-    assert spec.training == TrainingSpec(recipe="cycle", beta1=0.9)
-    assert spec.training.canonical["beta1"] == 0.9
-    assert set(TrainingSpec(recipe="cycle").canonical) == {
-        "recipe", "method", "pairs", "minutes", "epochs", "patience", "batch_facts", "drop_below", "tune_vectors",
-        "tune_layers", "tune_weights", "tune_temperature", "learning_rate", "vectors_rate", "layers_rate",
-        "weights_rate", "beta1", "beta2", "epsilon", "l2", "threads",
-    }  # fmt: skip
 
 
 # ── the schedule ──────────────────────────────────────────────────────────────────────────────────────────────────────

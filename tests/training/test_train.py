@@ -1,4 +1,4 @@
-"""Training does what SPEC says: it finds the optimum, keeps the best state, and tunes only what it is told to."""
+"""Training finds the optimum, keeps the best state, and tunes only what it should."""
 
 import json
 import math
@@ -312,4 +312,5 @@ def test_the_history_is_plain_data():
     assert first["temperature"] == 1.0
     assert set(second) == {"round", "pairs", "train_loss", "dev", "effective_prompts", "temperature"}
     assert second["dev"]["facts"] == 2
-    assert result.learned_from(CAPITALS)["training"]["threads"] == 1
+    assert result.learned_from.training == result.spec
+    assert result.spec.threads == 1

@@ -1,4 +1,4 @@
-"""How far scores can be believed, from runs and controls that are made by hand."""
+"""How far scores can be trusted, from runs and controls made by hand."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ from askwell.views.study_cells import kept_runs
 from askwell.views.study_rows import lines_of
 from askwell.views.to_html import page_html
 from askwell.views.trust_figures import cardinalities, control_runs, known_parts, trust_in
-from askwell.views.trust_section import parts_table, sentences_of, trust_table
+from askwell.views.trust_section import parts_table, trust_sentences, trust_table
 
 
 def trust(**fields: object) -> Trust:
@@ -113,7 +113,7 @@ def test_measures_are_put_together(cell):
 
 
 def test_sentences_and_table_tell_score_control_gain_and_errors(cell):
-    told = " ".join(sentences_of(cell))
+    told = " ".join(trust_sentences(cell))
     assert "66.7 % of 6 test facts are answered correctly" in told
     assert "The best of them on dev, the same tuning on an LM with random weights, scores 33.3 on test." in told
     assert "not a sign of knowledge: the gain of 33.3 points" in told
@@ -130,7 +130,7 @@ def test_without_controls_nothing_is_claimed(tmp_path):
     keep(made, (1, 1))
     (cell,) = cells_of(made)
     assert cell.knowledge is None
-    told = " ".join(sentences_of(cell))
+    told = " ".join(trust_sentences(cell))
     assert "it is not clear how much of it is knowledge" in told
     assert "knows something" not in told
     assert [cell.text for cell in trust_table([cell], "set").table.rows[0].cells][1:4] == ["–", "–", "–"]
@@ -152,7 +152,7 @@ def test_the_same_answers_of_two_seeds_are_counted_and_told(tmp_path):
     assert cell.knowledge is not None
     assert cell.seeds.same == 0.75
     assert cell.knowledge.gain.gain == pytest.approx(37.5)
-    assert "Tuned again with another seed, it gives the same answer to 75 %" in " ".join(sentences_of(cell))
+    assert "Tuned again with another seed, it gives the same answer to 75 %" in " ".join(trust_sentences(cell))
 
 
 def test_it_stands_in_every_format(store):
@@ -215,7 +215,7 @@ def test_told_and_withheld_in_words(cell):
     assert (
         "Here the truth is known: of the 3 facts in the LM's training text, 100.0 % are answered correctly; of the 2 "
         "withheld from it, 50.0 %."
-    ) in sentences_of(replace(cell, parts=parts))
+    ) in trust_sentences(replace(cell, parts=parts))
 
 
 def test_nearest_words_of_runs_that_are_words_still(tmp_path):

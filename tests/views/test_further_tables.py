@@ -61,8 +61,8 @@ def test_static_stands_above_data_dependent_with_temperature_and_entropy(store):
     keep(store, [1, 1], B, known={"effective_prompts": 2.0})
     for relation, temperature, entropy in ((A, 1.0, 0.5), (B, 2.0, 1.0)):
         more = {"temperature": temperature, "mean_entropy_over_x": entropy}
-        keep(store, [1, 1], relation, setting="dd", mixture={"data_dependent": True}, known=more)
-    keep(store, [1], setting="d", mixture={"data_dependent": True, "deep": True},
+        keep(store, [1, 1], relation, setting="dd", mixture={"weighting": "data-dependent"}, known=more)
+    keep(store, [1], setting="d", mixture={"weighting": "data-dependent", "deep": True},
          known={"temperature": 4.0, "mean_entropy_over_x": 0.0})  # fmt: skip
     study = dependence_table(lines_of(kept_runs(store.runs())), "set")
     found = shown(study)

@@ -1,4 +1,4 @@
-"""What kind of run a run is follows from its spec, whatever its setting is called."""
+"""The kind of a run follows from its spec, whatever its setting is called."""
 
 from typing import get_args
 
@@ -6,7 +6,7 @@ import pytest
 from builders.stores import spec_of
 
 from askwell.specs.mixture_spec import WeightingName
-from askwell.views.paper_figures import is_distinct_y, paper_name
+from askwell.views.paper_figures import is_distinct_y
 from askwell.views.study_cells import RunKind, fact_set_of, how_of, kind_of, source_of
 
 
@@ -26,7 +26,7 @@ from askwell.views.study_cells import RunKind, fact_set_of, how_of, kind_of, sou
         ),
         ({"training": {"tune_weights": False, "tune_vectors": False}}, RunKind("nothing tuned")),
         ({"training": {"method": "em"}}, RunKind("soft", ("EM",))),
-        ({"mixture": {"data_dependent": True, "deep": True}}, RunKind("deep", ("data-dependent",))),
+        ({"mixture": {"weighting": "data-dependent", "deep": True}}, RunKind("deep", ("data-dependent",))),
         ({"mixture": {"copies": 3, "noise": 0.5}}, RunKind("soft", ("3 copies",))),
         ({"mixture": {"combine": "product"}}, RunKind("weights only", ("product of experts",))),
         ({"tuned": False, "mixture": {"weights": "file"}}, RunKind("init", ("published weights",))),
@@ -69,8 +69,6 @@ def test_the_set_is_what_stands_before_the_relation():
     ]  # fmt: skip
     assert is_distinct_y(fact_set_of("trex_distinct/P19"))
     assert not is_distinct_y("trex_original")
-    assert paper_name("trex_extend") == "trex_extended"
-    assert paper_name("testbed") is None
 
 
 def test_every_weighting_has_a_row_of_its_own():

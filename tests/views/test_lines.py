@@ -84,7 +84,7 @@ def test_em_starts_from_the_same_untuned_prompts_and_other_extras_do_not(tmp_pat
     store = new_store(tmp_path)
     keep(store, [1], setting="init", tuned=False)
     keep(store, [1], setting="em", training={"method": "em"})
-    keep(store, [1], setting="dd", mixture={"data_dependent": True})
+    keep(store, [1], setting="dd", mixture={"weighting": "data-dependent"})
     assert rows(store) == {
         "bert-base-cased: mined": {"init": 1},
         "bert-base-cased: mined, EM": {"init": 1, "soft": 1},

@@ -1,4 +1,4 @@
-"""Bars where somebody sees them, and what is logged before training."""
+"""Progress bars only where somebody sees them, and what is logged before training."""
 
 import io
 import logging

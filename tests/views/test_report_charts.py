@@ -1,4 +1,4 @@
-"""Charts: each value stands where it should, nothing needs another file, and the same chart is the same text."""
+"""Charts: each value is drawn where it should be, nothing needs another file, and the same chart is the same text."""
 
 import re
 from xml.etree import ElementTree

@@ -1,4 +1,4 @@
-"""Dot plots with intervals and panels of curves: values stand where they should, in the page's colours."""
+"""Dot plots with intervals and panels of curves: values are drawn where they should be, in the page's colours."""
 
 import re
 

@@ -6,8 +6,8 @@ import pytest
 from builders.stores import A, B, keep, keep_arrows, new_store
 
 from askwell.evaluation.comparison import compare_outcomes
-from askwell.views.score_tables import arrows_table, change_of, main_table
-from askwell.views.study_cells import RunGroup, kept_runs
+from askwell.views.score_tables import arrows_table, main_table
+from askwell.views.study_cells import RunGroup, change_of, kept_runs
 from askwell.views.study_rows import lines_of
 
 

@@ -1,4 +1,4 @@
-"""What objects show of themselves, in a terminal and in a notebook."""
+"""How objects are shown in a terminal and in a notebook."""
 
 import re
 from html.parser import HTMLParser

@@ -1,4 +1,4 @@
-"""The reliability diagram and the risk–coverage curve: values at their places, the same bytes each time."""
+"""The reliability diagram and the risk–coverage curve: values in the right positions, the same bytes each time."""
 
 import re
 from xml.etree import ElementTree

@@ -5,18 +5,14 @@ the LM would change the loss in its place; the most promising words are tried on
 replaces the trigger if it lowers the loss. The prompt that was best on dev is the result.
 """
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 from torch import Tensor
 
 from askwell.baselines.hard_prompt import (
@@ -29,12 +25,12 @@ from askwell.baselines.hard_prompt import (
     spelt,
     word_of,
 )
-from askwell.baselines.result import BaselineRun, SearchProgress, SearchStep, about_learning, left_out_of
+from askwell.baselines.result import BaselineProgress, BaselineRun, BaselineStep, about_learning
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
-from askwell.errors import BadOption, DamagedFile, NothingLeft
+from askwell.errors import BadOption, NothingLeft
 from askwell.evaluation.scoring import score_facts
-from askwell.files import problem_in, read_tensors, write_tensors
+from askwell.files import hash_json
 from askwell.lms.batches import PLACES
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
@@ -42,10 +38,10 @@ from askwell.lms.vocabulary import token_text
 from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import IN_A_RUN, save_mixture
-from askwell.prompts.begin import resolve_begin
+from askwell.prompts.begin import settle
 from askwell.specs.baseline_specs import AutoPromptSpec
-from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec
-from askwell.training.checkpoint import CHECKPOINT, DevScores
+from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec, SettledMixtureSpec
+from askwell.training.checkpoint import read_checkpoint, write_checkpoint
 from askwell.training.history import badness
 from askwell.training.objective import Objective
 
@@ -92,39 +88,12 @@ def _tokens_of_ys(lm: FrozenLM, relation: Relation) -> set[int]:
 _START, _ITERATION = 0, 1  # what random numbers are drawn for
 
 
-class _Step(BaseModel):
-    """A line of the history, see `SearchStep`."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    iteration: NonNegativeInt
-    template: str
-    tokens: Annotated[list[NonNegativeInt], Field(min_length=1)]
-    unwanted: NonNegativeInt
-    loss: float
-    dev: DevScores
-
-
-class _Notes(BaseModel):
-    """What a checkpoint contains besides its tensors."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    run: str
-    iteration: NonNegativeInt
-    history: Annotated[list[_Step], Field(min_length=1)]
-
-
-def _damaged(path: Path, problem: str) -> DamagedFile:
-    return DamagedFile(f"{path} is damaged: {problem}; remove it to start the search over")
-
-
 @dataclass
 class _State:
     """Everything that a search needs to continue after an iteration."""
 
     tokens: list[int]
-    history: list[SearchStep]
+    history: list[BaselineStep]
     iteration: int = 0
 
 
@@ -138,15 +107,16 @@ def search_triggers(
     asked: MixtureSpec | None = None,
     folder: Path | None = None,
     resume: bool = False,
-    progress: Callable[[SearchProgress], None] | None = None,
-) -> BaselineRun[SearchStep]:
+    progress: Callable[[BaselineProgress], None] | None = None,
+) -> BaselineRun[BaselineStep]:
     """Searches for a prompt "[X] trigger … trigger [Y] .", or one that starts as the words of a given template.
 
     With a `folder`, the best prompt so far is always saved there as a mixture, and a checkpoint after each iteration,
     from which `resume` continues: a resumed search gives the same result as one that was never interrupted.
     """
-    one_token = MixtureSpec(seed=seed).asking_like(asked, answers="one-token", lead_in=NO_LEAD_IN, shots=0)
-    search = TriggerSearch(lm, relation, spec or AutoPromptSpec(), start_from, one_token)
+    settled = settle(asked or MixtureSpec(seed=seed), lm, relation, [] if start_from is None else [start_from])
+    plain = {"answers": "one-token", "lead_in": NO_LEAD_IN, "shots": 0, "seed": seed}
+    search = TriggerSearch(lm, relation, spec or AutoPromptSpec(), start_from, settled.model_copy(update=plain))
     state = search.load(folder) if folder is not None and resume else None
     if state is None:
         state = search.first_state()
@@ -154,14 +124,14 @@ def search_triggers(
     loss, record, iterations = state.history[-1].loss, state.history[-1], search.spec.iterations
     while True:
         if progress is not None:
-            progress(SearchProgress(state.iteration, iterations, loss, record, tuple(state.history)))
+            progress(BaselineProgress(state.iteration, iterations, "iterations", loss, record, tuple(state.history)))
         if state.iteration >= iterations:
             return search.result(state)
         loss, record = search.iterate(state)
         search.keep(folder, state, is_better=record is not None and record is best_step(state.history))
 
 
-def best_step(history: Sequence[SearchStep]) -> SearchStep:
+def best_step(history: Sequence[BaselineStep]) -> BaselineStep:
     """The step with the fewest tokens that are not allowed, such as masks, and among those the best dev score."""
     return min(history, key=lambda step: (step.unwanted, *badness(step.dev)))
 
@@ -187,7 +157,12 @@ class TriggerSearch:
     """A search: what stays the same throughout, and its steps."""
 
     def __init__(
-        self, lm: FrozenLM, relation: Relation, spec: AutoPromptSpec, start_from: Template | None, mixture: MixtureSpec
+        self,
+        lm: FrozenLM,
+        relation: Relation,
+        spec: AutoPromptSpec,
+        start_from: Template | None,
+        mixture: SettledMixtureSpec,
     ) -> None:
         self.lm, self.relation, self.spec, self.seed = lm, relation, spec, mixture.seed
         self._mask = lm.tokenizer.mask_token_id
@@ -198,7 +173,6 @@ class TriggerSearch:
             )
         self._starts_from_words = start_from is not None
         first = start_from or blank_template(lm, spec.triggers)
-        mixture = resolve_begin(mixture, lm, [] if start_from is None else [(relation, [start_from])])
         self._mixture = Mixture(lm, [first], mixture)
         self.shape = prompt_of(lm, first, self._mixture.beginning)
         self._rows = list(range(len(self.shape.token_ids) if start_from is not None else spec.triggers))
@@ -229,7 +203,7 @@ class TriggerSearch:
         loss = self._loss(torch.arange(len(self._train), device=self.lm.device))
         return _State(tokens, [self._record(0, tokens, loss)])
 
-    def iterate(self, state: _State) -> tuple[float, SearchStep | None]:
+    def iterate(self, state: _State) -> tuple[float, BaselineStep | None]:
         """One iteration: the loss of the facts that it was tried on, and a record if a trigger was swapped."""
         state.iteration += 1
         draws = np.random.default_rng([self.seed, _ITERATION, state.iteration])
@@ -282,8 +256,8 @@ class TriggerSearch:
         drawn = draws.choice(len(self._train), count, replace=False)
         return torch.from_numpy(np.sort(drawn)).to(self.lm.device)
 
-    def _record(self, iteration: int, tokens: Sequence[int], loss: float) -> SearchStep:
-        return SearchStep(
+    def _record(self, iteration: int, tokens: Sequence[int], loss: float) -> BaselineStep:
+        return BaselineStep(
             iteration,
             template=spelt(self.lm, self.shape, tokens),
             tokens=list(tokens),
@@ -292,7 +266,7 @@ class TriggerSearch:
             dev=score_facts(self._mixture, self._dev, self.relation),
         )
 
-    def result(self, state: _State) -> BaselineRun[SearchStep]:
+    def result(self, state: _State) -> BaselineRun[BaselineStep]:
         """The best prompt so far on dev, with exactly the tokens that were found."""
         best = best_step(state.history)
         mixture = hard_mixture(self.lm, self.shape, best.tokens, self._mixture.spec)
@@ -300,16 +274,16 @@ class TriggerSearch:
             mixture,
             self._facts,
             best.dev,
-            search=self.spec.model_dump(),
+            search=self.spec,
             prompt=best.template,
             prompt_tokens=self.lm.tokenizer.convert_ids_to_tokens(best.tokens),
             prompt_token_ids=best.tokens,
             reads_back_from_text=as_text(self.lm, self.shape, best.tokens) is not None,
             iterations=state.iteration,
-            best_iteration=best.iteration,
+            best_iteration=best.number,
             finished=state.iteration >= self.spec.iterations,
         )
-        return BaselineRun(mixture, about, tuple(state.history), left_out_of(self._facts))
+        return BaselineRun(mixture, about, tuple(state.history))
 
     def keep(self, folder: Path | None, state: _State, *, is_better: bool) -> None:
         """Saves the best prompt, if it is new, and then the state from which the search can be resumed."""
@@ -319,45 +293,27 @@ class TriggerSearch:
         if is_better:
             best = self.result(state)
             save_mixture(best.mixture, folder / IN_A_RUN, about=best.about)
-        notes = {"run": self._run, "iteration": state.iteration, "history": [step.as_json() for step in state.history]}
-        write_tensors(folder / CHECKPOINT, {"tokens": torch.tensor(state.tokens)}, notes)
+        notes = {"iteration": state.iteration, "history": [asdict(step) for step in state.history]}
+        write_checkpoint(folder, self._run, {"tokens": torch.tensor(state.tokens)}, notes)
 
     def load(self, folder: Path) -> _State | None:
-        """The state in a folder, None if there is none; a state of another search is refused."""
-        path = folder / CHECKPOINT
-        if not path.exists():
+        """Return the state in a folder, None if there is none; refuse the state of another search."""
+        found = read_checkpoint(folder, self._run)
+        if found is None:
             return None
-        tensors, found = read_tensors(path)
-        try:
-            notes = _Notes.model_validate(found)
-        except ValidationError as error:
-            raise _damaged(path, problem_in(error)) from None
-        if notes.run != self._run:
-            raise BadOption(
-                f"{path} is the state of a run with a different LM, facts, first prompt or settings; "
-                "resume with the options of that run, or name another folder"
-            )
-        tokens = tensors.get("tokens")
-        # The first step of the history is the first prompt, which has as many tokens as every other.
-        of_prompts = [tokens, *(torch.tensor(step["tokens"]) for step in found["history"])]
-        if any(not self._can_be_tokens(of_prompt, len(notes.history[0].tokens)) for of_prompt in of_prompts):
-            raise _damaged(path, "its tokens are not those of a prompt on this LM")
-        history = [SearchStep(**step) for step in found["history"]]
-        return _State(tensors["tokens"].tolist(), history, notes.iteration)
-
-    def _can_be_tokens(self, tokens: Tensor | None, count: int) -> bool:
-        if tokens is None or tokens.dtype != torch.int64 or tokens.shape != (count,):
-            return False
-        return bool(((tokens >= 0) & (tokens < len(self.lm.tokenizer))).all())
+        tensors, notes = found
+        history = [BaselineStep(**step) for step in notes["history"]]
+        return _State(tensors["tokens"].tolist(), history, notes["iteration"])
 
     def _run_id(self) -> str:
-        description = {
-            "lm": self.lm.identity.model_dump(exclude={"name", "revision"}),
-            "runs": [str(self.lm.dtype), self.lm.device.type, torch.get_num_threads()],
-            "first": [self.shape.template.text, self._starts_from_words],
-            "facts": self.relation.digest,
-            "search": self.spec.model_dump(),
-            "seed": self.seed,
-            "begin": self._mixture.spec.begin,
-        }
-        return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
+        return hash_json(
+            {
+                "lm": self.lm.identity.model_dump(exclude={"name", "revision"}),
+                "runs": [str(self.lm.dtype), self.lm.device.type, torch.get_num_threads()],
+                "first": [self.shape.template.text, self._starts_from_words],
+                "facts": self.relation.digest,
+                "search": self.spec.model_dump(),
+                "seed": self.seed,
+                "begin": self._mixture.spec.begin,
+            }
+        )

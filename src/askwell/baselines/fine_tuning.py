@@ -1,7 +1,6 @@
 """Fine-tuning a whole LM on the same facts with one manual prompt: an upper reference, not a probe of a frozen LM."""
 
 import copy
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,18 +15,20 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from askwell.baselines.hard_prompt import set_tokens
-from askwell.baselines.result import BaselineRun, FineTuningEpoch, FineTuningProgress, about_learning, left_out_of
+from askwell.baselines.result import BaselineProgress, BaselineRun, BaselineStep, about_learning
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
-from askwell.errors import BadOption, CannotWrite
+from askwell.errors import BadOption
 from askwell.evaluation.scoring import score_facts
+from askwell.files import write_aside
 from askwell.lms.batches import PLACES, QuestionTable
 from askwell.lms.checkpoints import quiet
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
+from askwell.lms.machine import memory_of
 from askwell.mixture.encode import EncodedFacts, encode_relation
 from askwell.mixture.mixture import Mixture
-from askwell.prompts.begin import resolve_begin
+from askwell.prompts.begin import settle
 from askwell.specs.baseline_specs import FineTuningSpec
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.training.history import best_by_dev
@@ -37,7 +38,6 @@ BYTES_OF_PARAMETER = 16
 """Weight, gradient and AdamW's two moments, four bytes each."""
 TUNED_LM = "fine-tuned-lm"
 """The folder of the tuned LM, inside that of a run."""
-_GROUP = Path("/sys/fs/cgroup")
 
 
 def fine_tune(
@@ -49,25 +49,31 @@ def fine_tune(
     seed: int = 0,
     asked: MixtureSpec | None = None,
     folder: Path | None = None,
-    progress: Callable[[FineTuningProgress], None] | None = None,
-) -> BaselineRun[FineTuningEpoch]:
+    progress: Callable[[BaselineProgress], None] | None = None,
+) -> BaselineRun[BaselineStep]:
     """Tunes all weights of a copy of the LM on train facts; returns the prompt on the copy that was best on dev.
 
     The given LM is not changed. With a `folder`, the tuned LM is saved in it.
     """
     spec = spec or FineTuningSpec()
     need_memory(lm)
-    asked = resolve_begin(MixtureSpec(seed=seed).with_named_opening.asking_like(asked), lm, [(relation, [template])])
+    settled = settle(asked or MixtureSpec().with_named_opening, lm, relation, [template])
+    settled = settled.model_copy(update={"seed": seed})
     copied = FrozenLM(_private_copy(lm), lm.tokenizer, name=f"{lm.identity.name}, fine-tuned", device=lm.device)
     copied.walk = None  # a walk assumes weights that never change
-    mixture = Mixture(copied, [template], asked, relation=relation)
+    mixture = Mixture(copied, [template], settled, relation=relation)
     facts = encode_relation(mixture, relation)
     train, dev = facts.need("train"), facts.need("dev")
     loss = _Loss(mixture, train)
     history = [_scored(mixture, dev, relation, epoch=0, train_loss=None)]
     best = _weights(copied.model)
-    if progress is not None:
-        progress(FineTuningProgress(0, spec.epochs, history[0], tuple(history)))
+
+    def tell() -> None:
+        if progress is not None:
+            now = history[-1]
+            progress(BaselineProgress(now.number, spec.epochs, "epochs", now.loss, now, tuple(history)))
+
+    tell()
     steps_of_epoch = ceil(len(train) / spec.batch_facts)
     optimizer, schedule = _optimizer(copied.model, spec, steps_of_epoch * spec.epochs)
     with torch.random.fork_rng(devices=[copied.device] if copied.device.type == "cuda" else []):
@@ -78,64 +84,31 @@ def fine_tune(
             history.append(_scored(mixture, dev, relation, epoch, total / len(train)))
             if _best_epoch(history) is history[-1]:
                 best = _weights(copied.model)
-            if progress is not None:
-                progress(FineTuningProgress(epoch, spec.epochs, history[-1], tuple(history)))
+            tell()
     copied.model.load_state_dict(best)
     tuned = _kept(copied, folder)
-    result = Mixture(tuned, [template], asked)
+    result = Mixture(tuned, [template], settled)
     chosen = _best_epoch(history)
     about = about_learning(
         result,
         facts,
         chosen.dev,
-        fine_tuning=spec.model_dump(),
-        fine_tuned_from=lm.identity.model_dump(),
-        best_epoch=chosen.epoch,
+        fine_tuning=spec,
+        fine_tuned_from=lm.identity,
+        best_epoch=chosen.number,
     )
-    return BaselineRun(result, about, tuple(history), left_out_of(facts))
+    return BaselineRun(result, about, tuple(history))
 
 
 def need_memory(lm: FrozenLM) -> None:
     """Raises if the LM, its gradients and AdamW's moments would not fit in memory."""
     parameters = sum(parameter.numel() for parameter in lm.model.parameters())
-    needed, free = parameters * BYTES_OF_PARAMETER, free_bytes(lm.device)
-    if free is not None and needed > free:
+    needed, memory = parameters * BYTES_OF_PARAMETER, memory_of(lm.device)
+    if memory is not None and needed > memory.free:
         raise BadOption(
             f"fine-tuning {lm.identity.name} needs about {needed / 1e9:.1f} GB ({BYTES_OF_PARAMETER} bytes for each of "
-            f"{parameters:,} parameters), but {free / 1e9:.1f} GB are free on {lm.device}; use a smaller LM"
+            f"{parameters:,} parameters), but {memory.free / 1e9:.1f} GB are free on {lm.device}; use a smaller LM"
         )
-
-
-def free_bytes(device: torch.device) -> int | None:
-    """The free memory of a device in bytes; None if it is unknown."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    if device.type != "cpu":
-        return None
-    known = [size for size in (_of_machine(), _of_group()) if size is not None]
-    return min(known, default=None)
-
-
-def _of_machine() -> int | None:
-    try:
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:  # not Linux: the machine's whole memory
-        pass
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return None
-
-
-def _of_group() -> int | None:
-    """What a container still allows; None if there is no limit."""
-    try:
-        limit = (_GROUP / "memory.max").read_text(encoding="ascii").strip()
-        return None if limit == "max" else int(limit) - int((_GROUP / "memory.current").read_text(encoding="ascii"))
-    except OSError:
-        return None
 
 
 class _Loss:
@@ -214,14 +187,14 @@ def _weights(model: PreTrainedModel) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}
 
 
-def _best_epoch(history: list[FineTuningEpoch]) -> FineTuningEpoch:
+def _best_epoch(history: list[BaselineStep]) -> BaselineStep:
     return best_by_dev(history, lambda epoch: epoch.dev)
 
 
 def _scored(
     mixture: Mixture, dev: EncodedFacts, relation: Relation, epoch: int, train_loss: float | None
-) -> FineTuningEpoch:
-    return FineTuningEpoch(epoch, train_loss, score_facts(mixture, dev, relation))
+) -> BaselineStep:
+    return BaselineStep(epoch, train_loss, score_facts(mixture, dev, relation))
 
 
 def _kept(copied: FrozenLM, folder: Path | None) -> FrozenLM:
@@ -229,15 +202,10 @@ def _kept(copied: FrozenLM, folder: Path | None) -> FrozenLM:
     if folder is None:
         name = copied.identity.name
         return FrozenLM(copied.model, copied.tokenizer, name=name, device=copied.device)
-    aside, place = folder / f".{TUNED_LM}.new", folder / TUNED_LM
-    try:
-        shutil.rmtree(aside, ignore_errors=True)
-        with quiet():
-            copied.model.save_pretrained(aside)
-            copied.tokenizer.save_pretrained(aside)
-        shutil.rmtree(place, ignore_errors=True)
-        aside.rename(place)
-    except OSError as error:
-        raise CannotWrite(f"{place} cannot be written: {error.strerror or error}") from error
+    place = folder / TUNED_LM
+    shutil.rmtree(place, ignore_errors=True)
+    with write_aside(place) as aside, quiet():
+        copied.model.save_pretrained(aside)
+        copied.tokenizer.save_pretrained(aside)
     dtype: Any = str(copied.dtype).removeprefix("torch.")
     return load_lm(place, device=str(copied.device), dtype=dtype)

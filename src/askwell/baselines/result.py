@@ -1,73 +1,57 @@
 """What baselines report as they progress, and their results."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
 
-from askwell.mixture.description import About
-from askwell.mixture.encode import EncodedRelation, LeftOutFact, count_reasons
+from askwell.mixture.description import About, LearnedFrom, RelationRecord
+from askwell.mixture.encode import EncodedRelation, count_reasons
 from askwell.mixture.mixture import Mixture
 from askwell.training.history import HistoryLine, TrainingProgress
 
 
 @dataclass(frozen=True)
-class SearchStep:
-    """A prompt that a search has tried on dev."""
+class BaselineStep:
+    """What a search or fine-tuning scored on dev after a step."""
 
-    iteration: int
-    template: str
-    tokens: list[int]
-    unwanted: int
+    number: int
+    """The number of the iteration or epoch, 0 before the first."""
+    loss: float | None
+    """Mean -log p(y | x) of the train facts that it was tried or trained on; None before fine-tuning."""
+    dev: dict[str, Any]
+    template: str | None = None
+    """The prompt that a search has tried."""
+    tokens: list[int] = field(default_factory=list)
+    unwanted: int = 0
     """How many of its tokens are not allowed, such as masks."""
-    loss: float
-    """Mean -log p(y | x) of the train facts on which it was tried."""
-    dev: dict[str, Any]
 
     def as_json(self) -> dict[str, Any]:
-        """As written to history.jsonl."""
-        return asdict(self)
+        """Return the step as it is written to history.jsonl."""
+        if self.template is None:
+            return {"epoch": self.number, "train_loss": self.loss, "dev": self.dev}
+        found = {"template": self.template, "tokens": self.tokens, "unwanted": self.unwanted}
+        return {"iteration": self.number, **found, "loss": self.loss, "dev": self.dev}
 
 
 @dataclass(frozen=True)
-class FineTuningEpoch:
-    """What an LM scored on dev after an epoch of fine-tuning."""
+class BaselineProgress:
+    """The progress of a search or of fine-tuning."""
 
-    epoch: int
-    train_loss: float | None
-    """Mean -log p(y | x) over the epoch; None before the first."""
-    dev: dict[str, Any]
-
-    def as_json(self) -> dict[str, Any]:
-        """As written to history.jsonl."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class SearchProgress:
-    """The progress of a search."""
-
-    iteration: int
-    iterations: int
-    loss: float
-    """Mean -log p(y | x) of the facts on which the last candidates were tried, with the trigger that was kept."""
-    record: SearchStep | None
-    """The new line of the history, when a trigger was swapped and dev has been scored."""
-    history: tuple[SearchStep, ...]
+    done: int
+    total: int
+    unit: Literal["iterations", "epochs"]
+    loss: float | None
+    """Mean -log p(y | x) of the facts that the last step was tried or trained on."""
+    record: BaselineStep | None
+    """The new line of the history, when dev has been scored."""
+    history: tuple[BaselineStep, ...]
 
 
-@dataclass(frozen=True)
-class FineTuningProgress:
-    """The progress of fine-tuning."""
-
-    epoch: int
-    epochs: int
-    record: FineTuningEpoch
-    history: tuple[FineTuningEpoch, ...]
+BaselineLine = HistoryLine | BaselineStep
+AnyProgress = TrainingProgress | BaselineProgress
 
 
-BaselineLine = HistoryLine | SearchStep | FineTuningEpoch
 LineT = TypeVar("LineT", bound=BaselineLine, covariant=True)
-BaselineProgress = TrainingProgress | SearchProgress | FineTuningProgress
 
 
 @dataclass(frozen=True)
@@ -79,23 +63,20 @@ class BaselineRun(Generic[LineT]):
     """What it was learned from, and what it scores on dev, if dev was used."""
     history: tuple[LineT, ...] = ()
     """The dev scores during training."""
-    left_out: dict[str, tuple[LeftOutFact, ...]] = field(default_factory=dict)
-    """Facts of train and dev that could not be asked, if these splits were used."""
 
-
-def left_out_of(facts: EncodedRelation) -> dict[str, tuple[LeftOutFact, ...]]:
-    """The facts of train and dev that could not be asked."""
-    return {split: facts.left_out(split) for split in ("train", "dev")}
+    @property
+    def learned_from(self) -> LearnedFrom:
+        """Return what it was learned from."""
+        return self.about.learned_from or LearnedFrom()
 
 
 def about_learning(mixture: Mixture, facts: EncodedRelation, dev: Mapping[str, Any], **more: Any) -> About:
-    """What a mixture was learned from, with `more` about how, and its scores on dev."""
-    learned_from = {
-        "relation": facts.relation.description,
-        "train_facts": len(facts.split("train")),
-        "dev_facts": len(facts.split("dev")),
-        "left_out": {split: count_reasons(without) for split, without in left_out_of(facts).items()},
+    """Return what a mixture was learned from, with `more` about how, and its scores on dev."""
+    learned_from = LearnedFrom(
+        train_facts=len(facts.split("train")),
+        dev_facts=len(facts.split("dev")),
+        left_out={split: count_reasons(facts.left_out(split)) for split in ("train", "dev")},
         **more,
-    }
+    )
     scores = {"dev": {**dev, "vocabulary": mixture.answer_space.description}}
-    return About(learned_from=learned_from, scores=scores)
+    return About(relation=RelationRecord.of(facts.relation), learned_from=learned_from, scores=scores)

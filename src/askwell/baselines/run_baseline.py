@@ -16,27 +16,27 @@ from askwell.baselines.autoprompt import search_triggers
 from askwell.baselines.fine_tuning import fine_tune
 from askwell.baselines.hard_prompt import blank_template, prompt_of
 from askwell.baselines.registry import BASELINES, need_prompts
-from askwell.baselines.result import BaselineLine, BaselineProgress, BaselineRun
+from askwell.baselines.result import AnyProgress, BaselineLine, BaselineRun
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.errors import BadOption, NothingLeft
 from askwell.evaluation.scoring import score_facts
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.description import About
+from askwell.mixture.description import About, LearnedFrom, RelationRecord
 from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import IN_A_RUN, save_mixture
-from askwell.prompts.begin import resolve_begin
+from askwell.prompts.begin import settle
 from askwell.prompts.prompt import LeftOutPrompt
 from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
-from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec
+from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec, SettledMixtureSpec
 from askwell.specs.training_spec import TrainingSpec
-from askwell.training.history import HistoryLine, Interrupted, TrainingResult, best_by_dev
+from askwell.training.history import Interrupted, TrainingResult, best_by_dev
 from askwell.training.loop import train
 
 
 def best_on_train(
-    lm: FrozenLM, templates: Sequence[Template], relation: Relation, spec: MixtureSpec
+    lm: FrozenLM, templates: Sequence[Template], relation: Relation, spec: SettledMixtureSpec
 ) -> tuple[Mixture, list[dict[str, Any]]]:
     """A mixture of the prompt that answers the most train facts, with ties broken by log-loss, then by order; and the
     train scores of each prompt. A fact that cannot be asked with a prompt counts as not answered by it."""
@@ -68,8 +68,8 @@ def random_dense_prompt(lm: FrozenLM, *, vectors: int = 5, seed: int = 0, asked:
     OptiPrompt does not tune the full stop; here it starts as a full stop and is tuned as well.
     """
     template = blank_template(lm, vectors)
-    spec = MixtureSpec(initial="random", seed=seed).asking_like(asked, lead_in=NO_LEAD_IN, shots=0)
-    mixture = Mixture(lm, [template], spec)
+    drawn = {"initial": "random", "seed": seed, "lead_in": NO_LEAD_IN, "shots": 0}
+    mixture = Mixture(lm, [template], settle(asked or MixtureSpec(), lm).model_copy(update=drawn))
     full_stop = torch.tensor(prompt_of(lm, template).token_ids[vectors:], dtype=torch.long, device=lm.device)
     with torch.no_grad():
         for vectors_of in (mixture.vectors, mixture.initial_vectors):
@@ -90,7 +90,7 @@ def run_baseline(
     asked: MixtureSpec | None = None,
     folder: Path | None = None,
     resume: bool = False,
-    progress: Callable[[BaselineProgress], None] | None = None,
+    progress: Callable[[AnyProgress], None] | None = None,
 ) -> BaselineRun[BaselineLine]:
     """Runs the baseline of that name; a spec replaces the settings of the baselines that it fits, and the answers, the
     beginning of sentences and what comes before them are those of `asked`. AutoPrompt takes only answers of one token,
@@ -101,7 +101,7 @@ def run_baseline(
     """
     baseline = BASELINES[name]
     need_prompts(name, len(templates))
-    spec = resolve_begin(baseline.mixture.asking_like(asked, seed=seed), lm, [(relation, templates)])
+    spec = settle(_asking_like(baseline.mixture, asked, seed), lm, relation, templates)
     shared: Any = {"seed": seed, "asked": spec}
     if baseline.how == "searched":
         start_from = templates[0] if templates else None
@@ -113,26 +113,37 @@ def run_baseline(
             raise BadOption("fine-tuning cannot be resumed after an interruption; start over with --overwrite")
         run = fine_tune(lm, relation, templates[0], fine_tuning, **shared, folder=folder, progress=progress)
     else:
-        learned_from: dict[str, Any] = {"relation": relation.description}
+        on_train: list[dict[str, Any]] = []
         if baseline.how == "top-1":
-            mixture, learned_from["train"] = best_on_train(lm, templates, relation, spec)
-            need_prompts(name, len(learned_from["train"]))
+            mixture, on_train = best_on_train(lm, templates, relation, spec)
+            need_prompts(name, len(on_train))
         elif baseline.prompts == "none":
             mixture = random_dense_prompt(lm, **shared)
         else:
             mixture = Mixture(lm, templates, spec, relation=relation)
             need_prompts(name, len(mixture.prompts))
-        run = BaselineRun(mixture, About(learned_from=learned_from))
+        learned_from = LearnedFrom(prompts_on_train=tuple(on_train))
+        run = BaselineRun(mixture, About(relation=RelationRecord.of(relation), learned_from=learned_from))
         if baseline.how == "trained":
             how = training or baseline.training
             run = _trained(mixture, relation, how, folder=folder, resume=resume, progress=progress)
-    named = {"baseline": name, **run.about.learned_from}
-    return replace(run, about=run.about.model_copy(update={"learned_from": named}))
+    learned_from = run.learned_from.model_copy(update={"baseline": name})
+    return replace(run, about=run.about.model_copy(update={"learned_from": learned_from}))
+
+
+def _asking_like(own: MixtureSpec, asked: MixtureSpec | None, seed: int) -> MixtureSpec:
+    """Return a baseline's own mixture with the answers, the beginning of sentences, the lead-in and, where possible,
+    the number of examples that were asked for, so that it asks the same questions in its own way."""
+    names: tuple[str, ...] = ("answers", "longest_answer", "begin", "lead_in")
+    if asked is not None and own.combine != "product" and (asked.shots or (asked.shots == 0 and not own.shots)):
+        names += ("shots", "shot_separator", "shot_draws")
+    shared = {} if asked is None else {name: getattr(asked, name) for name in names}
+    return own.model_copy(update={**shared, "seed": seed})
 
 
 def _trained(
     mixture: Mixture, relation: Relation, spec: TrainingSpec, *, folder: Path | None, **options: Any
-) -> BaselineRun[HistoryLine]:
+) -> BaselineRun[BaselineLine]:
     """The mixture, trained like ours; if interrupted, its best state so far is saved."""
     try:
         result = train(mixture, relation, spec, folder=folder, **options)
@@ -140,8 +151,9 @@ def _trained(
         if folder is not None:
             save_mixture(mixture, folder / IN_A_RUN, about=_about(interrupted.result, relation))
         raise
-    return BaselineRun(mixture, _about(result, relation), result.history, result.left_out)
+    return BaselineRun(mixture, _about(result, relation), result.history)
 
 
 def _about(result: TrainingResult, relation: Relation) -> About:
-    return About(learned_from=result.learned_from(relation), scores={"dev": result.dev_scores})
+    scores = {"dev": result.dev_scores}
+    return About(relation=RelationRecord.of(relation), learned_from=result.learned_from, scores=scores)

@@ -8,9 +8,20 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
-from askwell.cli.options import LM, Among, CandidatesFile, Data, Flag, Json, Loading, Prompts, Threads, Where
+from askwell.cli.options import (
+    LM,
+    Among,
+    CandidatesFile,
+    Data,
+    Flag,
+    Json,
+    Loading,
+    Prompts,
+    Threads,
+    Where,
+    check_risk,
+)
 from askwell.cli.terminal import bar, note
-from askwell.cli.trust import check_risk
 from askwell.data.names import read_prompts, read_relation
 from askwell.data.readers import read_xs
 from askwell.errors import BadOption, NothingLeft
@@ -27,7 +38,7 @@ def ask(
     column: str | None = None,
     top: Annotated[int, Parameter(validator=validators.Number(gte=1))] = 5,
     risk: float | None = None,
-    confidence: Annotated[float | None, Parameter(name=["--confidence", "--sureness"])] = None,
+    confidence: float | None = None,
     where: Where = None,
     candidates: CandidatesFile = None,
     among: Among = None,

@@ -52,7 +52,7 @@ def baseline(
     if lm is None:
         raise BadOption("baseline needs --lm")
     from askwell.cli.running import load_for_run, print_run, run_with_bars
-    from askwell.runs.build_spec import prompts_name, run_spec
+    from askwell.runs.build_spec import build_run_spec, prompts_name
     from askwell.runs.folder import check_folder
 
     given = {
@@ -79,7 +79,7 @@ def baseline(
         raise BadOption(f"--resume: {name} cannot be resumed; start over, with --overwrite if necessary")
     check_folder(out, resume=resume, overwrite=overwrite)
     loaded = load_for_run(lm, relation, templates, training.threads, **asdict(loading))
-    spec = run_spec(
+    spec = build_run_spec(
         loaded,
         relation,
         templates,

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from askwell.cli.options import Flag, Json, Seed, Several
-from askwell.cli.terminal import note, print_json, say, show, stdout
+from askwell.cli.terminal import note, print_json, show_section
 from askwell.errors import Failure
 from askwell.files import need_writable_folder
-from askwell.views.document import Code, Points
+from askwell.views.document import Code, Paragraph, Points, Section
 from askwell.views.printable import counted
 
 if TYPE_CHECKING:
-    from askwell.views.demo_page import Demo
+    from askwell.views.demo_report import Demo
 
 
 def demo(
@@ -42,8 +42,7 @@ def demo(
     from askwell.runs.plan import plan_sweep
     from askwell.runs.run_sweep import choose_engine, go
     from askwell.runs.store import new_or_open_store
-    from askwell.views.demo_page import write_demo
-    from askwell.views.demo_runs import demo_sweep
+    from askwell.views.demo_report import demo_sweep, write_demo
 
     started = time.monotonic()
     sweep = demo_sweep(lm, relations, seed=seed, quick=quick)
@@ -64,10 +63,10 @@ def demo(
 
 
 def _print_summary(made: "Demo", seconds: float) -> None:
-    stdout.print("\nWhat was found", style="bold")
-    show(Points((*made.findings.main, *made.findings.learning)))
-    stdout.print("\nThe report", style="bold")
-    say(f" {made.report}")
-    stdout.print("\nWhat to try next", style="bold")
-    show(Code(made.next_steps))
-    stdout.print(f"\n{seconds:.0f} s in all.", style="dim")
+    from askwell.views.findings import by_relation
+
+    tables = [table for part in made.study.sets for table in by_relation(part.findings)]
+    show_section(Section("What was found", (Points(tuple(made.findings)), *tables)))
+    show_section(Section("The report", (Paragraph(f" {made.report}"),)))
+    show_section(Section("What to try next", (Code(made.next_steps),)))
+    note(f"\n{seconds:.0f} s in all.")

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from askwell.cli import options
+from askwell.cli.options import check_risk
 from askwell.cli.terminal import note, print_json
-from askwell.cli.trust import check_risk
 from askwell.errors import BadOption
 from askwell.files import need_writable_file
 from askwell.specs.mixture_spec import MixtureSpec
@@ -26,7 +26,7 @@ def evaluate(
     per_fact: Path | None = None,
     trust: options.Flag = False,
     risk: float = 0.1,
-    confidence: Annotated[float | None, Parameter(name=["--confidence", "--sureness"])] = None,
+    confidence: float | None = None,
     where: options.Where = None,
     controls: options.WithControls = True,
     reading: options.Reading = options.Reading(),  # noqa: B008 - frozen

@@ -23,11 +23,6 @@ from askwell.views.printable import clipped, printable
 USER_MISTAKE, FAILURE, INTERRUPTED = 2, 1, 130
 DEBUG = "--debug"
 """Shows the traceback of an unexpected error."""
-# Options that are short for another option with a value.
-_SHORT_FOR = {
-    "--data-dependent": ["--weighting", "data-dependent"],
-    "--no-data-dependent": ["--weighting", "static"],
-}
 
 
 def _versions() -> str:
@@ -72,23 +67,21 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     _open_streams()
     logging.getLogger("askwell").addHandler(logging.NullHandler())  # commands print their own notes
     signal.signal(signal.SIGTERM, _interrupt)  # a job that is terminated saves its state, as on Ctrl-C
-    written_out = _written_out(sys.argv[1:] if arguments is None else arguments)
-    debug = DEBUG in written_out
-    written_out = [argument for argument in written_out if argument != DEBUG]
-    _run(written_out, debug=debug)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    _run([argument for argument in arguments if argument != DEBUG], debug=DEBUG in arguments)
 
 
-def _run(written_out: list[str], *, debug: bool) -> NoReturn:
+def _run(arguments: list[str], *, debug: bool) -> NoReturn:
     try:
         # A command's help is its docstring; the one-line help is for the list of commands.
-        named = app.parse_commands(written_out)[1]
+        named = app.parse_commands(arguments)[1]
         lines = [
             (command, command.help) for command in named if command.default_command and command.default_command.__doc__
         ]
         try:
             for command, _ in lines:
                 command.help = None
-            app(written_out, exit_on_error=False, print_error=False)
+            app(arguments, exit_on_error=False, print_error=False)
         finally:
             for command, line in lines:
                 command.help = line
@@ -119,11 +112,6 @@ def _open_streams() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - until the process ends
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-
-
-def _written_out(arguments: list[str]) -> list[str]:
-    """The arguments with short options written out."""
-    return [written for argument in arguments for written in _SHORT_FOR.get(argument, [argument])]
 
 
 def _interrupt(_signal: int, _frame: object) -> NoReturn:

@@ -9,7 +9,6 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from askwell.baselines.result import SearchProgress
 from askwell.cli.terminal import bar, note, stderr
 from askwell.mixture.mixture import Mixture
 from askwell.runs.engines import Ended, Event, Lost, PutOff, Started
@@ -80,16 +79,12 @@ class RunBars(Bars):
             self.move(state.what, state.done, state.total)
         elif isinstance(state, TrainingProgress):
             self._follow_training(state)
-        elif isinstance(state, SearchProgress):
-            self.move("iterations", state.iteration, state.iterations, f"loss {_loss(state.loss)}")
-            if state.record is not None:
-                text = f"loss {state.loss:6.3f}  {state.record.template}"
-                self._print_if_better(state.iteration, state.record.dev, text, state.record.unwanted)
         else:
-            loss = state.record.train_loss
-            self.move("epochs", state.epoch, state.epochs, f"loss {_loss(loss)}")
-            text = "untuned" if loss is None else f"loss {loss:6.3f}"
-            self._print_if_better(state.epoch, state.record.dev, text)
+            self.move(state.unit, state.done, state.total, f"loss {_loss(state.loss)}")
+            if state.record is not None:
+                text = "untuned" if state.loss is None else f"loss {state.loss:6.3f}"
+                text += "" if state.record.template is None else f"  {state.record.template}"
+                self._print_if_better(state.done, state.record.dev, text, state.record.unwanted)
 
     def _follow_training(self, state: TrainingProgress) -> None:
         began, pairs_before = self._measured_from

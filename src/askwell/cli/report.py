@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from askwell.cli.options import LM, Json, NotNegative, RunsPath, Where
-from askwell.cli.terminal import note, print_json, show
+from askwell.cli.terminal import note, print_json, show, show_section
 from askwell.files import need_writable_file, need_writable_folder, write_whole
+from askwell.views.document import Section
 from askwell.views.printable import counted
 
 if TYPE_CHECKING:
@@ -24,25 +25,24 @@ def report(
         list[Literal["markdown", "latex", "csv", "html"]] | None,
         Parameter(name="--format", consume_multiple=True, negative=""),
     ] = None,
-    paper: Path | None = None,
     where: Where = None,
     drawn: NotNegative = 4,
     json: Json = False,
 ) -> None:
-    """Make the paper's tables and figures from runs, as Markdown, LaTeX, CSV and HTML.
+    """Say what was found in some runs, with tables and figures, as Markdown, LaTeX, CSV and HTML.
+
+    Where the paper printed a figure for the same LM, facts and prompts, it is shown beside ours.
 
     Args:
         out: The folder to write to; default: the folder report in the store.
         formats: One or more formats to write; default: all.
-        paper: The paper's figures as JSON, to show beside ours; default: the data folder's paper_tables.json.
         drawn: How many tuned mixtures to draw as words; with 0, none is drawn and no LM is loaded.
     """
-    from askwell.views.paper_figures import read_paper
     from askwell.views.study import FORMATS, make_report
 
     folder = out or store / "report"
     need_writable_folder(folder, "--out")
-    made = make_report(store, folder, where=where, formats=formats or FORMATS, paper=read_paper(paper), drawn=drawn)
+    made = make_report(store, folder, where=where, formats=formats or FORMATS, drawn=drawn)
     for problem in made.study.problems:
         note(problem)
     if json:
@@ -54,19 +54,21 @@ def report(
         note(f"  {path.relative_to(folder)}")
 
 
-def _print(study: "Study") -> None:
-    """Prints the first table of each set, P@1 only."""
-    from askwell.views.document import MISSING, Column, ColumnGroup, Table
+_MOST_CELLS = 12
+"""Up to this many kinds of prompts, a terminal shows them by relation."""
 
-    for study_table in (made for part in study.sets for made in part.tables[:1]):
-        groups = study_table.table.groups
-        rows = []
-        for row in study_table.table.rows:
-            cells = iter(row.cells)
-            by_group = [{column.heading: next(cells) for column in group.columns} for group in groups]
-            rows.append(replace(row, cells=tuple(of.get("P@1", MISSING) for of in by_group)))
-        columns = tuple(Column(group.heading) for group in groups)
-        show(Table("", "", (ColumnGroup("", columns),), tuple(rows), title=f"{study_table.title}, P@1"))
+
+def _print(study: "Study") -> None:
+    """Print what was found in each set, and the scores of its prompts."""
+    from askwell.views.document import columns_alone
+    from askwell.views.findings import by_relation, details, headlines
+
+    for part in study.sets:
+        heading = f"{part.fact_set}: what was found" if len(study.sets) > 1 else "What was found"
+        show_section(Section(heading, (headlines(part.findings), *details(part.findings))))
+        cells = sum(len(found.cells) for found in part.findings)
+        tables = by_relation(part.findings) if cells <= _MOST_CELLS else []
+        show(*tables or (replace(columns_alone(made.table, "P@1"), title=made.title) for made in part.tables[:1]))
 
 
 def export(run: Path, /, *, out: Path = Path("run.html"), where: Where = None, lm: LM = None) -> None:

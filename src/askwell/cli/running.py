@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from askwell.cli.progress import RunBars
-from askwell.cli.terminal import note, note_left_out_facts, print_json, say, show
-from askwell.cli.trust import trust_lines
+from askwell.cli.terminal import note, note_left_out_facts, print_json, say, show, show_section
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.evaluation.controls import PRIOR_CORRECTED
@@ -21,6 +20,7 @@ from askwell.runs.score_source import Scored
 from askwell.specs.run_spec import RunSpec
 from askwell.views.printable import counted
 from askwell.views.scores import control_sentences, evaluation_blocks, label_blocks, score_table, spread_blocks
+from askwell.views.trust_of_mixture import trust_of_mixture
 
 
 def load_for_run(
@@ -71,14 +71,14 @@ def print_record(record: RunRecord, folder: Path) -> None:
     show(score_table({"untuned": record.untuned, name: record.test}), *label_blocks(record.test.labels))
     print_controls(record)
     tuned = record.spec.training is not None and record.training is not None and record.training.pairs is not None
-    found = record.training.found.get("prompt") if record.training is not None else None
+    found = record.training.prompt if record.training is not None else None
     lines = []
     if found is not None:
         lines.append(f"prompt found: {found}")
     elif len(record.prompts) == 1 and record.spec.baseline is not None:
         lines.append(f"prompt: {record.prompts[0].template}")
     seconds = record.environment.seconds or 0.0
-    if record.spec.mixture.shots:
+    if record.mixture.shots:
         lines.append(f"{len(record.prompts[0].examples)} examples before the question; {seconds:.0f} s in all.")
     if tuned and record.training is not None:
         lines.append(
@@ -123,7 +123,7 @@ def print_scored(scored: Scored) -> None:
     for runs in scored.several_runs:
         show(*spread_blocks(runs))
     for trust in scored.trust or ():
-        say(*trust_lines(trust))
+        show_section(trust_of_mixture(trust))
 
 
 def _show_evaluation(evaluation: Evaluation) -> None:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from askwell.cli.options import LM, Data, Device, Json, Revision, Threads, Where
 from askwell.cli.terminal import bar, note, print_json, say, stdout
-from askwell.cli.trust import projection_line
 from askwell.errors import BadOption
 from askwell.files import need_writable_file, write_whole
 
@@ -49,6 +48,7 @@ def show(
     from askwell.lms.load import set_threads
     from askwell.mixture.save import read_description
     from askwell.runs.sources import find_mixture, own_relation, saved_mixture
+    from askwell.views.trust_of_mixture import projection_sentence
     from askwell.views.words import MixtureWords, look_at
     from askwell.views.words_figure import words_chart, words_html
     from askwell.views.words_terminal import print_words
@@ -58,7 +58,7 @@ def show(
     asked = None if facts is None else own_relation(description, facts, data)
     shown = saved_mixture(folder, lm, revision=revision, device=device, dtype="auto")
     prompts = look_at(shown, nearest=nearest)
-    relation = description.about.relation or Path(mixture).name
+    relation = Path(mixture).name if description.relation is None else description.relation.name
     title = f"{relation} on {shown.lm.identity.name}"
     for path in (svg, figure):
         if path is not None:
@@ -71,7 +71,7 @@ def show(
         set_threads(threads)
         with bar(f"test facts of {asked.name}") as progress:
             projection = projection_scores(shown, asked, progress=progress)
-    score = None if projection is None else projection_line(projection)
+    score = None if projection is None else projection_sentence(projection)
     if html is not None:
         write_whole(html, words_html(prompts, title, lm=shown.lm.identity.name, relation=relation, score=score))
         note(f"written to {html}")

@@ -10,10 +10,10 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import Progress, ProgressColumn
 from rich.segment import Segment
 
-from askwell.views.document import Block
+from askwell.views.document import Block, Document, Section
 from askwell.views.printable import counted, json_escaped, printable
 from askwell.views.progress_bar import Bar
-from askwell.views.to_text import print_blocks
+from askwell.views.to_text import print_blocks, print_document
 
 if TYPE_CHECKING:
     from askwell.evaluation.scoring import LeftOut
@@ -67,6 +67,11 @@ def say(*lines: str) -> None:
 def show(*blocks: Block) -> None:
     """Print tables and sentences on stdout."""
     print_blocks(blocks, stdout)
+
+
+def show_section(section: Section) -> None:
+    """Print a section on stdout, under its heading."""
+    print_document(Document("", sections=(section,)), stdout)
 
 
 def note(text: str) -> None:

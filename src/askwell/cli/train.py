@@ -48,7 +48,7 @@ def train(
         raise BadOption("train needs --lm and --prompts")
     from askwell.cli.running import load_for_run, print_run, run_with_bars
     from askwell.mixture.candidates import find_candidates
-    from askwell.runs.build_spec import prompts_name, run_spec
+    from askwell.runs.build_spec import build_run_spec, prompts_name
     from askwell.runs.folder import check_folder
     from askwell.runs.seeds import check_seeds, run_seeds, seeds_of
     from askwell.views.scores import spread_blocks
@@ -68,7 +68,7 @@ def train(
             check_folder(folder, resume=resume, overwrite=overwrite)
     loaded = load_for_run(lm, relation, templates, training.threads, **asdict(loading), compiled=compiled)
     specs = [
-        run_spec(
+        build_run_spec(
             loaded,
             relation,
             templates,

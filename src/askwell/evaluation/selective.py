@@ -147,7 +147,7 @@ class AnsweredX:
         document: dict[str, Any] = {"x": self.reply.x}
         if self.limits is not None:
             document |= {"answered": self.reply.answered, "threshold": self.reply.threshold}
-            document |= {"risk": self.limits.risk, "sureness": self.limits.confidence}
+            document |= {"risk": self.limits.risk, "confidence": self.limits.confidence}
         document["answers"] = [asdict(answer) for answer in self.reply.answers]
         if self.reply.unseen and not alone:
             document["unseen"] = self.reply.unseen

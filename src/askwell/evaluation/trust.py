@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
-from pydantic import AliasChoices, Field
 
 from askwell.calls import checked
 from askwell.data.facts import Relation
@@ -28,11 +27,8 @@ class AtRisk:
     """Coverage and risk on test of the threshold that keeps a risk on dev; fractions are from 0 to 1."""
 
     risk: float
-    confidence: Annotated[
-        float | None,
-        Field(validation_alias=AliasChoices("confidence", "sureness"), serialization_alias="sureness"),
-    ]
-    """The confidence with which the risk is kept, if the threshold was chosen with one; files use its older name."""
+    confidence: float | None
+    """The confidence with which the risk is kept, if the threshold was chosen with one."""
     threshold: float | None
     """Answers of at least this probability are given; None if no threshold keeps the risk on dev."""
     dev_questions: int

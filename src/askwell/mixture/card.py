@@ -22,7 +22,7 @@ def model_card(mixture: "Mixture", about: "About") -> ModelCard:
         tags=["askwell", "soft-prompts", "mixture-of-prompts"],
         license="apache-2.0",
     )
-    relation = _plain(about.relation or "a relation")
+    relation = _plain("a relation" if about.relation is None else about.relation.name)
     kind = "product of experts" if mixture.spec.combine == "product" else "mixture"
     parts = [
         f"---\n{header.to_yaml()}\n---",
@@ -69,10 +69,12 @@ def _prompt_table(mixture: "Mixture") -> str:
 
 
 def _facts_and_settings(mixture: "Mixture", about: "About") -> str:
-    if not about.learned_from:
+    if about.relation is None and about.learned_from is None:
         return "It is untuned: its prompts are the templates above."
-    lines = [f"- {_plain(name)}: {_plain(_flat(value))}" for name, value in about.learned_from.items()]
-    lines += [f"- mixture: {_plain(_flat(mixture.spec.model_dump()))}"]
+    known = {} if about.learned_from is None else about.learned_from.model_dump()
+    known = {"relation": None if about.relation is None else about.relation.model_dump(), **known}
+    known["mixture"] = mixture.spec.model_dump()
+    lines = [f"- {_plain(name)}: {_plain(_flat(value))}" for name, value in known.items() if value not in (None, ())]
     return "## Learned from\n\n" + "\n".join(lines)
 
 

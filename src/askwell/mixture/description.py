@@ -1,61 +1,90 @@
-"""The config.json of a saved mixture, and what is known about a mixture besides its tensors."""
+"""What is known about a mixture besides its tensors, and the config.json of a saved one."""
 
-from typing import Any, Self
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict
 
-from askwell.data.facts import Fact
-from askwell.files import problem_in
+from askwell.data.facts import Fact, Relation
 from askwell.lms.identity import LMIdentity
 from askwell.mixture.answers import AnswerKind
 from askwell.mixture.candidates import Candidates
-from askwell.specs.mixture_spec import BEGIN_OF_0_1_0, NO_OPENING_WRITTEN, MixtureSpec
+from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
+from askwell.specs.mixture_spec import SettledMixtureSpec
+from askwell.specs.training_spec import TrainingSpec
 
 
-class About(BaseModel):
-    """What is known about a mixture: what it was learned from, and what it scores. It is shown on the model card."""
-
+class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    relation: str | None = None
-    """The name of the relation; None if nothing was learned."""
-    relation_sha256: str | None = None
-    """The hash of its facts."""
+
+class RelationRecord(_Part):
+    """The facts that were learned from and asked."""
+
+    name: str
+    sha256: str | None = None
+    """The hash of the facts."""
     split_by: str | None = None
-    """How a single file of facts was split."""
-    learned_from: dict[str, Any] = {}
-    """What it was trained on and how, including relation and split; empty if it is untuned."""
+    """How a single file was split; None for splits that were given."""
+    counts: dict[str, int] = {}
+    """Lines read, repeated and leaked: see `Counts`."""
+
+    @classmethod
+    def of(cls, relation: Relation, split_by: str | None = None) -> "RelationRecord":
+        """Return the record of a relation."""
+        counts = relation.counts.as_json()
+        return cls(name=relation.name, sha256=relation.digest, split_by=split_by, counts=counts)
+
+
+class LearnedFrom(_Part):
+    """What a mixture was tuned on and how, whatever tuned it; what does not apply is None."""
+
+    baseline: BaselineName | None = None
+    train_facts: int = 0
+    dev_facts: int = 0
+    left_out: dict[str, dict[str, int]] = {}
+    """Facts of train and dev that could not be used, by split and reason."""
+    training: TrainingSpec | None = None
+    pairs: int | None = None
+    """(fact, prompt) pairs trained on."""
+    planned_pairs: int | None = None
+    best_pairs: int | None = None
+    """Pairs trained on when the state that was kept was reached."""
+    step_sizes: dict[str, Any] | None = None
+    """Adam's step sizes for the vectors, for each layer, and for the weights."""
+    finished: bool = True
+    """False if it was interrupted."""
+    search: AutoPromptSpec | None = None
+    prompt: str | None = None
+    """The prompt that AutoPrompt found, as a person would write it."""
+    prompt_tokens: tuple[str, ...] = ()
+    prompt_token_ids: tuple[int, ...] = ()
+    reads_back_from_text: bool | None = None
+    """Whether the LM's tokenizer turns the written prompt into the same tokens."""
+    iterations: int | None = None
+    best_iteration: int | None = None
+    fine_tuning: FineTuningSpec | None = None
+    fine_tuned_from: LMIdentity | None = None
+    best_epoch: int | None = None
+    prompts_on_train: tuple[dict[str, Any], ...] = ()
+    """The train scores of each prompt, where the best of them was taken."""
+
+
+class About(_Part):
+    """What is known about a mixture: what it was learned from, and what it scores. It is shown on the model card."""
+
+    relation: RelationRecord | None = None
+    """None if nothing was learned."""
+    learned_from: LearnedFrom | None = None
+    """None if it is untuned."""
     scores: dict[str, dict[str, Any]] = {}
     """What it scores, by the split."""
     dev_answers: dict[str, Any] | None = None
-    """How probable its answers to dev questions were, and which were right: thresholds are learned from it."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _say_everything_in_both_places(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        learned_from = given.get("learned_from", {})
-        if not isinstance(learned_from, dict) or not isinstance(learned_from.get("relation", {}), dict):
-            raise ValueError("learned_from is not an object, or names no relation")
-        learned_from = dict(learned_from)
-        if given.get("relation") is not None:
-            learned_from.setdefault("relation", {"name": given["relation"], "sha256": given.get("relation_sha256")})
-        if given.get("split_by") is not None:
-            learned_from["split_by"] = given["split_by"]
-        relation = learned_from.get("relation", {})
-        found = {
-            "relation": relation.get("name"),
-            "relation_sha256": relation.get("sha256"),
-            "split_by": learned_from.get("split_by"),
-        }
-        return {**given, **found, "learned_from": learned_from}
+    """How probable its answers to dev questions were, and which were right: thresholds are learned from it. It is saved
+    in abstention.json."""
 
 
-class SavedPrompt(BaseModel):
+class SavedPrompt(_Part):
     """A saved template."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     template: str
     weight: float | None = None
@@ -64,28 +93,24 @@ class SavedPrompt(BaseModel):
     """Why it was left out; None for a prompt of the mixture."""
 
 
-class SavedFile(BaseModel):
+class SavedFile(_Part):
     """A file beside config.json."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     sha256: str
     bytes: int
 
 
-class Description(BaseModel):
+class Description(About):
     """config.json of a saved mixture."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    format: str
-    version: int
+    format: Literal["askwell-mixture"] = "askwell-mixture"
+    version: Literal[1] = 1
     base_lm: LMIdentity
     base_lm_has_public_name: bool
     """Whether the LM can be loaded by its name."""
     tokenizer: str | None = None
     """The name of the tokenizer, if it is not the one stored with the LM's weights."""
-    mixture_spec: MixtureSpec
+    mixture_spec: SettledMixtureSpec
     prompts: tuple[SavedPrompt, ...]
     left_out_prompts: tuple[SavedPrompt, ...]
     examples: tuple[tuple[Fact, ...], ...] = ()
@@ -97,37 +122,7 @@ class Description(BaseModel):
     """What it was tuned to choose from; None if it can answer anything."""
     effective_prompts: float
     temperature: float | None
-    """T; None if the weights have none. In version 1, static weights also had one."""
-    learned_from: dict[str, Any]
-    scores: dict[str, dict[str, Any]]
+    """T; None if the weights have none."""
     files: dict[str, SavedFile]
     sha256: str
     """The hash of all the rest."""
-    dev_answers: dict[str, Any] | None = None
-    """What abstention.json holds, if it is there."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_older(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or not isinstance(given.get("mixture_spec"), dict) or "answers" in given:
-            return given
-        return {**given, "mixture_spec": {"answers": "one-token", **given["mixture_spec"]}}
-
-    @field_validator("mixture_spec", mode="before")
-    @classmethod
-    def _read_0_1_0(cls, given: Any) -> Any:
-        return {"begin": BEGIN_OF_0_1_0, **NO_OPENING_WRITTEN, **given} if isinstance(given, dict) else given
-
-    @model_validator(mode="after")
-    def _say_what_is_known(self) -> Self:
-        """Refuses a document whose `learned_from` or `scores` nobody could show."""
-        try:
-            _ = self.about
-        except ValidationError as error:
-            raise ValueError(f"learned_from: {problem_in(error)}") from None
-        return self
-
-    @property
-    def about(self) -> About:
-        """What is known about the mixture."""
-        return About(learned_from=self.learned_from, scores=self.scores, dev_answers=self.dev_answers)

@@ -129,7 +129,10 @@ def answer_kind(
         return mixture.answer_kind
     choice, longest, lm = mixture.spec.answers, mixture.spec.longest_answer, mixture.lm
     if whole and choice == "one-token":
-        raise BadOption("--answers one-token: a mixture that is tuned to choose among candidates takes whole answers")
+        raise BadOption(
+            "`answers` one-token: a mixture that is tuned to choose among candidates takes whole answers",
+            answers="--answers",
+        )
     if choice == "auto" and whole:
         choice = "any-length"
     if choice == "auto":
@@ -169,8 +172,10 @@ def default_kind(mixture: "Mixture") -> AnswerKind:
     choice, masks = mixture.spec.answers, mixture.lm.family.fills_masks
     if choice == "any-length" and masks:
         raise BadOption(
-            "--answers any-length: a masked LM learns from train facts how long answers are; name the relation "
-            "with --facts"
+            "`answers` any-length: a masked LM learns from train facts how long answers are; name the relation "
+            "with `facts`",
+            answers="--answers",
+            facts="--facts",
         )
     if choice == "one-token" or masks:
         return ONE_TOKEN

@@ -21,7 +21,7 @@ from askwell.mixture.elsewhere import EmbeddedPrompts, embed, save_peft
 from askwell.mixture.encode import encode_facts, encode_relation
 from askwell.mixture.hub import OnTheHub
 from askwell.mixture.reply import AllReplies, Replies
-from askwell.prompts.begin import resolve_begin
+from askwell.prompts.begin import settle
 from askwell.prompts.examples import Shown
 from askwell.prompts.prompt_set import PromptSet
 from askwell.specs.mixture_spec import MixtureSpec
@@ -53,11 +53,13 @@ class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license=
     ) -> None:
         """Pass a `spec`, or fields of MixtureSpec by name: `Mixture(lm, templates, deep=True)`.
 
-        The train facts of `relation` decide a causal LM's opening, and examples are drawn from them; to rebuild a saved
-        mixture, the `examples` of each prompt are given instead."""
+        The train facts of `relation` decide what stands before a causal LM's sentences where the spec leaves it open,
+        and in-context examples are drawn from them; without a relation, sentences begin with a line break (where the
+        LM has one as a token) and nothing stands before them. To rebuild a saved mixture, its settled spec and the
+        `examples` of each prompt are given instead."""
         given = MixtureSpec.given(spec, choices, to=Mixture.__init__, elsewhere={"train": TrainingSpec})
         parsed = parsed_templates(templates)
-        settled = resolve_begin(given, lm, [] if relation is None else [(relation, parsed)])
+        settled = settle(given, lm, relation, parsed)
         super().__init__(lm, parsed, settled, relation=relation, examples=examples)
         self.answer_space = AnswerSpace(lm, (prompt.tokens.y_place for prompt in self.prompts))
         self.answer_kind: AnswerKind | None = None

@@ -8,7 +8,6 @@ new one.
 
 import hashlib
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +21,16 @@ from torch import Tensor
 
 from askwell.data.templates import Template, parse_template
 from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
-from askwell.files import problem_in, read_document, read_text, write_whole
+from askwell.files import hash_json, problem_in, read_document, read_text, refuse_later_version, write_whole
 from askwell.lms.checkpoints import public_name
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.lms.tokenizer_files import hub_options as reach_of_hub
 from askwell.mixture.card import model_card
-from askwell.mixture.description import About, Description, SavedFile
+from askwell.mixture.description import About, Description, SavedFile, SavedPrompt
 from askwell.mixture.mixture import Mixture
 from askwell.prompts.prompt import LeftOutPrompt
 
-FORMAT, VERSION = "askwell-mixture", 2
-READABLE_VERSIONS = (1, VERSION)
-"""Version 1 is that of askwell 0.1.0."""
 CONFIG, TENSORS, CARD = "config.json", "mixture.safetensors", "README.md"
 ABSTENTION = "abstention.json"
 """What the mixture answered to dev questions; a folder without it loads as well."""
@@ -53,32 +49,30 @@ def save_mixture(mixture: Mixture, folder: Path, *, about: About | None = None) 
     files = {TENSORS: tensors}
     if about.dev_answers:
         files[ABSTENTION] = (json.dumps(about.dev_answers, ensure_ascii=False, allow_nan=False) + "\n").encode()
-    config = {
-        "format": FORMAT,
-        "version": VERSION,
-        "base_lm": mixture.lm.identity.model_dump(),
-        "base_lm_has_public_name": mixture.lm.source == mixture.lm.identity.name,
-        "mixture_spec": mixture.spec.model_dump(),
-        "prompts": [_template_json(prompt.template) for prompt in mixture.prompts[:: mixture.spec.copies]],
-        "left_out_prompts": [
-            _template_json(prompt.template) | {"reason": prompt.reason} for prompt in mixture.left_out_prompts
-        ],
-        "examples": [[asdict(fact) for fact in shown] for shown in mixture.examples],
-        "mixture_weights": mixture.weights.tolist(),
-        "answers": None if mixture.answer_kind is None else asdict(mixture.answer_kind),
-        "candidates": None if mixture.candidates is None else asdict(mixture.candidates),
-        "effective_prompts": mixture.effective_prompts,
-        "temperature": mixture.temperature,
-        "learned_from": about.learned_from,
-        "scores": about.scores,
-        "files": {
-            name: {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    lm = mixture.lm
+    described = Description(
+        **{name: getattr(about, name) for name in ("relation", "learned_from", "scores")},
+        base_lm=lm.identity,
+        base_lm_has_public_name=lm.source == lm.identity.name,
+        tokenizer=None if lm.tokenizer_source is None else public_name(lm.tokenizer_source),
+        mixture_spec=mixture.spec,
+        prompts=tuple(_saved(prompt.template) for prompt in mixture.prompts[:: mixture.spec.copies]),
+        left_out_prompts=tuple(_saved(prompt.template, prompt.reason) for prompt in mixture.left_out_prompts),
+        examples=mixture.examples,
+        mixture_weights=tuple(mixture.weights.tolist()),
+        answers=mixture.answer_kind,
+        candidates=mixture.candidates,
+        effective_prompts=mixture.effective_prompts,
+        temperature=mixture.temperature,
+        files={
+            name: SavedFile(sha256=hashlib.sha256(content).hexdigest(), bytes=len(content))
             for name, content in files.items()
         },
-    }
-    if mixture.lm.tokenizer_source is not None:
-        config["tokenizer"] = public_name(mixture.lm.tokenizer_source)
-    config["sha256"] = _hash_of(config)
+        sha256="",
+    )
+    head = described.model_dump(include={"format", "version"})
+    config = {**head, **described.model_dump(mode="json", exclude={"dev_answers", "sha256"})}
+    config["sha256"] = hash_json(config)
     for name, content in files.items():
         write_whole(folder / f"{name}.new", content)
     write_whole(folder / CONFIG, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
@@ -87,8 +81,7 @@ def save_mixture(mixture: Mixture, folder: Path, *, about: About | None = None) 
     if ABSTENTION not in files:
         (folder / ABSTENTION).unlink(missing_ok=True)
     write_whole(folder / CARD, str(model_card(mixture, about)))
-    places = {LM_PATH: (mixture.lm.source, mixture.lm.identity.name)}
-    places[TOKENIZER_PATH] = (mixture.lm.tokenizer_source, config.get("tokenizer"))
+    places = {LM_PATH: (lm.source, lm.identity.name), TOKENIZER_PATH: (lm.tokenizer_source, described.tokenizer)}
     for name, (source, public) in places.items():
         if source is not None and source != public:
             write_whole(folder / name, source + "\n")
@@ -118,7 +111,7 @@ def load_mixture(source: str | Path, lm: FrozenLM | None = None, **hub_options: 
     if TENSORS not in description.files:
         raise DamagedFile(f"{Path(str(source)) / CONFIG} names no {TENSORS} among the mixture's files")
     tensors = _read_checked(source, TENSORS, description.files[TENSORS], hub_options)
-    _load_state(mixture, tensors, description.version, Path(str(source)) / TENSORS)
+    _load_state(mixture, tensors, Path(str(source)) / TENSORS)
     return mixture
 
 
@@ -168,14 +161,10 @@ def _noted(source: str | Path, name: str) -> str | None:
 def _read_config(source: str | Path, hub_options: dict[str, Any]) -> tuple[dict[str, Any], Path]:
     path = _fetch(source, CONFIG, hub_options)
     config = read_document(path)
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
+    if not isinstance(config, dict) or config.get("format") != "askwell-mixture":
         raise BadFile(path, "is not the description of a saved askwell mixture")
-    if config.get("version") not in READABLE_VERSIONS:
-        raise DamagedFile(
-            f"{path} has version {config.get('version')} of the format, but this askwell reads versions up to "
-            f"{VERSION}; install a newer askwell"
-        )
-    if config.get("sha256") != _hash_of({key: value for key, value in config.items() if key != "sha256"}):
+    refuse_later_version(path, config)
+    if config.get("sha256") != hash_json({key: value for key, value in config.items() if key != "sha256"}):
         raise DamagedFile(f"{path} was altered: its contents do not match its own hash")
     return config, path
 
@@ -195,10 +184,10 @@ def _read_checked(source: str | Path, name: str, expected: SavedFile, hub_option
     raise DamagedFile(f"{Path(str(source)) / name} is {problem}: its hash is not the one in {CONFIG}")
 
 
-def _load_state(mixture: Mixture, data: bytes, version: int, path: Path) -> None:
+def _load_state(mixture: Mixture, data: bytes, path: Path) -> None:
     try:
         tensors = load_tensors(data)
-        mixture.load_state_dict(tensors if version > 1 else _from_version_1(tensors, mixture))
+        mixture.load_state_dict(tensors)
     except (SafetensorError, RuntimeError) as error:
         raise DamagedFile(f"{path} does not fit its prompts: {str(error).splitlines()[0]}") from None
     if broken := sorted(name for name, tensor in tensors.items() if not _are_numbers(name, tensor)):
@@ -210,20 +199,6 @@ def _are_numbers(name: str, tensor: Tensor) -> bool:
     if "logits" not in name:
         return bool(tensor.isfinite().all())
     return not (tensor.isnan().any() or tensor.isposinf().any() or tensor.isneginf().all())
-
-
-def _from_version_1(tensors: dict[str, Tensor], mixture: Mixture) -> dict[str, Tensor]:
-    """The tensors in today's format. A stack's layers were one tensor, and static weights had a temperature."""
-    names = {"weight_logits": "weighting.logits", "log_temperature": "weighting.log_temperature"}
-    found: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        if name.startswith("deltas."):
-            found |= {f"{name}.{layer}": of_layer for layer, of_layer in enumerate(tensor)}
-        else:
-            found[names.get(name, name)] = tensor
-    if mixture.temperature is None:
-        found.pop("weighting.log_temperature", None)
-    return found
 
 
 def _fetch(source: str | Path, name: str, hub_options: dict[str, Any]) -> Path:
@@ -257,9 +232,5 @@ def _load_base_lm(mixture: str | Path, description: Description) -> FrozenLM:
         raise LMUnavailable(f"the mixture needs the LM it was learned on. {error}") from error
 
 
-def _hash_of(config: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(config, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
-
-
-def _template_json(template: Template) -> dict[str, Any]:
-    return {"template": template.text} | ({} if template.weight is None else {"weight": template.weight})
+def _saved(template: Template, reason: str | None = None) -> SavedPrompt:
+    return SavedPrompt(template=template.text, weight=template.weight, reason=reason)

@@ -21,7 +21,7 @@ from askwell.prompts.openings import RANDOM
 from askwell.prompts.pairs import PairReader, Tuned
 from askwell.prompts.prompt import LeftOutPrompt, initial_vectors, usable_prompts
 from askwell.prompts.weights import WEIGHTINGS, initial_weights
-from askwell.specs.mixture_spec import MixtureSpec
+from askwell.specs.mixture_spec import SettledMixtureSpec
 
 
 class PromptSet(nn.Module):
@@ -33,12 +33,12 @@ class PromptSet(nn.Module):
         self,
         lm: FrozenLM,
         templates: Sequence[Template],
-        spec: MixtureSpec,
+        spec: SettledMixtureSpec,
         *,
         relation: Relation | None = None,
         examples: Sequence[Shown] | None = None,
     ) -> None:
-        """The spec names how sentences begin. In-context examples are drawn from the relation's train facts, unless
+        """In-context examples are drawn from the relation's train facts, unless
         those of each prompt are given."""
         super().__init__()
         self._lm = (lm,)  # in a tuple, so that the LM is no submodule: it is not saved, moved or tuned with the prompts
@@ -96,8 +96,6 @@ class PromptSet(nn.Module):
     @property
     def beginning(self) -> Beginning:
         """What each sentence begins with."""
-        if self.spec.begin == "auto":
-            raise RuntimeError("a mixture's beginning is chosen when it is built")
         return self.lm.beginning(self.spec.begin)
 
     @cached_property

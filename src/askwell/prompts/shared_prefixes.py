@@ -6,12 +6,10 @@ only once during the whole tuning, because its keys and values never change. Eve
 kept keys and values (`lms/walks/past.py`).
 """
 
-import os
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 from askwell.lms.batches import Batch, QuestionTable, Words
 from askwell.lms.frozen import FrozenLM
+from askwell.lms.machine import memory_of
 from askwell.lms.walks.past import Past, Paths
 from askwell.prompts.prompt import Prompt
 
@@ -147,14 +146,6 @@ class SharedPrefixes:
 
 
 def memory_limit(device: torch.device) -> int:
-    """How many bytes of keys and values may be kept for a run: a part of the memory of the machine or its GPU."""
-    if device.type == "cuda":
-        total = torch.cuda.get_device_properties(device).total_memory
-    elif hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        limit = Path("/sys/fs/cgroup/memory.max")  # a container's own
-        text = limit.read_text().strip() if limit.is_file() else "max"
-        total = min(total, int(text)) if text.isdigit() else total
-    else:
-        total = 8 * 2**30
-    return int(total * _PART_OF_MEMORY)
+    """Return how many bytes of keys and values a run may keep: a part of the memory of the machine or its GPU."""
+    memory = memory_of(device)
+    return int((8 * 2**30 if memory is None else memory.total) * _PART_OF_MEMORY)

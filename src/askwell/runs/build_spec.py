@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import torch
 from pydantic import TypeAdapter
 
+from askwell.baselines.registry import BASELINES
 from askwell.calls import checked
 from askwell.data.facts import Relation
 from askwell.data.names import relation_label
@@ -14,11 +15,10 @@ from askwell.data.templates import Template, parsed_templates
 from askwell.errors import BadOption
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.candidates import GivenCandidates, as_candidates
-from askwell.prompts.begin import resolve_begin
 from askwell.prompts.openings import with_label
 from askwell.specs.base import Spec, no_such_option
 from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
-from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec
+from askwell.specs.mixture_spec import AUTO_LEAD_IN, NO_LEAD_IN, MixtureSpec
 from askwell.specs.run_spec import ControlKind, DeviceKind, Digits, PromptText, RunSpec
 from askwell.specs.training_spec import TrainingSpec
 
@@ -26,7 +26,7 @@ _Kind = TypeVar("_Kind", bound=Spec)
 
 
 @checked
-def run_spec(
+def build_run_spec(
     lm: FrozenLM,
     relation: Relation,
     templates: str | Template | Sequence[Template | str],
@@ -45,25 +45,29 @@ def run_spec(
     dtype: Digits | None = None,
     **choices: Any,
 ) -> RunSpec:
-    """The spec of a run on things that are already loaded; `prompts` and `setting` name it in tables.
+    """Return the spec of a run on things that are already loaded; `prompts` and `setting` name it in tables.
 
-    Instead of `mixture`, `training`, `search` or `fine_tuning`, their fields can be given by name: `run_spec(lm,
+    Instead of `mixture`, `training`, `search` or `fine_tuning`, their fields can be given by name: `build_run_spec(lm,
     relation, templates, deep=True, pairs=400)`. Without `training` or one of its fields (and without a baseline that
     learns), the prompts are not tuned. The device and the precision are those of the LM, unless the run is to be done
-    elsewhere. What a causal LM's sentences begin with, and what comes before them, is chosen here, so that it is part
-    of the run's id; the paper's recipe puts nothing there.
+    elsewhere. What stands before a causal LM's sentences is chosen when the run is done, where it is left open; the
+    paper's recipe puts nothing there.
     """
     candidates, templates = as_candidates(candidates), parsed_templates(templates)
     learning = {"autoprompt": AutoPromptSpec, "fine-tuning": FineTuningSpec}.get(baseline or "", TrainingSpec)
     by_name = _by_spec(choices, MixtureSpec, learning)
     mixture = _chosen(MixtureSpec, mixture, by_name) or MixtureSpec()
+    if baseline is not None:
+        own = BASELINES[baseline].mixture
+        mixture = MixtureSpec.model_validate(own.model_dump() | mixture.model_dump(exclude_unset=True))
     training = _chosen(TrainingSpec, training, by_name)
     search, fine_tuning = _chosen(AutoPromptSpec, search, by_name), _chosen(FineTuningSpec, fine_tuning, by_name)
     if training is not None and training.classify and candidates is None:
         raise BadOption("--classify needs candidates to choose among: name them with --candidates, or --among train")
     if training is not None and training.recipe == "paper":
         mixture = mixture.with_named_opening
-    mixture = resolve_begin(mixture, lm, [(relation, templates)])
+    if len(lm.beginnings) == 1 and mixture.begin == "auto":  # so that "auto" and its only value are the same run
+        mixture = mixture.with_named_opening.model_copy(update={"begin": next(iter(lm.beginnings))})
     mixture = with_label(mixture, relation_label(relation.name))
     fields: dict[str, Any] = {
         "lm": lm.identity.name,
@@ -85,28 +89,28 @@ def run_spec(
         "search": search,
         "fine_tuning": fine_tuning,
     }
-    return RunSpec.of(fields, to=run_spec)
+    return RunSpec.given(None, fields, to=build_run_spec)
 
 
 def _by_spec(choices: Mapping[str, Any], *kinds: type[Spec]) -> dict[type[Spec], dict[str, Any]]:
-    """The choices, each with the spec that has a field of its name."""
+    """Sort the choices by the spec that has a field of their name."""
     by_spec: dict[type[Spec], dict[str, Any]] = {}
     for name, value in choices.items():
-        kind = next((kind for kind in kinds if name in (*kind.model_fields, *kind.older_names)), None)
+        kind = next((kind for kind in kinds if name in kind.model_fields), None)
         if kind is None:
-            raise no_such_option(name, run_spec, *kinds)
+            raise no_such_option(name, build_run_spec, *kinds)
         by_spec.setdefault(kind, {})[name] = value
     return by_spec
 
 
 def _chosen(kind: type[_Kind], spec: _Kind | None, by_name: Mapping[type[Spec], dict[str, Any]]) -> _Kind | None:
-    """The spec that was given, or that of its fields; None if neither was given."""
+    """Return the spec that was given, or that of its fields; None if neither was given."""
     fields = by_name.get(kind, {})
-    return None if spec is None and not fields else kind.given(spec, fields, to=run_spec, elsewhere={})
+    return None if spec is None and not fields else kind.given(spec, fields, to=build_run_spec)
 
 
 def setting_name(mixture: MixtureSpec, training: TrainingSpec | None) -> str:
-    """A name for an unnamed setting: how it differs from the defaults."""
+    """Name an unnamed setting by how it differs from the defaults."""
     if training is None:
         parts = ["hard"]
     else:
@@ -117,12 +121,12 @@ def setting_name(mixture: MixtureSpec, training: TrainingSpec | None) -> str:
     parts += [mixture.weighting] if mixture.weighting != "static" else []
     parts += [mixture.initial] if mixture.initial != "words" else []
     parts += [f"{mixture.copies} copies"] if mixture.copies > 1 else []
-    parts += ["lead-in"] if mixture.lead_in != NO_LEAD_IN else []
+    parts += ["lead-in"] if mixture.lead_in not in (NO_LEAD_IN, AUTO_LEAD_IN) else []
     parts += [f"{mixture.shots} shots"] if mixture.shots else []
     parts += [f"prefix of {mixture.prefix}"] if mixture.prefix else []
     return ", ".join(parts)
 
 
 def prompts_name(sources: list[str]) -> str:
-    """The name of these prompts in tables: the names of their sources, or "given" for templates that were typed."""
+    """Name prompts in tables by the names of their sources; templates that were typed are called "given"."""
     return " + ".join(dict.fromkeys("given" if "[X]" in source else Path(source).stem for source in sources))

@@ -21,7 +21,6 @@ from askwell.evaluation.metrics import LOG_LOSS, METRICS, metric_named
 from askwell.evaluation.outcomes import Outcome, read_controls, read_outcomes, write_controls, write_outcomes
 from askwell.files import need_writable_folder, read_saved, write_whole, writing
 from askwell.mixture.save import CONFIG
-from askwell.runs.legacy import is_legacy_run, read_legacy_record
 from askwell.runs.record import (
     CONTROLS,
     DEV_OUTCOMES,
@@ -143,14 +142,12 @@ def write_history(folder: Path, history: Sequence[HistoryRecord]) -> None:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder has a complete run, of this version or of 0.1.0."""
-    return (folder / RECORD).is_file() or is_legacy_run(folder)
+    """Whether a folder has a complete run."""
+    return (folder / RECORD).is_file()
 
 
 def read_run(folder: Path) -> Run:
     """The run in a folder."""
-    if not (folder / RECORD).is_file():
-        return Run(folder, read_legacy_record(folder))
     record = read_saved(folder / RECORD, RunRecord.model_validate_json)
     environment = read_saved(folder / ENVIRONMENT, Environment.model_validate_json)
     history = read_saved(folder / HISTORY, _history) if (folder / HISTORY).is_file() else ()
@@ -290,8 +287,8 @@ def hold_folder(folder: Path) -> Generator[None]:
 
 
 def clear_folder(folder: Path) -> None:
-    """Removes the files of an earlier run, of this version or of 0.1.0, and nothing else."""
-    for name in (RECORD, ENVIRONMENT, HISTORY, TEST_OUTCOMES, DEV_OUTCOMES, CONTROLS, CHECKPOINT, "metrics.json"):
+    """Removes the files of an earlier run, and nothing else."""
+    for name in (RECORD, ENVIRONMENT, HISTORY, TEST_OUTCOMES, DEV_OUTCOMES, CONTROLS, CHECKPOINT):
         (folder / name).unlink(missing_ok=True)
     for mixture in (folder, folder / MIXTURE):
         if not (mixture / CONFIG).is_file():

@@ -1,27 +1,23 @@
 """From a sweep to its runs: which are done, which are left, and about how long the rest will take."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from askwell.errors import BadFile, NothingLeft
 from askwell.evaluation.controls import MOST_XS_OF_PRIOR
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
+from askwell.lms.machine import limited_threads
 from askwell.mixture.candidates import Candidates, read_candidates
 from askwell.mixture.encode import encode_facts, needs_any_length
 from askwell.mixture.mixture import Mixture
-from askwell.prompts.begin import resolve_begin
 from askwell.prompts.prompt import usable_prompts
 from askwell.prompts.weights import WEIGHTINGS
-from askwell.runs.build_spec import run_spec
+from askwell.runs.build_spec import build_run_spec
 from askwell.runs.grid import GridCell, cells_of, naming
-from askwell.runs.run import limited_threads
 from askwell.runs.store import Store
 from askwell.runs.worker import LMKey, RunFailed, RunTask
 from askwell.specs.mixture_spec import MixtureSpec
@@ -59,15 +55,7 @@ def measured_pair(mixture: Mixture, task: RunTask) -> float | None:
     if not len(facts):
         return None
     with limited_threads(task.spec.threads):
-        objective = Objective(mixture, facts, "gradient")
-        few = torch.arange(min(len(facts), max(1, _PAIRS // len(mixture.prompts))), device=mixture.lm.device)
-        seconds = []
-        for _ in range(3):  # the first is slower: it allocates memory
-            began = time.perf_counter()
-            for chunk in few.split(objective.facts_at_once):
-                objective.loss(chunk).to_minimise.backward()
-            seconds.append(time.perf_counter() - began)
-    return min(seconds) / (len(few) * len(mixture.prompts)) / BACKWARD
+        return Objective(mixture, facts, "gradient").seconds_of_pair(_PAIRS) / BACKWARD
 
 
 def stored_pairs(store: Store, done: list[tuple[RunSpec, float]]) -> float | None:
@@ -175,24 +163,20 @@ def _usable(lm: FrozenLM, cells: list[GridCell]) -> tuple[list[tuple[GridCell, i
 
 
 def _mixtures(sweep: SweepSpec, file: Path, lm: FrozenLM, cells: list[GridCell]) -> dict[str, MixtureSpec]:
-    """The mixture of each setting, with what the LM's sentences begin with: a setting's own choice is for causal LMs,
-    and where it makes none, the choice is made from the sweep's first relations."""
-    first = {cell.relation.name: (cell.relation, cell.templates) for cell in reversed(cells)}
-    in_order = list(reversed(first.values()))
-    automatic = resolve_begin(MixtureSpec().with_named_opening, lm, in_order, anew=True)
-    # One kind of answers for all relations of an LM, so that no mean is taken over both.
+    """Return the mixture of each setting for an LM: what a setting's sentences begin with is for causal LMs, and all
+    relations have one kind of answers, so that no mean is taken over both."""
     needed = any(needs_any_length(lm, cell.relation) for cell in cells)
     answers = sweep.answers if sweep.answers != "auto" else "any-length" if needed else "one-token"
     mixtures = {}
     for name, setting in sweep.settings.items():
-        mixture = setting.mixture
-        if setting.tuned and setting.training.recipe == "paper":
-            mixture = mixture.with_named_opening
-        takes_default = mixture.begin == "auto" or len(lm.beginnings) == 1
-        chosen = {"begin": automatic.begin if takes_default else mixture.begin}
-        chosen["answers"] = answers if mixture.answers == "auto" else mixture.answers
-        with naming(file, f"settings.{name}"):
-            mixtures[name] = resolve_begin(mixture.model_copy(update=chosen), lm, in_order, anew=True)
+        own = setting.mixture
+        chosen: dict[str, str] = {"answers": answers} if own.answers == "auto" else {}
+        if len(lm.beginnings) == 1:
+            chosen["begin"] = "auto"
+        elif own.begin != "auto":
+            with naming(file, f"settings.{name}"):
+                lm.beginning(own.begin)
+        mixtures[name] = own.model_copy(update=chosen)
     return mixtures
 
 
@@ -220,7 +204,7 @@ def _runs_of(
         of_setting = sweep.controls if setting.controls is None else setting.controls
         controls = (None, *of_setting) if setting.tuned else (None,)
         for seed, control in product(setting.seeds or sweep.seeds, controls):
-            spec = run_spec(
+            spec = build_run_spec(
                 lm,
                 cell.relation,
                 cell.templates,
@@ -271,5 +255,7 @@ def _measured(lm: FrozenLM, tasks: list[RunTask]) -> float | None:
 def _like(lm: FrozenLM, task: RunTask) -> Mixture:
     """A mixture whose sentences are as long as those of a run."""
     names = ("lead_in", "prefix", "prefix_words", "shots", "shot_separator")
-    spec = MixtureSpec(**{name: getattr(task.spec.mixture, name) for name in names})
+    own = task.spec.mixture
+    begin = next(iter(lm.beginnings)) if own.begin == "auto" else own.begin
+    spec = MixtureSpec(begin=begin, **{name: getattr(own, name) for name in names})
     return Mixture(lm, [prompt.template for prompt in task.spec.templates], spec, relation=task.relation)

@@ -30,6 +30,8 @@ from askwell.evaluation.scoring import EvaluationFigures
 from askwell.evaluation.trust import Trust
 from askwell.files import to_json
 from askwell.lms.identity import LMIdentity
+from askwell.mixture.description import LearnedFrom, RelationRecord
+from askwell.specs.mixture_spec import SettledMixtureSpec
 from askwell.specs.run_spec import RunSpec
 from askwell.version import VERSION
 from askwell.views.document import Document, overview
@@ -42,17 +44,6 @@ TEST_OUTCOMES, DEV_OUTCOMES, CONTROLS, MIXTURE = "facts.parquet", "dev.parquet",
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class RelationRecord(_Part):
-    """The facts of a run."""
-
-    name: str
-    sha256: str
-    split_by: str | None = None
-    """How a single file was split; None for splits that were given."""
-    counts: dict[str, int]
-    """Lines read, repeated and leaked: see `Counts`."""
 
 
 class PromptRecord(_Part):
@@ -85,28 +76,12 @@ class HistoryRecord(BaseModel):
     dev: dict[str, float | None]
 
 
-class TrainingRecord(_Part):
-    """What a mixture was tuned on."""
-
-    train_facts: int = 0
-    dev_facts: int = 0
-    left_out: dict[str, dict[str, int]] = {}
-    """Facts of train and dev that could not be used, by split and reason."""
-    pairs: int | None = None
-    """(fact, prompt) pairs trained on."""
-    planned_pairs: int | None = None
-    best_pairs: int | None = None
-    """Pairs trained on when the state that was kept was reached."""
-    step_sizes: dict[str, Any] | None = None
-    found: dict[str, Any] = {}
-    """What a baseline found, such as AutoPrompt's prompt."""
-
-
 class Environment(BaseModel):
     """What a run was made with. It names no path, no machine and no user."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
+    version: Literal[1] = 1
     askwell: str = VERSION
     git: str | None = None
     """The commit of askwell's work tree; "+" marks changed files."""
@@ -128,6 +103,9 @@ class RunRecord(ShowsItself, _Part):
     id: str
     """The hash of the spec."""
     spec: RunSpec
+    """What was asked for."""
+    mixture: SettledMixtureSpec
+    """What it became: also what stands before a causal LM's sentences where the spec leaves that open, and why."""
     lm: LMIdentity
     relation: RelationRecord
     prompts: tuple[PromptRecord, ...]
@@ -150,7 +128,7 @@ class RunRecord(ShowsItself, _Part):
     partitions: dict[str, dict[str, dict[str, int | float]]] = {}
     """Scores on parts of the test facts, each with its number of facts."""
     audit: RelationAudit | None = None
-    training: TrainingRecord | None = None
+    training: LearnedFrom | None = None
     history: tuple[HistoryRecord, ...] = Field(default=(), exclude=True)
     """Stored in history.jsonl."""
     environment: Environment = Field(default=Environment(), exclude=True)

@@ -4,15 +4,12 @@ All runs are done here: those of `askwell train`, of baselines, of sweeps and of
 """
 
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from askwell.baselines.result import BaselineLine, BaselineProgress
+from askwell.baselines.result import AnyProgress, BaselineLine
 from askwell.baselines.run_baseline import run_baseline
 from askwell.calls import checked
 from askwell.data.facts import Relation
@@ -28,27 +25,26 @@ from askwell.evaluation.selective import dev_answers
 from askwell.evaluation.trust import Trust, trust_of
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
+from askwell.lms.machine import limited_threads
 from askwell.mixture.candidates import Candidates, GivenCandidates, as_candidates
-from askwell.mixture.description import About
-from askwell.mixture.encode import EncodedRelation, count_reasons, encode_relation
+from askwell.mixture.description import About, LearnedFrom, RelationRecord
+from askwell.mixture.encode import EncodedRelation, encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import save_mixture
-from askwell.prompts.begin import resolve_begin
 from askwell.runs.folder import write_history, write_run
 from askwell.runs.record import (
     MIXTURE,
     HistoryRecord,
     LeftOutTemplate,
     PromptRecord,
-    RelationRecord,
     RunRecord,
-    TrainingRecord,
     environment,
 )
 from askwell.specs.baseline_specs import BaselineName
+from askwell.specs.mixture_spec import MixtureSpec, SettledMixtureSpec
 from askwell.specs.run_spec import RunSpec
 from askwell.training.checkpoint import CHECKPOINT
-from askwell.training.history import Interrupted, TrainingResult
+from askwell.training.history import Interrupted
 from askwell.training.loop import train
 
 
@@ -68,7 +64,7 @@ class Asking:
     total: int
 
 
-RunProgress = Built | Asking | BaselineProgress
+RunProgress = Built | Asking | AnyProgress
 
 
 @checked
@@ -84,6 +80,8 @@ def run(
     untuned: bool = False,
     controls: bool = True,
     split_by: str | None = None,
+    mixture: SettledMixtureSpec | None = None,
+    seconds_to_load: float | None = None,
     progress: Callable[[RunProgress], None] | None = None,
 ) -> RunRecord:
     """Does a run, writes it to a folder, and returns its record.
@@ -92,6 +90,9 @@ def run(
     in the folder itself, and `resume` continues from there. With `untuned`, test facts are also scored before tuning;
     without `controls`, neither controls nor measures of trust are computed. If interrupted, the best state so far is
     saved as the folder's mixture.
+
+    What the spec leaves open about what stands before a causal LM's sentences is chosen from the relation's train
+    facts, unless `mixture` is the spec's own mixture with that choice made elsewhere, as for controls.
     """
     began = time.monotonic()
     if relation.digest != spec.facts_sha256:
@@ -100,9 +101,8 @@ def run(
     checkpoints = folder if checkpoints is None else Path(checkpoints)
     folder.mkdir(parents=True, exist_ok=True)
     tell = progress or (lambda _event: None)
-    mixture = resolve_begin(spec.mixture, lm, [(relation, templates_of(spec))])
-    spec = spec.model_copy(update={"mixture": mixture})
-    work = _Work(spec, lm, relation, folder, checkpoints, candidates, resume, split_by, tell)
+    known = RelationRecord.of(relation, split_by)
+    work = _Work(spec, mixture or spec.mixture, lm, relation, known, folder, checkpoints, candidates, resume, tell)
     with limited_threads(spec.threads):
         made = work.mixture(untuned=untuned) if spec.baseline is None else work.baseline(spec.baseline)
         made.mixture.answer_kind = made.facts.kind
@@ -111,9 +111,9 @@ def run(
         examination = examine(made.mixture, relation, **shared, controls=controls, seed=spec.seed, progress=asking)
         asking = work.asking("nearest words")
         trust = trust_of(made.mixture, relation, examination, **shared, progress=asking) if controls else None
-    record = _record(work, made, examination, trust)
     took = environment().model_copy(update={"seconds": round(time.monotonic() - began, 3)})
-    record = record.model_copy(update={"environment": took})
+    took = took.model_copy(update={"seconds_to_load": seconds_to_load})
+    record = _record(work, made, examination, trust).model_copy(update={"environment": took})
     if spec.training is not None or spec.baseline is not None:
         save_mixture(made.mixture, folder / MIXTURE, about=_about(record, made, examination, candidates))
     outcomes = {split: evaluation.outcomes for split, evaluation in examination.evaluations.items()}
@@ -128,8 +128,8 @@ class _Made:
 
     mixture: Mixture
     facts: EncodedRelation
-    learned_from: dict[str, Any] = field(default_factory=dict)
-    """What it was trained on and how; empty if nothing was learned."""
+    learned_from: LearnedFrom | None = None
+    """What it was trained on and how; None if nothing was learned."""
     history: tuple[HistoryRecord, ...] = ()
     untuned: Evaluation | None = None
 
@@ -139,19 +139,21 @@ class _Work:
     """What a run is made from, and the two ways to make its mixture."""
 
     spec: RunSpec
+    asked: MixtureSpec
+    """The mixture of the spec, perhaps already settled."""
     lm: FrozenLM
     relation: Relation
+    known: RelationRecord
     folder: Path
     checkpoints: Path
     candidates: Candidates | None
     resume: bool
-    split_by: str | None
     tell: Callable[[RunProgress], None]
 
     def mixture(self, *, untuned: bool) -> _Made:
         """A mixture of ours, tuned if the spec says so; with `untuned`, its test scores before that."""
         spec, relation = self.spec, self.relation
-        mixture = Mixture(self.lm, templates_of(spec), spec.mixture, relation=relation)
+        mixture = Mixture(self.lm, templates_of(spec), self.asked, relation=relation)
         chosen = self.candidates if spec.training is not None and spec.training.classify else None
         # A mixture that may give any answer learns to answer y itself, even if y is a label of the candidates.
         among = self.candidates if spec.training is None else chosen
@@ -175,9 +177,10 @@ class _Work:
                 progress=self._keep_history,
             )
         except Interrupted as stop:
-            save_mixture(mixture, self.folder / MIXTURE, about=About(learned_from=self._learned_from(stop.result)))
+            about = About(relation=self.known, learned_from=stop.result.learned_from)
+            save_mixture(mixture, self.folder / MIXTURE, about=about)
             raise
-        return _Made(mixture, facts, self._learned_from(result), _lines(result.history), before)
+        return _Made(mixture, facts, result.learned_from, _lines(result.history), before)
 
     def baseline(self, name: BaselineName) -> _Made:
         """What a baseline makes."""
@@ -190,25 +193,20 @@ class _Work:
             search=self.spec.search,
             fine_tuning=self.spec.fine_tuning,
             seed=self.spec.seed,
-            asked=self.spec.mixture,
+            asked=self.asked,
             folder=self.checkpoints,
             resume=self.resume,
             progress=self._keep_history,
         )
         self.tell(Built(found.mixture))
         facts = encode_relation(found.mixture, self.relation)
-        left_out = {split: count_reasons(without) for split, without in found.left_out.items()}
-        learned_from = {"left_out": left_out, **found.about.learned_from}
-        return _Made(found.mixture, facts, learned_from, _lines(found.history))
+        return _Made(found.mixture, facts, found.learned_from, _lines(found.history))
 
     def asking(self, what: str) -> Callable[[int, int], None]:
         """Reports how many facts have been asked."""
         return lambda done, total: self.tell(Asking(what, done, total))
 
-    def _learned_from(self, result: TrainingResult) -> dict[str, Any]:
-        return {**result.learned_from(self.relation), "split_by": self.split_by}
-
-    def _keep_history(self, state: BaselineProgress) -> None:
+    def _keep_history(self, state: AnyProgress) -> None:
         """Writes the history whenever dev was scored, so that it can be read during the run."""
         if state.record is not None:
             write_history(self.folder, _lines(state.history))
@@ -231,10 +229,9 @@ def _record(work: _Work, made: _Made, examination: Examination, trust: Trust | N
     return RunRecord(
         id=spec.id,
         spec=spec,
+        mixture=mixture.spec,
         lm=mixture.lm.identity,
-        relation=RelationRecord(
-            name=relation.name, sha256=relation.digest, split_by=work.split_by, counts=relation.counts.as_json()
-        ),
+        relation=work.known,
         prompts=_prompts(mixture),
         dropped_examples=mixture.dropped_examples,
         left_out_prompts=tuple(
@@ -252,7 +249,7 @@ def _record(work: _Work, made: _Made, examination: Examination, trust: Trust | N
         trust=trust,
         partitions=_partitions(relation, evaluations["test"], found),
         audit=audit_relation(relation),
-        training=_training(made.learned_from) if made.learned_from else None,
+        training=made.learned_from,
         history=made.history,
     )
 
@@ -269,12 +266,6 @@ def _prompts(mixture: Mixture) -> tuple[PromptRecord, ...]:
         )
         for prompt, weight, examples, of_draws in zip(mixture.prompts, weights, shown, losses, strict=True)
     )
-
-
-def _training(learned_from: dict[str, Any]) -> TrainingRecord:
-    known = {name: learned_from[name] for name in TrainingRecord.model_fields if name in learned_from}
-    found = {name: learned_from[name] for name in ("prompt", "train") if name in learned_from}
-    return TrainingRecord(**known, found=found)
 
 
 def _partitions(
@@ -299,21 +290,8 @@ def _about(record: RunRecord, made: _Made, examination: Examination, candidates:
     if "dev" in evaluations:
         scores = {"dev": evaluations["dev"].for_card(), **scores}
     return About(
-        relation=record.relation.name,
-        relation_sha256=record.relation.sha256,
-        split_by=record.relation.split_by,
+        relation=record.relation,
         learned_from=made.learned_from,
         scores=scores,
         dev_answers=to_json(dev_answers(evaluations["dev"], candidates)) if "dev" in evaluations else None,
     )
-
-
-@contextmanager
-def limited_threads(count: int) -> Generator[None]:
-    """Lets torch use that many CPU threads in the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

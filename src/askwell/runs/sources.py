@@ -34,7 +34,6 @@ from askwell.mixture.save import (
     read_dev_answers,
     tokenizer_source,
 )
-from askwell.prompts.begin import resolve_begin
 from askwell.prompts.openings import with_label
 from askwell.specs.mixture_spec import MixtureSpec
 
@@ -148,14 +147,15 @@ def own_relation(
     columns: Columns = USUAL,
 ) -> Relation:
     """The relation that `facts` names, split as it was when the mixture was learned, unless `split_by` says how."""
-    split = split_by or description.about.split_by
+    split = split_by or (None if description.relation is None else description.relation.split_by)
     seed = description.mixture_spec.seed
     return read_relation(facts, data=data, split=split, seed=seed, x=columns.x, y=columns.y)
 
 
 def warn_of_other_facts(folder: str, description: Description, relation: Relation, danger: str, note: Note) -> None:
     """Notes that a relation is not the one, or not the split, that a mixture was learned from."""
-    if description.about.relation_sha256 not in (None, relation.digest):
+    learned = description.relation
+    if learned is not None and learned.sha256 not in (None, relation.digest):
         note(
             f"WARNING: {relation.name} is not the relation, or not the split, that {folder} was learned from; {danger}"
         )
@@ -241,7 +241,7 @@ def _one_for_each(facts: Sequence[str], descriptions: Sequence[Description]) -> 
         raise BadOption(
             f"--facts names {len(facts)} relations for {len(descriptions)} mixtures; give one for all, or one for each"
         )
-    learned = sorted({about for description in descriptions if (about := description.about.relation) is not None})
+    learned = sorted({one.relation.name for one in descriptions if one.relation is not None})
     if len(learned) > 1:
         raise BadOption(
             f"--facts {facts[0]}: the mixtures were learned from several relations ({', '.join(learned)}); choose some "
@@ -251,9 +251,9 @@ def _one_for_each(facts: Sequence[str], descriptions: Sequence[Description]) -> 
 
 
 def _recorded_relation(folder: str, description: Description) -> str:
-    name = description.about.relation
-    if name is None:
+    if description.relation is None:
         raise BadOption(f"{folder} is untuned: name the relation to ask about with --facts")
+    name = description.relation.name
     if not name.startswith(PREFIX):
         try:
             found = find(name, "facts", data_folder(None))
@@ -286,7 +286,6 @@ def untuned_jobs(prompts: list[str], spec: MixtureSpec, named: Named, note: Note
     if not relations:
         raise BadOption(f"no relation of {', '.join(named.facts)} has a prompt file in {', '.join(prompts)}")
     loaded = load_lm(named.lm, **named.loading)
-    spec = resolve_begin(spec, loaded, relations)
     if spec.answers == "auto":  # one kind for all, so that means do not mix the two
         needed = any(needs_any_length(loaded, relation) for relation, _ in relations)
         spec = spec.model_copy(update={"answers": "any-length" if needed else "one-token"})

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from askwell.data.facts import Relation
 from askwell.errors import AskwellError, WrongLM
-from askwell.files import write_whole
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
+from askwell.lms.machine import limited_threads
 from askwell.lms.random_lms import control_lm
 from askwell.mixture.candidates import Candidates
-from askwell.runs.record import ENVIRONMENT
-from askwell.runs.run import limited_threads, run
+from askwell.prompts.begin import settle
+from askwell.runs.run import run, templates_of
 from askwell.runs.store import Store, UnderWay, unfinished_run
 from askwell.specs.run_spec import ControlKind, DeviceKind, Digits, RunSpec
 
@@ -124,6 +124,8 @@ def _do(task: RunTask) -> RunDone:
     spec, began = task.spec, time.monotonic()
     with limited_threads(spec.threads):
         lm = lm_of(task)
+        # A control is asked exactly as the LM that it is made from, so the choice is that LM's.
+        mixture = settle(spec.mixture, _loaded[task.lm], task.relation, templates_of(spec)) if spec.control else None
     loading = round(time.monotonic() - began, 3)
     with tempfile.TemporaryDirectory(prefix="askwell-") as elsewhere:
         is_shared = task.store.is_here()
@@ -135,9 +137,17 @@ def _do(task: RunTask) -> RunDone:
             if is_shared and (there := done_before(task)) is not None:  # another process has just ended it
                 return there
             result, kept = unfinished.result, unfinished.folder
-            record = run(spec, lm, task.relation, result, candidates=task.candidates, checkpoints=kept, resume=True)
-            took = record.environment.model_copy(update={"seconds_to_load": loading})
-            write_whole(result / ENVIRONMENT, took.model_dump_json(indent=1) + "\n")
+            record = run(
+                spec,
+                lm,
+                task.relation,
+                result,
+                candidates=task.candidates,
+                checkpoints=kept,
+                resume=True,
+                mixture=mixture,
+                seconds_to_load=loading,
+            )
             files = None
             if is_shared:
                 unfinished.finish(task.store.run_folder(spec.id))
@@ -145,4 +155,4 @@ def _do(task: RunTask) -> RunDone:
             else:
                 paths = [path for path in result.rglob("*") if path.is_file()]
                 files = {path.relative_to(result).as_posix(): path.read_bytes() for path in paths}
-            return RunDone(spec.id, record.test.micro["P@1"], took.seconds or 0.0, files)
+            return RunDone(spec.id, record.test.micro["P@1"], record.environment.seconds or 0.0, files)

@@ -265,7 +265,7 @@ def _build_saved(folder: Path, lm: FrozenLM) -> Mixture:
 def _build_hard(run: Run, description: Description | None, lm: FrozenLM) -> Mixture:
     """The hard prompts that a run started from; they give the same kind of answers, one token or several."""
     as_words = {"deep": False, "initial": "words", "noise": 0.0, "copies": 1, "prefix": 0}
-    spec = run.record.spec.mixture
+    spec = run.record.mixture
     shown = [tuple(Fact(x, y) for x, y in prompt.examples) for prompt in run.record.prompts[:: spec.copies]]
     mixture = Mixture(
         lm, templates_of(run.record.spec), spec.model_copy(update=as_words), examples=shown if spec.shots else None
@@ -306,11 +306,9 @@ def _stamp_of(file: str) -> Stamp:
 
 
 def _stamp(folder: Path) -> tuple[int, int]:
-    for name in (RECORD, "metrics.json"):
-        if (folder / name).is_file():
-            found = (folder / name).stat()
-            return found.st_mtime_ns, found.st_size
-    return 0, 0
+    path = folder / RECORD
+    found = path.stat() if path.is_file() else None
+    return (0, 0) if found is None else (found.st_mtime_ns, found.st_size)
 
 
 def _names(folders: Sequence[Path]) -> dict[Path, str]:

@@ -28,7 +28,7 @@ from askwell.views.study_cells import kept_runs
 from askwell.views.study_rows import lines_of
 from askwell.views.to_html import page_html
 from askwell.views.trust_figures import trust_in
-from askwell.views.trust_section import sentences_of
+from askwell.views.trust_section import trust_sentences
 from askwell.views.words import NOT_AN_EXPLANATION, PromptWords, look_at
 from askwell.views.words_figure import words_chart
 
@@ -111,7 +111,7 @@ def _trust(run: Run) -> list[Section]:
     blocks: list[Block] = []
     if found:
         cell = found[0]
-        blocks.append(Points(tuple(sentences_of(cell))))
+        blocks.append(Points(tuple(trust_sentences(cell))))
         drawings = (
             Drawing("reliability", reliability_chart(cell.calibration.bins, ece=cell.calibration.ece)),
             Drawing("coverage", risk_coverage_chart({"by probability": cell.risk_coverage}, chosen=0.1)),

@@ -19,7 +19,7 @@ from askwell.data.testbed import PREFIX, testbed_relation
 from askwell.errors import AskwellError, UserMistake
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
-from askwell.runs.build_spec import run_spec
+from askwell.runs.build_spec import build_run_spec
 from askwell.runs.folder import is_run
 from askwell.runs.run import Asking, Built, RunProgress, run
 from askwell.server.loaded import LMSource
@@ -202,7 +202,7 @@ class Jobs:
         relation = order.read()
         # A separate LM: questions are answered meanwhile in another thread, and hooks on layers must not be shared.
         lm = self._load(order.lm.name, revision=order.lm.revision, tokenizer=order.lm.tokenizer)
-        spec = run_spec(
+        spec = build_run_spec(
             lm, relation, order.templates, mixture=order.mixture, training=order.training, prompts=order.prompts
         )
         folder = self._folder() / f"{_slug(order.relation)}-{spec.id[:12]}"

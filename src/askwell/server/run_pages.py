@@ -25,7 +25,7 @@ from askwell.views.drawing import Chart
 from askwell.views.study_cells import kept_runs
 from askwell.views.study_rows import lines_of
 from askwell.views.trust_figures import CellTrust, control_runs, trust_in
-from askwell.views.trust_section import sentences_of
+from askwell.views.trust_section import trust_sentences
 from askwell.views.words import PromptToken, PromptWords
 from askwell.views.words_figure import probability_figure, words_chart
 
@@ -279,7 +279,7 @@ def trust_of_run(catalogue: Catalogue | None, run: Run) -> TrustShown:
     if not cells:
         return TrustShown(_untuned_sentences(run), [], controls, audit)
     cell = cells[0]
-    return TrustShown(sentences_of(cell), _trust_figures(cell), controls, audit)
+    return TrustShown(trust_sentences(cell), _trust_figures(cell), controls, audit)
 
 
 def _untuned_sentences(run: Run) -> list[str]:

@@ -1,9 +1,8 @@
 """The choices that define a mixture before it is tuned."""
 
-from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
-from pydantic import Field, field_validator, model_serializer, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from askwell.files import is_utf8
 from askwell.specs.base import Spec
@@ -17,27 +16,19 @@ LONGEST_ANSWER = 10
 Begin = Literal["nothing", "space", "bos", "eos", "line-break"]
 """What a sentence begins with. Only causal LMs have a choice; with the others, sentences begin with a space."""
 BeginOption = Literal["auto", "nothing", "space", "bos", "eos", "line-break"]
-BEGIN_OF_0_1_0: Begin = "space"
 NO_LEAD_IN, AUTO_LEAD_IN = "none", "auto"
 A_FACT = "Here is a fact about the world :"
-NO_OPENING_WRITTEN: dict[str, Any] = {"lead_in": NO_LEAD_IN, "shots": 0}
-"""What specs mean that were written before lead-ins and examples existed."""
-# In version 0.1.0 the weighting was a flag. It is still written as one, so that files and ids of runs stay the same.
-_BY_DATA_DEPENDENT: dict[bool, WeightingName] = {False: "static", True: "data-dependent"}
 
 
 class MixtureSpec(Spec):
     """How prompts are combined and initialised."""
-
-    older_names: ClassVar[tuple[str, ...]] = ("data_dependent",)
 
     combine: Literal["mixture", "product"] = "mixture"
     """Sum the prompts' probabilities, or multiply them (a product of experts over hard prompts)."""
     deep: bool = False
     """Perturb the prompt tokens at all layers, not only at layer 0."""
     weighting: WeightingName = "static"
-    """Use the same prompt weights for every x, or weights that also depend on how probable each prompt finds x
-    (--data-dependent for short)."""
+    """Use the same prompt weights for every x, or weights that also depend on how probable each prompt finds x."""
     initial: Initial = "words"
     """Initialise the prompt vectors from the prompts' words, or at random."""
     copies: int = Field(default=1, ge=1, le=1000)
@@ -54,12 +45,12 @@ class MixtureSpec(Spec):
     longest_answer: int = Field(default=LONGEST_ANSWER, ge=1, le=100)
     """If answers can have any length, leave out facts whose y has more tokens than this."""
     begin: BeginOption = "auto"
-    """What a causal LM's sentences begin with. auto: whatever makes the train ys most probable under the untuned
-    prompts, chosen once per LM; a line break if there are no facts to choose by."""
+    """What a causal LM's sentences begin with. auto: whatever makes the run's train ys most probable under the untuned
+    prompts; a line break if there are no facts to choose by."""
     lead_in: str = AUTO_LEAD_IN
     """A text before the sentence of every prompt, tuned with it. none: no such text. auto: for a causal LM, one of a
-    few texts, a few examples (see shots), or nothing, whichever makes the train ys most probable under the untuned
-    prompts, chosen once per LM; for other LMs, nothing."""
+    few texts, a few examples (see shots), or nothing, whichever makes the run's train ys most probable under the
+    untuned prompts; for other LMs, and without train facts, nothing."""
     prefix: int = Field(default=0, ge=0, le=1000)
     """Put this many free vectors before the sentence of every prompt, in front of its lead-in."""
     prefix_words: str = A_FACT
@@ -74,66 +65,12 @@ class MixtureSpec(Spec):
     shot_draws: int = Field(default=1, ge=1, le=1000)
     """Draw the examples of each prompt this many times, and keep the draw that makes its dev facts most probable."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _read_data_dependent(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or "data_dependent" not in given:
-            return given
-        rest = {key: value for key, value in given.items() if key != "data_dependent"}
-        if not isinstance(given["data_dependent"], bool):
-            raise ValueError(f"data_dependent is true or false, not {given['data_dependent']!r}")
-        weighting = _BY_DATA_DEPENDENT[given["data_dependent"]]
-        if rest.setdefault("weighting", weighting) != weighting:
-            raise ValueError("data_dependent and weighting contradict each other: give one of them")
-        return rest
-
-    @model_serializer(mode="wrap")
-    def _write_data_dependent(self, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-        written = write(self)
-        if written.get("weighting") not in _BY_DATA_DEPENDENT.values():
-            return written
-        old = ("data_dependent", self.weighting == "data-dependent")
-        return dict(old if name == "weighting" else (name, value) for name, value in written.items())
-
-    @property
-    def canonical(self) -> dict[str, Any]:
-        """The choices as they are hashed. Choices that version 0.1.0 already had (answers of one token, sentences that
-        begin with a space) have the same hash as in 0.1.0."""
-        document = self.model_dump(mode="json")
-        if self.answers == "one-token":
-            del document["answers"], document["longest_answer"]
-        if self.begin == BEGIN_OF_0_1_0:
-            del document["begin"]
-        return {name: choice for name, choice in document.items() if name not in self.unused}
-
-    @property
-    def unused(self) -> set[str]:
-        """The choices about what comes before the sentence that have no effect here."""
-        no_lead_in = {"lead_in"} if self.lead_in in (NO_LEAD_IN, AUTO_LEAD_IN) else set()
-        no_prefix = {"prefix", "prefix_words"} if not self.prefix else set()
-        no_shots = {"shots", "shot_separator", "shot_draws"} if not self.shots else set()
-        return no_lead_in | no_prefix | no_shots
-
-    def asking_like(self, other: "MixtureSpec | None", **changes: Any) -> "MixtureSpec":
-        """This spec with the other's answers, beginning of sentences, lead-in and, where possible, number of examples,
-        so that both ask the same question in different ways."""
-        names: tuple[str, ...] = ("answers", "longest_answer", "begin", "lead_in")
-        if other is not None and self.combine != "product" and (other.shots or (other.shots == 0 and not self.shots)):
-            names += ("shots", "shot_separator", "shot_draws")
-        shared = {} if other is None else {name: getattr(other, name) for name in names}
-        return self.model_copy(update={**shared, **changes})
-
     @property
     def with_named_opening(self) -> "MixtureSpec":
-        """This spec with nothing before the sentence except what was given explicitly; nothing is chosen
+        """Return this spec with nothing before the sentence except what was given explicitly; nothing is chosen
         automatically."""
         lead_in = NO_LEAD_IN if self.lead_in == AUTO_LEAD_IN else self.lead_in
         return self.model_copy(update={"lead_in": lead_in, "shots": self.shots or 0})
-
-    @classmethod
-    def of_0_1_0(cls, document: dict[str, Any]) -> "MixtureSpec":
-        """The choices that version 0.1.0 saved; a newer document is read unchanged."""
-        return cls.model_validate({"answers": "one-token", "begin": BEGIN_OF_0_1_0, **NO_OPENING_WRITTEN, **document})
 
     @field_validator("lead_in", "prefix_words")
     @classmethod
@@ -161,6 +98,38 @@ class MixtureSpec(Spec):
         if self.shot_draws > 1 and not self.shots:
             raise ValueError("shot_draws without shots: there are no examples to draw")
         return self
+
+
+class ContextScores(Spec):
+    """How probable a run's train facts are after each thing that was tried before the sentence: means of
+    log p(y | x, t) over the same (fact, prompt) pairs, under untuned prompts. Empty if nothing was left to choose."""
+
+    begins: dict[Begin, float] = Field(default_factory=dict)
+    """By what the sentences begin with."""
+    lead_ins: dict[str, float] = Field(default_factory=dict)
+    """By the text before the sentence."""
+    shots: dict[int, float] = Field(default_factory=dict)
+    """By the number of in-context examples; empty if these are too many for the facts or for the LM's longest input."""
+    least: float | None = None
+    """Half the log-probability of guessing among the LM's tokens: a lead-in or examples must make the facts more
+    probable than this. To an LM that was trained on little text they are noise, which tuning then has to overcome."""
+
+
+class SettledMixtureSpec(MixtureSpec):
+    """A mixture's choices after "auto" has become a value: what its LM is really asked with."""
+
+    begin: Begin
+    lead_in: str = NO_LEAD_IN
+    shots: int = Field(default=0, ge=0, le=1000)
+    context_scores: ContextScores = ContextScores()
+    """Why these were chosen."""
+
+    @field_validator("lead_in")
+    @classmethod
+    def _is_chosen(cls, text: str) -> str:
+        if text == AUTO_LEAD_IN:
+            raise ValueError(f"{AUTO_LEAD_IN} is not a lead-in: the spec is not settled")
+        return text
 
 
 def with_line_breaks(text: str) -> str:

@@ -1,14 +1,13 @@
 """One run: an LM, a relation, prompts and a setting, with everything that determines the result."""
 
-import hashlib
-import json
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
+from askwell.files import hash_json
 from askwell.specs.base import Spec
 from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
-from askwell.specs.mixture_spec import NO_OPENING_WRITTEN, MixtureSpec
+from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 
 DeviceKind = Literal["cpu", "cuda", "mps"]
@@ -67,11 +66,6 @@ class RunSpec(Spec):
     fine_tuning: FineTuningSpec | None = None
     """How the whole LM is tuned."""
 
-    @field_validator("mixture", mode="before")
-    @classmethod
-    def _read_older(cls, given: Any) -> Any:
-        return {**NO_OPENING_WRITTEN, **given} if isinstance(given, dict) else given
-
     @model_validator(mode="after")
     def _fits_together(self) -> "RunSpec":
         if self.training is not None and self.training.threads is not None:
@@ -92,19 +86,9 @@ class RunSpec(Spec):
         return self.mixture.seed
 
     @property
-    def canonical(self) -> str:
-        """The spec as canonical JSON."""
-        # Fields that were added later are left out where they are unused, so that earlier runs keep their ids.
-        unused = {name for name in ("control", "baseline", "search", "fine_tuning") if getattr(self, name) is None}
-        document = self.model_dump(mode="json", exclude=unused)
-        document["mixture"] = self.mixture.canonical
-        document["training"] = None if self.training is None else self.training.canonical
-        return json.dumps(document, sort_keys=True, separators=(",", ":"))
-
-    @property
     def id(self) -> str:
-        """SHA-256 of the canonical JSON: the name of the run's folder."""
-        return hashlib.sha256(self.canonical.encode("ascii")).hexdigest()
+        """Return the SHA-256 of the spec as JSON with sorted keys: the name of the run's folder."""
+        return hash_json(self.model_dump(mode="json"))
 
     @property
     def label(self) -> str:

@@ -16,7 +16,7 @@ MOST_RUNS = 100_000
 EngineName = Literal["in-process", "pool", "ray"]
 # Chosen for the whole sweep, not for each setting.
 _OF_THE_SWEEP = {"seed": "seeds", "threads": "threads"}
-_MIXTURE_KEYS = (*(name for name in MixtureSpec.model_fields if name not in _OF_THE_SWEEP), *MixtureSpec.older_names)
+_MIXTURE_KEYS = tuple(name for name in MixtureSpec.model_fields if name not in _OF_THE_SWEEP)
 _TRAINING_KEYS = tuple(name for name in TrainingSpec.model_fields if name not in _OF_THE_SWEEP)
 
 

@@ -71,15 +71,6 @@ class TrainingSpec(Spec):
     """CPU threads; default: all. A different number of threads can change the last digits."""
 
     @property
-    def canonical(self) -> dict[str, Any]:
-        """The choices as they are hashed: one that is newer than version 0.1.0 is left out if it is not used."""
-        unused = {name for name, value in (("classify", False), ("keep", None)) if getattr(self, name) == value}
-        choices = self.model_dump(mode="json", exclude=unused)
-        if self.recipe == "paper" and self.beta1 is None:
-            choices["beta1"] = PAPER_BETA1  # as it was stored when all recipes had one default
-        return choices
-
-    @property
     def kept_by(self) -> Literal["P@1", "near-best", "log-loss"]:
         """Which state is kept: as chosen, or the recipe's default."""
         return self.keep or ("near-best" if self.recipe == "plateau" else "P@1")

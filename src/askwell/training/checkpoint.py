@@ -1,68 +1,53 @@
-"""The state of a training run between two stretches of its schedule, from which it can be resumed."""
+"""Checkpoints: the state of a run between two steps, from which it can be resumed.
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
+A checkpoint carries the id of its run, which is a hash of everything that determines it, and a hash of its own content,
+so what is read is what the same run has written.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 from torch import Tensor
 
 from askwell.data.facts import Relation
-from askwell.errors import BadOption, DamagedFile
-from askwell.files import hash_of, problem_in, read_tensors, write_tensors
+from askwell.errors import BadOption
+from askwell.files import hash_json, hash_of, read_tensors, refuse_later_version, write_tensors
 from askwell.mixture.candidates import Candidates
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.history import HistoryLine
 
 CHECKPOINT = "checkpoint.safetensors"
+_VERSION = 1
 _KEPT = "kept-"
 _NOTES = ("stretches", "loss", "facts", "pairs")
 
 
-class DevScores(BaseModel):
-    """The scores on dev in a line of a history, by which the best state is chosen."""
-
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, float | None]  # ty: ignore[incompatible-mutable-override]
-
-    p_at_1: Annotated[float, Field(alias="P@1", ge=0, le=100)]
-    log_loss: Annotated[float, Field(allow_inf_nan=False)] | None
-    facts: NonNegativeInt
+def write_checkpoint(folder: Path, run: str, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> None:
+    """Write the state of the run with that id."""
+    write_tensors(folder / CHECKPOINT, tensors, {"version": _VERSION, "run": run, **notes})
 
 
-class _Line(BaseModel):
-    """A line of the history, see `HistoryLine`."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    round: NonNegativeInt
-    pairs: NonNegativeInt
-    train_loss: float | None
-    dev: DevScores
-    effective_prompts: float
-    temperature: float | None = None
-
-
-class _Notes(BaseModel):
-    """What a checkpoint contains besides its tensors."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    run: str
-    history: Annotated[list[_Line], Field(min_length=1)]
-    stretches: NonNegativeInt
-    loss: Annotated[float, Field(allow_inf_nan=False)]
-    facts: NonNegativeInt
-    pairs: PositiveInt | None
+def read_checkpoint(folder: Path, run: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """Return the tensors and notes of the state in a folder, None if there is none; refuse the state of another run."""
+    path = folder / CHECKPOINT
+    if not path.exists():
+        return None
+    tensors, notes = read_tensors(path)
+    refuse_later_version(path, notes, _VERSION)
+    if notes.get("run") != run:
+        raise BadOption(
+            f"{path} is the state of a run with a different LM, facts, prompts, settings or version of askwell; resume "
+            "with the options of that run, or name another folder"
+        )
+    return tensors, notes
 
 
 @dataclass
 class State:
-    """Everything that a training run needs to continue after a stretch."""
+    """Everything that a training run needs to continue after a stretch of its schedule."""
 
     history: list[HistoryLine]
     parameters: dict[str, Tensor]
@@ -83,93 +68,46 @@ class State:
 
 
 def run_id(mixture: Mixture, relation: Relation, spec: TrainingSpec, candidates: Candidates | None = None) -> str:
-    """The hash of everything that determines a run: LM, prompts, facts, settings, first state, precision, device."""
-    description = {
-        "lm": mixture.lm.identity.model_dump(exclude={"name", "revision"}),
-        "runs": [str(mixture.lm.dtype), mixture.lm.device.type],
-        "prompts": [[prompt.template.text, prompt.template.weight] for prompt in mixture.prompts],
-        "facts": relation.digest,
-        "mixture": mixture.spec.model_dump(),
-        "training": spec.model_dump(),
-        "candidates": None if candidates is None else candidates.digest,
-        "start": hash_of(mixture.state_dict()),
-        "format": 2,
-    }
-    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
+    """Return a hash of everything that determines a training run: LM, prompts, facts, settings, first state, precision
+    and device."""
+    return hash_json(
+        {
+            "lm": mixture.lm.identity.model_dump(exclude={"name", "revision"}),
+            "runs": [str(mixture.lm.dtype), mixture.lm.device.type],
+            "prompts": [[prompt.template.text, prompt.template.weight] for prompt in mixture.prompts],
+            "facts": relation.digest,
+            "mixture": mixture.spec.model_dump(exclude={"context_scores"}),
+            "training": spec.model_dump(),
+            "candidates": None if candidates is None else candidates.digest,
+            "start": hash_of(mixture.state_dict()),
+        }
+    )
 
 
 def save_checkpoint(folder: Path, run: str, state: State) -> None:
-    """Writes the state of the run of that name."""
+    """Write the state of the training run with that id."""
     parts = {"parameters": state.parameters, "moments": state.moments, "means": state.means}
     parts |= {f"{_KEPT}{round_}": tensors for round_, tensors in state.kept.items()}
     tensors = {f"{part}/{name}": tensor for part, content in parts.items() for name, tensor in content.items()}
     notes = {name: getattr(state, name) for name in _NOTES}
-    history = [line.as_json() for line in state.history]
-    write_tensors(folder / CHECKPOINT, tensors, {"run": run, "history": history, **notes})
+    write_checkpoint(folder, run, tensors, {"history": [line.as_json() for line in state.history], **notes})
 
 
 def load_checkpoint(folder: Path, run: str, mixture: Mixture) -> State | None:
-    """The state in a folder, None if there is none; a state of another run is refused."""
-    path = folder / CHECKPOINT
-    if not path.exists():
+    """Return the state in a folder, None if there is none; refuse the state of another run."""
+    found = read_checkpoint(folder, run)
+    if found is None:
         return None
-    tensors, notes = read_tensors(path)
-    try:
-        known = _Notes.model_validate(notes)
-    except ValidationError as error:
-        raise _damaged(path, problem_in(error)) from None
-    if known.run != run:
-        raise BadOption(
-            f"{path} is the state of a run with a different LM, facts, prompts, settings or version of askwell; resume "
-            "with the options of that run, or name another folder"
-        )
+    tensors, notes = found
     parts: dict[str, dict[str, Tensor]] = {"parameters": {}, "moments": {}, "means": {}}
     for name, tensor in tensors.items():
         part, _, inner = name.partition("/")
         parts.setdefault(part, {})[inner] = tensor.to(mixture.lm.device)
-    history = [_as_written(line, written) for line, written in zip(known.history, notes["history"], strict=True)]
-    _need_fitting(path, parts, history, mixture)
     return State(
-        history=history,
+        history=[HistoryLine(**line) for line in notes["history"]],
         parameters=parts["parameters"],
         kept={int(part.removeprefix(_KEPT)): parts[part] for part in parts if part.startswith(_KEPT)},
         moments=parts["moments"],
         means=parts["means"],
-        **{name: getattr(known, name) for name in _NOTES},
+        **{name: notes[name] for name in _NOTES},
     )
-
-
-def _as_written(line: _Line, written: Mapping[str, Any]) -> HistoryLine:
-    """The line with its scores in the order in which they were written, so that a resumed run writes the same file."""
-    fields = line.model_dump(by_alias=True)
-    fields["dev"] = {name: fields["dev"][name] for name in written["dev"]}
-    return HistoryLine(**fields)
-
-
-def _need_fitting(
-    path: Path, parts: Mapping[str, Mapping[str, Tensor]], history: Sequence[HistoryLine], mixture: Mixture
-) -> None:
-    """Raises unless the tensors are those that a run of this mixture keeps."""
-    own = mixture.state_dict()
-    if [line.round for line in history] != list(range(len(history))):
-        raise _damaged(path, "its history is not in order")
-    states = {part for part in parts if part.startswith(_KEPT)}
-    if not states <= {f"{_KEPT}{line.round}" for line in history}:
-        raise _damaged(path, "it holds the state of a round that is not in its history")
-    for part in ("parameters", *sorted(states)):
-        if parts[part].keys() != own.keys():
-            raise _damaged(path, f"{part} are not those of the mixture")
-    if not parts["means"].keys() <= own.keys():
-        raise _damaged(path, "means are not those of the mixture")
-    for part in ("parameters", "means", *sorted(states)):
-        for name, tensor in parts[part].items():
-            if tensor.shape != own[name].shape or tensor.dtype != own[name].dtype:
-                raise _damaged(path, f"{part}/{name} has another shape or type than the mixture's")
-    for part, tensors in parts.items():
-        for name, tensor in tensors.items():
-            if tensor.isnan().any():
-                raise _damaged(path, f"{part}/{name} holds NaN values")
-
-
-def _damaged(path: Path, problem: str) -> DamagedFile:
-    return DamagedFile(f"{path} is damaged: {problem}; remove it to start the run over")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from askwell.data.facts import Relation
+from askwell.mixture.description import LearnedFrom
 from askwell.mixture.encode import LeftOutFact, count_reasons
 from askwell.specs.training_spec import TrainingSpec
 from askwell.views.document import Document, overview
@@ -187,20 +187,20 @@ class TrainingResult(ShowsItself, AsFrame):
         """What the kept state scores on dev, for a model card."""
         return {**self.best.dev, "vocabulary": self.vocabulary}
 
-    def learned_from(self, relation: Relation) -> dict[str, Any]:
-        """What the mixture was trained on and how, to be saved with it."""
-        return {
-            "relation": relation.description,
-            "train_facts": self.train_facts,
-            "dev_facts": self.dev_facts,
-            "left_out": {split: count_reasons(without) for split, without in self.left_out.items()},
-            "training": self.spec.model_dump(),
-            "pairs": self.pairs,
-            "planned_pairs": self.planned_pairs,
-            "best_pairs": self.best.pairs,
-            "finished": self.finished,
-            "step_sizes": self.step_sizes,
-        }
+    @property
+    def learned_from(self) -> LearnedFrom:
+        """Return what the mixture was trained on and how, to be saved with it."""
+        return LearnedFrom(
+            train_facts=self.train_facts,
+            dev_facts=self.dev_facts,
+            left_out={split: count_reasons(without) for split, without in self.left_out.items()},
+            training=self.spec,
+            pairs=self.pairs,
+            planned_pairs=self.planned_pairs,
+            best_pairs=self.best.pairs,
+            finished=self.finished,
+            step_sizes=self.step_sizes,
+        )
 
 
 class Interrupted(KeyboardInterrupt):

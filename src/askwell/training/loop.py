@@ -1,7 +1,6 @@
 """The training loop: build, step, score on dev, keep the best."""
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +15,7 @@ from askwell.errors import NothingLeft
 from askwell.evaluation.answer_lists import CandidateAnswers
 from askwell.evaluation.ranking import NOT_A_CANDIDATE
 from askwell.evaluation.scoring import score_facts
+from askwell.lms.machine import limited_threads
 from askwell.mixture.answers import AnswerKind
 from askwell.mixture.candidates import Candidates, CandidateScorer, GivenCandidates, as_candidates
 from askwell.mixture.encode import EncodedFacts, EncodedRelation, LeftOutFact, count_reasons, encode_relation
@@ -67,10 +67,8 @@ def train(
     is called at each step instead. How many facts are left out, and why, is logged once before training."""
     spec = TrainingSpec.given(spec, choices, to=train, elsewhere={"Mixture": MixtureSpec})
     candidates, folder = as_candidates(candidates), None if folder is None else Path(folder)
-    threads_before = torch.get_num_threads()
-    spec = spec.model_copy(update={"threads": spec.threads or threads_before})
-    torch.set_num_threads(spec.threads or threads_before)
-    try:
+    spec = spec.model_copy(update={"threads": spec.threads or torch.get_num_threads()})
+    with limited_threads(spec.threads):
         if facts is None:
             facts = encode_relation(mixture, relation, candidates=candidates, whole_answers=candidates is not None)
         if callable(progress):
@@ -79,8 +77,6 @@ def train(
             return _train(
                 mixture, facts, spec, candidates, folder, resume, lambda at: shown(at.pairs_done, at.pairs or 0)
             )
-    finally:
-        torch.set_num_threads(threads_before)
 
 
 def _train(
@@ -113,7 +109,8 @@ def _train(
         state = State([first], parameters=untuned, kept={0: untuned}, moments={}, means={})
     objective = Objective(mixture, train_facts, spec.method, scorer)
     if spec.minutes is not None and state.pairs is None:
-        state.pairs = _pairs_within(spec.minutes, mixture, objective, len(train_facts))
+        # All dev scores together cost at most a third of the training pairs: they have no backward pass.
+        state.pairs = max(1, int(spec.minutes * 60 / objective.seconds_of_pair() * 0.75))
     schedule = schedule_of(spec, dev_facts=len(dev), **sizes, seed=mixture.spec.seed, pairs=state.pairs)
     optimizer = optimizer_of(mixture, spec, rates)
     if optimizer is not None and state.moments:
@@ -249,22 +246,6 @@ def _stretch(
         is_dropped = mixture.weight_logits == -torch.inf
         mixture.weight_logits.data.copy_(mean_posterior.log().masked_fill(is_dropped, -torch.inf))
     state.stretches += 1
-
-
-def _pairs_within(minutes: float, mixture: Mixture, objective: Objective, facts: int) -> int:
-    """About how many pairs can be trained on in this many minutes, dev scores included; the mixture is not changed."""
-    batch = torch.arange(min(facts, max(1, 64 // len(mixture.prompts))), device=mixture.lm.device)
-    seconds = []
-    for _ in range(3):  # the first is slower, since it allocates memory
-        began = time.perf_counter()
-        for chunk in batch.split(objective.facts_at_once):
-            objective.loss(chunk).to_minimise.backward()
-        seconds.append(time.perf_counter() - began)
-    for parameter in mixture.parameters():
-        parameter.grad = None
-    of_pair = min(seconds) / (len(batch) * len(mixture.prompts))
-    # All dev scores together cost at most a third of the training pairs: they have no backward pass.
-    return max(1, int(minutes * 60 / of_pair * 0.75))
 
 
 def _score(

@@ -1,5 +1,6 @@
 """What training minimises: the loss of some facts under a mixture, by gradient or by EM."""
 
+import time
 from typing import Literal, NamedTuple
 
 import torch
@@ -71,6 +72,20 @@ class Objective:
             expected = gold if self._mixture.weighting.closed_form else joint
             to_minimise = -torch.where(posteriors > 0, posteriors * expected, 0.0).sum()
         return Loss(to_minimise, -float(log_likelihood.detach().sum()), posteriors.sum(0))
+
+    def seconds_of_pair(self, pairs: int = 64) -> float:
+        """Measure how long training on one (fact, prompt) pair takes, on about this many; nothing is changed."""
+        prompts = len(self._mixture.prompts)
+        few = torch.arange(min(len(self._facts), max(1, pairs // prompts)), device=self._mixture.lm.device)
+        seconds = []
+        for _ in range(3):  # the first is slower, since it allocates memory
+            began = time.perf_counter()
+            for chunk in few.split(self.facts_at_once):
+                self.loss(chunk).to_minimise.backward()
+            seconds.append(time.perf_counter() - began)
+        for parameter in self._mixture.parameters():
+            parameter.grad = None
+        return min(seconds) / (len(few) * prompts)
 
     def _ask(self, facts: Int[Tensor, " facts"]) -> tuple[Tensor, Tensor]:
         """log p(y | t, x) and, if it is needed, log p(x | t)."""

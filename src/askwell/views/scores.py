@@ -16,6 +16,8 @@ CONTROLS = {
     MAJORITY: "the most frequent ys of train",
     PRIOR: "the prompts' prior",
     PRIOR_MASKED_X: "the prompts with x masked",
+    "random-weights": "the same tuning on an LM with random weights",
+    "random-embeddings": "the same tuning on the LM with random word vectors",
 }
 """What each control is, in a few words."""
 

@@ -1,7 +1,8 @@
-"""A report: all tables and figures that can be made from some runs, as one page, as one text, and in a folder."""
+"""A report: what was found in some runs, and all tables and figures that can be made from them, as one page, as one
+text, and in a folder."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,17 +10,18 @@ from askwell.files import write_all, write_whole
 from askwell.runs.folder import Run
 from askwell.runs.query import select_runs
 from askwell.version import VERSION
-from askwell.views.document import Document, Drawing, Figure, Points, Section
+from askwell.views.document import Document, Drawing, Figure, Points, Section, Table, without_empty_columns
+from askwell.views.findings import LMFindings, findings_of, found_blocks, some_answers
 from askwell.views.label_tables import label_tables
-from askwell.views.paper_figures import Paper, differences, is_distinct_y
-from askwell.views.score_tables import ablation_table, arrows_table, baselines_table, main_table, no_paper, other_table
-from askwell.views.study_cells import ARROWS, kept_runs
+from askwell.views.paper_figures import differences
+from askwell.views.score_tables import ablation_table, arrows_table, baselines_table, main_table, other_table
+from askwell.views.study_cells import ARROWS, DEEP, SOFT, kept_runs
 from askwell.views.study_figures import StudyFigure, chosen_runs, curve_figure, prompt_figures, score_figure
-from askwell.views.study_rows import FIELDS, Line, StudyTable, groups_of, lines_of
+from askwell.views.study_rows import FIELDS, Line, StudyTable, lines_of, same_facts
 from askwell.views.to_files import PREAMBLE, csv_table, latex_escaped, latex_table, markdown_section
 from askwell.views.to_html import page_html
 from askwell.views.trust_figures import CellTrust, ControlRuns, control_runs, trust_in
-from askwell.views.trust_section import parts_table, sentences_of, trust_figures, trust_table
+from askwell.views.trust_section import parts_table, trust_figures, trust_sentences, trust_table
 from askwell.views.weight_tables import dependence_table, effective_table
 
 
@@ -28,7 +30,11 @@ class FactSetStudy:
     """The tables and figures of one set of facts, in the order in which they are read."""
 
     fact_set: str
+    findings: tuple[LMFindings, ...]
+    """What was found, for each LM."""
     tables: tuple[StudyTable, ...]
+    scores: StudyFigure | None
+    """P@1 of all prompts, untuned and tuned."""
     figures: tuple[StudyFigure, ...]
     beside_the_paper: tuple[str, ...]
     """How our figures are defined differently from the paper's; empty if none of the paper's is shown."""
@@ -57,8 +63,9 @@ class Study:
     @property
     def figures(self) -> list[StudyFigure]:
         """All figures."""
+        scores = [part.scores for part in self.sets if part.scores is not None]
         of_sets = (figure for part in self.sets for figure in (*part.figures, *part.trust_charts))
-        return [*of_sets, *self.prompts]
+        return [*scores, *of_sets, *self.prompts]
 
     def as_json(self) -> dict[str, Any]:
         """All figures of all tables."""
@@ -70,8 +77,8 @@ class Study:
         }
 
 
-def study_of(runs: Sequence[Run], paper: Paper | None = None, *, drawn: int = 4) -> Study:
-    """The tables and figures of runs, and how far their scores can be trusted.
+def study_of(runs: Sequence[Run], *, drawn: int = 4) -> Study:
+    """Return the tables and figures of runs, and how far their scores can be trusted.
 
     `drawn` is how many tuned mixtures are drawn, for which LMs are loaded. Runs on LMs that know nothing are the
     controls of the others, and appear in no table themselves.
@@ -81,36 +88,39 @@ def study_of(runs: Sequence[Run], paper: Paper | None = None, *, drawn: int = 4)
     by_set: dict[str, list[Line]] = {}
     for line in lines:
         by_set.setdefault(line.fact_set, []).append(line)
-    studies = [_of_set(fact_set, of_set, paper, controls) for fact_set, of_set in by_set.items()]
+    studies = [_of_set(fact_set, of_set, controls) for fact_set, of_set in by_set.items()]
     return Study(tuple(studies), tuple(figures), tuple(problems))
 
 
-def _of_set(fact_set: str, lines: Sequence[Line], paper: Paper | None, controls: ControlRuns) -> FactSetStudy:
-    scores = no_paper if paper is None else paper.distinct_y if is_distinct_y(fact_set) else paper.score
-    arrows = [line for line in lines if groups_of([line], ARROWS)]
+def _of_set(fact_set: str, lines: Sequence[Line], controls: ControlRuns) -> FactSetStudy:
+    arrows = same_facts(lines, ARROWS)
+    kinds = {kind for line in arrows for kind in line.groups}
+    is_tuned = bool(kinds & {SOFT, DEEP})
     several = any(len(group.relations) > 1 for line in arrows for group in line.groups.values())
     made = [
-        main_table(arrows, fact_set, "micro", scores) if arrows else None,
-        arrows_table(arrows, fact_set, scores) if arrows else None,
-        main_table(arrows, fact_set, "macro") if several else None,
-        baselines_table(lines, fact_set, scores),
-        ablation_table(lines, fact_set, no_paper if paper is None else paper.ablation),
-        effective_table(lines, fact_set, paper),
+        main_table(arrows, fact_set, "micro") if is_tuned else None,
+        arrows_table(arrows, fact_set) if kinds >= {*ARROWS} else None,
+        main_table(arrows, fact_set, "macro") if is_tuned and several else None,
+        baselines_table(lines, fact_set),
+        ablation_table(lines, fact_set),
+        effective_table(lines, fact_set),
         dependence_table(lines, fact_set),
         other_table(lines, fact_set),
         *label_tables(lines, fact_set),
     ]
     tables = [table for table in made if table is not None]
-    figures = [score_figure(arrows, fact_set) if arrows else None, curve_figure(lines, fact_set)]
+    curves = curve_figure(lines, fact_set)
     beside: tuple[str, ...] = ()
-    if paper is not None and any(record["paper"] is not None for table in tables for record in table.records):
+    if any(record["paper"] is not None for table in tables for record in table.records):
         runs = {run.spec.id: run for line in lines for group in line.groups.values() for run in group.runs}
-        beside = differences(list(runs.values()), paper)
+        beside = differences(list(runs.values()))
     cells = trust_in(lines, controls)
     return FactSetStudy(
         fact_set,
+        tuple(findings_of(same_facts(lines), cells)),
         tuple(tables),
-        tuple(figure for figure in figures if figure is not None),
+        score_figure(arrows, fact_set) if arrows else None,
+        () if curves is None else (curves,),
         beside,
         tuple(cells),
         (trust_table(cells, fact_set), parts_table(cells, fact_set)) if cells else (),
@@ -118,15 +128,14 @@ def _of_set(fact_set: str, lines: Sequence[Line], paper: Paper | None, controls:
     )
 
 
-def report_page(name: str, runs: Sequence[Run], study: Study, *, further: Sequence[Section] = ()) -> Document:
-    """The page of a study of the runs in a folder of that name; `further` sections come last."""
+def report_page(
+    name: str, runs: Sequence[Run], study: Study, *, title: str = "", lead: str = "", further: Sequence[Section] = ()
+) -> Document:
+    """Return the page of a study of the runs in a folder of that name; `further` sections come last."""
     specs = [run.record.spec for run in runs if run.record.spec.control is None]
     return Document(
-        title="What was asked, and how it was answered",
-        lead=(
-            "Tables and figures made from a folder of runs. A dash means that there was no run; runs that differ in "
-            "more than relation and seed never share a cell."
-        ),
+        title=title or f"What the runs of {name} found",
+        lead=lead,
         about=(
             ("Folder", name),
             ("Runs", str(len(specs))),
@@ -140,23 +149,32 @@ def report_page(name: str, runs: Sequence[Run], study: Study, *, further: Sequen
 
 
 def report_markdown(study: Study) -> str:
-    """The study as Markdown; it refers to the drawings in the folder figures."""
+    """Return the study as Markdown; it refers to the drawings in the folder figures."""
     return "\n".join(["# Report\n", *map(markdown_section, sections_of(study))])
 
 
 def report_latex(study: Study) -> str:
-    """All tables of the study as a fragment of LaTeX."""
+    """Return all tables of the study as a fragment of LaTeX."""
     parts = [PREAMBLE]
     for part in study.sets:
-        tables = [*part.tables, *part.trust_tables]
-        parts += [f"% {table.name}\n{latex_table(table.table, table.name)}" for table in tables]
+        parts += [
+            f"% {made.name}\n{latex_table(without_empty_columns(made.table), made.name)}"
+            for made in (*part.tables, *part.trust_tables)
+        ]
         parts += [f"\\par\\noindent {latex_escaped(sentence)}\n" for sentence in part.beside_the_paper]
     return "\n".join(parts)
 
 
 def sections_of(study: Study) -> list[Section]:
-    """The sections of the page and of the text, in order."""
-    sections = [section for part in study.sets for section in _of_facts(part)]
+    """Return the sections of the page and of the text, in order: first what was found."""
+    sections = [
+        Section(
+            f"{part.fact_set}: what was found" if len(study.sets) > 1 else "What was found",
+            tuple(found_blocks(part.fact_set, part.findings, [] if part.scores is None else [_figure(part.scores)])),
+        )
+        for part in study.sets
+    ]
+    sections += [section for part in study.sets for section in _of_facts(part)]
     if study.prompts:
         sections.append(Section("What the soft prompts look like", tuple(map(_figure, study.prompts))))
     if study.problems:
@@ -165,23 +183,33 @@ def sections_of(study: Study) -> list[Section]:
 
 
 def _of_facts(part: FactSetStudy) -> list[Section]:
-    sections = [Section(table.title, (table.table,)) for table in part.tables]
+    # A sentence that several captions share is in the first of them.
+    said = set() if part.scores is None else {*part.scores.caption}
+
+    def shown(made: StudyTable) -> Table:
+        caption = " ".join(sentence for sentence in made.caption if sentence not in said)
+        said.update(made.caption)
+        return replace(without_empty_columns(made.table), caption=caption)
+
+    sections = [Section(made.title, (shown(made),)) for made in part.tables]
     if part.beside_the_paper:
         heading = f"{part.fact_set}: what to bear in mind when comparing with the paper's figures"
         sections.append(Section(heading, (Points(part.beside_the_paper),)))
     sections += [Section(figure.title, (_figure(figure),)) for figure in part.figures]
+    sections += some_answers(part.findings)
     if part.trust_tables:
         believe, *further = part.trust_tables
-        told = [Points(tuple(sentences_of(cell)), cell.label) for cell in part.trust]
-        charts = [Drawing(figure.name, figure.chart, figure.title, figure.caption) for figure in part.trust_charts]
-        figures = Figure(tuple(charts), "Confidence and correctness.")
-        sections.append(Section(believe.title, (believe.table, *told, figures)))
-        sections += [Section(table.title, (table.table,)) for table in further]
+        explained = [Points(tuple(trust_sentences(cell)), cell.label) for cell in part.trust]
+        charts = [
+            Drawing(figure.name, figure.chart, figure.title, " ".join(figure.caption)) for figure in part.trust_charts
+        ]
+        sections.append(Section(believe.title, (shown(believe), *explained, Figure(tuple(charts), ""))))
+        sections += [Section(made.title, (shown(made),)) for made in further]
     return sections
 
 
 def _figure(figure: StudyFigure) -> Figure:
-    return Figure((Drawing(figure.name, figure.chart),), figure.caption, wide=True)
+    return Figure((Drawing(figure.name, figure.chart),), " ".join(figure.caption), wide=True)
 
 
 ReportFormat = Literal["markdown", "latex", "csv", "html"]
@@ -233,12 +261,11 @@ def make_report(
     *,
     where: str | None = None,
     formats: Collection[ReportFormat] = FORMATS,
-    paper: Paper | None = None,
     drawn: int = 4,
 ) -> Report:
     """Writes the report on the runs at a path into a folder; see `study_of`."""
     runs = select_runs(source, where)
-    study = study_of(runs, paper, drawn=drawn)
+    study = study_of(runs, drawn=drawn)
     written = write_report(study, report_page(source.resolve().name, runs, study), folder, formats)
     return Report(source, tuple(runs), study, folder, tuple(written))
 

@@ -5,21 +5,27 @@ The kind of a run follows from its spec, whatever its setting is called.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, stdev
 from typing import Any
 
+import numpy as np
+
 from askwell.errors import UserMistake
+from askwell.evaluation.comparison import Outcomes, pair_outcomes
 from askwell.evaluation.metrics import METRICS, Average
 from askwell.evaluation.outcomes import Outcome
+from askwell.evaluation.scoring import EvaluationFigures
+from askwell.evaluation.significance import permutation_test
 from askwell.runs.folder import Run
-from askwell.specs.mixture_spec import NO_LEAD_IN
+from askwell.specs.mixture_spec import AUTO_LEAD_IN, NO_LEAD_IN
 from askwell.specs.run_spec import RunSpec
 
 NO_SET = "own facts"
 """The set of relations whose names do not mention one."""
+_MOST_OWN_SETS = 8
 INIT, SOFT, DEEP = "init", "soft", "deep"
 WEIGHTS, VECTORS = "weights only", "vectors only"
 ARROWS = (INIT, SOFT, DEEP)
@@ -62,7 +68,7 @@ def kind_of(spec: RunSpec) -> RunKind:
         PRODUCT: mixture.combine == "product",
         PUBLISHED: mixture.weights == "file",
         f"{mixture.copies} copies": mixture.copies > 1,
-        "lead-in": mixture.lead_in != NO_LEAD_IN,
+        "lead-in": mixture.lead_in not in (NO_LEAD_IN, AUTO_LEAD_IN),
         f"prefix of {mixture.prefix}": mixture.prefix > 0,
         f"{mixture.shots} shots": bool(mixture.shots),
     }
@@ -97,14 +103,18 @@ def source_of(spec: RunSpec) -> str:
 def how_of(spec: RunSpec) -> dict[str, Any]:
     """All choices of a run that its kind, row and seed do not show."""
     return {
-        **spec.mixture.model_dump(mode="json", exclude=_IN_THE_ROW | spec.mixture.unused),
+        **spec.mixture.model_dump(mode="json", exclude=_IN_THE_ROW),
         **({} if spec.training is None else spec.training.model_dump(mode="json", exclude=_IN_THE_KIND)),
         **spec.model_dump(mode="json", include={"threads", "device", "dtype"}),
     }
 
 
+@dataclass(frozen=True, repr=False)
 class KeptRun(Run):
     """A run that tables and figures show, and what they need to know about it besides its record."""
+
+    fact_set: str
+    """The set of its relation."""
 
     @property
     def spec(self) -> RunSpec:
@@ -112,19 +122,19 @@ class KeptRun(Run):
         return self.record.spec
 
     @property
-    def fact_set(self) -> str:
-        """The set of its relation."""
-        return fact_set_of(self.spec.relation)
+    def figures(self) -> EvaluationFigures:
+        """Its figures on test facts."""
+        return self.record.test
 
     @property
     def facts(self) -> int:
         """Test facts that were asked."""
-        return self.record.test.facts
+        return self.figures.facts
 
     @property
     def left_out(self) -> int:
         """Test facts that could not be asked."""
-        return self.record.test.left_out_count
+        return self.figures.left_out_count
 
     def score(self, metric: str) -> float:
         """The test score; a log-loss can be infinite."""
@@ -148,12 +158,32 @@ class KeptRun(Run):
         ]
 
 
+class RunBeforeTuning(KeptRun):
+    """A tuned run as it was before: with the scores of its prompts before they were tuned."""
+
+    @property
+    def figures(self) -> EvaluationFigures:
+        """Its figures on test facts before tuning."""
+        return self.record.test if self.record.untuned is None else self.record.untuned
+
+    def score(self, metric: str) -> float:
+        """Return the test score before tuning; a log-loss can be infinite."""
+        score = self.figures.score(metric)
+        return math.inf if score is None else score
+
+
 def kept_runs(runs: Sequence[Run]) -> list[KeptRun]:
-    """The runs that tables show: all but controls, which say nothing about what an LM knows."""
-    ordinary = [KeptRun(run.folder, run.record) for run in runs if run.record.spec.control is None]
+    """Return the runs that tables show: all but controls, which say nothing about what an LM knows.
+
+    A few relations of one's own are a set each: nobody asked for their mean.
+    """
+    ordinary = [run for run in runs if run.record.spec.control is None]
     if not ordinary:
         raise UserMistake(f"all {len(runs)} runs are controls: LMs that know nothing; tables need runs of real LMs")
-    return ordinary
+    names = [run.record.spec.relation for run in ordinary]
+    own = {name for name in names if fact_set_of(name) == NO_SET}
+    sets = {name: name if name in own and len(own) <= _MOST_OWN_SETS else fact_set_of(name) for name in names}
+    return [KeptRun(run.folder, run.record, sets[run.record.spec.relation]) for run in ordinary]
 
 
 @dataclass(frozen=True)
@@ -224,6 +254,21 @@ class RunGroup:
         deviation = stdev(of_seeds) if len(of_seeds) > 1 else None
         return Score(metric, _averaged(of_relations, facts, average), deviation, len(of_seeds))
 
+    @property
+    def before(self) -> "RunGroup | None":
+        """The same runs before tuning, if all of them were scored then; of seeds that make no difference, the first."""
+        if any(run.record.untuned is None for run in self.runs):
+            return None
+        before = [RunBeforeTuning(run.folder, run.record, run.fact_set) for run in self.runs]
+        group = RunGroup(tuple(before))
+        if all(len({run.score("P@1") for run in of.values()}) == 1 for of in group.by_relation.values()):
+            return RunGroup(tuple(group.firsts))
+        return group
+
+    def among(self, relations: Collection[str]) -> "RunGroup":
+        """The runs of these relations."""
+        return RunGroup(tuple(run for run in self.runs if run.spec.relation in relations))
+
     @cached_property
     def outcomes(self) -> dict[int, list[Outcome]]:
         """The outcome of each test fact, by seed."""
@@ -236,3 +281,44 @@ class RunGroup:
 
 def _averaged(scores: Sequence[float], facts: Sequence[int], average: Average) -> float:
     return fmean(scores, weights=None if average == "macro" else facts)
+
+
+@dataclass(frozen=True)
+class Step:
+    """From one cell to the next: the gain in points and the p-value of the paired permutation test."""
+
+    gain: float
+    p: float | None
+    """None where the outcomes of single facts are not known."""
+    facts: int
+    """Pairs of outcomes, each fact as often as it was asked."""
+
+
+def change_of(before: RunGroup | None, after: RunGroup | None, metric: str) -> Step | None:
+    """The step between two cells, all relations together; None if they have no relation or no seed in common.
+
+    It is the micro difference of `compare_outcomes`, without the intervals, which take long on many facts.
+    """
+    if before is None or after is None or not {*before.relations} & {*after.relations}:
+        return None
+    if isinstance(before.runs[0], RunBeforeTuning):  # there are no outcomes of single facts
+        scores = [group.score(metric).mean for group in (before, after)]
+        return Step(scores[1] - scores[0], None, after.facts)
+    a, b = _by_seed(after), _by_seed(before)
+    if isinstance(a, dict) and isinstance(b, dict) and not a.keys() & b.keys():
+        return None
+    value = METRICS[metric].value
+    pairs = pair_outcomes(a, b).pairs
+    differences: dict[tuple[str, ...], list[float]] = {}
+    for pair in pairs:
+        differences.setdefault(pair.fact, []).append(value(pair.a) - value(pair.b))
+    sums = np.array([sum(of_fact) for of_fact in differences.values()])
+    sums[np.abs(sums) < 1e-12] = 0.0  # seeds that cancel out except for the last bits
+    test = permutation_test(sums)
+    return Step(METRICS[metric].scale * float(sums.sum()) / len(pairs), test.p, len(pairs))
+
+
+def _by_seed(group: RunGroup) -> Outcomes:
+    """A group's outcomes by seed; a group with one seed is compared with every seed of the other."""
+    found = group.outcomes
+    return found if len(found) > 1 else next(iter(found.values()))

@@ -22,15 +22,15 @@ from askwell.views.words_figure import words_chart
 
 @dataclass(frozen=True)
 class StudyFigure:
-    """A figure, its names in file names and in headings, and its caption."""
+    """A figure, its names in file names and in headings, and the sentences of its caption."""
 
     name: str
     title: str
-    caption: str
+    caption: tuple[str, ...]
     chart: Chart
 
 
-def figure_of_set(name: str, fact_set: str, caption: str, chart: Chart) -> StudyFigure:
+def figure_of_set(name: str, fact_set: str, caption: tuple[str, ...], chart: Chart) -> StudyFigure:
     """The figure of that name for a set of facts."""
     return StudyFigure(file_stem(name, fact_set), f"{fact_set}: {TEXTS[name]['title']}", caption, chart)
 
@@ -51,7 +51,7 @@ def curve_figure(lines: Sequence[Line], fact_set: str) -> StudyFigure | None:
         return None
     kinds = [kind for kind in _KINDS if any(kind in panel.lines for panel in panels)]
     chart = panels_chart(panels, kinds, measure=MEASURE, trained=TRAINED)
-    return figure_of_set("curves", fact_set, TEXTS["curves"]["what"], chart)
+    return figure_of_set("curves", fact_set, (TEXTS["curves"]["what"],), chart)
 
 
 def mean_curve(group: RunGroup) -> Curve:
@@ -64,12 +64,12 @@ def mean_curve(group: RunGroup) -> Curve:
 
 def score_figure(lines: Sequence[Line], fact_set: str) -> StudyFigure:
     """A row for each LM and source, with init, soft and deep in it."""
-    rows = []
+    rows, kinds = [], [kind for kind in ARROWS if groups_of(lines, [kind])]
     for line, begins in headed(lines, lambda line: line.lm):
-        marks = {kind: interval(line.groups[kind]) for kind in ARROWS if kind in line.groups}
+        marks = {kind: interval(group) for kind in ARROWS if (group := line.group(kind)) is not None}
         rows.append(IntervalRow(line.label, marks, begins))
     caption = caption_of("scores", groups_of(lines, ARROWS), spread=False)
-    return figure_of_set("scores", fact_set, caption, intervals_chart(rows, ARROWS, measure=f"P@1 {units_of(['P@1'])}"))
+    return figure_of_set("scores", fact_set, caption, intervals_chart(rows, kinds, measure=f"P@1 {units_of(['P@1'])}"))
 
 
 def interval(group: RunGroup) -> Interval:
@@ -120,7 +120,10 @@ def prompt_figures(runs: Sequence[KeptRun]) -> tuple[list[StudyFigure], list[str
         loaded = {spec.lm_sha256: mixture.lm}  # one at a time: two may not fit
         words = look_at(mixture)
         shown = f"the {_HEAVIEST} heaviest of {len(words)} prompts" if len(words) > _HEAVIEST else "all prompts"
-        caption = f"{title}, seed {spec.seed}; {shown}. P@1 on test: {run.score('P@1'):.1f} % of {run.facts} facts."
+        caption = (
+            f"{title}, seed {spec.seed}; {shown}.",
+            f"P@1 on test: {run.score('P@1'):.1f} % of {run.facts} facts.",
+        )
         name = file_stem("prompts", spec.lm, spec.relation, spec.prompts, spec.setting)
         figures.append(StudyFigure(name, title, caption, words_chart(words[:_HEAVIEST], title)))
     return figures, problems

@@ -15,8 +15,9 @@ from typing import Any
 
 from askwell.evaluation.metrics import TABLE_METRICS, Average, units_of
 from askwell.views.document import MISSING, Cell, ColumnGroup, Document, Row, Section, Table, one_decimal
+from askwell.views.printable import visible
 from askwell.views.shown import ShowsItself
-from askwell.views.study_cells import EM, INIT, KeptRun, RunGroup, how_of, kind_of, source_of
+from askwell.views.study_cells import EM, INIT, KeptRun, RunGroup, how_of, kind_of, place_of, source_of
 
 
 def read_texts(name: str) -> dict[str, Any]:
@@ -29,6 +30,7 @@ TEXTS: dict[str, dict[str, Any]] = read_texts("texts.toml")
 _FIRST_SOURCES = ("single", "manual", "mined", "paraphrased")
 _ANSWERS = {"one-token": "one-token answers", "any-length": "answers of any length"}
 """What rows say where a report has both."""
+_NAMED_RELATIONS = 3
 _RunsByKind = dict[str, list[KeptRun]]
 
 
@@ -46,6 +48,13 @@ class Line:
     apart: str = ""
     """What distinguishes it from rows that are otherwise the same; empty if there are none."""
     groups: Mapping[str, RunGroup] = field(default_factory=dict, compare=False)
+
+    def group(self, kind: str) -> RunGroup | None:
+        """Return the runs of a kind; where no run was left untuned, the tuned ones as they were before."""
+        if kind != INIT or INIT in self.groups:
+            return self.groups.get(kind)
+        tuned = (self.groups[one] for one in sorted(self.groups, key=place_of))
+        return next((before for group in tuned if (before := group.before) is not None), None)
 
     @property
     def label(self) -> str:
@@ -81,8 +90,34 @@ def lines_of(runs: Sequence[KeptRun]) -> list[Line]:
 
 
 def _line(row: Line, apart: str, groups: _RunsByKind) -> Line:
-    told = "; ".join(part for part in (row.apart, apart) if part)
-    return replace(row, apart=told, groups={kind: RunGroup(tuple(runs)) for kind, runs in groups.items()})
+    named = "; ".join(part for part in (row.apart, apart) if part)
+    return replace(row, apart=named, groups={kind: RunGroup(tuple(runs)) for kind, runs in groups.items()})
+
+
+def same_facts(lines: Iterable[Line], kinds: Sequence[str] | None = None) -> list[Line]:
+    """Return the rows with these kinds alone, all figures of a row on the same facts: where some kinds lack relations
+    that others have, a row becomes several."""
+    return [part for line in lines for part in _by_relations(line, kinds)]
+
+
+def _by_relations(line: Line, kinds: Sequence[str] | None) -> list[Line]:
+    groups = {kind: group for kind, group in line.groups.items() if kinds is None or kind in kinds}
+    relations = dict.fromkeys(relation for group in groups.values() for relation in group.relations)
+    kinds_of = {
+        relation: tuple(kind for kind in groups if relation in groups[kind].relations) for relation in relations
+    }
+    rows = []
+    for own_kinds in dict.fromkeys(kinds_of.values()):
+        own = [relation for relation, of in kinds_of.items() if of == own_kinds]
+        which = "" if len(own) == len(kinds_of) else relations_text(own)
+        apart = "; ".join(part for part in (line.apart, which) if part)
+        rows.append(replace(line, apart=apart, groups={kind: groups[kind].among(own) for kind in own_kinds}))
+    return rows
+
+
+def relations_text(relations: Sequence[str]) -> str:
+    """Return the relations' names, or how many there are."""
+    return f"{len(relations)} relations" if len(relations) > _NAMED_RELATIONS else ", ".join(relations)
 
 
 def _place(row: Line) -> tuple[Any, ...]:
@@ -165,13 +200,14 @@ def _split(kinds: _RunsByKind) -> dict[str, _RunsByKind]:
 
 def caption_of(
     name: str, groups: Sequence[RunGroup], average: Average | None = "micro", *, spread: bool = True, **filling: Any
-) -> str:
-    """The caption of a table whose cells are these groups; `spread` says whether it shows deviations over seeds."""
+) -> tuple[str, ...]:
+    """Return the sentences of the caption of a table whose cells are these groups; `spread` says whether it shows
+    deviations over seeds."""
     runs = [run for group in groups for run in group.runs]
     what = what_it_shows(name, **filling)
     averaged = "" if average is None else TEXTS["averages"][average]
     scored = (ranked_among(runs), _unsettled(groups), averaged, _seeds(groups, spread=spread), _trained_unlike(runs))
-    return " ".join(sentence for sentence in (what, _facts(groups), *scored) if sentence)
+    return tuple(sentence for sentence in (what, _facts(groups), *scored) if sentence)
 
 
 def what_it_shows(name: str, **filling: Any) -> str:
@@ -197,7 +233,7 @@ def _facts(groups: Sequence[RunGroup]) -> str:
 
 def _unsettled(groups: Sequence[RunGroup]) -> str:
     """For how many facts a search was cut before the rank of y was known, and what that may change."""
-    figures = [[run.record.test for run in group.runs if run.record.test.unsettled] for group in groups]
+    figures = [[run.figures for run in group.runs if run.figures.unsettled] for group in groups]
     counts = [sum(of_run.unsettled for of_run in of_group) for of_group in figures]
     if not any(counts):
         return ""
@@ -228,13 +264,15 @@ def _trained_unlike(runs: Sequence[KeptRun]) -> str:
     for choice in dict.fromkeys(choice for how in hows for choice in how):
         values = list(dict.fromkeys(how.get(choice) for how in hows))
         if len(values) > 1:
-            told.append(f"{choice} {', '.join('default' if value is None else str(value) for value in values)}")
+            told.append(
+                f"{choice} {', '.join('default' if value is None else visible(str(value)) for value in values)}"
+            )
     return f"The runs were not all tuned in the same way: {'; '.join(told)}." if told else ""
 
 
 def groups_of(lines: Iterable[Line], kinds: Sequence[str]) -> list[RunGroup]:
-    """The groups of the cells that a table shows."""
-    return [line.groups[kind] for line in lines for kind in kinds if kind in line.groups]
+    """Return the groups of the cells that a table shows."""
+    return [group for line in lines for kind in kinds if (group := line.group(kind)) is not None]
 
 
 def span(numbers: Sequence[int]) -> str:
@@ -255,7 +293,7 @@ Record = Mapping[str, Any]
 def record(line: Line, kind: str, figure: str, value: float | None, **more: Any) -> Record:
     """A figure of a cell, with everything that identifies it; a field that does not apply is None."""
     found = dict.fromkeys(FIELDS) | {"facts": line.fact_set, "lm": line.lm, "prompts": line.label, "kind": kind}
-    if (group := line.groups.get(kind)) is not None:
+    if (group := line.group(kind)) is not None:
         counts = {"seeds": len(group.seeds), "relations": len(group.relations)}
         found |= counts | {"test_facts": group.facts, "left_out": group.left_out}
     return found | {"figure": figure, "value": value} | more
@@ -267,7 +305,7 @@ ScoredCell = tuple[Cell, Record]
 
 def scored(line: Line, kind: str, metric: str, average: Average = "micro", **more: float | None) -> ScoredCell:
     """A score of a cell, a dash if there is no run; `more` can be `gain` and `p`, and the `paper`'s figure."""
-    if (group := line.groups.get(kind)) is None:
+    if (group := line.group(kind)) is None:
         return MISSING, record(line, kind, metric, None, average=average, **more)
     score = group.score(metric, average)
     found = record(line, kind, metric, score.mean, average=average, deviation=score.deviation, **more)
@@ -281,6 +319,8 @@ class StudyTable(ShowsItself):
     name: str
     title: str
     table: Table
+    caption: tuple[str, ...]
+    """The sentences of the table's caption."""
     records: tuple[Record, ...]
 
     def summary(self) -> Document:
@@ -310,12 +350,19 @@ class Draft:
             self.rows.append(Row("the paper", tuple(map(one_decimal, theirs)), note=of_paper, pale=True))
 
     def finished(
-        self, name: str, fact_set: str, columns: Sequence[ColumnGroup], caption: str, *, file: str = "", **filling: Any
+        self,
+        name: str,
+        fact_set: str,
+        columns: Sequence[ColumnGroup],
+        caption: tuple[str, ...],
+        *,
+        file: str = "",
+        **filling: Any,
     ) -> StudyTable:
-        """The table of that name; its file can have another one."""
+        """Return the table of that name; its file can have another one."""
         title = f"{fact_set}: {TEXTS[name]['title'].format(**filling)}"
-        table = Table(caption, TEXTS[name]["corner"], tuple(columns), tuple(self.rows))
-        return StudyTable(file or file_stem(name, fact_set), title, table, tuple(self.records))
+        table = Table(" ".join(caption), TEXTS[name]["corner"], tuple(columns), tuple(self.rows))
+        return StudyTable(file or file_stem(name, fact_set), title, table, caption, tuple(self.records))
 
 
 def file_stem(*parts: str) -> str:

@@ -13,10 +13,8 @@ from rich.table import Column as RichColumn
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from askwell.views.document import Block, Cell, Code, Document, Figure, Paragraph, Points, Table
-from askwell.views.printable import NONE
+from askwell.views.document import Block, Cell, Code, Document, Figure, Paragraph, Points, Table, without_empty_columns
 
-_NOTHING = ("", NONE)
 _MARKS = {"right": "✓ ", "wrong": "✗ "}
 
 
@@ -85,32 +83,26 @@ def print_table(table: Table, console: Console) -> None:
         console.print(table.caption, style="dim", markup=False)
 
 
-def rich_table(table: Table) -> RichTable:
+def rich_table(shown: Table) -> RichTable:
     """Return the table as rich draws it: without lines, and without columns that say nothing."""
+    shown = without_empty_columns(shown)
     headings = [
-        f"{group.heading} {column.heading}".strip() if table.is_grouped else column.heading
-        for group in table.groups
+        f"{group.heading} {column.heading}".strip() if shown.is_grouped else column.heading
+        for group in shown.groups
         for column in group.columns
     ]
-    cells = [list(map(_cell, column)) for column in zip(*(row.cells for row in table.rows), strict=True)]
-    cells = cells or [[] for _ in headings]
-    kept = [number for number, column in enumerate(cells) if any(cell.plain.strip() not in _NOTHING for cell in column)]
-    kept = kept if table.rows else list(range(len(headings)))
-    in_groups = any(row.begins for row in table.rows)
-    columns = table.columns
-    drawn = RichTable(box=None, header_style="dim", pad_edge=False, show_header=any([table.corner, *headings]))
-    if says_heading := not table.rows or any(row.heading.strip() for row in table.rows):
-        drawn.add_column(Text(table.corner), justify="right" if table.numbered else "left")
-    for number in kept:
-        justify = "right" if columns[number].number else "left"
-        drawn.add_column(Text(headings[number]), justify=justify, style="dim" if columns[number].pale else "")
-    for at, row in enumerate(table.rows):
+    in_groups = any(row.begins for row in shown.rows)
+    drawn = RichTable(box=None, header_style="dim", pad_edge=False, show_header=any([shown.corner, *headings]))
+    drawn.add_column(Text(shown.corner), justify="right" if shown.numbered else "left")
+    for column, heading in zip(shown.columns, headings, strict=True):
+        justify = "right" if column.number else "left"
+        drawn.add_column(Text(heading), justify=justify, style="dim" if column.pale else "")
+    for row in shown.rows:
         if row.begins:
-            drawn.add_row(Text(row.begins, "bold"), *([""] * (len(drawn.columns) - 1)))
-        heading = f"  {row.heading}" if in_groups else row.heading
-        heading += f" ({row.note})" if row.note and row.pale else ""
-        first = [Text(heading, "dim" if row.pale else "bold" if not in_groups else "")] if says_heading else []
-        drawn.add_row(*first, *(cells[number][at] for number in kept), style="dim" if row.pale else "")
+            drawn.add_row(Text(row.begins, "bold"), *([""] * len(headings)))
+        first = Text(f"  {row.heading}" if in_groups else row.heading, "" if in_groups or row.pale else "bold")
+        first.append(f" ({row.note})" if row.note else "", "dim")
+        drawn.add_row(first, *map(_cell, row.cells), style="dim" if row.pale else "")
     return drawn
 
 

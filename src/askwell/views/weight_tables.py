@@ -7,7 +7,7 @@ from typing import get_args
 from askwell.evaluation.metrics import TABLE_METRICS
 from askwell.specs.mixture_spec import WeightingName
 from askwell.views.document import MISSING, Cell, Column, ColumnGroup, Row, headed, one_decimal
-from askwell.views.paper_figures import Paper
+from askwell.views.paper_figures import paper_effective_prompts
 from askwell.views.score_tables import METRIC_COLUMNS
 from askwell.views.study_cells import DEEP, SOFT, STATIC, WEIGHTS, RunGroup, place_of
 from askwell.views.study_rows import Draft, Line, StudyTable, caption_of, groups_of, record, scored
@@ -16,7 +16,7 @@ _KINDS = (SOFT, DEEP, WEIGHTS)
 _BY_X = {name for name in get_args(WeightingName) if name != STATIC}
 
 
-def effective_table(lines: Sequence[Line], fact_set: str, paper: Paper | None = None) -> StudyTable | None:
+def effective_table(lines: Sequence[Line], fact_set: str) -> StudyTable | None:
     """Mean, standard deviation, minimum and maximum over relations, where weights of several prompts were tuned."""
     lines = [line for line in lines if any(_has_several_prompts(group) for group in groups_of([line], _KINDS))]
     if not lines:
@@ -33,7 +33,7 @@ def effective_table(lines: Sequence[Line], fact_set: str, paper: Paper | None = 
             "min": min(numbers),
             "max": max(numbers),
         }.items():
-            theirs = paper.effective_prompts(line, name) if paper is not None and kind == SOFT else None
+            theirs = paper_effective_prompts(line, name) if kind == SOFT else None
             figures.append((one_decimal(number), record(line, kind, name, number, paper=theirs)))
         draft.add(f"{line.label}, {kind}", figures, begins=begins, of_paper="it does not name its LM")
     columns = [
