@@ -57,7 +57,9 @@ def build_run_spec(
     learning = {"autoprompt": AutoPromptSpec, "fine-tuning": FineTuningSpec}.get(baseline or "", TrainingSpec)
     by_name = _by_spec(choices, MixtureSpec, learning)
     mixture = _chosen(MixtureSpec, mixture, by_name) or MixtureSpec()
-    if baseline is not None:
+    if (
+        baseline is not None and baseline in BASELINES
+    ):  # a name that does not exist is refused with the rest of the spec
         own = BASELINES[baseline].mixture
         mixture = MixtureSpec.model_validate(own.model_dump() | mixture.model_dump(exclude_unset=True))
     training = _chosen(TrainingSpec, training, by_name)
