@@ -13,9 +13,9 @@ from builders import tiny
 from builders.testbed import load_testbed_lm
 
 import askwell
+from askwell.answers.encode import EncodedRelation
 from askwell.data.split import split_shares
 from askwell.errors import BadFile, BadOption, UserMistake
-from askwell.mixture.encode import EncodedRelation
 from askwell.specs.baseline_specs import FineTuningSpec
 
 TEMPLATE = "the capital of [X] is [Y] ."

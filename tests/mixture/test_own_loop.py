@@ -10,10 +10,9 @@ from builders import tiny
 from builders.worlds import PAIRS, REPEATED, TEMPLATES, frozen
 
 import askwell
+from askwell.answers.likelihood import likelihood
 from askwell.errors import BadOption, UserMistake
 from askwell.lms.batches import words_of
-from askwell.mixture import distributions
-from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
 
@@ -48,10 +47,10 @@ def test_forward_is_what_training_minimises(name):
     mixture = Mixture(frozen(name), TEMPLATES, MixtureSpec(answers="any-length", deep=True))
     mixture.settle_answers(REPEATED)
     assert mixture.answer_kind is not None
-    encoded, left_out = encode_facts(mixture, REPEATED.train[:4])
+    encoded, left_out = mixture.encode(REPEATED.train[:4])
     assert not left_out
     got = mixture([fact.x for fact in encoded.facts], [fact.y for fact in encoded.facts])
-    assert torch.equal(got, distributions.log_likelihood(mixture, encoded, torch.arange(4)))
+    assert torch.equal(got, likelihood(mixture, encoded, torch.arange(4)).total)
 
 
 def test_forward_among_candidates_is_what_ask_says():

@@ -13,12 +13,11 @@ from builders import tiny
 from builders.specs import paper_spec
 from written_out import next_log_probs
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
-from askwell.mixture import distributions
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import load_mixture, save_mixture
 from askwell.prompts import context
 from askwell.prompts.context import LEAD_INS, SHOTS, best_opening, opening_scores, settle, with_label
 from askwell.runs.build_spec import build_run_spec
@@ -45,13 +44,13 @@ def test_a_hard_prompt_is_the_public_model_on_the_text_with_its_lead_in(name: st
     for number, template in enumerate(TEMPLATES):
         if name == "albert" and "[Y]." in template:  # the public tokenizer writes a space behind a mask
             continue
-        ours = distributions.prompt_log_probs(mixture, xs, facts, number)
+        ours = mixture.word_log_probs(xs, facts, number)
         for fact, x in enumerate(XS):
             before, after = f"{space}{LEAD_IN} {template}".replace("[X]", x).split("[Y]")
             written = before.rstrip() if tiny.FAMILY[name] == "causal" else before
             expected = next_log_probs(name, lm.model, lm.tokenizer, written, after)
-            if len(mixture.answer_space.places) > 1:
-                expected = expected[mixture.answer_space.tokens[mixture.pairs.y_places[number]]]
+            if len(mixture.token_words.places) > 1:
+                expected = expected[mixture.token_words.tokens[mixture.pairs.y_places[number]]]
             torch.testing.assert_close(ours[fact], expected, rtol=0, atol=2e-5)
 
 
@@ -92,7 +91,7 @@ def test_the_lead_in_is_tuned_with_the_rest_of_the_prompt_at_all_layers(name: st
     total = (torch.stack(by_prompt, 1) + weights).logsumexp(1).sum()
     total.backward()
     tokens = torch.full((2, len(XS)), gold)
-    ours = (distributions.gold_log_probs(mixture, xs, tokens, facts) + weights).logsumexp(1).sum()
+    ours = (mixture.pairs.gold_log_probs(mixture.tuned, xs, tokens, facts) + weights).logsumexp(1).sum()
     ours.backward()
     torch.testing.assert_close(ours, total, rtol=0, atol=1e-9)
     found = gradients(mixture)
@@ -153,11 +152,11 @@ def test_nothing_before_the_sentence_is_the_plain_prompt() -> None:
 def test_a_saved_mixture_keeps_its_opening(tmp_path: Path) -> None:
     lm = plain("gpt2")
     mixture = moved(lm, TEMPLATES[:2], MixtureSpec(lead_in=LEAD_IN, prefix=2, prefix_words="The", begin="eos"))
-    save_mixture(mixture, tmp_path)
-    loaded = load_mixture(tmp_path, lm)
+    mixture.save_pretrained(tmp_path)
+    loaded = Mixture.from_pretrained(tmp_path, lm)
     assert [prompt.tokens for prompt in loaded.prompts] == [prompt.tokens for prompt in mixture.prompts]
     xs, facts = words(lm, XS)
-    assert torch.equal(distributions.log_probs(loaded, xs, facts), distributions.log_probs(mixture, xs, facts))
+    assert torch.equal(OneTokenAnswers(loaded).log_probs(xs, facts), OneTokenAnswers(mixture).log_probs(xs, facts))
 
 
 @pytest.mark.parametrize("text", ["", "  ", "About [X] :"])

@@ -9,15 +9,14 @@ import torch
 from agreement import BEGINS, CAUSAL, Twin, exact, moved, pieces, plain, usable, words, x_ids
 from builders import tiny
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact, Relation
 from askwell.data.names import read_prompts, read_relation
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
-from askwell.mixture import distributions
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import load_mixture, save_mixture
 from askwell.prompts.context import begin_scores, settle
 from askwell.specs.mixture_spec import ContextScores, MixtureSpec, SettledMixtureSpec
 
@@ -40,7 +39,7 @@ def test_each_beginning_agrees_with_the_reference(name: str, begin: str) -> None
     twin = Twin.of(name, templates, mixture)
     xs, facts = words(exact(name), XS)
     with torch.no_grad():
-        of_x, log_probs = distributions.log_p_x(mixture, xs, facts), distributions.log_probs(mixture, xs, facts)
+        of_x, log_probs = mixture.log_p_x(xs, facts), OneTokenAnswers(mixture).log_probs(xs, facts)
     for number, x in enumerate(XS):
         expected = torch.stack([twin.log_p_x(t, x) for t in range(len(templates))])
         torch.testing.assert_close(of_x[number], expected.detach(), rtol=0, atol=1e-9)
@@ -163,9 +162,9 @@ def test_only_causal_lms_have_a_choice(name: str) -> None:
 def test_a_saved_mixture_keeps_its_beginning(tmp_path: Path) -> None:
     lm = exact("gpt2")
     mixture = moved(lm, TEMPLATES, spec("eos"))
-    save_mixture(mixture, tmp_path)
-    loaded = load_mixture(tmp_path, lm)
+    mixture.save_pretrained(tmp_path)
+    loaded = Mixture.from_pretrained(tmp_path, lm)
     assert loaded.spec.begin == "eos"
     assert torch.equal(
-        distributions.log_probs(loaded, *words(lm, XS)), distributions.log_probs(mixture, *words(lm, XS))
+        OneTokenAnswers(loaded).log_probs(*words(lm, XS)), OneTokenAnswers(mixture).log_probs(*words(lm, XS))
     )

@@ -17,7 +17,6 @@ from builders.sweeps import contents
 from builders.worlds import write_relation
 
 from askwell.evaluation.outcomes import read_outcomes
-from askwell.mixture import distributions
 from askwell.runs import engines as pool
 from askwell.runs.engines import TRIES, Ended, InProcess, Lost, Pool, PutOff, Started
 from askwell.runs.grid import read_sweep
@@ -94,7 +93,6 @@ def test_a_data_dependent_run_tells_how_much_its_weights_depend_on_x(world, tmp_
     import torch
 
     from askwell import Mixture, load_lm, read_prompts, read_relation
-    from askwell.mixture.encode import encode_facts
 
     settings = {"dependent": {"tuned": False, "weighting": "data-dependent"}, "static": {"tuned": False}}
     changed = {"facts": ["places/other"], "prompts": {"many": ["many"]}, "settings": settings}
@@ -106,9 +104,9 @@ def test_a_data_dependent_run_tells_how_much_its_weights_depend_on_x(world, tmp_
         read_prompts("many/other", data=world.data),
         paper_spec(weighting="data-dependent"),
     )
-    facts, _ = encode_facts(mixture, read_relation("places/other", data=world.data).test)
+    facts, _ = mixture.encode(read_relation("places/other", data=world.data).test)
     with torch.no_grad():
-        likelihoods = np.exp(distributions.log_p_x(mixture, facts.xs, torch.arange(len(facts))).double().numpy())
+        likelihoods = np.exp(mixture.log_p_x(facts.xs, torch.arange(len(facts))).double().numpy())
     posterior = likelihoods / likelihoods.sum(1, keepdims=True)  # equal weights, T = 1
     expected = float(-(posterior * np.log2(posterior)).sum(1).mean())
     assert records["dependent"].mean_entropy_over_x == pytest.approx(expected, rel=1e-5)

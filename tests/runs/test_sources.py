@@ -10,7 +10,6 @@ from askwell.errors import BadOption
 from askwell.lms.load import load_lm
 from askwell.mixture.description import About, RelationRecord
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import save_mixture
 from askwell.runs import run_sweep as sweep
 from askwell.runs import score_source, sources
 from askwell.runs.engines import Pool
@@ -69,7 +68,7 @@ def test_mixtures_of_several_lms_load_each_once(loads: list[str], tmp_path: Path
         if not checkpoint.exists():
             tiny.save(*tiny.TINY[name](), checkpoint)
         folders.append(str(tmp_path / f"mixture-{number}"))
-        save_mixture(Mixture(load_lm(checkpoint, device="cpu"), ["[X] lies in [Y] ."]), Path(folders[-1]))
+        Mixture(load_lm(checkpoint, device="cpu"), ["[X] lies in [Y] ."]).save_pretrained(folders[-1])
     elsewhere = None
     if moved:
         elsewhere = str((tmp_path / "bert").rename(tmp_path / "elsewhere"))
@@ -85,7 +84,7 @@ def test_a_run_of_its_relations_name_is_not_taken_for_the_facts(
     """`train --facts rivers.csv --out rivers`, and then `evaluate rivers`."""
     monkeypatch.chdir(tmp_path)
     mixture = Mixture(load_lm("testbed:bert", device="cpu"), ["[X] lies in [Y] ."])
-    save_mixture(mixture, Path("rivers"), about=About(relation=RelationRecord(name="rivers")))
+    mixture.save_pretrained(Path("rivers"), about=About(relation=RelationRecord(name="rivers")))
     with pytest.raises(BadOption, match=r"rivers was learned from rivers, and a run does not keep its facts"):
         list(saved_jobs(["rivers"], EvaluationSources(loading=LOADING), nothing))
 

@@ -35,9 +35,8 @@ from askwell.lms.batches import PLACES
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.lms.vocabulary import token_text
-from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import IN_A_RUN, save_mixture
+from askwell.mixture.save import IN_A_RUN
 from askwell.prompts.context import settle
 from askwell.specs.baseline_specs import AutoPromptSpec
 from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec, SettledMixtureSpec
@@ -182,9 +181,10 @@ class TriggerSearch:
         self._words = lm.word_vectors(torch.arange(lm.word_count, device=lm.device))
         self._mixture.requires_grad_(False)
         self._mixture.vectors.requires_grad_(True)
-        self._facts = encode_relation(self._mixture, relation)
+        self._facts = self._mixture.encode_relation(relation)
         self._train, self._dev = self._facts.need("train"), self._facts.need("dev")
-        self._objective = Objective(self._mixture, self._train, "gradient")
+        self._answers = self._mixture.answering(kind=self._facts.kind)
+        self._objective = Objective(self._answers, self._train, "gradient")
         self._run = self._run_id()
 
     def first_state(self) -> _State:
@@ -263,7 +263,7 @@ class TriggerSearch:
             tokens=list(tokens),
             unwanted=len(self._unwanted(tokens)),
             loss=loss,
-            dev=score_facts(self._mixture, self._dev, self.relation),
+            dev=score_facts(self._answers, self._dev, self.relation),
         )
 
     def result(self, state: _State) -> BaselineRun[BaselineStep]:
@@ -292,7 +292,7 @@ class TriggerSearch:
         folder.mkdir(parents=True, exist_ok=True)
         if is_better:
             best = self.result(state)
-            save_mixture(best.mixture, folder / IN_A_RUN, about=best.about)
+            best.mixture.save_pretrained(folder / IN_A_RUN, about=best.about)
         notes = {"iteration": state.iteration, "history": [asdict(step) for step in state.history]}
         write_checkpoint(folder, self._run, {"tokens": torch.tensor(state.tokens)}, notes)
 

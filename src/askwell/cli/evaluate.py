@@ -63,11 +63,11 @@ def evaluate(
         raise BadOption(f"--trust learns thresholds on dev and measures on test: leave out --split {split}")
     if per_fact is not None:
         need_writable_file(per_fact, "--per-fact")
+    from askwell.answers.candidates import find_candidates
     from askwell.cli.progress import Bars
     from askwell.cli.running import print_scored
     from askwell.evaluation.outcomes import write_outcomes
     from askwell.lms.load import set_threads
-    from askwell.mixture.candidates import find_candidates
     from askwell.runs.score_source import EvaluationSources, saved_jobs, score_jobs, untuned_jobs
     from askwell.runs.sources import find_mixtures
 

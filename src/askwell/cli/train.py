@@ -46,8 +46,8 @@ def train(
     """
     if lm is None or not prompts:
         raise BadOption("train needs --lm and --prompts")
+    from askwell.answers.candidates import find_candidates
     from askwell.cli.running import load_for_run, print_run, run_with_bars
-    from askwell.mixture.candidates import find_candidates
     from askwell.runs.build_spec import build_run_spec, prompts_name
     from askwell.runs.folder import check_folder
     from askwell.runs.several_runs import check_seeds, run_seeds, seeds_of

@@ -1,6 +1,7 @@
 """Batches: from (fact, prompt) pairs to the tensors that an LM reads, by gathers alone."""
 
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import chain
 
@@ -24,15 +25,15 @@ class Words:
     lengths: Int[Tensor, "places texts"]
 
 
-class SpeltTexts:
+class TokenisedTexts:
     """The tokens of a list of texts at each place, concatenated: a long text does not make the others longer."""
 
     def __init__(self, texts: Sequence[str], wording: Wording, places: Collection[Place] = PLACES) -> None:
         """Tokenises the texts at these places, which include the first of PLACES; at other places they repeat the
         tokens of the first, which must not be read."""
-        distinct = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-        self._of = np.fromiter((distinct[text] for text in texts), np.int64, len(texts))
-        every = list(distinct)
+        self._numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        self._of = self._numbers_of(texts)
+        every = list(self._numbers)
         parts: list[tuple[list[np.ndarray], list[np.ndarray]]] = [([], []) for _ in PLACES]
         for begin in range(0, len(every), _TEXTS_AT_ONCE):
             for place, (flat, counts) in zip(PLACES, parts, strict=True):
@@ -48,6 +49,15 @@ class SpeltTexts:
 
     def __len__(self) -> int:
         return len(self._of)
+
+    def among(self, texts: Sequence[str]) -> "TokenisedTexts":
+        """Return some of these texts, in any order, without tokenising them again."""
+        some = copy(self)
+        some._of = self._numbers_of(texts)
+        return some
+
+    def _numbers_of(self, texts: Sequence[str]) -> np.ndarray:
+        return np.fromiter((self._numbers[text] for text in texts), np.int64, len(texts))
 
     @property
     def lengths(self) -> np.ndarray:
@@ -97,7 +107,7 @@ _TEXTS_AT_ONCE = 2**14
 
 def words_of(texts: Sequence[str], wording: Wording, device: torch.device) -> Words:
     """The tokens of all texts in both places."""
-    return SpeltTexts(texts, wording).words(device)
+    return TokenisedTexts(texts, wording).words(device)
 
 
 @dataclass(frozen=True)

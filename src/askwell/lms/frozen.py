@@ -13,7 +13,7 @@ from askwell.calls import checked_or
 from askwell.errors import BadOption
 from askwell.lms.batches import Batch, StreamBatch
 from askwell.lms.families import family_of
-from askwell.lms.hooked import Stack, cached_rows, layer_blocks, probe, run_whole
+from askwell.lms.hooked import Stack, WholeModel, cached_rows, layer_blocks, probe, run_whole
 from askwell.lms.identity import LMIdentity, identify
 from askwell.lms.probe_cache import Checked, key_of_checks
 from askwell.lms.sharded import input_device, keep_differentiable, tell_once, why_it_stays
@@ -303,7 +303,7 @@ class FrozenLM(ShowsItself):
             assert past is not None
             return past
         ((_, stream),) = batch.streams.items()
-        cache = run_whole(self, batch, vectors, deltas, use_cache=True).past_key_values
+        cache = run_whole(self._whole, batch, vectors, deltas, use_cache=True).past_key_values
         return cached_rows(cache, stream.attention_mask)
 
     @cached_property
@@ -370,8 +370,12 @@ class FrozenLM(ShowsItself):
         hidden = rows_at(walk.hidden(packed, embedded, deltas), packed.unsort)
         return hidden, packed.kept() if keeps else None
 
+    @property
+    def _whole(self) -> WholeModel:
+        return WholeModel(self.model, self.family, self._embedding, self.stacks, self.before_head)
+
     def _hooked_logits(self, batch: Batch, vectors: Tensor, deltas: Deltas) -> Float[Tensor, "reads vocabulary"]:
-        return run_whole(self, batch, vectors, deltas).logits[0].to(self.parameter_dtype)
+        return run_whole(self._whole, batch, vectors, deltas).logits[0].to(self.parameter_dtype)
 
 
 def _longest_sentence(batch: Batch) -> int:

@@ -5,10 +5,10 @@ architecture is used if it passes, and refused otherwise.
 """
 
 import inspect
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -157,32 +157,39 @@ def _logits(model: PreTrainedModel, family: Family, embedding: Any, ids: Tensor,
     return model(**family.inputs(dict.fromkeys(family.stacks(model), (embedding(ids), mask)))).logits
 
 
-if TYPE_CHECKING:
-    from askwell.lms.frozen import FrozenLM
+@dataclass(frozen=True)
+class WholeModel:
+    """A public model that is read as a whole, and what was found when it was probed."""
+
+    model: PreTrainedModel
+    family: Family
+    embedding: nn.Module
+    stacks: Mapping[str, Stack]
+    before_head: nn.Module
 
 
 def run_whole(
-    lm: "FrozenLM", batch: Batch, vectors: Float[Tensor, "prompt_tokens embedding"], deltas: Deltas, **arguments: Any
+    whole: WholeModel, batch: Batch, vectors: Float[Tensor, "prompt_tokens embedding"], deltas: Deltas, **arguments: Any
 ) -> Any:
-    """The output of the public model, whose head sees only the positions that are read."""
+    """Return the output of the public model, whose head sees only the positions that are read."""
     if batch.branches is not None:
-        raise ValueError(f"{type(lm.model).__name__} is read as a whole, so it cannot read trees")
+        raise ValueError(f"{type(whole.model).__name__} is read as a whole, so it cannot read trees")
     embedded: dict[str, tuple[Tensor, Tensor]] = {}
     with ExitStack() as perturbed:
         for stack, stream in batch.streams.items():
-            words = lm.word_vectors(stream.ids)
+            words = whole.embedding(stream.ids)
             at = (stream.prompt_tokens >= 0).nonzero(as_tuple=True)
             rows = stream.prompt_tokens[at]
             mask = stream.attention_mask
             if batch.past is not None:
-                further, mask = _cached_inputs(lm.model, batch.past, mask)
+                further, mask = _cached_inputs(whole.model, batch.past, mask)
                 arguments |= further
             embedded[stack] = words.index_put(at, vectors[rows].to(words.dtype)), mask
             if deltas is not None:
                 additions = [delta[rows] for delta in deltas[stack]]
-                perturbed.enter_context(adding_to_layers(lm.stacks[stack].blocks, at, additions))
-        perturbed.enter_context(reading_at(lm.before_head, batch.read_pairs, batch.read_positions))
-        return lm.model(**{**lm.family.inputs(embedded), **arguments})
+                perturbed.enter_context(adding_to_layers(whole.stacks[stack].blocks, at, additions))
+        perturbed.enter_context(reading_at(whole.before_head, batch.read_pairs, batch.read_positions))
+        return whole.model(**{**whole.family.inputs(embedded), **arguments})
 
 
 def cached_rows(cache: Any, is_token: Bool[Tensor, "pairs positions"]) -> Past:

@@ -2,18 +2,16 @@
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from huggingface_hub import ModelCard, ModelCardData
 
+from askwell.mixture.description import About
+from askwell.prompts.prompt_set import PromptSet
 from askwell.specs.mixture_spec import NO_LEAD_IN
 
-if TYPE_CHECKING:
-    from askwell.mixture.description import About
-    from askwell.mixture.mixture import Mixture
 
-
-def model_card(mixture: "Mixture", about: "About") -> ModelCard:
+def model_card(mixture: PromptSet, about: About) -> ModelCard:
     """The card as huggingface_hub keeps it: a header for machines, a text for people."""
     identity = mixture.lm.identity
     header = ModelCardData(
@@ -38,7 +36,7 @@ def model_card(mixture: "Mixture", about: "About") -> ModelCard:
     return ModelCard("\n\n".join(part for part in parts if part) + "\n", ignore_metadata_errors=False)
 
 
-def _usage(mixture: "Mixture") -> str:
+def _usage(mixture: PromptSet) -> str:
     source = json.dumps(_visible(mixture.lm.identity.name), ensure_ascii=False)
     return (
         "```python\nimport askwell\n\n"
@@ -47,7 +45,7 @@ def _usage(mixture: "Mixture") -> str:
     )
 
 
-def _prompt_table(mixture: "Mixture") -> str:
+def _prompt_table(mixture: PromptSet) -> str:
     weights = mixture.weights.tolist()
     order = sorted(range(len(weights)), key=lambda number: (-weights[number], number))
     templates = [_code(prompt.template.text).replace("|", "\\|") for prompt in mixture.prompts]
@@ -68,7 +66,7 @@ def _prompt_table(mixture: "Mixture") -> str:
     return "\n".join(["| weight | template |", "|---:|---|", *rows]) + f"\n\n{note}"
 
 
-def _facts_and_settings(mixture: "Mixture", about: "About") -> str:
+def _facts_and_settings(mixture: PromptSet, about: About) -> str:
     if about.relation is None and about.learned_from is None:
         return "It is untuned: its prompts are the templates above."
     known = {} if about.learned_from is None else about.learned_from.model_dump()
@@ -99,7 +97,7 @@ def _score_table(scores: dict[str, Any]) -> str:
     )
 
 
-def _lm_table(mixture: "Mixture") -> str:
+def _lm_table(mixture: PromptSet) -> str:
     identity = mixture.lm.identity.model_dump()
     lines = (f"- {name.replace('_', ' ')}: {_code(str(value))}" for name, value in identity.items())
     return "## The LM\n\n" + "\n".join(lines)

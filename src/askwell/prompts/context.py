@@ -21,7 +21,7 @@ from torch import Tensor
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import Template
 from askwell.errors import BadOption, NothingLeft
-from askwell.lms.batches import PLACES, AnswerTokens, SpeltTexts, words_of
+from askwell.lms.batches import PLACES, AnswerTokens, TokenisedTexts, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import NO_OPENING, Beginning, Opening, Place
 from askwell.prompts.pairs import PairReader, Tuned
@@ -112,7 +112,9 @@ def writable_facts(lm: FrozenLM, spec: MixtureSpec, facts: Sequence[Fact]) -> li
     """Return the distinct facts that can be examples: x and y have tokens, and y's are as many as answers may have."""
     longest = 1 if spec.answers == "one-token" else spec.longest_answer
     distinct = list(dict.fromkeys(facts))
-    xs, ys = (SpeltTexts([getattr(fact, side) for fact in distinct], lm.wording, {Place.SPACED}) for side in ("x", "y"))
+    xs, ys = (
+        TokenisedTexts([getattr(fact, side) for fact in distinct], lm.wording, {Place.SPACED}) for side in ("x", "y")
+    )
     place = PLACES.index(Place.SPACED)
     can_be_written = (xs.lengths[place] > 0) & (ys.lengths[place] > 0) & (ys.lengths[place] <= longest)
     for texts in (xs, ys):
@@ -243,7 +245,7 @@ def _askable(
     if not relation.train:
         return None
     texts = [fact.x for fact in relation.train], [fact.y for fact in relation.train]
-    xs, ys = (SpeltTexts(some, lm.wording).lengths_alone(lm.device) for some in texts)
+    xs, ys = (TokenisedTexts(some, lm.wording).lengths_alone(lm.device) for some in texts)
     fits = (xs.lengths > 0).all(0) & (ys.lengths > 0).all(0) & (ys.lengths <= _LONGEST_ANSWER).all(0)
     if lm.context is not None:
         for beginning in _distinct(lm).values():
@@ -272,7 +274,7 @@ def _fit(lm: FrozenLM, prompts: Sequence[Prompt], facts: Sequence[Fact]) -> bool
     if lm.context is None:
         return True
     texts = [fact.x for fact in facts], [fact.y for fact in facts]
-    xs, ys = (SpeltTexts(some, lm.wording).lengths_alone(lm.device) for some in texts)
+    xs, ys = (TokenisedTexts(some, lm.wording).lengths_alone(lm.device) for some in texts)
     longest = PairReader(lm, prompts, reads_x=False).longest_question(xs) + ys.lengths.amax(0)
     return bool((longest <= lm.context).all())
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from askwell.data.facts import Relation
 from askwell.errors import BadOption, NothingLeft
-from askwell.lms.batches import PLACES, SpeltTexts, Words, words_of
+from askwell.lms.batches import PLACES, TokenisedTexts, Words, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.prompts.context import Shown, draw_examples, with_context, writable_facts
@@ -77,7 +77,7 @@ def _room(lm: FrozenLM, spec: MixtureSpec, relation: Relation) -> dict[Place, in
     """The tokens that the longest x at each place and the longest answer take."""
     xs = {fact.x for split in relation.splits.values() for fact in split}
     answer = 0 if spec.answers == "one-token" else spec.longest_answer
-    lengths = SpeltTexts(sorted(xs), lm.wording).lengths
+    lengths = TokenisedTexts(sorted(xs), lm.wording).lengths
     return {place: answer + int(lengths[number].max()) for number, place in enumerate(PLACES)}
 
 

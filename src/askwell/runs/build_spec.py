@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import torch
 from pydantic import TypeAdapter
 
+from askwell.answers.candidates import GivenCandidates, as_candidates
 from askwell.baselines.registry import BASELINES
 from askwell.calls import checked
 from askwell.data.facts import Relation
@@ -14,7 +15,6 @@ from askwell.data.names import relation_label
 from askwell.data.templates import Template, parsed_templates
 from askwell.errors import BadOption
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.candidates import GivenCandidates, as_candidates
 from askwell.prompts.context import with_label
 from askwell.specs.base import Spec, no_such_option
 from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from askwell.answers.candidates import Candidates
+from askwell.answers.kind import needs_any_length
 from askwell.data.data_folder import data_folder, find
 from askwell.data.facts import SPLIT_FILES, Relation, SplitName
 from askwell.data.names import read_prompts, read_relation, relation_label, relations_of
@@ -22,9 +24,7 @@ from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.identity import LMIdentity
 from askwell.lms.load import load_lm
-from askwell.mixture.candidates import Candidates
 from askwell.mixture.description import Description
-from askwell.mixture.encode import needs_any_length
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description
 from askwell.prompts.context import with_label

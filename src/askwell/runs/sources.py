@@ -6,6 +6,8 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from askwell.answers.candidates import Candidates
+from askwell.answers.kind import kind_of_facts
 from askwell.data.facts import Relation
 from askwell.data.names import read_relation
 from askwell.data.readers import USUAL, Columns
@@ -13,21 +15,12 @@ from askwell.data.templates import Template
 from askwell.errors import BadFile, BadOption
 from askwell.evaluation.scoring import evaluate
 from askwell.evaluation.selective import DevAnswers, dev_answers, dev_answers_from
+from askwell.lms.batches import TokenisedTexts
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import Precision, load_lm
-from askwell.mixture.candidates import Candidates
 from askwell.mixture.description import Description
-from askwell.mixture.encode import answer_kind, encode_relation
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import (
-    CONFIG,
-    IN_A_RUN,
-    lm_source,
-    load_mixture,
-    read_description,
-    read_dev_answers,
-    tokenizer_source,
-)
+from askwell.mixture.save import CONFIG, IN_A_RUN, lm_source, read_description, read_dev_answers, tokenizer_source
 from askwell.specs.mixture_spec import MixtureSpec
 
 Note = Callable[[str], None]
@@ -87,7 +80,7 @@ def saved_mixture(
 ) -> Mixture:
     """A saved mixture on its LM; `lm` says where the LM is, if it is no longer where it was."""
     if isinstance(lm, FrozenLM):
-        return load_mixture(folder, lm)
+        return Mixture.from_pretrained(folder, lm)
     description = read_description(folder)
     source, stored_revision = lm or lm_source(folder, description), description.base_lm.revision
     if source is None:
@@ -99,7 +92,7 @@ def saved_mixture(
         device=device,
         dtype=dtype,
     )
-    return load_mixture(folder, loaded)
+    return Mixture.from_pretrained(folder, loaded)
 
 
 def untuned_mixture(
@@ -118,9 +111,9 @@ def settle_answers(mixture: Mixture, relation: Relation | None, candidates: Cand
     if mixture.answer_kind is not None:
         return
     if relation is not None:
-        mixture.answer_kind = encode_relation(mixture, relation, candidates=candidates).kind
+        mixture.answer_kind = mixture.encode_relation(relation, candidates=candidates).kind
     elif candidates is not None and mixture.lm.family.fills_masks:
-        mixture.answer_kind = answer_kind(mixture, candidates.words)
+        mixture.answer_kind = kind_of_facts(mixture, TokenisedTexts(candidates.words, mixture.lm.wording))
 
 
 def left_out_prompt_lines(mixture: Mixture) -> list[str]:

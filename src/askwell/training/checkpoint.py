@@ -12,10 +12,10 @@ from typing import Any
 
 from torch import Tensor
 
+from askwell.answers.candidates import Candidates
 from askwell.data.facts import Relation
 from askwell.errors import BadOption
 from askwell.files import hash_json, hash_of, read_tensors, refuse_later_version, write_tensors
-from askwell.mixture.candidates import Candidates
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.history import HistoryLine

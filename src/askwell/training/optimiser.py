@@ -12,10 +12,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from askwell.answers.encode import EncodedFacts
 from askwell.errors import BadOption, DamagedFile
 from askwell.lms.batches import Batch
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.encode import EncodedFacts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import PAPER_BETA1, TrainingSpec
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from askwell.mixture.reply import PromptReply, Reply
+from askwell.answers.reply import PromptReply, Reply
 from askwell.views.document import Cell, Column, ColumnGroup, Row, Table, table
 from askwell.views.printable import per_cent
 

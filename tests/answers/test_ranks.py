@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from askwell.answers.listed import rank_golds
 from askwell.errors import NotFinite
-from askwell.evaluation.ranking import rank_golds
 
 LEVELS = st.sampled_from([-math.inf, -7.5, -3.0, -1.25, -0.5])  # few, so that many are equal
 

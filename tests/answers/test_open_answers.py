@@ -27,7 +27,6 @@ from askwell.evaluation.metrics import METRICS
 from askwell.evaluation.outcomes import read_controls, read_outcomes, write_controls, write_outcomes
 from askwell.evaluation.scoring import evaluate, score_facts
 from askwell.files import to_json
-from askwell.mixture.encode import encode_relation
 
 TRAIN = [Fact("Cuba", "Rome"), Fact("Paris", "Rome"), Fact("Cuba", "Cassatt"), Fact("Cuba", "Rome Cassatt")]
 COUNTS = (2, 1, 1)
@@ -106,8 +105,8 @@ def test_what_is_infinite_counts_nothing_and_comes_back_from_its_file(tmp_path: 
 
 def limited(monkeypatch: pytest.MonkeyPatch, opened: int, most: int | None = None) -> None:
     """Lets searches open only so many prefixes of a fact, and only so many where its rank is not known by then."""
-    monkeypatch.setattr("askwell.evaluation.open_answers._OPENED", opened)
-    monkeypatch.setattr("askwell.evaluation.open_answers._MOST_OPENED", opened if most is None else most)
+    monkeypatch.setattr("askwell.answers.open._OPENED", opened)
+    monkeypatch.setattr("askwell.answers.open._MOST_OPENED", opened if most is None else most)
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)
@@ -185,11 +184,11 @@ def test_the_best_of_many_answers_that_are_almost_as_probable_is_the_first(name)
             assert outcome.rank == rank_among(expected, outcome.y, sorted({f.y for f in test} - {outcome.y}))
             known = min(top, list(expected).index(outcome.y) + 1)
             assert outcome.answers[:known] == tuple(expected)[:known]
-    facts = encode_relation(mixture, relation).split("test")
-    assert score_facts(mixture, facts, relation)["P@1"] == 25 * sum(
+    facts = mixture.encode_relation(relation).split("test")
+    assert score_facts(mixture.answering(kind=facts.kind), facts, relation)["P@1"] == 25 * sum(
         rank_among(expected, fact.y, sorted({f.y for f in test} - {fact.y})) == 1 for fact in test
     )
-    mixture.answer_kind = encode_relation(mixture, relation).kind
+    mixture.answer_kind = mixture.encode_relation(relation).kind
     assert [reply.y for reply in mixture.ask("Paris", top=10)] == list(expected)[:10]
 
 
@@ -198,15 +197,17 @@ def test_the_search_goes_on_until_the_rank_is_known(name, monkeypatch):
     of_paris = answers_to(name, "Paris")
     relation = relation_of(*(("Paris", y) for y in list(of_paris)[:8]), ("Paris", list(of_paris)[14]))
     mixture, _ = few_tokens(name)
-    facts = encode_relation(mixture, relation).split("test")
-    expected, score = evaluate(mixture, relation), score_facts(mixture, facts, relation)
+    facts = mixture.encode_relation(relation).split("test")
+    expected, score = evaluate(mixture, relation), score_facts(mixture.answering(kind=facts.kind), facts, relation)
     limited(monkeypatch, 1, 200)
     for top in (10, 0):
         found = evaluate(mixture, relation, top=top)
         assert [(o.rank, o.rank_at_most) for o in found.outcomes] == [(o.rank, o.rank) for o in expected.outcomes]
-    assert score_facts(mixture, facts, relation) == score
+    assert score_facts(mixture.answering(kind=facts.kind), facts, relation) == score
     limited(monkeypatch, 0)
-    unknown = score_facts(mixture, facts, relation)  # no fact counts as wrong because its search was cut
+    unknown = score_facts(
+        mixture.answering(kind=facts.kind), facts, relation
+    )  # no fact counts as wrong because its search was cut
     assert unknown["log_loss"] == score["log_loss"]
 
 
@@ -216,7 +217,8 @@ def test_the_dev_score_is_that_of_enumeration(name):
     chosen = [("Paris", list(of_paris)[at]) for at in (0, 1, 5)] + [("Mary Cassatt", next(iter(of_mary)))]
     relation = relation_of(*chosen)
     mixture, _ = few_tokens(name)
-    scores = score_facts(mixture, encode_relation(mixture, relation).split("test"), relation)
+    encoded = mixture.encode_relation(relation).split("test")
+    scores = score_facts(mixture.answering(kind=encoded.kind), encoded, relation)
     right, losses = 0, []
     for x, y in chosen:
         expected = of_paris if x == "Paris" else of_mary
@@ -258,7 +260,8 @@ def test_a_y_that_is_longer_than_all_of_train_is_impossible_to_a_masked_lm():
     found = {outcome.x: outcome for outcome in evaluate(mixture, relation).outcomes}
     assert (found["Paris"].rank, found["Paris"].log_probability) == (math.inf, -math.inf)
     assert found["Cuba"].rank < math.inf
-    scores = score_facts(mixture, encode_relation(mixture, relation).split("test"), relation)
+    encoded = mixture.encode_relation(relation).split("test")
+    scores = score_facts(mixture.answering(kind=encoded.kind), encoded, relation)
     assert scores["log_loss"] == pytest.approx(-found["Cuba"].log_probability)
 
 

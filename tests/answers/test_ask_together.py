@@ -6,8 +6,9 @@ import pytest
 import torch
 from builders.worlds import CAPITALS, TEMPLATES, frozen
 
-from askwell.mixture.ask_together import AskedTogether, AskedX
-from askwell.mixture.candidates import Candidates
+from askwell.answers.candidates import Candidates
+from askwell.answers.one_token import best_first
+from askwell.answers.together import AskedTogether, AskedX
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
@@ -36,11 +37,13 @@ def mixtures_of(name: str) -> list[Mixture]:
 @pytest.mark.parametrize("name", ["bert", "roberta", "bart", "llama"])
 def test_each_answers_as_it_does_alone(name):
     mixtures = mixtures_of(name)
-    together = AskedTogether(mixtures)
+    together = AskedTogether([mixture.answering() for mixture in mixtures])
     # Interleaved, so that neighbours in a batch belong to different mixtures.
-    questions = [AskedX(mixture, x, top) for x in XS for mixture, top in zip(mixtures, (1, 5, 3, 2, 9, 3), strict=True)]
-    for question, found in zip(questions, together.ask(questions), strict=True):
-        alone = question.mixture.ask(question.x, top=question.top)
+    tops = dict(zip(mixtures, (1, 5, 3, 2, 9, 3), strict=True))
+    asked = [(mixture, x) for x in XS for mixture in mixtures]
+    questions = [AskedX(mixture.answering(), x, tops[mixture]) for mixture, x in asked]
+    for (mixture, x), found in zip(asked, together.ask(questions), strict=True):
+        alone = mixture.ask(x, top=tops[mixture])
         assert [reply.y for reply in found] == [reply.y for reply in alone]
         for reply, expected in zip(found, alone, strict=True):
             assert reply.probability == pytest.approx(expected.probability, rel=1e-4)
@@ -50,8 +53,10 @@ def test_each_answers_as_it_does_alone(name):
 def test_longer_answers_are_searched_mixture_by_mixture():
     lm = frozen("llama")
     long, short = Mixture(lm, TEMPLATES[:2]), Mixture(lm, TEMPLATES[:2], MixtureSpec(answers="one-token"))
-    found = AskedTogether([long, short]).ask([AskedX(short, "Paris"), AskedX(long, "Paris"), AskedX(long, "Oslo")])
-    for mixture, x, replies in ((short, "Paris", found[0]), (long, "Paris", found[1]), (long, "Oslo", found[2])):
+    asked = [(short, "Paris"), (long, "Paris"), (long, "Oslo")]
+    together = AskedTogether([long.answering(), short.answering()])
+    found = together.ask([AskedX(mixture.answering(), x) for mixture, x in asked])
+    for (mixture, x), replies in zip(asked, found, strict=True):
         alone = mixture.ask(x)
         assert [reply.y for reply in replies] == [reply.y for reply in alone]
         assert [reply.probability for reply in replies] == pytest.approx([one.probability for one in alone], rel=1e-4)
@@ -59,7 +64,7 @@ def test_longer_answers_are_searched_mixture_by_mixture():
 
 def test_many_questions_are_read_within_bounds(monkeypatch):
     mixture = Mixture(frozen("bert"), TEMPLATES)
-    together = AskedTogether([mixture])
+    together = AskedTogether([mixture.answering()])
     sizes = []
     read = together._reader.pair_log_probs
 
@@ -68,17 +73,15 @@ def test_many_questions_are_read_within_bounds(monkeypatch):
         return read(tuned, xs, facts, prompts)
 
     monkeypatch.setattr(together._reader, "pair_log_probs", counted)
-    monkeypatch.setattr("askwell.mixture.ask_together._NUMBERS_AT_ONCE", 7 * mixture.lm.vocabulary_size)
-    found = together.ask([AskedX(mixture, x) for x in XS])
+    monkeypatch.setattr("askwell.answers.together._NUMBERS_AT_ONCE", 7 * mixture.lm.vocabulary_size)
+    found = together.ask([AskedX(mixture.answering(), x) for x in XS])
     assert sizes == [6, 6]
     assert [replies[0].y for replies in found] == [mixture.ask(x)[0].y for x in XS]
 
 
 def test_equally_probable_answers_stand_in_the_order_of_a_stable_sort():
-    from askwell.mixture.ask import _best_first
-
     generator = torch.Generator().manual_seed(1)
     for top in (1, 3, 10, 30):
         values = torch.randint(0, 4, (5, 30), generator=generator).float()
         by_sort = values.sort(descending=True, stable=True).indices[:, :top]
-        assert torch.equal(_best_first(values, top), by_sort)
+        assert torch.equal(best_first(values, top), by_sort)

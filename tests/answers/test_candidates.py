@@ -29,20 +29,12 @@ from builders.specs import paper_spec
 from builders.worlds import frozen
 from enumeration import end_of
 
+from askwell.answers.candidate_answers import CandidateAnswers
+from askwell.answers.candidates import Candidates, find_candidates, read_candidates
+from askwell.answers.kind import AnswerKind
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadFile, BadOption, NothingLeft
-from askwell.mixture.answers import AnswerKind
-from askwell.mixture.ask import ask
-from askwell.mixture.candidates import (
-    Candidates,
-    CandidateScorer,
-    find_candidates,
-    read_candidates,
-    unaskable_candidates,
-)
-from askwell.mixture.encode import encode_relation
-from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import load_mixture, save_mixture
+from askwell.mixture.mixture import Mixture, ask
 from askwell.training.objective import Objective
 
 NAMES = ["bert", "roberta", "bart", "gpt2", "llama"]
@@ -119,11 +111,11 @@ def test_labels_and_the_loss_of_classification_agree_with_a_plain_loop(name: str
     mixture, candidates = mixture_of(name, setting), labelled()
     twin = Twin.of(name, templates_of(name), mixture)
     relation = Relation.of("kinds", [Fact(x, y) for x, y in PAIRS], [], [])
-    facts = encode_relation(mixture, relation, candidates=candidates, whole_answers=True).need("train")
-    scorer = CandidateScorer(mixture, candidates, facts.kind)
-    assert scorer.labels == tuple(LABELLED)
+    facts = mixture.encode_relation(relation, candidates=candidates, whole_answers=True).need("train")
+    answers = CandidateAnswers(mixture, candidates, facts.kind)
+    assert answers.labels == tuple(LABELLED)
     assert [(fact.x, fact.y) for fact in facts.facts] == sorted(PAIRS)
-    loss = Objective(mixture, facts, "gradient", scorer).loss(torch.arange(len(facts)))
+    loss = Objective(answers, facts, "gradient").loss(torch.arange(len(facts)))
     loss.to_minimise.backward()
     total = torch.zeros((), dtype=torch.float64)
     replies = dict(zip(XS, ask(mixture, XS, candidates=candidates), strict=True))
@@ -186,9 +178,8 @@ def test_words_that_the_lm_spells_alike_count_once() -> None:
     mixture = moved(exact("albert"), usable("albert"))  # it lower-cases
     mixture.answer_kind = kind_of("albert")
     xs, facts = words(exact("albert"), ["Paris"])
-    weights = mixture.weighting(None, 1)
     each = [
-        CandidateScorer(mixture, Candidates("c", of, labels), kind_of("albert")).log_probs(xs, facts, weights)
+        CandidateAnswers(mixture, Candidates("c", of, labels), kind_of("albert")).log_probs(xs, facts)
         for of, labels in (
             (("Rome", "Lima"), ("a", "b")),
             (("Rome", "rome", "Lima"), ("a", "a", "b")),
@@ -198,37 +189,36 @@ def test_words_that_the_lm_spells_alike_count_once() -> None:
     torch.testing.assert_close(each[0], each[1])
     torch.testing.assert_close(each[0], each[2])
     with pytest.raises(BadOption, match=r"spells 'Rome' \(a\) and 'rome' \(b\) in the same way"):
-        CandidateScorer(mixture, Candidates("c", ("Rome", "rome"), ("a", "b")), kind_of("albert"))
+        CandidateAnswers(mixture, Candidates("c", ("Rome", "rome"), ("a", "b")), kind_of("albert"))
 
 
 # Which candidates can be asked for
 
 
 def test_labels_and_words_are_found_by_their_numbers() -> None:
-    scorer = CandidateScorer(mixture_of("bert", "static"), labelled(), kind_of("bert"))
+    answers = CandidateAnswers(mixture_of("bert", "static"), labelled(), kind_of("bert"))
     numbers = {"a city": 0, "Reykjavik": 0, "a person": 1, "Mary Cassatt": 1, "an island": 2, "Cuba": 2}
-    assert {y: scorer.number_of(y) for y in numbers} == numbers
-    assert scorer.number_of("Rome") is None
-    assert scorer.number_of("a dog") is None
+    assert {y: answers.numbers_of([y])[0] for y in numbers} == numbers
+    assert answers.numbers_of(["Rome"]) == [None]
+    assert answers.numbers_of(["a dog"]) == [None]
 
 
 def test_what_is_too_long_or_unknown_is_left_out_and_its_label_with_it() -> None:
     mixture = mixture_of("bert", "static")
     mixture.answer_kind = AnswerKind(any_length=True, longest=10, log_lengths=(math.log(0.5), math.log(0.5)))
     candidates = Candidates("c", ("Paris", "Reykjavik", "Mary Cassatt", "日本"), ("a", "a", "b", "c"))
-    scorer = CandidateScorer(mixture, candidates, mixture.answer_kind)
-    assert scorer.labels == ("a",)
-    assert scorer.left_out == ("Reykjavik", "Mary Cassatt", "日本")
-    assert scorer.number_of("b") is None
-    assert unaskable_candidates(mixture, candidates) == scorer.left_out
+    answers = CandidateAnswers(mixture, candidates, mixture.answer_kind)
+    assert answers.labels == ("a",)
+    assert answers.candidates_left_out == ("Reykjavik", "Mary Cassatt", "日本")
+    assert answers.numbers_of(["b"]) == [None]
     with pytest.raises(NothingLeft, match="no candidates left: 2 ×"):
-        CandidateScorer(mixture, Candidates("c", ("Reykjavik", "日本")), mixture.answer_kind)
+        CandidateAnswers(mixture, Candidates("c", ("Reykjavik", "日本")), mixture.answer_kind)
 
 
 def test_lengths_of_a_masked_lms_answers_are_those_of_the_labels_words() -> None:
     mixture = Mixture(plain("bert"), ["[X] lies in [Y] ."])
     relation = Relation.of("kinds", [Fact("Rome", "a city"), Fact("Lima", "an island")], [], [])
-    kind = encode_relation(mixture, relation, candidates=labelled(), whole_answers=True).kind
+    kind = mixture.encode_relation(relation, candidates=labelled(), whole_answers=True).kind
     # A city is Paris (one token) or Reykjavik (three), the island is Cuba (one): 2, 0 and 1, and one half each.
     assert [math.exp(length) for length in kind.log_lengths] == pytest.approx([2.5 / 4.5, 0.5 / 4.5, 1.5 / 4.5])
 
@@ -237,10 +227,10 @@ def test_labels_of_one_token_words_are_asked_as_one_token() -> None:
     mixture = Mixture(plain("bert"), ["[X] lies in [Y] ."])
     relation = Relation.of("r", [Fact("Rome", "not a token")], [], [Fact("Lima", "not a token")])
     candidates = Candidates("c", ("Paris", "Oslo"), ("not a token", "other"))
-    encoded = encode_relation(mixture, relation, candidates=candidates)
+    encoded = mixture.encode_relation(relation, candidates=candidates)
     assert not encoded.kind.any_length
     assert len(encoded.need("test")) == 1
-    assert encode_relation(mixture, relation).kind.any_length
+    assert mixture.encode_relation(relation).kind.any_length
 
 
 # Files
@@ -316,8 +306,8 @@ def test_a_saved_mixture_asks_among_its_labels_by_itself(tmp_path: Path) -> None
     lm = frozen("bert")
     mixture = moved(lm, usable("bert"))
     mixture.answer_kind, mixture.candidates = kind_of("bert"), labelled()
-    save_mixture(mixture, tmp_path / "m")
-    loaded = load_mixture(tmp_path / "m", lm)
+    mixture.save_pretrained(tmp_path / "m")
+    loaded = Mixture.from_pretrained(tmp_path / "m", lm)
     assert loaded.candidates == labelled()
     assert loaded.answer_kind == mixture.answer_kind
     assert list(ask(loaded, XS)) == list(ask(mixture, XS, candidates=labelled()))

@@ -6,10 +6,10 @@ import torch
 from agreement import GLUED_Y, exact, moved, usable, words
 from builders import tiny_walks
 
+from askwell.answers import tree as answer_tree
+from askwell.answers.tree import Trie, candidate_log_probs
 from askwell.lms.batches import Words
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture import answer_tree
-from askwell.mixture.answer_tree import Trie, candidate_log_probs
 from askwell.prompts import pairs
 from askwell.prompts.long_answers import length_log_probs
 from askwell.specs.mixture_spec import MixtureSpec

@@ -14,12 +14,11 @@ from enumeration import (
     rank_among,
 )
 
+from askwell.answers import open as open_answers
+from askwell.answers.open import OpenAnswers, OpenPrior
 from askwell.data.facts import Fact, Relation
-from askwell.evaluation import open_answers
+from askwell.evaluation.asked_facts import AskedFacts
 from askwell.evaluation.examine import examine
-from askwell.evaluation.open_answers import open_majority, open_masked_prior, open_prior
-from askwell.evaluation.ranking import asked_facts
-from askwell.mixture.encode import encode_relation
 
 COUNTS = (2, 2)
 
@@ -37,9 +36,8 @@ def test_the_majority_by_hand():
     test = [("Paris", "Rome Cass"), ("Oslo", "Rome"), ("Oslo", "Rome Cass"), ("Lima", "Cassatt"), ("Lima", "Romevik")]
     relation = Relation.of("r", train, [Fact("Cuba", "Rome")], [Fact(x, y) for x, y in test])
     mixture, _ = few_tokens("bert")
-    asked = asked_facts(mixture, relation, "test")
-    prior = open_majority(mixture, relation, asked.facts.kind)
-    assert prior is not None
+    asked = AskedFacts(mixture, relation, "test")
+    prior = asked.answers.majority(relation)
     assert prior.description == "how often each y occurs in 7 train facts"
     outcomes = {(outcome.x, outcome.y): outcome for outcome in asked.prior_outcomes(prior)}
     assert {fact: (outcome.rank, outcome.raw_rank) for fact, outcome in outcomes.items()} == {
@@ -71,9 +69,9 @@ def test_the_prior_is_the_mean_answer_to_the_xs_of_train(name, weighting):
     ys = [list(expected)[place] for place in (0, 3, -1)]
     relation = relation_of(*(("Mary Cassatt", y) for y in ys))
     mixture, _ = few_tokens(name, weighting=weighting)
-    asked = asked_facts(mixture, relation, "test")
-    prior = open_prior(mixture, relation, asked.facts.kind)
-    assert prior is not None
+    asked = AskedFacts(mixture, relation, "test")
+    prior = asked.answers.mean_prior(relation)
+    assert isinstance(prior, OpenPrior)
     assert prior.description == "the mean of the answers to all 2 x's of train"
     found = {answer.text: answer.log_probability for answer in prior.found.answers}
     most = min(30, len(expected))
@@ -89,11 +87,10 @@ def test_of_many_xs_some_are_drawn_by_the_seed(monkeypatch):
     monkeypatch.setattr(open_answers, "_MOST_XS", 1)
     mixture, _ = few_tokens("gpt2")
     relation = relation_of(("Mary Cassatt", "Rome"))
-    kind = encode_relation(mixture, relation).kind
+    answers = OpenAnswers(mixture, mixture.encode_relation(relation).kind)
     first_answers = {}
     for seed in range(4):
-        prior = open_prior(mixture, relation, kind, seed=seed)
-        assert prior is not None
+        prior = answers.mean_prior(relation, seed=seed)
         assert prior.description.startswith("the mean of the answers to 1 of the 2 x's of train, drawn with the seed")
         first_answers[seed] = prior.found.answers[0].log_probability
     possible = [next(iter(enumerated("gpt2", x, COUNTS).values())) for x in ("Cuba", "Paris")]
@@ -103,8 +100,8 @@ def test_of_many_xs_some_are_drawn_by_the_seed(monkeypatch):
 @pytest.mark.parametrize(("name", "weighting"), [("bert", "static"), ("bart", "data-dependent"), ("gpt2", "static")])
 def test_x_masked_is_one_mask_token_at_x(name, weighting):
     mixture, twin = few_tokens(name, weighting=weighting)
-    kind = encode_relation(mixture, relation_of(("Paris", "Rome"))).kind
-    prior = open_masked_prior(mixture, kind)
+    kind = mixture.encode_relation(relation_of(("Paris", "Rome"))).kind
+    prior = OpenAnswers(mixture, kind).masked_prior()
     if name == "gpt2":
         assert prior is None
         return

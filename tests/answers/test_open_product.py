@@ -1,5 +1,8 @@
 """The product of experts over answers of any length agrees with a plain loop over the public model's forward passes."""
 
+import math
+from dataclasses import replace
+
 import pytest
 import torch
 from agreement import GLUED_Y, Twin, exact, ids, words
@@ -18,16 +21,15 @@ from enumeration import (
     spelt_with,
 )
 
+from askwell.answers.answer_search import AnswerSearch
+from askwell.answers.encode import encode_facts
+from askwell.answers.kind import AnswerKind
+from askwell.answers.likelihood import likelihood
+from askwell.answers.search import SearchLimits
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption
 from askwell.evaluation.scoring import evaluate
-from askwell.mixture import distributions
-from askwell.mixture.answer_search import AnswerSearch
-from askwell.mixture.answers import AnswerKind
-from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.product import product_log_likelihood
-from askwell.mixture.search import SearchLimits
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
@@ -52,9 +54,9 @@ def product_of(name: str, templates: list[str]) -> tuple[Mixture, Twin, list[flo
 @pytest.mark.parametrize("name", ONE_OF_EACH)
 def test_the_likelihood_and_its_gradient_into_the_weights(name, templates):
     mixture, twin, log_lengths = product_of(name, templates)
-    encoded, left_out = encode_facts(mixture, FACTS)
+    encoded, left_out = mixture.encode(FACTS)
     assert not left_out
-    ours = distributions.log_likelihood(mixture, encoded, torch.arange(len(FACTS)))
+    ours = likelihood(mixture, encoded, torch.arange(len(FACTS))).total
     ours.sum().backward()
     logits = mixture.weight_logits.detach().clone().requires_grad_()
     expected = torch.stack(
@@ -74,10 +76,12 @@ def test_one_token_answers_give_the_one_token_product():
     one_token.load_state_dict(mixture.state_dict())
     facts = [Fact("Paris", "Rome"), Fact("Mary Cassatt", "Cass")]
     every = torch.arange(2)
-    expected = distributions.log_likelihood(one_token, encode_facts(one_token, facts)[0], every)
+    expected = likelihood(one_token, one_token.encode(facts)[0], every).total
     encoded, _ = encode_facts(mixture, facts, AnswerKind(any_length=True, longest=3, log_lengths=(0.0,)))
-    torch.testing.assert_close(product_log_likelihood(mixture, encoded, every), expected, rtol=0, atol=1e-12)
-    assert torch.equal(distributions.log_likelihood(mixture, encoded, every), expected)
+    as_steps = replace(encoded, kind=replace(encoded.kind, log_lengths=(0.0, -math.inf)))
+    by_steps = likelihood(mixture, as_steps, every).total
+    torch.testing.assert_close(by_steps, expected, rtol=0, atol=1e-12)
+    assert torch.equal(likelihood(mixture, encoded, every).total, expected)
 
 
 @pytest.mark.parametrize(("name", "templates"), [("bert", TEMPLATES), ("gpt2", TEMPLATES), ("gpt2", SAME_END)])
@@ -113,10 +117,10 @@ def test_a_product_is_evaluated_and_tuned():
 def test_prompts_that_need_two_forms_of_y_are_refused():
     spec = MixtureSpec(combine="product", answers="any-length")
     mixture = Mixture(exact("gpt2"), [TEMPLATES[0], GLUED_Y], spec)
-    encoded, _ = encode_facts(mixture, FACTS)
+    encoded, _ = mixture.encode(FACTS)
     sentence = "needs prompts that write y in one form, either after a space or glued"
     with pytest.raises(BadOption, match=sentence):
-        distributions.log_likelihood(mixture, encoded, torch.arange(1))
+        likelihood(mixture, encoded, torch.arange(1))
     with pytest.raises(BadOption, match=sentence):
         mixture.ask("Paris")
     with pytest.raises(BadOption, match=sentence):

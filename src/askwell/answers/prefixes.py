@@ -12,10 +12,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from askwell.answers.likelihood import multiply
+from askwell.answers.search import Continuations, Prefix
 from askwell.lms.batches import AnswerTokens, Words
 from askwell.lms.walks.past import KeptRows, Past, Paths
-from askwell.mixture.product import multiply
-from askwell.mixture.search import Continuations, Prefix
 from askwell.prompts.long_answers import LongAnswers
 from askwell.prompts.pairs import Tuned
 

@@ -9,14 +9,13 @@ import torch
 from agreement import GLUED_Y, exact, exact_eager_attention, ids, moved, usable, words
 from builders import tiny, tiny_walks
 
+from askwell.answers.answer_search import AnswerSearch, speller
+from askwell.answers.kind import AnswerKind
+from askwell.answers.prefixes import PrefixReader
+from askwell.answers.search import SearchLimits
+from askwell.answers.tree import candidate_log_probs
 from askwell.lms.batches import PLACES, Words
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture import distributions
-from askwell.mixture.answer_search import AnswerSearch, speller
-from askwell.mixture.answer_tree import candidate_log_probs
-from askwell.mixture.answers import AnswerKind
-from askwell.mixture.prefixes import PrefixReader
-from askwell.mixture.search import SearchLimits
 from askwell.prompts.long_answers import length_log_probs
 from askwell.specs.mixture_spec import MixtureSpec
 
@@ -111,7 +110,7 @@ def test_kept_beginnings_and_whole_sentences_find_the_same(name, monkeypatch):
     only(mixture)
     xs, questions = words(lm, ["Paris", "Mary Cassatt"])
     kept = AnswerSearch(mixture, SHORT, WHOLE).best(xs, questions)
-    monkeypatch.setattr("askwell.mixture.answer_search._KEPT_BYTES", 1)
+    monkeypatch.setattr("askwell.answers.answer_search._KEPT_BYTES", 1)
     one_by_one = AnswerSearch(mixture, SHORT, WHOLE).best(xs, questions)
     monkeypatch.setattr(lm, "walk", None)
     whole = AnswerSearch(mixture, SHORT, WHOLE).best(xs, questions)
@@ -180,7 +179,7 @@ def test_the_best_answers_of_bags_are_those_of_the_mean(name, forms):
         strings |= {text for spelling in spellings if (text := spelt(spelling)) is not None}
     ys, _ = words(lm, sorted(strings))
     with torch.no_grad():
-        weights = mixture.weighting(distributions.log_p_x(mixture, xs, torch.arange(len(names))), len(names))
+        weights = mixture.weighting(mixture.log_p_x(xs, torch.arange(len(names))), len(names))
         every = candidate_log_probs(mixture.long_answers, mixture.tuned, xs, torch.arange(len(names)), ys, log_lengths)
     by_x = (every + weights[:, :, None]).logsumexp(1).exp()
     for bag, of in zip(bags, found, strict=True):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -12,14 +12,10 @@ from torch import Tensor
 from askwell.errors import BadOption, UserMistake
 from askwell.lms.batches import words_of
 from askwell.lms.question import X
-from askwell.mixture.answers import ONE_TOKEN
-from askwell.mixture.encode import why_unaskable
+from askwell.prompts.prompt_set import PromptSet
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
 from askwell.views.shown import ShowsItself
-
-if TYPE_CHECKING:
-    from askwell.mixture.mixture import Mixture
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,10 +47,10 @@ class EmbeddedPrompts(ShowsItself):
         return torch.arange(len(self.positions), device=self.positions.device)
 
 
-def embed(mixture: "Mixture", x: str) -> EmbeddedPrompts:
+def embed(mixture: PromptSet, x: str) -> EmbeddedPrompts:
     """The prompts with x filled in, with gradients into the mixture's vectors; not for deep mixtures."""
     _refuse_deep(mixture, "embeddings")
-    (problem,) = why_unaskable(mixture, [x], ONE_TOKEN)
+    (problem,) = mixture.why_unaskable([x])
     if problem is not None:
         raise UserMistake(f"{x[:60]!r} cannot be asked: {problem}")
     lm = mixture.lm
@@ -69,7 +65,7 @@ def embed(mixture: "Mixture", x: str) -> EmbeddedPrompts:
     return EmbeddedPrompts(lm.family.inputs(embedded), batch.read_positions)
 
 
-def save_peft(mixture: "Mixture", folder: str | Path) -> None:
+def save_peft(mixture: PromptSet, folder: str | Path) -> None:
     """Writes the one prompt of a mixture as a prompt-tuning adapter, which PEFT loads for the same LM.
 
     PEFT puts soft tokens in front of the text and nowhere else, so this is for causal LMs and for a prompt with all its
@@ -94,7 +90,7 @@ def save_peft(mixture: "Mixture", folder: str | Path) -> None:
     save_file({"prompt_embeddings": vectors}, folder / "adapter_model.safetensors", metadata={"format": "pt"})
 
 
-def _prefix(mixture: "Mixture") -> Float[Tensor, "tokens embedding"]:
+def _prefix(mixture: PromptSet) -> Float[Tensor, "tokens embedding"]:
     """All vectors before x, including fixed ones; an error says why a mixture cannot be written this way."""
     _refuse_deep(mixture, "PEFT's prompt tuning")
     if mixture.lm.family.name != "causal":
@@ -115,6 +111,6 @@ def _prefix(mixture: "Mixture") -> Float[Tensor, "tokens embedding"]:
     return torch.stack([mixture.vectors[row] if row >= 0 else word for row, word in zip(rows, fixed, strict=True)])
 
 
-def _refuse_deep(mixture: "Mixture", what: str) -> None:
+def _refuse_deep(mixture: PromptSet, what: str) -> None:
     if any(bool(delta.any()) for layers in mixture.layer_deltas.values() for delta in layers):
         raise BadOption(f"{what} hold only the vectors of layer 0, but this mixture is tuned at every layer")

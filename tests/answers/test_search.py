@@ -7,7 +7,7 @@ import zlib
 import pytest
 import torch
 
-from askwell.mixture.search import Continuations, Prefix, SearchLimits, search_answers
+from askwell.answers.search import Continuations, Prefix, SearchLimits, search_answers
 
 VOCABULARY, PROMPTS, LONGEST = 5, 3, 3
 

@@ -6,27 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import torch
-from jaxtyping import Float, Int
-from torch import Tensor
 
 from askwell.calls import checked, checked_or
 from askwell.data.facts import Relation
-from askwell.errors import BadFile, BadOption, NothingLeft
+from askwell.errors import BadFile, BadOption
 from askwell.files import read_text
-from askwell.lms.batches import Words, words_of
-from askwell.mixture import distributions
-from askwell.mixture.answer_tree import candidate_log_probs
-from askwell.mixture.answers import AnswerKind
-from askwell.mixture.encode import default_kind
 from askwell.views.document import Document, overview
 from askwell.views.printable import counted
 from askwell.views.shown import ShowsItself
-
-if TYPE_CHECKING:
-    from askwell.mixture.mixture import Mixture
 
 
 @checked_or("candidates can be given as they are, without Candidates: candidates=['Paris', 'Rome']")
@@ -65,15 +52,6 @@ class Candidates(ShowsItself):
         for label, word in zip(self.labels or (), self.words if self.labels else (), strict=True):
             found.setdefault(label, []).append(word)
         return {label: tuple(words) for label, words in found.items()}
-
-    def answers(self, mixture: "Mixture") -> tuple[Int[Tensor, " candidates"], tuple[str, ...]]:
-        """The one-token answers of a mixture that are candidates, in ascending order, and the words that are not."""
-        numbers = mixture.answer_space.numbers_of(self.words)
-        found = sorted({number for number in numbers if number is not None})
-        if not found:
-            raise NothingLeft("candidates", {"word is not one token of the LM": len(self.words)})
-        left_out = tuple(word for word, number in zip(self.words, numbers, strict=True) if number is None)
-        return torch.tensor(found, device=mixture.lm.device), left_out
 
 
 GivenCandidates = Candidates | Mapping[str, str | Iterable[str]] | Iterable[str] | Path | None
@@ -172,98 +150,3 @@ def find_candidates(file: Path | None, among: str | None, relation: Relation) ->
 
 def _distinct(words: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word for word in words if word))
-
-
-def unaskable_candidates(mixture: "Mixture", candidates: Candidates) -> tuple[str, ...]:
-    """The words that the mixture cannot answer with."""
-    return CandidateScorer(mixture, candidates, default_kind(mixture)).left_out
-
-
-class CandidateScorer:
-    """The probabilities of candidates under a mixture, with gradients into everything that is tuned."""
-
-    def __init__(self, mixture: "Mixture", candidates: Candidates, kind: AnswerKind) -> None:
-        self.mixture, self.candidates, self.kind = mixture, candidates, kind
-        label_of = dict(zip(candidates.words, candidates.labels or candidates.words, strict=True))
-        spelt = {word: self._spelt(word) for word in label_of}
-        self.left_out = tuple(word for word, tokens in spelt.items() if tokens is None)
-        if len(self.left_out) == len(spelt):
-            raise NothingLeft("candidates", {"it cannot be spelled in the LM's tokens, or is too long": len(spelt)})
-        # Words that the LM spells in the same way (good and Good, if it is uncased) are one.
-        first: dict[tuple[tuple[int, ...], ...], str] = {}
-        for word, tokens in spelt.items():
-            if tokens is not None:
-                same = first.setdefault(tokens, word)
-                if candidates.labels is not None and label_of[same] != label_of[word]:
-                    raise BadOption(
-                        f"the LM spells {same!r} ({label_of[same]}) and {word!r} ({label_of[word]}) in the same way, "
-                        f"so they cannot belong to two labels of {candidates.name}"
-                    )
-        self.labels = tuple(dict.fromkeys(label_of[word] for word in first.values()))
-        """Labels with at least one word that the LM can answer with."""
-        numbers = {label: number for number, label in enumerate(self.labels)}
-        self._words, device = list(first.values()), mixture.lm.device
-        self._ys = words_of(self._words, mixture.lm.wording, device)
-        of_label: list[list[int]] = [[] for _ in self.labels]
-        for number, word in enumerate(self._words):
-            of_label[numbers[label_of[word]]].append(number)
-        most = max(map(len, of_label))
-        # The words of each label, padded with its last word to the most words that a label has.
-        self._of_label = torch.tensor([row + row[-1:] * (most - len(row)) for row in of_label], device=device)
-        self._is_padding = torch.tensor([[n >= len(row) for n in range(most)] for row in of_label], device=device)
-        self._number_of = numbers if candidates.labels is not None else {}
-        self._by_tokens = {tokens: numbers[label_of[word]] for tokens, word in first.items()}
-
-    def number_of(self, y: str) -> int | None:
-        """The number of the label that y is, or is a word of; None if there is none."""
-        if y in self._number_of:
-            return self._number_of[y]
-        tokens = self._spelt(y)
-        return None if tokens is None else self._by_tokens.get(tokens)
-
-    def by_prompt(self, xs: Words, facts: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts labels"]:
-        """log p(label | t, x): the sum over its words, not normalised over labels."""
-        of_words = self._of_words(xs, facts)
-        if self.candidates.labels is None:
-            return of_words
-        return of_words[..., self._of_label].masked_fill(self._is_padding, -torch.inf).logsumexp(-1)
-
-    def log_probs(
-        self, xs: Words, facts: Int[Tensor, " facts"], log_weights: Float[Tensor, "facts prompts"]
-    ) -> Float[Tensor, "facts labels"]:
-        """log p(label | x, r), not normalised over labels; the weights are the exponents of a product."""
-        return self.combine(self.by_prompt(xs, facts), log_weights)
-
-    def combine(
-        self, by_prompt: Float[Tensor, "facts prompts labels"], log_weights: Float[Tensor, "facts prompts"]
-    ) -> Float[Tensor, "facts labels"]:
-        """The prompts' log-probabilities as the mixture's, or the product's."""
-        if self.mixture.spec.combine == "product":
-            everywhere = by_prompt.isfinite().all(1)
-            scores = torch.einsum("ft,ftl->fl", log_weights.exp(), by_prompt.nan_to_num(neginf=0.0))
-            return scores.masked_fill(~everywhere, -torch.inf)
-        return (by_prompt + log_weights[..., None]).logsumexp(1)
-
-    def _of_words(self, xs: Words, facts: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts words"]:
-        mixture = self.mixture
-        if self.kind.any_length:
-            lengths = self.kind.lengths_on(mixture.lm)
-            return candidate_log_probs(mixture.long_answers, mixture.tuned, xs, facts, self._ys, lengths)
-        each = [distributions.prompt_log_probs(mixture, xs, facts, prompt) for prompt in range(len(mixture.prompts))]
-        return torch.stack([log_probs[:, self._one_token] for log_probs in each], dim=1)
-
-    @cached_property
-    def _one_token(self) -> Int[Tensor, " words"]:
-        numbers = self.mixture.answer_space.numbers_of(self._words)
-        return torch.tensor(numbers, device=self.mixture.lm.device)
-
-    def _spelt(self, word: str) -> tuple[tuple[int, ...], ...] | None:
-        """The word's tokens at each place, or its number among one-token answers; None if it cannot be an answer."""
-        if not self.kind.any_length:
-            (number,) = self.mixture.answer_space.numbers_of([word])
-            return None if number is None else ((number,),)
-        wording = self.mixture.lm.wording
-        forms = tuple(tuple(wording.encode(word, place)) for place in self.mixture.answer_space.places)
-        longest = len(self.kind.log_lengths) or self.kind.longest
-        fits = all(0 < len(tokens) <= longest and wording.unknown_id not in tokens for tokens in forms)
-        return forms if fits else None

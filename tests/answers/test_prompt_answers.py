@@ -8,11 +8,11 @@ import torch
 from agreement import Twin, exact, moved, plain, usable
 from builders.specs import paper_spec
 
+from askwell.answers import listed
+from askwell.answers.candidates import Candidates
 from askwell.data.facts import Fact, Relation
-from askwell.evaluation import answer_lists
 from askwell.evaluation.agreement import PromptAnswers, compare_signals, disagreement, signals_of
 from askwell.evaluation.examine import examine
-from askwell.mixture.candidates import Candidates
 from askwell.mixture.mixture import Mixture
 
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]
@@ -35,7 +35,7 @@ def entropy(probabilities):
 @pytest.mark.parametrize("kind", SPECS)
 @pytest.mark.parametrize("name", ["bert", "llama"])
 def test_against_the_reference(name, kind, at_once, monkeypatch):
-    monkeypatch.setattr(answer_lists, "_NUMBERS_AT_ONCE", at_once)
+    monkeypatch.setattr(listed, "NUMBERS_AT_ONCE", at_once)
     mixture = moved(exact(name), usable(name), SPECS[kind])
     twin = Twin.of(name, usable(name), mixture)
     found = prompt_answers(mixture)
@@ -71,18 +71,18 @@ def test_dropped_prompts_are_not_asked():
 def test_of_candidates_the_best_is_taken():
     mixture = moved(plain("bert"), usable("bert"))
     candidates = Candidates("some", ("Rome", "Lima"))
-    allowed = set(mixture.answer_space.numbers_of(candidates.words))
+    allowed = set(mixture.token_words.numbers_of(candidates.words))
     found = prompt_answers(mixture, candidates)
     assert {*found.best.ravel().tolist(), *found.of_mixture.tolist()} <= allowed
     best = [replies[0].y for replies in (mixture.ask(x, top=1, candidates=candidates) for x in ASKED)]
-    assert [mixture.answer_space.word(number) for number in found.of_mixture.tolist()] == best
+    assert [mixture.token_words.word(number) for number in found.of_mixture.tolist()] == best
 
 
 def test_a_product_has_its_own_best_answer():
     mixture = Mixture(plain("bert"), usable("bert"), paper_spec(combine="product"))
     found = prompt_answers(mixture)
     best = [mixture.ask(x, top=1)[0].y for x in ASKED]
-    assert [mixture.answer_space.word(number) for number in found.of_mixture.tolist()] == best
+    assert [mixture.token_words.word(number) for number in found.of_mixture.tolist()] == best
 
 
 def test_signals_by_hand():

@@ -7,8 +7,8 @@ from agreement import ALL, GLUED_X, GLUED_Y, exact, moved, usable, words
 from builders.specs import paper_spec
 from builders.worlds import TEMPLATES, frozen
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture import distributions
 from askwell.mixture.mixture import Mixture
 from askwell.prompts import pairs as module
 
@@ -18,8 +18,8 @@ XS = ["Paris", "Reykjavik", "Mary Cassatt", "Cuba"]
 def gold_and_gradients(mixture: Mixture) -> list[torch.Tensor]:
     xs, facts = words(mixture.lm, XS)
     mixture.zero_grad()
-    gold = distributions.gold_log_probs(mixture, xs, torch.full((2, len(XS)), 30), facts)
-    of_x = distributions.log_p_x(mixture, xs, facts)
+    gold = mixture.pairs.gold_log_probs(mixture.tuned, xs, torch.full((2, len(XS)), 30), facts)
+    of_x = mixture.log_p_x(xs, facts)
     (gold + mixture.weighting(of_x, len(XS))).logsumexp(1).sum().backward()
     return [gold, of_x, *agreement.gradients(mixture).values()]
 
@@ -47,7 +47,7 @@ def test_a_fact_that_is_too_large_to_keep_has_the_same_gradients(name: str, monk
 def test_batches_are_bounded_by_tokens_and_by_logits(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mixture = moved(exact("bert"), usable("bert"))
     xs, facts = words(mixture.lm, XS)
-    expected = distributions.log_probs(mixture, xs, facts)
+    expected = OneTokenAnswers(mixture).log_probs(xs, facts)
     sizes: list[int] = []
     asked = FrozenLM.distributions
     monkeypatch.setattr(
@@ -56,7 +56,7 @@ def test_batches_are_bounded_by_tokens_and_by_logits(limit: str, monkeypatch: py
         lambda self, batch, *rest: (sizes.append(len(batch.read_pairs)), asked(self, batch, *rest))[1],
     )
     monkeypatch.setattr(module, limit, 30 if limit == "_TOKENS_AT_ONCE" else 3 * mixture.lm.vocabulary_size)
-    torch.testing.assert_close(distributions.log_probs(mixture, xs, facts), expected, atol=1e-12, rtol=0)
+    torch.testing.assert_close(OneTokenAnswers(mixture).log_probs(xs, facts), expected, atol=1e-12, rtol=0)
     assert sum(sizes) == len(XS) * len(mixture.prompts)
     assert max(sizes) <= (5 if limit == "_TOKENS_AT_ONCE" else 3)
 
@@ -71,12 +71,14 @@ def test_some_answers_are_columns_of_all(name: str, templates: list[str], kind: 
     )
     mixture = moved(exact(name), templates, spec)
     xs, facts = words(mixture.lm, XS)
-    whole = distributions.log_probs(mixture, xs, facts)
-    some = torch.tensor([3, 40, 7, mixture.answer_space.count - 1])
-    assert torch.equal(distributions.log_probs(mixture, xs, facts, some), whole[:, some])
+    whole = OneTokenAnswers(mixture).log_probs(xs, facts)
+    some = torch.tensor([3, 40, 7, mixture.token_words.count - 1])
+    allowed = OneTokenAnswers(mixture)
+    allowed._allowed, allowed.count = some, len(some)
+    assert torch.equal(allowed.log_probs(xs, facts), whole[:, some])
     # One prompt after the other, as logarithms.
-    one_by_one = [distributions.prompt_log_probs(mixture, xs, facts, number) for number in range(len(mixture.prompts))]
-    torch.testing.assert_close(whole, distributions.combine(mixture, xs, facts, one_by_one), atol=1e-11, rtol=0)
+    one_by_one = [mixture.word_log_probs(xs, facts, number) for number in range(len(mixture.prompts))]
+    torch.testing.assert_close(whole, OneTokenAnswers(mixture).combine(xs, facts, one_by_one), atol=1e-11, rtol=0)
 
 
 def test_probabilities_too_small_for_a_float_keep_their_logarithms() -> None:
@@ -85,9 +87,9 @@ def test_probabilities_too_small_for_a_float_keep_their_logarithms() -> None:
         lm.model.cls.predictions.decoder.bias[50:60] = -300.0
     mixture = Mixture(lm, TEMPLATES, paper_spec())
     xs, facts = words(lm, XS)
-    log_probs = distributions.log_probs(mixture, xs, facts)
+    log_probs = OneTokenAnswers(mixture).log_probs(xs, facts)
     assert log_probs.isfinite().all()
     assert bool((log_probs[:, 50:60] < -200).all())
-    each = torch.stack([distributions.prompt_log_probs(mixture, xs, facts, number) for number in range(3)])
+    each = torch.stack([mixture.word_log_probs(xs, facts, number) for number in range(3)])
     expected = (each.double() + mixture.weights.double().log()[:, None, None]).logsumexp(0).float()
     torch.testing.assert_close(log_probs, expected, atol=5e-5, rtol=0)

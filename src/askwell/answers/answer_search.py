@@ -9,27 +9,23 @@ are then scored under all prompts.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from askwell.answers.kind import AnswerKind
+from askwell.answers.likelihood import check_one_form
+from askwell.answers.prefixes import PrefixReader
+from askwell.answers.search import IsCounted, Prefix, SearchLimits, SearchResult, search_answers
+from askwell.answers.tree import candidate_log_probs
 from askwell.lms.batches import PLACES, Words, words_of
-from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
-from askwell.mixture.answer_tree import candidate_log_probs
-from askwell.mixture.answers import AnswerKind
-from askwell.mixture.prefixes import PrefixReader
-from askwell.mixture.product import check_one_form
-from askwell.mixture.search import IsCounted, Prefix, SearchLimits, SearchResult, search_answers
+from askwell.lms.vocabulary import speller
+from askwell.prompts.prompt_set import PromptSet
 
 # What is kept of the sentences of the questions that are searched at once.
 _KEPT_BYTES = 2**29
-
-if TYPE_CHECKING:
-    from askwell.mixture.mixture import Mixture
 
 
 @dataclass(frozen=True)
@@ -55,6 +51,10 @@ class LikelyAnswers:
     """Those that were not found have at most this probability together, leaving aside what is too improbable to
     matter."""
 
+    def log_probability_of(self, text: str) -> float | None:
+        """Return the log-probability of an answer, None if it was not found."""
+        return next((answer.log_probability for answer in self.answers if answer.text == text), None)
+
     def most_unseen(self, log_probability: float) -> float:
         """At most how many answers that were not found are as probable as this."""
         if self.unseen < log_probability:
@@ -64,30 +64,30 @@ class LikelyAnswers:
 
 
 class AnswerSearch:
-    """Searches the answers of one mixture in its present state."""
+    """Searches the answers of some prompts in their present state."""
 
     def __init__(
         self,
-        mixture: "Mixture",
+        prompt_set: PromptSet,
         limits: SearchLimits,
         kind: AnswerKind,
         *,
         only: int | None = None,
     ) -> None:
         """With `only`, the number of a prompt, its answers are searched as if it were the only one."""
-        self._mixture, self._limits, self._tuned = mixture, limits, mixture.tuned
+        self._prompts, self._limits, self._tuned = prompt_set, limits, prompt_set.tuned
         if only is not None:
-            self._tuned = replace(self._tuned, kept=torch.tensor([only], device=mixture.lm.device))
-        self._log_lengths = kind.lengths_on(mixture.lm) if mixture.long_answers.fills_masks else None
-        ends = [mixture.long_answers.end_of(prompt) for prompt in self._tuned.kept.tolist()]
+            self._tuned = replace(self._tuned, kept=torch.tensor([only], device=prompt_set.lm.device))
+        self._log_lengths = kind.lengths_on(prompt_set.lm) if prompt_set.long_answers.fills_masks else None
+        ends = [prompt_set.long_answers.end_of(prompt) for prompt in self._tuned.kept.tolist()]
         # An answer is over at what ends it after any of the prompts, so that they all give the same answers.
         self._ends = frozenset(end for end in ends if end is not None) - frozenset(kind.through)
-        self._goes_on = not mixture.long_answers.fills_masks and not self._ends.issuperset(ends)
-        places = mixture.pairs.y_places[self._tuned.kept]
-        is_product = mixture.spec.combine == "product" and only is None
-        self._exponents = mixture.weights.detach()[self._tuned.kept] if is_product else None
+        self._goes_on = not prompt_set.long_answers.fills_masks and not self._ends.issuperset(ends)
+        places = prompt_set.pairs.y_places[self._tuned.kept]
+        is_product = prompt_set.is_product and only is None
+        self._exponents = prompt_set.weights.detach()[self._tuned.kept] if is_product else None
         if self._exponents is not None:
-            check_one_form(mixture)
+            check_one_form(prompt_set)
         self._forms = {
             PLACES[number]: self._tuned.kept[places == number] for number in sorted({*places.tolist()})
         }  # fmt: skip
@@ -164,8 +164,8 @@ class AnswerSearch:
         return found
 
     def _bags_at_once(self, xs: Words, bags: Int[Tensor, "bags xs"]) -> int:
-        lm, experts = self._mixture.lm, bags.shape[1] * len(self._tuned.kept)
-        tokens = int(self._mixture.pairs.longest_question(xs).max()) + self._limits.opened
+        lm, experts = self._prompts.lm, bags.shape[1] * len(self._tuned.kept)
+        tokens = int(self._prompts.pairs.longest_question(xs).max()) + self._limits.opened
         number = torch.finfo(lm.dtype).bits // 8
         of_token = sum(2 * number * stack.layers * stack.width for stack in lm.stacks.values())
         return max(1, _KEPT_BYTES // (experts * tokens * of_token))
@@ -178,17 +178,17 @@ class AnswerSearch:
         counts: IsCounted | None,
         given_weights: Tensor | None,
     ) -> list[LikelyAnswers]:
-        mixture, size = self._mixture, bags.shape[1]
+        prompt_set, size = self._prompts, bags.shape[1]
         everyone = bags.flatten()
         if given_weights is None:
-            given_weights = mixture.log_weights_for(xs, everyone)
+            given_weights = prompt_set.log_weights_for(xs, everyone)
         log_weights = given_weights.double().expand(len(everyone), -1).view(*bags.shape, -1) - math.log(size)
         results: list[list[SearchResult]] = [[] for _ in bags]
         # An answer of the whole mixture may get as little as this from the prompts of each form.
         of_form = None if sought is None else [one - math.log(len(self._forms)) for one in sought]
         for place, prompts in self._forms.items():
             texts, experts = bags.repeat_interleave(len(prompts), 1), prompts.repeat(size)
-            answers, never = mixture.long_answers, sorted(self._ends)
+            answers, never = prompt_set.long_answers, sorted(self._ends)
             open_ = PrefixReader(answers, self._tuned, xs, texts, experts, self._exponents, never)
             of_experts = log_weights[..., prompts].flatten(1)
             if self._exponents is not None:  # the prompts of an x are one expert
@@ -208,7 +208,7 @@ class AnswerSearch:
 
     def _speller(self, place: Place) -> Callable[[tuple[int, ...]], str | None]:
         """The answer that tokens spell at a place, None if an answer is over before; in no form may it hold an end."""
-        spelt, encode = speller(self._mixture.lm, place), self._mixture.lm.wording.encode
+        spelt, encode = speller(self._prompts.lm, place), self._prompts.lm.wording.encode
         others = [other for other in self._forms if other != place]
 
         def answer(tokens: tuple[int, ...]) -> str | None:
@@ -229,7 +229,7 @@ class AnswerSearch:
         return sum(counts is None or counts(number, text) for text in sure) >= self._limits.answers
 
     def _lengths(self) -> list[tuple[int | None, float]]:
-        if not self._mixture.long_answers.fills_masks:
+        if not self._prompts.long_answers.fills_masks:
             return [(None, 0.0)]
         known = [0.0] if self._log_lengths is None else self._log_lengths.tolist()
         return [(number + 1, log_p) for number, log_p in enumerate(known[: self._limits.tokens])]
@@ -259,8 +259,8 @@ class AnswerSearch:
             by_x = of_kept.new_full((*of_kept.shape[:2], log_weights.shape[1]), -torch.inf)
             by_x[..., kept] = of_kept
         else:
-            ys = words_of(list(found), self._mixture.lm.wording, self._mixture.lm.device)
-            by_x = candidate_log_probs(self._mixture.long_answers, self._tuned, xs, bag, ys, self._log_lengths)
+            ys = words_of(list(found), self._prompts.lm.wording, self._prompts.lm.device)
+            by_x = candidate_log_probs(self._prompts.long_answers, self._tuned, xs, bag, ys, self._log_lengths)
             by_x = by_x.double().movedim(2, 0)
             of_mixture = (by_x + log_weights).flatten(1).logsumexp(1)
             if self._exponents is not None:
@@ -279,22 +279,3 @@ def _none_counts(_question: int, _text: str) -> bool:
 def _shifted(counts: IsCounted, start: int) -> IsCounted:
     """For questions that are counted from a first one on."""
     return lambda number, text: counts(start + number, text)
-
-
-def speller(lm: FrozenLM, place: Place) -> Callable[[tuple[int, ...]], str | None]:
-    """The surface string that tokens spell at a place; None where the tokenizer would spell it otherwise, for special
-    and unknown tokens, and for nothing but space."""
-    special = {token for token, added in lm.tokenizer.added_tokens_decoder.items() if added.special}
-    refused = special | set(lm.tokenizer.all_special_ids)
-
-    @cache
-    def spelt(tokens: tuple[int, ...]) -> str | None:
-        names = [str(name) for name in lm.tokenizer.convert_ids_to_tokens(list(tokens))]
-        if refused & {*tokens}:
-            return None
-        if lm.wording.marks is Place.GLUED:
-            names = [names[0].removeprefix(lm.wording.marker), *names[1:]]
-        text = lm.tokenizer.convert_tokens_to_string(names).strip()
-        return text if text and tuple(lm.wording.encode(text, place)) == tokens else None
-
-    return spelt

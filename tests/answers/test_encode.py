@@ -11,26 +11,25 @@ from builders import tiny
 from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS, TEMPLATES, frozen
 
+from askwell.answers.encode import encode_facts
+from askwell.answers.kind import NOT_SPELT, ONE_TOKEN, TOO_MANY_TOKENS, AnswerKind, kind_of_facts
+from askwell.answers.likelihood import gold_log_probs, likelihood
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NothingLeft
 from askwell.evaluation.scoring import evaluate
-from askwell.mixture import distributions
-from askwell.mixture.answers import ONE_TOKEN, AnswerKind
-from askwell.mixture.encode import (
-    NO_TOKENS,
-    NOT_SPELT,
-    TOO_LONG,
-    TOO_MANY_TOKENS,
-    answer_kind,
-    encode_facts,
-    encode_relation,
-)
+from askwell.lms.batches import TokenisedTexts
 from askwell.mixture.mixture import Mixture
+from askwell.prompts.prompt_set import NO_TOKENS, TOO_LONG
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
 
 ANY_LENGTH = MixtureSpec(answers="any-length", longest_answer=3)
+
+
+def answer_kind(mixture: Mixture, train: list[str], others: list[str] | None = None, *, whole: bool = False):
+    ys, rest = (TokenisedTexts(texts, mixture.lm.wording) for texts in (train, others or []))
+    return kind_of_facts(mixture, ys, rest, whole=whole)
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "bart"])
@@ -44,7 +43,7 @@ def test_facts_that_are_left_out_and_why(name):
         Fact("\u200b" if name == "bert" else " ", "Rome"),
         Fact(" ".join(["Paris"] * 200), "Rome"),
     ]
-    encoded, left_out = encode_facts(mixture, facts)
+    encoded, left_out = mixture.encode(facts)
     if name == "bert":  # whose tokenizer has no bytes to spell any character with
         expected = [TOO_MANY_TOKENS, NOT_SPELT, NO_TOKENS, TOO_LONG]
     else:
@@ -71,7 +70,7 @@ def test_the_longest_x_that_leaves_room_for_the_longest_answer(name, beside):
     encoded, left_out = encode_facts(mixture, facts, answer_kind(mixture, ["Rome", y]))
     assert encoded.facts == (facts[0],)
     assert [one.reason for one in left_out] == [TOO_LONG]
-    assert distributions.log_likelihood(mixture, encoded, torch.arange(1)).isfinite().all()
+    assert likelihood(mixture, encoded, torch.arange(1)).total.isfinite().all()
     mixture.answer_kind = encoded.kind
     assert mixture.ask(facts[0].x, top=2), "all answers of that length fit"
 
@@ -82,14 +81,14 @@ def test_the_longest_x_that_leaves_room_for_the_longest_answer(name, beside):
 @pytest.mark.parametrize("name", ["bert", "gpt2", "bart"])
 def test_auto_takes_one_token_unless_a_fact_needs_more(name):
     mixture = Mixture(plain(name), ["[X] is in [Y] ."])
-    assert encode_relation(mixture, CAPITALS).kind == ONE_TOKEN
+    assert mixture.encode_relation(CAPITALS).kind == ONE_TOKEN
     for split in ("train", "dev", "test"):
         facts = {"train": FACTS[:2], "dev": FACTS[:1], "test": FACTS[:1]}
         facts[split] = [*facts[split], Fact("Paris", "Iceland")]
-        kind = encode_relation(mixture, Relation.of("r", **facts)).kind
+        kind = mixture.encode_relation(Relation.of("r", **facts)).kind
         assert (kind.name, kind.longest) == ("any-length", 10)
     one_token = Mixture(plain(name), ["[X] is in [Y] ."], paper_spec())
-    encoded = encode_relation(one_token, Relation.of("r", [*FACTS, Fact("Paris", "Iceland")], FACTS, FACTS))
+    encoded = one_token.encode_relation(Relation.of("r", [*FACTS, Fact("Paris", "Iceland")], FACTS, FACTS))
     assert encoded.kind == ONE_TOKEN
     assert [one.fact.y for one in encoded.left_out("train")] == ["Iceland"]
 
@@ -97,7 +96,7 @@ def test_auto_takes_one_token_unless_a_fact_needs_more(name):
 def test_what_a_mixture_was_tuned_for_stays():
     mixture = Mixture(plain("gpt2"), ["[X] is in [Y] ."])
     mixture.answer_kind = AnswerKind(any_length=True, longest=2)
-    assert encode_relation(mixture, CAPITALS).kind == mixture.answer_kind
+    assert mixture.encode_relation(CAPITALS).kind == mixture.answer_kind
 
 
 def test_the_lengths_of_a_masked_lms_answers_by_hand():
@@ -132,12 +131,12 @@ def test_a_masked_lm_with_train_ys_of_one_token_gives_the_one_token_numbers_to_t
     for answers, mixture in mixtures.items():
         assert all(torch.equal(tensor, expected[name]) for name, tensor in mixture.state_dict().items())
         assert [line.train_loss for line in histories[answers]] == [line.train_loss for line in histories["one-token"]]
-        encoded = encode_relation(mixture, CAPITALS).split("train")
-        listed = encode_relation(mixtures["one-token"], CAPITALS).split("train")
+        encoded = mixture.encode_relation(CAPITALS).split("train")
+        listed = mixtures["one-token"].encode_relation(CAPITALS).split("train")
         every = torch.arange(len(encoded))
         assert torch.equal(
-            distributions.log_likelihood(mixture, encoded, every),
-            distributions.log_likelihood(mixtures["one-token"], listed, every),
+            likelihood(mixture, encoded, every).total,
+            likelihood(mixtures["one-token"], listed, every).total,
         )
     outcomes = {answers: evaluate(mixture, CAPITALS).outcomes for answers, mixture in mixtures.items()}
     assert outcomes["auto"] == outcomes["one-token"]
@@ -147,7 +146,7 @@ def test_answers_that_are_all_too_long_say_what_to_do():
     spec = MixtureSpec(answers="any-length", longest_answer=2)
     mixture = Mixture(exact("roberta"), [TEMPLATES[0]], spec)
     long_ones = Relation.of("r", [Fact("Paris", "Italy")], [], [Fact("Paris", "Reykjavik")])
-    facts = encode_relation(mixture, long_ones)
+    facts = mixture.encode_relation(long_ones)
     advice = "1 × y has more tokens than the longest answer may have; `askwell train --longest-answer N` allows for"
     with pytest.raises(NothingLeft, match=re.escape("no test facts of r left: " + advice)):
         facts.need("test")
@@ -166,6 +165,6 @@ def test_two_forms_of_y_each_have_their_own_number_of_tokens():
     assert encoded.facts == (facts[0],)
     assert [one.reason for one in left_out] == [TOO_MANY_TOKENS]
     with torch.no_grad():
-        spaced, glued = distributions.fact_log_probs(mixture, encoded, torch.arange(1))[0].tolist()
+        spaced, glued = gold_log_probs(mixture, encoded, torch.arange(1))[0].tolist()
     assert spaced > -math.inf
     assert glued == -math.inf, "no train y has five tokens after a space"
