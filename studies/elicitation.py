@@ -92,7 +92,7 @@ def figures(by_way: dict[str, list[Outcome]], names: list[str]) -> dict[str, Any
     """Return the figures of one LM."""
     exact = [r.name for r in relations() if r.cardinality != "N-M" and r.name in names]
     one_to_one = [r.name for r in relations() if r.cardinality == "1-1" and r.name in names]
-    rows = {}
+    rows: dict[str, dict[str, Any]] = {}
     for way, outcomes in by_way.items():
         those_told, withheld = only(outcomes, is_told=True), only(outcomes, is_told=False)
         rows[way] = {

@@ -23,7 +23,6 @@ from askwell.views.document import (
     Cell,
     Column,
     ColumnGroup,
-    Drawing,
     Figure,
     Key,
     Points,
@@ -34,6 +33,7 @@ from askwell.views.document import (
 )
 from askwell.views.printable import NONE, counted, listed, per_cent, signed
 from askwell.views.study_cells import DEEP, INIT, SOFT, RunGroup, Step, change_of, place_of
+from askwell.views.study_figures import StudyFigure
 from askwell.views.study_rows import TEXTS, Line, file_stem, ranked_among
 from askwell.views.trust_figures import TOLD, WITHHELD, CellTrust, known_parts
 
@@ -265,15 +265,17 @@ def details(findings: Sequence[LMFindings]) -> list[Points]:
     ]
 
 
-def found_blocks(fact_set: str, findings: Sequence[LMFindings], scores: Sequence[Figure]) -> list[Block]:
-    """Return what was found: in a sentence, in a chart, in further sentences and in a table; where it is known which
-    facts an LM was told, these are shown apart."""
-    figures = [*_told_figure(fact_set, findings), *scores]
+def found_blocks(findings: Sequence[LMFindings], figures: Sequence[Figure]) -> list[Block]:
+    """Return what was found: in a sentence, in a chart, in further sentences and in a table."""
     return [headlines(findings), *figures[:1], *details(findings), *by_relation(findings), *figures[1:]]
 
 
-def _told_figure(fact_set: str, findings: Sequence[LMFindings]) -> list[Block]:
-    drawings = []
+TOLD_KEYS = (Key("told in the text", "first", "dot"), Key("withheld from it", "second", "diamond"))
+
+
+def told_figures(fact_set: str, findings: Sequence[LMFindings]) -> list[StudyFigure]:
+    """Return a chart for each LM of which it is known which facts it was told."""
+    figures = []
     for found in findings:
         gaps = [
             Gap(_shortened(cell.label), shares[0], shares[1])
@@ -285,9 +287,8 @@ def _told_figure(fact_set: str, findings: Sequence[LMFindings]) -> list[Block]:
         if (of_control := found.most_frequent()) is not None and len(of_control) == 2:
             gaps.append(Gap("most frequent answer", of_control[0], of_control[1], aside=True))
         chart = gaps_chart(gaps[:_MOST_CELLS], first="told", second="withheld", measure=f"P@1 {units_of(['P@1'])}")
-        drawings.append(Drawing(file_stem("told", fact_set, found.lm), chart, found.lm))
-    keys = (Key("told in the text", "first", "dot"), Key("withheld from it", "second", "diamond"))
-    return [Figure(tuple(drawings), TEXTS["told"]["what"], keys)] if drawings else []
+        figures.append(StudyFigure(file_stem("told", fact_set, found.lm), found.lm, (TEXTS["told"]["what"],), chart))
+    return figures
 
 
 def _shortened(label: str) -> str:
