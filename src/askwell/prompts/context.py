@@ -75,11 +75,17 @@ def prefix_tokens(lm: FrozenLM, spec: MixtureSpec, beginning: Beginning) -> tupl
     if not spec.prefix:
         return ()
     if spec.prefix_words == LABEL:
-        raise BadOption(f"--prefix-words {LABEL}: the relation is not known here; write its label out")
+        raise BadOption(
+            f"`prefix_words` {LABEL}: the relation is not known here; write its label out",
+            prefix_words="--prefix-words",
+        )
     words = A_FACT if spec.prefix_words == RANDOM else spec.prefix_words
     tokens = lm.wording.encode(words, beginning.place)
     if not tokens or lm.wording.unknown_id in tokens:
-        raise BadOption(f"--prefix-words {words!r}: {lm.identity.name} has no tokens for it; choose other words")
+        raise BadOption(
+            f"`prefix_words` {words!r}: {lm.identity.name} has no tokens for it; choose other words",
+            prefix_words="--prefix-words",
+        )
     return tuple(islice(cycle(tokens), spec.prefix))
 
 

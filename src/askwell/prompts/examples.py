@@ -43,7 +43,9 @@ def choose_examples(
     """Every prompt with as many train facts as the spec asks for, drawn for each by the seed; of several draws, the one
     that makes dev facts most probable."""
     if relation is None:
-        raise BadOption("--shots: examples are train facts; name the relation with --facts")
+        raise BadOption(
+            "`shots`: examples are train facts; name the relation with `relation`", shots="--shots", relation="--facts"
+        )
     facts = writable_facts(lm, spec, relation.train)
     if not facts:
         raise NothingLeft(f"examples for {relation.name}", {_NO_TRAIN_FACTS: len(relation.train)})
@@ -88,7 +90,10 @@ def _dev_log_losses(
     """The mean of -log p(y | x, t) over dev facts under each prompt by itself, without those that it shows."""
     facts = writable_facts(lm, spec, relation.dev)
     if not facts:
-        raise BadOption("--shot-draws: draws are compared on dev facts, and none can be asked; take one draw")
+        raise BadOption(
+            "`shot_draws`: draws are compared on dev facts, and none can be asked; take one draw",
+            shot_draws="--shot-draws",
+        )
     facts = [facts[n] for n in torch.linspace(0, len(facts) - 1, min(_DEV_FACTS, len(facts))).round().long().tolist()]
     prompts = [one.prompt for one in chosen]
     reader = PairReader(lm, prompts, reads_x=False)

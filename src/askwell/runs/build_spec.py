@@ -65,7 +65,11 @@ def build_run_spec(
     training = _chosen(TrainingSpec, training, by_name)
     search, fine_tuning = _chosen(AutoPromptSpec, search, by_name), _chosen(FineTuningSpec, fine_tuning, by_name)
     if training is not None and training.classify and candidates is None:
-        raise BadOption("--classify needs candidates to choose among: name them with --candidates, or --among train")
+        raise BadOption(
+            "`classify` needs candidates to choose among: name them with `candidates`, or --among train",
+            classify="--classify",
+            candidates="--candidates",
+        )
     if training is not None and training.recipe == "paper":
         mixture = mixture.with_named_opening
     if len(lm.beginnings) == 1 and mixture.begin == "auto":  # so that "auto" and its only value are the same run
