@@ -109,7 +109,10 @@ def run_baseline(
         )
     elif baseline.how == "fine-tuned":
         if resume:
-            raise BadOption("fine-tuning cannot be resumed after an interruption; start over with --overwrite")
+            raise BadOption(
+                "fine-tuning cannot be resumed after an interruption; start over with `overwrite`",
+                overwrite="--overwrite",
+            )
         run = fine_tune(lm, relation, templates[0], fine_tuning, **shared, folder=folder, progress=progress)
     else:
         on_train: list[dict[str, Any]] = []

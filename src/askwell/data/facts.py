@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import combinations, groupby
 from operator import attrgetter
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from askwell.calls import checked_or
 from askwell.errors import BadOption, did_you_mean
@@ -135,11 +135,6 @@ class Relation(ShowsItself, SplitLines):
         facts = sum(map(len, self.splits.values()))
         heading = f"Relation {self.name}: {counted(facts, 'fact')}, {counted(ys, 'different y')}"
         return overview(heading, ("split", "facts", "such as"), rows, ("facts",), tuple(self.counts.lines()))
-
-    @property
-    def description(self) -> dict[str, Any]:
-        """Return its name, the hash of its facts, and their counts, which are saved with what was learned from it."""
-        return {"name": self.name, "sha256": self.digest, **self.counts.as_json()}
 
     @classmethod
     def of(

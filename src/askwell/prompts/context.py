@@ -40,8 +40,8 @@ Shown = tuple[Fact, ...]
 """The in-context examples of one prompt, in their order."""
 RANDOM, LABEL = "random", "label"
 """What free vectors can start from besides words."""
-# Few enough to take seconds: a relation's scores of two beginnings are further apart than other facts would move them.
-_FACTS, _PROMPTS = 64, 4
+# Few enough to take seconds in every run: on SmolLM2, four times as many pairs lead to the same choices.
+_PAIRS, _PROMPTS = 64, 4
 _LONGEST_ANSWER = 10
 LEAD_INS = (NO_LEAD_IN, "Fact :", "From the encyclopedia :", "The following statement is true :", A_FACT)
 """The texts among which a lead-in is chosen."""
@@ -75,11 +75,17 @@ def prefix_tokens(lm: FrozenLM, spec: MixtureSpec, beginning: Beginning) -> tupl
     if not spec.prefix:
         return ()
     if spec.prefix_words == LABEL:
-        raise BadOption(f"--prefix-words {LABEL}: the relation is not known here; write its label out")
+        raise BadOption(
+            f"`prefix_words` {LABEL}: the relation is not known here; write its label out",
+            prefix_words="--prefix-words",
+        )
     words = A_FACT if spec.prefix_words == RANDOM else spec.prefix_words
     tokens = lm.wording.encode(words, beginning.place)
     if not tokens or lm.wording.unknown_id in tokens:
-        raise BadOption(f"--prefix-words {words!r}: {lm.identity.name} has no tokens for it; choose other words")
+        raise BadOption(
+            f"`prefix_words` {words!r}: {lm.identity.name} has no tokens for it; choose other words",
+            prefix_words="--prefix-words",
+        )
     return tuple(islice(cycle(tokens), spec.prefix))
 
 
@@ -254,7 +260,8 @@ def _askable(
     numbers = fits.nonzero()[:, 0]
     if not len(numbers):
         return None
-    chosen = numbers[torch.linspace(0, len(numbers) - 1, min(_FACTS, len(numbers))).round().long().to(lm.device)]
+    count = min(_PAIRS // len(prompts), len(numbers))
+    chosen = numbers[torch.linspace(0, len(numbers) - 1, count).round().long().to(lm.device)]
     return [prompt.template for prompt in prompts], [relation.train[n] for n in chosen.tolist()]
 
 

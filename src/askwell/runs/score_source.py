@@ -86,20 +86,23 @@ def _one_for_each(facts: Sequence[str], descriptions: Sequence[Description]) -> 
         return list(facts)
     if len(facts) > 1:
         raise BadOption(
-            f"--facts names {len(facts)} relations for {len(descriptions)} mixtures; give one for all, or one for each"
+            f"`facts` names {len(facts)} relations for {len(descriptions)} mixtures; give one for all, or one for each",
+            facts="--facts",
         )
     learned = sorted({one.relation.name for one in descriptions if one.relation is not None})
     if len(learned) > 1:
         raise BadOption(
-            f"--facts {facts[0]}: the mixtures were learned from several relations ({', '.join(learned)}); choose some "
-            "with --where, or leave --facts out"
+            f"`facts` {facts[0]}: the mixtures were learned from several relations ({', '.join(learned)}); choose some "
+            "with `where`, or leave `facts` out",
+            facts="--facts",
+            where="--where",
         )
     return [*facts] * len(descriptions)
 
 
 def _recorded_relation(folder: str, description: Description) -> str:
     if description.relation is None:
-        raise BadOption(f"{folder} is untuned: name the relation to ask about with --facts")
+        raise BadOption(f"{folder} is untuned: name the relation to ask about with `facts`", facts="--facts")
     name = description.relation.name
     if not name.startswith(PREFIX):
         try:
@@ -109,8 +112,11 @@ def _recorded_relation(folder: str, description: Description) -> str:
         # A folder of that name can be something else: the run itself, say.
         if found is None or (found.is_dir() and not any((found / file).is_file() for file in SPLIT_FILES)):
             raise BadOption(
-                f"{folder} was learned from {name}, and a run does not keep its facts: name them with --facts (and "
-                "their columns with --x and --y)"
+                f"{folder} was learned from {name}, and a run does not keep its facts: name them with `facts` (and "
+                "their columns with `x` and `y`)",
+                facts="--facts",
+                x="--x",
+                y="--y",
             )
     return name
 
@@ -118,7 +124,7 @@ def _recorded_relation(folder: str, description: Description) -> str:
 def untuned_jobs(prompts: list[str], spec: MixtureSpec, on: EvaluationSources, note: Note) -> Iterator[EvaluationJob]:
     """Untuned prompts of one relation, or of each relation in a folder."""
     if on.lm is None or not on.facts:
-        raise BadOption("untuned prompts need --lm and --facts")
+        raise BadOption("untuned prompts need `lm` and `facts`", lm="--lm", facts="--facts")
     data, columns = on.data, on.columns
     names = [name for source in on.facts for name in relations_of(source, data)]
     relations: list[tuple[Relation, list[Template]]] = []

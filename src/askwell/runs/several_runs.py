@@ -195,16 +195,16 @@ def seeds_of(text: str) -> list[int]:
     """The seeds that --seeds names: a list such as 0,1,2, or how many, counted from 0."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
-        raise BadOption(f"--seeds {text}: give seeds such as 0,1,2, or how many of them")
+        raise BadOption(f"`seeds` {text}: give seeds such as 0,1,2, or how many of them", seeds="--seeds")
     if any(len(part) > 18 for part in parts):
-        raise BadOption(f"--seeds {text}: a seed has at most 18 digits")
+        raise BadOption(f"`seeds` {text}: a seed has at most 18 digits", seeds="--seeds")
     seeds = [int(part) for part in parts]
     if len(seeds) == 1:
         if seeds[0] > _MOST_SEEDS:
-            raise BadOption(f"--seeds {text}: at most {_MOST_SEEDS} seeds")
+            raise BadOption(f"`seeds` {text}: at most {_MOST_SEEDS} seeds", seeds="--seeds")
         seeds = list(range(seeds[0]))
     if len(seeds) < 2 or len({*seeds}) < len(seeds):
-        raise BadOption(f"--seeds {text}: a spread needs at least two different seeds")
+        raise BadOption(f"`seeds` {text}: a spread needs at least two different seeds", seeds="--seeds")
     return seeds
 
 
@@ -212,8 +212,9 @@ def check_seeds(one: Relation, other: Relation) -> None:
     """Refuse a relation whose splits differ from one seed to another."""
     if one.digest != other.digest:
         raise BadOption(
-            "--seeds: a single file of facts would be split differently for each seed, and runs on different facts "
-            "do not show the spread of a score; give a folder with train.jsonl, dev.jsonl and test.jsonl"
+            "`seeds`: a single file of facts would be split differently for each seed, and runs on different facts "
+            "do not show the spread of a score; give a folder with train.jsonl, dev.jsonl and test.jsonl",
+            seeds="--seeds",
         )
 
 
@@ -237,7 +238,11 @@ def run_seeds(
         if resume and folder.is_dir() and is_run(folder) and not (folder / CHECKPOINT).exists():
             run = read_run(folder)
             if run.record.id != spec.id:
-                raise BadOption(f"--resume: the run in {folder} has other facts or options; name another --out")
+                raise BadOption(
+                    f"`resume`: the run in {folder} has other facts or options; name another `folder`",
+                    resume="--resume",
+                    folder="--out",
+                )
             tell(f"seed {spec.seed} is already done, in {folder}")
         else:
             tell(f"seed {spec.seed}, in {folder}")

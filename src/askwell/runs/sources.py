@@ -84,7 +84,7 @@ def saved_mixture(
     description = read_description(folder)
     source, stored_revision = lm or lm_source(folder, description), description.base_lm.revision
     if source is None:
-        raise BadOption(f"{folder} was learned on {description.base_lm.name}; name that LM with --lm")
+        raise BadOption(f"{folder} was learned on {description.base_lm.name}; name that LM with `lm`", lm="--lm")
     loaded = load_lm(
         source,
         revision=revision or (stored_revision if lm is None else None),
