@@ -69,7 +69,7 @@ def peft_model(lm: FrozenLM) -> Any:
     from peft import PromptTuningConfig, TaskType, get_peft_model
 
     config = PromptTuningConfig(task_type=TaskType.CAUSAL_LM, num_virtual_tokens=VIRTUAL_TOKENS)
-    model = get_peft_model(lm.model, config)
+    model: Any = get_peft_model(lm.model, config)
     with torch.no_grad():
         model.prompt_encoder["default"].embedding.weight.copy_(lm.word_vectors(torch.tensor(prompt_ids(lm))))
     return model

@@ -93,7 +93,7 @@ def _last_layer_scaled(factor: float) -> Generator[None]:
         layers = {stack: [*rate[:-1], rate[-1] * factor] for stack, rate in rates.layers.items() if rate}
         return replace(rates, layers=layers)
 
-    loop.rates_of = scaled
+    loop.rates_of = scaled  # ty: ignore[invalid-assignment]
     try:
         yield
     finally:

@@ -32,7 +32,7 @@ from askwell.lms.batches import words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.question import Token
 from askwell.lms.walks.past import Past
-from askwell.prompts.examples import draw_examples, with_examples, writable_facts
+from askwell.prompts.context import draw_examples, with_context, writable_facts
 from askwell.prompts.pairs import PairReader
 from askwell.prompts.prompt import Prompt, initial_vectors
 from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec
@@ -50,7 +50,7 @@ class Trial:
 
     def __init__(self, lm: FrozenLM, plain: Prompt, spec: MixtureSpec, xs: Sequence[str], shown: Sequence[Any]) -> None:
         self.lm = lm
-        prompts = [_with_constant_opening(with_examples(lm, plain, spec, examples)) for examples in shown]
+        prompts = [_with_constant_opening(with_context(lm, plain, spec, examples)) for examples in shown]
         self._reader = PairReader(lm, prompts, reads_x=False)
         self._reader.first_rows = [0] * len(prompts)  # all prompts have the same tuned words
         self._xs = words_of(xs, lm.wording, lm.device)

@@ -125,7 +125,7 @@ def cost(lm: Any, turns: int = 3) -> None:
         for mixture in (plain, with_8):
             began = time.process_time()
             facts = len(evaluate(mixture, relation).outcomes)
-            seconds.append_line(round(time.process_time() - began, 2))
+            seconds.append(round(time.process_time() - began, 2))
         tokens = with_8.prompts[0].tokens.opening
         line = {"relation": "P19", "turn": turn, "facts": facts, "nothing": seconds[0], "8 examples": seconds[1]}
         append_line(COSTS, {**line, "opening_tokens": tokens})
@@ -221,11 +221,11 @@ def tuned_cell(lm: Any, name: str, opening: str, answers: str) -> dict[str, Any]
     tuning = time.process_time() - began
     tuned = scored_facts(mixture, relation)
     facts = AskedFacts(mixture, relation, "test")
-    answers = facts.answers
-    if isinstance(answers, ListedAnswers):
-        priors = {MAJORITY: answers.majority(relation), PRIOR: answers.mean_prior(relation, most=XS_OF_PRIOR)}
+    answering = facts.answers
+    if isinstance(answering, ListedAnswers):
+        priors = {MAJORITY: answering.majority(relation), PRIOR: answering.mean_prior(relation, most=XS_OF_PRIOR)}
     else:
-        priors, _ = priors_of(answers, relation)
+        priors, _ = priors_of(answering, relation)
     controls = {control: ranks(facts.prior_outcomes(prior)) for control, prior in priors.items()}
     return {
         "facts": len(tuned["xs"]),

@@ -30,12 +30,12 @@ from askwell.data.names import read_prompts, read_relation
 from askwell.errors import NothingLeft
 from askwell.evaluation.asked_facts import AskedFacts
 from askwell.evaluation.comparison import compare_outcomes
-from askwell.evaluation.controls import MAJORITY, PRIOR
+from askwell.evaluation.controls import MAJORITY, PRIOR, priors_of
 from askwell.evaluation.metrics import RANK_METRICS, scores_of
 from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes
 from askwell.evaluation.significance import interval_text
 from askwell.lms.frozen import FrozenLM
-from askwell.prompts.begin import choose_begin
+from askwell.prompts.context import begin_scores
 from askwell.runs.record import environment
 from askwell.specs.mixture_spec import NO_LEAD_IN, AnswersName, MixtureSpec
 
@@ -139,7 +139,7 @@ def any_length(lm: FrozenLM, name: str, begin: Any, most: int | None) -> dict[st
     after, unsettled = work.outcomes(mixture, "tuned", most)
     before, unsettled_before = work.outcomes(Work(lm, name, "any-length", begin).untuned, "untuned", UNTUNED)
     asked = work.asked(mixture)
-    priors, _ = asked.priors(0)
+    priors, _ = priors_of(asked.answers, relation_of(name))
     answered = {(outcome.x, outcome.y) for outcome in after}
     controls = {
         control: scores_of(
@@ -150,7 +150,7 @@ def any_length(lm: FrozenLM, name: str, begin: Any, most: int | None) -> dict[st
     return {
         "relation": name,
         "template": work.untuned.prompts[0].template.text,
-        "test_facts": len(asked.facts),
+        "test_facts": len(asked),
         "left_out": count_reasons(asked.left_out),
         "asked": len(after),
         "asked_untuned": len(before),
@@ -195,12 +195,11 @@ def one_token(lm: FrozenLM, name: str, begin: Any, most: int | None) -> dict[str
 
 
 def beginning(lm: FrozenLM, kept: dict[str, Any]) -> dict[str, Any]:
-    """Choose what sentences begin with, once, as `askwell train` does on the first relation."""
+    """Choose what all sentences begin with, as `askwell train` does on the first relation."""
     if "begin" not in kept:
         relation = relation_of(FIRST)
-        choice = choose_begin(lm, [(relation, read_prompts([f"{RELATIONS[FIRST]}/{FIRST}"], relation=relation))])
-        assert choice is not None
-        kept["begin"] = choice.model_dump(include={"begin", "log_probabilities", "relations", "pairs"})
+        scores = begin_scores(lm, relation, read_prompts([f"{RELATIONS[FIRST]}/{FIRST}"], relation=relation))
+        kept["begin"] = {"begin": max(scores, key=scores.__getitem__), "log_probabilities": scores}
         write_kept(kept)
     return kept["begin"]
 

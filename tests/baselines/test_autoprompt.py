@@ -22,7 +22,7 @@ from askwell.files import read_tensors
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description
-from askwell.prompts.begin import settle
+from askwell.prompts.context import settle
 from askwell.specs.baseline_specs import AutoPromptSpec
 from askwell.training.checkpoint import CHECKPOINT
 

@@ -75,7 +75,8 @@ def test_a_search_that_is_cut_gives_the_best_and_says_what_may_be_missing(name, 
     expected = enumerated(name, "Paris", COUNTS)
     counts = []
     for opened in (1, 4, 10, 25, 200):
-        monkeypatch.setattr("askwell.answers.open._OPENED_TO_ASK", opened)
+        monkeypatch.setattr("askwell.answers.open._LEAST_OPENED_TO_ASK", opened)
+        monkeypatch.setattr("askwell.answers.open._OPENED_TO_ASK", 0)
         replies = mixture.ask("Paris", top=30)
         best = list(expected.items())[: len(replies)]
         if replies.is_exact:

@@ -64,19 +64,13 @@ def test_every_part_imports_only_from_those_above_it():
             assert level[imported] < level[part], f"{path.relative_to(SOURCE)} imports from {imported}"
 
 
-# Server pages that still make their own tables.
-_OWN_TABLES = {
-    "answers.html", "compare.html", "many.html", "prompts.html", "run.html", "runs_table.html", "trust.html",
-}  # fmt: skip
-
-
 def test_only_views_draw_tables_and_charts():
     for path in SOURCE.rglob("*.*"):
         if path.is_relative_to(SOURCE / "views"):
             continue
         if path.suffix == ".py":
             assert not {"rich.table", "matplotlib"} & all_imports_of(path), path
-        if path.suffix in (".py", ".html", ".jinja", ".js") and path.name not in _OWN_TABLES:
+        if path.suffix in (".py", ".html", ".jinja", ".js"):
             assert "<table" not in path.read_text(encoding="utf-8"), path
 
 

@@ -21,7 +21,7 @@ from askwell.runs import engines as pool
 from askwell.runs.engines import TRIES, Ended, InProcess, Lost, Pool, PutOff, Started
 from askwell.runs.grid import read_sweep
 from askwell.runs.plan import plan_sweep
-from askwell.runs.run_sweep import choose_engine, go
+from askwell.runs.run_sweep import choose_engine, run_plan
 from askwell.runs.store import Store, new_or_open_store, unfinished_run
 from askwell.runs.worker import RunDone, RunFailed, RunOutcome, RunTask, do_run
 
@@ -32,7 +32,7 @@ def run_sweep(path: Path, engine=None, **instead):
     store = new_or_open_store(Path(sweep.store))
     plan = plan_sweep(sweep, path, store)
     events: list = []
-    failed = go(plan, engine or choose_engine(sweep), store, events.append)
+    failed = run_plan(plan, engine or choose_engine(sweep), store, events.append)
     return plan, events, failed
 
 
@@ -131,7 +131,7 @@ def test_a_run_that_another_sweep_has_under_way_is_left_to_it(ends, undisturbed,
     new_or_open_store(tmp_path / "store").make()  # both were planned before there was a store
     held, *others = plan.runs
     events: list = []
-    sweeping = threading.Thread(target=go, args=(plan, InProcess(), store, events.append), daemon=True)
+    sweeping = threading.Thread(target=run_plan, args=(plan, InProcess(), store, events.append), daemon=True)
     with unfinished_run(held.spec.id, store.unfinished) as elsewhere:
         sweeping.start()
         until = time.monotonic() + 240

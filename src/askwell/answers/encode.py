@@ -11,7 +11,7 @@ from torch import Tensor
 
 from askwell.answers.candidates import Candidates
 from askwell.answers.kind import ONE_TOKEN, TOO_MANY_TOKENS, AnswerKind, kind_of_facts, word_numbers
-from askwell.data.facts import Fact, Relation, SplitName, collector_paused
+from askwell.data.facts import Fact, Relation, SplitName
 from askwell.errors import BadOption, NothingLeft
 from askwell.lms.batches import TokenisedTexts, Words
 from askwell.prompts.prompt_set import OWN_EXAMPLE, PromptSet
@@ -58,7 +58,6 @@ class EncodedFacts:
         )
 
 
-@collector_paused()
 def encode_facts(
     prompts: PromptSet,
     facts: Iterable[Fact],

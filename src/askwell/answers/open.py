@@ -29,10 +29,14 @@ from askwell.lms.vocabulary import speller
 RANKED = 10
 """Ranks are exact up to this one."""
 _FACTS_AT_ONCE = 32
-_OPENED, _MOST_OPENED = 100, 2000
+_WORK_AT_ONCE = 2**26
+"""Facts are ranked together up to this many squares of the LM's width, over its layers and all prompts: with a large LM
+fewer, so that progress shows."""
+_OPENED, _MOST_OPENED = 100, 1000
 """Prefixes that are opened for each fact at first, and for one whose rank is not known by then."""
-_OPENED_TO_ASK = 500
-"""Prefixes that are opened for an x that is asked: an answer comes within seconds from an LM of 100 M parameters."""
+_OPENED_TO_ASK, _LEAST_OPENED_TO_ASK = 500, 100
+"""Prefixes that are opened for an x that is asked under one prompt, and at least under many: an answer comes within
+seconds from an LM of 100 M parameters."""
 _OPENED_FOR_THE_BEST = 4
 """Prefixes of one fact that are opened together where only the best answer counts: a better one is soon found."""
 _MOST_XS = 32
@@ -59,7 +63,8 @@ class OpenAnswers(Answers):
     def ask(self, xs: Sequence[str], top: int = 10) -> Iterator[Replies]:
         """Return for each x its most probable answers, best first: those that are certainly the best."""
         self.check_askable(xs)
-        search = self._search(answers=top, opened=_OPENED_TO_ASK)
+        opened = max(_LEAST_OPENED_TO_ASK, _OPENED_TO_ASK // len(self.prompts.tuned.kept))
+        search = self._search(answers=top, opened=opened)
         for words, rows in self._in_batches(xs, _FACTS_AT_ONCE):
             for found in search.best(words, rows):
                 certain = [a for a in found.answers if found.is_exact or a.log_probability >= found.unseen]
@@ -87,7 +92,9 @@ class OpenAnswers(Answers):
 
     def batches(self, encoded: EncodedFacts) -> Iterable[Int[Tensor, " facts"]]:
         """Return the rows of all facts, as many at once as are searched together."""
-        return encoded.rows.split(_FACTS_AT_ONCE)
+        of_prompt = sum(stack.layers * stack.width**2 for stack in self.prompts.lm.stacks.values())
+        within = max(4, _WORK_AT_ONCE // (of_prompt * len(self.prompts.prompts)))
+        return encoded.rows.split(min(within, _FACTS_AT_ONCE))
 
     def rank(
         self,
@@ -128,7 +135,7 @@ class OpenAnswers(Answers):
         """Return whether y is the best answer to each fact, as its rank, without those for which the search was cut
         before that was known; and the log-loss of ys that are possible. It is less work than ranks."""
         rankings, log_probabilities, spellings = [], [], self.spellings(golds)
-        for rows in self.batches(encoded):
+        for rows in encoded.rows.split(_FACTS_AT_ONCE):
             of_golds = self._gold_log_probs(encoded, rows)
             better = self._better(encoded, rows, of_golds, spellings, 1)
             for row, gold, found in zip(rows.tolist(), of_golds, better, strict=True):

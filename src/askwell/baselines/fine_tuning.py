@@ -28,7 +28,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.lms.machine import memory_of
 from askwell.mixture.mixture import Mixture
-from askwell.prompts.begin import settle
+from askwell.prompts.context import settle
 from askwell.specs.baseline_specs import FineTuningSpec
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.training.history import best_by_dev

@@ -25,7 +25,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import About, LearnedFrom, RelationRecord
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import IN_A_RUN
-from askwell.prompts.begin import settle
+from askwell.prompts.context import settle
 from askwell.prompts.prompt import LeftOutPrompt
 from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec, SettledMixtureSpec
@@ -109,7 +109,10 @@ def run_baseline(
         )
     elif baseline.how == "fine-tuned":
         if resume:
-            raise BadOption("fine-tuning cannot be resumed after an interruption; start over with --overwrite")
+            raise BadOption(
+                "fine-tuning cannot be resumed after an interruption; start over with `overwrite`",
+                overwrite="--overwrite",
+            )
         run = fine_tune(lm, relation, templates[0], fine_tuning, **shared, folder=folder, progress=progress)
     else:
         on_train: list[dict[str, Any]] = []

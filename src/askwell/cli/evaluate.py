@@ -68,11 +68,11 @@ def evaluate(
     from askwell.cli.running import print_scored
     from askwell.evaluation.outcomes import write_outcomes
     from askwell.lms.load import set_threads
-    from askwell.runs.score_source import score_jobs
-    from askwell.runs.sources import Named, find_mixtures, saved_jobs, untuned_jobs
+    from askwell.runs.score_source import EvaluationSources, saved_jobs, score_jobs, untuned_jobs
+    from askwell.runs.sources import find_mixtures
 
     set_threads(threads)
-    named = Named(facts or (), lm, asdict(loading), data, reading.rule, reading.columns)
+    named = EvaluationSources(facts or (), lm, asdict(loading), data, reading.rule, reading.columns)
     if mixtures:
         jobs = saved_jobs(find_mixtures(mixtures, where), named, note)
     else:

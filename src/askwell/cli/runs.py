@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 from askwell.cli.options import Flag, Json, RunsPath
 from askwell.cli.terminal import note, print_json, say, show
 from askwell.errors import BadOption
-from askwell.evaluation.metrics import METRICS
 from askwell.files import to_json
-from askwell.views.document import table
 from askwell.views.printable import counted, for_csv
 
 if TYPE_CHECKING:
@@ -71,19 +69,9 @@ def _print_csv(found: "RunTable") -> None:
 
 def _print_table(found: "RunTable", store: Path, sort: str | None) -> None:
     from askwell.runs.query import SHOWN
+    from askwell.views.run_list import run_table
 
     rows = found.as_json()
     controls = ["control"] if any(run["control"] for run in rows) else []
     shown = list(dict.fromkeys([*SHOWN, *([sort] if sort else []), *controls]))
-    texts = [[_cell(name, run[name]) for name in shown] for run in rows]
-    numbers = (*METRICS, *(metric.key for metric in METRICS.values()), "seed", "facts")
-    show(table(shown, texts, numbers=numbers, title=f"{counted(len(rows), 'run')} of {store}"))
-
-
-def _cell(name: str, value: object) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        decimals = {metric.key: metric.decimals for metric in METRICS.values()}
-        return f"{value:.{decimals.get(name, 1)}f}"
-    return str(value)[:8] if name == "id" else str(value)
+    show(run_table(rows, shown, f"{counted(len(rows), 'run')} of {store}"))

@@ -48,9 +48,11 @@ def show(
     from askwell.lms.load import set_threads
     from askwell.mixture.save import read_description
     from askwell.runs.sources import find_mixture, own_relation, saved_mixture
+    from askwell.views.to_html import page_html
     from askwell.views.trust_of_mixture import projection_sentence
     from askwell.views.words import MixtureWords, look_at
-    from askwell.views.words_figure import words_chart, words_html
+    from askwell.views.words_document import words_document
+    from askwell.views.words_figure import words_chart
     from askwell.views.words_terminal import print_words
 
     folder = find_mixture(mixture, where, note)
@@ -64,7 +66,7 @@ def show(
         if path is not None:
             chart = words_chart(prompts, title)
             is_svg = path == svg or path.suffix == ".svg"
-            write_whole(path, chart.svg("words") if is_svg else chart.pdf() if path.suffix == ".pdf" else chart.png())
+            write_whole(path, chart.svg() if is_svg else chart.pdf() if path.suffix == ".pdf" else chart.png())
             note(f"written to {path}")
     projection = None
     if asked is not None:
@@ -73,7 +75,8 @@ def show(
             projection = projection_scores(shown, asked, progress=progress)
     score = None if projection is None else projection_sentence(projection)
     if html is not None:
-        write_whole(html, words_html(prompts, title, lm=shown.lm.identity.name, relation=relation, score=score))
+        page = words_document(prompts, title, lm=shown.lm.identity.name, relation=relation, score=score)
+        write_whole(html, page_html(page))
         note(f"written to {html}")
     if json:
         print_json(MixtureWords(tuple(prompts), projection).as_json())

@@ -69,9 +69,14 @@ def show(*blocks: Block) -> None:
     print_blocks(blocks, stdout)
 
 
-def show_section(section: Section) -> None:
-    """Print a section on stdout, under its heading."""
-    print_document(Document("", sections=(section,)), stdout)
+def show_document(document: Document) -> None:
+    """Print a document on stdout, its sections under their headings."""
+    print_document(document, stdout)
+
+
+def show_section(heading: str, *blocks: Block) -> None:
+    """Print blocks on stdout under a heading."""
+    show_document(Document("", sections=(Section(heading, blocks),)))
 
 
 def note(text: str) -> None:

@@ -74,16 +74,17 @@ def examine(
             if split == splits[0]:
                 raise
             missing[split] = str(nothing)
-    priors, lacking = priors_of(asked[splits[0]].answers, relation, seed=seed) if controls else ({}, {})
-    outcomes: dict[str, dict[SplitName, list[Outcome]]] = {
-        name: {split: of_split.prior_outcomes(prior, top) for split, of_split in asked.items()}
-        for name, prior in priors.items()
-    }
     total, done = sum(len(asked[split]) for split in splits if split in asked), 0
     evaluations: dict[SplitName, Evaluation] = {}
     record: list[PromptAnswers] | None = [] if prompts and "test" in splits else None
     with Bar("facts", None if progress is None else progress is True) as shown:
         tell = progress if callable(progress) else shown
+        tell(0, total)  # priors may take as long as many facts
+        priors, lacking = priors_of(asked[splits[0]].answers, relation, seed=seed) if controls else ({}, {})
+        outcomes: dict[str, dict[SplitName, list[Outcome]]] = {
+            name: {split: of_split.prior_outcomes(prior, top) for split, of_split in asked.items()}
+            for name, prior in priors.items()
+        }
         for split in (split for split in splits if split in asked):
             own: list[Outcome] = []
             corrected: list[Outcome] = []

@@ -24,8 +24,7 @@ from askwell.mixture.card import model_card
 from askwell.mixture.description import About
 from askwell.mixture.embedded import EmbeddedPrompts, embed, save_peft
 from askwell.mixture.save import LM_PATH, TOKENIZER_PATH, read_mixture, write_mixture
-from askwell.prompts.begin import settle
-from askwell.prompts.examples import Shown
+from askwell.prompts.context import Shown, settle
 from askwell.prompts.prompt_set import PromptSet
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec

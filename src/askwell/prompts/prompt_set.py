@@ -17,9 +17,9 @@ from askwell.lms.batches import PLACES, TokenisedTexts, Words, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Beginning
 from askwell.lms.vocabulary import TokenWords
-from askwell.prompts.examples import ExampleTable, Shown, choose_examples, renormalised, with_examples
+from askwell.prompts.context import RANDOM, Shown, with_context
+from askwell.prompts.examples import ExampleTable, choose_examples, renormalised
 from askwell.prompts.long_answers import LongAnswers
-from askwell.prompts.openings import RANDOM
 from askwell.prompts.pairs import PairReader, Tuned
 from askwell.prompts.prompt import LeftOutPrompt, initial_vectors, usable_prompts
 from askwell.prompts.weights import WEIGHTINGS, initial_weights
@@ -71,7 +71,7 @@ class PromptSet(nn.Module):
                 raise BadOption(f"there are examples for {len(examples)} prompts, but {len(self.prompts)} prompts")
             self.examples = tuple(map(tuple, examples))
         each = self.examples or [()] * len(self.prompts)
-        self.prompts = [with_examples(lm, prompt, spec, own) for prompt, own in zip(self.prompts, each, strict=True)]
+        self.prompts = [with_context(lm, prompt, spec, own) for prompt, own in zip(self.prompts, each, strict=True)]
         self.example_table = ExampleTable(lm, self.examples) if self.examples else None
         random_prefix = spec.prefix if spec.prefix_words == RANDOM else 0
         initial = initial_vectors(

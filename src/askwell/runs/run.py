@@ -42,7 +42,7 @@ from askwell.runs.record import (
 from askwell.specs.baseline_specs import BaselineName
 from askwell.specs.mixture_spec import MixtureSpec, SettledMixtureSpec
 from askwell.specs.run_spec import RunSpec
-from askwell.training.checkpoint import CHECKPOINT
+from askwell.training.checkpoint import remove_checkpoint
 from askwell.training.history import Interrupted
 from askwell.training.loop import train
 
@@ -117,7 +117,7 @@ def run(
         made.mixture.save_pretrained(folder / MIXTURE, about=_about(record, made, examination, candidates))
     outcomes = {split: evaluation.outcomes for split, evaluation in examination.evaluations.items()}
     write_run(folder, record, outcomes, examination.controls.outcomes)
-    (work.checkpoints / CHECKPOINT).unlink(missing_ok=True)
+    remove_checkpoint(work.checkpoints)
     return record
 
 

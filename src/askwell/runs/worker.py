@@ -14,7 +14,7 @@ from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.lms.machine import limited_threads
 from askwell.lms.random_lms import control_lm
-from askwell.prompts.begin import settle
+from askwell.prompts.context import settle
 from askwell.runs.run import run, templates_of
 from askwell.runs.store import Store, UnderWay, unfinished_run
 from askwell.specs.run_spec import ControlKind, DeviceKind, Digits, RunSpec

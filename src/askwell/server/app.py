@@ -20,7 +20,7 @@ from askwell.server import api, ask_page, run_pages, train_pages
 from askwell.server.guard import Guard, Receive, Scope, Send
 from askwell.server.metrics import Metrics
 from askwell.server.refusals import PlainJSON, explain
-from askwell.server.render import colours, page, static
+from askwell.server.render import page, static
 from askwell.server.service import Service
 from askwell.server.settings import Settings
 from askwell.version import VERSION
@@ -71,8 +71,8 @@ async def _tell(request: Request, error: Exception) -> Response:
     if request.url.path.startswith(_FOR_MACHINES):
         return PlainJSON({"error": told.sentence}, told.status, told.headers)
     if request.headers.get("hx-request"):  # shown in place of the answer; browsers log other codes as errors
-        return page(request, "problem_part.html", sentence=told.sentence)
-    shown = page(request, "problem.html", status=told.status, sentence=told.sentence)
+        return page(request, "problem.html", part="problem", problem=told.sentence)
+    shown = page(request, "problem.html", status=told.status, problem=told.sentence)
     shown.headers.update(told.headers)
     return shown
 
@@ -88,8 +88,6 @@ _STATIC = {
 
 def _static(name: str) -> Response:
     """A file that pages need."""
-    if name == "colours.css":
-        return Response(colours(), media_type="text/css; charset=utf-8", headers=_CACHED)
     if name not in _STATIC:
         raise HTTPException(404, "there is no such file")
     return Response(static(name), media_type=_STATIC[name], headers=_CACHED)

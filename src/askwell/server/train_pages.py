@@ -8,7 +8,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.datastructures import UploadFile as SentFile
 
 from askwell.data.facts import Fact
-from askwell.data.readers import SUFFIXES, parse_facts
+from askwell.data.readers import parse_facts
 from askwell.data.templates import parse_template
 from askwell.data.testbed import PREFIX
 from askwell.errors import UserMistake
@@ -19,6 +19,7 @@ from askwell.server.render import page
 from askwell.server.settings import LONGEST_NAME, LONGEST_TEXT, MOST_FACTS, MOST_TEMPLATES
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
+from askwell.views.one_run import learning_figure
 
 router = APIRouter(include_in_schema=False)
 _EXAMPLE_FACTS = "France, Paris\nPeru, Lima\nNorway, Oslo"
@@ -88,8 +89,9 @@ async def start(
 def job_page(request: Request, job: str) -> HTMLResponse:
     """The current state of a job."""
     service = service_of(request)
-    part = "job.html" if request.headers.get("hx-target") == "job" else "job_page.html"
-    return page(request, part, job=job_info(service.jobs.find(job), service))
+    found = job_info(service.jobs.find(job), service)
+    points = [(float(line.pairs), line.dev_p_at_1) for line in found.history]
+    return page(request, "job.html", job=found, curve=learning_figure(points) if points else None)
 
 
 @router.post("/train/{job}/cancel")
@@ -110,7 +112,7 @@ async def _all_pairs(text: str, file: SentFile | None) -> list[Fact]:
     """The pairs that were pasted and those of an uploaded file."""
     pairs = list(_pairs(text))
     if file is not None and file.filename:
-        with uploaded(await file.read(), file.filename, SUFFIXES) as path:
+        with uploaded(await file.read(), file.filename) as path:
             pairs += parse_facts(path)
     if len(pairs) > MOST_FACTS:
         raise UserMistake(f"{len(pairs)} facts are too many for the page: {MOST_FACTS} at most")

@@ -60,6 +60,8 @@ class Row:
     begins: str = ""
     note: str = ""
     pale: bool = False
+    link: str = ""
+    """Where its heading leads, on a page."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class Table:
     """Whether the rows' headings are numbers."""
     more: int = 0
     """How many more rows there are than are shown."""
+    folded: str = ""
+    """If given, the table is folded away behind these words."""
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -102,7 +106,7 @@ class Table:
 
 def without_empty_columns(shown: Table) -> Table:
     """Return the table without columns in which no row has anything to show."""
-    full = [any(row.cells[at].text not in ("", NONE) for row in shown.rows) for at in range(len(shown.columns))]
+    full = [any(row.cells[at].text.strip() not in ("", NONE) for row in shown.rows) for at in range(len(shown.columns))]
     return _with_columns(shown, full) if shown.rows else shown
 
 

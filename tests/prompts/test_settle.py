@@ -17,7 +17,7 @@ from askwell.errors import BadOption
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.mixture.mixture import Mixture
-from askwell.prompts.begin import begin_scores, settle
+from askwell.prompts.context import begin_scores, settle
 from askwell.specs.mixture_spec import ContextScores, MixtureSpec, SettledMixtureSpec
 
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]
@@ -123,7 +123,7 @@ def test_the_choice_does_not_depend_on_what_was_done_before(
 
 def test_a_settled_spec_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     lm = exact("gpt2")
-    monkeypatch.setattr("askwell.prompts.begin.begin_scores", lambda *_: pytest.fail("chosen again"))
+    monkeypatch.setattr("askwell.prompts.context.begin_scores", lambda *_: pytest.fail("chosen again"))
     settled = SettledMixtureSpec(begin="eos", lead_in="Fact :")
     assert Mixture(lm, TEMPLATES, settled, relation=RELATION).spec is settled
     with pytest.raises(ValueError, match="not settled"):

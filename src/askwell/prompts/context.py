@@ -1,12 +1,16 @@
-"""What stands before a causal LM's sentences, chosen by how probable untuned prompts find the run's own train facts.
+"""What stands before a prompt's sentence: a beginning, free vectors, a lead-in, in-context examples.
 
-A causal LM's first position draws much of its attention and is represented unlike any other, so the same prompt can be
+All but the beginning are prompt tokens like any others, and tuned with them. What comes before x matters most to a
+causal LM: its first position draws much of its attention and is represented unlike any other, so the same prompt can be
 several times as good after a line break as after nothing, and better still after a few words that say what is to come,
-or after a few facts that show it. The choice takes seconds and is made anew for every run, so that it depends on
-nothing but the LM, the prompts and the facts.
+or after a few facts that show it. So what a spec leaves open is chosen by how probable untuned prompts find the run's
+own train facts. The choice takes seconds and is made anew for every run: it depends on nothing but the LM, the prompts
+and the facts.
 """
 
+import random
 from collections.abc import Sequence
+from itertools import cycle, islice
 from math import log
 from statistics import fmean
 
@@ -16,13 +20,12 @@ from torch import Tensor
 
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import Template
-from askwell.errors import NothingLeft
-from askwell.lms.batches import AnswerTokens, TokenisedTexts, words_of
+from askwell.errors import BadOption, NothingLeft
+from askwell.lms.batches import PLACES, AnswerTokens, TokenisedTexts, words_of
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.tokenisation import Beginning, Place
-from askwell.prompts.examples import Shown, draw_examples, with_examples, writable_facts
+from askwell.lms.tokenisation import NO_OPENING, Beginning, Opening, Place
 from askwell.prompts.pairs import PairReader, Tuned
-from askwell.prompts.prompt import Prompt, initial_vectors, usable_prompts
+from askwell.prompts.prompt import Prompt, initial_vectors, usable_prompts, with_opening
 from askwell.specs.mixture_spec import (
     A_FACT,
     AUTO_LEAD_IN,
@@ -33,8 +36,12 @@ from askwell.specs.mixture_spec import (
     SettledMixtureSpec,
 )
 
-# Few enough to take seconds: a relation's scores of two beginnings are further apart than other facts would move them.
-_FACTS, _PROMPTS = 64, 4
+Shown = tuple[Fact, ...]
+"""The in-context examples of one prompt, in their order."""
+RANDOM, LABEL = "random", "label"
+"""What free vectors can start from besides words."""
+# Few enough to take seconds in every run: on SmolLM2, four times as many pairs lead to the same choices.
+_PAIRS, _PROMPTS = 64, 4
 _LONGEST_ANSWER = 10
 LEAD_INS = (NO_LEAD_IN, "Fact :", "From the encyclopedia :", "The following statement is true :", A_FACT)
 """The texts among which a lead-in is chosen."""
@@ -43,6 +50,98 @@ SHOTS = 4
 _FACTS_FOR_EXAMPLES = 5 * SHOTS
 """A relation with fewer x's in train keeps them all to learn from."""
 _FACTS_TO_DRAW_FROM = 1000
+
+
+def opening_of(
+    lm: FrozenLM, spec: MixtureSpec, template: Template, beginning: Beginning, examples: Sequence[Fact] = ()
+) -> Opening:
+    """Return what stands before the sentence of a template: free vectors, the lead-in, and examples in the template's
+    words, each followed by its separator."""
+    lead_in = "" if spec.lead_in == NO_LEAD_IN else up_to_sentence(lm, spec.lead_in)
+    prefix = prefix_tokens(lm, spec, beginning)
+    if not examples:
+        return Opening(prefix, (), lead_in) if prefix or lead_in else NO_OPENING
+    after = up_to_sentence(lm, template.after + spec.shot_separator, is_whole=True)
+    filled: list[tuple[str, str]] = []
+    for fact in examples:
+        fillers = {"[X]": fact.x, "[Y]": fact.y}
+        text = after if filled else lead_in
+        filled += [(text + template.before, fillers[template.first]), (template.between, fillers[template.second])]
+    return Opening(prefix, tuple(filled), after, closing=after.rstrip(" "))
+
+
+def prefix_tokens(lm: FrozenLM, spec: MixtureSpec, beginning: Beginning) -> tuple[int, ...]:
+    """Return the tokens in whose places free vectors go; those that start at random are only marked by them."""
+    if not spec.prefix:
+        return ()
+    if spec.prefix_words == LABEL:
+        raise BadOption(
+            f"`prefix_words` {LABEL}: the relation is not known here; write its label out",
+            prefix_words="--prefix-words",
+        )
+    words = A_FACT if spec.prefix_words == RANDOM else spec.prefix_words
+    tokens = lm.wording.encode(words, beginning.place)
+    if not tokens or lm.wording.unknown_id in tokens:
+        raise BadOption(
+            f"`prefix_words` {words!r}: {lm.identity.name} has no tokens for it; choose other words",
+            prefix_words="--prefix-words",
+        )
+    return tuple(islice(cycle(tokens), spec.prefix))
+
+
+def up_to_sentence(lm: FrozenLM, text: str, *, is_whole: bool = False) -> str:
+    """Return a text with the space or line break that separates it from the following sentence, unless it is whole and
+    has its own."""
+    if lm.wording.line_break is None:
+        text = text.replace("\n", " ")
+    if not text[-1:].isspace():
+        return text if is_whole else f"{text} "
+    if text.endswith("\n") and place_after_line_break(lm) is Place.SPACED:
+        return f"{text} "
+    return text
+
+
+def place_after_line_break(lm: FrozenLM) -> Place:
+    """Return the place of what begins a line: as at the start of a text, if the LM has a choice of beginnings."""
+    beginnings = lm.beginnings
+    return beginnings.get("line-break", next(iter(beginnings.values()))).place
+
+
+def with_label(spec: MixtureSpec, label: str) -> MixtureSpec:
+    """Return the spec with the relation's label written out, if its free vectors start from that."""
+    if not spec.prefix or spec.prefix_words != LABEL:
+        return spec
+    return spec.model_copy(update={"prefix_words": label})
+
+
+def writable_facts(lm: FrozenLM, spec: MixtureSpec, facts: Sequence[Fact]) -> list[Fact]:
+    """Return the distinct facts that can be examples: x and y have tokens, and y's are as many as answers may have."""
+    longest = 1 if spec.answers == "one-token" else spec.longest_answer
+    distinct = list(dict.fromkeys(facts))
+    xs, ys = (
+        TokenisedTexts([getattr(fact, side) for fact in distinct], lm.wording, {Place.SPACED}) for side in ("x", "y")
+    )
+    place = PLACES.index(Place.SPACED)
+    can_be_written = (xs.lengths[place] > 0) & (ys.lengths[place] > 0) & (ys.lengths[place] <= longest)
+    for texts in (xs, ys):
+        can_be_written &= ~texts.holds(lm.wording.unknown_id, Place.SPACED)
+    return [distinct[number] for number in can_be_written.nonzero()[0]]
+
+
+def draw_examples(facts: Sequence[Fact], count: int, seed: int, prompt: int, draw: int = 0) -> Shown:
+    """Return this many of the facts, no two about the same x, drawn for the prompt of that number."""
+    order = random.Random(f"examples of askwell, {seed}, {prompt}, {draw}").sample(facts, len(facts))
+    by_x: dict[str, Fact] = {}
+    for fact in order:
+        if len(by_x) == count:
+            break
+        by_x.setdefault(fact.x, fact)
+    return tuple(by_x.values())
+
+
+def with_context(lm: FrozenLM, prompt: Prompt, spec: MixtureSpec, examples: Sequence[Fact]) -> Prompt:
+    """Return the prompt with everything that stands before its sentence."""
+    return with_opening(lm, prompt, opening_of(lm, spec, prompt.template, prompt.tokens.beginning, examples))
 
 
 def settle(
@@ -161,7 +260,8 @@ def _askable(
     numbers = fits.nonzero()[:, 0]
     if not len(numbers):
         return None
-    chosen = numbers[torch.linspace(0, len(numbers) - 1, min(_FACTS, len(numbers))).round().long().to(lm.device)]
+    count = min(_PAIRS // len(prompts), len(numbers))
+    chosen = numbers[torch.linspace(0, len(numbers) - 1, count).round().long().to(lm.device)]
     return [prompt.template for prompt in prompts], [relation.train[n] for n in chosen.tolist()]
 
 
@@ -172,7 +272,7 @@ def _opened(
     prompts, _ = usable_prompts(lm, templates, beginning)
     spec = MixtureSpec(lead_in=lead_in)
     own = shown or [()] * len(prompts)
-    return [with_examples(lm, prompt, spec, examples) for prompt, examples in zip(prompts, own, strict=True)]
+    return [with_context(lm, prompt, spec, examples) for prompt, examples in zip(prompts, own, strict=True)]
 
 
 def _fit(lm: FrozenLM, prompts: Sequence[Prompt], facts: Sequence[Fact]) -> bool:

@@ -13,8 +13,8 @@ from builders.worlds import CAPITALS, TEMPLATES
 from askwell.baselines.run_baseline import run_baseline
 from askwell.data.templates import parse_template
 from askwell.mixture.save import read_description
-from askwell.prompts import begin
-from askwell.prompts.begin import begin_scores
+from askwell.prompts import context
+from askwell.prompts.context import begin_scores
 from askwell.runs.build_spec import build_run_spec
 from askwell.runs.folder import read_runs
 from askwell.runs.query import query_runs
@@ -36,7 +36,7 @@ def test_a_record_holds_what_was_chosen_once(
         measured.append(asked)
         return begin_scores(*asked)
 
-    monkeypatch.setattr(begin, "begin_scores", counted)
+    monkeypatch.setattr(context, "begin_scores", counted)
     choices: dict[str, Any] = {"training": TrainingSpec(pairs=8)} if baseline is None else {}
     if baseline == "autoprompt":
         choices["search"] = AutoPromptSpec(start="random", iterations=2, triggers=2, allow_ys=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from askwell.errors import BadOption
-from askwell.evaluation.several_runs import spread_of, spreads_of
+from askwell.runs.several_runs import spread_of, spreads_of
 
 
 def test_the_spread_has_n_minus_one_in_its_denominator():

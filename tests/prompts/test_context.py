@@ -18,9 +18,8 @@ from askwell.data.facts import Fact, Relation
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
 from askwell.mixture.mixture import Mixture
-from askwell.prompts import begin
-from askwell.prompts.begin import LEAD_INS, SHOTS, best_opening, opening_scores, settle
-from askwell.prompts.openings import with_label
+from askwell.prompts import context
+from askwell.prompts.context import LEAD_INS, SHOTS, best_opening, opening_scores, settle, with_label
 from askwell.runs.build_spec import build_run_spec
 from askwell.specs.mixture_spec import ContextScores, MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
@@ -193,7 +192,7 @@ def test_the_opening_that_fits_train_facts_best_is_chosen(monkeypatch: pytest.Mo
     # To a model with random weights, no text makes the facts probable; what would be chosen if one did:
     assert (chosen.lead_in, chosen.shots) == ("none", 0)
     best = max(expected, key=expected.__getitem__)
-    monkeypatch.setattr(begin, "opening_scores", lambda *_, **__: scores.model_copy(update={"least": -100.0}))
+    monkeypatch.setattr(context, "opening_scores", lambda *_, **__: scores.model_copy(update={"least": -100.0}))
     assert Mixture(lm, [template], asked, relation=relation).spec.lead_in == best
     # What is named is kept, and nothing is chosen beside it; elsewhere, and without facts, nothing is there.
     for named in {"lead_in": LEAD_IN}, {"prefix": 2}, {"shots": 2}, {"initial": "random"}:
@@ -226,7 +225,7 @@ def test_examples_are_chosen_where_they_make_train_facts_more_probable(monkeypat
     def fitting(*_: Any, allow_examples: bool) -> ContextScores:
         return better if allow_examples else better.model_copy(update={"shots": {}})
 
-    monkeypatch.setattr(begin, "opening_scores", fitting)
+    monkeypatch.setattr(context, "opening_scores", fitting)
     for changes, shots in (({}, SHOTS), ({"shots": 0}, 0), ({"combine": "product"}, 0)):
         spec = MixtureSpec.model_validate({"begin": "nothing", **changes})
         assert settle(spec, lm, relation, templates).shots == shots

@@ -8,7 +8,7 @@ from builders.outcomes import outcome
 
 from askwell.errors import BadOption, UserMistake
 from askwell.evaluation.agreement import PromptAnswers, consistency
-from askwell.evaluation.several_runs import run_consistency
+from askwell.runs.several_runs import run_consistency
 
 
 def answers_of(best, weights, of_mixture):
