@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from askwell.calls import checked
-from askwell.errors import BadOption, UsageError
+from askwell.errors import BadOption, UsageError, first_few
 from askwell.evaluation.metrics import Metric, metric_named
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.significance import bootstrap_interval, permutation_test, sign_test
@@ -129,7 +129,7 @@ def _outcomes(run: Any) -> Outcomes:
 def _relations(outcomes: Outcomes) -> str:
     runs = outcomes.values() if isinstance(outcomes, Mapping) else [outcomes]
     names = sorted({outcome.relation for run in runs for outcome in run})
-    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "") or "no relation"
+    return first_few(names) or "no relation"
 
 
 def _listed(seeds: Mapping[int, object]) -> str:

@@ -19,17 +19,11 @@ from askwell.errors import AskwellError, BadFile, NoPrompts, did_you_mean
 from askwell.files import read_text
 from askwell.specs.sweep_spec import LMChoice, Setting, SweepSpec
 
-_LONGEST_LINE = 10_000
-
 
 def read_sweep(path: Path, instead: Mapping[str, Any] | None = None) -> SweepSpec:
     """The sweep that a TOML file describes, with keys of `instead` in place of the file's."""
-    text = read_text(path)
-    for number, line in enumerate(text.split("\n"), start=1):
-        if len(line) > _LONGEST_LINE:  # a key of many thousand parts takes a parser minutes and gigabytes
-            raise BadFile(path, f"a line of {len(line):,} characters, more than {_LONGEST_LINE:,}", number)
     try:
-        table = tomllib.loads(text)
+        table = tomllib.loads(read_text(path))
     except RecursionError:
         raise BadFile(path, "is not TOML: it is nested too deeply") from None
     except tomllib.TOMLDecodeError as error:
