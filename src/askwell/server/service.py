@@ -58,7 +58,7 @@ class Service:
 
     def ask(self, name: str, xs: Sequence[str], top: int = 10) -> "Future[list[list[Reply]]]":
         """The answers of a mixture to each x."""
-        return self.queue.ask(self.catalogue.askable_named(name), xs, top)
+        return self.queue.ask(self.catalogue.askable(self.catalogue.find(name)), xs, top)
 
     def words(self, entry: Entry) -> "Future[list[PromptWords]]":
         """The prompts of a mixture in words."""
