@@ -15,13 +15,13 @@ from report import merge_summary, write_part
 from torch import Tensor
 
 from askwell import Mixture, load_lm, read_relation
+from askwell.answers.kind import ONE_TOKEN, AnswerKind
+from askwell.answers.tree import candidate_log_probs
 from askwell.data.testbed import relation_names
 from askwell.lms.batches import Words, words_of
 from askwell.lms.checkpoints import pulled_folder
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.answer_tree import candidate_log_probs
-from askwell.mixture.answers import ONE_TOKEN, AnswerKind
-from askwell.mixture.ask import ask
+from askwell.mixture.mixture import ask
 
 if TYPE_CHECKING:
     from parts import Setting

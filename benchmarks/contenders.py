@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from askwell import Mixture
-from askwell.mixture import distributions
-from askwell.mixture.encode import EncodedFacts
+from askwell.answers.encode import EncodedFacts
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.training.objective import Objective
 
 Epoch = Callable[[], object]
@@ -36,7 +36,7 @@ def our_epoch(mixture: Mixture, facts: EncodedFacts, batch_facts: int) -> Epoch:
     """Return an epoch of EM as askwell trains: one forward and backward pass per pair."""
     tuned = [mixture.vectors, *mixture.deltas.parameters()]
     optimizer = torch.optim.Adam(tuned, lr=1e-3)
-    objective = Objective(mixture, facts, "em")
+    objective = Objective(mixture.answering(kind=facts.kind), facts, "em")
 
     def epoch() -> None:
         posteriors = torch.zeros(len(mixture.prompts))
@@ -70,7 +70,7 @@ def good_epoch(mixture: Mixture, facts: EncodedFacts) -> Epoch:
 
 def our_evaluation(mixture: Mixture, facts: EncodedFacts) -> Callable[[], Tensor]:
     """Return a call that computes log p(· | x, r) of all facts."""
-    return lambda: distributions.log_probs(mixture, facts.xs, torch.arange(len(facts)))
+    return lambda: OneTokenAnswers(mixture).log_probs(facts.xs, torch.arange(len(facts)))
 
 
 def plain_evaluation(mixture: Mixture, facts: EncodedFacts) -> Callable[[], Tensor]:

@@ -3,7 +3,7 @@
 import torch
 
 from askwell import Mixture
-from askwell.mixture.encode import EncodedFacts
+from askwell.answers.encode import EncodedFacts
 
 
 def needed_flops(mixture: Mixture, facts: EncodedFacts, *, training: bool) -> float:

@@ -18,9 +18,9 @@ from start import start_of_ask
 from threads import threads
 from walks import walks
 
+from askwell.answers.encode import EncodedFacts
 from askwell.lms.batches import Words
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.encode import EncodedFacts
 
 MIB = 2**20
 

@@ -12,9 +12,9 @@ import torch
 from transformers import BertConfig, BertForMaskedLM
 
 from askwell import Mixture, MixtureSpec, load_lm, read_prompts, read_relation
+from askwell.answers.encode import EncodedFacts
 from askwell.lms.batches import Words
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.encode import EncodedFacts, encode_facts
 
 RELATION = "country_of_city"
 RANDOM = "random"
@@ -77,7 +77,7 @@ def mixture_of(lm: FrozenLM, prompts: int, *, deep: bool, data_dependent: bool =
 
 def facts_of(mixture: Mixture, count: int) -> EncodedFacts:
     """Draw this many facts, the same ones every time."""
-    encoded, _ = encode_facts(mixture, read_relation(f"testbed:{RELATION}").split("train"))
+    encoded, _ = mixture.encode(read_relation(f"testbed:{RELATION}").split("train"))
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(len(encoded), generator=generator)[:count]
     facts = encoded.subset(torch.isin(torch.arange(len(encoded)), order))

@@ -38,7 +38,6 @@ from askwell.data.testbed import testbed_prompts, testbed_relation  # noqa: E402
 from askwell.evaluation.comparison import compare_outcomes  # noqa: E402
 from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes  # noqa: E402
 from askwell.evaluation.scoring import evaluate  # noqa: E402
-from askwell.mixture.encode import encode_facts  # noqa: E402
 
 RELATIONS = ("capital", "currency", "language", "country_of_airport", "country_of_city", "state_of_county")
 TRAIN_FACTS, DEV_FACTS = 300, 100
@@ -70,7 +69,7 @@ def plain_run(mixture: Mixture, relation: Relation, *, rate: float, epochs: int,
     """Do EM by the plain loop until dev has not improved for this many epochs; leave the best state in the mixture."""
     model = mixture.lm.model.requires_grad_(True)
     model.get_input_embeddings().requires_grad_(False)
-    facts, dev = (encode_facts(mixture, relation.split(split))[0] for split in ("train", "dev"))
+    facts, dev = (mixture.encode(relation.split(split))[0] for split in ("train", "dev"))
     plain, train_facts, dev_facts = plain_mixture(mixture), plain_facts(facts), plain_facts(dev)
     optimizer = torch.optim.Adam(plain_loop.tuned_parameters(plain), lr=rate)
     generator = torch.Generator().manual_seed(mixture.spec.seed)

@@ -28,7 +28,6 @@ from askwell import Mixture, load_lm, train
 from askwell.data.facts import Relation
 from askwell.data.names import read_prompts, read_relation
 from askwell.evaluation.scoring import evaluate
-from askwell.mixture.encode import encode_facts
 from askwell.specs.mixture_spec import A_FACT, MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training import loop, optimiser
@@ -57,7 +56,7 @@ def run(lm: Any, name: str, opening: str, choice: str) -> dict[str, Any]:
     whole = read_relation(f"trex_original/{name}")
     templates = read_prompts([f"trex/{name}"], relation=whole)
     plain = Mixture(lm, templates, MixtureSpec(begin="line-break", answers="one-token"))
-    usable = {split: encode_facts(plain, whole.split(split))[0].facts for split in ("train", "dev", "test")}
+    usable = {split: plain.encode(whole.split(split))[0].facts for split in ("train", "dev", "test")}
     of_split = [sample(usable[split], most) for split, most in (("train", 300), ("dev", 100), ("test", 200))]
     relation = Relation.of(whole.name, *of_split)
     asked = {"begin": "line-break", "answers": "one-token", "deep": choice != LAYER_0, **OPENINGS[opening]}
@@ -94,7 +93,7 @@ def _last_layer_scaled(factor: float) -> Generator[None]:
         layers = {stack: [*rate[:-1], rate[-1] * factor] for stack, rate in rates.layers.items() if rate}
         return replace(rates, layers=layers)
 
-    loop.rates_of = scaled
+    loop.rates_of = scaled  # ty: ignore[invalid-assignment]
     try:
         yield
     finally:

@@ -29,7 +29,6 @@ from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes
 from askwell.evaluation.scoring import evaluate
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
-from askwell.prompts.begin import resolve_begin
 from askwell.specs.mixture_spec import AnswersName
 
 KEPT = Path(__file__).parents[1] / "build" / "elicitation"
@@ -65,7 +64,7 @@ def outcomes_of(lm_name: str, lm: FrozenLM, relation_name: str, way: str, answer
         relation = sample(relation, train=None, dev=None, test=DRAWN, seed=0)
     templates = [template for kind in kinds for template in testbed_prompts(kind, relation_name)]
     spec = spec.model_copy(update={"answers": answers})
-    mixture = Mixture(lm, templates, resolve_begin(spec, lm, [(relation, templates)]))
+    mixture = Mixture(lm, templates, spec, relation=relation)
     if tuned:
         train(mixture, relation)
     evaluation = evaluate(mixture, relation)
@@ -93,7 +92,7 @@ def figures(by_way: dict[str, list[Outcome]], names: list[str]) -> dict[str, Any
     """Return the figures of one LM."""
     exact = [r.name for r in relations() if r.cardinality != "N-M" and r.name in names]
     one_to_one = [r.name for r in relations() if r.cardinality == "1-1" and r.name in names]
-    rows = {}
+    rows: dict[str, dict[str, Any]] = {}
     for way, outcomes in by_way.items():
         those_told, withheld = only(outcomes, is_told=True), only(outcomes, is_told=False)
         rows[way] = {

@@ -24,15 +24,15 @@ from openings import digest, facts_of, ranks
 from torch import Tensor
 
 from askwell import Mixture, load_lm
+from askwell.answers.encode import EncodedFacts
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact, Relation
-from askwell.evaluation.answer_lists import OneTokenAnswers
-from askwell.evaluation.ranking import BestAnswers, ListedFacts
+from askwell.evaluation.asked_facts import outcomes_of
 from askwell.lms.batches import words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.question import Token
 from askwell.lms.walks.past import Past
-from askwell.mixture.encode import EncodedFacts, encode_facts
-from askwell.prompts.examples import draw_examples, with_examples, writable_facts
+from askwell.prompts.context import draw_examples, with_context, writable_facts
 from askwell.prompts.pairs import PairReader
 from askwell.prompts.prompt import Prompt, initial_vectors
 from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec
@@ -50,7 +50,7 @@ class Trial:
 
     def __init__(self, lm: FrozenLM, plain: Prompt, spec: MixtureSpec, xs: Sequence[str], shown: Sequence[Any]) -> None:
         self.lm = lm
-        prompts = [_with_constant_opening(with_examples(lm, plain, spec, examples)) for examples in shown]
+        prompts = [_with_constant_opening(with_context(lm, plain, spec, examples)) for examples in shown]
         self._reader = PairReader(lm, prompts, reads_x=False)
         self._reader.first_rows = [0] * len(prompts)  # all prompts have the same tuned words
         self._xs = words_of(xs, lm.wording, lm.device)
@@ -143,7 +143,7 @@ def cell(lm: FrozenLM, name: str, way: str) -> dict[str, Any]:
     relation = Relation.of(whole.name, whole.train[:: max(1, len(whole.train) // TRAIN_FACTS)], whole.dev, whole.test)
     spec = MixtureSpec(begin="line-break", answers="one-token", lead_in=NO_LEAD_IN)
     plain = Mixture(lm, templates, spec)
-    train, test = (encode_facts(plain, relation.split(split))[0] for split in ("train", "test"))
+    train, test = (plain.encode(relation.split(split))[0] for split in ("train", "test"))
     began = time.process_time()
     fixed = draw_examples(writable_facts(lm, spec, whole.train), SHOTS, 0, 0)
     shown_xs = {fact.x for fact in fixed} if way == "fixed" else set()
@@ -154,13 +154,12 @@ def cell(lm: FrozenLM, name: str, way: str) -> dict[str, Any]:
         states = torch.cat([representations(plain, train), representations(plain, test)])
         shown = nearest(states, facts, range(len(train)), SHOTS)
     trial = Trial(lm, plain.prompts[0], spec.model_copy(update={"shots": SHOTS}), [fact.x for fact in facts], shown)
-    asked = ListedFacts(OneTokenAnswers(plain), relation, test)
+    answers = OneTokenAnswers(plain)
 
     def outcomes() -> dict[str, Any]:
         parts = [trial.log_probs(some + len(train)) for some in torch.arange(len(test)).split(_FACTS_AT_ONCE)]
-        every = torch.arange(len(test))
-        ranked = asked.rank(every, torch.cat(parts))
-        return ranks(asked.outcomes(every, ranked, [BestAnswers()] * len(test)))
+        ranked = answers.ranked(torch.cat(parts), test.facts, relation.golds)
+        return ranks(outcomes_of(relation, test.facts, answers.rankings(ranked)))
 
     by_hand, tuned_from = outcomes(), time.process_time()
     usable = torch.tensor([number for number, fact in enumerate(train.facts) if fact.x not in shown_xs])

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from askwell.version import VERSION as __version__  # noqa: N811 - the usual name of it
 
 if TYPE_CHECKING:
+    from askwell.answers.candidates import Candidates, read_candidates
+    from askwell.answers.reply import AllReplies, Replies, Reply
     from askwell.data.facts import Fact, Relation
     from askwell.data.names import read_prompts, read_relation
     from askwell.data.templates import Template, parse_template
@@ -25,10 +27,7 @@ if TYPE_CHECKING:
     from askwell.lms.frozen import FrozenLM
     from askwell.lms.identity import LMIdentity
     from askwell.lms.load import load_lm
-    from askwell.mixture.ask import ask
-    from askwell.mixture.candidates import Candidates, read_candidates
-    from askwell.mixture.mixture import Mixture
-    from askwell.mixture.reply import AllReplies, Replies, Reply
+    from askwell.mixture.mixture import Mixture, ask
     from askwell.runs.build_spec import build_run_spec
     from askwell.runs.folder import Run, read_runs
     from askwell.runs.record import RunRecord
@@ -54,10 +53,9 @@ _HOMES = {
     "askwell.lms.identity": ["LMIdentity"],
     "askwell.lms.load": ["load_lm"],
     "askwell.views.words": ["look_at"],
-    "askwell.mixture.ask": ["ask"],
-    "askwell.mixture.candidates": ["Candidates", "read_candidates"],
-    "askwell.mixture.mixture": ["Mixture"],
-    "askwell.mixture.reply": ["AllReplies", "Replies", "Reply"],
+    "askwell.answers.candidates": ["Candidates", "read_candidates"],
+    "askwell.mixture.mixture": ["Mixture", "ask"],
+    "askwell.answers.reply": ["AllReplies", "Replies", "Reply"],
     "askwell.runs.folder": ["Run", "read_runs"],
     "askwell.runs.record": ["RunRecord"],
     "askwell.runs.run": ["run"],

@@ -139,8 +139,8 @@ _USUAL_NAMES = {
 
 
 def did_you_mean(typed: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: the one that other libraries call so, the most similar one, or all
-    names if none is similar."""
+    """Return the end of a message about an unknown name: the one that other libraries call so, the most similar one, or
+    all names if none is similar."""
     names = list(known)
     close = [name for name in _USUAL_NAMES.get(typed, ()) if name in names] or difflib.get_close_matches(
         typed, names, n=1

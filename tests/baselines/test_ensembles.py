@@ -6,13 +6,12 @@ from builders import tiny
 from builders.specs import paper_spec
 from builders.worlds import FACTS, REPEATED, TEMPLATES, frozen
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.baselines.run_baseline import run_baseline
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
 from askwell.evaluation.scoring import evaluate
-from askwell.mixture import distributions
-from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 
@@ -22,12 +21,12 @@ PROMPTS = [parse_template(text, weight) for text, weight in zip(TEMPLATES, (0.5,
 def all_log_probs(lm, template) -> torch.Tensor:
     """log p(y | t, x) of all facts and tokens with one prompt alone, by a mixture of it alone."""
     mixture = Mixture(lm, [template], paper_spec())
-    facts, _ = encode_facts(mixture, FACTS)
-    return distributions.log_probs(mixture, facts.xs, torch.arange(len(facts)))
+    facts, _ = mixture.encode(FACTS)
+    return OneTokenAnswers(mixture).log_probs(facts.xs, torch.arange(len(facts)))
 
 
 def golds(mixture) -> torch.Tensor:
-    facts, _ = encode_facts(mixture, FACTS)
+    facts, _ = mixture.encode(FACTS)
     return facts.answers
 
 
@@ -73,7 +72,7 @@ def test_top_1_counts_facts_that_a_prompt_cannot_ask_as_wrong():
     prompts = [parse_template("[X] lies in ([Y]"), parse_template("[X] lies in [Y] .")]
     glued = Mixture(lm, prompts[:1], paper_spec())
     answered = [Fact(x, glued.ask(x, top=1)[0].y) for x in tiny.BOTH + tiny.SPACED_NAMES]
-    right = [fact for fact in answered if len(encode_facts(glued, [fact])[0]) and is_answered(glued, fact)]
+    right = [fact for fact in answered if len(glued.encode([fact])[0]) and is_answered(glued, fact)]
     facts = [right[0], Fact("Rome", "Italy"), Fact("Oslo", "Italy"), Fact("Lima", "Italy")]
     relation = Relation.of("r", facts, facts, facts)
     scored = run_baseline("lpaqa-top1", lm, prompts, relation, asked=paper_spec()).learned_from.prompts_on_train

@@ -8,13 +8,12 @@ import torch
 from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS, REPEATED, frozen
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.baselines.fine_tuning import fine_tune
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
 from askwell.evaluation.scoring import evaluate
 from askwell.lms.machine import Memory
-from askwell.mixture import distributions
-from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.baseline_specs import FineTuningSpec
 
@@ -81,10 +80,10 @@ def test_the_tuned_lm_is_saved_and_read_again(tmp_path):
     result = fine_tune(frozen("bert"), REPEATED, TEMPLATE, SPEC, folder=tmp_path)
     result.mixture.save_pretrained(tmp_path)
     again = Mixture.from_pretrained(tmp_path)
-    facts, _ = encode_facts(again, FACTS)
+    facts, _ = again.encode(FACTS)
     every = torch.arange(len(facts))
     assert torch.equal(
-        distributions.log_probs(again, facts.xs, every), distributions.log_probs(result.mixture, facts.xs, every)
+        OneTokenAnswers(again).log_probs(facts.xs, every), OneTokenAnswers(result.mixture).log_probs(facts.xs, every)
     )
 
 

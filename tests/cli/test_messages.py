@@ -5,10 +5,11 @@ import pickle
 import pytest
 
 import askwell as library
+from askwell.answers.kind import TOO_MANY_TOKENS
 from askwell.cli.terminal import note_left_out_facts
 from askwell.errors import BadFile, BadOption, LMUnavailable
 from askwell.evaluation.scoring import LeftOut
-from askwell.mixture.encode import TOO_LONG, TOO_MANY_TOKENS
+from askwell.prompts.prompt_set import TOO_LONG
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 
 import pytest
 from builders.stores import keep, keep_arrows, new_store
@@ -53,12 +52,10 @@ def test_some_formats_elsewhere_some_runs(askwell, store, tmp_path):
 def test_the_papers_figures_stand_beside_ours(askwell, tmp_path):
     made = new_store(tmp_path / "store")
     keep(made, [1, 20], "trex_original/P19", setting="init", tuned=False)
-    paper = tmp_path / "paper.json"
-    paper.write_text(json.dumps({"trex_original": {"bert-base-cased": {"soft-min": {"P@1": {"init": 7}}}}}))
-    done = askwell("report", made.folder, "--paper", paper)
+    done = askwell("report", made.folder)
     assert done.code == 0, done.err
     assert "the paper" in done.out
-    assert "7.0" in done.out
+    assert "34.1" in done.out
     assert "what to bear in mind when comparing with" in (made.folder / "report" / "report.html").read_text()
 
 
@@ -69,8 +66,6 @@ def test_mistakes_are_one_clear_error(askwell, store, tmp_path):
         ((tmp_path / "nowhere",), "there is no such folder"),
         ((empty,), "there is no run here"),
         ((store, "--format", "word"), "word"),
-        ((store, "--paper", tmp_path / "no.json"), "not the paper's tables"),
-        ((store, "--paper", tmp_path / "none.json"), "none.json"),
         ((store, "--where", "colour = 3"), "--where colour = 3"),
         ((store, "--where", "P@1 > 200"), "no run in"),
         ((store, "--drawn", "-1"), "for --drawn. Must be >= 0"),
@@ -105,8 +100,8 @@ def test_a_real_sweep_with_its_prompts_drawn(askwell, lms, facts, tmp_path):
     assert done.json["problems"] == []
     names = {path.name for path in (tmp_path / "store" / "report" / "figures").iterdir()}
     assert {"prompts-bert-capitals-both-soft.svg", "prompts-bert-capitals-both-soft.pdf"} <= names
-    assert {"curves-own-facts.svg", "curves-own-facts.pdf"} <= names
-    main = done.json["tables"]["main-own-facts"]["figures"]
+    assert {"curves-capitals.svg", "curves-capitals.pdf"} <= names
+    main = done.json["tables"]["main-capitals"]["figures"]
     values = {(figure["prompts"], figure["kind"], figure["figure"]): figure["value"] for figure in main}
     for name, setting, kind in (
         ("both", "init", "init"),
@@ -115,6 +110,6 @@ def test_a_real_sweep_with_its_prompts_drawn(askwell, lms, facts, tmp_path):
     ):
         for metric in ("P@1", "P@10", "MRR"):
             assert values[name, kind, metric] == pytest.approx(runs[setting][metric])
-    weights = done.json["tables"]["data_dependent-own-facts"]["figures"]
+    weights = done.json["tables"]["data_dependent-capitals"]["figures"]
     temperature = next(f["value"] for f in weights if f["figure"] == "T" and "data-dependent" in f["prompts"])
     assert temperature == pytest.approx(runs["dd"]["temperature"])

@@ -137,9 +137,16 @@ def test_evaluate_tells_how_far_to_believe(askwell, trained, facts):
     assert found["projection"]["tuned"] == done.json["micro"]
     assert found["at_risk"]["dev_questions"] == 2
     shown = askwell("evaluate", trained, "--facts", facts, "--trust")
-    for words in ("Calibration: ECE", "Abstention", "Answer sets", "its 2 prompts", "Nearest words: asked", "left out"):
+    for words in (
+        "Calibration",
+        "Abstention",
+        "Answer sets",
+        "its 2 prompts",
+        "Asked with the word nearest",
+        "left out",
+    ):
         assert words in shown.out, words
-    assert f"ECE {100 * found['calibration']['ece']:.1f} %" in shown.out
+    assert f"expected calibration error {100 * found['calibration']['ece']:.1f} %" in shown.out
     assert "trust" not in askwell("evaluate", trained, "--facts", facts, "--json").json
     refused = askwell("evaluate", trained, "--facts", facts, "--trust", "--split", "dev")
     assert refused.code == 2

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from askwell.answers.candidates import read_candidates
 from askwell.data.facts import Fact
 from askwell.data.importers import READERS, ImportFormat, import_data
 from askwell.data.names import read_prompts, read_relation
 from askwell.errors import BadFile, BadOption, NothingLeft, UserMistake
-from askwell.mixture.candidates import read_candidates
 
 
 def bring(form: ImportFormat, source: Path, out: Path, name: str | None = None) -> dict:

@@ -8,6 +8,7 @@ from agreement import moved, plain
 from builders.outcomes import outcome
 from builders.worlds import CAPITALS, TEMPLATES
 
+from askwell.answers.candidates import Candidates
 from askwell.errors import BadOption, DamagedFile, UserMistake
 from askwell.evaluation.scoring import Evaluation, evaluate
 from askwell.evaluation.selective import (
@@ -17,7 +18,6 @@ from askwell.evaluation.selective import (
     dev_answers_from,
 )
 from askwell.files import to_json
-from askwell.mixture.candidates import Candidates
 from askwell.mixture.description import About
 from askwell.mixture.save import read_dev_answers
 

@@ -9,15 +9,15 @@ from agreement import X_FIRST, Twin, exact, ids, moved, plain, script, usable
 from builders import tiny
 from builders.specs import paper_spec
 
+from askwell.answers import listed
+from askwell.answers.candidates import Candidates
+from askwell.answers.kind import NOT_ONE_TOKEN
+from askwell.answers.listed import NOT_A_CANDIDATE, best_answers
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NotFinite, NothingLeft
-from askwell.evaluation import answer_lists
-from askwell.evaluation.ranking import NOT_A_CANDIDATE, best_answers
 from askwell.evaluation.scoring import Evaluation, evaluate, score_facts, together
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.candidates import Candidates
-from askwell.mixture.encode import NOT_ONE_TOKEN, encode_facts
 from askwell.mixture.mixture import Mixture
 
 # Reykjavik has golds in all three splits, one of them of several tokens.
@@ -99,7 +99,7 @@ def test_in_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     mixture = moved(exact("bert"), X_FIRST, paper_spec(weighting="data-dependent"))
     whole = evaluate(mixture, RELATION)
     told = []
-    monkeypatch.setattr(answer_lists, "_NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr(listed, "NUMBERS_AT_ONCE", 1)
     chunked = evaluate(mixture, RELATION, progress=lambda done, total: told.append((done, total)))
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
     for one, other in zip(whole.outcomes, chunked.outcomes, strict=True):
@@ -109,8 +109,11 @@ def test_in_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_scores_without_answers_are_the_same_scores() -> None:
     mixture = moved(exact("bert"), X_FIRST)
-    encoded, _ = encode_facts(mixture, RELATION.test)
-    scores, evaluation = score_facts(mixture, encoded, RELATION), evaluate(mixture, RELATION)
+    encoded, _ = mixture.encode(RELATION.test)
+    scores, evaluation = (
+        score_facts(mixture.answering(kind=encoded.kind), encoded, RELATION),
+        evaluate(mixture, RELATION),
+    )
     assert evaluation.log_loss == pytest.approx(scores.pop("log_loss"))
     assert scores == {**evaluation.micro, "facts": len(evaluation.outcomes)}
 

@@ -4,13 +4,13 @@ import pytest
 from agreement import X_FIRST, moved, plain
 from builders.outcomes import outcome
 
+from askwell.answers.candidates import Candidates
+from askwell.answers.listed import NOT_A_CANDIDATE
 from askwell.data.facts import Fact, Relation
 from askwell.evaluation.examine import examine
 from askwell.evaluation.labels import MOST_LABELS, added, figures_of, label_figures
-from askwell.evaluation.ranking import NOT_A_CANDIDATE
 from askwell.evaluation.scoring import EvaluationFigures, evaluate, together
 from askwell.files import to_json
-from askwell.mixture.candidates import Candidates
 
 LABELS = ("good", "bad", "neutral", "never")
 LABEL_OF = {"good": "good", "great": "good", "bad": "bad", "okay": "neutral", "never": "never"}

@@ -21,6 +21,7 @@ from builders.specs import paper_spec
 from builders.testbed import load_testbed_lm
 from scipy import stats
 
+from askwell.answers.candidates import Candidates
 from askwell.data import testbed as world
 from askwell.data.facts import Relation
 from askwell.data.testbed import lm_names
@@ -29,7 +30,6 @@ from askwell.evaluation.knowledge import Answered, Knowledge, knowledge
 from askwell.evaluation.scoring import evaluate
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.random_lms import control_lm
-from askwell.mixture.candidates import Candidates
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train

@@ -13,9 +13,9 @@ from builders import tiny
 from builders.testbed import load_testbed_lm
 
 import askwell
+from askwell.answers.encode import EncodedRelation
 from askwell.data.split import split_shares
 from askwell.errors import BadFile, BadOption, UserMistake
-from askwell.mixture.encode import EncodedRelation
 from askwell.specs.baseline_specs import FineTuningSpec
 
 TEMPLATE = "the capital of [X] is [Y] ."
@@ -169,9 +169,6 @@ def test_options_that_a_mixture_does_not_have(mixture):
         askwell.Mixture(mixture.lm, TEMPLATE, pairs=100)
     with pytest.raises(BadOption, match=r"there is no option 'example'; did you mean examples\?"):
         askwell.Mixture(mixture.lm, TEMPLATE, example=[])
-    unchecked = inspect.unwrap(askwell.Mixture.__init__)  # types are checked in tests alone
-    with pytest.raises(BadOption, match=r"TrainingSpec is not MixtureSpec: give MixtureSpec\(…\), or its"):
-        unchecked(object.__new__(askwell.Mixture), mixture.lm, TEMPLATE, askwell.TrainingSpec())
 
 
 def test_a_split_by_its_place_and_candidates_in_every_call(mixture):
@@ -294,6 +291,7 @@ WRONG_CALLS = {
     "askwell.Mixture(lm, 5)": "int is not a template",
     "askwell.Mixture(lm, 'testbed:mined')": "'testbed:mined' is not a template",
     "askwell.Mixture(lm, t, {'deep': True})": "`spec` must be a MixtureSpec, not a dict; its fields can also",
+    "askwell.Mixture(lm, t, askwell.TrainingSpec())": "`spec` must be a MixtureSpec, not a TrainingSpec; its fields",
     "askwell.ask(lm, 'France')": "ask: `mixture` must be a Mixture, not a FrozenLM",
     "askwell.ask('saved', 'France')": "write askwell.Mixture.from_pretrained('saved')",
     "askwell.ask(mixture, 5)": "x must be a string, or a list of strings, not int",

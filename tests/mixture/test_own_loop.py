@@ -10,10 +10,9 @@ from builders import tiny
 from builders.worlds import PAIRS, REPEATED, TEMPLATES, frozen
 
 import askwell
+from askwell.answers.likelihood import likelihood
 from askwell.errors import BadOption, UserMistake
 from askwell.lms.batches import words_of
-from askwell.mixture import distributions
-from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
 
@@ -48,10 +47,10 @@ def test_forward_is_what_training_minimises(name):
     mixture = Mixture(frozen(name), TEMPLATES, MixtureSpec(answers="any-length", deep=True))
     mixture.settle_answers(REPEATED)
     assert mixture.answer_kind is not None
-    encoded, left_out = encode_facts(mixture, REPEATED.train[:4])
+    encoded, left_out = mixture.encode(REPEATED.train[:4])
     assert not left_out
     got = mixture([fact.x for fact in encoded.facts], [fact.y for fact in encoded.facts])
-    assert torch.equal(got, distributions.log_likelihood(mixture, encoded, torch.arange(4)))
+    assert torch.equal(got, likelihood(mixture, encoded, torch.arange(4)).total)
 
 
 def test_forward_among_candidates_is_what_ask_says():
@@ -81,7 +80,7 @@ def test_embeddings_give_what_the_prompts_say(name):
     logits = mixture.lm.model(**embedded.inputs).logits[embedded.rows, embedded.positions]
     words = words_of(["Paris"], mixture.lm.wording, mixture.lm.device)
     for prompt in range(len(mixture.prompts)):
-        expected = mixture.pairs.log_probs(mixture.tuned, words, torch.zeros(1, dtype=torch.long), prompt)[0]
+        expected = mixture.word_log_probs(words, torch.zeros(1, dtype=torch.long), prompt)[0]
         torch.testing.assert_close(logits[prompt].log_softmax(0).detach(), expected, rtol=1e-4, atol=1e-4)
     logits.sum().backward()
     assert mixture.vectors.grad is not None
@@ -113,7 +112,7 @@ def test_a_prefix_is_an_adapter_that_peft_loads(spec, tmp_path):
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([x]), attention_mask=torch.ones(1, len(x), dtype=torch.long)).logits
     words = words_of(["Paris"], lm.wording, lm.device)
-    expected = mixture.pairs.log_probs(mixture.tuned, words, torch.zeros(1, dtype=torch.long), 0)[0]
+    expected = mixture.word_log_probs(words, torch.zeros(1, dtype=torch.long), 0)[0]
     torch.testing.assert_close(logits[0, -1].log_softmax(0), expected, rtol=1e-4, atol=1e-4)
 
 

@@ -19,6 +19,7 @@ ORDER = [
     ["data"],
     ["lms"],
     ["prompts"],
+    ["answers"],
     ["mixture"],
     ["evaluation"],
     ["training"],
@@ -81,6 +82,36 @@ def all_imports_of(path: Path) -> set[str]:
         names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
         found |= {".".join(name.split(".")[:depth]) for name in names for depth in (1, 2)}
     return found
+
+
+def modules_imported(path: Path, known: set[str], *, in_functions: bool) -> set[str]:
+    """The modules of the package that a file imports, for type checkers alone too."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = list(ast.walk(tree))
+    if not in_functions:
+        functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        inside = {inner for node in functions for inner in ast.walk(node)}
+        nodes = [node for node in nodes if node not in inside]
+    found = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
+    return found & known
+
+
+def test_no_module_imports_itself_through_others():
+    """In the rooms above runs, imports inside of functions count as well; further down they keep commands fast."""
+    paths = {
+        ".".join(("askwell", *path.relative_to(SOURCE).with_suffix("").parts)): path for path in SOURCE.rglob("*.py")
+    }
+    above = {part for parts in ORDER[: ORDER.index(["runs"])] for part in parts}
+    imported = {
+        module: modules_imported(path, paths.keys() - {module}, in_functions=part_of(module) in above)
+        for module, path in paths.items()
+    }
+    while free := {module for module, others in imported.items() if not others}:
+        imported = {module: others - free for module, others in imported.items() if module not in free}
+    assert not imported, f"in or before a cycle: {sorted(imported)}"
 
 
 def test_the_exported_names_are_these():

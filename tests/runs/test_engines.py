@@ -17,12 +17,11 @@ from builders.sweeps import contents
 from builders.worlds import write_relation
 
 from askwell.evaluation.outcomes import read_outcomes
-from askwell.mixture import distributions
 from askwell.runs import engines as pool
 from askwell.runs.engines import TRIES, Ended, InProcess, Lost, Pool, PutOff, Started
 from askwell.runs.grid import read_sweep
 from askwell.runs.plan import plan_sweep
-from askwell.runs.run_sweep import choose_engine, go
+from askwell.runs.run_sweep import choose_engine, run_plan
 from askwell.runs.store import Store, new_or_open_store, unfinished_run
 from askwell.runs.worker import RunDone, RunFailed, RunOutcome, RunTask, do_run
 
@@ -33,7 +32,7 @@ def run_sweep(path: Path, engine=None, **instead):
     store = new_or_open_store(Path(sweep.store))
     plan = plan_sweep(sweep, path, store)
     events: list = []
-    failed = go(plan, engine or choose_engine(sweep), store, events.append)
+    failed = run_plan(plan, engine or choose_engine(sweep), store, events.append)
     return plan, events, failed
 
 
@@ -94,7 +93,6 @@ def test_a_data_dependent_run_tells_how_much_its_weights_depend_on_x(world, tmp_
     import torch
 
     from askwell import Mixture, load_lm, read_prompts, read_relation
-    from askwell.mixture.encode import encode_facts
 
     settings = {"dependent": {"tuned": False, "weighting": "data-dependent"}, "static": {"tuned": False}}
     changed = {"facts": ["places/other"], "prompts": {"many": ["many"]}, "settings": settings}
@@ -106,9 +104,9 @@ def test_a_data_dependent_run_tells_how_much_its_weights_depend_on_x(world, tmp_
         read_prompts("many/other", data=world.data),
         paper_spec(weighting="data-dependent"),
     )
-    facts, _ = encode_facts(mixture, read_relation("places/other", data=world.data).test)
+    facts, _ = mixture.encode(read_relation("places/other", data=world.data).test)
     with torch.no_grad():
-        likelihoods = np.exp(distributions.log_p_x(mixture, facts.xs, torch.arange(len(facts))).double().numpy())
+        likelihoods = np.exp(mixture.log_p_x(facts.xs, torch.arange(len(facts))).double().numpy())
     posterior = likelihoods / likelihoods.sum(1, keepdims=True)  # equal weights, T = 1
     expected = float(-(posterior * np.log2(posterior)).sum(1).mean())
     assert records["dependent"].mean_entropy_over_x == pytest.approx(expected, rel=1e-5)
@@ -133,7 +131,7 @@ def test_a_run_that_another_sweep_has_under_way_is_left_to_it(ends, undisturbed,
     new_or_open_store(tmp_path / "store").make()  # both were planned before there was a store
     held, *others = plan.runs
     events: list = []
-    sweeping = threading.Thread(target=go, args=(plan, InProcess(), store, events.append), daemon=True)
+    sweeping = threading.Thread(target=run_plan, args=(plan, InProcess(), store, events.append), daemon=True)
     with unfinished_run(held.spec.id, store.unfinished) as elsewhere:
         sweeping.start()
         until = time.monotonic() + 240

@@ -73,10 +73,13 @@ def test_a_damaged_record_is_named(tmp_path):
     save(tmp_path / "run")
     path = tmp_path / "run" / "run.json"
     document = json.loads(path.read_text())
-    for broken in ("{", json.dumps(document | {"version": 99}), json.dumps(document | {"prompts": 3})):
+    for broken in ("{", json.dumps(document | {"version": 0}), json.dumps(document | {"prompts": 3})):
         path.write_text(broken)
         with pytest.raises(DamagedFile, match=r"run\.json is damaged"):
             read_run(tmp_path / "run")
+    path.write_text(json.dumps(document | {"version": 2, "new": 1}))
+    with pytest.raises(DamagedFile, match=r"run\.json was written by a later askwell .*: upgrade askwell"):
+        read_run(tmp_path / "run")
 
 
 def test_parquet_files_of_something_else(tmp_path):

@@ -23,7 +23,7 @@ from askwell.runs.engines import TRIES, InProcess
 from askwell.runs.grid import read_sweep
 from askwell.runs.plan import plan_sweep
 from askwell.runs.query import query_runs
-from askwell.runs.run_sweep import go
+from askwell.runs.run_sweep import run_plan
 from askwell.runs.store import new_or_open_store, open_store
 
 FULL = bool(os.environ.get("ASKWELL_TEST_FULL"))
@@ -52,7 +52,7 @@ def undisturbed(world, tmp_path_factory):
     path = write(world, tmp_path_factory.mktemp("undisturbed"))
     store = new_or_open_store(path.parent / "store")
     plan = plan_sweep(read_sweep(path), path, store)
-    assert go(plan, InProcess(), store, lambda _event: None) == []
+    assert run_plan(plan, InProcess(), store, lambda _event: None) == []
     assert len(store.done()) == RUNS
     return contents(store.folder)
 

@@ -13,7 +13,6 @@ from builders.testbed import load_testbed_lm
 
 import askwell
 from askwell.errors import Failure, UserMistake
-from askwell.mixture.save import load_mixture
 from askwell.runs.folder import read_runs
 from askwell.runs.query import query_runs
 from askwell.server.settings import Settings
@@ -37,7 +36,7 @@ def test_ask_gives_the_mixtures_own_answers(http, made_runs):
     assert response.status_code == 200
     document = response.json()
     assert set(document) == {"answers"}
-    mixture = load_mixture(made_runs / "soft", load_testbed_lm("bert"))
+    mixture = askwell.Mixture.from_pretrained(made_runs / "soft", load_testbed_lm("bert"))
     for x, found in zip(xs, document["answers"], strict=True):
         alone = mixture.ask(x)
         assert [set(answer) for answer in found] == [{"y", "probability"}] * 10
@@ -98,7 +97,7 @@ def _figures(text: str) -> dict[str, float]:
 
 
 def test_the_client_asks_as_a_mixture_does(at, made_runs):
-    mixture = load_mixture(made_runs / "soft", load_testbed_lm("bert"))
+    mixture = askwell.Mixture.from_pretrained(made_runs / "soft", load_testbed_lm("bert"))
     with askwell.Client(at.address, "soft") as client:
         found, alone = client.ask("copper", top=3), mixture.ask("copper", top=3)
         assert [reply.y for reply in found] == [reply.y for reply in alone]

@@ -11,9 +11,7 @@ from askwell.data.facts import Fact
 from askwell.data.templates import parse_template
 from askwell.errors import DamagedFile, UserMistake
 from askwell.lms.load import load_lm
-from askwell.mixture.ask_prompts import prompts_behind
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import load_mixture
 from askwell.runs.folder import read_run, read_runs
 from askwell.server.catalogue import Catalogue
 from askwell.server.jobs import Job, Order, facts_of
@@ -53,7 +51,10 @@ def test_a_run_is_two_mixtures_the_tuned_one_and_its_hard_prompts(service):
 def test_answers_are_those_of_the_saved_mixture_and_of_its_templates(service, made_runs):
     lm = load_testbed_lm("bert")
     templates = testbed.testbed_prompts("mined", "symbol")[:3]
-    saved = {"soft": load_mixture(made_runs / "soft", lm), "deep": load_mixture(made_runs / "deep", lm)}
+    saved = {
+        "soft": Mixture.from_pretrained(made_runs / "soft", lm),
+        "deep": Mixture.from_pretrained(made_runs / "deep", lm),
+    }
     for name in ("soft:hard", "hard"):
         saved[name] = Mixture(lm, templates)
         saved[name].answer_kind = saved["soft"].answer_kind
@@ -75,12 +76,12 @@ def test_what_is_known_of_an_x_is_what_the_world_says(service):
 
 
 def test_the_prompts_behind_an_answer(service, made_runs):
-    mixture = load_mixture(made_runs / "soft", load_testbed_lm("bert"))
+    mixture = Mixture.from_pretrained(made_runs / "soft", load_testbed_lm("bert"))
     behind = service.behind(service.catalogue.find("soft"), "iron").result(600)
     assert [one.weight for one in behind] == sorted((one.weight for one in behind), reverse=True)
     assert sum(one.weight for one in behind) == pytest.approx(1)
     by_template = {one.template: one for one in behind}
-    everything = mixture.ask("iron", top=mixture.answer_space.count)
+    everything = mixture.ask("iron", top=mixture.token_words.count)
     for number, prompt in enumerate(mixture.prompts):
         best = max(everything, key=lambda reply, at=number: reply.by_prompt[at])
         one = by_template[prompt.template.text]
@@ -94,11 +95,11 @@ def test_the_weight_of_a_prompt_is_that_for_this_x():
     from askwell.specs.mixture_spec import MixtureSpec
 
     mixture = Mixture(frozen("bert"), TEMPLATES, MixtureSpec(weighting="data-dependent"))
-    by_x = {x: {one.template: one.weight for one in prompts_behind(mixture, x)} for x in ("Paris", "Oslo")}
+    by_x = {x: {one.template: one.weight for one in mixture.answering().prompts_behind(x)} for x in ("Paris", "Oslo")}
     assert all(sum(weights.values()) == pytest.approx(1) for weights in by_x.values())
     assert by_x["Paris"] != pytest.approx(by_x["Oslo"])
     with pytest.raises(UserMistake, match="cannot be asked"):
-        prompts_behind(mixture, "")
+        mixture.answering().prompts_behind("")
 
 
 def test_names_are_looked_up_and_never_become_paths(service, made_runs):

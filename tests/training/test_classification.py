@@ -6,11 +6,11 @@ import pytest
 import torch
 from builders.worlds import frozen
 
+from askwell.answers.candidates import Candidates
+from askwell.answers.listed import NOT_A_CANDIDATE
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NothingLeft
-from askwell.evaluation.ranking import NOT_A_CANDIDATE
 from askwell.evaluation.scoring import evaluate
-from askwell.mixture.candidates import Candidates
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec

@@ -104,7 +104,10 @@ def test_the_page_is_whole_and_takes_further_sections(tmp_path):
     assert page.sections[-1].heading == "Can I believe this?"
     (part,) = study.sets
     assert [section.heading for section in page.sections[:-1]] == [
-        one.title for one in (*part.tables, *part.figures, *part.trust_tables)
+        "What was found",
+        *(one.title for one in (*part.tables, *part.figures)),
+        "Some answers",
+        *(one.title for one in part.trust_tables),
     ]
     html = page_html(page)
     assert "runs &lt;kept&gt;" in html

@@ -139,7 +139,7 @@ def test_cells_without_a_common_relation_or_seed_have_no_step(tmp_path):
 def test_a_cell_with_fewer_relations_says_so(store):
     keep(store, [1], A, prompts="single")
     study = main_table(lines_of(kept_runs(store.runs())), "set", "micro")
-    assert [cell.note for cell in study.table.rows[0].cells if cell.note] == ["1 of 2 relations"]
+    assert [row.note for row in study.table.rows] == ["set:a", "set:a, set:b"]
     assert "1 to 6 test facts asked, 0 to 2 left out (by row and column)" in study.table.caption
 
 

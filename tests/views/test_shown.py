@@ -10,8 +10,8 @@ from builders.testbed import load_testbed_lm
 from builders.worlds import CAPITALS, frozen
 
 import askwell
+from askwell.answers.candidates import Candidates
 from askwell.evaluation.labels import figures_of
-from askwell.mixture.candidates import Candidates
 from askwell.runs.folder import read_runs
 from askwell.training.history import HistoryLine, TrainingResult
 from askwell.views.document import Cell, Column, ColumnGroup, Document, Row, Section, Table, overview

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from looked_at import TEMPLATES, trained_looking
 
+from askwell.answers.kind import ONE_TOKEN, AnswerKind
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NotFinite
 from askwell.evaluation import nearest_words as nearest
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.answers import ONE_TOKEN, AnswerKind
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.views.printable import SPACE, visible

@@ -91,11 +91,10 @@ def ask(
         raise BadOption("nothing to ask: give an x, or --file")
     if column and not file:
         raise BadOption("--column goes with --file")
+    from askwell.answers.candidates import read_candidates, train_candidates
     from askwell.cli.answers import note_left_out_candidates, print_answers
     from askwell.evaluation.selective import RiskLimits
     from askwell.lms.load import load_lm, set_threads
-    from askwell.mixture.candidates import read_candidates, train_candidates
-    from askwell.mixture.encode import default_kind, why_unaskable
     from askwell.runs.sources import (
         dev_answers_of,
         find_mixture,
@@ -121,7 +120,7 @@ def ask(
         note_left_out_candidates(asked, allowed)
     several = file is not None or len(xs) > 1
     if several:
-        found = zip(xs, why_unaskable(asked, xs, default_kind(asked)), strict=True)
+        found = zip(xs, asked.answering(allowed).why_unaskable(xs), strict=True)
         reasons = {x: reason for x, reason in found if reason is not None}
         for x, reason in reasons.items():
             note(f"left out: {x[:60]!r}, since {reason}")

@@ -10,7 +10,7 @@ from askwell.cli.options import Flag, Json, Seed, Several
 from askwell.cli.terminal import note, print_json, show_section
 from askwell.errors import Failure
 from askwell.files import need_writable_folder
-from askwell.views.document import Code, Paragraph, Points, Section
+from askwell.views.document import Code, Paragraph, Points
 from askwell.views.printable import counted
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def demo(
     need_writable_folder(out, "--out")
     from askwell.cli.progress import SweepBar
     from askwell.runs.plan import plan_sweep
-    from askwell.runs.run_sweep import choose_engine, go
+    from askwell.runs.run_sweep import choose_engine, run_plan
     from askwell.runs.store import new_or_open_store
     from askwell.views.demo_report import demo_sweep, write_demo
 
@@ -52,7 +52,7 @@ def demo(
     to_do = "all done" if not plan.to_do else f"{len(plan.to_do)} to do, {length} on an idle machine"
     note(f"{counted(len(plan.runs), 'run')} on {lm}: {', '.join(sweep.facts)}; {to_do}")
     with SweepBar(plan, out) as live:
-        failed = go(plan, choose_engine(sweep), store, live)
+        failed = run_plan(plan, choose_engine(sweep), store, live)
     if failed:
         raise Failure(f"{len(failed)} of {len(plan.runs)} runs failed ({failed[0].message}); {out / 'failed'} says why")
     made = write_demo(sweep, plan, store)
@@ -66,7 +66,7 @@ def _print_summary(made: "Demo", seconds: float) -> None:
     from askwell.views.findings import by_relation
 
     tables = [table for part in made.study.sets for table in by_relation(part.findings)]
-    show_section(Section("What was found", (Points(tuple(made.findings)), *tables)))
-    show_section(Section("The report", (Paragraph(f" {made.report}"),)))
-    show_section(Section("What to try next", (Code(made.next_steps),)))
+    show_section("What was found", Points(tuple(made.findings)), *tables)
+    show_section("The report", Paragraph(f" {made.report}"))
+    show_section("What to try next", Code(made.next_steps))
     note(f"\n{seconds:.0f} s in all.")

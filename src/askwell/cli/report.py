@@ -9,7 +9,6 @@ from cyclopts import Parameter
 from askwell.cli.options import LM, Json, NotNegative, RunsPath, Where
 from askwell.cli.terminal import note, print_json, show, show_section
 from askwell.files import need_writable_file, need_writable_folder, write_whole
-from askwell.views.document import Section
 from askwell.views.printable import counted
 
 if TYPE_CHECKING:
@@ -54,21 +53,16 @@ def report(
         note(f"  {path.relative_to(folder)}")
 
 
-_MOST_CELLS = 12
-"""Up to this many kinds of prompts, a terminal shows them by relation."""
-
-
 def _print(study: "Study") -> None:
-    """Print what was found in each set, and the scores of its prompts."""
+    """Print what was found in each set, and the P@1 of its prompts."""
     from askwell.views.document import columns_alone
-    from askwell.views.findings import by_relation, details, headlines
+    from askwell.views.findings import details, headlines
 
     for part in study.sets:
         heading = f"{part.fact_set}: what was found" if len(study.sets) > 1 else "What was found"
-        show_section(Section(heading, (headlines(part.findings), *details(part.findings))))
-        cells = sum(len(found.cells) for found in part.findings)
-        tables = by_relation(part.findings) if cells <= _MOST_CELLS else []
-        show(*tables or (replace(columns_alone(made.table, "P@1"), title=made.title) for made in part.tables[:1]))
+        show_section(heading, headlines(part.findings), *details(part.findings))
+        for made in part.filled_tables[:1]:
+            show(replace(columns_alone(made.table, "P@1"), title=f"{made.title}, P@1"))
 
 
 def export(run: Path, /, *, out: Path = Path("run.html"), where: Where = None, lm: LM = None) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from askwell.cli.progress import RunBars
-from askwell.cli.terminal import note, note_left_out_facts, print_json, say, show, show_section
+from askwell.cli.terminal import note, note_left_out_facts, print_json, say, show, show_document
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.evaluation.controls import PRIOR_CORRECTED
@@ -123,7 +123,7 @@ def print_scored(scored: Scored) -> None:
     for runs in scored.several_runs:
         show(*spread_blocks(runs))
     for trust in scored.trust or ():
-        show_section(trust_of_mixture(trust))
+        show_document(trust_of_mixture(trust))
 
 
 def _show_evaluation(evaluation: Evaluation) -> None:

@@ -69,9 +69,14 @@ def show(*blocks: Block) -> None:
     print_blocks(blocks, stdout)
 
 
-def show_section(section: Section) -> None:
-    """Print a section on stdout, under its heading."""
-    print_document(Document("", sections=(section,)), stdout)
+def show_document(document: Document) -> None:
+    """Print a document on stdout, its sections under their headings."""
+    print_document(document, stdout)
+
+
+def show_section(heading: str, *blocks: Block) -> None:
+    """Print blocks on stdout under a heading."""
+    show_document(Document("", sections=(Section(heading, blocks),)))
 
 
 def note(text: str) -> None:
@@ -81,7 +86,7 @@ def note(text: str) -> None:
 
 def note_left_out_facts(split: str, reasons: Mapping[str, int], facts: "Sequence[LeftOut]" = ()) -> None:
     """Notes how many facts of a split could not be asked and why, and names some of them."""
-    from askwell.mixture.encode import way_out_of
+    from askwell.answers.encode import way_out_of
 
     for reason, count in sorted(reasons.items()):
         named = [f"{fact.x} → {fact.y}" for fact in facts if fact.reason == reason]

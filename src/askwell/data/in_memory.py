@@ -30,7 +30,7 @@ _EXPECTED = (
 def relation_in_memory(
     source: Any, columns: Columns, *, split: str | None = None, seed: int = 0, name: str = "facts"
 ) -> Relation:
-    """The relation of facts in memory, split by a rule unless they come as a dictionary of splits."""
+    """Return the relation of facts in memory, split by a rule unless they come as a dictionary of splits."""
     if isinstance(source, Relation):
         return source
     by_split = _given_splits(source)
@@ -44,7 +44,7 @@ def relation_in_memory(
 
 
 def _given_splits(source: Any) -> dict[SplitName, Any] | None:
-    """The parts of a dictionary of splits, under our names; None if it is something else."""
+    """Return the parts of a dictionary of splits, under our names; None if it is something else."""
     if not isinstance(source, Mapping) or not source or not all(key in _SPLIT_KEYS for key in source):
         return None
     if any(isinstance(part, str) for part in source.values()):
@@ -67,7 +67,7 @@ def _facts(source: Any, columns: Columns, what: str) -> list[Fact]:
 
 
 def _table_rows(source: Any, columns: Columns, what: str) -> Iterator[tuple[Any, Any]] | None:
-    """The two columns of a table side by side; None if it is not a table."""
+    """Return the two columns of a table side by side; None if it is not a table."""
     # An Arrow table has both, and its `columns` are the values themselves.
     names = getattr(source, "column_names", None) or getattr(source, "columns", None)
     is_of_columns = isinstance(source, Mapping) and source and all(_is_column(part) for part in source.values())
@@ -86,7 +86,7 @@ def _table_rows(source: Any, columns: Columns, what: str) -> Iterator[tuple[Any,
 
 
 def _only(names: Iterable[Any], column: str, what: str) -> Any:
-    """The name that reads so as text; a table can have several such columns, and would return all of them."""
+    """Return the name that reads so as text; a table can have several such columns, and would return all of them."""
     first, *others = (name for name in names if str(name) == column)
     if others:
         raise UserMistake(f"{what}: there are several columns {column!r}; rename or leave out the others")
@@ -126,7 +126,7 @@ def _rows(source: Any, columns: Columns, what: str) -> Iterator[tuple[Any, Any]]
 
 
 def _text(value: Any, what: str, row: int, name: str) -> str:
-    """A value as text. Integers are written out; values that can be written in several ways are refused."""
+    """Return a value as text. Integers are written out; values that can be written in several ways are refused."""
     if isinstance(value, Integral) and not isinstance(value, bool):
         try:
             return str(int(value))
@@ -145,7 +145,7 @@ def _text(value: Any, what: str, row: int, name: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    """The beginning of a value's repr, on one line."""
+    """Return the beginning of a value's repr, on one line."""
     try:
         shown = " ".join(repr(value).split())
     except (ValueError, RecursionError):  # a number of thousands of digits in it, or lists in lists in lists

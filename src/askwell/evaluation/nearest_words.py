@@ -10,13 +10,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from askwell.answers.candidates import Candidates
+from askwell.answers.encode import EncodedRelation
 from askwell.data.facts import Relation, SplitName
 from askwell.errors import BadOption
 from askwell.evaluation.metrics import Scores
 from askwell.evaluation.scoring import Evaluation, evaluate
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.candidates import Candidates
-from askwell.mixture.encode import EncodedRelation
 from askwell.mixture.mixture import Mixture
 
 # Word vectors and their products with all prompt tokens take about this many bytes at once.

@@ -1,21 +1,19 @@
 """The model card of a mixture: what it asks, which LM, and how well."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from huggingface_hub import ModelCard, ModelCardData
 
+from askwell.mixture.description import About
+from askwell.prompts.prompt_set import PromptSet
 from askwell.specs.mixture_spec import NO_LEAD_IN
 from askwell.views.document import Block, Paragraph, Points, Section, table
 from askwell.views.printable import NONE, visible
 from askwell.views.to_files import markdown_escaped, markdown_section
 
-if TYPE_CHECKING:
-    from askwell.mixture.description import About
-    from askwell.mixture.mixture import Mixture
 
-
-def model_card(mixture: "Mixture", about: "About") -> ModelCard:
+def model_card(mixture: PromptSet, about: About) -> ModelCard:
     """Return the card as huggingface_hub keeps it: a header for machines, a text for people."""
     identity = mixture.lm.identity
     header = ModelCardData(
@@ -48,7 +46,7 @@ def model_card(mixture: "Mixture", about: "About") -> ModelCard:
     return ModelCard("\n".join(parts), ignore_metadata_errors=False)
 
 
-def _usage(mixture: "Mixture") -> str:
+def _usage(mixture: PromptSet) -> str:
     source = json.dumps(visible(mixture.lm.identity.name), ensure_ascii=False)
     return (
         "```python\nimport askwell\n\n"
@@ -57,7 +55,7 @@ def _usage(mixture: "Mixture") -> str:
     )
 
 
-def _prompts(mixture: "Mixture") -> list[Block]:
+def _prompts(mixture: PromptSet) -> list[Block]:
     weights = mixture.weights.tolist()
     order = sorted(range(len(weights)), key=lambda number: (-weights[number], number))
     rows = [(f"{weights[number]:.4f}", visible(mixture.prompts[number].template.text)) for number in order]
@@ -77,7 +75,7 @@ def _prompts(mixture: "Mixture") -> list[Block]:
     return [table(("weight", "template"), rows, numbers=("weight",), caption=note)]
 
 
-def _learned_from(mixture: "Mixture", about: "About") -> Block:
+def _learned_from(mixture: PromptSet, about: About) -> Block:
     if about.relation is None and about.learned_from is None:
         return Paragraph("It is untuned: its prompts are the templates above.")
     known = {} if about.learned_from is None else about.learned_from.model_dump()

@@ -81,7 +81,7 @@ def naming(file: Path, key: str) -> Generator[None]:
     try:
         yield
     except AskwellError as error:
-        raise BadFile(file, f"{key}: {str(error).removeprefix('--lm ')}") from error
+        raise BadFile(file, f"{key}: {error}") from error
 
 
 def cells_of(sweep: SweepSpec, file: Path, data: Path | None) -> tuple[list[GridCell], list[str]]:

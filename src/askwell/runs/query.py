@@ -82,11 +82,13 @@ def query_runs(runs: Sequence[Run], *, where: str | None = None, sort: str | Non
 
     columns = tuple(_COLUMNS)
     if where is not None and _bracket_depth(where) > _MOST_BRACKETS:
-        raise BadOption(f"--where {clipped(where, 100)}: its brackets are nested more than {_MOST_BRACKETS} deep")
+        raise BadOption(
+            f"`where` {clipped(where, 100)}: its brackets are nested more than {_MOST_BRACKETS} deep", where="--where"
+        )
     if sort is not None and sort in METRICS:
         sort = METRICS[sort].key
     if sort is not None and sort not in columns:
-        raise BadOption(f"--sort {sort}: there is no such column{did_you_mean(sort, columns)}")
+        raise BadOption(f"`sort` {sort}: there is no such column{did_you_mean(sort, columns)}", sort="--sort")
     values = [(number, *(value(run) for _, value in _COLUMNS.values())) for number, run in enumerate(runs)]
     with duckdb.connect() as database:
         typed = ", ".join(f'"{name}" {kind}' for name, (kind, _) in _COLUMNS.items())
@@ -101,7 +103,9 @@ def query_runs(runs: Sequence[Run], *, where: str | None = None, sort: str | Non
             rows = database.execute(f"SELECT * FROM runs {condition} ORDER BY {order}").fetchall()
         except duckdb.Error as error:
             problem = str(error).splitlines()[0]
-            raise BadOption(f"--where {where}: {problem}. The columns are {', '.join(columns)}") from None
+            raise BadOption(
+                f"`where` {where}: {problem}. The columns are {', '.join(columns)}", where="--where"
+            ) from None
     return RunTable(columns, tuple(row[1:] for row in rows), tuple(runs[row[0]] for row in rows))
 
 
@@ -110,14 +114,15 @@ def _bracket_depth(condition: str) -> int:
     return max(accumulate({"(": 1, ")": -1}.get(character, 0) for character in condition), default=0)
 
 
-def select_runs(path: Path | str, where: str | None = None, *, option: str = "--where") -> list[Run]:
+def select_runs(path: Path | str, where: str | None = None, *, argument: str = "where") -> list[Run]:
     """The runs at a path (one run, a folder of runs, or a store) for which a condition holds; at least one.
 
     They come sorted by LM, relation, prompts, setting and seed.
     """
     chosen = query_runs(read_runs(path), where=where).runs
     if not chosen:
-        raise BadOption(f"{option} {where}: matches no run in {path}")
+        option = f"--{argument.replace('_', '-')}"
+        raise BadOption(f"`{argument}` {where}: matches no run in {path}", **{argument: option})
     return list(chosen)
 
 
@@ -132,6 +137,8 @@ def choose_run(path: Path | str, where: str | None = None) -> Run:
     about = {(run.record.spec.lm, run.record.spec.relation) for run in runs}
     if len(about) > 1:
         known = "; ".join(sorted(f"relation = '{relation}' and lm = '{lm}'" for lm, relation in about)[:5])
-        raise BadOption(f"{path} holds runs of several relations or LMs: choose one with --where, such as {known}")
+        raise BadOption(
+            f"{path} holds runs of several relations or LMs: choose one with `where`, such as {known}", where="--where"
+        )
     scored = query_runs(runs, sort="dev_P@1").runs
     return scored[0]

@@ -13,10 +13,10 @@ from fastapi.responses import Response, StreamingResponse
 from fastapi.routing import APIRoute
 from pydantic import ValidationError
 
+from askwell.answers.reply import Reply, unseen_in
 from askwell.data.templates import parse_template
 from askwell.data.testbed import PREFIX
 from askwell.errors import UserMistake
-from askwell.mixture.reply import Reply, unseen_in
 from askwell.runs.query import query_runs
 from askwell.server import schemas
 from askwell.server.catalogue import Entry

@@ -12,10 +12,10 @@ from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.datastructures import UploadFile as SentFile
 
+from askwell.answers.reply import PromptReply, Reply, missing_text, unseen_in
 from askwell.data.readers import SUFFIXES, read_xs
 from askwell.data.testbed import PREFIX
 from askwell.errors import AskwellError, BadFile, UserMistake
-from askwell.mixture.reply import PromptReply, Reply, missing_text, unseen_in
 from askwell.server.api import service_of
 from askwell.server.catalogue import HARD, RISK, Catalogue, Entry, KnownX
 from askwell.server.refusals import NoSuchName, explain

@@ -20,9 +20,8 @@ from askwell.evaluation.selective import dev_answers_from
 from askwell.files import cache_folder
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import Description
-from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import CONFIG, lm_source, load_mixture, read_description, tokenizer_source
+from askwell.mixture.save import CONFIG, lm_source, read_description, tokenizer_source
 from askwell.runs.folder import Run, read_run, run_folders
 from askwell.runs.record import RECORD
 from askwell.runs.run import templates_of
@@ -238,13 +237,13 @@ def _testbed_facts(name: str) -> dict[str, KnownX]:
 def _build_testbed(relation: str, lm: FrozenLM) -> Mixture:
     facts = testbed_relation(relation)
     mixture = Mixture(lm, testbed_prompts(TESTBED_PROMPTS, relation), relation=facts)
-    mixture.answer_kind = encode_relation(mixture, facts).kind
+    mixture.answer_kind = mixture.encode_relation(facts).kind
     return mixture
 
 
 def _build_saved(folder: Path, lm: FrozenLM) -> Mixture:
     try:
-        return load_mixture(folder, lm)
+        return Mixture.from_pretrained(folder, lm)
     except DamagedFile as error:
         raise DamagedFile(_without_path(str(error), folder)) from error
 

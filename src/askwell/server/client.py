@@ -6,9 +6,9 @@ from typing import Any
 
 import httpx
 
+from askwell.answers.reply import Replies, Reply
 from askwell.calls import checked
 from askwell.errors import Failure, UserMistake
-from askwell.mixture.reply import Replies, Reply
 from askwell.server.settings import MOST_XS
 
 _TRIES = 5

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from askwell.answers.reply import PromptReply, Reply
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import Template, parse_template
 from askwell.data.testbed import PREFIX
@@ -12,10 +13,7 @@ from askwell.lms.describe import ListedLM, list_lms
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.question import Unusable
 from askwell.lms.tokenisation import tokenise
-from askwell.mixture.ask_prompts import prompts_behind
-from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.reply import PromptReply, Reply
 from askwell.server.catalogue import TESTBED_PROMPTS, Catalogue, Entry
 from askwell.server.jobs import Job, JobBoard, Jobs, Order
 from askwell.server.loaded import LMSource, LoadedLMs
@@ -68,7 +66,7 @@ class Service:
     def behind(self, entry: Entry, x: str) -> "Future[list[PromptReply]]":
         """The weight of each prompt of a mixture for an x, and what it answers by itself."""
         askable = self.catalogue.askable(entry)
-        return self.queue.call(lambda lms: prompts_behind(lms.get(askable.lm).mixture(askable), x))
+        return self.queue.call(lambda lms: lms.get(askable.lm).mixture(askable).answering().prompts_behind(x))
 
     def lms(self) -> list[ListedLM]:
         """The available LMs."""
@@ -123,7 +121,7 @@ def _check(lm: FrozenLM, texts: Sequence[str], facts: Sequence[Fact]) -> Checked
     left_out: list[tuple[Fact, str]] = []
     if usable and facts:
         mixture = Mixture(lm, usable)
-        encoded = encode_relation(mixture, Relation.of("checked", facts, facts, facts))
+        encoded = mixture.encode_relation(Relation.of("checked", facts, facts, facts))
         left_out = [(one.fact, one.reason) for one in encoded.left_out("train")]
     return CheckedOrder(tuple(checked), len(facts), tuple(left_out))
 

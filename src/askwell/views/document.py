@@ -106,7 +106,7 @@ class Table:
 
 def without_empty_columns(shown: Table) -> Table:
     """Return the table without columns in which no row has anything to show."""
-    full = [any(row.cells[at].text not in ("", NONE) for row in shown.rows) for at in range(len(shown.columns))]
+    full = [any(row.cells[at].text.strip() not in ("", NONE) for row in shown.rows) for at in range(len(shown.columns))]
     return _with_columns(shown, full) if shown.rows else shown
 
 

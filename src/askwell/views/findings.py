@@ -23,7 +23,6 @@ from askwell.views.document import (
     Cell,
     Column,
     ColumnGroup,
-    Drawing,
     Figure,
     Key,
     Points,
@@ -34,6 +33,7 @@ from askwell.views.document import (
 )
 from askwell.views.printable import NONE, counted, listed, per_cent, signed
 from askwell.views.study_cells import DEEP, INIT, SOFT, RunGroup, Step, change_of, place_of
+from askwell.views.study_figures import StudyFigure
 from askwell.views.study_rows import TEXTS, Line, file_stem, ranked_among
 from askwell.views.trust_figures import TOLD, WITHHELD, CellTrust, known_parts
 
@@ -178,8 +178,10 @@ class LMFindings:
             first, second = (0.0 if group is None else group.score("P@1").mean for group in scores)
             groups[verdict].append(f"{line.label} ({first:.1f} → {second:.1f})")
         found = {verdict: names for verdict, names in groups.items() if names}
-        if sum(map(len, found.values())) < (2 if before == INIT else 1):
-            return []  # a single one is the headline
+        tuned, untuned = self.best_tuned, self.best_untuned
+        is_headline = tuned is not None and untuned is not None and tuned.line == untuned.line and before == INIT
+        if not found or (is_headline and sum(map(len, found.values())) == 1):
+            return []
         return [f"{what} {'; it '.join(f'{verdict} {listed(names)}' for verdict, names in found.items())}."]
 
     def _control(self) -> list[str]:
@@ -195,7 +197,7 @@ class LMFindings:
         chance = "" if of_best[0].knowledge.is_there else ", which may be chance"
         return [
             f"Answers that need no knowledge score {gain.control_score:.1f} at best; "
-            f"“{tuned.label if tuned else ''}” is {signed(gain.gain)} points above them{chance}."
+            f"“{tuned.label if tuned else ''}” is {_points_above(gain.gain)} them{chance}."
         ]
 
     def most_frequent(self, relation: str | None = None) -> list[float | None] | None:
@@ -219,10 +221,16 @@ def _verdict(step: Step | None, tuned: FoundCell, untuned: FoundCell) -> str:
     if step is None or step.p is None:
         return f"tuning {'gains' if gain > 0 else 'makes a difference of'} {points}"
     p = "p < 0.001" if step.p < 0.001 else f"p = {step.p:.3f}"
+    if not round(gain, 1):
+        return "tuning makes no difference"
     if step.p >= CHANCE:
         return f"the difference of {points} may be chance ({p}, paired permutation test)"
     better = "tuning helps" if gain > 0 else "the untuned prompts are better"
     return f"{better}, a difference of {points} ({p}, paired permutation test)"
+
+
+def _points_above(gain: float) -> str:
+    return f"{gain:.1f} points above" if gain >= 0 else f"{-gain:.1f} points below"
 
 
 def _percentage(share: float | None) -> str:
@@ -265,15 +273,17 @@ def details(findings: Sequence[LMFindings]) -> list[Points]:
     ]
 
 
-def found_blocks(fact_set: str, findings: Sequence[LMFindings], scores: Sequence[Figure]) -> list[Block]:
-    """Return what was found: in a sentence, in a chart, in further sentences and in a table; where it is known which
-    facts an LM was told, these are shown apart."""
-    figures = [*_told_figure(fact_set, findings), *scores]
+def found_blocks(findings: Sequence[LMFindings], figures: Sequence[Figure]) -> list[Block]:
+    """Return what was found: in a sentence, in a chart, in further sentences and in a table."""
     return [headlines(findings), *figures[:1], *details(findings), *by_relation(findings), *figures[1:]]
 
 
-def _told_figure(fact_set: str, findings: Sequence[LMFindings]) -> list[Block]:
-    drawings = []
+TOLD_KEYS = (Key("told in the text", "first", "dot"), Key("withheld from it", "second", "diamond"))
+
+
+def told_figures(fact_set: str, findings: Sequence[LMFindings]) -> list[StudyFigure]:
+    """Return a chart for each LM of which it is known which facts it was told."""
+    figures = []
     for found in findings:
         gaps = [
             Gap(_shortened(cell.label), shares[0], shares[1])
@@ -285,9 +295,8 @@ def _told_figure(fact_set: str, findings: Sequence[LMFindings]) -> list[Block]:
         if (of_control := found.most_frequent()) is not None and len(of_control) == 2:
             gaps.append(Gap("most frequent answer", of_control[0], of_control[1], aside=True))
         chart = gaps_chart(gaps[:_MOST_CELLS], first="told", second="withheld", measure=f"P@1 {units_of(['P@1'])}")
-        drawings.append(Drawing(file_stem("told", fact_set, found.lm), chart, found.lm))
-    keys = (Key("told in the text", "first", "dot"), Key("withheld from it", "second", "diamond"))
-    return [Figure(tuple(drawings), TEXTS["told"]["what"], keys)] if drawings else []
+        figures.append(StudyFigure(file_stem("told", fact_set, found.lm), found.lm, (TEXTS["told"]["what"],), chart))
+    return figures
 
 
 def _shortened(label: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from askwell.mixture.reply import PromptReply, Reply
+from askwell.answers.reply import PromptReply, Reply
 from askwell.views.document import Cell, Column, ColumnGroup, Row, Table, table
 from askwell.views.printable import NONE, per_cent, visible
 from askwell.views.to_files import csv_table

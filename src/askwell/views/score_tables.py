@@ -46,11 +46,12 @@ def main_table(lines: Sequence[Line], fact_set: str, average: Average) -> StudyT
             for metric in TABLE_METRICS
         ]
         draft.add(line.label, figures, begins=begins, note=_which(line, groups))
+    kinds = [kind for kind in ARROWS if groups_of(lines, [kind])]
     columns = [ColumnGroup(kind, METRIC_COLUMNS, note) for kind, note in _KINDS.items()]
     caption = caption_of("main", groups, average)
     file = file_stem("distinct_y" if is_distinct_y(fact_set) else "main", fact_set)
     file += "" if average == "micro" else f"-{average}"
-    return draft.finished("main", fact_set, columns, caption, file=file, average=average)
+    return draft.finished("main", fact_set, columns, caption, file=file, average=average, kinds=", ".join(kinds))
 
 
 _KINDS = {INIT: "untuned prompts", SOFT: "tuned at layer 0", DEEP: "tuned at all layers"}

@@ -11,7 +11,7 @@ from askwell.runs.folder import Run
 from askwell.runs.query import select_runs
 from askwell.version import VERSION
 from askwell.views.document import Document, Drawing, Figure, Points, Section, Table, without_empty_columns
-from askwell.views.findings import LMFindings, findings_of, found_blocks, some_answers
+from askwell.views.findings import TOLD_KEYS, LMFindings, findings_of, found_blocks, some_answers, told_figures
 from askwell.views.label_tables import label_tables
 from askwell.views.paper_figures import differences
 from askwell.views.score_tables import ablation_table, arrows_table, baselines_table, main_table, other_table
@@ -32,6 +32,8 @@ class FactSetStudy:
     fact_set: str
     findings: tuple[LMFindings, ...]
     """What was found, for each LM."""
+    told: tuple[StudyFigure, ...]
+    """P@1 on told and on withheld facts, for each LM of which these are known."""
     tables: tuple[StudyTable, ...]
     scores: StudyFigure | None
     """P@1 of all prompts, untuned and tuned."""
@@ -43,6 +45,14 @@ class FactSetStudy:
     trust_tables: tuple[StudyTable, ...]
     """The table of these, and their scores in parts."""
     trust_charts: tuple[StudyFigure, ...]
+
+    @property
+    def filled_tables(self) -> list[StudyTable]:
+        """The tables that the runs fill: gains from init to soft to deep are shown where there are all three."""
+        kinds = {kind for found in self.findings for cell in found.cells for kind in cell.line.groups}
+        unfilled = set() if kinds >= {*ARROWS} else {"full"}
+        unfilled |= set() if kinds & {SOFT, DEEP} else {"main"}
+        return [made for made in self.tables if made.kind not in unfilled]
 
 
 @dataclass(frozen=True)
@@ -64,7 +74,7 @@ class Study:
     def figures(self) -> list[StudyFigure]:
         """All figures."""
         scores = [part.scores for part in self.sets if part.scores is not None]
-        of_sets = (figure for part in self.sets for figure in (*part.figures, *part.trust_charts))
+        of_sets = (figure for part in self.sets for figure in (*part.figures, *part.trust_charts, *part.told))
         return [*scores, *of_sets, *self.prompts]
 
     def as_json(self) -> dict[str, Any]:
@@ -94,13 +104,11 @@ def study_of(runs: Sequence[Run], *, drawn: int = 4) -> Study:
 
 def _of_set(fact_set: str, lines: Sequence[Line], controls: ControlRuns) -> FactSetStudy:
     arrows = same_facts(lines, ARROWS)
-    kinds = {kind for line in arrows for kind in line.groups}
-    is_tuned = bool(kinds & {SOFT, DEEP})
     several = any(len(group.relations) > 1 for line in arrows for group in line.groups.values())
     made = [
-        main_table(arrows, fact_set, "micro") if is_tuned else None,
-        arrows_table(arrows, fact_set) if kinds >= {*ARROWS} else None,
-        main_table(arrows, fact_set, "macro") if is_tuned and several else None,
+        main_table(arrows, fact_set, "micro") if arrows else None,
+        arrows_table(arrows, fact_set) if arrows else None,
+        main_table(arrows, fact_set, "macro") if several else None,
         baselines_table(lines, fact_set),
         ablation_table(lines, fact_set),
         effective_table(lines, fact_set),
@@ -115,9 +123,11 @@ def _of_set(fact_set: str, lines: Sequence[Line], controls: ControlRuns) -> Fact
         runs = {run.spec.id: run for line in lines for group in line.groups.values() for run in group.runs}
         beside = differences(list(runs.values()))
     cells = trust_in(lines, controls)
+    findings = findings_of(same_facts(lines), cells)
     return FactSetStudy(
         fact_set,
-        tuple(findings_of(same_facts(lines), cells)),
+        tuple(findings),
+        tuple(told_figures(fact_set, findings)),
         tuple(tables),
         score_figure(arrows, fact_set) if arrows else None,
         () if curves is None else (curves,),
@@ -170,7 +180,7 @@ def sections_of(study: Study) -> list[Section]:
     sections = [
         Section(
             f"{part.fact_set}: what was found" if len(study.sets) > 1 else "What was found",
-            tuple(found_blocks(part.fact_set, part.findings, [] if part.scores is None else [_figure(part.scores)])),
+            tuple(found_blocks(part.findings, _found_figures(part))),
         )
         for part in study.sets
     ]
@@ -182,6 +192,12 @@ def sections_of(study: Study) -> list[Section]:
     return sections
 
 
+def _found_figures(part: FactSetStudy) -> list[Figure]:
+    told = tuple(Drawing(figure.name, figure.chart, figure.title) for figure in part.told)
+    shown = [Figure(told, " ".join(part.told[0].caption), TOLD_KEYS)] if told else []
+    return [*shown, *([] if part.scores is None else [_figure(part.scores)])]
+
+
 def _of_facts(part: FactSetStudy) -> list[Section]:
     # A sentence that several captions share is in the first of them.
     said = set() if part.scores is None else {*part.scores.caption}
@@ -191,7 +207,7 @@ def _of_facts(part: FactSetStudy) -> list[Section]:
         said.update(made.caption)
         return replace(without_empty_columns(made.table), caption=caption)
 
-    sections = [Section(made.title, (shown(made),)) for made in part.tables]
+    sections = [Section(made.title, (shown(made),)) for made in part.filled_tables]
     if part.beside_the_paper:
         heading = f"{part.fact_set}: what to bear in mind when comparing with the paper's figures"
         sections.append(Section(heading, (Points(part.beside_the_paper),)))

@@ -10,7 +10,7 @@ from scipy.stats import binomtest
 from askwell.errors import AskwellError
 from askwell.evaluation.metrics import units_of
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.save import load_mixture
+from askwell.mixture.mixture import Mixture
 from askwell.views.charts import Interval, IntervalRow, Panel, intervals_chart, panels_chart
 from askwell.views.document import headed
 from askwell.views.drawing import Chart
@@ -113,7 +113,7 @@ def prompt_figures(runs: Sequence[KeptRun]) -> tuple[list[StudyFigure], list[str
         spec = run.spec
         title = f"{spec.relation} on {spec.lm}: {spec.prompts}, {spec.setting}"
         try:
-            mixture = load_mixture(run.mixture or run.folder, loaded.get(spec.lm_sha256))
+            mixture = Mixture.from_pretrained(run.mixture or run.folder, loaded.get(spec.lm_sha256))
         except AskwellError as error:
             problems.append(f"{title} is not drawn: {error}")
             continue

@@ -314,8 +314,10 @@ def scored(line: Line, kind: str, metric: str, average: Average = "micro", **mor
 
 @dataclass(frozen=True, repr=False)
 class StudyTable(ShowsItself):
-    """A table, its name in file names and in headings, and its content as plain figures."""
+    """A table, its name in files and its title, and its content as plain figures."""
 
+    kind: str
+    """What the table is called in the texts."""
     name: str
     title: str
     table: Table
@@ -362,7 +364,7 @@ class Draft:
         """Return the table of that name; its file can have another one."""
         title = f"{fact_set}: {TEXTS[name]['title'].format(**filling)}"
         table = Table(" ".join(caption), TEXTS[name]["corner"], tuple(columns), tuple(self.rows))
-        return StudyTable(file or file_stem(name, fact_set), title, table, caption, tuple(self.records))
+        return StudyTable(name, file or file_stem(name, fact_set), title, table, caption, tuple(self.records))
 
 
 def file_stem(*parts: str) -> str:

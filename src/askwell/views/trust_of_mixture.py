@@ -3,7 +3,7 @@
 from askwell.evaluation.calibration import Bin
 from askwell.evaluation.nearest_words import Projection
 from askwell.evaluation.trust import Trust
-from askwell.views.document import Block, Cell, Paragraph, Section, table
+from askwell.views.document import Cell, Document, Paragraph, Section, Table, table
 from askwell.views.printable import NONE, per_cent
 from askwell.views.trust_section import calibration_sentence
 
@@ -15,33 +15,33 @@ _SIGNALS = {
 }
 
 
-def trust_of_mixture(trust: Trust) -> Section:
+def trust_of_mixture(trust: Trust) -> Document:
     """Return all measures of trust: calibration, abstention, answer sets, consistency, nearest words."""
     asked = (
         f"{trust.facts} test facts about {trust.questions} x's, {sum(trust.left_out.values())} left out; ranked among "
         f"{trust.vocabulary}; thresholds from {trust.dev_facts} dev facts, {sum(trust.dev_left_out.values())} left "
         "out. Means over x's."
     )
-    nearest = trust.projection
-    words = (
-        f"Nearest words: not scored; {trust.missing['projection']}."
-        if nearest is None
-        else projection_sentence(nearest)
+    bins = table(
+        ("probability", "", "right"),
+        [_bin_row(one) for one in trust.calibration.bins],
+        caption="█ fraction that is right, │ mean probability",
     )
-    blocks = (
-        Paragraph(asked),
-        Paragraph(f"Calibration: {calibration_sentence(trust.calibration)}"),
-        table(
-            ("probability", "", "right"),
-            [_bin_row(one) for one in trust.calibration.bins],
-            caption="█ fraction that is right, │ mean probability",
+    if trust.projection is None:
+        words = f"Not scored; {trust.missing['projection']}."
+    else:
+        words = projection_sentence(trust.projection)
+    return Document(
+        "",
+        sections=(
+            Section(f"How far {trust.relation} on {trust.lm} can be trusted", (Paragraph(asked),)),
+            Section("Calibration", (Paragraph(calibration_sentence(trust.calibration)), bins)),
+            Section("Abstention", (_areas(trust), Paragraph(_at_risk(trust)))),
+            Section("Answer sets", (Paragraph(_answer_sets(trust)),)),
+            Section("Consistency", tuple(map(Paragraph, _consistency(trust)))),
+            Section("Nearest words", (Paragraph(words),)),
         ),
-        *_abstention(trust),
-        Paragraph(_answer_sets(trust)),
-        *_consistency(trust),
-        Paragraph(words),
     )
-    return Section(f"How far {trust.relation} on {trust.lm} can be trusted", blocks)
 
 
 def _bin_row(one: Bin) -> tuple[str | Cell, ...]:
@@ -52,16 +52,15 @@ def _bin_row(one: Bin) -> tuple[str | Cell, ...]:
     return f"{100 * one.low:3.0f}–{100 * one.high:3.0f} %", Cell("".join(bar), mark="bar"), share
 
 
-def _abstention(trust: Trust) -> list[Block]:
+def _areas(trust: Trust) -> Table:
     signals = trust.signals
-    areas = table(
-        ("by", "area"),
-        [(_SIGNALS[name], f"{100 * area:.1f}") for name, area in signals.areas.items()],
+    return table(
+        ("area", "by"),
+        [(f"{100 * area:.1f}", _SIGNALS[name]) for name, area in signals.areas.items()],
         numbers=("area",),
-        title="Abstention: the area under the risk–coverage curve, in per cent (lower is better; "
+        title="The area under the risk–coverage curve, in per cent (lower is better; "
         f"{100 * signals.best_possible:.1f} at best, {100 * signals.no_signal:.1f} without a signal)",
     )
-    return [areas, Paragraph(_at_risk(trust))]
 
 
 def _at_risk(trust: Trust) -> str:
@@ -82,20 +81,20 @@ def _at_risk(trust: Trust) -> str:
 def _answer_sets(trust: Trust) -> str:
     sets = trust.answer_sets
     if sets is None:
-        return f"Answer sets: none; {trust.missing['answer_sets']}."
+        return f"None; {trust.missing['answer_sets']}."
     cut = f" {sets.cut} x's may have more answers than were kept." if sets.cut else ""
     return (
-        f"Answer sets: all answers of {per_cent(sets.threshold)} or more (the best F1 on dev) have precision "
+        f"All answers of {per_cent(sets.threshold)} or more (the best F1 on dev) have precision "
         f"{100 * sets.precision:.1f}, recall {100 * sets.recall:.1f} and F1 {per_cent(sets.f1)} over all answers, "
         f"F1 {per_cent(sets.mean_f1)} as a mean over x's, of which {trust.several_ys} have several ys.{cut}"
     )
 
 
-def _consistency(trust: Trust) -> list[Block]:
+def _consistency(trust: Trust) -> list[str]:
     found = trust.consistency
     if found is None:
-        return [Paragraph(f"Consistency: none; {trust.missing['consistency']}.")]
-    said = [f"Consistency: how often its {found.prompts} prompts give the same answer"]
+        return [f"None; {trust.missing['consistency']}."]
+    said = [f"How often its {found.prompts} prompts give the same answer:"]
     for name, agreement in (("", found.all), (" that it answers correctly", found.right)):
         if agreement is not None:
             weighted = NONE if agreement.weighted is None else f"{100 * agreement.weighted:.1f}"
@@ -104,13 +103,13 @@ def _consistency(trust: Trust) -> list[Block]:
                 f"({weighted} % by weight), all prompts agree on {per_cent(agreement.all_agree)} of the x's, and "
                 f"{per_cent(agreement.with_mixture)} of the weight agrees with the mixture."
             )
-    return list(map(Paragraph, said))
+    return said
 
 
 def projection_sentence(found: Projection) -> str:
     """Return how well the nearest words alone score."""
     return (
-        f"Nearest words: asked with the word nearest to each tuned vector ({100 * found.changed:.0f} % of them differ "
+        f"Asked with the word nearest to each tuned vector ({100 * found.changed:.0f} % of them differ "
         f"from the hard prompt), the LM scores P@1 {found.projected['P@1']:.1f}; the tuned vectors score "
         f"{found.tuned['P@1']:.1f} ({found.facts} {found.split} facts, {found.left_out} left out; among "
         f"{found.vocabulary})."
