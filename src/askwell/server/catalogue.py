@@ -17,7 +17,6 @@ from askwell.data.templates import Template
 from askwell.data.testbed import PREFIX, lm_names, lms_folder, relations, testbed_prompts, testbed_relation, told
 from askwell.errors import AskwellError, BadOption, DamagedFile, did_you_mean
 from askwell.evaluation.selective import dev_answers_from
-from askwell.files import cache_folder
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import Description
 from askwell.mixture.mixture import Mixture
@@ -27,6 +26,7 @@ from askwell.runs.record import RECORD
 from askwell.runs.run import templates_of
 from askwell.server.loaded import Askable, LMSource
 from askwell.server.refusals import NoSuchName
+from askwell.server.settings import served_folder
 
 HARD = ":hard"
 """After the name of a run: the hard prompts that it started from."""
@@ -35,6 +35,8 @@ RISK = 0.1
 """The fraction of wrong answers that is accepted when a mixture says what it knows."""
 _HASH = re.compile(r"[0-9a-f]{64}")
 _SHORT = 12
+_FEW_NAMES = 8
+"""Up to this many names are listed in a message."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class Catalogue:
 
     def __init__(self, path: Path | None) -> None:
         self.shows_testbed = path is None
-        self.path = cache_folder() / "served" if path is None else path
+        self.path = served_folder(path)
         if path is None:
             self.path.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
@@ -87,12 +89,6 @@ class Catalogue:
         self.problems: dict[str, str] = {}
         """What is wrong with folders that cannot be read, by their names."""
         self.runs()
-
-    @property
-    def folder_of_new_runs(self) -> Path:
-        """The folder for runs that are started here."""
-        inner = self.path / "runs"
-        return inner if inner.is_dir() else self.path
 
     def runs(self) -> dict[str, Run]:
         """All runs by name."""
@@ -291,7 +287,8 @@ def _names(folders: Sequence[Path]) -> dict[Path, str]:
 def _advice(name: str, known: Mapping[str, object]) -> str:
     if not known:
         return "; there are none yet"
-    return did_you_mean(name, known) if len(known) <= 8 else "; the list of names has all of them"
+    advice = did_you_mean(name, known)
+    return advice if len(known) <= _FEW_NAMES or advice.endswith("?") else f"; there are {len(known)} others"
 
 
 def _without_path(message: str, folder: Path) -> str:
