@@ -52,11 +52,11 @@ class Service:
         self.catalogue = Catalogue(settings.runs)
         self.loaded = LoadedLMs(settings.memory)
         self.queue = AskQueue(self.loaded, settings)
-        self.jobs: JobBoard = jobs or Jobs(lambda: self.catalogue.folder_of_new_runs, settings.waiting_jobs)
+        self.jobs: JobBoard = jobs or Jobs(settings.runs, settings.waiting_jobs)
 
     def ask(self, name: str, xs: Sequence[str], top: int = 10) -> "Future[list[list[Reply]]]":
         """The answers of a mixture to each x."""
-        return self.queue.ask(self.catalogue.askable_named(name), xs, top)
+        return self.queue.ask(self.catalogue.askable(self.catalogue.find(name)), xs, top)
 
     def words(self, entry: Entry) -> "Future[list[PromptWords]]":
         """The prompts of a mixture in words."""
