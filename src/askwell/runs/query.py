@@ -9,8 +9,7 @@ from typing import Any
 
 from askwell.errors import BadFile, BadOption, did_you_mean
 from askwell.evaluation.metrics import METRICS
-from askwell.runs.folder import Run, load_runs, read_runs
-from askwell.views.printable import clipped
+from askwell.runs.folder import Run, load_runs
 
 # The name of each column, its type, and its value.
 _COLUMNS: Mapping[str, tuple[str, Callable[[Run], Any]]] = {
