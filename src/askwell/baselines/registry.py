@@ -70,7 +70,7 @@ BASELINES: Mapping[BaselineName, Baseline] = {
 
 
 def need_prompts(name: BaselineName, count: int) -> None:
-    """Raises if the baseline does not take this many prompts."""
+    """Raise an error if the baseline does not take this many prompts."""
     match BASELINES[name].prompts:
         case "one" if count != 1:
             raise BadOption(
@@ -105,7 +105,7 @@ def baseline_settings(
     fine_tuning: FineTuningSpec = FineTuningSpec(),  # noqa: B008 - frozen
     **mixture: Any,
 ) -> BaselineSettings:
-    """The baseline's settings, updated by those given; a setting that it does not have is an error."""
+    """Return the baseline's settings, updated by those given; it is an error to give one that it does not have."""
     how = BASELINES[name].how
     chosen = _training_of(name, training, search, fine_tuning)
     return BaselineSettings(
