@@ -166,7 +166,7 @@ def knowledge(
     resamples: int = 9_999,
     seed: int = 0,
 ) -> Knowledge:
-    """Compute the gain of a run's test outcomes over the control that is best on dev, with its interval and p.
+    """Compute the gain of a run over the control that is best on dev, on all test facts, with its interval and p.
 
     A unit of the bootstrap and of the permutation test is by default all facts of a relation with one y. What a
     tuned prompt learns without knowing anything is to prefer some ys, and then all facts with such a y are answered

@@ -40,7 +40,8 @@ def by_cardinality(outcomes: Sequence[Outcome], cardinalities: Mapping[str, str]
 def by_frequency_of_y(
     outcomes: Sequence[Outcome], relations: Mapping[str, Relation], *, edges: Sequence[int] = (1, 10, 100)
 ) -> Parts:
-    """Partition outcomes by how many train lines have this y; each edge begins a part: 0, 1–9, 10–99, 100 and more."""
+    """Partition outcomes by how many train lines of the relation have y; each edge begins a part: 0, 1–9, 10–99,
+    100+."""
     if not edges or list(edges) != sorted({*edges}) or edges[0] < 1:
         raise BadOption(f"the edges {list(edges)} do not rise from 1 or more")
     counts = {name: Counter(fact.y for fact in relation.train) for name, relation in relations.items()}

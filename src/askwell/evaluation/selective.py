@@ -197,7 +197,7 @@ def ask_cautiously(
     candidates: Candidates | None = None,
     dev: DevAnswers,
 ) -> Iterator[CautiousReply]:
-    """Return the most probable answers to each x, and whether they meet a risk, as learned from dev answers.
+    """Return the most probable answers to each x, and whether they are good enough for a risk, by dev answers.
 
     The dev answers, such as those that were saved with the mixture, must be among the same candidates.
     """

@@ -29,8 +29,7 @@ def permutation_test(
     """Compute the probability that random signs give a sum at least as far from 0 as that of the differences.
 
     It is exact for up to 14 differences that are not 0, and for any number of whole numbers (counts of right answers).
-    Otherwise it is estimated from `resamples` random flips, with the observed signs as one more: (1 + k) / (1 +
-    resamples).
+    Otherwise it is estimated from `resamples` flips, with the observed signs as one more: (1 + k) / (1 + resamples).
     """
     sizes = np.abs(differences[differences != 0])
     observed = abs(float(differences.sum()))
