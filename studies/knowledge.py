@@ -24,7 +24,7 @@ from askwell.evaluation.controls import PRIOR_CORRECTED
 from askwell.evaluation.knowledge import knowledge
 from askwell.evaluation.outcomes import Outcome, read_outcomes
 from askwell.evaluation.partitions import HARD, by_control
-from askwell.runs.folder import read_runs
+from askwell.runs.folder import load_runs
 from askwell.runs.record import TEST_OUTCOMES
 from askwell.views.study_cells import KeptRun, kept_runs
 from askwell.views.trust_figures import ControlRuns, control_runs, controls_of
@@ -95,7 +95,7 @@ def cell(run: KeptRun, untuned: KeptRun | None, of_runs: ControlRuns) -> dict[st
 
 def cells_of(store: Path) -> list[dict[str, Any]]:
     """Return a cell for every soft run that has all controls."""
-    every = read_runs(store)
+    every = load_runs(store)
     runs, of_runs = kept_runs(every), control_runs(every)
     untuned = {(r.spec.lm, r.spec.relation, r.spec.prompts): r for r in runs if r.spec.training is None}
     return [

@@ -27,7 +27,7 @@ from askwell.data.facts import Relation
 from askwell.data.testbed import lm_names
 from askwell.evaluation.examine import examine
 from askwell.evaluation.knowledge import Answered, Knowledge, knowledge
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.scoring import evaluate_split
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.random_lms import control_lm
 from askwell.mixture.mixture import Mixture
@@ -67,7 +67,7 @@ def tuned_deeply(lm: FrozenLM, relation: Relation, pairs: int, seed: int) -> Mix
 
 
 def answered(mixture: Mixture, relation: Relation, among: Candidates | None = None) -> Answered:
-    dev, test = (list(evaluate(mixture, relation, split=s, candidates=among).outcomes) for s in ("dev", "test"))
+    dev, test = (list(evaluate_split(mixture, relation, split=s, candidates=among).outcomes) for s in ("dev", "test"))
     return Answered(dev, test)
 
 

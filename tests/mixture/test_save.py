@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -393,11 +394,10 @@ def test_texts_from_outside_stay_text_in_the_card() -> None:
     scores = {"test": {"facts": 1, "vocabulary": hostile, "P@1": 1.0}}
     about = About(relation=RelationRecord(name=hostile), learned_from=LearnedFrom(prompt=hostile), scores=scores)
     card = str(model_card(mixture, about))
-    assert "<script" not in card
-    assert "](http" not in card
+    assert re.search(r"(?<!\\)(<script|\]\(http)", card) is None  # each of them is escaped
     assert all(one.isprintable() or one == "\n" for one in card)
-    assert card.count("&#60;script&#62;alert(1)") == 4
-    assert "| ```` [X] ``` <b> is [Y] . ```` |" in card  # code is shown as it is, and cannot end early
+    assert card.count(r"\<script\>alert(1)") == 4
+    assert r"| \[X\] \`\`\` \<b\> is \[Y\] . |" in card
 
 
 def test_tensors_that_are_no_numbers_are_refused_though_all_hashes_fit(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def _cell(name: str, value: Any) -> str:
 
 
 @checked
-def read_runs(path: Path | str) -> Runs:
+def load_runs(path: Path | str) -> Runs:
     """The runs at a path (one run, a folder of runs such as seeds, a store, or a demo), sorted by LM, relation,
     prompts, setting and seed."""
     path = Path(path)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from askwell.data.data_folder import data_folder, find
 from askwell.data.facts import Relation
-from askwell.data.names import read_prompts, read_relation, relations_of
+from askwell.data.names import load_prompts, load_relation, relations_of
 from askwell.data.split import sample
 from askwell.data.templates import Template
 from askwell.data.testbed import PREFIX
@@ -93,7 +93,7 @@ def cells_of(sweep: SweepSpec, file: Path, data: Path | None) -> tuple[list[Grid
         for relation in relations:
             with naming(file, f"prompts.{name}"):
                 try:
-                    cells.append(GridCell(relation, name, tuple(read_prompts(sources, relation=relation, data=data))))
+                    cells.append(GridCell(relation, name, tuple(load_prompts(sources, relation=relation, data=data))))
                 except NoPrompts as missing:
                     without.append(f"{relation.name} has no {name} prompts: {missing}")
         if found == len(cells):
@@ -121,6 +121,6 @@ def _sampled(name: str, sweep: SweepSpec, data: Path | None) -> Relation:
     # The testbed and folders have their own splits.
     is_split = name.startswith(PREFIX) or find(name, "facts", data).is_dir()
     own: dict[str, str | None] = {"split": sweep.split_by, "ratio": sweep.split_ratio, "x": sweep.x, "y": sweep.y}
-    relation = read_relation(name, data=data, seed=sweep.facts_seed, **({} if is_split else own))
+    relation = load_relation(name, data=data, seed=sweep.facts_seed, **({} if is_split else own))
     sizes = {"train": sweep.train_facts, "dev": sweep.dev_facts, "test": sweep.test_facts}
     return sample(relation, **sizes, seed=sweep.facts_seed)

@@ -9,7 +9,7 @@ from typing import Any
 
 from askwell.errors import BadFile, BadOption, did_you_mean
 from askwell.evaluation.metrics import METRICS
-from askwell.runs.folder import Run, read_runs
+from askwell.runs.folder import Run, load_runs
 
 # The name of each column, its type, and its value.
 _COLUMNS: Mapping[str, tuple[str, Callable[[Run], Any]]] = {
@@ -104,7 +104,7 @@ def select_runs(path: Path | str, where: str | None = None, *, argument: str = "
 
     They come sorted by LM, relation, prompts, setting and seed.
     """
-    chosen = query_runs(read_runs(path), where=where).runs
+    chosen = query_runs(load_runs(path), where=where).runs
     if not chosen:
         option = f"--{argument.replace('_', '-')}"
         raise BadOption(f"`{argument}` {where}: matches no run in {path}", **{argument: option})

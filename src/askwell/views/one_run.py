@@ -39,7 +39,7 @@ from askwell.views.study_rows import lines_of
 from askwell.views.to_html import page_html
 from askwell.views.trust_figures import control_runs, trust_in
 from askwell.views.trust_section import trust_sentences
-from askwell.views.words import PromptWords, look_at
+from askwell.views.words import PromptWords, nearest_words
 from askwell.views.words_document import prompt_table, words_figure
 
 _ANSWERS = 12
@@ -87,7 +87,7 @@ def export_run(
     words: list[PromptWords] = []
     if runs[0].mixture is not None:
         try:
-            words = look_at(saved_mixture(str(runs[0].mixture), lm, revision=None, device=None, dtype="auto"))
+            words = nearest_words(saved_mixture(str(runs[0].mixture), lm, revision=None, device=None, dtype="auto"))
         except AskwellError as problem:
             note(f"the prompts are not drawn: {problem}")
     return page_html(run_document(runs[0].folder.resolve().name, runs[0], words=words))
@@ -218,7 +218,7 @@ def _making(record: RunRecord) -> list[Block]:
     if spec.baseline is None and spec.control is None and spec.training is not None:
         meaning = "Makes such a run again; write the paths of facts, prompts or candidates of your own for their names."
         blocks.append(Code(((_command(record), meaning),)))
-    parts = {"mixture": spec.mixture, "training": spec.training, "search": spec.search, "tuning": spec.fine_tuning}
+    parts = {"mixture": record.mixture, "training": spec.training, "search": spec.search, "tuning": spec.fine_tuning}
     rows = [
         Row(name, (Cell(visible(str(value)) if value is not None else NONE),), begins=begins, pale=not chosen)
         for part, of in parts.items()
@@ -241,12 +241,12 @@ def _making(record: RunRecord) -> list[Block]:
 
 def _settings(spec: BaseModel) -> dict[str, tuple[Any, bool]]:
     """Each setting with whether it differs from its default."""
-    fields = type(spec).model_fields
-    return {name: (getattr(spec, name), getattr(spec, name) != field.default) for name, field in fields.items()}
+    plain = {name: field for name, field in type(spec).model_fields.items() if name != "context_scores"}
+    return {name: (getattr(spec, name), getattr(spec, name) != field.default) for name, field in plain.items()}
 
 
-# What a run settles by itself, on its own facts, if it is not given.
-_SETTLED = {"answers", "begin", "lead_in", "shots", "classify", "threads"}
+_IMPLIED = {"classify", "threads"}
+"""Set by candidates, and by the run."""
 _WRITTEN_OUT = 3
 """Up to this many templates are part of the command."""
 
@@ -261,7 +261,7 @@ def _command(record: RunRecord) -> str:
         words += ["--candidates", spec.candidates]
     for part in (spec.mixture, spec.training):
         for name, (value, chosen) in ({} if part is None else _settings(part)).items():
-            if chosen and name not in _SETTLED:
+            if chosen and name not in _IMPLIED:
                 flag = name.replace("_", "-")
                 words += [f"--{flag}" if value is True else f"--no-{flag}" if value is False else f"--{flag}={value}"]
     return shlex.join([*words, "--out", "FOLDER"])
