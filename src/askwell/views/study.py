@@ -139,7 +139,14 @@ def _of_set(fact_set: str, lines: Sequence[Line], controls: ControlRuns) -> Fact
 
 
 def report_page(
-    name: str, runs: Sequence[Run], study: Study, *, title: str = "", lead: str = "", further: Sequence[Section] = ()
+    name: str,
+    runs: Sequence[Run],
+    study: Study,
+    *,
+    title: str = "",
+    lead: str = "",
+    made_with: str = "",
+    further: Sequence[Section] = (),
 ) -> Document:
     """Return the page of a study of the runs in a folder of that name; `further` sections come last."""
     specs = [run.record.spec for run in runs if run.record.spec.control is None]
@@ -154,7 +161,8 @@ def report_page(
             ("Seeds", ", ".join(map(str, sorted({spec.seed for spec in specs})))),
         ),
         sections=(*sections_of(study), *further),
-        foot=f"Made by askwell {VERSION} with: askwell report {name}",
+        foot="A dash means that there was no run; runs that differ in more than relation and seed never share a cell. "
+        f"Made by askwell {VERSION} with: {made_with or f'askwell report {name}'}",
     )
 
 
