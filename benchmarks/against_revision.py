@@ -1,7 +1,7 @@
-"""Measures this work tree against one of another revision: python benchmarks/against_revision.py TREE.
+"""Measure this work tree against that of another revision: python benchmarks/against_revision.py TREE.
 
 Each tree is measured in a process of its own, by its own `our_epoch` and `our_evaluation` on the same LMs and facts.
-The two processes take turns, so that a busy machine slows both down alike; what counts is the ratio of CPU times.
+The two processes take turns, so that a busy machine slows both down alike; only the ratio of CPU times counts.
 """
 
 import argparse
@@ -19,7 +19,7 @@ LMS = ("small", "testbed:bert", "testbed:roberta", "testbed:causal", "base")
 
 
 def cases(lms: list[str]) -> dict[str, Callable[[], object]]:
-    """What is measured, by name: an epoch of EM at layer 0 and deep, and an evaluation, for each LM."""
+    """Return what is measured, by name: an epoch of EM at layer 0 and deep, and an evaluation, for each LM."""
     import torch
     from contenders import our_epoch, our_evaluation
     from shapes import facts_of, lm_of, mixture_of
@@ -38,7 +38,7 @@ def cases(lms: list[str]) -> dict[str, Callable[[], object]]:
 
 
 def work(lms: list[str]) -> None:
-    """Reads names of cases from stdin, runs each, and writes its CPU seconds to stdout."""
+    """Read names of cases from stdin, run each, and write its CPU seconds to stdout."""
     made = cases(lms)
     print(json.dumps(list(made)), flush=True)
     for line in sys.stdin:
@@ -59,7 +59,7 @@ class Worker:
         self.cases: list[str] = json.loads(self._read())
 
     def seconds(self, case: str) -> float:
-        """CPU seconds of one run of the case."""
+        """Return the CPU seconds of one run of the case."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{case}\n")
         self.process.stdin.flush()
@@ -74,7 +74,7 @@ class Worker:
 
 
 def main() -> None:
-    """Prints, for each case, the median CPU seconds of both trees and the ratio of this one to the other."""
+    """Print, for each case, the median CPU seconds of both trees and the ratio of this one to the other."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tree", type=Path, help="a work tree of the other revision (git worktree add)")
     parser.add_argument("--lms", nargs="+", default=list(LMS))
@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
-        sys.path.remove(str(HERE))  # the other tree's benchmarks, not those beside this file
+        sys.path.remove(str(HERE))  # the other tree's benchmarks, not those next to this file
         work(options.lms)
         return
     other, this = Worker(options.tree.resolve(), options.lms), Worker(HERE.parent.resolve(), options.lms)

@@ -1,4 +1,4 @@
-"""What answers of any length cost: candidates through their prefix tree, ten answers to a question, training."""
+"""The cost of answers of any length: candidates through their prefix tree, ten answers to a question, training."""
 
 import json
 import os
@@ -14,14 +14,14 @@ from measure import Times, in_turns
 from report import merge_summary, write_part
 from torch import Tensor
 
-from askwell import Mixture, load_lm, read_relation
+from askwell import Mixture, load_lm, load_relation
+from askwell.answers.kind import ONE_TOKEN, AnswerKind
+from askwell.answers.tree import candidate_log_probs
 from askwell.data.testbed import relation_names
 from askwell.lms.batches import Words, words_of
 from askwell.lms.checkpoints import pulled_folder
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.answer_tree import candidate_log_probs
-from askwell.mixture.answers import ONE_TOKEN, AnswerKind
-from askwell.mixture.ask import ask
+from askwell.mixture.mixture import ask
 
 if TYPE_CHECKING:
     from parts import Setting
@@ -31,11 +31,11 @@ TEMPLATE = "the capital of [X] is [Y] ."
 GLUED = "The capital of [X] is [Y]."
 CANDIDATES = 1000
 XS_ALONE = 6
-"""The x's that are asked one at a time."""
+"""How many x's are asked one at a time."""
 
 
 def answers(setting: "Setting") -> None:
-    """All of these, on the testbed's LMs and, where it was pulled, on SmolLM2."""
+    """Measure all of these on the testbed's LMs and, if it has been pulled, on SmolLM2."""
     rows: list[dict[str, Any]] = []
     figures: dict[str, Any] = {"tree": {}, "train": {}, "train_as_many_reads": {}}
     frequent = ys_of_trex(40 if setting.quick else CANDIDATES)
@@ -77,7 +77,7 @@ def _summary(folder: Path) -> dict[str, Any]:
 
 
 def _row(what: str, name: str, slow: str, fast: str, times: dict[str, Times], **more: Any) -> dict[str, Any]:
-    """A row with the median of the rounds' ratios."""
+    """Return a row with the median of the rounds' ratios."""
     each = [a / b for a, b in zip(times[slow].seconds, times[fast].seconds, strict=True)]
     scale = more.pop("scale", 1.0)
     measured = {key: value.as_json() for key, value in times.items()}
@@ -88,10 +88,10 @@ def _row(what: str, name: str, slow: str, fast: str, times: dict[str, Times], **
 
 
 def names_of_the_world(count: int) -> list[str]:
-    """So many names, of any length in tokens."""
+    """Return this many names, of any number of tokens."""
     found: dict[str, None] = {}
     for name in relation_names():
-        relation = read_relation(f"testbed:{name}")
+        relation = load_relation(f"testbed:{name}")
         for fact in (*relation.train, *relation.dev, *relation.test):
             found |= {fact.y: None, fact.x: None}
     names = sorted(found)
@@ -100,7 +100,7 @@ def names_of_the_world(count: int) -> list[str]:
 
 
 def ys_of_trex(count: int) -> list[str]:
-    """The most frequent ys of T-REx's train facts; none where the data is absent."""
+    """Return the most frequent ys of T-REx's train facts; none if the data is missing."""
     relations = shared_data() / "facts" / "trex_original"
     counts: Counter[str] = Counter()
     for path in sorted(relations.glob("*/train.jsonl")):
@@ -110,7 +110,7 @@ def ys_of_trex(count: int) -> list[str]:
 
 
 def shared_data() -> Path:
-    """Where the data lies that is no part of the repository."""
+    """Return the folder of the data that is not part of the repository."""
     return Path(os.environ.get("ASKWELL_SHARED", Path(__file__).parents[2] / "shared")) / "data"
 
 
@@ -147,15 +147,15 @@ def _tree(
 
 
 def _nodes(spelt: Sequence[Sequence[int]], *, by_length: bool) -> int:
-    """The distinct beginnings of candidates that are to be read: all of them, or in a masked LM those that go on, each
-    as many times as there are lengths."""
+    """Count the distinct prefixes of candidates that have to be read: all of them, or in a masked LM the proper ones,
+    once for each length of candidate."""
     if not by_length:
         return len({tuple(tokens[:end]) for tokens in spelt for end in range(len(tokens) + 1)})
     return len({(len(tokens), *tokens[:end]) for tokens in spelt for end in range(len(tokens))})
 
 
 def plain_loop(mixture: Mixture, xs: Words, candidates: Words, numbers: Sequence[int]) -> Callable[[], Tensor]:
-    """Each of the candidates with these numbers by the public model alone, with plain token ids."""
+    """Return a loop that scores the candidates with these numbers by the public model alone, from token ids."""
     lm, (prompt,) = mixture.lm, mixture.prompts
     place, question = int(mixture.pairs.y_places[0]), lm.family.ask_answer(prompt.tokens, lm.wording, lm.special)
     x = xs.ids[int(mixture.pairs.x_places[0]), 0, : int(xs.lengths[int(mixture.pairs.x_places[0]), 0])].tolist()
@@ -205,7 +205,7 @@ def plain_loop(mixture: Mixture, xs: Words, candidates: Words, numbers: Sequence
 
 def _asking(setting: "Setting", lm: FrozenLM, at_once: int) -> dict[str, Any]:
     mixture = Mixture(lm, [GLUED])
-    facts, count = read_relation("testbed:capital").train, max(at_once, XS_ALONE)
+    facts, count = load_relation("testbed:capital").train, max(at_once, XS_ALONE)
     xs = [fact.x for fact in facts[:: len(facts) // count]][:count]
     calls = [xs[start : start + at_once] for start in range(0, count, at_once)]
 
@@ -225,7 +225,7 @@ def _asking(setting: "Setting", lm: FrozenLM, at_once: int) -> dict[str, Any]:
 
 
 def _training(setting: "Setting", lm: FrozenLM, name: str, tokens: int = 3) -> dict[str, Any]:
-    """Answers of several tokens, against answers of one token in sentences that are longer by as much."""
+    """Measure answers of several tokens, and answers of one token in sentences that are longer by as much."""
     mixture = Mixture(lm, [TEMPLATE])
     count = 4 if setting.quick else 16 if name == SMOLLM2 else 64
     generator = torch.Generator().manual_seed(0)
@@ -251,7 +251,7 @@ def _training(setting: "Setting", lm: FrozenLM, name: str, tokens: int = 3) -> d
         mixture.pairs.gold_log_probs(mixture.tuned, longer, gold, torch.arange(pairs)).sum().backward()
 
     def as_many_reads() -> None:
-        """The one-token path again, read off as many places as there are tokens and ends."""
+        """Read the one-token path at as many positions as there are tokens and ends."""
         mixture.zero_grad()
         prompts = torch.zeros(pairs, dtype=torch.long)
         batch = mixture.pairs.y_table.batch(longer, torch.arange(pairs), prompts)

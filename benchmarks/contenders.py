@@ -1,4 +1,4 @@
-"""The same mixture and facts for all who are measured: askwell, the plain loop and the good plain loop."""
+"""The same mixture and facts for all contenders: askwell, the plain loop and the good plain loop."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,22 +8,22 @@ import torch
 from torch import Tensor
 
 from askwell import Mixture
-from askwell.mixture import distributions
-from askwell.mixture.encode import EncodedFacts
+from askwell.answers.encode import EncodedFacts
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.training.objective import Objective
 
 Epoch = Callable[[], object]
 
 
 def plain_facts(facts: EncodedFacts) -> list[plain_loop.PlainFact]:
-    """The facts as lists of tokens."""
+    """Return the facts as lists of tokens."""
     ids, lengths = facts.xs.ids[0].tolist(), facts.xs.lengths[0].tolist()
     golds = facts.gold_tokens[0].tolist()
     return [plain_loop.PlainFact(x[:length], y) for x, length, y in zip(ids, lengths, golds, strict=True)]
 
 
 def plain_mixture(mixture: Mixture) -> plain_loop.PlainMixture:
-    """The mixture as the plain loops keep it."""
+    """Return the mixture in the form of the plain loops."""
     prompts = []
     for prompt in mixture.prompts:
         question, stream = prompt.question, prompt.question.streams["layers"]
@@ -33,10 +33,10 @@ def plain_mixture(mixture: Mixture) -> plain_loop.PlainMixture:
 
 
 def our_epoch(mixture: Mixture, facts: EncodedFacts, batch_facts: int) -> Epoch:
-    """One epoch of EM as askwell trains: one forward and backward pass a pair."""
+    """Return an epoch of EM as askwell trains: one forward and backward pass per pair."""
     tuned = [mixture.vectors, *mixture.deltas.parameters()]
     optimizer = torch.optim.Adam(tuned, lr=1e-3)
-    objective = Objective(mixture, facts, "em")
+    objective = Objective(mixture.answering(kind=facts.kind), facts, "em")
 
     def epoch() -> None:
         posteriors = torch.zeros(len(mixture.prompts))
@@ -53,10 +53,10 @@ def our_epoch(mixture: Mixture, facts: EncodedFacts, batch_facts: int) -> Epoch:
 
 
 def plain_epoch(mixture: Mixture, facts: EncodedFacts, *, freeze_table: bool = True) -> Epoch:
-    """One epoch of the plain loop: the LM's weights are not frozen in it.
+    """Return an epoch of the plain loop, in which the LM's weights are not frozen.
 
-    The table of word vectors is, unless said otherwise. The loop looks tokens up one by one, and with a gradient each
-    look-up fills a table of its own, which multiplies its time; scripts that look up whole sentences do not pay that.
+    Its word vectors are, by default: the loop looks tokens up one by one, and with a gradient each look-up fills a
+    table of its own, which multiplies the time. Scripts that look up whole sentences do not pay for that.
     """
     table = mixture.lm.model.get_input_embeddings()
     frozen = set(table.parameters()) if freeze_table else set()
@@ -64,17 +64,17 @@ def plain_epoch(mixture: Mixture, facts: EncodedFacts, *, freeze_table: bool = T
 
 
 def good_epoch(mixture: Mixture, facts: EncodedFacts) -> Epoch:
-    """One epoch of the good plain loop."""
+    """Return an epoch of the good plain loop."""
     return _epoch_of(good_plain_loop, mixture, facts, [])
 
 
 def our_evaluation(mixture: Mixture, facts: EncodedFacts) -> Callable[[], Tensor]:
-    """log p(· | x, r) of all facts."""
-    return lambda: distributions.log_probs(mixture, facts.xs, torch.arange(len(facts)))
+    """Return a call that computes log p(· | x, r) of all facts."""
+    return lambda: OneTokenAnswers(mixture).log_probs(facts.xs, torch.arange(len(facts)))
 
 
 def plain_evaluation(mixture: Mixture, facts: EncodedFacts) -> Callable[[], Tensor]:
-    """The same by the plain loop."""
+    """Return a call that computes the same by the plain loop."""
     plain, as_lists = plain_mixture(mixture), plain_facts(facts)
     return lambda: plain_loop.evaluate(mixture.lm.model, plain, as_lists)
 

@@ -1,4 +1,4 @@
-"""Fine-tuning a whole masked LM on the same pairs, to measure soft prompts beside it."""
+"""Fine-tuning a whole masked LM on the same pairs, for comparison with soft prompts."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from askwell import Mixture
 
 
 def fine_tuning_step(mixture: Mixture, facts: Sequence[PlainFact]) -> Callable[[], object]:
-    """One step of Adam on all weights of a BERT, from all facts with all hard prompts. Its weights are put back."""
+    """Return a step of Adam on all weights of a BERT, over all facts with all hard prompts; weights are restored."""
     model: Any = mixture.lm.model
     sequences, places, ys = [], [], []
     for fact in facts:

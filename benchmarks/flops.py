@@ -1,16 +1,16 @@
-"""The floating-point operations that a BERT's work needs: unpadded, and nothing that no answer depends on."""
+"""Count the floating-point operations that a BERT's work needs: without padding, and only what answers depend on."""
 
 import torch
 
 from askwell import Mixture
-from askwell.mixture.encode import EncodedFacts
+from askwell.answers.encode import EncodedFacts
 
 
 def needed_flops(mixture: Mixture, facts: EncodedFacts, *, training: bool) -> float:
-    """Matrix products alone, forward and, for training, back to the tuned vectors; no gradient of a frozen weight.
+    """Count the matrix products, forward and, for training, back to the tuned vectors; no gradient of a frozen weight.
 
-    In the last layer only y's blank asks, so all of its rows pass only the key and value projections. Going back, the
-    first layer's projections are needed at the prompt tokens alone.
+    In the last layer, only y's blank forms a query, so the other rows need only the key and value projections. In the
+    backward pass, the first layer's projections are needed only at the prompt tokens.
     """
     config = mixture.lm.model.config
     layers, width, inner = config.num_hidden_layers, config.hidden_size, config.intermediate_size

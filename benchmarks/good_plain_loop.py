@@ -1,6 +1,6 @@
-"""The good plain loop: what a careful engineer writes without askwell: frozen weights, padding, the head at y only.
+"""The good plain loop, as a careful engineer would write it: frozen weights, padding, the head only at y.
 
-Kept as it is, like the plain loop: it is there to be measured against.
+Like the plain loop, it must not change, since askwell is measured against it.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ BATCH_FACTS = 8
 
 
 def freeze(model: Any) -> None:
-    """No gradient for the LM's own weights."""
+    """Switch off gradients for the LM's own weights."""
     model.requires_grad_(False)
 
 
 def log_probs(model: Any, mixture: PlainMixture, facts: Sequence[PlainFact]) -> Tensor:
-    """log p(y | t, x) of each fact with each prompt, from one padded batch and a head at y's place alone."""
+    """Return log p(y | t, x) of each fact with each prompt, from one padded batch with the head applied only at y."""
     embedding = model.get_input_embeddings()
     sequences, places, deltas = [], [], []
     for fact in facts:
@@ -71,7 +71,7 @@ def train_epoch(
     optimizer: torch.optim.Optimizer,
     generator: torch.Generator,
 ) -> float:
-    """One epoch of EM, with the posteriors from the batch's own forward pass; gives the mean -log p(y | x, r)."""
+    """Do one epoch of EM with posteriors from the batch's own forward pass; return the mean -log p(y | x, r)."""
     order, total = torch.randperm(len(facts), generator=generator), 0.0
     posterior_sum = torch.zeros(len(mixture.prompts))
     for start in range(0, len(facts), BATCH_FACTS):

@@ -1,4 +1,4 @@
-"""How time and memory are measured: CPU time in turns, so that a noisy machine is noisy for all alike."""
+"""Measure time and memory: CPU time, in turns, so that a noisy machine affects all contenders alike."""
 
 import ctypes
 import gc
@@ -17,17 +17,17 @@ import transformers
 
 @dataclass(frozen=True)
 class Times:
-    """CPU seconds of one contender, one for each round."""
+    """CPU seconds of one contender, one number for each round."""
 
     seconds: tuple[float, ...]
 
     @property
     def median(self) -> float:
-        """The median over rounds."""
+        """Return the median over rounds."""
         return statistics.median(self.seconds)
 
     def as_json(self) -> dict[str, Any]:
-        """Median, least and most."""
+        """Return median, least and most."""
         return {
             "median_s": round(self.median, 5),
             "least_s": round(min(self.seconds), 5),
@@ -37,7 +37,7 @@ class Times:
 
 
 def in_turns(contenders: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = 1) -> dict[str, Times]:
-    """CPU seconds of each contender: rounds to warm up, which do not count, then A B C A B C …"""
+    """Return the CPU seconds of each contender: after rounds to warm up, which do not count, A B C A B C …"""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(warm_up + rounds):
         for name, run in contenders.items():
@@ -49,17 +49,17 @@ def in_turns(contenders: Mapping[str, Callable[[], object]], rounds: int, warm_u
 
 
 def peak_bytes(run: Callable[[], object]) -> int:
-    """The most memory that a call holds above what was held before it; Linux's own count of resident pages."""
+    """Return the peak memory of a call above what was held before it, by Linux's count of resident pages."""
     gc.collect()
     ctypes.CDLL("libc.so.6").malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forgets the peak so far
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak
     before = _status("VmRSS")
     run()
     return max(0, _status("VmHWM") - before)
 
 
 def machine() -> dict[str, Any]:
-    """Where and when it was measured, and with what."""
+    """Return where and when something is measured, and with which versions."""
     models = [line.split(":", 1)[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
     return {
         "cpu": models[0] if models else platform.processor(),

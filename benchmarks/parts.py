@@ -18,9 +18,9 @@ from start import start_of_ask
 from threads import threads
 from walks import walks
 
+from askwell.answers.encode import EncodedFacts
 from askwell.lms.batches import Words
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.encode import EncodedFacts
 
 MIB = 2**20
 
@@ -35,18 +35,18 @@ class Setting:
     lms: tuple[str, ...] = ("small", "testbed:bert", "testbed:roberta", "testbed:causal", "base")
 
     def of(self, *names: str) -> list[str]:
-        """Those of the LMs that are to be measured."""
+        """Return those of the LMs that are to be measured."""
         return [name for name in names if name in self.lms]
 
     def time(self, lm: str, contenders: Mapping[str, Callable[[], object]]) -> dict[str, Times]:
-        """CPU seconds of each; fewer rounds and no warming up for the large LM, whose times vary less."""
+        """Return CPU seconds of each; fewer rounds and no warm-up for the large LM, whose times vary less."""
         if lm == "base":
             return in_turns(contenders, max(1, self.rounds // 2), warm_up=0)
         return in_turns(contenders, self.rounds)
 
 
 def equal_work(setting: Setting) -> None:
-    """The same epoch of EM by the plain loop, the good plain loop and askwell."""
+    """Measure the same epoch of EM by the plain loop, the good plain loop and askwell."""
     rows: list[dict[str, Any]] = []
     ratios: dict[str, dict[str, float]] = {"": {}, "against_good": {}, "deep": {}, "deep_against_good": {}}
     for name in setting.lms:
@@ -77,7 +77,7 @@ def equal_work(setting: Setting) -> None:
 
 
 def evaluation(setting: Setting) -> None:
-    """Time and memory of evaluation over the whole vocabulary, with 28 prompts."""
+    """Measure time and memory of evaluation over the whole vocabulary, with 28 prompts."""
     rows: list[dict[str, Any]] = []
     speed: dict[str, float] = {}
     memory: dict[str, float] = {}
@@ -85,10 +85,10 @@ def evaluation(setting: Setting) -> None:
         mixture = mixture_of(lm_of(name), 4 if setting.quick else 28, deep=False)
         facts = facts_of(mixture, 4 if setting.quick or name == "base" else 32)
         row: dict[str, Any] = {"lm": name, "pairs": len(facts) * len(mixture.prompts)}
-        if name != "base":  # before anything large has been in memory and left holes
+        if name != "base":  # before anything large has fragmented the memory
             more = facts_of(mixture, 4 if setting.quick else 128)
             few = facts_of(mixture, 2)
-            our_evaluation(mixture, few)()  # so that what libraries keep for themselves is held before
+            our_evaluation(mixture, few)()  # so that what libraries allocate once is held before
             plain_evaluation(mixture, few)()
             ours = peak_bytes(our_evaluation(mixture, more))
             plain = peak_bytes(plain_evaluation(mixture, more))
@@ -107,7 +107,7 @@ def evaluation(setting: Setting) -> None:
 
 
 def gemm_fraction(setting: Setting) -> None:
-    """How much of the machine's best matrix product is reached, over the operations that the work needs."""
+    """Measure what fraction of the machine's best matrix product is reached, over the operations that are needed."""
     rows: list[dict[str, Any]] = []
     figures: dict[str, Any] = {}
     for name in setting.of("small", "base"):
@@ -151,7 +151,7 @@ def gemm_fraction(setting: Setting) -> None:
 
 
 def growth(setting: Setting) -> None:
-    """Time and memory of training and evaluation as the work grows by 2, 4 and 8."""
+    """Measure time and memory of training and evaluation as the work grows by 2, 4 and 8."""
     rows: list[dict[str, Any]] = []
     shape = SHAPES["small"]
     lm = random_lm(shape)
@@ -179,7 +179,7 @@ def growth(setting: Setting) -> None:
 
 
 def beside(setting: Setting) -> None:
-    """The data-dependent mixture's pass for p(x | t), and fine-tuning the whole LM on the same pairs."""
+    """Measure deep prompts, the data-dependent mixture's pass for p(x | t), and fine-tuning the whole LM."""
     rows: list[dict[str, Any]] = []
     for name in setting.of("small", "testbed:bert", "base"):
         lm = lm_of(name)
@@ -211,7 +211,7 @@ def beside(setting: Setting) -> None:
 
 
 def padding(setting: Setting) -> None:
-    """What padding costs: packed rows, batches of pairs of similar lengths, and batches as they come."""
+    """Measure what padding costs: packed rows, batches of pairs of similar lengths, and batches as they come."""
     rows: list[dict[str, Any]] = []
     for name in setting.lms:
         lm = lm_of(name)
@@ -268,7 +268,7 @@ def _as_json(times: Mapping[str, Times]) -> dict[str, Any]:
 
 
 def _longer(facts: EncodedFacts, factor: int) -> EncodedFacts:
-    """The facts with every x written so many times."""
+    """Return the facts with every x repeated so many times."""
     ids = torch.zeros(*facts.xs.ids.shape[:2], facts.xs.ids.shape[2] * factor, dtype=torch.long)
     for place, text in torch.cartesian_prod(*(torch.arange(size) for size in facts.xs.lengths.shape)).tolist():
         length = int(facts.xs.lengths[place, text])
@@ -277,7 +277,7 @@ def _longer(facts: EncodedFacts, factor: int) -> EncodedFacts:
 
 
 def _products(width: int, vocabulary: int, *, quick: bool) -> dict[str, tuple[Callable[[], object], float]]:
-    """Matrix products of the LM's own shapes and of squares, with their operations."""
+    """Return matrix products of the LM's own shapes and of squares, with their operations."""
     inner = 4 * width
     shapes = [(rows, a, b) for rows in (384, 1536) for a, b in ((width, width), (width, inner), (inner, width))]
     shapes += [(128, vocabulary, width)] + ([] if quick else [(n, n, n) for n in (1024, 2048, 4096)])

@@ -1,9 +1,9 @@
-"""The plain loop: the work as a research script does it, to measure against.
+"""The plain loop: the work as a research script would do it, for comparison.
 
 Written as such scripts are: vectors are put together token by token for each (fact, prompt) pair, pairs come in random
 padded batches of 32, the LM's weights are not frozen (the optimiser just does not know them), logits are computed at
-every position, and each epoch has a pass for the posteriors (E) and one for the prompts (M). It is right, and it is
-kept as it is: nothing here may be made slower later, nor faster.
+every position, and each epoch has a pass for the posteriors (E) and one for the prompts (M). Its results are right, and
+it must not change: nothing here may be made slower or faster.
 """
 
 from collections.abc import Sequence
@@ -53,13 +53,13 @@ class PlainMixture(nn.Module):
 
 
 def blocks_of(model: Any) -> list[nn.Module]:
-    """The layers of a BERT-, RoBERTa- or Llama-like model."""
+    """Return the layers of a BERT-, RoBERTa- or Llama-like model."""
     base = model.base_model
     return list(base.encoder.layer if hasattr(base, "encoder") else base.layers)
 
 
 def log_probs(model: Any, mixture: PlainMixture, pairs: Sequence[tuple[PlainFact, int]]) -> Tensor:
-    """log p(y | t, x) of a batch of pairs, from logits at every position."""
+    """Return log p(y | t, x) of a batch of pairs, from logits at every position."""
     embedding = model.get_input_embeddings()
     sequences, places, additions = [], [], []
     for fact, number in pairs:
@@ -105,7 +105,7 @@ def train_epoch(
     optimizer: torch.optim.Optimizer,
     generator: torch.Generator,
 ) -> float:
-    """One epoch of EM; gives the mean -log p(y | x, r) that its E pass has seen."""
+    """Do one epoch of EM, and return the mean -log p(y | x, r) of its E pass."""
     prompts = range(len(mixture.prompts))
     pairs = [(fact, prompt) for fact in facts for prompt in prompts]
     with torch.no_grad():
@@ -126,13 +126,13 @@ def train_epoch(
 
 
 def tuned_parameters(mixture: PlainMixture) -> list[nn.Parameter]:
-    """What the optimiser is given."""
+    """Return the parameters for the optimiser."""
     return [*mixture.vectors, *(mixture.deltas if mixture.deep else [])]
 
 
 @torch.no_grad()
 def evaluate(model: Any, mixture: PlainMixture, facts: Sequence[PlainFact]) -> Tensor:
-    """log p(· | x, r) of every fact over the vocabulary, holding facts × prompts × vocabulary numbers on the way."""
+    """Return log p(· | x, r) of every fact over the vocabulary, holding facts × prompts × vocabulary numbers."""
     held = []
     embedding = model.get_input_embeddings()
     for fact in facts:

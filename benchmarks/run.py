@@ -1,4 +1,4 @@
-"""Runs the benchmarks: python benchmarks/run.py [part ...] [--quick] [--out folder]."""
+"""Run the benchmarks: python benchmarks/run.py [PART ...] [--quick] [--out FOLDER]."""
 
 import argparse
 import sys
@@ -12,13 +12,15 @@ sys.path.insert(0, str(HERE))
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measures the named parts, or all of them, one after the other."""
+    """Measure the named parts, or all of them."""
     from parts import PARTS, Setting
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", help=f"some of {', '.join(PARTS)}; all if none is named")
     parser.add_argument("--quick", action="store_true", help="one round of little work, to see that everything runs")
-    parser.add_argument("--rounds", type=int, default=Setting.rounds, help="rounds in which all take their turn")
+    parser.add_argument(
+        "--rounds", type=int, default=Setting.rounds, help="rounds, in each of which every contender is timed once"
+    )
     parser.add_argument("--lms", nargs="+", default=Setting.lms, help=f"some of {', '.join(Setting.lms)}")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="where results are written")
     options = parser.parse_args(arguments)

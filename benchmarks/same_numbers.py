@@ -1,7 +1,7 @@
-"""Records the tensors and per-fact outcomes of small runs, or compares them with an earlier record.
+"""Record the tensors and per-fact outcomes of small runs, or compare them with an earlier record.
 
 Usage: same_numbers.py record FOLDER | same_numbers.py compare FOLDER. Only calls that every version has are used, so
-that an old work tree (on PYTHONPATH) can be held against a new one on the same machine.
+that an old work tree (on PYTHONPATH) can be compared with a new one on the same machine.
 """
 
 import json
@@ -16,8 +16,8 @@ import askwell
 FIELDS = askwell.MixtureSpec.model_fields
 # Options and functions had other names in earlier versions, or did not exist.
 DATA_DEPENDENT = {"weighting": "data-dependent"} if "weighting" in FIELDS else {"data_dependent": True}
-load_relation = getattr(askwell, "load_relation", None) or askwell.read_relation
-load_prompts = getattr(askwell, "load_prompts", None) or askwell.read_prompts
+load_relation = getattr(askwell, "load_relation", None) or askwell.load_relation
+load_prompts = getattr(askwell, "load_prompts", None) or askwell.load_prompts
 
 LMS = ("bert", "roberta", "bart", "causal")
 SETTINGS = {

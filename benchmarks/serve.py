@@ -4,9 +4,9 @@ python benchmarks/serve.py rates [SECONDS [ROUNDS]]    1, 8 and 64 clients again
 python benchmarks/serve.py overload [SECONDS]          many more clients than there are places
 python benchmarks/serve.py soak [SECONDS]              memory under steady load
 
-Every x is another one, so that nothing comes from the cache (except in the soak, where it is to fill up). Besides the
-clock's asks a second, which depend on what else the machine does, the CPU time of the service for an ask is compared
-with that of `Mixture.ask`.
+Every x is new, so that nothing comes from the cache (except in the soak, where the cache is meant to fill up). Asks a
+second depend on what else the machine does, so the CPU time of the service for an ask is also compared with that of
+`Mixture.ask`.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def xs() -> Iterator[str]:
-    """x's without end, each another one."""
+    """Yield x's without end, all different."""
     return (f"{name} {number}" for number in itertools.count() for name in _NAMES)
 
 
@@ -52,20 +52,20 @@ class Service:
 
     @property
     def cpu_seconds(self) -> float:
-        """CPU time of all its threads so far."""
+        """Return the CPU time of all its threads so far."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
     @property
     def megabytes(self) -> float:
-        """Memory that it holds."""
+        """Return the memory that it holds, in MB."""
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
 
 
 @contextmanager
 def service(runs: Path, *options: str) -> Generator[Service]:
-    """`askwell serve` over a folder of runs, until the block ends."""
+    """Run `askwell serve` over a folder of runs until the block ends."""
     command = [sys.executable, "-m", "askwell", "serve", str(runs), "--port", "0", "--threads", "1", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
@@ -78,7 +78,7 @@ def service(runs: Path, *options: str) -> Generator[Service]:
 
 
 def make_runs(folder: Path) -> None:
-    """Untuned runs named `one` and `many`: the same relation with one prompt and with 28."""
+    """Make untuned runs named `one` and `many`: the same relation with one prompt and with 28."""
     from askwell.data.testbed import testbed_prompts, testbed_relation
     from askwell.lms.load import load_lm
     from askwell.runs.build_spec import build_run_spec
@@ -100,24 +100,24 @@ def make_runs(folder: Path) -> None:
 
 @dataclass
 class Heard:
-    """What clients were answered."""
+    """The responses that clients got."""
 
     took: list[float] = field(default_factory=list)
     """Seconds of each ask that was answered."""
     refused: list[float] = field(default_factory=list)
     """Seconds until each refusal (429)."""
     pauses: set[int] = field(default_factory=set)
-    """What refusals said in Retry-After."""
+    """The values of Retry-After in refusals."""
     failed: int = 0
     seconds: float = 0.0
 
     def percentile(self, part: float) -> float:
-        """Milliseconds within which this part of the asks was answered."""
+        """Return the milliseconds within which this part of the asks was answered."""
         return 1e3 * sorted(self.took)[min(len(self.took) - 1, int(part * len(self.took)))]
 
 
 async def one_client(address: str, mixture: str, questions: Iterator[str], until: float, heard: Heard) -> None:
-    """A client on one connection, which asks the next x as soon as it has its answer; refused, it waits a little."""
+    """Ask on one connection, the next x as soon as the last is answered; after a refusal, wait a little."""
     host, port = address.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     while time.perf_counter() < until:
@@ -149,7 +149,7 @@ async def _clients(address: str, mixture: str, count: int, seconds: float, quest
 
 
 def clients(at: Service, mixture: str, count: int, seconds: float, questions: Iterator[str]) -> Heard:
-    """What this many clients hear who ask at the same time."""
+    """Return the responses that this many clients get who ask at the same time."""
     return asyncio.run(_clients(at.address, mixture, count, seconds, questions))
 
 
@@ -157,7 +157,7 @@ def clients(at: Service, mixture: str, count: int, seconds: float, questions: It
 
 
 def rates(seconds: float, rounds: int) -> None:
-    """1, 8 and 64 clients against `Mixture.ask`, called again and again in this process; all take turns."""
+    """Measure 1, 8 and 64 clients, and `Mixture.ask` called again and again in this process, in turns."""
     from askwell.lms.load import load_lm
     from askwell.server.catalogue import Catalogue
 
@@ -215,7 +215,7 @@ def rates(seconds: float, rounds: int) -> None:
 
 
 def overload(seconds: float) -> None:
-    """8 clients, then 256, for 32 places: those who are served stay quick, the others are told when to come back."""
+    """Measure 8 clients, then 256, for 32 places: some are served, the others are told when to come back."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         make_runs(Path(folder))
@@ -243,7 +243,7 @@ def overload(seconds: float) -> None:
 
 
 def soak(seconds: float) -> None:
-    """8 clients without a pause, among them new x's all the time; the cache is full after the first part."""
+    """Measure memory under 8 clients that ask new x's without a pause; the cache is full after the first part."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         make_runs(Path(folder))

@@ -1,4 +1,4 @@
-"""What sharing the beginnings of sentences gains on causal LMs: training, evaluation, and prompts with examples.
+"""What sharing prefixes of sentences gains on causal LMs: training, evaluation, and prompts with examples.
 
 The same LM reads the same facts with and without sharing, in turns. x's and prompts are as long as those of T-REx.
 """
@@ -12,11 +12,11 @@ from measure import in_turns
 from report import merge_summary, write_part
 from shapes import PROMPT_WORDS, X_LENGTHS, evenly
 
-from askwell import Mixture, MixtureSpec, load_lm, read_relation
+from askwell import Mixture, MixtureSpec, load_lm, load_relation
+from askwell.answers.encode import EncodedFacts
 from askwell.lms.batches import Words
 from askwell.lms.checkpoints import pulled_folder
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.encode import EncodedFacts, encode_facts
 
 if TYPE_CHECKING:
     from parts import Setting
@@ -25,7 +25,7 @@ EXAMPLE_WORDS = 100
 
 
 def shared(setting: "Setting") -> None:
-    """Ratios of the time without sharing to the time with it."""
+    """Measure the ratios of the time without sharing to the time with it."""
     rows: list[dict[str, Any]] = []
     is_here = (pulled_folder("smollm2") / "config.json").exists()
     names = ["testbed:causal", *(["smollm2"] if is_here and not setting.quick else [])]
@@ -38,13 +38,13 @@ def shared(setting: "Setting") -> None:
 
 
 def one_token_mixture(lm: FrozenLM, templates: list[str]) -> Mixture:
-    # Nothing before the sentence: what was found to suit the LM on this machine would lengthen the prompts.
+    # Nothing before the sentence: an opening chosen for the LM would lengthen the prompts.
     return Mixture(lm, templates, MixtureSpec(answers="one-token", begin="line-break", lead_in="none"))
 
 
 def facts_like_trex(mixture: Mixture, count: int) -> EncodedFacts:
-    """Facts whose x's are as long as T-REx's, of any tokens."""
-    encoded, _ = encode_facts(mixture, read_relation("testbed:country_of_city").split("train"))
+    """Return facts whose x's are random tokens, as long as T-REx's."""
+    encoded, _ = mixture.encode(load_relation("testbed:country_of_city").split("train"))
     chosen = encoded.subset(torch.arange(len(encoded)) < count)
     generator = torch.Generator().manual_seed(0)
     lengths = torch.tensor(evenly(X_LENGTHS, count))[torch.randperm(count, generator=generator)]

@@ -1,4 +1,4 @@
-"""How long `askwell ask` takes to start, against the least that any program must do before it can ask the same LM."""
+"""How long `askwell ask` takes to start, compared with the least that any program must do to ask the same LM."""
 
 import os
 import resource
@@ -28,7 +28,7 @@ LMS = {"testbed:bert": ("BertForMaskedLM", "BertTokenizer"), "testbed:causal": (
 
 
 def start_of_ask(setting: "Setting") -> None:
-    """Whole processes in turns: the floor, untuned prompts, and a saved mixture; all that they start with is cached."""
+    """Time whole processes in turns, with warm caches: the floor, untuned prompts, and a saved mixture."""
     rows: list[dict[str, Any]] = []
     for name in ("testbed:bert",) if setting.quick else LMS:
         with tempfile.TemporaryDirectory() as folder:
@@ -62,7 +62,7 @@ def start_of_ask(setting: "Setting") -> None:
 
 
 def _in_turns(commands: Mapping[str, Sequence[str]], rounds: int) -> dict[str, Times]:
-    """CPU seconds of each process; a first round fills the caches of the disk and ours, and does not count."""
+    """Return CPU seconds of each process; a first round warms the disk's caches and ours, and does not count."""
     seconds: dict[str, list[float]] = {name: [] for name in commands}
     for number in range(1 + rounds):
         for name, command in commands.items():
@@ -74,7 +74,7 @@ def _in_turns(commands: Mapping[str, Sequence[str]], rounds: int) -> dict[str, T
 
 
 def _run(command: Sequence[str]) -> None:
-    # Compiled modules are kept, as they are where packages are installed; one thread, since idle ones spin.
+    # Compiled modules are kept, as in an installed package; one thread, since idle ones spin.
     settings = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     subprocess.run(command, env=kept | settings, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -1,9 +1,9 @@
 """What a second thread gains in training: wall-clock seconds of the same steps with one thread and with two, in turns.
 
-Only a quiet machine shows it: where other programs keep the cores busy, two threads wait for each other. What a thread
-for each half of a step's facts could gain instead is bounded by the CPU time of the two halves. The ceiling for any use
-of both cores is what two processes of one thread each reach together, which share nothing but the machine: its caches,
-its memory and its clock.
+This needs a quiet machine: if other programs keep the cores busy, two threads wait for each other. What a thread for
+each half of a step's facts could gain instead is bounded by the CPU time of the two halves. The ceiling for any use of
+both cores is the throughput of two processes of one thread each, which share nothing but the machine's caches, memory
+and clock.
 """
 
 import multiprocessing
@@ -22,7 +22,7 @@ from report import merge_summary, write_part
 from shapes import PROMPT_WORDS
 from shared import facts_like_trex, one_token_mixture
 
-from askwell import Mixture, TrainingSpec, load_lm, read_relation, train
+from askwell import Mixture, TrainingSpec, load_lm, load_relation, train
 from askwell.data.facts import Relation
 from askwell.lms.checkpoints import pulled_folder
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from parts import Setting
 
 WORDS_BEFORE = (0, 40)
-"""Tuned words before x: none, and as many as four examples have."""
+"""Tuned words before x: none, and about as many as four examples have."""
 STEP = 16
-"""Facts of a step, as by default with one prompt."""
+"""Facts in a step, as by default with one prompt."""
 RUN_PAIRS = 160
 """The pairs of a whole run."""
 
 
 def threads(setting: "Setting") -> None:
-    """An epoch in steps of 16 facts, on SmolLM2 where it was pulled."""
+    """Measure an epoch in steps of 16 facts, on SmolLM2 if it has been pulled."""
     is_here = (pulled_folder("smollm2") / "config.json").exists()
     name = "smollm2" if is_here and not setting.quick else "testbed:causal"
     rows: list[dict[str, Any]] = []
@@ -65,8 +65,8 @@ def threads(setting: "Setting") -> None:
 
 
 def _whole_run(name: str, rounds: int) -> dict[str, Any]:
-    """A whole run of `train` with one thread and with two."""
-    lm, relation = load_lm(name, device="cpu"), read_relation("testbed:country_of_city")
+    """Measure a whole run of `train` with one thread and with two."""
+    lm, relation = load_lm(name, device="cpu"), load_relation("testbed:country_of_city")
     relation = Relation.of(relation.name, relation.train, relation.dev[:60], relation.test[:1])
     seconds: dict[int, list[float]] = {1: [], 2: []}
     for _ in range(rounds):
@@ -83,7 +83,7 @@ def _whole_run(name: str, rounds: int) -> dict[str, Any]:
 
 @contextmanager
 def _epochs(name: str, before: int, facts: int) -> Any:
-    """An epoch in steps, and one in half steps, with this many tuned words before x."""
+    """Yield an epoch in steps, and one in half steps, with this many tuned words before x."""
     words = PROMPT_WORDS.split()
     opening = " ".join(words[n % len(words)] for n in range(before))
     lm = load_lm(name, device="cpu")
@@ -100,22 +100,22 @@ def _in_turns(epoch: Any, rounds: int) -> dict[int, list[float]]:
         for count, each in seconds.items():
             torch.set_num_threads(count)
             took = _clocked(epoch)
-            if number:  # the first round fills caches
+            if number:  # the first round warms up
                 each.append(took)
     torch.set_num_threads(before)
     return seconds
 
 
 def _two_processes(name: str, before: int, facts: int, rounds: int) -> float:
-    """The throughput of two processes of one thread each at once, in times of that of one alone."""
+    """Return the throughput of two processes of one thread each, as a multiple of one alone."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = zip(*(context.Pipe() for _ in range(2)), strict=True)
     workers = [context.Process(target=_worker, args=(each, name, before, facts), daemon=True) for each in theirs]
     for worker in workers:
         worker.start()
     for own, their_end in zip(ours, theirs, strict=True):
-        their_end.close()  # so that a worker that fails is an error here, and nobody waits for it
-        own.recv()  # it is ready: its first epoch has filled caches
+        their_end.close()  # so that a worker that fails is an error here, and not waited for
+        own.recv()  # it is ready: its first epoch was the warm-up
     ratios = [_throughput(ours) / _throughput(ours[:1]) for _ in range(rounds)]
     for each, worker in zip(ours, workers, strict=True):
         each.send(False)
@@ -124,14 +124,14 @@ def _two_processes(name: str, before: int, facts: int, rounds: int) -> float:
 
 
 def _throughput(workers: tuple[Connection, ...]) -> float:
-    """The epochs that these workers make in a second, all at once."""
+    """Return how many epochs these workers do in a second, all at once."""
     for each in workers:
         each.send(True)
     return sum(1 / each.recv() for each in workers)
 
 
 def _worker(parent: Connection, name: str, before: int, facts: int) -> None:
-    """Makes an epoch in one thread whenever it is told to, and says how many seconds it took by the clock."""
+    """Do an epoch in one thread whenever asked to, and send back its wall-clock seconds."""
     torch.set_num_threads(1)
     with _epochs(name, before, facts) as (epoch, _):
         epoch()

@@ -1,15 +1,15 @@
-"""Time to quality: askwell's default run against the paper's procedure run to its end by the plain loop.
+"""Time to quality: askwell's default run, and the paper's procedure run to its end by the plain loop.
 
-    python benchmarks/time_to_quality.py [--quick] [--out folder]    # what is done is kept in build/time_to_quality
+    python benchmarks/time_to_quality.py [--quick] [--out folder]    # finished runs are kept in build/time_to_quality
     python benchmarks/time_to_quality.py --seeds 0 --who askwell "plain loop, paper's procedure"
 
 On testbed:bert, from 16 prompts that are not in its text (manual, paraphrased, random words) and from the one manual
 prompt, for six relations, of which at most 300 train facts are taken (a few hundred is what people have), and three
 seeds; answers are one token, as in the paper. All times are CPU seconds of one thread, dev scores included, loading and
-test scores left out. Two controls tell engine, schedule and stopping apart: the plain loop at its best learning rate
+test scores left out. Two controls separate engine, schedule and stopping: the plain loop at its best learning rate
 stopped after one epoch, and askwell's engine under the paper's procedure. That learning rate is chosen on a relation
-of the study of defaults. The one cycle that was the default before stands beside them.
-The plain loop gives all of the LM's weights gradients but its word vectors, as in the part on equal work.
+of the study of defaults. The one cycle that was the default before is measured as well. In the plain loop, all of the
+LM's weights get gradients except its word vectors, as in the part on equal work.
 """
 
 import argparse
@@ -35,10 +35,9 @@ from report import merge_summary, write_part  # noqa: E402
 from askwell import Mixture, MixtureSpec, TrainingSpec, load_lm, train  # noqa: E402
 from askwell.data.facts import Relation  # noqa: E402
 from askwell.data.testbed import testbed_prompts, testbed_relation  # noqa: E402
-from askwell.evaluation.comparison import compare_outcomes  # noqa: E402
+from askwell.evaluation.comparison import compare  # noqa: E402
 from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes  # noqa: E402
-from askwell.evaluation.scoring import evaluate  # noqa: E402
-from askwell.mixture.encode import encode_facts  # noqa: E402
+from askwell.evaluation.scoring import evaluate_split  # noqa: E402
 
 RELATIONS = ("capital", "currency", "language", "country_of_airport", "country_of_city", "state_of_county")
 TRAIN_FACTS, DEV_FACTS = 300, 100
@@ -51,7 +50,7 @@ Run = Callable[[Mixture, Relation], None]
 
 
 def relation_of(name: str) -> Relation:
-    """The relation with as many train facts as are taken, at even distances in the sorted list."""
+    """Return the relation with the facts that are used, evenly spaced in the sorted list."""
     whole = testbed_relation(name)
     train_facts, dev_facts = (
         facts[:: max(1, -(-len(facts) // most))] for facts, most in ((whole.train, TRAIN_FACTS), (whole.dev, DEV_FACTS))
@@ -60,17 +59,17 @@ def relation_of(name: str) -> Relation:
 
 
 def new_mixture(lm: Any, name: str, seed: int, prompts: int) -> Mixture:
-    """The mixture as all contenders begin with it."""
+    """Return the mixture that all contenders start from."""
     kinds = ("single", "paraphrased", "random")
     templates = [template for kind in kinds for template in testbed_prompts(kind, name)][:prompts]
     return Mixture(lm, templates, MixtureSpec(seed=seed, answers="one-token"))
 
 
 def plain_run(mixture: Mixture, relation: Relation, *, rate: float, epochs: int, patience: int) -> None:
-    """EM by the plain loop, until dev has not got better for this many epochs; leaves the best state in the mixture."""
+    """Do EM by the plain loop until dev has not improved for this many epochs; leave the best state in the mixture."""
     model = mixture.lm.model.requires_grad_(True)
     model.get_input_embeddings().requires_grad_(False)
-    facts, dev = (encode_facts(mixture, relation.split(split))[0] for split in ("train", "dev"))
+    facts, dev = (mixture.encode(relation.split(split))[0] for split in ("train", "dev"))
     plain, train_facts, dev_facts = plain_mixture(mixture), plain_facts(facts), plain_facts(dev)
     optimizer = torch.optim.Adam(plain_loop.tuned_parameters(plain), lr=rate)
     generator = torch.Generator().manual_seed(mixture.spec.seed)
@@ -92,14 +91,14 @@ def plain_run(mixture: Mixture, relation: Relation, *, rate: float, epochs: int,
     for parameter in model.parameters():
         parameter.grad = None
     if kept is None:
-        raise RuntimeError("the plain loop has scored nothing")
+        raise RuntimeError("the plain loop has not scored any state")
     with torch.no_grad():
         mixture.vectors.copy_(torch.cat(kept[0]))
         mixture.weight_logits.copy_(kept[1].clamp(min=1e-30).log())
 
 
 def contenders(one_epoch_rate: float) -> dict[str, Run]:
-    """All that are timed, by name."""
+    """Return all contenders, by name."""
     paper = TrainingSpec(recipe="paper", method="em", threads=1)
     default = TrainingSpec(threads=1)
     cycle = TrainingSpec(recipe="cycle", beta1=0.9, threads=1)
@@ -121,21 +120,21 @@ def contenders(one_epoch_rate: float) -> dict[str, Run]:
 
 
 def best_rate(lm: Any) -> float:
-    """The learning rate with which one epoch of the plain loop is best on dev's log-loss; kept once it is known."""
+    """Return the learning rate with which one epoch of the plain loop has the lowest dev log-loss; saved once known."""
     kept = KEPT / "rate.json"
     if not kept.exists():
         relation, losses = relation_of(RATE_RELATION), {}
         for rate in RATES:
             mixture = new_mixture(lm, RATE_RELATION, 0, PROMPTS)
             plain_run(mixture, relation, rate=rate, epochs=1, patience=1)
-            losses[rate] = evaluate(mixture, relation, split="dev").log_loss
+            losses[rate] = evaluate_split(mixture, relation, split="dev").log_loss
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps(min(losses, key=lambda rate: losses[rate])), encoding="utf-8")
     return json.loads(kept.read_text(encoding="utf-8"))
 
 
 def timed(lm: Any, name: str, seed: int, prompts: int, who: str, run: Run) -> tuple[float, list[Outcome]]:
-    """CPU seconds of a run and what it made of the test facts; kept once they are known."""
+    """Return the CPU seconds and test outcomes of a run; saved once known."""
     folder = KEPT / f"{prompts} {who} {name} {seed}".replace(" ", "-").replace(",", "").replace("'", "")
     if not (folder / "seconds.json").exists():
         relation, mixture = relation_of(name), new_mixture(lm, name, seed, prompts)
@@ -143,14 +142,14 @@ def timed(lm: Any, name: str, seed: int, prompts: int, who: str, run: Run) -> tu
         run(mixture, relation)
         seconds = time.process_time() - began
         folder.mkdir(parents=True, exist_ok=True)
-        write_outcomes(evaluate(mixture, relation).outcomes, folder / "facts.parquet")
+        write_outcomes(evaluate_split(mixture, relation).outcomes, folder / "facts.parquet")
         (folder / "seconds.json").write_text(json.dumps(seconds), encoding="utf-8")
     seconds = json.loads((folder / "seconds.json").read_text(encoding="utf-8"))
     return seconds, list(read_outcomes(folder / "facts.parquet"))
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs all contenders in turns; what is done is kept, so that it can go on."""
+    """Run all contenders in turns; finished runs are saved, so that it can continue."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one relation, one seed")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
@@ -159,7 +158,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=HERE / "results")
     options = parser.parse_args(arguments)
     if "askwell" not in options.who:
-        parser.error("--who: askwell is what the others are compared with; name it, too")
+        parser.error("--who: the others are compared with askwell, so it must be among them")
     torch.set_num_threads(1)
     lm = load_lm("testbed:bert", device="cpu")
     names, seeds = (RELATIONS[-1:], (0,)) if options.quick else (tuple(options.relations), tuple(options.seeds))
@@ -186,10 +185,10 @@ class Case:
     seconds: dict[str, dict[str, float]] = field(default_factory=dict)
     """CPU seconds of each contender's runs."""
     outcomes: dict[str, dict[int, list[Outcome]]] = field(default_factory=dict)
-    """What each contender made of the test facts, by seed."""
+    """Each contender's outcomes of the test facts, by seed."""
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each contender, with its differences from askwell."""
+        """Return a row for each contender, with its differences from askwell."""
         ours, rows = self.outcomes["askwell"], []
         for who, theirs in self.outcomes.items():
             every = [outcome for those in theirs.values() for outcome in those]
@@ -208,7 +207,7 @@ class Case:
             }
             if who != "askwell":
                 for metric in ("P@1", "log-loss"):
-                    compared = compare_outcomes(ours, theirs, metric=metric).micro
+                    compared = compare(ours, theirs, metric=metric).micro
                     row[f"askwell's {metric} minus theirs"] = compared.difference
                     row[f"p ({metric})"] = compared.p
             rows.append(row)
@@ -224,7 +223,7 @@ def write(
     *,
     summary: bool,
 ) -> None:
-    """The table of all contenders, and the figures of the summary."""
+    """Write the table of all contenders, and the figures of the summary."""
     rows = {prompts: case.rows() for prompts, case in cases.items()}
     conditions: dict[str, Any] = {"lm": "testbed:bert", "relations": names, "seeds": seeds}
     if rate is not None:

@@ -1,7 +1,7 @@
 """What a walk gains over the public model run as a whole, for each architecture of `lms/walks/pre_norm.py`.
 
 The LMs have random weights and one shape; x's and prompts are as long as those of T-REx. A walk that gains less than
-1.3 × in training is not worth its lines.
+1.3 × in training is not worth its code.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,7 @@ _DROPPED = ("attention_dropout", "hidden_dropout", "dropout", "resid_pdrop", "em
 
 
 def walks(setting: "Setting") -> None:
-    """Ratios of the whole model's time to the walk's."""
+    """Measure the ratios of the whole model's time to the walk's."""
     rows: list[dict[str, Any]] = []
     for name in ["Gemma 2"] if setting.quick else ARCHITECTURES:
         lm = _random_lm(name)

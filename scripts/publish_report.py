@@ -14,9 +14,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
-from askwell.runs.store import open_store
-from askwell.views.study import report_page, study_of, write_report
-from askwell.views.study_cells import kept_runs
+from askwell.views.study import make_report
 
 DOCS = Path(__file__).parent.parent / "docs/findings/reports"
 
@@ -29,15 +27,12 @@ def main() -> None:
     parser.add_argument("--sweep", required=True, help="the sweep's file, as readers are told")
     parser.add_argument("--title", required=True)
     chosen = parser.parse_args()
-    store = open_store(chosen.store)
-    runs = kept_runs(store)
-    study = study_of(runs, None, store=store)
     figures = DOCS / f"figures-{chosen.name}"
     shutil.rmtree(figures, ignore_errors=True)
     figures.mkdir(parents=True)
     with tempfile.TemporaryDirectory() as made:
         written = Path(made)
-        write_report(study, report_page(store, runs, study), written, ["markdown"])
+        make_report(chosen.store, written, formats=["markdown"])
         text = (written / "report.md").read_text(encoding="utf-8")
         for name in sorted(set(re.findall(r"\(figures/([^)]+\.svg)\)", text))):
             shutil.copy(written / "figures" / name, figures / name)

@@ -34,11 +34,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 from askwell import Mixture, load_lm, train
 from askwell.data.facts import Fact, Relation
-from askwell.data.names import read_prompts, read_relation
+from askwell.data.names import load_prompts, load_relation
 from askwell.data.templates import Template
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
-from askwell.mixture.encode import encode_facts
 from askwell.specs.mixture_spec import A_FACT, MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.history import TrainingProgress
@@ -70,7 +69,7 @@ def peft_model(lm: FrozenLM) -> Any:
     from peft import PromptTuningConfig, TaskType, get_peft_model
 
     config = PromptTuningConfig(task_type=TaskType.CAUSAL_LM, num_virtual_tokens=VIRTUAL_TOKENS)
-    model = get_peft_model(lm.model, config)
+    model: Any = get_peft_model(lm.model, config)
     with torch.no_grad():
         model.prompt_encoder["default"].embedding.weight.copy_(lm.word_vectors(torch.tensor(prompt_ids(lm))))
     return model
@@ -124,10 +123,10 @@ def with_vectors(lm: FrozenLM, template: Template, vectors: Tensor, answers: str
 
 def facts_of(lm: FrozenLM, name: str, answers: str) -> tuple[Relation, Template]:
     """Return the relation with the facts that are used, and LAMA's template."""
-    whole = read_relation(f"trex_original/{name}")
-    (template,) = read_prompts([f"trex/{name}"], relation=whole)
+    whole = load_relation(f"trex_original/{name}")
+    (template,) = load_prompts([f"trex/{name}"], relation=whole)
     plain = Mixture(lm, [template], MixtureSpec.model_validate({"begin": "line-break", "answers": answers}))
-    usable = {split: encode_facts(plain, whole.split(split))[0].facts for split in ("train", "dev", "test")}
+    usable = {split: plain.encode(whole.split(split))[0].facts for split in ("train", "dev", "test")}
     sizes = {"train": TRAIN_FACTS, "dev": DEV_FACTS, "test": TEST_FACTS}
     return Relation.of(whole.name, *(sample(usable[split], sizes[split]) for split in sizes)), template
 

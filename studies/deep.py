@@ -1,13 +1,13 @@
-"""Deep prompts beside layer-0 ones on SmolLM2: the study behind the step size of the deeper layers' additions.
+"""Deep prompts and layer-0 ones on SmolLM2: the study behind the step size of the deeper layers' perturbations.
 
     askwell lm pull smollm2
     ASKWELL_DATA=… python studies/deep.py            # continue, then write the table
     python studies/deep.py --page                      # only write the table, at the end of docs/findings/defaults.md
 
-On T-REx relations of which no tuned score is reported anywhere, one prompt (LAMA's, after a line break) is tuned behind
-four examples and behind a lead-in, in one cycle over 400 pairs in steps of 16 facts, on one-token facts: at most 300
-train, 100 dev and 200 test facts. One choice about the additions is varied at a time. Every line of results/deep.jsonl
-is one run.
+On T-REx relations whose tuned scores are reported nowhere else, one prompt (LAMA's, after a line break) is tuned after
+four examples and after a lead-in, in one cycle over 400 pairs in steps of 16 facts, on one-token facts: at most 300
+train, 100 dev and 200 test facts. One choice about the perturbations is varied at a time. Each line of
+results/deep.jsonl is one run.
 """
 
 import argparse
@@ -26,9 +26,8 @@ from pages import table as markdown
 
 from askwell import Mixture, load_lm, train
 from askwell.data.facts import Relation
-from askwell.data.names import read_prompts, read_relation
-from askwell.evaluation.scoring import evaluate
-from askwell.mixture.encode import encode_facts
+from askwell.data.names import load_prompts, load_relation
+from askwell.evaluation.scoring import evaluate_split
 from askwell.specs.mixture_spec import A_FACT, MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training import loop, optimiser
@@ -47,17 +46,17 @@ CHOICES: dict[str, dict[str, Any]] = {
     "0.02, but 0.002 at the last layer": {"of_hidden": 0.02, "last": 0.1},
     "0.02, decay 1e-4": {"of_hidden": 0.02, "l2": 1e-4},
 }
-"""What is varied: the step size of the additions, in deviations of what leaves their layer; a factor for that of the
-last layer; and the decay of all that is added."""
+"""What is varied: the step size of the perturbations, in standard deviations of their layer's output; a factor for that
+of the last layer; and their decay."""
 
 
 def run(lm: Any, name: str, opening: str, choice: str) -> dict[str, Any]:
-    """One training run: dev scores of the kept and of the last state, and test scores."""
+    """Do one training run, and return its dev scores and the test scores of the state that is kept."""
     chosen = CHOICES[choice]
-    whole = read_relation(f"trex_original/{name}")
-    templates = read_prompts([f"trex/{name}"], relation=whole)
+    whole = load_relation(f"trex_original/{name}")
+    templates = load_prompts([f"trex/{name}"], relation=whole)
     plain = Mixture(lm, templates, MixtureSpec(begin="line-break", answers="one-token"))
-    usable = {split: encode_facts(plain, whole.split(split))[0].facts for split in ("train", "dev", "test")}
+    usable = {split: plain.encode(whole.split(split))[0].facts for split in ("train", "dev", "test")}
     of_split = [sample(usable[split], most) for split, most in (("train", 300), ("dev", 100), ("test", 200))]
     relation = Relation.of(whole.name, *of_split)
     asked = {"begin": "line-break", "answers": "one-token", "deep": choice != LAYER_0, **OPENINGS[opening]}
@@ -68,7 +67,7 @@ def run(lm: Any, name: str, opening: str, choice: str) -> dict[str, Any]:
         spec = TrainingSpec(pairs=PAIRS, batch_facts=FACTS_OF_STEP, l2=chosen.get("l2", 0.0), threads=1)
         result = train(mixture, relation, spec)
     seconds = time.process_time() - began
-    tested = evaluate(mixture, relation)
+    tested = evaluate_split(mixture, relation)
     added = sum(float(delta.detach().square().sum()) for delta in mixture.deltas.parameters())
     return {
         "relation": name,
@@ -86,7 +85,7 @@ def run(lm: Any, name: str, opening: str, choice: str) -> dict[str, Any]:
 
 @contextmanager
 def _last_layer_scaled(factor: float) -> Generator[None]:
-    """While it lasts, the last layer's additions take steps of this fraction of their default size."""
+    """Scale the step size of the last layer's perturbations while the block lasts."""
     usual = loop.rates_of
 
     def scaled(*given: Any) -> Rates:
@@ -94,7 +93,7 @@ def _last_layer_scaled(factor: float) -> Generator[None]:
         layers = {stack: [*rate[:-1], rate[-1] * factor] for stack, rate in rates.layers.items() if rate}
         return replace(rates, layers=layers)
 
-    loop.rates_of = scaled
+    loop.rates_of = scaled  # ty: ignore[invalid-assignment]
     try:
         yield
     finally:
@@ -117,7 +116,7 @@ def table(records: Sequence[dict[str, Any]]) -> str:
                 mean = _cell(whole) if len(whole) == len(names) else "–"
                 rows.append([choice, *("–" if record is None else _cell([record]) for record in of_choice), mean])
         head = f"After {'four examples' if opening == '4 examples' else 'the lead-in'}:"
-        parts += [head, markdown(["additions", *names, "mean"], rows)]
+        parts += [head, markdown(["perturbations", *names, "mean"], rows)]
     return "\n\n".join(parts)
 
 

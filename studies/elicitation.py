@@ -24,12 +24,11 @@ from askwell import Mixture, MixtureSpec, load_lm, train
 from askwell.data.facts import Fact
 from askwell.data.split import sample
 from askwell.data.testbed import relations, testbed_prompts, testbed_relation, told
-from askwell.evaluation.comparison import compare_outcomes
+from askwell.evaluation.comparison import compare
 from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.scoring import evaluate_split
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
-from askwell.prompts.begin import resolve_begin
 from askwell.specs.mixture_spec import AnswersName
 
 KEPT = Path(__file__).parents[1] / "build" / "elicitation"
@@ -65,10 +64,10 @@ def outcomes_of(lm_name: str, lm: FrozenLM, relation_name: str, way: str, answer
         relation = sample(relation, train=None, dev=None, test=DRAWN, seed=0)
     templates = [template for kind in kinds for template in testbed_prompts(kind, relation_name)]
     spec = spec.model_copy(update={"answers": answers})
-    mixture = Mixture(lm, templates, resolve_begin(spec, lm, [(relation, templates)]))
+    mixture = Mixture(lm, templates, spec, relation=relation)
     if tuned:
         train(mixture, relation)
-    evaluation = evaluate(mixture, relation)
+    evaluation = evaluate_split(mixture, relation)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_outcomes(evaluation.outcomes, path)
     return list(evaluation.outcomes)
@@ -93,7 +92,7 @@ def figures(by_way: dict[str, list[Outcome]], names: list[str]) -> dict[str, Any
     """Return the figures of one LM."""
     exact = [r.name for r in relations() if r.cardinality != "N-M" and r.name in names]
     one_to_one = [r.name for r in relations() if r.cardinality == "1-1" and r.name in names]
-    rows = {}
+    rows: dict[str, dict[str, Any]] = {}
     for way, outcomes in by_way.items():
         those_told, withheld = only(outcomes, is_told=True), only(outcomes, is_told=False)
         rows[way] = {
@@ -106,7 +105,7 @@ def figures(by_way: dict[str, list[Outcome]], names: list[str]) -> dict[str, Any
         }
         if WAYS[way][3]:
             base = by_way["manual" if way == "soft-manual" else "absent"]
-            compared = compare_outcomes(those_told, only(base, is_told=True))
+            compared = compare(those_told, only(base, is_told=True))
             rows[way] |= {
                 "gain": compared.micro.difference,
                 "low": compared.micro.low,

@@ -11,6 +11,7 @@ import datetime
 import json
 import statistics
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,14 @@ from pages import FINDINGS, fill, table
 
 from askwell.data.facts import Fact
 from askwell.data.testbed import told
+from askwell.evaluation.controls import PRIOR_CORRECTED
 from askwell.evaluation.knowledge import knowledge
 from askwell.evaluation.outcomes import Outcome, read_outcomes
 from askwell.evaluation.partitions import HARD, by_control
+from askwell.runs.folder import load_runs
 from askwell.runs.record import TEST_OUTCOMES
-from askwell.runs.store import Store, open_store
 from askwell.views.study_cells import KeptRun, kept_runs
-from askwell.views.trust_figures import control_runs, controls_of
+from askwell.views.trust_figures import ControlRuns, control_runs, controls_of
 
 SETTING = "soft"
 ESTIMATES = {
@@ -51,16 +53,18 @@ def is_told(outcome: Outcome) -> bool:
     return Fact(outcome.x, outcome.y) in told(outcome.relation.removeprefix("testbed:"))
 
 
-def cell(run: KeptRun, untuned: KeptRun | None, store: Store, of_runs: Any) -> dict[str, Any]:
+def cell(run: KeptRun, untuned: KeptRun | None, of_runs: ControlRuns) -> dict[str, Any]:
     """Return truth and estimates of one LM, relation and source, and which facts answered right or wrong were told."""
     outcomes = read_outcomes(run.folder / TEST_OUTCOMES)
-    controls = controls_of([run], store, of_runs)
+    controls, record = controls_of([run], of_runs), run.record
     found = knowledge({run.spec.seed: outcomes}, controls)
     score, best = right(outcomes), found.gain.control_score
     scores = {name: of_control.test for name, of_control in found.controls.items()}
     tests = [of_seed for control in controls.values() for of_seed in control.test.values()]  # ty: ignore
     hard = by_control(outcomes, tests).get(HARD, [])
-    corrected = run.metrics["controls"]["prior-corrected"]["test"]["P@1"]
+    corrected, trust = record.controls[PRIOR_CORRECTED].test, record.trust
+    if corrected is None or trust is None:
+        raise ValueError(f"{run.folder} has no corrected score or no trust figures")
     return {
         "lm": run.spec.lm,
         "relation": run.spec.relation,
@@ -73,7 +77,7 @@ def cell(run: KeptRun, untuned: KeptRun | None, store: Store, of_runs: Any) -> d
         "estimates": {
             "untuned": None if untuned is None else right(read_outcomes(untuned.folder / TEST_OUTCOMES)),
             "tuned": score,
-            "corrected": corrected,
+            "corrected": corrected["P@1"],
             "over majority": score - scores["majority"],
             "over prior": score - scores["prior"],
             "over random weights": score - scores["random-weights"],
@@ -81,21 +85,21 @@ def cell(run: KeptRun, untuned: KeptRun | None, store: Store, of_runs: Any) -> d
             "gain": found.gain.gain,
             "share of the rest": 100 * (score - best) / (100 - best),
         },
-        "signals": run.metrics["trust"].get("signals"),
-        "projected": (run.metrics["trust"]["projection"] or {}).get("projected", {}).get("P@1"),
+        "signals": asdict(trust.signals),
+        "projected": None if trust.projection is None else trust.projection.projected["P@1"],
         "right": [is_told(outcome) for outcome in outcomes if outcome.rank <= 1],
         "wrong": [is_told(outcome) for outcome in outcomes if outcome.rank > 1],
         "hard right": [is_told(outcome) for outcome in hard if outcome.rank <= 1],
     }
 
 
-def cells_of(store: Store) -> list[dict[str, Any]]:
+def cells_of(store: Path) -> list[dict[str, Any]]:
     """Return a cell for every soft run that has all controls."""
-    runs = kept_runs(store)
-    of_runs = control_runs(store)
+    every = load_runs(store)
+    runs, of_runs = kept_runs(every), control_runs(every)
     untuned = {(r.spec.lm, r.spec.relation, r.spec.prompts): r for r in runs if r.spec.training is None}
     return [
-        cell(run, untuned.get((run.spec.lm, run.spec.relation, run.spec.prompts)), store, of_runs)
+        cell(run, untuned.get((run.spec.lm, run.spec.relation, run.spec.prompts)), of_runs)
         for run in runs
         if run.spec.setting == SETTING and len(of_runs.get(run.spec.id, {})) == 2
     ]
@@ -173,7 +177,7 @@ def main() -> None:
     """Read the store, and write the results and the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("store", type=Path)
-    cells = cells_of(open_store(parser.parse_args().store))
+    cells = cells_of(parser.parse_args().store)
     (RESULTS / "knowledge.json").write_text(
         json.dumps([{k: v for k, v in c.items() if "right" not in k and k != "wrong"} for c in cells], indent=1) + "\n",
         encoding="utf-8",

@@ -3,11 +3,11 @@
     ASKWELL_DATA=… python studies/nearest_examples.py --relations P19 P138 P37
 
 For each x, four train facts come before its question: the same four for all ("fixed", the draw that `--shots 4`
-makes), or the four whose x's are nearest to it ("nearest", the nearest last). Near is what the LM itself finds alike:
-the cosine between the states from which it would answer the plain prompt about the two x's, their mean taken off. No
-fact is ever an example of its own x. Examples and x are constants, so they are read once; what is tuned are the words
-behind x, for 400 pairs in steps of 16 facts, with the step sizes of askwell. Every line of
-results/nearest_examples.jsonl is a relation with one way of choosing; lines that are there are not done
+makes), or the four whose x's are nearest to it ("nearest", the nearest last). The distance is the LM's own: the cosine
+between the centred hidden states from which it would answer the plain prompt about the two x's. No fact is ever an
+example for its own x. Examples and x are constants, so they are read once; only the words after x are tuned, for 400
+pairs in steps of 16 facts, with the step sizes of askwell. Every line of
+results/nearest_examples.jsonl is a relation with one way of choosing; what has been done is not done
 again.
 """
 
@@ -24,15 +24,15 @@ from openings import digest, facts_of, ranks
 from torch import Tensor
 
 from askwell import Mixture, load_lm
+from askwell.answers.encode import EncodedFacts
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact, Relation
-from askwell.evaluation.answer_lists import OneTokenAnswers
-from askwell.evaluation.ranking import BestAnswers, ListedFacts
+from askwell.evaluation.asked_facts import outcomes_of
 from askwell.lms.batches import words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.question import Token
 from askwell.lms.walks.past import Past
-from askwell.mixture.encode import EncodedFacts, encode_facts
-from askwell.prompts.examples import draw_examples, with_examples, writable_facts
+from askwell.prompts.context import draw_examples, with_context, writable_facts
 from askwell.prompts.pairs import PairReader
 from askwell.prompts.prompt import Prompt, initial_vectors
 from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec
@@ -46,11 +46,11 @@ _FACTS_AT_ONCE = 16
 
 
 class Trial:
-    """Facts, each asked behind examples of its own, of which only the words behind x are tuned."""
+    """Facts, each asked after examples of its own; only the words after x are tuned."""
 
     def __init__(self, lm: FrozenLM, plain: Prompt, spec: MixtureSpec, xs: Sequence[str], shown: Sequence[Any]) -> None:
         self.lm = lm
-        prompts = [_with_constant_opening(with_examples(lm, plain, spec, examples)) for examples in shown]
+        prompts = [_with_constant_opening(with_context(lm, plain, spec, examples)) for examples in shown]
         self._reader = PairReader(lm, prompts, reads_x=False)
         self._reader.first_rows = [0] * len(prompts)  # all prompts have the same tuned words
         self._xs = words_of(xs, lm.wording, lm.device)
@@ -63,7 +63,7 @@ class Trial:
 
     @torch.no_grad()
     def _read(self, every: Int[Tensor, " facts"]) -> Past:
-        """The keys and values of all examples and x's."""
+        """Compute the keys and values of all examples and x's."""
         order, parts = self._lengths.argsort(stable=True), []
         for some in order.split(_FACTS_AT_ONCE):
             batch = self._reader.y_table.batch(self._xs, every[some], every[some]).until(self._lengths[some])
@@ -75,15 +75,15 @@ class Trial:
         return whole.after(self._lengths[some], self._past.of(some))
 
     def log_probs_of(self, some: Int[Tensor, " facts"], tokens: Int[Tensor, " facts"]) -> Float[Tensor, " facts"]:
-        """log p(y | x) of one token for each of these facts, with gradients into the tuned words."""
+        """Return log p(y | x) of one token for each of these facts, with gradients into the tuned words."""
         return self.lm.log_probs_of(self._batch(some), self.vectors, None, tokens)[0]
 
     def log_probs(self, some: Int[Tensor, " facts"]) -> Float[Tensor, "facts vocabulary"]:
-        """log p(· | x) for each of these facts."""
+        """Return log p(· | x) for each of these facts."""
         return self.lm.logits(self._batch(some), self.vectors.detach()).log_softmax(1)
 
     def tune(self, facts: Int[Tensor, " facts"], tokens: Int[Tensor, " facts"], pairs: int) -> None:
-        """One cycle of Adam over this many pairs of these facts, as askwell's own."""
+        """Tune in one cycle of Adam over this many pairs of these facts, as askwell does."""
         peak, steps = OF_WORDS * word_scale(self.lm), max(1, round(pairs / FACTS_OF_STEP))
         optimizer = torch.optim.Adam([self.vectors], lr=peak)
         order = torch.Generator().manual_seed(0)
@@ -99,7 +99,7 @@ class Trial:
 
 
 def _with_constant_opening(prompt: Prompt) -> Prompt:
-    """The prompt of which nothing before x is tuned; its tuned words are counted from 0."""
+    """Return the prompt with nothing tuned before x; its tuned words are counted from 0."""
     streams, before = {}, len(prompt.tokens.before)
     for name, stream in prompt.question.streams.items():
         left = tuple(Token(token.id) for token in stream.left)
@@ -110,7 +110,7 @@ def _with_constant_opening(prompt: Prompt) -> Prompt:
 
 @torch.no_grad()
 def representations(mixture: Mixture, facts: EncodedFacts) -> Float[Tensor, "facts width"]:
-    """For each fact the state from which the LM answers the plain prompt about its x, as a unit vector."""
+    """Return, for each fact, the centred hidden state from which the LM answers about its x, as a unit vector."""
     parts = []
     for some in torch.arange(len(facts)).split(_FACTS_AT_ONCE * 4):
         batch = mixture.pairs.y_table.batch(facts.xs, some, torch.zeros_like(some))
@@ -123,8 +123,8 @@ def representations(mixture: Mixture, facts: EncodedFacts) -> Float[Tensor, "fac
 def nearest(
     states: Float[Tensor, "facts width"], facts: Sequence[Fact], shown: Sequence[int], count: int
 ) -> list[tuple[Fact, ...]]:
-    """For each fact those of the `shown` ones whose x's are nearest, the nearest last: none with its own x, no two with
-    the same."""
+    """Return, for each fact, those of the `shown` ones whose x's are nearest, the nearest last: none with its own x,
+    no two with the same x."""
     order = (states @ states[list(shown)].T).argsort(dim=1, descending=True, stable=True)
     chosen = []
     for fact, places in zip(facts, order.tolist(), strict=True):
@@ -138,12 +138,12 @@ def nearest(
 
 
 def cell(lm: FrozenLM, name: str, way: str) -> dict[str, Any]:
-    """One relation and way of choosing examples: by hand, and with the words behind x tuned."""
+    """Score one relation and way of choosing examples: by hand, and with the words after x tuned."""
     whole, templates = facts_of(lm, name, "one-token")
     relation = Relation.of(whole.name, whole.train[:: max(1, len(whole.train) // TRAIN_FACTS)], whole.dev, whole.test)
     spec = MixtureSpec(begin="line-break", answers="one-token", lead_in=NO_LEAD_IN)
     plain = Mixture(lm, templates, spec)
-    train, test = (encode_facts(plain, relation.split(split))[0] for split in ("train", "test"))
+    train, test = (plain.encode(relation.split(split))[0] for split in ("train", "test"))
     began = time.process_time()
     fixed = draw_examples(writable_facts(lm, spec, whole.train), SHOTS, 0, 0)
     shown_xs = {fact.x for fact in fixed} if way == "fixed" else set()
@@ -154,13 +154,12 @@ def cell(lm: FrozenLM, name: str, way: str) -> dict[str, Any]:
         states = torch.cat([representations(plain, train), representations(plain, test)])
         shown = nearest(states, facts, range(len(train)), SHOTS)
     trial = Trial(lm, plain.prompts[0], spec.model_copy(update={"shots": SHOTS}), [fact.x for fact in facts], shown)
-    asked = ListedFacts(OneTokenAnswers(plain), relation, test)
+    answers = OneTokenAnswers(plain)
 
     def outcomes() -> dict[str, Any]:
         parts = [trial.log_probs(some + len(train)) for some in torch.arange(len(test)).split(_FACTS_AT_ONCE)]
-        every = torch.arange(len(test))
-        ranked = asked.rank(every, torch.cat(parts))
-        return ranks(asked.outcomes(every, ranked, [BestAnswers()] * len(test)))
+        ranked = answers.ranked(torch.cat(parts), test.facts, relation.golds)
+        return ranks(outcomes_of(relation, test.facts, answers.rankings(ranked)))
 
     by_hand, tuned_from = outcomes(), time.process_time()
     usable = torch.tensor([number for number, fact in enumerate(train.facts) if fact.x not in shown_xs])
@@ -179,7 +178,7 @@ def cell(lm: FrozenLM, name: str, way: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Does the lines that are not done."""
+    """Do the missing lines."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--relations", nargs="*", default=["P19", "P138", "P37"])
     options = parser.parse_args()

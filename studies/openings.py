@@ -31,14 +31,13 @@ from defaults import STUDIED, TESTBED
 from lines import RESULTS, append_line, read_lines, sample
 
 from askwell import Mixture, load_lm, train
+from askwell.answers.listed import ListedAnswers
 from askwell.data.facts import Relation, SplitName
-from askwell.data.names import read_prompts, read_relation
-from askwell.evaluation.controls import MAJORITY, PRIOR, majority, prompt_prior
-from askwell.evaluation.open_answers import OpenFacts
+from askwell.data.names import load_prompts, load_relation
+from askwell.evaluation.asked_facts import AskedFacts
+from askwell.evaluation.controls import MAJORITY, PRIOR, priors_of
 from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.ranking import ListedFacts, asked_facts
-from askwell.evaluation.scoring import evaluate
-from askwell.mixture.encode import encode_facts
+from askwell.evaluation.scoring import evaluate_split
 from askwell.specs.mixture_spec import A_FACT, NO_LEAD_IN, MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.optimiser import OF_WORDS, word_scale
@@ -91,11 +90,11 @@ def cell(lm: Any, name: str, change: dict[str, Any], pairs: int) -> dict[str, An
     """Ask one relation with LAMA's prompt after a line break; one-token facts."""
     change = dict(change)
     steps = change.pop("steps", 1.0)
-    whole = read_relation(f"trex_original/{name}")
-    templates = read_prompts([f"trex/{name}"], relation=whole)
+    whole = load_relation(f"trex_original/{name}")
+    templates = load_prompts([f"trex/{name}"], relation=whole)
     spec = MixtureSpec.model_validate({"begin": "line-break", "answers": "one-token", **change})
     plain = Mixture(lm, templates, MixtureSpec(begin="line-break", answers="one-token"))
-    usable = {split: encode_facts(plain, whole.split(split))[0].facts for split in ("train", "dev", "test")}
+    usable = {split: plain.encode(whole.split(split))[0].facts for split in ("train", "dev", "test")}
     tests = sample(usable["test"], 100 if pairs else 32)
     relation = Relation.of(whole.name, sample(usable["train"], 300), sample(usable["dev"], 60), tests)
     mixture = Mixture(lm, templates, spec, relation=relation)
@@ -107,26 +106,26 @@ def cell(lm: Any, name: str, change: dict[str, Any], pairs: int) -> dict[str, An
         rate = None if isinstance(steps, str) or steps == 1.0 else steps * OF_WORDS * word_scale(lm)
         train(mixture, relation, TrainingSpec(pairs=pairs, batch_facts=16, vectors_rate=rate))
     seconds = time.process_time() - began
-    found = evaluate(mixture, relation)
+    found = evaluate_split(mixture, relation)
     scores = {"P@1": found.micro["P@1"], "log_loss": found.log_loss}
     return {"facts": len(found.outcomes), **scores, "training_cpu_seconds": round(seconds, 1)}
 
 
 def cost(lm: Any, turns: int = 3) -> None:
     """Measure, in turns, the CPU seconds of asking 500 facts with no opening and with eight examples."""
-    whole = read_relation("trex_original/P19")
-    templates = read_prompts(["trex/P19"], relation=whole)
+    whole = load_relation("trex_original/P19")
+    templates = load_prompts(["trex/P19"], relation=whole)
     asked = {"begin": "line-break", "answers": "one-token"}
     plain = Mixture(lm, templates, MixtureSpec.model_validate({**asked, "lead_in": NO_LEAD_IN}))
-    tests = sample(encode_facts(plain, whole.test)[0].facts, 500)
-    relation = Relation.of(whole.name, sample(encode_facts(plain, whole.train)[0].facts, 300), (), tests)
+    tests = sample(plain.encode(whole.test)[0].facts, 500)
+    relation = Relation.of(whole.name, sample(plain.encode(whole.train)[0].facts, 300), (), tests)
     with_8 = Mixture(lm, templates, MixtureSpec.model_validate({**asked, "shots": 8}), relation=relation)
     for turn in range(turns):
         seconds = []
         for mixture in (plain, with_8):
             began = time.process_time()
-            facts = len(evaluate(mixture, relation).outcomes)
-            seconds.append_line(round(time.process_time() - began, 2))
+            facts = len(evaluate_split(mixture, relation).outcomes)
+            seconds.append(round(time.process_time() - began, 2))
         tokens = with_8.prompts[0].tokens.opening
         line = {"relation": "P19", "turn": turn, "facts": facts, "nothing": seconds[0], "8 examples": seconds[1]}
         append_line(COSTS, {**line, "opening_tokens": tokens})
@@ -134,14 +133,14 @@ def cost(lm: Any, turns: int = 3) -> None:
 
 def family_cell(lm: Any, name: str, change: dict[str, Any], pairs: int) -> dict[str, Any]:
     """Ask a relation of the testbed with its single prompt."""
-    whole = read_relation(name)
+    whole = load_relation(name)
     relation = Relation.of(whole.name, sample(whole.train, 300), whole.dev[:60], sample(whole.test, 200))
-    templates = read_prompts(["testbed:single"], relation=relation)
+    templates = load_prompts(["testbed:single"], relation=relation)
     spec = MixtureSpec.model_validate({"answers": "one-token", "lead_in": NO_LEAD_IN, **change})
     mixture = Mixture(lm, templates, spec, relation=relation)
-    by_hand = evaluate(mixture, relation)
+    by_hand = evaluate_split(mixture, relation)
     train(mixture, relation, TrainingSpec(pairs=pairs, threads=1))
-    tuned = evaluate(mixture, relation)
+    tuned = evaluate_split(mixture, relation)
     scores = {"by hand": by_hand.micro["P@1"], "tuned": tuned.micro["P@1"], "log_loss": tuned.log_loss}
     return {"facts": len(tuned.outcomes), **scores}
 
@@ -161,11 +160,11 @@ def families() -> None:
 
 def facts_of(lm: Any, name: str, answers: str) -> tuple[Relation, list[Any]]:
     """Return the relation with the facts that are used, and LAMA's template."""
-    whole = read_relation(f"trex_original/{name}")
-    templates = read_prompts([f"trex/{name}"], relation=whole)
+    whole = load_relation(f"trex_original/{name}")
+    templates = load_prompts([f"trex/{name}"], relation=whole)
     spec = MixtureSpec.model_validate({"begin": "line-break", "answers": answers, "lead_in": NO_LEAD_IN})
     plain = Mixture(lm, templates, spec)
-    usable = {split: encode_facts(plain, whole.split(split))[0].facts for split in ("train", "dev", "test")}
+    usable = {split: plain.encode(whole.split(split))[0].facts for split in ("train", "dev", "test")}
     sizes = {"train": TRAIN_FACTS, "dev": DEV_FACTS, "test": TEST_FACTS}
     return Relation.of(whole.name, *(sample(usable[split], sizes[split]) for split in sizes)), templates
 
@@ -190,15 +189,16 @@ def scored_facts(mixture: Mixture, relation: Relation, split: SplitName = "test"
     For whole answers, only whether y is the best one is found out, in a fraction of the time that its rank would take;
     the rank of all others is None.
     """
-    facts = asked_facts(mixture, relation, split)
-    if not isinstance(facts, OpenFacts):
-        outcomes = evaluate(mixture, relation, split=split).outcomes
+    facts = AskedFacts(mixture, relation, split)
+    if facts.answers.is_listed:
+        outcomes = evaluate_split(mixture, relation, split=split).outcomes
         return {"xs": sorted((outcome.x, outcome.y) for outcome in outcomes), **ranks(outcomes)}
     found: list[tuple[str, str, int | None, float | None]] = []
-    for some in torch.arange(len(facts.facts)).split(FACTS_AT_ONCE):
-        for number, is_best, log_p in zip(some.tolist(), *facts.is_best(some), strict=True):
-            fact = facts.facts.facts[number]
-            found.append((fact.x, fact.y, 1 if is_best else None, round(log_p, 4) if math.isfinite(log_p) else None))
+    for number, fact in enumerate(facts.encoded.facts):
+        one = facts.encoded.subset(facts.encoded.rows == number)
+        rankings, log_loss = facts.answers.quick_ranks(one, relation.golds)
+        is_best = any(ranking.rank == 1 for ranking in rankings)
+        found.append((fact.x, fact.y, 1 if is_best else None, None if log_loss is None else round(-log_loss, 4)))
     found.sort(key=lambda row: row[:2])
     return {"xs": [row[:2] for row in found], "rank": [row[2] for row in found], "log_p": [row[3] for row in found]}
 
@@ -220,14 +220,12 @@ def tuned_cell(lm: Any, name: str, opening: str, answers: str) -> dict[str, Any]
     train(mixture, relation, TrainingSpec(pairs=PAIRS, batch_facts=batch, vectors_rate=rate))
     tuning = time.process_time() - began
     tuned = scored_facts(mixture, relation)
-    facts = asked_facts(mixture, relation, "test")
-    if isinstance(facts, ListedFacts):
-        priors: dict[str, Any] = {
-            MAJORITY: majority(facts.answers, relation),
-            PRIOR: prompt_prior(facts.answers, relation, most=XS_OF_PRIOR),
-        }
+    facts = AskedFacts(mixture, relation, "test")
+    answering = facts.answers
+    if isinstance(answering, ListedAnswers):
+        priors = {MAJORITY: answering.majority(relation), PRIOR: answering.mean_prior(relation, most=XS_OF_PRIOR)}
     else:
-        priors, _ = facts.priors(0)
+        priors, _ = priors_of(answering, relation)
     controls = {control: ranks(facts.prior_outcomes(prior)) for control, prior in priors.items()}
     return {
         "facts": len(tuned["xs"]),

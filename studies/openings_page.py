@@ -21,7 +21,7 @@ Fact = tuple[str, str]
 
 
 class Scored(NamedTuple):
-    """What was made of one fact."""
+    """The outcome of one fact."""
 
     is_right: bool
     log_p: float | None
@@ -31,19 +31,19 @@ Scores = dict[Fact, Scored]
 
 
 def scores_of(line: Line, key: str) -> Scores:
-    """One line's outcomes under a key ("by hand", "tuned", a control), by fact."""
+    """Return one line's outcomes under a key ("by hand", "tuned", a control), by fact."""
     found = line[key]
     rows = zip(line["fact_digests"], found["rank"], found["log_p"], strict=True)
     return {(line["relation"], fact): Scored(rank is not None and rank <= 1, log_p) for fact, rank, log_p in rows}
 
 
 def joined(lines: Sequence[Line], key: str) -> Scores:
-    """The outcomes of several relations."""
+    """Return the outcomes of several relations."""
     return {fact: scored for line in lines for fact, scored in scores_of(line, key).items()}
 
 
 def by_relation(scores: Scores, value: Callable[[Scored], float]) -> dict[str, float]:
-    """The mean over facts of each relation."""
+    """Return the mean over facts of each relation."""
     values: dict[str, list[float]] = {}
     for fact, scored in scores.items():
         values.setdefault(fact[0], []).append(value(scored))
@@ -51,22 +51,22 @@ def by_relation(scores: Scores, value: Callable[[Scored], float]) -> dict[str, f
 
 
 def right(scored: Scored) -> float:
-    """100 for a right answer."""
+    """Return 100 for a right answer."""
     return 100.0 * scored.is_right
 
 
 def micro(scores: Scores) -> float:
-    """P@1 over all facts, in per cent."""
+    """Return P@1 over all facts, in per cent."""
     return fmean(map(right, scores.values()))
 
 
 def macro(scores: Scores) -> float:
-    """P@1 as the mean over relations, in per cent."""
+    """Return P@1 as the mean over relations, in per cent."""
     return fmean(by_relation(scores, right).values())
 
 
 def log_loss(scores: Scores) -> str:
-    """The log-loss as the mean over relations; none where some y has no probability."""
+    """Return the log-loss as the mean over relations; a dash if some y has no probability."""
     if any(scored.log_p is None for scored in scores.values()):
         return "–"
     return f"{fmean(by_relation(scores, lambda scored: -(scored.log_p or 0.0)).values()):.2f}"
@@ -87,7 +87,7 @@ class Comparison(NamedTuple):
 
 
 def compare(first: Scores, second: Scores) -> Comparison:
-    """The first way against the second, over the facts that both were asked."""
+    """Compare two ways over the facts that both were asked."""
     from scipy import stats
 
     facts = [fact for fact in first if fact in second]
@@ -103,17 +103,17 @@ def compare(first: Scores, second: Scores) -> Comparison:
 
 
 def probability(p: float) -> str:
-    """A p-value as it is written."""
+    """Write a p-value."""
     return f"{p:.2g}" if p >= 0.0001 else "< 0.0001"
 
 
 def with_sign(p: float) -> str:
-    """A p-value as it is written behind a p."""
+    """Write a p-value as it follows a p."""
     return probability(p) if p < 0.0001 else f"= {probability(p)}"
 
 
 def hand_tables(lines: Sequence[Line]) -> list[str]:
-    """What comes before the sentence, by hand: the study of six relations, and twenty relations."""
+    """Return the tables of openings by hand: the study of six relations, and twenty relations."""
     parts = []
     for title, which in (("Six relations that no other page reports", "hard"), ("Twenty relations", "twenty")):
         changes = list(dict.fromkeys(json.dumps(change) for _, change, _ in cells(which)))
@@ -149,7 +149,7 @@ def signed_ranks(first: Sequence[float], second: Sequence[float]) -> str:
 
 
 def study_table(lines: Sequence[Line]) -> list[str]:
-    """The study of openings after tuning, on relations that no other page reports."""
+    """Return the table of openings after tuning, on relations that no other page reports."""
     own = {(line["relation"], json.dumps(line["mixture"])): line for line in lines if line["pairs"]}
     asked = [(name, json.dumps(change)) for name, change, _ in cells("tuned")]
     changes = list(dict.fromkeys(change for _, change in asked))
@@ -164,7 +164,7 @@ def study_table(lines: Sequence[Line]) -> list[str]:
 
 
 def described(change: Line) -> str:
-    """What comes before the sentence, in words."""
+    """Say what comes before the sentence."""
     if shots := change.get("shots"):
         return f"{shots} example{'s' * (shots > 1)}"
     lead_in = change.get("lead_in", "none")
@@ -172,7 +172,7 @@ def described(change: Line) -> str:
 
 
 def tuned_parts(lines: Sequence[Line], answers: str) -> list[str]:
-    """By hand and tuned on the same facts: means, paired tests, and each relation."""
+    """Return tables of by hand and tuned on the same facts: means, paired tests, and each relation."""
     own = [line for line in lines if line["answers"] == answers]
     parts = []
     for openings in (("nothing", "8 examples"), ("nothing", "4 examples", "8 examples")):
@@ -233,7 +233,7 @@ def _tuned_part(by_cell: dict[tuple[str, str], Line], names: Sequence[str], open
 
 
 def variants(lines: Sequence[Line]) -> list[str]:
-    """Other ways to have examples beside four tuned ones: several draws, examples that are held, smaller steps."""
+    """Return the table of other ways to use examples: several draws, examples that are held, smaller steps."""
     base = {
         line["relation"]: line for line in lines if (line["opening"], line["answers"]) == ("4 examples", "one-token")
     }
@@ -252,11 +252,11 @@ def variants(lines: Sequence[Line]) -> list[str]:
     if not rows:
         return []
     header = ["tuned", "relations", "facts", "macro P@1", "against 4 examples", "McNemar's p", "CPU s of tuning"]
-    return ["Other ways to have examples, tuned for the same 400 pairs:\n\n" + table(header, rows)]
+    return ["Compared with four tuned examples, tuned for the same 400 pairs:\n\n" + table(header, rows)]
 
 
 def steps_part(lines: Sequence[Line]) -> list[str]:
-    """Step sizes of four tuned examples."""
+    """Return the table of step sizes of four tuned examples."""
     own = [line for line in lines if "steps" in line["mixture"]]
     names = list(dict.fromkeys(line["relation"] for line in own))
     sizes = list(dict.fromkeys(line["mixture"]["steps"] for line in own))
@@ -272,7 +272,7 @@ def steps_part(lines: Sequence[Line]) -> list[str]:
 
 
 def cost_part(lines: Sequence[Line]) -> list[str]:
-    """What asking costs with eight examples."""
+    """Return the table of what asking costs with eight examples."""
     if not lines:
         return []
     rows = [
@@ -288,7 +288,7 @@ def cost_part(lines: Sequence[Line]) -> list[str]:
 
 
 def nearest_part(lines: Sequence[Line]) -> list[str]:
-    """Examples chosen for each x."""
+    """Return the table of examples chosen for each x."""
     if not lines:
         return []
     by_way = {way: [line for line in lines if line["examples"] == way] for way in ("fixed", "nearest")}
@@ -324,7 +324,7 @@ def nearest_part(lines: Sequence[Line]) -> list[str]:
 
 
 def families_part(lines: Sequence[Line]) -> list[str]:
-    """The testbed's LMs."""
+    """Return the table of the testbed's LMs."""
     if not lines:
         return []
     changes = list(dict.fromkeys(json.dumps(line["mixture"]) for line in lines))

@@ -25,9 +25,8 @@ from pages import FINDINGS, fill, table
 
 from askwell import Mixture, MixtureSpec, TrainingSpec, evaluate, load_lm, train
 from askwell.data.facts import Relation
-from askwell.data.names import read_prompts, read_relation
+from askwell.data.names import load_prompts, load_relation
 from askwell.evaluation.scoring import score_facts
-from askwell.mixture.encode import encode_relation
 from askwell.training.history import standard_error
 from askwell.training.objective import Objective
 from askwell.training.optimiser import (
@@ -57,11 +56,11 @@ Ending = tuple[str, int, float] | None
 
 def new_mixture(lm: Any, relation_name: str, kind: str) -> tuple[Relation, Mixture]:
     """Return the relation with the facts that are used, and a mixture of one or up to sixteen prompts for it."""
-    whole = read_relation(relation_name)
+    whole = load_relation(relation_name)
     taken = whole.train[:: max(1, -(-len(whole.train) // 300))]
     relation = Relation.of(whole.name, taken, whole.dev[:100], whole.test[:100])
     sources = ["testbed:single"] + ["testbed:paraphrased", "testbed:random"] * (kind == "sixteen")
-    return relation, Mixture(lm, read_prompts(sources, relation=relation)[:16], MixtureSpec(answers="one-token"))
+    return relation, Mixture(lm, load_prompts(sources, relation=relation)[:16], MixtureSpec(answers="one-token"))
 
 
 def curves(lm: Any, name: str, relation_name: str, kind: str) -> dict[str, Any]:
@@ -69,19 +68,19 @@ def curves(lm: Any, name: str, relation_name: str, kind: str) -> dict[str, Any]:
     relation, mixture = new_mixture(lm, relation_name, kind)
     limit, between, batch = KINDS[kind]
     spec = TrainingSpec(threads=1, beta1=0.9)
-    facts = encode_relation(mixture, relation)
+    facts = mixture.encode_relation(relation)
     mixture.answer_kind = facts.kind
     choose_tuned(mixture, spec)
     train, dev, test = facts.need("train"), facts.need("dev"), facts.need("test")
     optimizer = optimizer_of(mixture, spec, rates_of(mixture, train, spec))
     if optimizer is None:
         raise RuntimeError("nothing is tuned by gradient")
-    objective, tuned = Objective(mixture, train, "gradient", None), tuned_by(optimizer, mixture)
+    objective, tuned = Objective(mixture.answering(kind=train.kind), train, "gradient"), tuned_by(optimizer, mixture)
     prompts, batch = len(mixture.prompts), min(batch, len(train))
     steps, every = (max(1, round(pairs / (batch * prompts))) for pairs in (limit, between))
 
     def scores() -> Scores:
-        of = [score_facts(mixture, split, relation) for split in (dev, test)]
+        of = [score_facts(mixture.answering(kind=split.kind), split, relation) for split in (dev, test)]
         return [split[key] for split in of for key in ("P@1", "log_loss")]
 
     means: dict[str, torch.Tensor] = {}

@@ -23,20 +23,19 @@ from lines import RESULTS
 from pages import FINDINGS, fill, table
 
 from askwell import Mixture, load_lm, train
+from askwell.answers.candidates import Candidates
+from askwell.answers.encode import count_reasons
 from askwell.data.facts import SPLITS, Relation
-from askwell.data.names import read_prompts, read_relation
+from askwell.data.names import load_prompts, load_relation
 from askwell.errors import NothingLeft
-from askwell.evaluation.comparison import compare_outcomes
-from askwell.evaluation.controls import MAJORITY, PRIOR
+from askwell.evaluation.asked_facts import AskedFacts
+from askwell.evaluation.comparison import compare
+from askwell.evaluation.controls import MAJORITY, PRIOR, priors_of
 from askwell.evaluation.metrics import RANK_METRICS, scores_of
 from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes
-from askwell.evaluation.ranking import AskedFacts, asked_facts
 from askwell.evaluation.significance import interval_text
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.candidates import Candidates
-from askwell.mixture.encode import count_reasons, encode_relation
-from askwell.mixture.save import load_mixture, save_mixture
-from askwell.prompts.begin import choose_begin
+from askwell.prompts.context import begin_scores
 from askwell.runs.record import environment
 from askwell.specs.mixture_spec import NO_LEAD_IN, AnswersName, MixtureSpec
 
@@ -64,20 +63,22 @@ class Work:
         self.lm, self.name, self.answers = lm, name, answers
         self.folder = KEPT / name / answers
         self.relation = relation_of(name)
-        templates = read_prompts([f"{RELATIONS[name]}/{name}"], relation=self.relation)
+        templates = load_prompts([f"{RELATIONS[name]}/{name}"], relation=self.relation)
         self.untuned = Mixture(lm, templates, MixtureSpec(begin=begin, answers=answers), relation=self.relation)
 
     def tuned(self) -> tuple[Mixture, dict[str, Any]]:
         """Return the mixture after default training, and how that went; train it if that has not been done."""
         kept = self.folder / "training.json"
         if kept.exists():
-            return load_mixture(self.folder / "mixture", self.lm), json.loads(kept.read_text(encoding="utf-8"))
+            return Mixture.from_pretrained(self.folder / "mixture", self.lm), json.loads(
+                kept.read_text(encoding="utf-8")
+            )
         mixture = self.untuned
         self.folder.mkdir(parents=True, exist_ok=True)
         cpu = time.process_time()
         resume = (self.folder / "checkpoint.safetensors").exists()
         result = train(mixture, self.relation, folder=self.folder, resume=resume, progress=self._say)
-        save_mixture(mixture, self.folder / "mixture")
+        mixture.save_pretrained(self.folder / "mixture")
         how = {
             "train_facts": result.train_facts,
             "dev_facts": result.dev_facts,
@@ -97,17 +98,17 @@ class Work:
 
     def asked(self, mixture: Mixture) -> AskedFacts:
         """Return the test facts that can be asked."""
-        return asked_facts(mixture, self.relation, "test", None, encode_relation(mixture, self.relation))
+        return AskedFacts(mixture, self.relation, "test", None, mixture.encode_relation(self.relation))
 
     def outcomes_among(self, mixture: Mixture, candidates: Candidates) -> list[Outcome]:
         """Rank all test facts whose y is a candidate among the candidates alone."""
-        asked = asked_facts(mixture, self.relation, "test", candidates)
-        return [outcome for some in asked.chunks() for outcome in asked.ask(some)[0] if outcome.y in candidates.names]
+        asked = AskedFacts(mixture, self.relation, "test", candidates)
+        return [outcome for rows in asked.batches() for outcome in asked.ask(rows)[0] if outcome.y in candidates.names]
 
     def outcomes(self, mixture: Mixture, what: str, most: int | None) -> tuple[list[Outcome], int]:
         """Return outcomes of test facts, in an order drawn once, and how many searches ended early; saved in parts."""
         asked = self.asked(mixture)
-        order = list(range(len(asked.facts)))
+        order = list(range(len(asked)))
         random.Random(0).shuffle(order)
         outcomes: list[Outcome] = []
         unsettled = 0
@@ -128,7 +129,7 @@ class Work:
 
 def relation_of(name: str) -> Relation:
     """Read the facts of a relation, as they were published."""
-    return read_relation(f"{'trex_original' if RELATIONS[name] == 'trex' else 'google_re'}/{name}")
+    return load_relation(f"{'trex_original' if RELATIONS[name] == 'trex' else 'google_re'}/{name}")
 
 
 def any_length(lm: FrozenLM, name: str, begin: Any, most: int | None) -> dict[str, Any]:
@@ -138,7 +139,7 @@ def any_length(lm: FrozenLM, name: str, begin: Any, most: int | None) -> dict[st
     after, unsettled = work.outcomes(mixture, "tuned", most)
     before, unsettled_before = work.outcomes(Work(lm, name, "any-length", begin).untuned, "untuned", UNTUNED)
     asked = work.asked(mixture)
-    priors, _ = asked.priors(0)
+    priors, _ = priors_of(asked.answers, relation_of(name))
     answered = {(outcome.x, outcome.y) for outcome in after}
     controls = {
         control: scores_of(
@@ -149,7 +150,7 @@ def any_length(lm: FrozenLM, name: str, begin: Any, most: int | None) -> dict[st
     return {
         "relation": name,
         "template": work.untuned.prompts[0].template.text,
-        "test_facts": len(asked.facts),
+        "test_facts": len(asked),
         "left_out": count_reasons(asked.left_out),
         "asked": len(after),
         "asked_untuned": len(before),
@@ -166,17 +167,17 @@ def one_token(lm: FrozenLM, name: str, begin: Any, most: int | None) -> dict[str
         work = Work(lm, name, "one-token", begin)
     except NothingLeft:  # not even an example can be written
         return None
-    facts = encode_relation(work.untuned, work.relation)
+    facts = work.untuned.encode_relation(work.relation)
     if not all(len(facts.split(split)) for split in SPLITS):
         return None
     mixture, how = work.tuned()
     after, _ = work.outcomes(mixture, "tuned", None)
     long = Work(lm, name, "any-length", begin)
     of_any, _ = long.outcomes(long.tuned()[0], "tuned", most)
-    compared = compare_outcomes(of_any, after)
+    compared = compare(of_any, after)
     before, _ = work.outcomes(Work(lm, name, "one-token", begin).untuned, "untuned", None)
     ys = Candidates("one-token ys", tuple(sorted({fact.y for split in SPLITS for fact in facts.split(split).facts})))
-    among = compare_outcomes(long.outcomes_among(long.tuned()[0], ys), work.outcomes_among(mixture, ys))
+    among = compare(long.outcomes_among(long.tuned()[0], ys), work.outcomes_among(mixture, ys))
     return {
         "among_ys": {"ys": len(ys.names), "facts": among.facts, **asdict(among.micro)},
         "asked": len(after),
@@ -194,12 +195,11 @@ def one_token(lm: FrozenLM, name: str, begin: Any, most: int | None) -> dict[str
 
 
 def beginning(lm: FrozenLM, kept: dict[str, Any]) -> dict[str, Any]:
-    """Choose what sentences begin with, once, as `askwell train` does on the first relation."""
+    """Choose what all sentences begin with, as `askwell train` does on the first relation."""
     if "begin" not in kept:
         relation = relation_of(FIRST)
-        choice = choose_begin(lm, [(relation, read_prompts([f"{RELATIONS[FIRST]}/{FIRST}"], relation=relation))])
-        assert choice is not None
-        kept["begin"] = choice.model_dump(include={"begin", "log_probabilities", "relations", "pairs"})
+        scores = begin_scores(lm, relation, load_prompts([f"{RELATIONS[FIRST]}/{FIRST}"], relation=relation))
+        kept["begin"] = {"begin": max(scores, key=scores.__getitem__), "log_probabilities": scores}
         write_kept(kept)
     return kept["begin"]
 

@@ -148,7 +148,7 @@ def main() -> None:
     places["plain with its table"] = str(summary["equal_work"]["plain_with_its_table"]["small"])
     places["two processes"] = f"{min(summary['two_processes'].values()):.3g}"
     fill(FINDINGS / "speed.md", places)
-    (FINDINGS / "speed.svg").write_text(chart(figures(summary)).svg("speed"), encoding="utf-8")
+    (FINDINGS / "speed.svg").write_text(chart(figures(summary)).svg(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ LARGEST_TEXT = 2**30
 
 
 def read_text(path: Path) -> str:
-    """The UTF-8 text of a file, without the byte order mark that some editors write."""
+    """Return the UTF-8 text of a file, without the byte order mark that some editors write."""
     data = read_bytes(path)
     data = data.removeprefix(b"\xef\xbb\xbf")
     try:
@@ -54,7 +54,7 @@ def read_bytes(path: Path, most: int = LARGEST_TEXT) -> bytes:
 
 
 def read_saved(path: Path, validate: Callable[[bytes], DocumentT], data: bytes | None = None) -> DocumentT:
-    """A JSON document that askwell has saved, as `validate` (a typed model's model_validate_json) reads it.
+    """Return a JSON document that askwell has saved, as `validate` (a typed model's model_validate_json) reads it.
 
     DamagedFile says which part differs from what was saved. `data` is the content of the file, if it was read before.
     """
@@ -70,7 +70,7 @@ def read_saved(path: Path, validate: Callable[[bytes], DocumentT], data: bytes |
 
 
 def read_document(path: Path, data: bytes | None = None) -> Any:
-    """What a JSON file holds that askwell has saved, before it goes through a typed model."""
+    """Return what a JSON file holds that askwell has saved, before it goes through a typed model."""
     try:
         document = json.loads((read_bytes(path) if data is None else data).decode("utf-8"))
     except (ValueError, RecursionError):
@@ -103,7 +103,7 @@ def is_utf8(value: Any) -> bool:
 
 
 def problem_in(error: "ValidationError") -> str:
-    """The first of the problems that a typed model found, in a few words."""
+    """Return the first of the problems that a typed model found, in a few words."""
     problem = error.errors()[0]
     where = ".".join(map(str, problem["loc"]))
     words = {"missing": "is missing", "extra_forbidden": "is not known to this version"}
@@ -116,7 +116,7 @@ def problem_in(error: "ValidationError") -> str:
 
 
 def to_json(result: Any) -> Any:
-    """Results (dataclasses or pydantic models, alone or in lists and mappings) as plain data for JSON."""
+    """Return results (dataclasses or pydantic models, alone or in lists and mappings) as plain data for JSON."""
     from pydantic import TypeAdapter
 
     if isinstance(result, Mapping):
@@ -259,7 +259,7 @@ def write_tensors(path: Path, tensors: "Mapping[str, Tensor]", notes: Mapping[st
 
 
 def read_tensors(path: Path) -> "tuple[dict[str, Tensor], dict[str, Any]]":
-    """The tensors and the notes of a file that `write_tensors` has written."""
+    """Return the tensors and the notes of a file that `write_tensors` has written."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -283,7 +283,7 @@ def hash_of(tensors: "Mapping[str, Tensor]", notes: str = "") -> str:
 
 
 def cache_folder() -> Path:
-    """The cache folder, whether or not it exists: ASKWELL_CACHE, or askwell in the user's cache folder."""
+    """Return the cache folder, whether or not it exists: ASKWELL_CACHE, or askwell in the user's cache folder."""
     own = os.environ.get("ASKWELL_CACHE")
     if own:
         return Path(own)

@@ -13,17 +13,16 @@ from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS, REPEATED, frozen
 from by_hand import ids_of
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.baselines.autoprompt import TriggerSearch, best_swaps, search_triggers
 from askwell.baselines.result import BaselineRun, BaselineStep
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption, DamagedFile
 from askwell.files import read_tensors
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture import distributions
-from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description
-from askwell.prompts.begin import settle
+from askwell.prompts.context import settle
 from askwell.specs.baseline_specs import AutoPromptSpec
 from askwell.training.checkpoint import CHECKPOINT
 
@@ -141,8 +140,8 @@ def test_it_is_asked_with_exactly_the_tokens_that_were_found(tmp_path, whole_wor
     spec = AutoPromptSpec(triggers=4, iterations=15, candidates=4, sampled_facts=5, whole_words=whole_words)
     result = search_triggers(lm, REPEATED, spec, folder=tmp_path)
     for mixture in (result.mixture, Mixture.from_pretrained(tmp_path, lm=lm)):
-        facts, _ = encode_facts(mixture, FACTS)
-        found = distributions.log_probs(mixture, facts.xs, EVERY_FACT).gather(1, facts.answers[:, None])[:, 0]
+        facts, _ = mixture.encode(FACTS)
+        found = OneTokenAnswers(mixture).log_probs(facts.xs, EVERY_FACT).gather(1, facts.answers[:, None])[:, 0]
         expected = [float(by_hand.log_prob(lm, fact, found_tokens(result)[:4])) for fact in facts.facts]
         assert found.tolist() == pytest.approx(expected, abs=1e-5)
     if whole_words:

@@ -6,13 +6,12 @@ from builders import tiny
 from builders.specs import paper_spec
 from builders.worlds import FACTS, REPEATED, TEMPLATES, frozen
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.baselines.run_baseline import run_baseline
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
-from askwell.evaluation.scoring import evaluate
-from askwell.mixture import distributions
-from askwell.mixture.encode import encode_facts
+from askwell.evaluation.scoring import evaluate_split
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 
@@ -22,12 +21,12 @@ PROMPTS = [parse_template(text, weight) for text, weight in zip(TEMPLATES, (0.5,
 def all_log_probs(lm, template) -> torch.Tensor:
     """log p(y | t, x) of all facts and tokens with one prompt alone, by a mixture of it alone."""
     mixture = Mixture(lm, [template], paper_spec())
-    facts, _ = encode_facts(mixture, FACTS)
-    return distributions.log_probs(mixture, facts.xs, torch.arange(len(facts)))
+    facts, _ = mixture.encode(FACTS)
+    return OneTokenAnswers(mixture).log_probs(facts.xs, torch.arange(len(facts)))
 
 
 def golds(mixture) -> torch.Tensor:
-    facts, _ = encode_facts(mixture, FACTS)
+    facts, _ = mixture.encode(FACTS)
     return facts.answers
 
 
@@ -45,7 +44,7 @@ def test_uniform_and_published_weights_are_products(name, baseline, weights):
     lm = frozen(name)
     run = run_baseline(baseline, lm, PROMPTS, REPEATED, asked=paper_spec(begin=next(iter(lm.beginnings))))
     expected = product_by_hand(lm, weights).gather(1, golds(run.mixture)[:, None])[:, 0]
-    found = [outcome.log_probability for outcome in evaluate(run.mixture, REPEATED).outcomes]
+    found = [outcome.log_probability for outcome in evaluate_split(run.mixture, REPEATED).outcomes]
     by_fact = dict(zip(REPEATED.test, found, strict=True))
     assert [by_fact[fact] for fact in FACTS] == pytest.approx(expected.tolist(), abs=1e-4)
 
@@ -73,7 +72,7 @@ def test_top_1_counts_facts_that_a_prompt_cannot_ask_as_wrong():
     prompts = [parse_template("[X] lies in ([Y]"), parse_template("[X] lies in [Y] .")]
     glued = Mixture(lm, prompts[:1], paper_spec())
     answered = [Fact(x, glued.ask(x, top=1)[0].y) for x in tiny.BOTH + tiny.SPACED_NAMES]
-    right = [fact for fact in answered if len(encode_facts(glued, [fact])[0]) and is_answered(glued, fact)]
+    right = [fact for fact in answered if len(glued.encode([fact])[0]) and is_answered(glued, fact)]
     facts = [right[0], Fact("Rome", "Italy"), Fact("Oslo", "Italy"), Fact("Lima", "Italy")]
     relation = Relation.of("r", facts, facts, facts)
     scored = run_baseline("lpaqa-top1", lm, prompts, relation, asked=paper_spec()).learned_from.prompts_on_train
@@ -82,7 +81,7 @@ def test_top_1_counts_facts_that_a_prompt_cannot_ask_as_wrong():
 
 
 def is_answered(mixture, fact) -> bool:
-    return evaluate(mixture, Relation.of("one", [fact], [fact], [fact])).outcomes[0].rank == 1
+    return evaluate_split(mixture, Relation.of("one", [fact], [fact], [fact])).outcomes[0].rank == 1
 
 
 def test_the_learned_product_starts_uniform_tunes_weights_alone_and_gets_better():
@@ -96,7 +95,7 @@ def test_the_learned_product_starts_uniform_tunes_weights_alone_and_gets_better(
     gold = golds(mixture)[:, None]
     before, after = (float(product_by_hand(lm, w).gather(1, gold).mean()) for w in ([1 / 3] * 3, weights))
     assert after > before
-    assert evaluate(mixture, REPEATED).log_loss == pytest.approx(-after, abs=1e-4)
+    assert evaluate_split(mixture, REPEATED).log_loss == pytest.approx(-after, abs=1e-4)
 
 
 @pytest.mark.parametrize("baseline", ["lpaqa-top1", "lpaqa-uniform", "lpaqa-weights", "lpaqa-product"])

@@ -8,13 +8,12 @@ import torch
 from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS, REPEATED, frozen
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.baselines.fine_tuning import fine_tune
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.scoring import evaluate_split
 from askwell.lms.machine import Memory
-from askwell.mixture import distributions
-from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.baseline_specs import FineTuningSpec
 
@@ -30,13 +29,13 @@ def hash_of(lm) -> str:
 @pytest.mark.parametrize("name", ["bert", "roberta", "bart", "llama"])
 def test_the_given_lm_stays_and_the_tuned_one_gets_better(name):
     lm = frozen(name)
-    before, untuned = hash_of(lm), evaluate(Mixture(lm, [TEMPLATE], paper_spec()), REPEATED).log_loss
+    before, untuned = hash_of(lm), evaluate_split(Mixture(lm, [TEMPLATE], paper_spec()), REPEATED).log_loss
     result = fine_tune(lm, REPEATED, TEMPLATE, SPEC)
     assert hash_of(lm) == before
     assert not any(parameter.requires_grad for parameter in lm.model.parameters())
     losses = [record.loss for record in result.history[1:] if record.loss is not None]
     assert losses[-1] < losses[0] < untuned + 0.5
-    assert evaluate(result.mixture, REPEATED).log_loss < untuned - 0.5
+    assert evaluate_split(result.mixture, REPEATED).log_loss < untuned - 0.5
     assert not result.mixture.lm.identity.same_lm(lm.identity)
 
 
@@ -62,7 +61,7 @@ def test_the_state_that_was_best_on_dev_is_kept():
     lm = frozen("bert")
     result = fine_tune(lm, CAPITALS, TEMPLATE, SPEC)
     best = min(result.history, key=lambda record: (-record.dev["P@1"], record.dev["log_loss"]))
-    dev = evaluate(result.mixture, CAPITALS, split="dev")
+    dev = evaluate_split(result.mixture, CAPITALS, split="dev")
     assert dev.micro["P@1"] == best.dev["P@1"]
     assert dev.log_loss == pytest.approx(best.dev["log_loss"], abs=1e-4)
     assert result.learned_from.best_epoch == best.number
@@ -81,10 +80,10 @@ def test_the_tuned_lm_is_saved_and_read_again(tmp_path):
     result = fine_tune(frozen("bert"), REPEATED, TEMPLATE, SPEC, folder=tmp_path)
     result.mixture.save_pretrained(tmp_path)
     again = Mixture.from_pretrained(tmp_path)
-    facts, _ = encode_facts(again, FACTS)
+    facts, _ = again.encode(FACTS)
     every = torch.arange(len(facts))
     assert torch.equal(
-        distributions.log_probs(again, facts.xs, every), distributions.log_probs(result.mixture, facts.xs, every)
+        OneTokenAnswers(again).log_probs(facts.xs, every), OneTokenAnswers(result.mixture).log_probs(facts.xs, every)
     )
 
 

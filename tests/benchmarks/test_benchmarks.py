@@ -1,4 +1,4 @@
-"""The benchmarks run, and count what they say they count."""
+"""The benchmarks run, and their counts are right."""
 
 import json
 import subprocess
@@ -11,9 +11,8 @@ from builders.specs import paper_spec
 from builders.worlds import FACTS, TEMPLATES, frozen
 from torch.utils.flop_counter import FlopCounterMode
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.lms.walks import attention
-from askwell.mixture import distributions
-from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -34,13 +33,13 @@ def test_needed_flops_are_what_askwell_computes(training, monkeypatch):
     monkeypatch.setattr(attention, "_remembered_groups", attention._groups)
     lm = frozen("bert")
     mixture = Mixture(lm, TEMPLATES, paper_spec())
-    facts, _ = encode_facts(mixture, FACTS)
+    facts, _ = mixture.encode(FACTS)
     everyone = torch.arange(len(facts))
     with FlopCounterMode(display=False) as counter:
         if training:
-            distributions.gold_log_probs(mixture, facts.xs, facts.gold_tokens, everyone).sum().backward()
+            mixture.pairs.gold_log_probs(mixture.tuned, facts.xs, facts.gold_tokens, everyone).sum().backward()
         else:
-            distributions.log_probs(mixture, facts.xs, everyone)
+            OneTokenAnswers(mixture).log_probs(facts.xs, everyone)
     lengths = [mixture.pairs.y_table.lengths(facts.xs, everyone, torch.full_like(everyone, t)).sum() for t in range(3)]
     tuned = sum(len(prompt.token_ids) for prompt in mixture.prompts) * len(facts)
     idle = 2 * 3 * 24 * 24 * (int(sum(lengths)) - tuned) if training else 0

@@ -7,8 +7,7 @@ import torch
 from builders.specs import paper_spec
 from builders.worlds import FACTS, TEMPLATES, frozen
 
-from askwell.mixture import distributions
-from askwell.mixture.encode import encode_facts
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.mixture.mixture import Mixture
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -38,7 +37,7 @@ def test_both_loops_agree_with_the_library(name, deep):
 
     lm = frozen(name)
     mixture = Mixture(lm, TEMPLATES, paper_spec(deep=deep, begin="space"))
-    encoded, _ = encode_facts(mixture, FACTS)
+    encoded, _ = mixture.encode(FACTS)
     plain = plain_loop.PlainMixture(lm.model, plain_prompts(mixture), deep=deep)
     with torch.no_grad():
         for number, (row, prompt) in enumerate(zip(mixture.pairs.first_rows, mixture.prompts, strict=True)):
@@ -50,7 +49,7 @@ def test_both_loops_agree_with_the_library(name, deep):
                 for delta, of_layer in zip(mixture.layer_deltas["layers"], plain.deltas[number], strict=True):
                     delta[tokens] = of_layer
     every = torch.arange(len(encoded))
-    expected = distributions.gold_log_probs(mixture, encoded.xs, encoded.gold_tokens, every)
+    expected = mixture.pairs.gold_log_probs(mixture.tuned, encoded.xs, encoded.gold_tokens, every)
     place = 0  # all these blanks are filled after a space
     facts = [
         plain_loop.PlainFact(
@@ -65,7 +64,7 @@ def test_both_loops_agree_with_the_library(name, deep):
     torch.testing.assert_close(good_plain_loop.log_probs(lm.model, plain, facts), expected, atol=5e-5, rtol=0)
     if not deep:
         whole = plain_loop.evaluate(lm.model, plain, facts)
-        torch.testing.assert_close(whole, distributions.log_probs(mixture, encoded.xs, every), atol=5e-5, rtol=0)
+        torch.testing.assert_close(whole, OneTokenAnswers(mixture).log_probs(encoded.xs, every), atol=5e-5, rtol=0)
 
 
 def test_an_epoch_of_either_loop_lowers_the_loss():
@@ -77,7 +76,7 @@ def test_an_epoch_of_either_loop_lowers_the_loss():
         if loop is good_plain_loop:
             good_plain_loop.freeze(lm.model)
         mixture = Mixture(lm, TEMPLATES, paper_spec())
-        encoded, _ = encode_facts(mixture, FACTS)
+        encoded, _ = mixture.encode(FACTS)
         facts = [
             plain_loop.PlainFact(
                 encoded.xs.ids[0, i, : encoded.xs.lengths[0, i]].tolist(), int(encoded.gold_tokens[0, i])

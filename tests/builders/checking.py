@@ -27,7 +27,7 @@ _calls: dict[Callable[..., Any], int] = {}
 
 
 def check_types() -> None:
-    """Has what is imported of the package from now on checked."""
+    """Check the types and shapes of all modules of the package that are imported from now on."""
     found = find_spec("askwell")
     assert found is not None
     assert found.origin is not None

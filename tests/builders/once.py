@@ -1,4 +1,4 @@
-"""What takes long to make is made once in a test session, by the first of its processes that needs it."""
+"""Fixtures that take long to make are made once in a test session, by the first process that needs them."""
 
 import os
 from collections.abc import Callable

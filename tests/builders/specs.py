@@ -1,4 +1,4 @@
-"""Mixtures as the paper has them."""
+"""Specs of the paper's mixtures."""
 
 from typing import Any
 

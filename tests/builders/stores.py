@@ -54,7 +54,7 @@ def settled(mixture: MixtureSpec) -> SettledMixtureSpec:
 
 
 def lm_of(name: str) -> LMIdentity:
-    """The identity of an LM that there is not."""
+    """Return the identity of an LM that does not exist."""
     return LMIdentity(
         name=name, revision=None, architecture="BertForMaskedLM", family="masked", tokenizer_sha256="t",
         config_sha256="c", tensors_sha256="w",

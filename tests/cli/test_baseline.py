@@ -1,4 +1,4 @@
-"""`askwell baseline`: what it leaves behind, interruptions, and wrong input."""
+"""`askwell baseline`: the files that it writes, interruptions, and wrong input."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What `train` and `evaluate` say of scores that need no knowledge, counted by hand."""
+"""What `train` and `evaluate` print about scores that need no knowledge, counted by hand."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Classification on the command line: train, evaluate and ask among labels, and what they print of them."""
+"""Classification on the command line: train, evaluate and ask among labels, and what they print about them."""
 
 import json
 

@@ -16,7 +16,7 @@ from builders.worlds import PAIRS, TEMPLATES, write_relation
 FULL = bool(os.environ.get("ASKWELL_TEST_FULL"))
 EPOCHS = 60 if FULL else 20
 SECONDS = 600
-"""For one run, on a machine that has much else to do."""
+"""For one run, on a busy machine."""
 
 
 def arguments(lm: Path, facts: Path, out: Path, *more: object) -> list[object]:

@@ -7,9 +7,10 @@ import sys
 import pytest
 from builders.testbed import load_testbed_lm
 
+from askwell.answers import one_token
 from askwell.cli.answers import print_answers
-from askwell.mixture import ask
 from askwell.mixture.mixture import Mixture
+from askwell.prompts.prompt_set import PromptSet
 
 XS = ["France", "Italy", "Peru", "Japan", "Kenya"]
 
@@ -18,11 +19,11 @@ XS = ["France", "Italy", "Peru", "Japan", "Kenya"]
 def test_the_first_answer_is_flushed_before_the_next_x_is_asked(form, monkeypatch):
     """What happened is recorded in order, so nothing depends on time."""
     happened: list[tuple[str, str]] = []
-    ask_some = ask._ask_some
+    words_of = PromptSet.words_of
 
-    def recorded(mixture, xs, *rest):
+    def recorded(prompts, xs):
         happened.extend(("asked", x) for x in xs)
-        yield from ask_some(mixture, xs, *rest)
+        return words_of(prompts, xs)
 
     class Pipe(io.StringIO):
         seen = 0
@@ -32,8 +33,8 @@ def test_the_first_answer_is_flushed_before_the_next_x_is_asked(form, monkeypatc
             self.seen += len(new)
             happened.extend(("printed", x) for x in XS if x in new)
 
-    monkeypatch.setattr(ask, "_ask_some", recorded)
-    monkeypatch.setattr(ask, "_NUMBERS_AT_ONCE", 1)  # one x at a time, as with a large LM
+    monkeypatch.setattr(PromptSet, "words_of", recorded)
+    monkeypatch.setattr(one_token, "_NUMBERS_OF_ANSWERS", 1)  # one x at a time, as with a large LM
     out = Pipe()
     monkeypatch.setattr(sys, "stdout", out)
     mixture = Mixture(load_testbed_lm("bert"), "the code of [X] is [Y] .")

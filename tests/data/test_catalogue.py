@@ -1,4 +1,4 @@
-"""What the manifest says is what is published. The expected counts come from separate scripts over the raw lines."""
+"""The manifest agrees with what is published. The expected counts come from separate scripts over the raw lines."""
 
 import hashlib
 import re

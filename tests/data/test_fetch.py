@@ -1,4 +1,4 @@
-"""Pulling over a line that breaks, from a server that lies."""
+"""Pulling over a connection that breaks, from a server that lies."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Templates: what is one, what is none, and what is said about the latter."""
+"""Templates: what is one, what is not, and the messages about the latter."""
 
 import pytest
 from hypothesis import given

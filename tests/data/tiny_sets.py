@@ -1,4 +1,4 @@
-"""Sets that no one publishes, with their hashes."""
+"""Tiny made-up data sets, with their hashes."""
 
 import hashlib
 

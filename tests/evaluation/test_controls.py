@@ -1,4 +1,4 @@
-"""Priors against the plain reference, majorities by hand, and the score that is corrected by a prior."""
+"""Priors against the plain reference, majorities by hand, and the score with the prior divided out."""
 
 import math
 
@@ -10,24 +10,21 @@ from builders import tiny
 from builders.specs import paper_spec
 from builders.worlds import CAPITALS, TEMPLATES, frozen
 
+from askwell.answers import listed
+from askwell.answers.candidates import Candidates
+from askwell.answers.listed import ListedPrior
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NothingLeft
-from askwell.evaluation import answer_lists
-from askwell.evaluation.answer_lists import OneTokenAnswers
+from askwell.evaluation.asked_facts import AskedFacts
 from askwell.evaluation.controls import (
     MAJORITY,
     PRIOR,
     PRIOR_CORRECTED,
     PRIOR_MASKED_X,
-    Prior,
-    majority,
-    masked_prior,
-    prompt_prior,
 )
 from askwell.evaluation.examine import examine
-from askwell.evaluation.ranking import asked_facts
-from askwell.evaluation.scoring import evaluate
-from askwell.mixture.candidates import Candidates
+from askwell.evaluation.scoring import evaluate_split
 from askwell.mixture.mixture import Mixture
 
 # Paris stands twice in train as an x, and Reykjavik has golds in all splits.
@@ -52,8 +49,8 @@ def mixture_and_twin(name, kind):
 
 def corrected(prior, mixture, relation, split="test", candidates=None, top=10):
     """The corrected outcomes of all facts of a split."""
-    asked = asked_facts(mixture, relation, split, candidates)
-    return [outcome for some in asked.chunks() for outcome in asked.ask(some, top, prior=prior)[1]]
+    asked = AskedFacts(mixture, relation, split, candidates)
+    return [outcome for rows in asked.batches() for outcome in asked.ask(rows, top, prior=prior)[1]]
 
 
 def mean_answer(twin, kind, xs=("Paris", "Reykjavik")):
@@ -65,13 +62,13 @@ def mean_answer(twin, kind, xs=("Paris", "Reykjavik")):
 @pytest.mark.parametrize("kind", SPECS)
 @pytest.mark.parametrize("name", ["bert", "albert", "bart", "llama"])
 def test_the_prior_is_the_mean_answer_to_the_xs_of_train(name, kind, at_once, monkeypatch):
-    monkeypatch.setattr(answer_lists, "_NUMBERS_AT_ONCE", at_once)
+    monkeypatch.setattr(listed, "NUMBERS_AT_ONCE", at_once)
     mixture, twin = mixture_and_twin(name, kind)
-    prior = prompt_prior(OneTokenAnswers(mixture), RELATION)
+    prior = OneTokenAnswers(mixture).mean_prior(RELATION)
     expected = mean_answer(twin, kind)
     torch.testing.assert_close(prior.log_probs, expected.log().double(), rtol=0, atol=1e-9)
     assert prior.description == "the mean of the answers to all 2 x's of train"
-    outcomes = asked_facts(mixture, RELATION, "test").prior_outcomes(prior, top=3)
+    outcomes = AskedFacts(mixture, RELATION, "test").prior_outcomes(prior, top=3)
     assert [(outcome.x, outcome.y) for outcome in outcomes] == [(x, y) for x, y, _ in ASKED]
     for outcome, (_, y, others) in zip(outcomes, ASKED, strict=True):
         assert outcome.rank == reference.rank(expected.log(), token(name, y), [token(name, other) for other in others])
@@ -85,7 +82,7 @@ def test_the_prior_is_the_mean_answer_to_the_xs_of_train(name, kind, at_once, mo
 @pytest.mark.parametrize("name", ["bert", "albert", "bart", "llama"])
 def test_x_masked_is_one_mask_token_at_x(name, kind):
     mixture, twin = mixture_and_twin(name, kind)
-    prior = masked_prior(OneTokenAnswers(mixture))
+    prior = OneTokenAnswers(mixture).masked_prior()
     if name == "llama":
         assert prior is None
         return
@@ -105,7 +102,7 @@ def test_x_masked_is_one_mask_token_at_x(name, kind):
 @pytest.mark.parametrize("name", ["bert", "bart", "llama"])
 def test_corrected_by_the_prior(name):
     mixture, twin = mixture_and_twin(name, "static")
-    outcomes = corrected(prompt_prior(OneTokenAnswers(mixture), RELATION), mixture, RELATION, top=3)
+    outcomes = corrected(OneTokenAnswers(mixture).mean_prior(RELATION), mixture, RELATION, top=3)
     log_prior = mean_answer(twin, "static").log()
     for outcome, (x, y, others) in zip(outcomes, ASKED, strict=True):
         scores = twin.log_mixture(x, data_dependent=False).detach() - log_prior
@@ -117,11 +114,11 @@ def test_corrected_by_the_prior(name):
 
 def test_what_the_prior_rules_out_is_no_answer():
     mixture = Mixture(frozen("bert"), TEMPLATES, paper_spec())
-    log_probs = prompt_prior(OneTokenAnswers(mixture), CAPITALS).log_probs.clone()
-    (peru,) = mixture.answer_space.numbers_of(["Peru"])
+    log_probs = OneTokenAnswers(mixture).mean_prior(CAPITALS).log_probs.clone()
+    (peru,) = mixture.token_words.numbers_of(["Peru"])
     log_probs[peru] = -torch.inf
-    (outcome,) = corrected(Prior(log_probs, "made up"), mixture, CAPITALS)
-    assert outcome.rank == mixture.answer_space.count
+    (outcome,) = corrected(ListedPrior("made up", OneTokenAnswers(mixture), log_probs), mixture, CAPITALS)
+    assert outcome.rank == mixture.token_words.count
     assert outcome.log_probability == -math.inf
 
 
@@ -133,9 +130,9 @@ def test_the_majority_by_hand():
     test += [Fact("Rome", "Italy"), Fact("Boston", "Massachusetts")]
     relation = Relation.of("r", train, test[:1], test)
     mixture = Mixture(frozen("bert"), TEMPLATES, paper_spec())
-    prior = majority(OneTokenAnswers(mixture), relation)
-    outcomes = {(o.x, o.y): o for o in asked_facts(mixture, relation, "test").prior_outcomes(prior)}
-    unseen = mixture.answer_space.count - 4
+    prior = OneTokenAnswers(mixture).majority(relation)
+    outcomes = {(o.x, o.y): o for o in AskedFacts(mixture, relation, "test").prior_outcomes(prior)}
+    unseen = mixture.token_words.count - 4
     assert {fact: outcome.rank for fact, outcome in outcomes.items()} == {
         ("Lima", "Peru"): 1,
         ("Oslo", "Norway"): 1,  # Peru, before it, is right for Oslo, too
@@ -155,20 +152,21 @@ def test_controls_are_ranked_among_the_candidates():
     mixture = Mixture(frozen("roberta"), TEMPLATES, paper_spec())
     words = Candidates("five", ("Peru", "Italy", "Norway", "Spain", "Egypt"))
     relation = Relation.of("r", CAPITALS.train, CAPITALS.dev, [Fact("Lima", "Peru"), Fact("Berlin", "Germany")])
-    listed = OneTokenAnswers(mixture, words)
-    (outcome,) = asked_facts(mixture, relation, "test", words).prior_outcomes(majority(listed, relation))
+    among = OneTokenAnswers(mixture, words)
+    (outcome,) = AskedFacts(mixture, relation, "test", words).prior_outcomes(among.majority(relation))
     # Norway stands twice in train; Peru, Italy, Spain and Egypt once.
     assert (outcome.y, outcome.rank, outcome.answers[0]) == ("Peru", 2 + 3 / 2, "Norway")
-    (outcome,) = corrected(prompt_prior(listed, relation), mixture, relation, candidates=words)
+    (outcome,) = corrected(among.mean_prior(relation), mixture, relation, candidates=words)
     assert set(outcome.answers) == set(words.words)
     assert sum(outcome.probabilities) == pytest.approx(1)
 
 
 def test_a_flat_prior_corrects_nothing():
     mixture = Mixture(frozen("bert"), TEMPLATES, paper_spec())
-    flat = Prior(torch.full((mixture.answer_space.count,), -3.0, dtype=torch.float64), "flat")
+    log_probs = torch.full((mixture.token_words.count,), -3.0, dtype=torch.float64)
+    flat = ListedPrior("flat", OneTokenAnswers(mixture), log_probs)
     found = corrected(flat, mixture, CAPITALS, split="train")
-    plain = evaluate(mixture, CAPITALS, split="train").outcomes
+    plain = evaluate_split(mixture, CAPITALS, split="train").outcomes
     assert [outcome.rank for outcome in found] == [outcome.rank for outcome in plain]
     assert [outcome.answers for outcome in found] == [outcome.answers for outcome in plain]
     assert [o.log_probability for o in found] == pytest.approx([o.log_probability for o in plain], abs=1e-5)
@@ -176,10 +174,10 @@ def test_a_flat_prior_corrects_nothing():
 
 def test_of_many_xs_some_are_drawn():
     mixture = Mixture(frozen("bert"), TEMPLATES, paper_spec())
-    three = prompt_prior(OneTokenAnswers(mixture), CAPITALS, most=3, seed=1)
+    three = OneTokenAnswers(mixture).mean_prior(CAPITALS, most=3, seed=1)
     assert three.description == "the mean of the answers to 3 of the 10 x's of train, drawn with the seed 1"
-    assert torch.equal(prompt_prior(OneTokenAnswers(mixture), CAPITALS, most=3, seed=1).log_probs, three.log_probs)
-    assert not torch.equal(prompt_prior(OneTokenAnswers(mixture), CAPITALS, most=3, seed=2).log_probs, three.log_probs)
+    assert torch.equal(OneTokenAnswers(mixture).mean_prior(CAPITALS, most=3, seed=1).log_probs, three.log_probs)
+    assert not torch.equal(OneTokenAnswers(mixture).mean_prior(CAPITALS, most=3, seed=2).log_probs, three.log_probs)
     assert torch.allclose(three.log_probs.exp().sum(), torch.tensor(1.0, dtype=torch.float64), atol=1e-5)
 
 
@@ -191,7 +189,7 @@ def test_every_control_that_an_lm_can_have_answers_the_same_facts(name):
     assert list(found.outcomes) == list(found.descriptions) == [MAJORITY, PRIOR, *masked, PRIOR_CORRECTED]
     assert list(found.controls) == [MAJORITY, PRIOR, *masked]
     for split in ("test", "dev"):
-        facts = [(outcome.x, outcome.y) for outcome in evaluate(mixture, CAPITALS, split=split).outcomes]
+        facts = [(outcome.x, outcome.y) for outcome in evaluate_split(mixture, CAPITALS, split=split).outcomes]
         for by_split in found.outcomes.values():
             assert [(outcome.x, outcome.y) for outcome in by_split[split]] == facts
     assert found.missing == {}

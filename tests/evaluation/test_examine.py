@@ -1,4 +1,4 @@
-"""One pass over the facts: the same outcomes as asking separately, and no question put to the LM twice."""
+"""One pass over the facts: the same outcomes as asking separately, and no question is put to the LM twice."""
 
 import math
 from collections import Counter
@@ -9,16 +9,15 @@ from agreement import exact, moved, usable
 from builders.specs import paper_spec
 from builders.worlds import CAPITALS, TEMPLATES, frozen
 
+from askwell.answers import encode
+from askwell.answers.candidates import Candidates
 from askwell.data.facts import Fact, Relation
 from askwell.evaluation.controls import MAJORITY, PRIOR, PRIOR_CORRECTED, PRIOR_MASKED_X
 from askwell.evaluation.examine import examine
 from askwell.evaluation.metrics import RANK_METRICS, scores_of
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.scoring import evaluate_split
 from askwell.evaluation.trust import trust_of
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture import distributions, encode
-from askwell.mixture.candidates import Candidates
-from askwell.mixture.encode import encode_facts, encode_relation
 
 # No x stands twice, so that a question that is asked twice is one too many.
 DISTINCT = Relation.of(
@@ -96,7 +95,7 @@ def test_the_outcomes_are_those_of_evaluate(name, kind, candidates):
     told = []
     found = examine(mixture, CAPITALS, candidates=candidates, top=4, progress=lambda *of: told.append(of))
     for split in ("test", "dev"):
-        assert found.evaluations[split] == evaluate(mixture, CAPITALS, split=split, candidates=candidates, top=4)
+        assert found.evaluations[split] == evaluate_split(mixture, CAPITALS, split=split, candidates=candidates, top=4)
     facts = sum(len(evaluation.outcomes) for evaluation in found.evaluations.values())
     assert told[-1] == (facts, facts)
     assert found.missing == found.controls.missing == {}
@@ -114,9 +113,9 @@ def test_without_controls_only_the_facts_are_asked(questions):
 def test_the_entropy_of_weights_that_depend_on_x():
     mixture = moved(exact("bert"), usable("bert"), paper_spec(weighting="data-dependent"))
     relation = Relation.of("r", [], [], [Fact("Paris", "Rome"), Fact("Paris", "Lima"), Fact("Mary Cassatt", "Oslo")])
-    facts, _ = encode_facts(mixture, relation.test)
+    facts, _ = mixture.encode(relation.test)
     with torch.no_grad():
-        log_weights = mixture.weighting(distributions.log_p_x(mixture, facts.xs, torch.arange(3)), 3).tolist()
+        log_weights = mixture.weighting(mixture.log_p_x(facts.xs, torch.arange(3)), 3).tolist()
     entropies = [-sum(math.exp(w) * w for w in row) / math.log(2) for row in log_weights]
     found = examine(mixture, relation, splits=("test",), controls=False)
     assert found.mean_entropy_over_x == pytest.approx(sum(entropies) / 3)
@@ -126,14 +125,14 @@ def test_the_entropy_of_weights_that_depend_on_x():
 
 def test_each_split_is_encoded_once(monkeypatch):
     mixture = moved(frozen("bert"), TEMPLATES)
-    shared, encoded, whole = encode_relation(mixture, CAPITALS), [], encode.encode_facts
+    shared, encoded, whole = mixture.encode_relation(CAPITALS), [], encode.encode_facts
 
     def counting(of_mixture, facts, *how):
         encoded.append(tuple(facts))
         return whole(of_mixture, facts, *how)
 
     monkeypatch.setattr(encode, "encode_facts", counting)
-    alone = evaluate(mixture, CAPITALS, facts=shared)
+    alone = evaluate_split(mixture, CAPITALS, facts=shared)
     found = examine(mixture, CAPITALS, facts=shared)
     trust_of(mixture, CAPITALS, found, facts=shared)
     assert found.evaluations["test"] == alone

@@ -1,4 +1,4 @@
-"""The bootstrap interval against scipy's, against closed forms, and by how often it holds the truth."""
+"""The bootstrap interval against scipy's, against closed forms, and by how often it covers the truth."""
 
 import numpy as np
 import pytest

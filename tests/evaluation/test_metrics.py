@@ -116,10 +116,11 @@ rank = 'Metric("rank", lambda outcome: outcome.rank, higher_is_better=False, sca
 exec(source.replace(entry, entry + entry.replace("10", "5") + rank), changed.__dict__)
 
 from askwell.cli.compare import MetricName
-from askwell.evaluation.comparison import compare_outcomes
+from askwell.evaluation.comparison import compare
 from askwell.evaluation.scoring import Evaluation
 from askwell.evaluation.outcomes import Outcome
-from askwell.mixture.card import _score_table
+from askwell.mixture.card import _scores
+from askwell.views.to_files import markdown_table
 from askwell.views import score_tables
 from askwell.views.study_rows import what_it_shows
 from askwell.runs.query import _BARE_SCORE, _BEST_FIRST, _COLUMNS
@@ -128,11 +129,11 @@ outcomes = [Outcome("r", str(rank), "y", ("y",), rank, rank, -1.0, ("y",), (0.5,
 evaluation = Evaluation("test", "all", tuple(outcomes), ())
 scores = {"P@1": 25.0, "P@10": 75.0, "P@5": 50.0, "rank": 8.0, "MRR": 100 * (1 + 1 / 4 + 1 / 7 + 1 / 20) / 4}
 assert evaluation.micro == scores
-assert compare_outcomes(outcomes, outcomes, metric="P@5").micro.a == 50.0
+assert compare(outcomes, outcomes, metric="P@5").micro.a == 50.0
 assert "P@5" in MetricName.__args__
 assert "P@5" in _COLUMNS and "P@5" in _BEST_FIRST and _BARE_SCORE.fullmatch("P@5")
 assert "P@5" in score_tables.TABLE_METRICS
-card = _score_table({"test": evaluation.for_card()})
+card = markdown_table(*_scores({"test": evaluation.for_card()}))
 assert "| split | facts | P@1 | P@10 | P@5 | rank | MRR | ranked among |" in card
 assert "Means over facts (P@1, P@10, P@5, MRR in per cent; rank in places);" in card
 assert "Scores (P@1, P@10, P@5, MRR in per cent; rank in places)." == what_it_shows("other")

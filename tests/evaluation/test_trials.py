@@ -1,4 +1,4 @@
-"""Trials of "knowledge": it is not claimed of LMs that know nothing, and it is of facts that an LM was told.
+"""Trials of "knowledge": it is not claimed for LMs that know nothing, and it is claimed for facts that an LM was told.
 
 `make test` does a few trials; `make test-full` a hundred of LMs that know nothing, of which a few may go wrong, and 25
 with told facts on each LM, nearly all of which succeed. ASKWELL_TRIALS=100 makes that a hundred of each kind
@@ -21,15 +21,15 @@ from builders.specs import paper_spec
 from builders.testbed import load_testbed_lm
 from scipy import stats
 
+from askwell.answers.candidates import Candidates
 from askwell.data import testbed as world
 from askwell.data.facts import Relation
 from askwell.data.testbed import lm_names
 from askwell.evaluation.examine import examine
 from askwell.evaluation.knowledge import Answered, Knowledge, knowledge
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.scoring import evaluate_split
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.random_lms import control_lm
-from askwell.mixture.candidates import Candidates
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
@@ -67,7 +67,7 @@ def tuned_deeply(lm: FrozenLM, relation: Relation, pairs: int, seed: int) -> Mix
 
 
 def answered(mixture: Mixture, relation: Relation, among: Candidates | None = None) -> Answered:
-    dev, test = (list(evaluate(mixture, relation, split=s, candidates=among).outcomes) for s in ("dev", "test"))
+    dev, test = (list(evaluate_split(mixture, relation, split=s, candidates=among).outcomes) for s in ("dev", "test"))
     return Answered(dev, test)
 
 

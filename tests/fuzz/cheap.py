@@ -1,4 +1,4 @@
-"""What is the same for every case is made once: whole LMs, and what cyclopts knows about a command's options."""
+"""Made once for all cases: whole LMs, and what cyclopts knows about a command's options."""
 
 import copy
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from fuzz.kinds import World
 _LMS: dict[tuple[Any, ...], Any] = {}
 _USED_BY = (
     "askwell.lms.load", "askwell.cli.running", "askwell.mixture.save", "askwell.runs.plan", "askwell.runs.sources",
+    "askwell.runs.score_source",
     "askwell.runs.worker", "askwell.baselines.fine_tuning",
 )  # fmt: skip
 

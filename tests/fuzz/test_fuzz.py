@@ -1,6 +1,6 @@
 """Two thousand hostile files, names and options (a hundred thousand in `make test-full`): every command keeps the rule.
 
-Cases are drawn from fixed seeds, so that a failure can be had again: those of shard 0 by hypothesis, the others by a
+Cases are drawn from fixed seeds, so that a failure can be reproduced: those of shard 0 by hypothesis, the others by a
 random generator, which takes a fraction of the time. `make test` runs shard 1, `make test-full` shards 0 to 49. Each
 shard that has passed is written down where ASKWELL_FUZZ_PROGRESS names a file, and a later run skips it.
 """

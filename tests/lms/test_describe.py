@@ -1,4 +1,4 @@
-"""What `askwell lm list` and `askwell lm info` have to tell."""
+"""What `askwell lm list` and `askwell lm info` print."""
 
 from builders import tiny, tiny_walks
 from transformers import BertForMaskedLM

@@ -1,4 +1,4 @@
-"""An LM is the same LM wherever it lies and however precisely it runs, and another one once anything else changes."""
+"""An LM is the same LM wherever it is stored and in whatever precision it runs; any other change makes it another."""
 
 import copy
 import json

@@ -20,14 +20,13 @@ from builders.tiny_gguf import write_gguf
 from huggingface_hub import get_session
 from transformers import BertConfig, BertForSequenceClassification, BertModel, ElectraForPreTraining, GPT2Config
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.errors import BadFile, BadOption, LMUnavailable
 from askwell.lms import tokenizer_files
 from askwell.lms.families import family_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
-from askwell.mixture import distributions
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import load_mixture
 from askwell.specs.mixture_spec import MixtureSpec
 
 Checkpoints = Callable[[str], Path]
@@ -42,7 +41,7 @@ def test_a_saved_lm_answers_as_in_memory(name: str, checkpoints: Checkpoints) ->
     assert loaded.family.name == tiny.FAMILY[name]
     assert not loaded.is_from_hub
     mixtures = [Mixture(lm, usable(name), paper_spec(weighting="data-dependent")) for lm in (plain(name), loaded)]
-    ours, theirs = (distributions.log_probs(mixture, *words(mixture.lm, XS)) for mixture in mixtures)
+    ours, theirs = (OneTokenAnswers(mixture).log_probs(*words(mixture.lm, XS)) for mixture in mixtures)
     assert torch.equal(ours, theirs)
 
 
@@ -176,7 +175,7 @@ def test_a_hub_that_cannot_be_reached_is_asked_once(asked: list[str]) -> None:
     with pytest.raises(LMUnavailable, match="`tokenizer` no-such-one"):
         load_lm("testbed:bert", tokenizer="no-such-one")
     with pytest.raises(BadFile, match="its cache has no such mixture"):
-        load_mixture("nobody/no-such-mixture")
+        Mixture.from_pretrained("nobody/no-such-mixture")
     assert asked == ["http://127.0.0.1:9"]
 
 
@@ -285,8 +284,8 @@ def test_no_weight_gets_a_gradient_or_changes(name: str) -> None:
     golds = torch.full((2, len(XS)), 40)
     for _ in range(2):
         optimiser.zero_grad()
-        weights = mixture.weighting(distributions.log_p_x(mixture, xs, facts), len(XS))
-        (-(distributions.gold_log_probs(mixture, xs, golds, facts) + weights).logsumexp(1)).sum().backward()
+        weights = mixture.weighting(mixture.log_p_x(xs, facts), len(XS))
+        (-(mixture.pairs.gold_log_probs(mixture.tuned, xs, golds, facts) + weights).logsumexp(1)).sum().backward()
         optimiser.step()
     assert not torch.equal(mixture.vectors, start["vectors"]), "nothing was learned"
     assert all(parameter.grad is None and not parameter.requires_grad for parameter in lm.model.parameters())

@@ -1,4 +1,4 @@
-"""Sentences that go on from a kept beginning give what whole sentences give, gradients included."""
+"""Sentences continued from a cached prefix give what whole sentences give, gradients included."""
 
 import agreement
 import pytest

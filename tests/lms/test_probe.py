@@ -1,4 +1,4 @@
-"""Architectures that no test family covers: read at the right place, or refused."""
+"""Architectures that no test family covers: read at the right position, or refused."""
 
 from typing import Any
 
@@ -20,7 +20,6 @@ from transformers import (
 from askwell.errors import LMUnavailable
 from askwell.lms.batches import words_of
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture import distributions
 from askwell.mixture.mixture import Mixture
 
 SHAPE: dict[str, Any] = {
@@ -51,7 +50,7 @@ def test_causal_lms_of_other_makes_answer_as_the_public_model_does(name):
     lm = FrozenLM(wide(model), tokenizer)
     mixture = Mixture(lm, ["The capital of [X] is [Y] ."], paper_spec(begin="space"))
     xs = ["France", "Mary and Berlin and Oslo"]
-    answers = distributions.prompt_log_probs(mixture, words_of(xs, lm.wording, lm.device), torch.arange(2), 0)
+    answers = mixture.word_log_probs(words_of(xs, lm.wording, lm.device), torch.arange(2), 0)
     for x, answer in zip(xs, answers, strict=True):
         ids = tokenizer(f" The capital of {x} is", return_tensors="pt")["input_ids"]
         expected = model(input_ids=ids).logits[0, -1].log_softmax(-1)

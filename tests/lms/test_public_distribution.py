@@ -1,4 +1,4 @@
-"""Untuned prompts give the public model's own distribution, which is had here from token ids, never from vectors."""
+"""Untuned prompts give the public model's own distribution, computed here from token ids, never from vectors."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from builders.specs import paper_spec
 from torch import Tensor
 from torch.nn import functional
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.lms.batches import QuestionTable
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture import distributions
 from askwell.mixture.mixture import Mixture
 
 XS = ["Reykjavik", "Paris", "Mary Cassatt"]
@@ -116,7 +116,7 @@ def test_against_the_plain_forward_of_one_sentence(name: str) -> None:
     mixture = Mixture(lm, templates, paper_spec())
     xs, facts = words(lm, XS)
     for prompt, template in enumerate(templates):
-        ours = distributions.prompt_log_probs(mixture, xs, facts, prompt)
+        ours = mixture.word_log_probs(xs, facts, prompt)
         for fact, x in enumerate(XS):
             row = {stack: (torch.tensor([ids]), at) for stack, (ids, at) in sentences(name, template, x).items()}
             with torch.no_grad():
@@ -135,12 +135,11 @@ def test_half_precision_gives_probabilities_in_float32(name: str) -> None:
     lm = FrozenLM(model, tokenizer, dtype=torch.bfloat16)
     mixture = Mixture(lm, ["The capital of [X] is [Y] ."], paper_spec())
     xs, facts = words(lm, XS)
-    log_probs = distributions.log_probs(mixture, xs, facts)
+    log_probs = OneTokenAnswers(mixture).log_probs(xs, facts)
     assert lm.dtype == torch.bfloat16
     assert mixture.vectors.dtype == log_probs.dtype == torch.float32
     torch.testing.assert_close(log_probs.exp().sum(1), torch.ones(3), rtol=0, atol=1e-5)
-    whole = distributions.log_probs(
-        Mixture(plain(name), ["The capital of [X] is [Y] ."], paper_spec()), *words(plain(name), XS)
-    )
+    exact = Mixture(plain(name), ["The capital of [X] is [Y] ."], paper_spec())
+    whole = OneTokenAnswers(exact).log_probs(*words(plain(name), XS))
     assert not torch.equal(log_probs, whole)
     assert float((log_probs.exp() - whole.exp()).abs().max()) < 0.3

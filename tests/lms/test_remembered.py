@@ -1,4 +1,4 @@
-"""What was found out about an LM at an earlier start is taken as it was found, and only where it holds."""
+"""What was found out about an LM at an earlier start is reused, and only where it still applies."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A tokenizer can lie apart from the weights, or be made from a vocab.txt; an LM that cannot be asked is refused."""
+"""A tokenizer can be apart from the weights, or be made from a vocab.txt; an LM that cannot be asked is refused."""
 
 import json
 import shutil
@@ -13,12 +13,12 @@ from builders import tiny
 from builders.specs import paper_spec
 from transformers import AlbertConfig, AlbertForMaskedLM, BertTokenizer, T5Config, T5ForConditionalGeneration
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.errors import LMUnavailable
 from askwell.lms.load import load_lm
 from askwell.lms.tokenizer_files import wordpiece
-from askwell.mixture import distributions
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import TOKENIZER_PATH, load_mixture, save_mixture
+from askwell.mixture.save import TOKENIZER_PATH
 from askwell.runs.sources import saved_mixture
 
 Checkpoints = Callable[[str], Path]
@@ -60,7 +60,7 @@ def test_an_albert_with_berts_vocabulary_beside_it_loads(albert: tuple[AlbertFor
         load_lm(folder, device="cpu")
     vocabulary(folder, PIECES)
     lm = load_lm(folder, device="cpu")
-    answers = distributions.log_probs(Mixture(lm, TEMPLATES[:1], paper_spec()), *words(lm, ["Paris", "Reykjavik"]))
+    answers = OneTokenAnswers(Mixture(lm, TEMPLATES[:1], paper_spec())).log_probs(*words(lm, ["Paris", "Reykjavik"]))
     torch.testing.assert_close(answers[0], expected(model, "Paris"), rtol=0, atol=1e-5)
     torch.testing.assert_close(answers[1], expected(model, "Rey ##kja ##vik"), rtol=0, atol=1e-5)
 
@@ -72,7 +72,7 @@ def test_a_tokenizer_apart_from_the_weights(albert: tuple[AlbertForMaskedLM, Pat
     digests = set()
     for tokenizer in (file, file.parent, tmp_path / "whole"):
         lm = load_lm(folder, tokenizer=tokenizer, device="cpu")
-        answers = distributions.log_probs(Mixture(lm, TEMPLATES[:1], paper_spec()), *words(lm, ["Paris"]))
+        answers = OneTokenAnswers(Mixture(lm, TEMPLATES[:1], paper_spec())).log_probs(*words(lm, ["Paris"]))
         torch.testing.assert_close(answers[0], expected(model, "Paris"), rtol=0, atol=1e-5)
         assert lm.tokenizer_source == str(tokenizer)
         digests.add(lm.identity.digest)
@@ -96,11 +96,11 @@ def test_a_saved_mixture_finds_its_tokenizer(
     _, folder = albert
     file = vocabulary(tmp_path / "apart", PIECES)
     mixture = Mixture(load_lm(folder, tokenizer=file, device="cpu"), TEMPLATES, paper_spec())
-    save_mixture(mixture, tmp_path / "saved")
+    mixture.save_pretrained(tmp_path / "saved")
     assert (tmp_path / "saved" / TOKENIZER_PATH).read_text() == f"{file}\n"
     assert json.loads((tmp_path / "saved" / "config.json").read_text())["tokenizer"] == "vocab.txt"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    again = load_mixture(tmp_path / "saved")
+    again = Mixture.from_pretrained(tmp_path / "saved")
     assert again.lm.identity == mixture.lm.identity
     # The LM and its tokenizer have moved: both can be named.
     shutil.move(folder, tmp_path / "moved")

@@ -22,7 +22,6 @@ from askwell.lms.walks.attention import attend, attend_fused, groups_of
 from askwell.lms.walks.choose import walk_of
 from askwell.lms.walks.rows import Rows, pack
 from askwell.lms.walks.walk import FeedForward
-from askwell.mixture import distributions
 
 XS = ["Paris", "Reykjavik", "Mary Cassatt", "Cuba"]
 
@@ -368,8 +367,8 @@ def test_whole_mixtures_agree_with_fused_attention(monkeypatch: pytest.MonkeyPat
         mixture = moved(lm, usable(name), paper_spec(deep=True))
         xs, facts = words(lm, XS)
         golds = torch.full((2, len(XS)), 30)
-        expected = distributions.gold_log_probs(mixture, xs, golds, facts)
+        expected = mixture.pairs.gold_log_probs(mixture.tuned, xs, golds, facts)
         with monkeypatch.context() as patched:
             patched.setattr(attention._Attend, "apply", lambda *given: attend_fused(*given[:6]))
-            ours = distributions.gold_log_probs(mixture, xs, golds, facts)
+            ours = mixture.pairs.gold_log_probs(mixture.tuned, xs, golds, facts)
         torch.testing.assert_close(ours, expected, atol=1e-11, rtol=0)

@@ -15,13 +15,12 @@ from tokenizers import Tokenizer, decoders, models, normalizers
 from transformers import BertTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from askwell.data.facts import Fact
-from askwell.data.names import read_prompts
+from askwell.data.names import load_prompts
 from askwell.data.templates import Template, parse_template
 from askwell.errors import LMUnavailable
-from askwell.lms.batches import PLACES, QuestionTable, SpeltTexts, words_of
+from askwell.lms.batches import PLACES, QuestionTable, TokenisedTexts, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place, PromptTokens, Wording, tokenise
-from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 
 WORDPIECE, ALBERT, METASPACE = "bert", "albert", "llama-metaspace"
@@ -414,14 +413,14 @@ def test_the_number_of_prompt_tokens_does_not_depend_on_x(name: str, template: T
 
 def test_prompts_that_begin_with_y_lose_no_fact(shared_data: Path) -> None:
     folder = shared_data / "prompts" / "trex_mine"
-    mined = [template for path in sorted(folder.glob("*.jsonl")) for template in read_prompts(str(path))]
+    mined = [template for path in sorted(folder.glob("*.jsonl")) for template in load_prompts(str(path))]
     begin_with_y = [template for template in mined if template.text.startswith("[Y]")]
     assert (len(begin_with_y), len(mined)) == (710, 1166)
     for name in ("roberta", "bart"):
         assert {tokenise(template, wording(name)).y_place for template in begin_with_y} == {SPACED}
     mixture = Mixture(lm("roberta"), begin_with_y[:5], paper_spec())
     facts = [Fact("Paris", y) for y in tiny.SPACED_NAMES + tiny.BOTH]  # SPACED: one token only after a space
-    encoded, left_out = encode_facts(mixture, facts)
+    encoded, left_out = mixture.encode(facts)
     assert left_out == []
     assert len(encoded) == len(facts)
 
@@ -435,7 +434,7 @@ AWKWARD = ["Paris", "", " ", "  Paris", "the Paris", "(Paris) is", "Paris(is", "
 @given(drawn=st.lists(st.text(max_size=12), max_size=6))
 def test_many_texts_at_once_are_spelt_as_each_alone(name: str, drawn: list[str]) -> None:
     texts, asked = [*AWKWARD, *drawn], wording(name)
-    spelt, kept = SpeltTexts(texts, asked), np.array([3, 0, len(texts) - 1, 4])
+    spelt, kept = TokenisedTexts(texts, asked), np.array([3, 0, len(texts) - 1, 4])
     for number, place in enumerate(PLACES):
         alone = [asked.encode(text, place) for text in texts]
         assert asked.encode_all(texts, place) == alone
@@ -457,7 +456,7 @@ def test_one_endless_text_takes_no_room_from_the_others() -> None:
     """Padded to the longest, 20,000 texts would take 20,000 × 100,000 numbers."""
     mixture = Mixture(lm(WORDPIECE), ["[X] is [Y] ."])
     facts = [*(Fact("Paris", "France") for _ in range(20_000)), Fact("Paris " * 100_000, "France")]
-    encoded, left_out = encode_facts(mixture, facts)
+    encoded, left_out = mixture.encode(facts)
     assert len(encoded) == 20_000
     assert encoded.xs.ids.shape[2] == 1
     assert [one.fact.x[:6] for one in left_out] == ["Paris "]

@@ -12,11 +12,12 @@ from agreement import ALL, GLUED_X, GLUED_Y, YS, Twin, exact, ids, moved, plain,
 from builders.specs import paper_spec
 from torch import Tensor
 
+from askwell.answers.encode import EncodedFacts
+from askwell.answers.likelihood import likelihood
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact
 from askwell.errors import NothingLeft
 from askwell.lms.batches import Words
-from askwell.mixture import distributions
-from askwell.mixture.encode import EncodedFacts, encode_facts
 from askwell.mixture.mixture import Mixture
 
 FULL = bool(os.environ.get("ASKWELL_TEST_FULL"))
@@ -58,10 +59,10 @@ def test_whole_distributions_in_float64(name: str, kind: str) -> None:
     mixture, twin = mixture_and_twin(name, kind)
     xs, facts = words(exact(name), XS)
     with torch.no_grad():
-        of_x = distributions.log_p_x(mixture, xs, facts)
+        of_x = mixture.log_p_x(xs, facts)
         log_weights = mixture.weighting(of_x if (spec.weighting == "data-dependent") else None, len(XS))
-        log_probs = distributions.log_probs(mixture, xs, facts)
-        by_prompt = [distributions.prompt_log_probs(mixture, xs, facts, t) for t in range(len(templates))]
+        log_probs = OneTokenAnswers(mixture).log_probs(xs, facts)
+        by_prompt = [mixture.word_log_probs(xs, facts, t) for t in range(len(templates))]
     for number, x in enumerate(XS):
         for t in range(len(templates)):
             assert_near(by_prompt[t][number], twin.log_p_y(t, x), 1e-9)
@@ -81,8 +82,8 @@ def with_golds(xs: Words, golds: Tensor) -> EncodedFacts:
 def ours_of_gold(mixture: Mixture, xs: list[str], golds: Tensor) -> tuple[Tensor, Tensor]:
     """log p(y | t, x) and log p(y | x, r) of gold tokens, as training puts them together."""
     tokens, facts = words(mixture.lm, xs)
-    gold = distributions.gold_log_probs(mixture, tokens, golds, facts)
-    return gold, distributions.log_likelihood(mixture, with_golds(tokens, golds), facts)
+    gold = mixture.pairs.gold_log_probs(mixture.tuned, tokens, golds, facts)
+    return gold, likelihood(mixture, with_golds(tokens, golds), facts).total
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
@@ -115,7 +116,7 @@ def test_gradient_of_p_x_in_float64(name: str) -> None:
     mixture = moved(exact(name), templates, paper_spec(deep=True, weighting="data-dependent"))
     twin = Twin.of(name, templates, mixture)
     cotangent = torch.randn(len(XS), len(templates), generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    (distributions.log_p_x(mixture, *words(exact(name), XS)) * cotangent).sum().backward()
+    (mixture.log_p_x(*words(exact(name), XS)) * cotangent).sum().backward()
     expected = [[twin.log_p_x(t, x) for t in range(len(templates))] for x in XS]
     (torch.stack([torch.stack(row) for row in expected]) * cotangent).sum().backward()
     ours, theirs = agreement.gradients(mixture), twin.gradients()
@@ -133,7 +134,7 @@ def test_float32_is_close_to_the_reference_in_float64(name: str) -> None:
     xs, facts = words(plain(name), XS)
     with torch.no_grad():
         twin = Twin.of(name, templates, mixture)
-        log_probs, of_x = distributions.log_probs(mixture, xs, facts), distributions.log_p_x(mixture, xs, facts)
+        log_probs, of_x = OneTokenAnswers(mixture).log_probs(xs, facts), mixture.log_p_x(xs, facts)
         assert log_probs.dtype == torch.float32
         log_weights = mixture.weighting(of_x, len(XS))
         for number, x in enumerate(XS):
@@ -141,7 +142,7 @@ def test_float32_is_close_to_the_reference_in_float64(name: str) -> None:
             assert_near(log_weights[number], twin.log_weights(x), 5e-5)
             for t in range(len(templates)):
                 assert_near(of_x[number, t], twin.log_p_x(t, x), 5e-5)
-                assert_near(distributions.prompt_log_probs(mixture, xs, facts, t)[number], twin.log_p_y(t, x), 5e-5)
+                assert_near(mixture.word_log_probs(xs, facts, t)[number], twin.log_p_y(t, x), 5e-5)
 
 
 @pytest.mark.parametrize("template", ["[X] [Y]", GLUED_X, "in [Y] lies [X]vik."])
@@ -157,7 +158,7 @@ def test_one_prompt_is_every_mixture(name: str, template: str) -> None:
     answers = []
     for spec in (paper_spec(), paper_spec(weighting="data-dependent"), paper_spec(combine="product")):
         mixture = moved(lm, [template], spec)
-        answers.append(distributions.log_probs(mixture, xs, facts))
+        answers.append(OneTokenAnswers(mixture).log_probs(xs, facts))
         twin = Twin.of(name, [template], mixture)
         for number, x in enumerate(XS):
             assert_near(answers[-1][number], twin.log_p_y(0, x), 1e-9)
@@ -172,12 +173,12 @@ def test_a_high_temperature_gives_the_static_mixture(name: str) -> None:
     static = moved(lm, templates)
     dependent = moved(lm, templates, paper_spec(weighting="data-dependent"))
     assert torch.equal(static.weight_logits, dependent.weight_logits)
-    expected = distributions.log_probs(static, xs, facts)
+    expected = OneTokenAnswers(static).log_probs(xs, facts)
     distances = []
     for log_temperature in (0.0, 4.0, 8.0, 30.0):
         with torch.no_grad():
             agreement.log_temperature_of(dependent).fill_(log_temperature)
-        distances.append(float((distributions.log_probs(dependent, xs, facts) - expected).abs().max()))
+        distances.append(float((OneTokenAnswers(dependent).log_probs(xs, facts) - expected).abs().max()))
     assert distances[0] > 0.1
     assert distances == sorted(distances, reverse=True)
     assert distances[-1] < 1e-10
@@ -187,7 +188,7 @@ def test_p_x_is_constant_where_all_prompts_of_a_causal_lm_begin_with_x() -> None
     lm = exact("llama")
     mixture = moved(lm, ["[X] is [Y]", "[X] , its capital [Y]"], paper_spec(weighting="data-dependent"))
     xs, facts = words(lm, XS)
-    of_x = distributions.log_p_x(mixture, xs, facts)
+    of_x = mixture.log_p_x(xs, facts)
     assert_near(of_x[:, 0], of_x[:, 1], 1e-12)
     assert_near(mixture.weighting(of_x, 3).exp(), mixture.weights.expand(3, 2), 1e-12)
 
@@ -202,15 +203,15 @@ def test_product_of_experts(name: str) -> None:
     twin = Twin.of(name, templates, mixture)
     xs, facts = words(exact(name), XS)
     golds = [*ids(name, YS[agreement.script(name)]), 30, 77]
-    ours = distributions.log_probs(mixture, xs, facts)
-    likelihood = distributions.log_likelihood(mixture, with_golds(xs, torch.tensor([golds, golds])), facts)
-    likelihood.sum().backward()
+    ours = OneTokenAnswers(mixture).log_probs(xs, facts)
+    total = likelihood(mixture, with_golds(xs, torch.tensor([golds, golds])), facts).total
+    total.sum().backward()
     loss = torch.zeros((), dtype=torch.float64)
     for number, x in enumerate(XS):
         each = [twin.log_p_y(t, x).detach() for t in range(len(templates))]
         expected = reference.log_product(reference.log_softmax(twin.weight_logits).exp(), each)
         assert_near(ours[number], expected, 1e-9)
-        assert_near(likelihood[number], expected[golds[number]], 1e-9)
+        assert_near(total[number], expected[golds[number]], 1e-9)
         loss = loss + expected[golds[number]]
     loss.backward()
     assert twin.weight_logits.grad is not None
@@ -242,15 +243,15 @@ def test_each_prompt_reads_its_own_form(name: str, data_dependent: bool) -> None
     )
     forms = WORDS[agreement.script(name)]
     facts = [Fact("Reykjavik", y) for y in forms] + [Fact("Paris", "Massachusetts")]
-    encoded, left_out = encode_facts(mixture, facts)
+    encoded, left_out = mixture.encode(facts)
     assert [fact.y for fact in encoded.facts] == list(forms)
     assert [(fact.fact.y, fact.reason) for fact in left_out] == [("Massachusetts", "y is not one token of the LM")]
 
     everyone = torch.arange(len(encoded))
     with torch.no_grad():
-        gold = distributions.gold_log_probs(mixture, encoded.xs, encoded.gold_tokens, everyone)
-        log_probs = distributions.log_probs(mixture, encoded.xs, everyone)
-        by_prompt = [distributions.prompt_log_probs(mixture, encoded.xs, everyone, t) for t in range(len(FORMS))]
+        gold = mixture.pairs.gold_log_probs(mixture.tuned, encoded.xs, encoded.gold_tokens, everyone)
+        log_probs = OneTokenAnswers(mixture).log_probs(encoded.xs, everyone)
+        by_prompt = [mixture.word_log_probs(encoded.xs, everyone, t) for t in range(len(FORMS))]
     twin = Twin.of(name, FORMS, mixture)
     numbers = [tuple(None if form is None else ids(name, form)[0] for form in pair) for pair in forms.values()]
     each = []
@@ -267,7 +268,7 @@ def test_each_prompt_reads_its_own_form(name: str, data_dependent: bool) -> None
 
 def test_wordpiece_has_one_form_after_space_and_bracket() -> None:
     mixture = Mixture(exact("bert"), FORMS, paper_spec())
-    assert mixture.answer_space.count == len(exact("bert").tokenizer)
+    assert mixture.token_words.count == len(exact("bert").tokenizer)
 
 
 @pytest.mark.parametrize("name", ["roberta", "bart", "llama", "albert"])
@@ -275,10 +276,10 @@ def test_a_product_needs_a_form_for_every_prompt(name: str) -> None:
     """An answer that one prompt cannot give has probability 0 in a product, and the others sum to 1."""
     mixture = moved(exact(name), FORMS, paper_spec(combine="product"))
     facts = [Fact("Reykjavik", y) for y in ("Rome", "Italy", "Cuba")]
-    encoded, left_out = encode_facts(mixture, facts)
+    encoded, left_out = mixture.encode(facts)
     assert [fact.y for fact in encoded.facts] == ["Rome"]
     assert [fact.fact.y for fact in left_out] == ["Italy", "Cuba"]
-    log_probs = distributions.log_probs(mixture, encoded.xs, torch.arange(1))
+    log_probs = OneTokenAnswers(mixture).log_probs(encoded.xs, torch.arange(1))
     assert float(log_probs.exp().sum()) == pytest.approx(1, abs=1e-12)
 
     twin = Twin.of(name, FORMS, mixture)
@@ -293,5 +294,5 @@ def test_a_product_needs_a_form_for_every_prompt(name: str) -> None:
         each.append(reference.read_answers(twin.log_p_y(t, "Reykjavik").detach(), own))
     expected = reference.log_product(reference.log_softmax(twin.weight_logits).exp().detach(), each)
     assert_near(log_probs[0, encoded.answers[0]], expected[both.index("rome" if name == "albert" else "Rome")], 1e-9)
-    likelihood = distributions.log_likelihood(mixture, encoded, torch.arange(1))
-    assert_near(likelihood[0], log_probs[0, encoded.answers[0]], 1e-12)
+    total = likelihood(mixture, encoded, torch.arange(1)).total
+    assert_near(total[0], log_probs[0, encoded.answers[0]], 1e-12)

@@ -11,15 +11,18 @@ from agreement import ALL, X_FIRST, exact, ids, moved, plain, words
 from builders import tiny
 from builders.specs import paper_spec
 
+from askwell.answers import one_token
+from askwell.answers import open as open_answers
+from askwell.answers.candidates import Candidates, load_candidates
+from askwell.answers.encode import count_reasons
+from askwell.answers.kind import NOT_ONE_TOKEN
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact
-from askwell.errors import BadFile, NotFinite, NothingLeft, UserMistake
+from askwell.errors import BadFile, NotFinite, NothingLeft, UsageError
 from askwell.lms.batches import Words
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture import ask as ask_module
-from askwell.mixture import distributions
-from askwell.mixture.candidates import Candidates, read_candidates
-from askwell.mixture.encode import NO_TOKENS, NOT_ONE_TOKEN, TOO_LONG, count_reasons, encode_facts
-from askwell.mixture.mixture import Mixture
+from askwell.mixture.mixture import Mixture, ask
+from askwell.prompts.prompt_set import NO_TOKENS, TOO_LONG, PromptSet
 from askwell.specs.mixture_spec import MixtureSpec
 
 BRACKETED = ["[X] is in [Y] .", "[X] ([Y])"]
@@ -55,7 +58,7 @@ def test_effective_prompts_are_two_to_the_entropy_of_the_weights(weights: list[f
 def test_answers_are_those_of_the_distribution(name: str, spec: MixtureSpec) -> None:
     mixture = moved(exact(name), X_FIRST, spec)
     xs, facts = words(exact(name), ["Reykjavik"])
-    probabilities = distributions.log_probs(mixture, xs, facts)[0].exp()
+    probabilities = OneTokenAnswers(mixture).log_probs(xs, facts)[0].exp()
     replies = mixture.ask("Reykjavik", top=7)
     assert len(replies) == 7
     best = probabilities.sort(descending=True)
@@ -63,9 +66,7 @@ def test_answers_are_those_of_the_distribution(name: str, spec: MixtureSpec) -> 
     tokenizer: Any = exact(name).tokenizer
     for reply, token in zip(replies, best.indices.tolist(), strict=False):
         assert reply.y == tokenizer.decode([token]).strip() or reply.y in tokenizer.convert_ids_to_tokens(token)
-        each = [
-            float(distributions.prompt_log_probs(mixture, xs, facts, t)[0, token].exp()) for t in range(len(X_FIRST))
-        ]
+        each = [float(mixture.word_log_probs(xs, facts, t)[0, token].exp()) for t in range(len(X_FIRST))]
         assert list(reply.by_prompt) == pytest.approx(each, abs=1e-12)
         if spec == paper_spec():
             together = sum(w * p for w, p in zip(mixture.weights.tolist(), reply.by_prompt, strict=True))
@@ -77,12 +78,12 @@ def test_all_answers_sum_to_one_in_two_forms() -> None:
     replies = mixture.ask("Paris", top=10_000)
     special = torch.tensor(sorted(set(mixture.lm.tokenizer.all_special_ids)))
     # All but the special tokens, which are no answers at either place.
-    numbers = (mixture.answer_space.tokens[:, :, None] == special).any(0).any(1)
-    assert len(replies) == mixture.answer_space.count - 2 * len(special)
+    numbers = (mixture.token_words.tokens[:, :, None] == special).any(0).any(1)
+    assert len(replies) == mixture.token_words.count - 2 * len(special)
     xs, only = words(mixture.lm, ["Paris"])
     rest = []
     for prompt in range(2):
-        of_tokens = distributions.prompt_log_probs(mixture, xs, only, prompt)[0].exp()
+        of_tokens = mixture.word_log_probs(xs, only, prompt)[0].exp()
         rest.append(1 - float(of_tokens[numbers].sum()))
         assert sum(reply.by_prompt[prompt] for reply in replies) == pytest.approx(rest[-1], abs=1e-9)
     expected = float(mixture.weights.detach() @ torch.tensor(rest, dtype=torch.float64))
@@ -104,7 +105,7 @@ def test_one_answer_stands_for_both_forms(name: str) -> None:
         single.vectors.data.copy_(vectors)
     xs, facts = words(exact(name), ["Paris"])
     read = [
-        float(distributions.prompt_log_probs(single, xs, facts, 0)[0, token].exp())
+        float(single.word_log_probs(xs, facts, 0)[0, token].exp())
         for single, token in zip(alone, (spaced, glued), strict=True)
     ]
     assert list(given[0].by_prompt) == pytest.approx(read, abs=1e-12)
@@ -113,13 +114,13 @@ def test_one_answer_stands_for_both_forms(name: str) -> None:
 @pytest.mark.parametrize("name", ["roberta", "llama", "albert"])
 def test_prompts_that_all_need_the_glued_form(name: str) -> None:
     mixture = Mixture(exact(name), ["[X] ([Y])", "[X], a city ([Y])."], paper_spec())
-    encoded, left_out = encode_facts(mixture, [Fact("Paris", y) for y in ("Rome", "Italy", "Cuba")])
+    encoded, left_out = mixture.encode([Fact("Paris", y) for y in ("Rome", "Italy", "Cuba")])
     assert [fact.y for fact in encoded.facts] == ["Rome", "Cuba"]
     assert [fact.fact.y for fact in left_out] == ["Italy"]
     glued = ids(name, "rome cuba" if name == "albert" else "Rome Cuba")
-    gold = distributions.gold_log_probs(mixture, encoded.xs, encoded.gold_tokens, torch.arange(2))
+    gold = mixture.pairs.gold_log_probs(mixture.tuned, encoded.xs, encoded.gold_tokens, torch.arange(2))
     for prompt in range(2):
-        everything = distributions.prompt_log_probs(mixture, encoded.xs, torch.arange(2), prompt)
+        everything = mixture.word_log_probs(encoded.xs, torch.arange(2), prompt)
         assert everything.shape == (2, len(exact(name).tokenizer))
         expected = everything[torch.arange(2), torch.tensor(glued)]
         torch.testing.assert_close(gold[:, prompt].detach(), expected)
@@ -142,12 +143,12 @@ def test_an_x_that_is_too_long_is_refused() -> None:
     mixture = Mixture(plain("bert"), ["[X] is [Y]"], paper_spec())
     # [CLS] x is [MASK] [SEP] are 4 tokens beside x.
     assert mixture.ask(" ".join(["Rome"] * 60))
-    with pytest.raises(UserMistake, match="cannot be asked: x is longer"):
+    with pytest.raises(UsageError, match="cannot be asked: x is longer"):
         mixture.ask(" ".join(["Rome"] * 61))
 
 
 def test_an_empty_x_is_refused() -> None:
-    with pytest.raises(UserMistake, match="cannot be asked: x has no token"):
+    with pytest.raises(UsageError, match="cannot be asked: x has no token"):
         Mixture(plain("bert"), ["[X] is [Y]"], paper_spec()).ask(" ")
 
 
@@ -172,7 +173,7 @@ def test_facts_that_are_left_out_and_why(name: str) -> None:
         Fact("Reykjavik", "Italy"),
         Fact(" ".join(["Paris"] * 200), "Boston"),
     ]
-    encoded, left_out = encode_facts(mixture, facts)
+    encoded, left_out = mixture.encode(facts)
     assert encoded.facts == (facts[0], facts[3])
     assert [(fact.fact, fact.reason) for fact in left_out] == [
         (facts[1], NOT_ONE_TOKEN),
@@ -189,10 +190,10 @@ def test_the_longest_x_that_fits(name: str) -> None:
     mixture = Mixture(plain(name), ["[X] is in [Y] ."], paper_spec())
     most = tiny.POSITIONS - beside
     facts = [Fact(" ".join(["Paris"] * length), "Rome") for length in (most, most + 1)]
-    encoded, left_out = encode_facts(mixture, facts)
+    encoded, left_out = mixture.encode(facts)
     assert encoded.facts == (facts[0],)
     assert [fact.reason for fact in left_out] == [TOO_LONG]
-    assert distributions.log_probs(mixture, encoded.xs, torch.arange(1)).isfinite().all()
+    assert OneTokenAnswers(mixture).log_probs(encoded.xs, torch.arange(1)).isfinite().all()
 
 
 def test_a_data_dependent_causal_mixture_counts_its_start_token() -> None:
@@ -200,21 +201,21 @@ def test_a_data_dependent_causal_mixture_counts_its_start_token() -> None:
     spec = paper_spec(weighting="data-dependent", begin="nothing")
     mixture = Mixture(plain("gpt2"), ["[X] [Y]"], spec)
     facts = [Fact(" ".join(["Paris"] * length), "Rome") for length in (63, 64)]
-    encoded, left_out = encode_facts(mixture, facts)
+    encoded, left_out = mixture.encode(facts)
     assert encoded.facts == (facts[0],)
     assert [fact.reason for fact in left_out] == [TOO_LONG]
-    assert distributions.log_probs(mixture, encoded.xs, torch.arange(1)).isfinite().all()
+    assert OneTokenAnswers(mixture).log_probs(encoded.xs, torch.arange(1)).isfinite().all()
 
 
 def test_an_x_without_tokens_is_left_out() -> None:
     mixture = Mixture(plain("bert"), ["[X] is [Y]"], paper_spec())
-    encoded, left_out = encode_facts(mixture, [Fact("\u200b", "Rome"), Fact("Paris", "Rome")])
+    encoded, left_out = mixture.encode([Fact("\u200b", "Rome"), Fact("Paris", "Rome")])
     assert [fact.x for fact in encoded.facts] == ["Paris"]
     assert [fact.reason for fact in left_out] == [NO_TOKENS]
 
 
 def test_no_facts_at_all() -> None:
-    encoded, left_out = encode_facts(Mixture(plain("bert"), ["[X] is [Y]"], paper_spec()), [])
+    encoded, left_out = Mixture(plain("bert"), ["[X] is [Y]"], paper_spec()).encode([])
     assert len(encoded) == 0
     assert left_out == []
 
@@ -222,9 +223,9 @@ def test_no_facts_at_all() -> None:
 def test_a_subset_keeps_what_belongs_together() -> None:
     mixture = Mixture(plain("roberta"), ["[X] is [Y]"], paper_spec())
     facts = [Fact("Paris", "Rome"), Fact("Reykjavik", "Italy"), Fact("Oslo", "Peru")]
-    encoded, _ = encode_facts(mixture, facts)
+    encoded, _ = mixture.encode(facts)
     kept = encoded.subset(torch.tensor([False, True, True]))
-    again, _ = encode_facts(mixture, facts[1:])
+    again, _ = mixture.encode(facts[1:])
     assert kept.facts == again.facts
     assert torch.equal(kept.answers, again.answers)
     assert torch.equal(kept.gold_tokens, again.gold_tokens)
@@ -237,29 +238,33 @@ def test_a_subset_keeps_what_belongs_together() -> None:
 def test_candidates_are_read_once_each(tmp_path: Path) -> None:
     path = tmp_path / "cities.txt"
     path.write_bytes("\ufeffRome\r\n\r\n  Lima \nRome\nReykjavik\n".encode())
-    candidates = read_candidates(path)
+    candidates = load_candidates(path)
     assert (candidates.name, candidates.words) == ("cities", ("Rome", "Lima", "Reykjavik"))
     assert candidates.digest == Candidates("other", ("Lima", "Reykjavik", "Rome")).digest
     assert candidates.digest != Candidates("cities", ("Rome", "Lima")).digest
     mixture = Mixture(plain("bert"), ["[X] is [Y]"], paper_spec())
-    answers, left_out = candidates.answers(mixture)
-    assert answers.tolist() == sorted(ids("bert", "Rome Lima"))
-    assert left_out == ("Reykjavik",)
+    answers = OneTokenAnswers(mixture, candidates)
+    assert [answers.word(number) for number in range(answers.count)] == ["Rome", "Lima"]
+    assert answers._allowed is not None
+    assert answers._allowed.tolist() == sorted(ids("bert", "Rome Lima"))
+    assert answers.candidates_left_out == ("Reykjavik",)
 
 
 def test_candidate_files_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match=r"missing\.txt: there is no such file"):
-        read_candidates(tmp_path / "missing.txt")
+        load_candidates(tmp_path / "missing.txt")
     (tmp_path / "empty.txt").write_text("\n \n")
     with pytest.raises(BadFile, match=r"empty\.txt: holds no words"):
-        read_candidates(tmp_path / "empty.txt")
+        load_candidates(tmp_path / "empty.txt")
     (tmp_path / "latin.txt").write_bytes("Malm\xf6".encode("latin-1"))
     with pytest.raises(BadFile, match=r"latin\.txt.*not UTF-8"):
-        read_candidates(tmp_path / "latin.txt")
+        load_candidates(tmp_path / "latin.txt")
     with pytest.raises(BadFile, match="is a folder; name a file"):
-        read_candidates(tmp_path)
+        load_candidates(tmp_path)
     with pytest.raises(NothingLeft, match="no candidates left: 2 × word is not one token"):
-        Candidates("none", ("Reykjavik", "Boston")).answers(Mixture(plain("bert"), ["[X] is [Y]"], paper_spec()))
+        OneTokenAnswers(
+            Mixture(plain("bert"), ["[X] is [Y]"], paper_spec()), Candidates("none", ("Reykjavik", "Boston"))
+        )
 
 
 def test_asking_among_candidates() -> None:
@@ -283,16 +288,16 @@ def test_the_first_answers_come_before_the_last_x_is_read(name: str, monkeypatch
     """No more x's are put into tensors than are asked at once, however many there are."""
     mixture = Mixture(FrozenLM(*tiny.TINY[name]()), ["[X] is in [Y] ."])
     padded: list[int] = []
-    spell = ask_module.words_of
+    words_of = PromptSet.words_of
 
-    def counted(xs: Sequence[str], *options: Any) -> Words:
+    def counted(prompts: PromptSet, xs: Sequence[str]) -> Words:
         padded.append(len(xs))
-        return spell(xs, *options)
+        return words_of(prompts, xs)
 
-    monkeypatch.setattr(ask_module, "words_of", counted)
-    monkeypatch.setattr(ask_module, "_NUMBERS_AT_ONCE", 4 * mixture.answer_space.count)
-    monkeypatch.setattr(ask_module, "_QUESTIONS_AT_ONCE", 4)
-    found = ask_module.ask(mixture, ["Paris"] * 13)
+    monkeypatch.setattr(PromptSet, "words_of", counted)
+    monkeypatch.setattr(one_token, "_NUMBERS_OF_ANSWERS", 4 * mixture.token_words.count)
+    monkeypatch.setattr(open_answers, "_FACTS_AT_ONCE", 4)
+    found = ask(mixture, ["Paris"] * 13)
     assert next(found)
     assert padded == [4]
     assert len(list(found)) == 12

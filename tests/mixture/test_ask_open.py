@@ -24,17 +24,14 @@ from enumeration import (
     with_ends,
 )
 
+from askwell.answers.answer_search import AnswerSearch
+from askwell.answers.kind import ONE_TOKEN, AnswerKind
+from askwell.answers.search import SearchLimits
 from askwell.data.facts import Fact, Relation
-from askwell.errors import BadOption, UserMistake
-from askwell.evaluation.scoring import evaluate
+from askwell.errors import BadOption, UsageError
+from askwell.evaluation.scoring import evaluate_split
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture import distributions
-from askwell.mixture.answer_search import AnswerSearch
-from askwell.mixture.answers import ONE_TOKEN, AnswerKind
-from askwell.mixture.ask_prompts import ask_each_prompt
-from askwell.mixture.encode import default_kind, encode_relation
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.search import SearchLimits
 from askwell.specs.mixture_spec import MixtureSpec
 
 COUNTS = (2, 1, 1)
@@ -78,7 +75,8 @@ def test_a_search_that_is_cut_gives_the_best_and_says_what_may_be_missing(name, 
     expected = enumerated(name, "Paris", COUNTS)
     counts = []
     for opened in (1, 4, 10, 25, 200):
-        monkeypatch.setattr("askwell.mixture.ask._OPENED", opened)
+        monkeypatch.setattr("askwell.answers.open._LEAST_OPENED_TO_ASK", opened)
+        monkeypatch.setattr("askwell.answers.open._OPENED_TO_ASK", 0)
         replies = mixture.ask("Paris", top=30)
         best = list(expected.items())[: len(replies)]
         if replies.is_exact:
@@ -103,14 +101,14 @@ def test_special_tokens_are_never_part_of_an_answer(name):
     special = sorted({*tokenizer.all_special_ids})
     with torch.no_grad():
         if name == "gpt2":  # whose output embedding has no bias
-            best = int(distributions.prompt_log_probs(Mixture(plain(name), templates, spec), xs, only, 0).argmax())
+            best = int(Mixture(plain(name), templates, spec).word_log_probs(xs, only, 0).argmax())
             model.get_output_embeddings().weight[special] = 3 * model.get_output_embeddings().weight[best]
         elif name == "bart":
             model.get_buffer("final_logits_bias")[:, special] += 20.0
         else:
             model.get_output_embeddings().bias[special] += 20.0
     mixture = Mixture(FrozenLM(model, tokenizer, name=name), templates, spec)
-    assert int(distributions.prompt_log_probs(mixture, xs, only, 0).argmax()) in special
+    assert int(mixture.word_log_probs(xs, only, 0).argmax()) in special
     lengths = tuple(lengths_by_hand([1, 1])) if name == "bert" else ()
     mixture.answer_kind = AnswerKind(any_length=True, longest=2, log_lengths=lengths)
     replies = mixture.ask("Paris", top=5)
@@ -146,7 +144,7 @@ def test_an_answer_is_over_at_a_token_that_ends_it_unless_a_train_y_holds_that_t
             for x in ("Paris", "Mary Cassatt")
         }
         assert any(set(through[y]) & ends for y in each["Paris"]) == (held in train)
-        found = {outcome.x: outcome for outcome in evaluate(mixture, relation).outcomes}
+        found = {outcome.x: outcome for outcome in evaluate_split(mixture, relation).outcomes}
         for x, outcome in found.items():
             assert outcome.answers == tuple(each[x])[:10]
         # A gold is spelled as it is, and ranked among answers that are not.
@@ -157,7 +155,7 @@ def test_an_answer_is_over_at_a_token_that_ends_it_unless_a_train_y_holds_that_t
             own = every_product(twin, mixture.weights, "Mary Cassatt", spelt={held: through[held]})
         assert gold.log_probability == pytest.approx(own[held], abs=1e-9)
         assert gold.rank == rank_among(best_first(others | own), held)
-        mixture.answer_kind = encode_relation(mixture, relation).kind
+        mixture.answer_kind = mixture.encode_relation(relation).kind
         assert [reply.y for reply in mixture.ask("Paris", top=30)] == list(each["Paris"])[:30]
         if len(templates) > 1 and combine == "mixture":
             check_each_prompt(mixture, twin, tokens, mixture.answer_kind.through)
@@ -166,7 +164,7 @@ def test_an_answer_is_over_at_a_token_that_ends_it_unless_a_train_y_holds_that_t
 
 def check_each_prompt(mixture: Mixture, twin: Twin, tokens: tuple[int, ...], through: tuple[int, ...]) -> None:
     """A prompt by itself ends answers with its own end alone."""
-    (alone,) = ask_each_prompt(mixture, ["Paris"])
+    (alone,) = mixture.answering().ask_each_prompt(["Paris"])
     for t, (reply, template) in enumerate(zip(alone, twin.templates, strict=True)):
         own = frozenset({end_of(twin.name, template, "Paris") or -1}) - {*through}
         spelt = spellings(twin.name, tokens=tokens, without=own)
@@ -183,13 +181,13 @@ def check_each_prompt(mixture: Mixture, twin: Twin, tokens: tuple[int, ...], thr
 
 def test_what_is_asked_for_where_there_are_no_facts():
     templates = ["[X] is in [Y] ."]
-    assert default_kind(Mixture(plain("gpt2"), templates)) == AnswerKind(any_length=True, longest=10)
-    assert default_kind(Mixture(plain("bart"), templates)) == AnswerKind(any_length=True, longest=10)
-    assert default_kind(Mixture(plain("bert"), templates)) == ONE_TOKEN
+    assert Mixture(plain("gpt2"), templates).answering().kind == AnswerKind(any_length=True, longest=10)
+    assert Mixture(plain("bart"), templates).answering().kind == AnswerKind(any_length=True, longest=10)
+    assert Mixture(plain("bert"), templates).answering().kind == ONE_TOKEN
     for name in ("gpt2", "bert"):
-        assert default_kind(Mixture(plain(name), templates, MixtureSpec(answers="one-token"))) == ONE_TOKEN
+        assert Mixture(plain(name), templates, MixtureSpec(answers="one-token")).answering().kind == ONE_TOKEN
     shorter = MixtureSpec(answers="any-length", longest_answer=4)
-    assert default_kind(Mixture(plain("gpt2"), templates, shorter)).longest == 4
+    assert Mixture(plain("gpt2"), templates, shorter).answering().kind.longest == 4
     with pytest.raises(BadOption, match="`answers` any-length: a masked LM learns from train facts how long"):
         Mixture(plain("bert"), templates, shorter).ask("Paris")
 
@@ -207,7 +205,7 @@ def test_an_x_must_leave_room_for_the_answer():
     mixture = Mixture(plain("gpt2"), ["[X] is in [Y] ."])
     # A line break and two words stand beside x, and ten tokens of y.
     assert mixture.ask(" ".join(["Rome"] * (tiny.POSITIONS - 13)), top=1)
-    with pytest.raises(UserMistake, match="cannot be asked: x is longer"):
+    with pytest.raises(UsageError, match="cannot be asked: x is longer"):
         mixture.ask(" ".join(["Rome"] * (tiny.POSITIONS - 12)))
 
 

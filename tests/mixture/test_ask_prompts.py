@@ -6,9 +6,9 @@ import pytest
 from builders import tiny
 from test_ask_open import askable
 
+from askwell.answers.candidates import as_candidates
+from askwell.answers.kind import AnswerKind
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.answers import AnswerKind
-from askwell.mixture.ask_prompts import ask_each_prompt
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
 
@@ -33,7 +33,7 @@ def test_each_prompt_answers_as_if_it_were_alone(name, way):
     mixture = Mixture(lm, TEMPLATES, spec)
     mixture.answer_kind = kind
     mixture.weight_logits.data[2] = float("-inf")  # dropped
-    (replies,) = ask_each_prompt(mixture, "Quito", candidates=candidates)
+    (replies,) = mixture.answering(as_candidates(candidates)).ask_each_prompt(["Quito"])
     assert [reply.number for reply in replies] == [0, 1]
     for reply in replies:
         alone = Mixture(lm, [TEMPLATES[reply.number]], spec)
@@ -46,7 +46,7 @@ def test_of_a_product_each_prompt_is_asked_by_itself():
     mixture, _ = askable("gpt2")
     product = Mixture(mixture.lm, TEMPLATES[::2], MixtureSpec(begin="space", combine="product"))
     product.answer_kind = mixture.answer_kind
-    (replies,) = ask_each_prompt(product, ["Paris"])
+    (replies,) = product.answering().ask_each_prompt(["Paris"])
     for template, reply in zip(TEMPLATES[::2], replies, strict=True):
         alone = Mixture(mixture.lm, [template], MixtureSpec(begin="space"))
         alone.answer_kind = mixture.answer_kind
@@ -59,7 +59,7 @@ def test_special_tokens_are_no_one_token_answers(name):
     lm = FrozenLM(*tiny.TINY[name](), name=name)
     mixture = Mixture(lm, TEMPLATES, MixtureSpec(begin="space", answers="one-token"))
     special = {lm.tokenizer.unk_token, lm.tokenizer.eos_token, lm.tokenizer.mask_token} - {None}
-    every = mixture.answer_space.count
+    every = mixture.token_words.count
     given = [reply.y for reply in mixture.ask("Paris", top=every) if reply.probability > 0]
     assert special
     assert not special & {*given}

@@ -10,10 +10,9 @@ from builders import tiny
 from builders.worlds import PAIRS, REPEATED, TEMPLATES, frozen
 
 import askwell
-from askwell.errors import BadOption, UserMistake
+from askwell.answers.likelihood import likelihood
+from askwell.errors import BadOption, UsageError
 from askwell.lms.batches import words_of
-from askwell.mixture import distributions
-from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
 
@@ -46,27 +45,27 @@ def test_forward_is_the_mean_of_the_prompts_probabilities_and_carries_gradients(
 @pytest.mark.parametrize("name", ["bert", "bart", "gpt2"])
 def test_forward_is_what_training_minimises(name):
     mixture = Mixture(frozen(name), TEMPLATES, MixtureSpec(answers="any-length", deep=True))
-    mixture.settle_answers(REPEATED)
+    mixture.configure_answers(REPEATED)
     assert mixture.answer_kind is not None
-    encoded, left_out = encode_facts(mixture, REPEATED.train[:4])
+    encoded, left_out = mixture.encode(REPEATED.train[:4])
     assert not left_out
     got = mixture([fact.x for fact in encoded.facts], [fact.y for fact in encoded.facts])
-    assert torch.equal(got, distributions.log_likelihood(mixture, encoded, torch.arange(4)))
+    assert torch.equal(got, likelihood(mixture, encoded, torch.arange(4)).total)
 
 
 def test_forward_among_candidates_is_what_ask_says():
     mixture = Mixture(frozen("bert"), TEMPLATES)
-    mixture.settle_answers(REPEATED, candidates={"north": ["Norway", "Germany"], "south": ["Peru", "Egypt"]})
+    mixture.configure_answers(REPEATED, candidates={"north": ["Norway", "Germany"], "south": ["Peru", "Egypt"]})
     got = mixture(["Paris", "Rome"], ["north", "south"]).exp()
     said = [{reply.y: reply.probability for reply in replies} for replies in mixture.ask(["Paris", "Rome"])]
     assert got.tolist() == pytest.approx([said[0]["north"], said[1]["south"]], rel=1e-5)
-    with pytest.raises(UserMistake, match="'Austria' is not among the candidates"):
+    with pytest.raises(UsageError, match="'Austria' is not among the candidates"):
         mixture(["Paris"], ["Austria"])
 
 
 def test_pairs_that_cannot_be_asked_and_arguments_that_are_none():
     mixture = Mixture(frozen("bert"), TEMPLATES, MixtureSpec(answers="one-token"))
-    with pytest.raises(UserMistake, match=r"1 of 2 pairs .* 'Rome' → 'Massachusetts Reykjavik': y is not one token"):
+    with pytest.raises(UsageError, match=r"1 of 2 pairs .* 'Rome' → 'Massachusetts Reykjavik': y is not one token"):
         mixture(["Paris", "Rome"], ["France", "Massachusetts Reykjavik"])
     with pytest.raises(BadOption, match="a list of xs"):
         mixture(["Paris"], ["France", "Italy"])
@@ -81,7 +80,7 @@ def test_embeddings_give_what_the_prompts_say(name):
     logits = mixture.lm.model(**embedded.inputs).logits[embedded.rows, embedded.positions]
     words = words_of(["Paris"], mixture.lm.wording, mixture.lm.device)
     for prompt in range(len(mixture.prompts)):
-        expected = mixture.pairs.log_probs(mixture.tuned, words, torch.zeros(1, dtype=torch.long), prompt)[0]
+        expected = mixture.word_log_probs(words, torch.zeros(1, dtype=torch.long), prompt)[0]
         torch.testing.assert_close(logits[prompt].log_softmax(0).detach(), expected, rtol=1e-4, atol=1e-4)
     logits.sum().backward()
     assert mixture.vectors.grad is not None
@@ -94,7 +93,7 @@ def test_deep_mixtures_have_no_embeddings():
         next(mixture.deltas["layers"].parameters()).fill_(0.1)
     with pytest.raises(BadOption, match="tuned at every layer"):
         mixture.embed("Paris")
-    with pytest.raises(UserMistake, match="cannot be asked"):
+    with pytest.raises(UsageError, match="cannot be asked"):
         Mixture(frozen("bert"), TEMPLATES).embed("")
 
 
@@ -113,7 +112,7 @@ def test_a_prefix_is_an_adapter_that_peft_loads(spec, tmp_path):
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([x]), attention_mask=torch.ones(1, len(x), dtype=torch.long)).logits
     words = words_of(["Paris"], lm.wording, lm.device)
-    expected = mixture.pairs.log_probs(mixture.tuned, words, torch.zeros(1, dtype=torch.long), 0)[0]
+    expected = mixture.word_log_probs(words, torch.zeros(1, dtype=torch.long), 0)[0]
     torch.testing.assert_close(logits[0, -1].log_softmax(0), expected, rtol=1e-4, atol=1e-4)
 
 

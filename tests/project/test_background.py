@@ -1,4 +1,4 @@
-"""Tests that run in the background test the same as others."""
+"""Tests that run in the background check the same things as others."""
 
 import subprocess
 import sys

@@ -6,7 +6,7 @@ from beartype.roar import BeartypeCallHintParamViolation
 from builders.checking import EVERY, FULL
 from jaxtyping import TypeCheckError
 
-from askwell.evaluation.agreement import best_of_rows, sum_dtype
+from askwell.answers.prompt_answers import best_of_rows, sum_dtype
 from askwell.prompts.weights import StaticWeights
 
 
@@ -35,4 +35,4 @@ def test_methods_and_results_are_checked_too():
 def test_a_wrong_type_is_found_at_every_call():
     for _ in range(50):
         with pytest.raises(BeartypeCallHintParamViolation):
-            sum_dtype("no mixture")  # ty: ignore[invalid-argument-type]
+            sum_dtype("no LM")  # ty: ignore[invalid-argument-type]

@@ -1,4 +1,4 @@
-"""`make test-full` can begin: what it adds to `make test` is at least found, although it is run elsewhere."""
+"""`make test-full` can start: everything that it adds to `make test` can at least be collected."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The package that is built holds what belongs to it, and is small enough to carry the testbed's LMs."""
+"""The built package contains what belongs to it, and is small in spite of the testbed's LMs."""
 
 import zipfile
 from pathlib import Path

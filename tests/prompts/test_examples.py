@@ -13,13 +13,12 @@ from builders.specs import paper_spec
 from builders.worlds import frozen
 from written_out import next_log_probs
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NothingLeft
-from askwell.mixture import distributions
-from askwell.mixture.encode import OWN_EXAMPLE, encode_facts, encode_relation
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import load_mixture, save_mixture
-from askwell.prompts.examples import draw_examples, writable_facts
+from askwell.prompts.context import draw_examples, writable_facts
+from askwell.prompts.prompt_set import OWN_EXAMPLE
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
@@ -68,12 +67,12 @@ def test_a_hard_few_shot_prompt_is_the_public_model_on_the_written_out_text(name
         assert len(mixture.examples[number]) == 2
         if template.startswith("[Y]") and script(name) == "byte-level":  # the public mask swallows the line break
             continue
-        ours = distributions.prompt_log_probs(mixture, encoded, facts, number)
+        ours = mixture.word_log_probs(encoded, facts, number)
         for fact, x in enumerate(xs):
             before, after = few_shot_text(name, template, mixture.examples[number], x)
             expected = next_log_probs(name, lm.model, lm.tokenizer, before, after)
-            if len(mixture.answer_space.places) > 1:
-                expected = expected[mixture.answer_space.tokens[mixture.pairs.y_places[number]]]
+            if len(mixture.token_words.places) > 1:
+                expected = expected[mixture.token_words.tokens[mixture.pairs.y_places[number]]]
             torch.testing.assert_close(ours[fact], expected, rtol=0, atol=3e-5)
 
 
@@ -106,7 +105,7 @@ def test_examples_are_tuned_at_all_layers_as_the_reference_has_it(name: str) -> 
     expected = reference.log_p_y(lm.model, lm.tokenizer, tiny.FAMILY[name], pieces, x, vectors, deltas)[gold]
     expected.backward()
     xs, facts = words(lm, ["Reykjavik"])
-    ours = distributions.gold_log_probs(mixture, xs, torch.full((2, 1), gold), facts).sum()
+    ours = mixture.pairs.gold_log_probs(mixture.tuned, xs, torch.full((2, 1), gold), facts).sum()
     ours.backward()
     torch.testing.assert_close(ours, expected, rtol=0, atol=1e-9)
     found = gradients(mixture)
@@ -124,7 +123,7 @@ def test_without_examples_it_is_the_plain_prompt_to_the_bit() -> None:
         other = Mixture(plain(name), usable(name), MixtureSpec(begin=begin, lead_in="none", shots=0), relation=RELATION)
         assert [prompt.tokens for prompt in one.prompts] == [prompt.tokens for prompt in other.prompts]
         xs, facts = words(plain(name), ["Paris", "Egypt"])
-        assert torch.equal(distributions.log_probs(one, xs, facts), distributions.log_probs(other, xs, facts))
+        assert torch.equal(OneTokenAnswers(one).log_probs(xs, facts), OneTokenAnswers(other).log_probs(xs, facts))
 
 
 def test_examples_are_train_facts_each_about_another_x() -> None:
@@ -155,9 +154,9 @@ def test_a_prompt_has_no_weight_for_an_x_that_it_shows(weighting: str) -> None:
     shown = torch.tensor([shows(mixture, fact.x) for fact in TRAIN])
     assert shown.any()
     with torch.no_grad():
-        log_p_x = distributions.log_p_x(mixture, xs, facts)
-        by_prompt = torch.stack([distributions.prompt_log_probs(mixture, xs, facts, t).exp() for t in range(3)], 1)
-        found = distributions.log_probs(mixture, xs, facts).exp()
+        log_p_x = mixture.log_p_x(xs, facts)
+        by_prompt = torch.stack([mixture.word_log_probs(xs, facts, t).exp() for t in range(3)], 1)
+        found = OneTokenAnswers(mixture).log_probs(xs, facts).exp()
     for n in range(len(TRAIN)):
         each = [
             float(mixture.weight_logits[t].detach().exp() * (log_p_x[n, t].exp() if weighting != "static" else 1))
@@ -174,8 +173,8 @@ def test_a_prompt_has_no_weight_for_an_x_that_it_shows(weighting: str) -> None:
 def test_no_example_is_its_own_question_in_training(method: Literal["gradient", "em"]) -> None:
     lm = exact("gpt2")
     mixture = Mixture(lm, TEMPLATES[1:2], shot_spec("gpt2", copies=3), relation=RELATION)
-    facts, _ = encode_facts(mixture, TRAIN)
-    objective = Objective(mixture, facts, method)
+    facts, _ = mixture.encode(TRAIN)
+    objective = Objective(mixture.answering(kind=facts.kind), facts, method)
     rows = [slice(at, at + len(p.token_ids)) for at, p in zip(mixture.pairs.first_rows, mixture.prompts, strict=True)]
     for number, fact in enumerate(facts.facts):
         mixture.zero_grad()
@@ -191,9 +190,9 @@ def test_no_example_is_its_own_question_in_training(method: Literal["gradient", 
 def test_what_only_prompts_that_were_dropped_do_not_show_is_not_trained_on() -> None:
     lm = exact("gpt2")
     mixture = Mixture(lm, TEMPLATES[1:2], shot_spec("gpt2", copies=2), relation=RELATION)
-    facts, _ = encode_facts(mixture, TRAIN)
+    facts, _ = mixture.encode(TRAIN)
     mixture.weight_logits.data[1] = -torch.inf
-    objective = Objective(mixture, facts, "gradient")
+    objective = Objective(mixture.answering(kind=facts.kind), facts, "gradient")
     for number, fact in enumerate(facts.facts):
         loss = objective.loss(torch.tensor([number]))
         loss.to_minimise.backward()
@@ -203,12 +202,12 @@ def test_what_only_prompts_that_were_dropped_do_not_show_is_not_trained_on() -> 
 def test_a_single_prompt_leaves_out_what_it_shows() -> None:
     mixture = Mixture(plain("bert"), TEMPLATES[:1], shot_spec("bert", shots=3), relation=RELATION)
     shown = {fact.x for fact in mixture.examples[0]}
-    facts = encode_relation(mixture, RELATION)
+    facts = mixture.encode_relation(RELATION)
     assert {fact.x for fact in facts.split("train").facts} == {fact.x for fact in TRAIN} - shown
     assert {one.reason for one in facts.left_out("train")} == {OWN_EXAMPLE}
     assert {fact.x for fact in facts.split("test").facts} == {fact.x for fact in TEST} - shown
     of_paris = Mixture(plain("bert"), TEMPLATES[:1], shot_spec("bert", shots=1), examples=[(TRAIN[0],)])
-    left_out = encode_relation(of_paris, RELATION).left_out("test")
+    left_out = of_paris.encode_relation(RELATION).left_out("test")
     assert [(one.fact, one.reason) for one in left_out] == [(Fact("Paris", "Italy"), OWN_EXAMPLE)]
     assert of_paris.ask("Paris", top=1)
 
@@ -263,7 +262,7 @@ def test_examples_are_joined_by_the_separator_that_is_given() -> None:
     text = f"in {one.x} is {one.y} ;in {two.x} is {two.y} ;in Egypt is"
     expected = next_log_probs("gpt2", lm.model, lm.tokenizer, text, "")
     xs, facts = words(lm, ["Egypt"])
-    torch.testing.assert_close(distributions.prompt_log_probs(mixture, xs, facts, 0)[0], expected, rtol=0, atol=3e-5)
+    torch.testing.assert_close(mixture.word_log_probs(xs, facts, 0)[0], expected, rtol=0, atol=3e-5)
 
 
 @pytest.mark.parametrize("name", ["bert", "bart", "gpt2"])
@@ -274,12 +273,12 @@ def test_a_mixture_with_examples_is_tuned_saved_and_loaded(name: str, tmp_path: 
     result = train(mixture, RELATION, TrainingSpec(pairs=64))
     assert result.train_facts == len(TRAIN)
     assert result.finished
-    save_mixture(mixture, tmp_path)
-    loaded = load_mixture(tmp_path, lm)
+    mixture.save_pretrained(tmp_path)
+    loaded = Mixture.from_pretrained(tmp_path, lm)
     assert loaded.examples == mixture.examples
     assert [prompt.tokens for prompt in loaded.prompts] == [prompt.tokens for prompt in mixture.prompts]
     xs, facts = words(lm, ["Egypt", "Paris"])
-    assert torch.equal(distributions.log_probs(loaded, xs, facts), distributions.log_probs(mixture, xs, facts))
+    assert torch.equal(OneTokenAnswers(loaded).log_probs(xs, facts), OneTokenAnswers(mixture).log_probs(xs, facts))
     assert loaded.ask("Paris", top=2) == mixture.ask("Paris", top=2)
 
 

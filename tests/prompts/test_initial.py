@@ -1,4 +1,4 @@
-"""The vectors with which soft prompts start."""
+"""The vectors that soft prompts start from."""
 
 from typing import Any
 

@@ -11,8 +11,8 @@ from builders import tiny
 from enumeration import end_of
 from torch import Tensor
 
+from askwell.answers.tree import candidate_log_probs
 from askwell.lms.batches import Words
-from askwell.mixture.answer_tree import candidate_log_probs
 from askwell.prompts.long_answers import length_log_probs
 from askwell.specs.mixture_spec import MixtureSpec
 

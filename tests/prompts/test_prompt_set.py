@@ -1,13 +1,13 @@
-"""Which templates an LM can be asked with, and what becomes of the others."""
+"""Which templates can be used with an LM, and what happens to the others."""
 
 import pytest
 import torch
 from agreement import CAUSAL, exact, plain, words
 from builders.specs import paper_spec
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption, BadTemplate, NothingLeft
-from askwell.mixture import distributions
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import WeightingName
 
@@ -72,7 +72,7 @@ def test_a_prompt_without_prompt_tokens() -> None:
     for name in ("bert", "roberta", "bart", "gpt2", "llama"):
         mixture = Mixture(exact(name), ["[X] [Y]"], paper_spec(deep=True))
         assert mixture.vectors.shape == (0, exact(name).embedding_size)
-        log_probs = distributions.log_probs(mixture, *words(exact(name), ["Paris", "Reykjavik"]))
+        log_probs = OneTokenAnswers(mixture).log_probs(*words(exact(name), ["Paris", "Reykjavik"]))
         assert log_probs.exp().sum(1).tolist() == pytest.approx([1, 1])
 
 
@@ -104,12 +104,12 @@ def test_a_weight_of_zero_is_no_prompt_but_no_harm() -> None:
     for weighting in weightings:
         mixture = Mixture(lm, templates, paper_spec(weights="file", weighting=weighting))
         xs, facts = words(lm, ["Paris", "Reykjavik"])
-        alone = distributions.log_probs(Mixture(lm, ["[X] is [Y]"], paper_spec()), xs, facts)
-        torch.testing.assert_close(distributions.log_probs(mixture, xs, facts), alone, rtol=0, atol=1e-12)
+        alone = OneTokenAnswers(Mixture(lm, ["[X] is [Y]"], paper_spec())).log_probs(xs, facts)
+        torch.testing.assert_close(OneTokenAnswers(mixture).log_probs(xs, facts), alone, rtol=0, atol=1e-12)
         golds = torch.full((2, 2), 30)
-        of_x = distributions.log_p_x(mixture, xs, facts) if weighting == "data-dependent" else None
+        of_x = mixture.log_p_x(xs, facts) if weighting == "data-dependent" else None
         weights = mixture.weighting(of_x, 2)
-        (distributions.gold_log_probs(mixture, xs, golds, facts) + weights).logsumexp(1).sum().backward()
+        (mixture.pairs.gold_log_probs(mixture.tuned, xs, golds, facts) + weights).logsumexp(1).sum().backward()
         for name, parameter in mixture.named_parameters():
             assert parameter.grad is None or parameter.grad.isfinite().all(), name
         assert mixture.effective_prompts == pytest.approx(1.0)

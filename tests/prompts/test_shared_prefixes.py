@@ -9,9 +9,9 @@ from agreement import CAUSAL, FURTHER_CAUSAL, X_FIRST, exact, exact_eager_attent
 from builders import tiny_walks
 from builders.specs import paper_spec
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.lms.batches import Batch, Words
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture import distributions
 from askwell.mixture.mixture import Mixture
 from askwell.prompts import shared_prefixes
 
@@ -42,7 +42,7 @@ def read_all(mixture: Mixture, xs: Words | None = None) -> list[torch.Tensor]:
     mixture.zero_grad()
     first_tokens = ys.ids[:, :, 0]
     parts = [
-        distributions.gold_log_probs(mixture, xs, first_tokens, facts),
+        mixture.pairs.gold_log_probs(mixture.tuned, xs, first_tokens, facts),
         mixture.long_answers.log_probs(mixture.tuned, xs, ys, facts),
     ]
     weights = torch.linspace(1, 2, parts[0].numel(), dtype=lm.dtype).view_as(parts[0])
@@ -50,7 +50,7 @@ def read_all(mixture: Mixture, xs: Words | None = None) -> list[torch.Tensor]:
     return [
         *(part.detach() for part in parts),
         *gradients(mixture).values(),
-        distributions.log_probs(mixture, xs, facts),
+        OneTokenAnswers(mixture).log_probs(xs, facts),
     ]
 
 
@@ -135,7 +135,7 @@ class Counted:
     def during(self, mixture: Mixture, xs: Words, facts: torch.Tensor) -> int:
         """The tokens that one reading of one-token ys takes."""
         before = self.tokens
-        distributions.gold_log_probs(mixture, xs, xs.ids[:, :, 0], facts)
+        mixture.pairs.gold_log_probs(mixture.tuned, xs, xs.ids[:, :, 0], facts)
         return self.tokens - before
 
 

@@ -1,4 +1,4 @@
-"""The ways to weigh prompts: their names, and what they compute."""
+"""Ways to weight prompts: their names, and what they compute."""
 
 from typing import get_args
 

@@ -1,4 +1,4 @@
-"""The engines: the same store from each, and none that is stopped by one bad run or one dead worker."""
+"""The engines: the same store from each, and none is stopped by one bad run or one dead worker."""
 
 import multiprocessing
 import os
@@ -17,12 +17,11 @@ from builders.sweeps import contents
 from builders.worlds import write_relation
 
 from askwell.evaluation.outcomes import read_outcomes
-from askwell.mixture import distributions
 from askwell.runs import engines as pool
 from askwell.runs.engines import TRIES, Ended, InProcess, Lost, Pool, PutOff, Started
 from askwell.runs.grid import read_sweep
 from askwell.runs.plan import plan_sweep
-from askwell.runs.run_sweep import choose_engine, go
+from askwell.runs.run_sweep import choose_engine, run_plan
 from askwell.runs.store import Store, new_or_open_store, unfinished_run
 from askwell.runs.worker import RunDone, RunFailed, RunOutcome, RunTask, do_run
 
@@ -33,7 +32,7 @@ def run_sweep(path: Path, engine=None, **instead):
     store = new_or_open_store(Path(sweep.store))
     plan = plan_sweep(sweep, path, store)
     events: list = []
-    failed = go(plan, engine or choose_engine(sweep), store, events.append)
+    failed = run_plan(plan, engine or choose_engine(sweep), store, events.append)
     return plan, events, failed
 
 
@@ -69,7 +68,7 @@ def test_each_run_is_kept_whole(undisturbed):
 
 
 def test_a_run_equals_the_same_steps_by_hand(undisturbed, world):
-    from askwell import Mixture, TrainingSpec, evaluate, load_lm, read_prompts, read_relation, train
+    from askwell import Mixture, TrainingSpec, evaluate, load_lm, load_prompts, load_relation, train
 
     store, plan, _ = undisturbed
     [task] = [
@@ -77,9 +76,9 @@ def test_a_run_equals_the_same_steps_by_hand(undisturbed, world):
         if (task.spec.lm, task.spec.relation, task.spec.prompts, task.spec.setting)
         == ("bert", "places/capital", "many", "soft")
     ]  # fmt: skip
-    relation = read_relation("places/capital", data=world.data)
+    relation = load_relation("places/capital", data=world.data)
     mixture = Mixture(
-        load_lm(world.folder / "bert", device="cpu"), read_prompts("many/capital", data=world.data), paper_spec()
+        load_lm(world.folder / "bert", device="cpu"), load_prompts("many/capital", data=world.data), paper_spec()
     )
     train(mixture, relation, TrainingSpec(epochs=2, threads=1))
     expected = evaluate(mixture, relation)
@@ -93,8 +92,7 @@ def test_a_data_dependent_run_tells_how_much_its_weights_depend_on_x(world, tmp_
     import numpy as np
     import torch
 
-    from askwell import Mixture, load_lm, read_prompts, read_relation
-    from askwell.mixture.encode import encode_facts
+    from askwell import Mixture, load_lm, load_prompts, load_relation
 
     settings = {"dependent": {"tuned": False, "weighting": "data-dependent"}, "static": {"tuned": False}}
     changed = {"facts": ["places/other"], "prompts": {"many": ["many"]}, "settings": settings}
@@ -103,12 +101,12 @@ def test_a_data_dependent_run_tells_how_much_its_weights_depend_on_x(world, tmp_
     records = {task.spec.setting: Store(tmp_path / "store", "").read(task.spec.id).record for task in plan.runs}
     mixture = Mixture(
         load_lm(world.folder / "bert", device="cpu"),
-        read_prompts("many/other", data=world.data),
+        load_prompts("many/other", data=world.data),
         paper_spec(weighting="data-dependent"),
     )
-    facts, _ = encode_facts(mixture, read_relation("places/other", data=world.data).test)
+    facts, _ = mixture.encode(load_relation("places/other", data=world.data).test)
     with torch.no_grad():
-        likelihoods = np.exp(distributions.log_p_x(mixture, facts.xs, torch.arange(len(facts))).double().numpy())
+        likelihoods = np.exp(mixture.log_p_x(facts.xs, torch.arange(len(facts))).double().numpy())
     posterior = likelihoods / likelihoods.sum(1, keepdims=True)  # equal weights, T = 1
     expected = float(-(posterior * np.log2(posterior)).sum(1).mean())
     assert records["dependent"].mean_entropy_over_x == pytest.approx(expected, rel=1e-5)
@@ -133,7 +131,7 @@ def test_a_run_that_another_sweep_has_under_way_is_left_to_it(ends, undisturbed,
     new_or_open_store(tmp_path / "store").make()  # both were planned before there was a store
     held, *others = plan.runs
     events: list = []
-    sweeping = threading.Thread(target=go, args=(plan, InProcess(), store, events.append), daemon=True)
+    sweeping = threading.Thread(target=run_plan, args=(plan, InProcess(), store, events.append), daemon=True)
     with unfinished_run(held.spec.id, store.unfinished) as elsewhere:
         sweeping.start()
         until = time.monotonic() + 240
@@ -276,7 +274,7 @@ def test_a_run_that_is_there_is_not_done_again_when_its_worker_is_replaced(undis
 
 
 def test_why_a_run_had_failed_is_forgotten_when_it_is_there(undisturbed, world):
-    """Its worker can be killed when the run is in its place, and the failure not yet removed."""
+    """Its worker can be killed when the run is in the store already, but the note of its failure not yet removed."""
     folder, plan, _ = undisturbed
     store = Store(folder, "")
     store.note_failure(plan.runs[0].spec, "its worker died", None)
@@ -350,7 +348,7 @@ def test_the_pool_leaves_the_same_store(undisturbed, interrupted_workers):
 
 
 @pytest.mark.slow
-def test_workers_are_deaf_to_ctrl_c_from_their_first_instruction(interrupted_workers):
+def test_workers_ignore_ctrl_c_from_their_first_instruction(interrupted_workers):
     _, events, told = interrupted_workers
     assert {type(event) for event in events} == {Started, Ended}
     assert all(isinstance(event.outcome, RunDone) for event in events if isinstance(event, Ended))

@@ -1,4 +1,4 @@
-"""Two runs into one folder: the second is told; a killed one does not stand in the way."""
+"""Two runs into one folder: the second is refused with a message; a killed one does not block it."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Sweeps as a shell starts them, killed after some of their runs: continued, they leave an undisturbed one's store.
+"""Sweeps as a shell starts them, killed after some of their runs: they end with the store of an undisturbed one.
 
 No test waits for a time. A worker that is held (SIGSTOP) keeps its run, so that a sweep cannot end before it is killed.
 """
@@ -23,13 +23,13 @@ from askwell.runs.engines import TRIES, InProcess
 from askwell.runs.grid import read_sweep
 from askwell.runs.plan import plan_sweep
 from askwell.runs.query import query_runs
-from askwell.runs.run_sweep import go
+from askwell.runs.run_sweep import run_plan
 from askwell.runs.store import new_or_open_store, open_store
 
 FULL = bool(os.environ.get("ASKWELL_TEST_FULL"))
 KILLS = 20
 RAY_KILLS = 20 if FULL else 1
-SECONDS = 600  # for one sweep, on a machine that has much else to do
+SECONDS = 600  # for one sweep, on a busy machine
 SETTINGS = {
     "init": {"tuned": False},
     "soft": {"epochs": 15, "controls": ["random-weights"]},
@@ -52,7 +52,7 @@ def undisturbed(world, tmp_path_factory):
     path = write(world, tmp_path_factory.mktemp("undisturbed"))
     store = new_or_open_store(path.parent / "store")
     plan = plan_sweep(read_sweep(path), path, store)
-    assert go(plan, InProcess(), store, lambda _event: None) == []
+    assert run_plan(plan, InProcess(), store, lambda _event: None) == []
     assert len(store.done()) == RUNS
     return contents(store.folder)
 

@@ -1,4 +1,4 @@
-"""Which LMs an evaluation of many relations or mixtures loads, and how many workers a sweep has."""
+"""Which LMs an evaluation of many relations or mixtures loads, and how many workers a sweep uses."""
 
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,10 @@ from askwell.errors import BadOption
 from askwell.lms.load import load_lm
 from askwell.mixture.description import About, RelationRecord
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import save_mixture
 from askwell.runs import run_sweep as sweep
-from askwell.runs import sources
+from askwell.runs import score_source, sources
 from askwell.runs.engines import Pool
-from askwell.runs.sources import Named, saved_jobs, untuned_jobs
+from askwell.runs.score_source import EvaluationSources, saved_jobs, untuned_jobs
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.sweep_spec import SweepSpec
 
@@ -30,7 +29,8 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(Path(name).name)
         return load_lm(name, **options)
 
-    monkeypatch.setattr(sources, "load_lm", noted)
+    for module in (sources, score_source):
+        monkeypatch.setattr(module, "load_lm", noted)
     return names
 
 
@@ -39,7 +39,7 @@ def nothing(_text: str) -> None:
 
 
 def test_untuned_prompts_of_a_whole_set_load_the_lm_once(loads: list[str]) -> None:
-    named = Named(["testbed:"], "testbed:bert", LOADING)
+    named = EvaluationSources(["testbed:"], "testbed:bert", LOADING)
     jobs = list(untuned_jobs(["testbed:single"], MixtureSpec(), named, nothing))
     assert len(jobs) > 10
     assert loads == ["testbed:bert"]
@@ -48,9 +48,11 @@ def test_untuned_prompts_of_a_whole_set_load_the_lm_once(loads: list[str]) -> No
 
 def test_each_relation_of_a_set_is_asked_as_its_own_train_facts_say() -> None:
     names = ["testbed:capital", "testbed:currency"]
-    jobs = untuned_jobs(["testbed:single"], MixtureSpec(), Named(names, "testbed:causal", LOADING), nothing)
+    jobs = untuned_jobs(["testbed:single"], MixtureSpec(), EvaluationSources(names, "testbed:causal", LOADING), nothing)
     for name, job in zip(names, jobs, strict=True):
-        (alone,) = untuned_jobs(["testbed:single"], MixtureSpec(), Named([name], "testbed:causal", LOADING), nothing)
+        (alone,) = untuned_jobs(
+            ["testbed:single"], MixtureSpec(), EvaluationSources([name], "testbed:causal", LOADING), nothing
+        )
         spec, expected = job.mixture.spec, alone.mixture.spec
         assert (spec.begin, spec.lead_in, spec.shots) == (expected.begin, expected.lead_in, expected.shots)
         assert spec.context_scores == expected.context_scores
@@ -66,12 +68,12 @@ def test_mixtures_of_several_lms_load_each_once(loads: list[str], tmp_path: Path
         if not checkpoint.exists():
             tiny.save(*tiny.TINY[name](), checkpoint)
         folders.append(str(tmp_path / f"mixture-{number}"))
-        save_mixture(Mixture(load_lm(checkpoint, device="cpu"), ["[X] lies in [Y] ."]), Path(folders[-1]))
+        Mixture(load_lm(checkpoint, device="cpu"), ["[X] lies in [Y] ."]).save_pretrained(folders[-1])
     elsewhere = None
     if moved:
         elsewhere = str((tmp_path / "bert").rename(tmp_path / "elsewhere"))
     facts = ["testbed:capital"] * len(folders)
-    jobs = list(saved_jobs(folders, Named(facts, elsewhere, LOADING), nothing))
+    jobs = list(saved_jobs(folders, EvaluationSources(facts, elsewhere, LOADING), nothing))
     assert len(jobs) == len(folders)
     assert loads == (["elsewhere"] if moved else ["bert", "roberta"])
 
@@ -82,9 +84,9 @@ def test_a_run_of_its_relations_name_is_not_taken_for_the_facts(
     """`train --facts rivers.csv --out rivers`, and then `evaluate rivers`."""
     monkeypatch.chdir(tmp_path)
     mixture = Mixture(load_lm("testbed:bert", device="cpu"), ["[X] lies in [Y] ."])
-    save_mixture(mixture, Path("rivers"), about=About(relation=RelationRecord(name="rivers")))
+    mixture.save_pretrained(Path("rivers"), about=About(relation=RelationRecord(name="rivers")))
     with pytest.raises(BadOption, match=r"rivers was learned from rivers, and a run does not keep its facts"):
-        list(saved_jobs(["rivers"], Named(loading=LOADING), nothing))
+        list(saved_jobs(["rivers"], EvaluationSources(loading=LOADING), nothing))
 
 
 @pytest.mark.parametrize(("threads", "workers"), [(None, 6), (1, 6), (2, 3), (4, 1), (12, 1)])

@@ -1,6 +1,5 @@
-"""Controls in sweeps: which runs there are, on which LMs they are done, and what is kept beside every run."""
+"""Controls in sweeps: which runs there are, on which LMs, and what is stored with every run."""
 
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from builders.specs import paper_spec
 from builders.worlds import TEMPLATES
 from pydantic import ValidationError
 
-from askwell import Mixture, TrainingSpec, evaluate, load_lm, read_prompts, read_relation, train
+from askwell import Mixture, TrainingSpec, evaluate, load_lm, load_prompts, load_relation, train
 from askwell.errors import BadFile
 from askwell.evaluation.examine import examine
 from askwell.evaluation.outcomes import read_controls, read_outcomes
@@ -20,7 +19,7 @@ from askwell.runs.engines import InProcess
 from askwell.runs.grid import read_sweep
 from askwell.runs.plan import plan_sweep
 from askwell.runs.query import query_runs
-from askwell.runs.run_sweep import go
+from askwell.runs.run_sweep import run_plan
 from askwell.runs.store import new_or_open_store
 from askwell.specs.run_spec import ControlKind, PromptText, RunSpec
 from askwell.specs.sweep_spec import Setting, SweepSpec
@@ -46,7 +45,7 @@ def done(world, tmp_path_factory):
     """A sweep with both controls and two seeds, done in this process."""
     folder = tmp_path_factory.mktemp("controls")
     plan, store = plan_of(small(world, folder, controls=BOTH, seeds=[0, 4]))
-    assert go(plan, InProcess(), store, lambda _event: None) == []
+    assert run_plan(plan, InProcess(), store, lambda _event: None) == []
     return plan, store
 
 
@@ -70,9 +69,6 @@ def test_a_run_that_is_no_control_keeps_its_name(done, world, tmp_path):
     plan, _ = done
     without, _ = plan_of(small(world, tmp_path, seeds=[0, 4]))
     assert {task.spec.id for task in without.runs} == {t.spec.id for t in plan.runs if t.spec.control is None}
-    written = plan.runs[0].spec.model_dump(mode="json")
-    assert written.pop("control") is None
-    assert RunSpec.model_validate_json(json.dumps(written)).id == plan.runs[0].spec.id  # as older stores have it
 
 
 def test_labels_and_specs():
@@ -90,13 +86,24 @@ def test_labels_and_specs():
 def test_a_control_equals_the_same_steps_by_hand(done, world, kind):
     plan, store = done
     [task] = [task for task in plan.runs if (task.spec.control, task.spec.seed) == (kind, 4)]
-    relation = read_relation("places/capital", data=world.data)
+    relation = load_relation("places/capital", data=world.data)
     lm = control_lm(load_lm(world.folder / "bert", device="cpu"), kind, 4)
-    mixture = Mixture(lm, read_prompts("many/capital", data=world.data), paper_spec(seed=4))
+    mixture = Mixture(lm, load_prompts("many/capital", data=world.data), paper_spec(seed=4))
     train(mixture, relation, TrainingSpec(epochs=2, threads=1))
     folder = store.run_folder(task.spec.id)
     assert read_outcomes(folder / "facts.parquet") == list(evaluate(mixture, relation).outcomes)
     assert store.read(task.spec.id).record.lm.name == f"bert ({kind.replace('-', ' ')}, seed 4)"
+
+
+def test_a_control_is_asked_as_the_lm_that_it_is_made_from(world, tmp_path):
+    """What stands before its sentences is chosen by what the original LM finds probable."""
+    plan, store = plan_of(small(world, tmp_path, lms=[str(world.folder / "llama")], controls=BOTH))
+    assert run_plan(plan, InProcess(), store, lambda _event: None) == []
+    soft = [store.read(task.spec.id).record for task in plan.runs if task.spec.setting == "soft"]
+    assert len(soft) == 3
+    assert {record.spec.mixture.begin for record in soft} == {"auto"}
+    assert len({record.mixture.model_dump_json() for record in soft}) == 1
+    assert soft[0].mixture.context_scores.begins
 
 
 def test_the_store_tells_controls_apart(done):
@@ -125,7 +132,7 @@ def test_what_stands_beside_every_run(done):
         folder, record = store.run_folder(task.spec.id), store.read(task.spec.id).record
         with duckdb.connect() as database:
             found = database.read_parquet(str(folder / "controls.parquet"))
-            assert found.columns == ["split", "control", "relation", "x", "y", "rank"]
+            assert found.columns == ["split", "control", "relation", "x", "y", "rank", "rank_at_most"]
         kept = read_controls(folder / "controls.parquet")
         assert list(kept) == list(record.controls) == names
         assert record.controls_missing == {}
@@ -148,7 +155,7 @@ def test_the_controls_are_those_of_the_saved_mixture(done, world):
     [task] = [t for t in plan.runs if (t.spec.setting, t.spec.control, t.spec.seed) == ("soft", None, 4)]
     folder = store.run_folder(task.spec.id)
     mixture = Mixture.from_pretrained(folder / "mixture", lm=load_lm(world.folder / "bert", device="cpu"))
-    expected = examine(mixture, read_relation("places/capital", data=world.data)).controls.outcomes
+    expected = examine(mixture, load_relation("places/capital", data=world.data)).controls.outcomes
     for name, by_split in read_controls(folder / "controls.parquet").items():
         for split in ("test", "dev"):
             assert [o.rank for o in by_split[split]] == [o.rank for o in expected[name][split]]

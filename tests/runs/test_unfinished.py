@@ -1,4 +1,4 @@
-"""Runs under way: held by a living process, taken over or removed when it is dead, moved into place in one step."""
+"""Runs in progress: locked by a living process, taken over or removed once it is dead, moved into place in one step."""
 
 import os
 import signal

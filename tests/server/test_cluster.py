@@ -24,7 +24,6 @@ from builders.testbed import load_testbed_lm
 
 import askwell
 from askwell.errors import BadFile, Failure, NothingLeft
-from askwell.mixture.save import load_mixture
 from askwell.server import cluster
 from askwell.server.refusals import NoSuchName, Overloaded
 
@@ -155,7 +154,7 @@ def test_a_killed_replica_loses_no_answer_and_is_replaced(at, made_runs):
                 assert at.process.poll() is None
     assert load.lost == []
     assert now != first
-    mixture = load_mixture(made_runs / "soft", load_testbed_lm("bert"))
+    mixture = askwell.Mixture.from_pretrained(made_runs / "soft", load_testbed_lm("bert"))
     xs = list(load.answers)[:: max(1, len(load.answers) // 100)]
     assert {x: load.answers[x] for x in xs} == {x: mixture.ask(x, top=1)[0].y for x in xs}
     with askwell.Client(at.address, "soft") as client:

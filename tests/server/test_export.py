@@ -21,7 +21,7 @@ def test_a_run_becomes_one_file_that_needs_nothing_else(made_runs, tmp_path, cap
     out = tmp_path / "soft.html"
     assert exit_code("export", made_runs / "soft", "--out", out) == 0
     page = out.read_text(encoding="utf-8")
-    assert not re.search(r"""(?:src|href)=["'](?!#)""", page)
+    assert not re.search(r"""(?:src|href)=["'](?!#|data:)""", page)
     assert "<script" not in page
     assert str(made_runs) not in page
     parser = _Text()

@@ -1,4 +1,4 @@
-"""Requests that no one should make: a clear refusal, and the next one is served."""
+"""Requests that nobody should make: a clear refusal, and the next request is served."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The OpenAPI document is true: requests that are made from it get what it says, and nothing breaks the service."""
+"""The OpenAPI document is true: requests generated from it get what it says, and nothing breaks the service."""
 
 import os
 from typing import Any

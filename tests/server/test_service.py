@@ -1,4 +1,4 @@
-"""What is served: names, their mixtures, what is known of an x, and training jobs."""
+"""What is served: names, their mixtures, what is known about an x, and training jobs."""
 
 import shutil
 import time
@@ -9,12 +9,10 @@ from builders.testbed import load_testbed_lm
 from askwell.data import testbed
 from askwell.data.facts import Fact
 from askwell.data.templates import parse_template
-from askwell.errors import DamagedFile, UserMistake
+from askwell.errors import DamagedFile, UsageError
 from askwell.lms.load import load_lm
-from askwell.mixture.ask_prompts import prompts_behind
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import load_mixture
-from askwell.runs.folder import read_run, read_runs
+from askwell.runs.folder import load_runs, read_run
 from askwell.server.catalogue import Catalogue
 from askwell.server.jobs import Job, Order, facts_of
 from askwell.server.loaded import LMSource
@@ -53,7 +51,10 @@ def test_a_run_is_two_mixtures_the_tuned_one_and_its_hard_prompts(service):
 def test_answers_are_those_of_the_saved_mixture_and_of_its_templates(service, made_runs):
     lm = load_testbed_lm("bert")
     templates = testbed.testbed_prompts("mined", "symbol")[:3]
-    saved = {"soft": load_mixture(made_runs / "soft", lm), "deep": load_mixture(made_runs / "deep", lm)}
+    saved = {
+        "soft": Mixture.from_pretrained(made_runs / "soft", lm),
+        "deep": Mixture.from_pretrained(made_runs / "deep", lm),
+    }
     for name in ("soft:hard", "hard"):
         saved[name] = Mixture(lm, templates)
         saved[name].answer_kind = saved["soft"].answer_kind
@@ -75,12 +76,12 @@ def test_what_is_known_of_an_x_is_what_the_world_says(service):
 
 
 def test_the_prompts_behind_an_answer(service, made_runs):
-    mixture = load_mixture(made_runs / "soft", load_testbed_lm("bert"))
+    mixture = Mixture.from_pretrained(made_runs / "soft", load_testbed_lm("bert"))
     behind = service.behind(service.catalogue.find("soft"), "iron").result(600)
     assert [one.weight for one in behind] == sorted((one.weight for one in behind), reverse=True)
     assert sum(one.weight for one in behind) == pytest.approx(1)
     by_template = {one.template: one for one in behind}
-    everything = mixture.ask("iron", top=mixture.answer_space.count)
+    everything = mixture.ask("iron", top=mixture.token_words.count)
     for number, prompt in enumerate(mixture.prompts):
         best = max(everything, key=lambda reply, at=number: reply.by_prompt[at])
         one = by_template[prompt.template.text]
@@ -94,11 +95,11 @@ def test_the_weight_of_a_prompt_is_that_for_this_x():
     from askwell.specs.mixture_spec import MixtureSpec
 
     mixture = Mixture(frozen("bert"), TEMPLATES, MixtureSpec(weighting="data-dependent"))
-    by_x = {x: {one.template: one.weight for one in prompts_behind(mixture, x)} for x in ("Paris", "Oslo")}
+    by_x = {x: {one.template: one.weight for one in mixture.answering().prompts_behind(x)} for x in ("Paris", "Oslo")}
     assert all(sum(weights.values()) == pytest.approx(1) for weights in by_x.values())
     assert by_x["Paris"] != pytest.approx(by_x["Oslo"])
-    with pytest.raises(UserMistake, match="cannot be asked"):
-        prompts_behind(mixture, "")
+    with pytest.raises(UsageError, match="cannot be asked"):
+        mixture.answering().prompts_behind("")
 
 
 def test_names_are_looked_up_and_never_become_paths(service, made_runs):
@@ -213,7 +214,7 @@ def test_a_cancelled_job_keeps_its_best_state_and_can_be_continued(training):
     assert training.catalogue.runs() == {}
     again = over(training.train(order(2000)))
     assert (again.state, again.folder) == ("done", job.folder)
-    assert len(read_runs(training.catalogue.path)) == 1
+    assert len(load_runs(training.catalogue.path)) == 1
 
 
 def test_too_many_jobs_are_refused_and_waiting_ones_can_be_cancelled(training):
@@ -233,9 +234,9 @@ def test_too_many_jobs_are_refused_and_waiting_ones_can_be_cancelled(training):
 
 
 def test_what_cannot_be_trained_is_told(training):
-    with pytest.raises(UserMistake):
+    with pytest.raises(UsageError):
         training.train(Order(LMSource("testbed:bert"), "few", (Fact("iron", "Fe"),), (SYMBOL,)))
-    with pytest.raises(UserMistake, match="pair 2 has an empty y"):
+    with pytest.raises(UsageError, match="pair 2 has an empty y"):
         facts_of([("iron", "Fe"), ("gold", " ")])
     unspellable = tuple(Fact(f"iron {number}", "☃" * number) for number in range(1, 20))
     job = over(training.train(Order(LMSource("testbed:bert"), "snow", unspellable, (SYMBOL,))))

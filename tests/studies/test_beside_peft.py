@@ -1,4 +1,4 @@
-"""What PEFT has tuned is scored as PEFT's own model scores it."""
+"""A prompt tuned by PEFT gets the scores that PEFT's own model gives it."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,6 @@ from agreement import plain
 from askwell.data.facts import Fact
 from askwell.data.templates import parse_template
 from askwell.lms.batches import words_of
-from askwell.mixture import distributions
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "studies"))
 import beside_peft
@@ -29,7 +28,7 @@ def test_the_mixture_with_its_vectors_gives_the_probabilities_of_peft(whole: boo
     model = beside_peft.peft_model(lm)
     model.prompt_encoder["default"].embedding.weight.data.copy_(vectors)
     words = words_of([fact.x for fact in FACTS], lm.wording, lm.device)
-    ours = distributions.prompt_log_probs(mixture, words, torch.arange(len(FACTS)), 0)
+    ours = mixture.word_log_probs(words, torch.arange(len(FACTS)), 0)
     for number, fact in enumerate(FACTS):
         before, _ = beside_peft.sentence(lm, template, fact, whole=whole)
         assert before == lm.tokenizer(f" {fact.x} lies in", add_special_tokens=False)["input_ids"]

@@ -1,4 +1,4 @@
-"""Examples for each x: the trial asks what the public model is asked with the sentences written out."""
+"""Examples for each x: the trial gives what the public model gives for the sentences written out."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,6 @@ from agreement import plain
 from askwell import Mixture
 from askwell.data.facts import Fact
 from askwell.data.templates import parse_template
-from askwell.mixture.encode import encode_facts
 from askwell.specs.mixture_spec import MixtureSpec
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "studies"))
@@ -63,6 +62,6 @@ def test_the_nearest_come_last_and_no_fact_shows_its_own_x() -> None:
 def test_representations_are_unit_vectors_of_each_x() -> None:
     lm = plain("gpt2")
     mixture = Mixture(lm, [parse_template("[X] lies in [Y] .")], SPEC)
-    encoded, _ = encode_facts(mixture, FACTS)
+    encoded, _ = mixture.encode(FACTS)
     states = nearest_examples.representations(mixture, encoded)
     torch.testing.assert_close(states.norm(dim=1), torch.ones(len(encoded)))

@@ -1,4 +1,4 @@
-"""The state from which the training of a testbed LM goes on is read only if it is whole."""
+"""The checkpoint from which a testbed LM continues its training is read only if it is complete."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The text of the testbed: always the same, tells what is told, and gives away nothing that is withheld."""
+"""The text of the testbed: always the same, contains the told facts, and gives away none of the withheld ones."""
 
 import json
 from collections import Counter, defaultdict

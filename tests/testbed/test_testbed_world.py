@@ -8,7 +8,7 @@ import pytest
 
 from askwell.data import testbed as world
 from askwell.data.facts import Fact
-from askwell.data.names import read_relation
+from askwell.data.names import load_relation
 from askwell.errors import BadOption
 
 NAMES = world.relation_names()
@@ -130,7 +130,7 @@ def test_known_facts_are_right():
 
 
 def test_the_files_can_be_read_as_any_facts():
-    assert read_relation(world.FILES / "facts" / "capital").digest == world.testbed_relation("capital").digest
+    assert load_relation(world.FILES / "facts" / "capital").digest == world.testbed_relation("capital").digest
 
 
 def test_a_relation_is_named_testbed_and_can_be_asked_for_by_both_names():

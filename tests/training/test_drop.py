@@ -1,4 +1,4 @@
-"""Prompts that are dropped count for nothing and cost nothing, and the others go on as if they were alone."""
+"""Dropped prompts count for nothing and cost nothing, and the others continue as if they were alone."""
 
 import pytest
 import torch
@@ -6,10 +6,9 @@ from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS, TEMPLATES, frozen
 from pydantic import ValidationError
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.errors import BadOption
-from askwell.evaluation.scoring import evaluate
-from askwell.mixture import distributions
-from askwell.mixture.encode import encode_facts
+from askwell.evaluation.scoring import evaluate_split
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
@@ -31,22 +30,22 @@ def test_what_is_left_is_the_mixture_of_the_other_prompts(method):
     gradients, likelihoods = [], []
     for mixture in (dropped, alone):
         choose_tuned(mixture, TrainingSpec(method=method))
-        facts, _ = encode_facts(mixture, FACTS)
-        loss = Objective(mixture, facts, method).loss(torch.arange(len(facts)))
+        facts, _ = mixture.encode(FACTS)
+        loss = Objective(mixture.answering(kind=facts.kind), facts, method).loss(torch.arange(len(facts)))
         loss.to_minimise.backward()
         likelihoods.append(loss.negative_log_likelihood)
         assert mixture.vectors.grad is not None
         gradients.append(mixture.vectors.grad[mixture.vectors.grad.abs().sum(1) > 0])
     assert likelihoods[0] == pytest.approx(likelihoods[1], abs=1e-10)
     torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-9, atol=1e-12)
-    of_both = [evaluate(mixture, CAPITALS) for mixture in (dropped, alone)]
+    of_both = [evaluate_split(mixture, CAPITALS) for mixture in (dropped, alone)]
     assert of_both[0].log_loss == pytest.approx(of_both[1].log_loss, abs=1e-10)
 
 
 def test_a_dropped_prompt_is_not_asked_again(monkeypatch):
     mixture = uneven(TEMPLATES, [0.6, 0.02, 0.38])
     mixture.drop_prompts(0.03)
-    facts, _ = encode_facts(mixture, FACTS)
+    facts, _ = mixture.encode(FACTS)
     asked = set()
     table = mixture.pairs.y_table
     batch = table.batch
@@ -54,8 +53,10 @@ def test_a_dropped_prompt_is_not_asked_again(monkeypatch):
         table, "batch", lambda xs, texts, prompts: asked.update(prompts.tolist()) or batch(xs, texts, prompts)
     )
     every = torch.arange(len(facts))
-    assert bool((distributions.gold_log_probs(mixture, facts.xs, facts.gold_tokens, every)[:, 1] == -torch.inf).all())
-    distributions.log_probs(mixture, facts.xs, every)
+    assert bool(
+        (mixture.pairs.gold_log_probs(mixture.tuned, facts.xs, facts.gold_tokens, every)[:, 1] == -torch.inf).all()
+    )
+    OneTokenAnswers(mixture).log_probs(facts.xs, every)
     assert asked == {0, 2}
 
 

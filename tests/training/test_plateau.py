@@ -14,9 +14,9 @@ from builders.worlds import CAPITALS, TEMPLATES, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
+from askwell.answers.likelihood import likelihood
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact, Relation
-from askwell.mixture import distributions
-from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.history import HistoryLine, best_of, may_be_kept, standard_error
@@ -191,7 +191,7 @@ def test_the_result_is_the_mean_over_the_last_steps():
     spec = TrainingSpec(recipe="plateau", pairs=200, batch_facts=3, patience=10_000, keep="log-loss", threads=1)
     mixture, plain = new_mixture(), new_mixture()
     result = train(mixture, CAPITALS, spec)
-    facts, _ = encode_facts(plain, CAPITALS.train)
+    facts, _ = plain.encode(CAPITALS.train)
     schedule = schedule_of(spec, facts=len(facts), dev_facts=len(CAPITALS.dev), prompts=len(TEMPLATES), seed=5)
     scale = float(plain.lm.word_vectors(torch.arange(plain.lm.word_count)).std(0).mean())
     groups: list[dict[str, Any]] = [
@@ -203,7 +203,7 @@ def test_the_result_is_the_mean_over_the_last_steps():
     for stretch in range(len(schedule.ends)):
         for batch, fraction in schedule.batches(stretch):
             adam.zero_grad()
-            (-distributions.log_likelihood(plain, facts, batch).sum() / len(batch)).backward()
+            (-likelihood(plain, facts, batch).total.sum() / len(batch)).backward()
             for group, peak in zip(adam.param_groups, peaks, strict=True):
                 group["lr"] = peak * fraction
             adam.step()
@@ -242,8 +242,8 @@ def test_a_run_ends_by_itself_and_says_so():
 def test_dev_is_scored_as_the_state_that_is_kept():
     mixture = new_mixture(deep=True)
     result = train(mixture, CAPITALS, TrainingSpec(batch_facts=4, patience=2, threads=1))
-    encoded, _ = encode_facts(mixture, CAPITALS.dev)
-    log_probs = distributions.log_probs(mixture, encoded.xs, torch.arange(len(encoded)))
+    encoded, _ = mixture.encode(CAPITALS.dev)
+    log_probs = OneTokenAnswers(mixture).log_probs(encoded.xs, torch.arange(len(encoded)))
     loss = -float(log_probs.gather(1, encoded.answers[:, None]).mean())
     assert loss == pytest.approx(result.best.dev["log_loss"], abs=1e-9)
 
@@ -255,8 +255,8 @@ def test_a_large_dev_set_is_scored_on_facts_at_even_distances():
     mixture = new_mixture()
     result = train(mixture, relation, TrainingSpec(recipe="plateau", pairs=8, keep="log-loss", threads=1))
     asked = [relation.dev[n * 50 // 32] for n in range(32)]
-    encoded, _ = encode_facts(mixture, asked)
-    log_probs = distributions.log_probs(mixture, encoded.xs, torch.arange(32))
+    encoded, _ = mixture.encode(asked)
+    log_probs = OneTokenAnswers(mixture).log_probs(encoded.xs, torch.arange(32))
     loss = -float(log_probs.gather(1, encoded.answers[:, None]).mean())
     assert result.dev_facts == 32
     assert loss == pytest.approx(result.best.dev["log_loss"], abs=1e-9)
@@ -326,8 +326,8 @@ def test_a_state_that_was_not_the_best_can_become_it(monkeypatch):
     scores = iter([(40.0, 3.0), (69.0, 1.0), (70.5, 1.1), (72.5, 1.3), (72.5, 1.4), (50.0, 1.5)])
     states = []
 
-    def scored(mixture, *_more):
-        states.append({name: tensor.detach().clone() for name, tensor in mixture.state_dict().items()})
+    def scored(answers, *_more):
+        states.append({name: tensor.detach().clone() for name, tensor in answers.prompts.state_dict().items()})
         score, loss = next(scores)
         return {"P@1": score, "log_loss": loss, "facts": 80}
 

@@ -7,7 +7,6 @@ import torch
 from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS, TEMPLATES, frozen
 
-from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
@@ -27,7 +26,7 @@ from askwell.training.optimiser import (
 
 def deep_mixture(name):
     mixture = Mixture(frozen(name), TEMPLATES, paper_spec(deep=True))
-    return mixture, encode_facts(mixture, FACTS)[0]
+    return mixture, mixture.encode(FACTS)[0]
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "bart"])

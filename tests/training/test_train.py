@@ -1,4 +1,4 @@
-"""Training does what SPEC says: it finds the optimum, keeps the best state, and tunes only what it is told to."""
+"""Training finds the optimum, keeps the best state, and tunes only what it should."""
 
 import json
 import math
@@ -14,10 +14,9 @@ from builders.specs import paper_spec
 from builders.worlds import CAPITALS, FACTS, REPEATED, TEMPLATES, frozen
 from scipy.optimize import minimize
 
+from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NotFinite, NothingLeft
-from askwell.mixture import distributions
-from askwell.mixture.encode import encode_facts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.history import HistoryLine
@@ -37,12 +36,12 @@ def no_early_stop(**settings):
 
 def gold_matrix(mixture, facts=FACTS):
     """p(y | t, x) of every fact and prompt, read off the whole distributions one fact at a time."""
-    encoded, _ = encode_facts(mixture, facts)
+    encoded, _ = mixture.encode(facts)
     matrix = torch.stack(
         [
             torch.stack(
                 [
-                    distributions.prompt_log_probs(mixture, encoded.xs, torch.tensor([i]), t)[0, encoded.answers[i]]
+                    mixture.word_log_probs(encoded.xs, torch.tensor([i]), t)[0, encoded.answers[i]]
                     for i in range(len(encoded))
                 ]
             )
@@ -110,9 +109,11 @@ def test_em_and_gradient_take_the_same_step_on_the_prompts(deep, weighting):
     gradients = []
     for method in ("gradient", "em"):
         mixture = Mixture(frozen("bart", "float64"), TEMPLATES, paper_spec(deep=deep, weighting=weighting))
-        encoded, _ = encode_facts(mixture, FACTS)
+        encoded, _ = mixture.encode(FACTS)
         choose_tuned(mixture, TrainingSpec(method=method))
-        Objective(mixture, encoded, method).loss(torch.arange(len(encoded))).to_minimise.backward()
+        Objective(mixture.answering(kind=encoded.kind), encoded, method).loss(
+            torch.arange(len(encoded))
+        ).to_minimise.backward()
         gradients.append({name: p.grad for name, p in mixture.named_parameters() if p.grad is not None})
     of_weights = {"weighting.logits", "weighting.log_temperature"} if weighting == "data-dependent" else set()
     assert {"vectors"} | of_weights <= set(gradients[1])
@@ -124,9 +125,9 @@ def test_em_and_gradient_take_the_same_step_on_the_prompts(deep, weighting):
 def test_facts_may_be_cut_into_chunks_without_changing_the_gradient(name):
     # Llama's norms compute in float32, where what is read in other batches may round in another way.
     mixture = Mixture(exact(name), TEMPLATES, paper_spec(deep=True))
-    encoded, _ = encode_facts(mixture, FACTS)
+    encoded, _ = mixture.encode(FACTS)
     choose_tuned(mixture, TrainingSpec())
-    objective = Objective(mixture, encoded, "gradient")
+    objective = Objective(mixture.answering(kind=encoded.kind), encoded, "gradient")
     gradients = []
     for size in (1, 3, len(encoded)):
         mixture.zero_grad()
@@ -146,8 +147,8 @@ def test_training_makes_the_loss_smaller_and_keeps_the_state_that_was_best_on_de
     assert losses[-1] < losses[0] - 1
     ranked = sorted(result.history, key=lambda line: (-line.dev["P@1"], line.dev["log_loss"]))
     assert result.best == ranked[0]
-    encoded, _ = encode_facts(mixture, CAPITALS.dev)
-    log_probs = distributions.log_probs(mixture, encoded.xs, torch.arange(len(encoded)))
+    encoded, _ = mixture.encode(CAPITALS.dev)
+    log_probs = OneTokenAnswers(mixture).log_probs(encoded.xs, torch.arange(len(encoded)))
     dev_loss = -log_probs.gather(1, encoded.answers[:, None]).mean()
     assert float(dev_loss) == pytest.approx(result.best.dev["log_loss"], abs=1e-5)
     assert [state.record.round for state in seen if state.record] == list(range(13))
@@ -201,10 +202,12 @@ def test_each_part_can_be_tuned_alone(tuned, method):
     flags: dict[str, Any] = {name: name == tuned for name in FREEZABLE}
     spec = TrainingSpec(method=method, learning_rate=0.01, **flags)
     choose_tuned(mixture, spec)
-    encoded, _ = encode_facts(mixture, FACTS)
+    encoded, _ = mixture.encode(FACTS)
     optimizer = optimizer_of(mixture, spec, rates_of(mixture, encoded, spec))
     assert optimizer is not None
-    Objective(mixture, encoded, method).loss(torch.arange(len(encoded))).to_minimise.backward()
+    Objective(mixture.answering(kind=encoded.kind), encoded, method).loss(
+        torch.arange(len(encoded))
+    ).to_minimise.backward()
     optimizer.step()
     moved = {name for name, parameter in mixture.named_parameters() if not torch.equal(parameter, start[name])}
     assert moved == set(FREEZABLE[tuned])
@@ -217,8 +220,10 @@ def test_the_last_layers_perturbation_moves_only_where_it_reaches_y():
     for mixture in (masked, causal, seq2seq):
         train(mixture, CAPITALS, no_early_stop(epochs=3, learning_rate=0.01))
         choose_tuned(mixture, TrainingSpec())
-        encoded, _ = encode_facts(mixture, FACTS)
-        Objective(mixture, encoded, "gradient").loss(torch.arange(len(encoded))).to_minimise.backward()
+        encoded, _ = mixture.encode(FACTS)
+        Objective(mixture.answering(kind=encoded.kind), encoded, "gradient").loss(
+            torch.arange(len(encoded))
+        ).to_minimise.backward()
 
     def moved(mixture, stack):
         last = mixture.layer_deltas[stack][-1]
@@ -247,10 +252,8 @@ def test_a_product_learns_its_weights_and_keeps_its_prompts():
     mixture = Mixture(frozen("bert", "float64"), TEMPLATES, paper_spec(combine="product"))
     start = mixture.vectors.detach().clone()
     everything = REPEATED
-    encoded, _ = encode_facts(mixture, FACTS)
-    tables = np.stack(
-        [distributions.prompt_log_probs(mixture, encoded.xs, torch.arange(len(encoded)), t).numpy() for t in range(3)]
-    )
+    encoded, _ = mixture.encode(FACTS)
+    tables = np.stack([mixture.word_log_probs(encoded.xs, torch.arange(len(encoded)), t).numpy() for t in range(3)])
     golds = encoded.answers.numpy()
 
     def loss(logits):
@@ -272,12 +275,12 @@ def test_weights_cannot_depend_on_x_where_no_causal_prompt_has_a_word_before_it(
     lm = frozen("gpt2", "float64")
     blind = Mixture(lm, ["[X] lies in [Y]", "[X] and [Y] ."], paper_spec(weighting="data-dependent"))
     seeing = Mixture(lm, ["[X] lies in [Y]", "the [X] and [Y] ."], paper_spec(weighting="data-dependent"))
-    encoded, _ = encode_facts(blind, FACTS)
+    encoded, _ = blind.encode(FACTS)
     every = torch.arange(len(encoded))
     for mixture, alike in ((blind, True), (seeing, False)):
         torch.nn.init.normal_(mixture.vectors)
         assert mixture.finds_every_x_alike is alike
-        weights = mixture.weighting(distributions.log_p_x(mixture, encoded.xs, every), len(encoded))
+        weights = mixture.weighting(mixture.log_p_x(encoded.xs, every), len(encoded))
         assert bool(torch.allclose(weights, weights[:1].expand_as(weights), atol=1e-9)) is alike
     blind = Mixture(frozen("bert"), ["[X] lies in [Y]", "[X] and [Y] ."], paper_spec())
     assert not blind.finds_every_x_alike

@@ -12,10 +12,9 @@ from builders import tiny
 from builders.worlds import frozen
 from enumeration import ONE_OF_EACH, TEMPLATES, by_prompt, lengths_by_hand, spellings
 
+from askwell.answers.likelihood import gold_log_probs, likelihood
 from askwell.data.facts import Fact, Relation
 from askwell.evaluation.scoring import score_facts
-from askwell.mixture import distributions
-from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
@@ -43,10 +42,10 @@ def test_the_gradient_of_the_loss_is_the_references(name, method):
     spec = MixtureSpec(deep=True, weighting="data-dependent")
     mixture = moved(exact(name), TEMPLATES, spec)
     twin = Twin.of(name, TEMPLATES, mixture)
-    encoded = encode_relation(mixture, RELATION).split("train")
+    encoded = mixture.encode_relation(RELATION).split("train")
     assert encoded.kind.name == "any-length"
     choose_tuned(mixture, TrainingSpec(method=method))
-    loss = Objective(mixture, encoded, method).loss(torch.arange(len(encoded)))
+    loss = Objective(mixture.answering(kind=encoded.kind), encoded, method).loss(torch.arange(len(encoded)))
     loss.to_minimise.backward()
     log_lengths = lengths_by_hand([1, 1, 1]) if tiny.FAMILY[name] == "masked" else ()
     total, posteriors = torch.zeros((), dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
@@ -67,8 +66,8 @@ def test_facts_are_cut_into_chunks_without_changing_the_gradient():
     gradients = []
     for chunks in ([torch.arange(3)], [torch.tensor([2]), torch.tensor([0, 1])]):
         mixture = moved(exact("gpt2"), TEMPLATES, MixtureSpec(deep=True))
-        encoded = encode_relation(mixture, RELATION).split("train")
-        objective = Objective(mixture, encoded, "gradient")
+        encoded = mixture.encode_relation(RELATION).split("train")
+        objective = Objective(mixture.answering(kind=encoded.kind), encoded, "gradient")
         for chunk in chunks:
             objective.loss(chunk).to_minimise.backward()
         gradients.append(agreement.gradients(mixture))
@@ -77,9 +76,9 @@ def test_facts_are_cut_into_chunks_without_changing_the_gradient():
 
 
 def log_likelihood(mixture: Mixture) -> float:
-    encoded = encode_relation(mixture, WORLD).split("train")
+    encoded = mixture.encode_relation(WORLD).split("train")
     with torch.no_grad():
-        return float(distributions.log_likelihood(mixture, encoded, torch.arange(len(encoded))).mean())
+        return float(likelihood(mixture, encoded, torch.arange(len(encoded))).total.mean())
 
 
 CASES = [("bert", "gradient"), ("gpt2", "em"), ("gpt2", "deep"), ("gpt2", "data-dependent")]
@@ -101,15 +100,15 @@ def test_training_makes_the_answers_more_probable(name, setting):
     best = min(result.history, key=lambda line: (-line.dev["P@1"], line.dev["log_loss"]))
     # Dev is train here, and the best state on dev is what is left.
     assert -log_likelihood(mixture) == pytest.approx(best.dev["log_loss"], abs=1e-5)
-    encoded = encode_relation(mixture, WORLD).split("dev")
-    assert score_facts(mixture, encoded, WORLD)["P@1"] == best.dev["P@1"]
+    encoded = mixture.encode_relation(WORLD).split("dev")
+    assert score_facts(mixture.answering(kind=encoded.kind), encoded, WORLD)["P@1"] == best.dev["P@1"]
 
 
 def test_em_takes_the_mean_posterior_as_weights():
     mixture = Mixture(frozen("gpt2", "float64"), TEMPLATES)
-    encoded = encode_relation(mixture, WORLD).split("train")
+    encoded = mixture.encode_relation(WORLD).split("train")
     with torch.no_grad():
-        probabilities = distributions.fact_log_probs(mixture, encoded, torch.arange(len(encoded))).exp()
+        probabilities = gold_log_probs(mixture, encoded, torch.arange(len(encoded))).exp()
     expected = (probabilities / probabilities.sum(1, keepdim=True)).mean(0)
     train(mixture, WORLD, TrainingSpec(recipe="paper", method="em", tune_vectors=False, epochs=1, threads=1))
     torch.testing.assert_close(mixture.weights.detach(), expected, rtol=0, atol=1e-12)

@@ -1,4 +1,4 @@
-"""How far scores can be believed, from runs and controls that are made by hand."""
+"""How far scores can be trusted, from runs and controls made by hand."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from askwell.evaluation.abstention import RiskCoverage
 from askwell.evaluation.agreement import Agreement, Consistency, SignalAreas
 from askwell.evaluation.calibration import Calibration
 from askwell.evaluation.controls import ControlFigures
-from askwell.evaluation.nearest_words import Projection
+from askwell.evaluation.projection import Projection
 from askwell.evaluation.trust import AtRisk, Trust
 from askwell.views.document import MISSING
 from askwell.views.study import report_latex, report_markdown, report_page, study_of

@@ -40,10 +40,10 @@ def test_scores_are_told_in_words_too_and_the_same_each_time(tmp_path):
     keep_arrows(store)
     lines = lines_of(kept_runs(store.runs()))
     first, again = score_figure(lines, "set").chart, score_figure(lines, "set").chart
-    assert (first.svg("set"), first.pdf()) == (again.svg("set"), again.pdf())
+    assert (first.svg(), first.pdf()) == (again.svg(), again.pdf())
     assert first.pdf().startswith(b"%PDF")
     assert b"CreationDate" not in first.pdf()
-    title, described = (element.text for element in ElementTree.fromstring(first.svg("set"))[:2])
+    title, described = (element.text for element in ElementTree.fromstring(first.svg())[:2])
     assert title == "P@1 in per cent"
     assert described == "bert-base-cased: mined: init 16.7, soft 58.3, deep 100.0."
 
@@ -111,7 +111,7 @@ def test_the_page_is_whole_and_takes_further_sections(tmp_path):
     ]
     html = page_html(page)
     assert "runs &lt;kept&gt;" in html
-    assert not re.search(r'(?:src|href)="(?!#)', html)
+    assert not re.search(r'(?:src|href)="(?!#|data:)', html)
     assert "<strong>" not in html.split("init → soft → deep")[0]
     written = write_report(study, page, tmp_path / "out", ["csv"])
     names = [path.relative_to(tmp_path / "out").as_posix() for path in written]

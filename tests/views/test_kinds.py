@@ -1,4 +1,4 @@
-"""What kind of run a run is follows from its spec, whatever its setting is called."""
+"""The kind of a run follows from its spec, whatever its setting is called."""
 
 from typing import get_args
 

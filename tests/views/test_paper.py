@@ -1,4 +1,4 @@
-"""The paper's figures stand beside ours only where LM, facts and source are the same, and with what differs."""
+"""The paper's figures are shown next to ours only if LM, facts and source are the same, with a note on what differs."""
 
 from builders.stores import keep, new_store
 

@@ -4,10 +4,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from looked_at import ANY_TEXT, prompt
 
-from askwell.views.words import look_at
-from askwell.views.words_figure import words_html
+from askwell.views.to_html import page_html
+from askwell.views.words import nearest_words
+from askwell.views.words_document import words_document
+from askwell.views.words_figure import probability_figure
 
-WITHOUT_END = {"meta"}
+WITHOUT_END = {"img", "meta"}
 
 
 class Page(HTMLParser):
@@ -37,20 +39,27 @@ class Page(HTMLParser):
         self.text.append(data)
 
 
+def words_html(*what, **more) -> str:
+    return page_html(words_document(*what, **more))
+
+
 def test_the_page_tells_what_it_is_of(bert):
-    prompts = look_at(bert)
+    prompts = nearest_words(bert)
     page = words_html(prompts, "Soft prompts", lm="tiny-bert", relation="place-of-birth")
     text = Page(page).text
     for expected in ("Soft prompts", "tiny-bert", "place-of-birth"):
         assert expected in text
     assert "Nearest words are not an explanation of a soft prompt." in text
     assert "prefers-color-scheme: dark" in page
-    assert Page(page).tags.count("svg") == 1
+    assert Page(page).tags.count("img") == 1
     assert Page(page).tags.count("details") == sum(bool(one.tokens) for one in prompts)
     for one in prompts:
         assert one.template in text
         for token in one.tokens:
-            assert {word.shown for word in (token.tuned, token.original, *token.next_nearest)} <= set(text)
+            assert {token.tuned.shown, token.original.shown} <= set(text)
+            nearest = ", ".join(f"{word.shown} {probability_figure(word.p)}" for word in token.next_nearest)
+            assert nearest in text
+            assert f"{token.size_ratio:.2f}" in text
 
 
 def test_an_lm_or_relation_without_a_name_is_left_out():
@@ -60,7 +69,7 @@ def test_an_lm_or_relation_without_a_name_is_left_out():
 
 
 def test_nothing_outside_is_needed(gpt2):
-    page = words_html(look_at(gpt2), "t", lm="m").replace('xmlns="http://www.w3.org/2000/svg"', "")
+    page = words_html(nearest_words(gpt2), "t", lm="m").replace('src="data:', "")
     for outside in ("http", "href", "src=", "url(", "@import", "<script"):
         assert outside not in page
 

@@ -35,10 +35,9 @@ from askwell.lms.batches import PLACES
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.lms.vocabulary import token_text
-from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import IN_A_RUN, save_mixture
-from askwell.prompts.begin import settle
+from askwell.mixture.save import IN_A_RUN
+from askwell.prompts.context import settle
 from askwell.specs.baseline_specs import AutoPromptSpec
 from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec, SettledMixtureSpec
 from askwell.training.checkpoint import read_checkpoint, write_checkpoint
@@ -58,16 +57,17 @@ def allowed_tokens(lm: FrozenLM, relation: Relation, spec: AutoPromptSpec) -> Bo
         elif token in special:
             reason = "a special token"
         elif token in of_ys:
-            reason = "a right answer (--allow-ys)"
+            reason = "a right answer (`allow_ys`)"
         elif not spec.allow_proper_nouns and begins_word(lm, token) and word_of(lm, token)[:1].isupper():
-            reason = "begins with a capital letter (--allow-proper-nouns)"
+            reason = "begins with a capital letter (`allow_proper_nouns`)"
         elif spec.whole_words and lm.wording.encode(token_text(lm, token), Place.SPACED) != [token]:
-            reason = "not a whole word (--whole-words)"
+            reason = "not a whole word (`whole_words`)"
         allowed[token] = reason is None
         if reason is not None:
             reasons[reason] += 1
     if not allowed.any():
-        raise NothingLeft("trigger tokens", reasons)
+        options = {name: f"--{name.replace('_', '-')}" for name in ("allow_ys", "allow_proper_nouns", "whole_words")}
+        raise NothingLeft("trigger tokens", reasons, **options)
     return allowed.to(lm.device)
 
 
@@ -169,7 +169,9 @@ class TriggerSearch:
         if start_from is None and spec.start == "mask" and self._mask is None:
             raise BadOption(
                 f"the LM {lm.identity.name} has no mask token to start from; let the search start from random words "
-                "(--start random), or from a prompt (--prompts)"
+                "(`start` random), or from a prompt (`prompts`)",
+                start="--start",
+                prompts="--prompts",
             )
         self._starts_from_words = start_from is not None
         first = start_from or blank_template(lm, spec.triggers)
@@ -182,9 +184,10 @@ class TriggerSearch:
         self._words = lm.word_vectors(torch.arange(lm.word_count, device=lm.device))
         self._mixture.requires_grad_(False)
         self._mixture.vectors.requires_grad_(True)
-        self._facts = encode_relation(self._mixture, relation)
+        self._facts = self._mixture.encode_relation(relation)
         self._train, self._dev = self._facts.need("train"), self._facts.need("dev")
-        self._objective = Objective(self._mixture, self._train, "gradient")
+        self._answers = self._mixture.answering(kind=self._facts.kind)
+        self._objective = Objective(self._answers, self._train, "gradient")
         self._run = self._run_id()
 
     def first_state(self) -> _State:
@@ -198,7 +201,10 @@ class TriggerSearch:
                 first = np.random.default_rng([self.seed, _START]).choice(choices, len(self._rows)).tolist()
             tokens[: len(self._rows)] = first
         if (unwanted := len(self._unwanted(tokens))) > self.spec.iterations:
-            raise BadOption(f"--iterations {self.spec.iterations}: {unwanted} are needed to swap disallowed tokens")
+            raise BadOption(
+                f"`iterations` {self.spec.iterations}: {unwanted} are needed to swap disallowed tokens",
+                iterations="--iterations",
+            )
         set_tokens(self._mixture, tokens)
         loss = self._loss(torch.arange(len(self._train), device=self.lm.device))
         return _State(tokens, [self._record(0, tokens, loss)])
@@ -263,7 +269,7 @@ class TriggerSearch:
             tokens=list(tokens),
             unwanted=len(self._unwanted(tokens)),
             loss=loss,
-            dev=score_facts(self._mixture, self._dev, self.relation),
+            dev=score_facts(self._answers, self._dev, self.relation),
         )
 
     def result(self, state: _State) -> BaselineRun[BaselineStep]:
@@ -292,7 +298,7 @@ class TriggerSearch:
         folder.mkdir(parents=True, exist_ok=True)
         if is_better:
             best = self.result(state)
-            save_mixture(best.mixture, folder / IN_A_RUN, about=best.about)
+            best.mixture.save_pretrained(folder / IN_A_RUN, about=best.about)
         notes = {"iteration": state.iteration, "history": [asdict(step) for step in state.history]}
         write_checkpoint(folder, self._run, {"tokens": torch.tensor(state.tokens)}, notes)
 

@@ -3,7 +3,6 @@
 import copy
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from askwell.answers.encode import EncodedFacts
+from askwell.answers.likelihood import gold_log_probs
 from askwell.baselines.hard_prompt import set_tokens
 from askwell.baselines.result import BaselineProgress, BaselineRun, BaselineStep, about_learning
 from askwell.data.facts import Relation
@@ -26,9 +27,8 @@ from askwell.lms.checkpoints import quiet
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.lms.machine import memory_of
-from askwell.mixture.encode import EncodedFacts, encode_relation
 from askwell.mixture.mixture import Mixture
-from askwell.prompts.begin import settle
+from askwell.prompts.context import settle
 from askwell.specs.baseline_specs import FineTuningSpec
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.training.history import best_by_dev
@@ -62,7 +62,7 @@ def fine_tune(
     copied = FrozenLM(_private_copy(lm), lm.tokenizer, name=f"{lm.identity.name}, fine-tuned", device=lm.device)
     copied.walk = None  # a walk assumes weights that never change
     mixture = Mixture(copied, [template], settled, relation=relation)
-    facts = encode_relation(mixture, relation)
+    facts = mixture.encode_relation(relation)
     train, dev = facts.need("train"), facts.need("dev")
     loss = _Loss(mixture, train)
     history = [_scored(mixture, dev, relation, epoch=0, train_loss=None)]
@@ -124,11 +124,9 @@ class _Loss:
 
     def __call__(self, facts: Int[Tensor, " facts"]) -> Float[Tensor, ""]:
         """The sum of -log p(y | x) over the facts of these numbers."""
-        words, kind = self.lm.word_vectors(self._ids), self._facts.kind
-        if kind.is_long:
-            asked, lengths = replace(self._mixture.tuned, vectors=words), kind.lengths_on(self.lm)
-            long = self._mixture.long_answers.log_probs(asked, self._facts.xs, self._facts.ys, facts, lengths)
-            return -long.sum()
+        words = self.lm.word_vectors(self._ids)
+        if self._facts.kind.is_long:
+            return -gold_log_probs(self._mixture, self._facts, facts, words).sum()
         batch = self._table.batch(self._facts.xs, facts, torch.zeros_like(facts))
         log_probs, _ = self.lm.log_probs_of(batch, words, None, self._golds[facts], use_walk=False)
         return -log_probs.sum()
@@ -194,7 +192,7 @@ def _best_epoch(history: list[BaselineStep]) -> BaselineStep:
 def _scored(
     mixture: Mixture, dev: EncodedFacts, relation: Relation, epoch: int, train_loss: float | None
 ) -> BaselineStep:
-    return BaselineStep(epoch, train_loss, score_facts(mixture, dev, relation))
+    return BaselineStep(epoch, train_loss, score_facts(mixture.answering(kind=dev.kind), dev, relation))
 
 
 def _kept(copied: FrozenLM, folder: Path | None) -> FrozenLM:

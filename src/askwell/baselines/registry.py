@@ -73,14 +73,17 @@ def need_prompts(name: BaselineName, count: int) -> None:
     """Raises if the baseline does not take this many prompts."""
     match BASELINES[name].prompts:
         case "one" if count != 1:
-            raise BadOption(f"{name} takes one manual prompt, but {count} were given; name one with --prompts")
+            raise BadOption(
+                f"{name} takes one manual prompt, but {count} were given; name one with `prompts`", prompts="--prompts"
+            )
         case "several" if count < 2:
             raise BadOption(
                 f"{name} chooses among several prompts or combines them, but {count or 'none'} can be used here; give "
-                "more with --prompts, or use the baseline lama for one manual prompt"
+                "more with `prompts`, or use the baseline lama for one manual prompt",
+                prompts="--prompts",
             )
         case "none" if count:
-            raise BadOption(f"{name} makes its own prompt; leave --prompts out")
+            raise BadOption(f"{name} makes its own prompt; leave `prompts` out", prompts="--prompts")
         case "one or none" if count > 1:
             raise BadOption(f"{name} starts from one prompt or from none, but {count} were given")
 
@@ -117,19 +120,25 @@ def _mixture_of(name: BaselineName, **given: Any) -> MixtureSpec:
     baseline = BASELINES[name]
     if baseline.how == "searched":
         if given.get("answers") == "any-length":
-            raise BadOption(f"--answers any-length: {name} only searches with answers that are one token of the LM")
+            raise BadOption(
+                f"`answers` any-length: {name} only searches with answers that are one token of the LM",
+                answers="--answers",
+            )
         if "longest_answer" in given:
-            raise BadOption(f"--longest-answer: {name} only searches with answers that are one token of the LM")
+            raise BadOption(
+                f"`longest_answer`: {name} only searches with answers that are one token of the LM",
+                longest_answer="--longest-answer",
+            )
         given["answers"] = "one-token"
     if given.get("lead_in") == AUTO_LEAD_IN:  # chosen, unless the baseline says that there is none
         del given["lead_in"]
     if given.get("lead_in", NO_LEAD_IN) != NO_LEAD_IN and "none" in baseline.prompts:
-        raise BadOption(f"--lead-in: {name} searches for its own words; leave it out")
+        raise BadOption(f"`lead_in`: {name} searches for its own words; leave it out", lead_in="--lead-in")
     of_examples = [option for option in ("shots", "shot_separator", "shot_draws") if option in given]
     if of_examples and baseline.how not in ("untuned", "top-1"):
         raise BadOption(f"--{of_examples[0].replace('_', '-')} is not a setting of {name}: it has no examples")
     if given.get("shots") == 0 and baseline.mixture.shots:
-        raise BadOption("--shots 0: without examples, the baseline is lama")
+        raise BadOption("`shots` 0: without examples, the baseline is lama", shots="--shots")
     return _validated(MixtureSpec, baseline.mixture.model_dump() | given)
 
 

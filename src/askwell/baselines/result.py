@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
+from askwell.answers.encode import EncodedRelation, count_reasons
 from askwell.mixture.description import About, LearnedFrom, RelationRecord
-from askwell.mixture.encode import EncodedRelation, count_reasons
 from askwell.mixture.mixture import Mixture
 from askwell.training.history import HistoryLine, TrainingProgress
 
@@ -78,5 +78,5 @@ def about_learning(mixture: Mixture, facts: EncodedRelation, dev: Mapping[str, A
         left_out={split: count_reasons(facts.left_out(split)) for split in ("train", "dev")},
         **more,
     )
-    scores = {"dev": {**dev, "vocabulary": mixture.answer_space.description}}
+    scores = {"dev": {**dev, "vocabulary": mixture.answering(kind=facts.kind).vocabulary}}
     return About(relation=RelationRecord.of(facts.relation), learned_from=learned_from, scores=scores)

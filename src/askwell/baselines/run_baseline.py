@@ -23,10 +23,9 @@ from askwell.errors import BadOption, NothingLeft
 from askwell.evaluation.scoring import score_facts
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import About, LearnedFrom, RelationRecord
-from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import IN_A_RUN, save_mixture
-from askwell.prompts.begin import settle
+from askwell.mixture.save import IN_A_RUN
+from askwell.prompts.context import settle
 from askwell.prompts.prompt import LeftOutPrompt
 from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.mixture_spec import NO_LEAD_IN, MixtureSpec, SettledMixtureSpec
@@ -46,15 +45,15 @@ def best_on_train(
     for prompt in everything.prompts:
         alone = Mixture(lm, [prompt.template], spec, relation=relation)
         try:
-            facts = encode_relation(alone, relation).need("train")
+            facts = alone.encode_relation(relation).need("train")
         except NothingLeft as nothing:
             left_out.append(LeftOutPrompt(prompt.template, str(nothing)))
             continue
-        scores = score_facts(alone, facts, relation)
+        scores = score_facts(alone.answering(kind=facts.kind), facts, relation)
         scores["P@1"] *= len(facts) / len(relation.train)
         scored.append({"template": prompt.template, **scores})
     if not scored:
-        encode_relation(everything, relation).need("train")  # says why nothing can be asked
+        everything.encode_relation(relation).need("train")  # says why nothing can be asked
         raise NothingLeft("prompts", {"no train fact can be asked with it": len(left_out)})
     best = best_by_dev(scored, lambda of: of)
     mixture = Mixture(lm, [best["template"]], spec, relation=relation)
@@ -110,7 +109,10 @@ def run_baseline(
         )
     elif baseline.how == "fine-tuned":
         if resume:
-            raise BadOption("fine-tuning cannot be resumed after an interruption; start over with --overwrite")
+            raise BadOption(
+                "fine-tuning cannot be resumed after an interruption; start over with `overwrite`",
+                overwrite="--overwrite",
+            )
         run = fine_tune(lm, relation, templates[0], fine_tuning, **shared, folder=folder, progress=progress)
     else:
         on_train: list[dict[str, Any]] = []
@@ -149,7 +151,7 @@ def _trained(
         result = train(mixture, relation, spec, folder=folder, **options)
     except Interrupted as interrupted:
         if folder is not None:
-            save_mixture(mixture, folder / IN_A_RUN, about=_about(interrupted.result, relation))
+            mixture.save_pretrained(folder / IN_A_RUN, about=_about(interrupted.result, relation))
         raise
     return BaselineRun(mixture, _about(result, relation), result.history)
 

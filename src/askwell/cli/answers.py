@@ -6,23 +6,23 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, Literal
 
+from askwell.answers.candidates import Candidates
+from askwell.answers.reply import missing_text
 from askwell.cli.terminal import bar, note, print_json, print_json_list, say, show
 from askwell.evaluation.selective import AnsweredX, CautiousReply, DevAnswers, RiskLimits, ask_all
-from askwell.mixture.candidates import Candidates, unaskable_candidates
-from askwell.mixture.encode import default_kind
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.reply import missing_text
 from askwell.views.printable import printable
 from askwell.views.replies import prompt_replies_table, reply_table
 
 
 def note_left_out_candidates(mixture: Mixture, candidates: Candidates) -> None:
     """Notes which candidates the LM cannot answer with."""
-    left_out = unaskable_candidates(mixture, candidates)
+    answers = mixture.answering(candidates)
+    left_out = answers.candidates_left_out
     if left_out:
         named = ", ".join(repr(word[:40]) for word in left_out[:5]) + (", …" if len(left_out) > 5 else "")
         long = "which the LM cannot spell within the longest allowed answer"
-        why = long if default_kind(mixture).any_length else "which are not one token of the LM"
+        why = long if answers.name == "any-length" else "which are not one token of the LM"
         note(f"{len(left_out)} of {len(candidates.words)} candidates left out, {why}: {named}")
 
 

@@ -40,7 +40,7 @@ def demo(
     need_writable_folder(out, "--out")
     from askwell.cli.progress import SweepBar
     from askwell.runs.plan import plan_sweep
-    from askwell.runs.run_sweep import choose_engine, go
+    from askwell.runs.run_sweep import choose_engine, run_plan
     from askwell.runs.store import new_or_open_store
     from askwell.views.demo_report import demo_sweep, write_demo
 
@@ -52,7 +52,7 @@ def demo(
     to_do = "all done" if not plan.to_do else f"{len(plan.to_do)} to do, {length} on an idle machine"
     note(f"{counted(len(plan.runs), 'run')} on {lm}: {', '.join(sweep.facts)}; {to_do}")
     with SweepBar(plan, out) as live:
-        failed = go(plan, choose_engine(sweep), store, live)
+        failed = run_plan(plan, choose_engine(sweep), store, live)
     if failed:
         raise Failure(f"{len(failed)} of {len(plan.runs)} runs failed ({failed[0].message}); {out / 'failed'} says why")
     made = write_demo(sweep, plan, store)

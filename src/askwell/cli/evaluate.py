@@ -63,16 +63,16 @@ def evaluate(
         raise BadOption(f"--trust learns thresholds on dev and measures on test: leave out --split {split}")
     if per_fact is not None:
         need_writable_file(per_fact, "--per-fact")
+    from askwell.answers.candidates import find_candidates
     from askwell.cli.progress import Bars
     from askwell.cli.running import print_scored
     from askwell.evaluation.outcomes import write_outcomes
     from askwell.lms.load import set_threads
-    from askwell.mixture.candidates import find_candidates
-    from askwell.runs.score_source import score_jobs
-    from askwell.runs.sources import Named, find_mixtures, saved_jobs, untuned_jobs
+    from askwell.runs.score_source import EvaluationSources, saved_jobs, score_jobs, untuned_jobs
+    from askwell.runs.sources import find_mixtures
 
     set_threads(threads)
-    named = Named(facts or (), lm, asdict(loading), data, reading.rule, reading.columns)
+    named = EvaluationSources(facts or (), lm, asdict(loading), data, reading.rule, reading.columns)
     if mixtures:
         jobs = saved_jobs(find_mixtures(mixtures, where), named, note)
     else:

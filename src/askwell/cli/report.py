@@ -73,7 +73,7 @@ def export(run: Path, /, *, out: Path = Path("run.html"), where: Where = None, l
         out: The HTML file.
     """
     need_writable_file(out, "--out")
-    from askwell.server.export import export_run
+    from askwell.views.one_run import export_run
 
     write_whole(out, export_run(run, where, lm, note=note))
     note(f"written to {out}")

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 from askwell.cli.options import Flag, Json, RunsPath
 from askwell.cli.terminal import note, print_json, say, show
 from askwell.errors import BadOption
-from askwell.evaluation.metrics import METRICS
 from askwell.files import to_json
-from askwell.views.document import table
 from askwell.views.printable import counted, for_csv
 
 if TYPE_CHECKING:
@@ -41,7 +39,7 @@ def runs(
         raise BadOption("--csv and --json cannot be combined")
     if failed and (where or sort or csv):
         raise BadOption("--failed lists all failed runs: use it by itself or with --json")
-    from askwell.runs.folder import read_runs
+    from askwell.runs.folder import load_runs
     from askwell.runs.query import query_runs
     from askwell.runs.store import STORE, open_store
 
@@ -52,7 +50,7 @@ def runs(
         else:
             say(*(f"{failure.spec.label}: {failure.message}" for failure in failures))
         return
-    found = query_runs(read_runs(store), where=where, sort=sort)
+    found = query_runs(load_runs(store), where=where, sort=sort)
     if json:
         print_json(found.as_json())
     elif csv:
@@ -71,19 +69,9 @@ def _print_csv(found: "RunTable") -> None:
 
 def _print_table(found: "RunTable", store: Path, sort: str | None) -> None:
     from askwell.runs.query import SHOWN
+    from askwell.views.run_list import run_table
 
     rows = found.as_json()
     controls = ["control"] if any(run["control"] for run in rows) else []
     shown = list(dict.fromkeys([*SHOWN, *([sort] if sort else []), *controls]))
-    texts = [[_cell(name, run[name]) for name in shown] for run in rows]
-    numbers = (*METRICS, *(metric.key for metric in METRICS.values()), "seed", "facts")
-    show(table(shown, texts, numbers=numbers, title=f"{counted(len(rows), 'run')} of {store}"))
-
-
-def _cell(name: str, value: object) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        decimals = {metric.key: metric.decimals for metric in METRICS.values()}
-        return f"{value:.{decimals.get(name, 1)}f}"
-    return str(value)[:8] if name == "id" else str(value)
+    show(run_table(rows, shown, f"{counted(len(rows), 'run')} of {store}"))

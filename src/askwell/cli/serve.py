@@ -51,7 +51,15 @@ def serve(
         address: Address of the Ray cluster, e.g. auto or HOST:6379; default: one is started on this machine.
         replicas: How many replicas Ray runs; default: 1.
     """
-    from askwell.server.settings import Settings, address_of, check_reach, check_runs, listen, names_of
+    from askwell.server.settings import (
+        Settings,
+        address_of,
+        check_reach,
+        check_runs,
+        folder_of_new_runs,
+        listen,
+        names_of,
+    )
 
     token = token or os.environ.get("ASKWELL_TOKEN") or None
     check_reach(host, token)
@@ -67,6 +75,8 @@ def serve(
         print(there, flush=True)
         first = "" if token is None else ", the first time with ?token=… at the end"
         note(f"open it in a browser{first}; Ctrl-C stops the server")
+        if training:
+            note(f"runs that are trained there are saved in {folder_of_new_runs(runs)}")
 
     if engine == "ray":
         from askwell.server.cluster import serve_on_ray

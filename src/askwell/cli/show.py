@@ -44,27 +44,29 @@ def show(
     for option, path in (("--svg", svg), ("--figure", figure), ("--html", html)):
         if path is not None:
             need_writable_file(path, option)
-    from askwell.evaluation.nearest_words import projection_scores
+    from askwell.evaluation.projection import projection_scores
     from askwell.lms.load import set_threads
     from askwell.mixture.save import read_description
     from askwell.runs.sources import find_mixture, own_relation, saved_mixture
+    from askwell.views.to_html import page_html
     from askwell.views.trust_of_mixture import projection_sentence
-    from askwell.views.words import MixtureWords, look_at
-    from askwell.views.words_figure import words_chart, words_html
+    from askwell.views.words import MixtureWords, nearest_words
+    from askwell.views.words_document import words_document
+    from askwell.views.words_figure import words_chart
     from askwell.views.words_terminal import print_words
 
     folder = find_mixture(mixture, where, note)
     description = read_description(folder)
     asked = None if facts is None else own_relation(description, facts, data)
     shown = saved_mixture(folder, lm, revision=revision, device=device, dtype="auto")
-    prompts = look_at(shown, nearest=nearest)
+    prompts = nearest_words(shown, nearest=nearest)
     relation = Path(mixture).name if description.relation is None else description.relation.name
     title = f"{relation} on {shown.lm.identity.name}"
     for path in (svg, figure):
         if path is not None:
             chart = words_chart(prompts, title)
             is_svg = path == svg or path.suffix == ".svg"
-            write_whole(path, chart.svg("words") if is_svg else chart.pdf() if path.suffix == ".pdf" else chart.png())
+            write_whole(path, chart.svg() if is_svg else chart.pdf() if path.suffix == ".pdf" else chart.png())
             note(f"written to {path}")
     projection = None
     if asked is not None:
@@ -73,7 +75,8 @@ def show(
             projection = projection_scores(shown, asked, progress=progress)
     score = None if projection is None else projection_sentence(projection)
     if html is not None:
-        write_whole(html, words_html(prompts, title, lm=shown.lm.identity.name, relation=relation, score=score))
+        page = words_document(prompts, title, lm=shown.lm.identity.name, relation=relation, score=score)
+        write_whole(html, page_html(page))
         note(f"written to {html}")
     if json:
         print_json(MixtureWords(tuple(prompts), projection).as_json())

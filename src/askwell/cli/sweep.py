@@ -46,7 +46,7 @@ def sweep(
     from askwell.cli.progress import SweepBar
     from askwell.runs.grid import read_sweep
     from askwell.runs.plan import plan_sweep
-    from askwell.runs.run_sweep import SweepResult, check_engine, choose_engine, go
+    from askwell.runs.run_sweep import SweepResult, check_engine, choose_engine, run_plan
     from askwell.runs.store import new_or_open_store
 
     started = time.monotonic()
@@ -68,7 +68,7 @@ def sweep(
         at_once = chosen.workers
         note(_in_short(plan, at_once))
         with SweepBar(plan, kept.folder) as live:
-            failed = go(plan, chosen, kept, live)
+            failed = run_plan(plan, chosen, kept, live)
     seconds = time.monotonic() - started
     if json:
         print_json(SweepResult(kept.folder, plan, at_once, tuple(failed), seconds).as_json())

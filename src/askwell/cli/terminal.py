@@ -86,7 +86,7 @@ def note(text: str) -> None:
 
 def note_left_out_facts(split: str, reasons: Mapping[str, int], facts: "Sequence[LeftOut]" = ()) -> None:
     """Notes how many facts of a split could not be asked and why, and names some of them."""
-    from askwell.mixture.encode import way_out_of
+    from askwell.answers.encode import way_out_of
 
     for reason, count in sorted(reasons.items()):
         named = [f"{fact.x} → {fact.y}" for fact in facts if fact.reason == reason]

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from askwell.cli import options
 from askwell.cli.terminal import note, print_json, show
-from askwell.data.names import read_prompts, read_relation
+from askwell.data.names import load_prompts, load_relation
 from askwell.errors import BadOption
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
@@ -46,20 +46,19 @@ def train(
     """
     if lm is None or not prompts:
         raise BadOption("train needs --lm and --prompts")
+    from askwell.answers.candidates import find_candidates
     from askwell.cli.running import load_for_run, print_run, run_with_bars
-    from askwell.mixture.candidates import find_candidates
     from askwell.runs.build_spec import build_run_spec, prompts_name
     from askwell.runs.folder import check_folder
-    from askwell.runs.seeds import check_seeds, run_seeds, seeds_of
+    from askwell.runs.several_runs import check_seeds, run_seeds, seeds_of
     from askwell.views.scores import spread_blocks
 
     several = [mixture.seed] if seeds is None else seeds_of(seeds)
-    relations = [
-        read_relation(facts, data=data, split=reading.rule, seed=seed, x=reading.x, y=reading.y) for seed in several
-    ]
-    check_seeds(relations)
-    relation = relations[0]
-    templates = read_prompts(prompts, relation=relation, data=data)
+    read: dict[str, Any] = {"data": data, "split": reading.rule, "x": reading.x, "y": reading.y}
+    relation = load_relation(facts, seed=several[0], **read)
+    if seeds is not None:
+        check_seeds(relation, load_relation(facts, seed=several[1], **read))
+    templates = load_prompts(prompts, relation=relation, data=data)
     labels = find_candidates(candidates, among, relation)
     if labels is not None:
         training = training.model_validate({**training.model_dump(), "classify": True})

@@ -18,12 +18,13 @@ _SUFFIXES: dict[SourceKind, tuple[str, ...]] = {"facts": (".jsonl", ".csv", ".ts
 
 
 def pulled_data_folder() -> Path:
-    """The folder for the files of `askwell data pull`, whether it exists or not."""
+    """Return the folder for the files of `askwell data pull`, whether it exists or not."""
     return cache_folder() / "data"
 
 
 def data_folder(option: Path | None) -> Path | None:
-    """The data folder: the option, else the environment variable ASKWELL_DATA, else the pulled data, else none."""
+    """Return the data folder: the option, else the environment variable ASKWELL_DATA, else the pulled data, else
+    none."""
     if option is not None:
         folder, origin = Path(option), "`data`"
     elif value := os.environ.get(VARIABLE):
@@ -37,7 +38,7 @@ def data_folder(option: Path | None) -> Path | None:
 
 
 def need_data_folder(option: Path | None) -> Path:
-    """The data folder; raises if there is none."""
+    """Return the data folder; raises if there is none."""
     folder = data_folder(option)
     if folder is None:
         raise BadOption(
@@ -49,7 +50,8 @@ def need_data_folder(option: Path | None) -> Path:
 
 
 def find(source: str, kind: SourceKind, data: Path | None) -> Path:
-    """The path that `source` means: itself if it exists, else the facts or prompts of that name in the data folder."""
+    """Return the path that `source` means: itself if it exists, else the facts or prompts of that name in the data
+    folder."""
     path = Path(source)
     if path.exists():
         return path

@@ -61,7 +61,7 @@ def pull_sets(
     attempts: int = 5,
     timeout: float = 30.0,
 ) -> Pulled:
-    """Fetches the files of the sets that are not in the cache, or are altered there.
+    """Fetch the files of the sets that are not in the cache, or are altered there.
 
     A file is moved into place only when it is complete and its hash is right, so the next pull continues where one was
     interrupted. Of two pulls at the same time, the second waits for the first. `timeout` is how many seconds a server
@@ -88,7 +88,7 @@ def pull_sets(
 
 
 def take_from(copy: Path, sets: Sequence[DataSet]) -> Pulled:
-    """Copies the files of the sets into the cache, none if any of them is missing or altered.
+    """Copy the files of the sets into the cache, none if any of them is missing or altered.
 
     `copy` is a data folder (facts/, prompts/ …) or a checkout of a repository that publishes the sets.
     """
@@ -103,7 +103,7 @@ def take_from(copy: Path, sets: Sequence[DataSet]) -> Pulled:
 
 
 def mirror() -> str:
-    """The address that files are fetched from: ASKWELL_DATA_MIRROR, or GitHub's host for raw files."""
+    """Return the address that files are fetched from: ASKWELL_DATA_MIRROR, or GitHub's host for raw files."""
     own = os.environ.get(MIRROR_VARIABLE)
     if not own:
         return f"https://{_HOST}"
@@ -116,7 +116,7 @@ def mirror() -> str:
 
 
 def address(base: str, origin: Origin) -> str:
-    """The URL of a file."""
+    """Return the URL of a file."""
     return "/".join([base, origin.repository, origin.commit, quote(origin.path)])
 
 
@@ -132,7 +132,7 @@ def _pulled(folder: Path, conditions: Sequence[Condition]) -> Pulled:
 
 @contextlib.contextmanager
 def _lock(folder: Path, tell_waiting: Callable[[], None]) -> Generator[None]:
-    """Holds the folder of pulled data for one pull; the system releases the lock when a process dies."""
+    """Hold the folder of pulled data for one pull; the system releases the lock when a process dies."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / ".lock")
@@ -216,7 +216,7 @@ def _fetch(source: pooch.Pooch, path: str, timeout: float, stopped: threading.Ev
 
 
 def _reason(error: requests.RequestException, timeout: float) -> str:
-    """What went wrong, as a phrase."""
+    """Return what went wrong, as a phrase."""
     if error.response is not None:
         return f"the server answers {error.response.status_code} {error.response.reason}"
     if isinstance(error, requests.Timeout) or "timed out" in str(error):

@@ -1,16 +1,14 @@
 """Facts, and the relation that they belong to."""
 
-import gc
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import combinations, groupby
 from operator import attrgetter
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from askwell.calls import checked_or
 from askwell.errors import BadOption, did_you_mean
@@ -30,19 +28,6 @@ class Fact:
 
     x: str
     y: str
-
-
-@contextmanager
-def collector_paused() -> Generator[None]:
-    """Pauses Python's garbage collector while many small objects are created that form no cycles. Otherwise it would
-    scan all existing facts again and again, which took a quarter of the time of a run on a million facts."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 @dataclass(frozen=True)
@@ -74,7 +59,7 @@ class Counts:
 
     @classmethod
     def of(cls, train: Iterable[Fact], dev: Iterable[Fact], test: Iterable[Fact], removed: int = 0) -> "Counts":
-        """The counts of three splits; `removed` repeated lines were taken out of them before."""
+        """Return the counts of three splits; `removed` repeated lines were taken out of them before."""
         lines = {"train": tuple(train), "dev": tuple(dev), "test": tuple(test)}
         facts = {name: frozenset(split) for name, split in lines.items()}
         shared = {(one, other): facts[one] & facts[other] for one, other in combinations(facts, 2)}
@@ -90,11 +75,11 @@ class Counts:
 
     @property
     def duplicates(self) -> int:
-        """Lines that repeat a fact of the same split, kept (given splits) or removed (a file that we split)."""
+        """Return how many lines repeat a fact of their split, kept (given splits) or removed (a file that we split)."""
         return self.duplicates_train + self.duplicates_dev + self.duplicates_test + self.removed
 
     def lines(self) -> list[str]:
-        """What is worth mentioning, one sentence each; empty if there is nothing."""
+        """Return what is worth mentioning, one sentence each; empty if there is nothing."""
         of_test = f"{self.test_in_train} {'line' if self.test_in_train == 1 else 'lines'} of test"
         told = (
             (self.duplicates_train, "line repeats", "lines repeat", "a fact of train"),
@@ -109,7 +94,7 @@ class Counts:
         return [f"{count} {one if count == 1 else many} {rest}" for count, one, many, rest in told if count]
 
     def as_json(self) -> dict[str, int]:
-        """All counts by name, ready for JSON."""
+        """Return all counts by name, ready for JSON."""
         return {**asdict(self), "duplicates": self.duplicates}
 
 
@@ -124,11 +109,11 @@ class SplitLines:
 
     @property
     def splits(self) -> dict[str, tuple[Fact, ...]]:
-        """The facts of each split."""
+        """Return the facts of each split."""
         return {"train": self.train, "dev": self.dev, "test": self.test}
 
 
-@checked_or("a Relation is made by askwell.read_relation, from a name, a file, pairs, a dictionary or a frame")
+@checked_or("a Relation is made by askwell.load_relation, from a name, a file, pairs, a dictionary or a frame")
 @dataclass(frozen=True, repr=False)
 class Relation(ShowsItself, SplitLines):
     """The facts of one relation in canonical order: sorted by x, then y, repeated ones kept."""
@@ -141,7 +126,7 @@ class Relation(ShowsItself, SplitLines):
             object.__setattr__(self, name, canonical(facts))
 
     def summary(self) -> Document:
-        """Its splits with their sizes and an example of each, and what is worth mentioning about them."""
+        """Return its splits with their sizes and an example of each, and what is worth mentioning about them."""
         rows = [
             (name, f"{len(facts):,}", f"{facts[0].x} → {facts[0].y}" if facts else "")
             for name, facts in self.splits.items()
@@ -151,52 +136,44 @@ class Relation(ShowsItself, SplitLines):
         heading = f"Relation {self.name}: {counted(facts, 'fact')}, {counted(ys, 'different y')}"
         return overview(heading, ("split", "facts", "such as"), rows, ("facts",), tuple(self.counts.lines()))
 
-    @property
-    def description(self) -> dict[str, Any]:
-        """Its name, the hash of its facts, and their counts, which are saved with what was learned from it."""
-        return {"name": self.name, "sha256": self.digest, **self.counts.as_json()}
-
     @classmethod
     def of(
         cls, name: str, train: Iterable[Fact], dev: Iterable[Fact], test: Iterable[Fact], *, removed: int = 0
     ) -> "Relation":
-        """The relation of three splits, with their counts."""
+        """Return the relation of three splits, with their counts."""
         train, dev, test = tuple(train), tuple(dev), tuple(test)
         if not all(isinstance(fact, Fact) for facts in (train, dev, test) for fact in facts):
             raise BadOption(
-                "Relation.of takes Fact(x, y) objects; for pairs, write askwell.read_relation({'train': …, 'dev': …, "
+                "Relation.of takes Fact(x, y) objects; for pairs, write askwell.load_relation({'train': …, 'dev': …, "
                 "'test': …})"
             )
         return cls(name, train, dev, test, Counts.of(train, dev, test, removed))
 
     @cached_property
-    @collector_paused()
     def golds(self) -> Mapping[str, tuple[str, ...]]:
-        """For each x all its right ys over all splits, distinct and sorted."""
-        # Tuples, not lists: the garbage collector would go through a million lists again and again.
+        """Return for each x all its right ys over all splits, distinct and sorted."""
         by_x = groupby(canonical((*self.train, *self.dev, *self.test)), key=attrgetter("x"))
         return {x: tuple(dict.fromkeys(fact.y for fact in facts)) for x, facts in by_x}
 
     def split(self, name: str) -> tuple[Fact, ...]:
-        """The facts of one split."""
+        """Return the facts of one split."""
         if name not in self.splits:
             raise BadOption(f"there is no split {name!r}{did_you_mean(name, SPLITS)}")
         return self.splits[name]
 
     @cached_property
-    @collector_paused()
     def digest(self) -> str:
-        """SHA-256 of the content of the splits: the same for the same facts, whatever name or file they came from."""
+        """Return SHA-256 of the content of the splits: the same for the same facts, whatever name or file they came
+        from."""
         content = [[[fact.x, fact.y] for fact in split] for split in self.splits.values()]
         return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode("ascii")).hexdigest()
 
 
-@collector_paused()
 def canonical(facts: Iterable[Fact]) -> tuple[Fact, ...]:
-    """The facts sorted by x, then y."""
+    """Return the facts sorted by x, then y."""
     return tuple(sorted(facts, key=lambda fact: (fact.x, fact.y)))  # the key is several times faster than Fact.__lt__
 
 
 def facts_jsonl(facts: Iterable[Fact]) -> str:
-    """The text of a file of facts, one per line."""
+    """Return the text of a file of facts, one per line."""
     return "".join(json.dumps({"sub": fact.x, "obj": fact.y}, ensure_ascii=False) + "\n" for fact in facts)

@@ -41,12 +41,12 @@ class Imported:
     """Files and relations that were not taken, with the reason."""
 
     def records(self, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The records of a file of JSON lines, which is counted."""
+        """Return the records of a file of JSON lines, which is counted."""
         self.files += 1
         return read_records(path)
 
     def add_facts(self, data_set: str, relation: str, path: Path, split: SplitName | None = None) -> None:
-        """Takes a file of facts with sub_label and obj_label."""
+        """Take a file of facts with sub_label and obj_label."""
         for number, record in self.records(path):
             self.add_fact(data_set, relation, path, number, record, split=split)
 
@@ -61,7 +61,7 @@ class Imported:
         keys: tuple[str, str] = LABELS,
         split: SplitName | None = None,
     ) -> None:
-        """Takes the fact of a line; one with an empty x or y is left out and counted."""
+        """Take the fact of a line; one with an empty x or y is left out and counted."""
         self.lines += 1
         x, y = (text_of(path, line, record, key) for key in keys)
         if not x or not y:
@@ -73,7 +73,7 @@ class Imported:
     def add_prompt(
         self, data_set: str, relation: str, path: Path, line: int | None, text: str, weight: float | None = None
     ) -> None:
-        """Takes a template; text that is not a template is left out and counted."""
+        """Take a template; text that is not a template is left out and counted."""
         self.lines += 1
         try:
             record: dict[str, Any] = {"template": parse_template(text).text}
@@ -85,17 +85,17 @@ class Imported:
         self._add("prompts", data_set, f"{file_name(path, line, relation)}.jsonl", templates_jsonl([record]))
 
     def add_words(self, data_set: str, name: str, path: Path, words: Iterable[str]) -> None:
-        """Takes a list of words, distinct and in their order."""
+        """Take a list of words, distinct and in their order."""
         for word in dict.fromkeys(word.strip() for word in words):
             if word:
                 self._add("vocab", data_set, f"{file_name(path, None, name)}.txt", f"{word}\n")
 
     def skip(self, path: Path | str, reason: str) -> None:
-        """Notes a file or relation that is not taken."""
+        """Note a file or relation that is not taken."""
         self.skipped[str(path)] = reason
 
     def drop_partly_split(self, source: Path) -> None:
-        """Drops relations that have some of train, dev and test but not all, and notes them."""
+        """Drop relations that have some of train, dev and test but not all, and notes them."""
         for data_set, files in list(self.sets["facts"].items()):
             for relation in dict.fromkeys(file.partition("/")[0] for file in files if "/" in file):
                 lacking = [split for split in SPLITS if f"{relation}/{split}.jsonl" not in files]
@@ -107,7 +107,7 @@ class Imported:
                 del self.sets["facts"][data_set]
 
     def as_json(self, out: Path) -> dict[str, Any]:
-        """What was read, taken into the data folder `out` and left out, ready for JSON."""
+        """Return what was read, taken into the data folder `out` and left out, ready for JSON."""
         document: dict[str, Any] = {"out": str(out), "files": self.files, "lines": self.lines}
         for kind, (held, groups) in _HELD.items():
             document[held] = {
@@ -117,7 +117,7 @@ class Imported:
         return document | {"left_out": dict(self.left_out), "skipped": self.skipped}
 
     def sentences(self, out: Path) -> list[str]:
-        """The same for people, one sentence each."""
+        """Return the same for people, one sentence each."""
         told, document = [f"{self.lines} lines of {self.files} files read"], self.as_json(out)
         for kind, (held, groups) in _HELD.items():
             for name, counts in document[held].items():
@@ -136,7 +136,7 @@ class Imported:
 
 
 def write_imported(imported: Imported, out: Path) -> None:
-    """Writes every set in our layout under `out`; each is written whole or not at all, and none is overwritten."""
+    """Write every set in our layout under `out`; each is written whole or not at all, and none is overwritten."""
     folders = {out / kind / name: files for kind, sets in imported.sets.items() for name, files in sets.items()}
     if not folders:
         raise NothingLeft("facts or prompts", imported.left_out + Counter(imported.skipped.values()))
@@ -158,7 +158,7 @@ _SPECIAL = dict.fromkeys(("[CLS]", "[SEP]", "<s>", "</s>"), "")
 
 
 def read_lama(source: Path, name: str) -> Imported:
-    """The facts of each relation, in one file since LAMA has no splits, and one template per T-REx relation."""
+    """Return the facts of each relation, in one file since LAMA has no splits, and one template per T-REx relation."""
     _need_folder(source, "TREx, Google_RE, ConceptNet or relations.jsonl")
     root = _inner(source, "data")
     imported = Imported()
@@ -180,7 +180,7 @@ def read_lama(source: Path, name: str) -> Imported:
 
 
 def _add_conceptnet(imported: Imported, data_set: str, path: Path) -> None:
-    """Takes a file of all relations, with x under 'sub' and the relation under 'pred'."""
+    """Take a file of all relations, with x under 'sub' and the relation under 'pred'."""
     for number, record in imported.records(path):
         if not record.get("sub") or not record.get("pred"):
             imported.lines += 1
@@ -190,7 +190,8 @@ def _add_conceptnet(imported: Imported, data_set: str, path: Path) -> None:
 
 
 def read_lpaqa(source: Path, name: str) -> Imported:
-    """The templates of <folder>/<relation>.jsonl (template and weight) and <folder>/<relation>.txt (one per line)."""
+    """Return the templates of <folder>/<relation>.jsonl (template and weight) and <folder>/<relation>.txt (one per
+    line)."""
     _need_folder(source, "mine, paraphrase or other folders of <relation>.jsonl")
     root = _inner(source, "prompt")
     imported = Imported()
@@ -206,7 +207,7 @@ def read_lpaqa(source: Path, name: str) -> Imported:
 
 
 def read_autoprompt(source: Path, name: str) -> Imported:
-    """The facts of <relation>/{train,dev,test}.jsonl and the prompts of files of relations with templates."""
+    """Return the facts of <relation>/{train,dev,test}.jsonl and the prompts of files of relations with templates."""
     if source.suffix != ".jsonl":
         _need_folder(source, "<relation>/train.jsonl and so on, or files of prompts")
     imported = Imported()
@@ -215,7 +216,7 @@ def read_autoprompt(source: Path, name: str) -> Imported:
 
 
 def read_optiprompt(source: Path, name: str) -> Imported:
-    """The contents of data, relation_metainfo and common_vocabs, or of one of these.
+    """Return the contents of data, relation_metainfo and common_vocabs, or of one of these.
 
     A folder of <relation>/{train,dev,test}.jsonl or of <relation>.jsonl is a set of facts; a file of relations with
     templates is a set of prompts.
@@ -237,7 +238,7 @@ def read_optiprompt(source: Path, name: str) -> Imported:
 
 
 def _add_facts_and_templates(imported: Imported, source: Path, name: str, set_of: Callable[[Path], str]) -> None:
-    """Takes folders with the splits of a relation, files of facts, and files of templates; `set_of` names sets."""
+    """Take folders with the splits of a relation, files of facts, and files of templates; `set_of` names sets."""
     paths = [source] if source.is_file() else _files_below(source, ".jsonl")
     relations = {path.parent for path in paths if path.name in SPLIT_FILES}
     for path in paths:
@@ -258,7 +259,7 @@ def _add_facts_and_templates(imported: Imported, source: Path, name: str, set_of
 
 
 def _add_templates(imported: Imported, data_set: str, path: Path) -> None:
-    """Takes a file that has one template per line, with its relation."""
+    """Take a file that has one template per line, with its relation."""
     for number, record in imported.records(path):
         relation, text = (text_of(path, number, record, key) for key in ("relation", "template"))
         if "[T]" in text or "{context}" in text:
@@ -271,7 +272,7 @@ def _add_templates(imported: Imported, data_set: str, path: Path) -> None:
 
 
 def _need_folder(source: Path, holds: str) -> None:
-    """Raises if the source is not a folder; the message says which folder to name."""
+    """Raise if the source is not a folder; the message says which folder to name."""
     if source.is_dir():
         return
     if not source.exists():
@@ -281,18 +282,18 @@ def _need_folder(source: Path, holds: str) -> None:
 
 
 def _inner(source: Path, name: str) -> Path:
-    """The folder of that name in the source, or else the source itself."""
+    """Return the folder of that name in the source, or else the source itself."""
     return source / name if (source / name).is_dir() else source
 
 
 def _files_below(source: Path, suffix: str) -> list[Path]:
-    """All files with an ending, in the folder or below it, in a fixed order; hidden ones are ignored."""
+    """Return all files with an ending, in the folder or below it, in a fixed order; hidden ones are ignored."""
     found = (path for path in source.rglob(f"*{suffix}") if path.is_file())
     return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(source).parts))
 
 
 def _set_name(name: str, source: Path, folder: Path) -> str:
-    """The name of a set in `folder`: that of the import, and of the folders between."""
+    """Return the name of a set in `folder`: that of the import, and of the folders between."""
     return "_".join([name, *folder.relative_to(source).parts])
 
 
@@ -300,7 +301,7 @@ METADATA = "metadata_relations.json"
 
 
 def read_bear(source: Path, name: str) -> Imported:
-    """The facts, templates and answer spaces of a folder with metadata_relations.json, or of its subfolders."""
+    """Return the facts, templates and answer spaces of a folder with metadata_relations.json, or of its subfolders."""
     _need_folder(source, METADATA)
     imported = Imported()
     if (source / METADATA).is_file():
@@ -349,7 +350,7 @@ def _add_facts(imported: Imported, data_set: str, relation: str, path: Path, ans
 
 
 def _texts(path: Path, relation: str, about: dict[str, Any], *keys: str) -> list[str]:
-    """The list of texts under the first of the keys that exists and is not empty."""
+    """Return the list of texts under the first of the keys that exists and is not empty."""
     for key in keys:
         if texts := about.get(key):
             if not isinstance(texts, list):
@@ -382,7 +383,7 @@ def _can_name_a_folder(name: str) -> bool:
 
 
 def import_data(data_format: ImportFormat, source: Path, out: Path, name: str | None = None) -> Imported:
-    """Writes another project's facts, prompts and word lists into the data folder `out`, and returns them.
+    """Write another project's facts, prompts and word lists into the data folder `out`, and return them.
 
     The names of the sets begin with `name`, by default the name of the format.
     """

@@ -13,11 +13,11 @@ from askwell.data.readers import SUFFIXES, USUAL, Columns, parse_facts, read_rec
 from askwell.data.split import SplitRule, rule_with, split_facts
 from askwell.data.templates import Template, parse_template, read_templates
 from askwell.data.testbed import PREFIX, relation_names, testbed_prompts, testbed_relation
-from askwell.errors import BadFile, BadOption, NoPrompts, UserMistake, first_few
+from askwell.errors import BadFile, BadOption, NoPrompts, UsageError, first_few
 
 
 @checked
-def read_relation(
+def load_relation(
     source: Any,
     x: str | None = None,
     y: str | None = None,
@@ -28,7 +28,7 @@ def read_relation(
     name: str | None = None,
     data: Path | str | None = None,
 ) -> Relation:
-    """The relation of a name, a path, or facts in memory.
+    """Return the relation of a name, a path, or facts in memory.
 
     A name is testbed:capital, or trex_original/P19 in the `data` folder. A path is a folder with train.jsonl, dev.jsonl
     and test.jsonl, or a single .jsonl, .csv or .tsv file. In memory, facts are a list of pairs, a dictionary from x to
@@ -68,13 +68,14 @@ def _split_file(path: Path, columns: Columns, name: str, rule: str, seed: int) -
         train, dev, test = split_facts(facts, rule, seed)
     except BadOption:
         raise
-    except UserMistake as error:
+    except UsageError as error:
         raise BadFile(path, str(error)) from error
     return Relation.of(name, train, dev, test, removed=len(facts) - len(train) - len(dev) - len(test))
 
 
 def read_split_files(folder: Path, columns: Columns = USUAL) -> SplitLines:
-    """The relation whose splits are in a folder. It is not sorted, since the order of train's file decides ties."""
+    """Return the relation whose splits are in a folder. It is not sorted, since the order of train's file decides
+    ties."""
     missing = [file for file in SPLIT_FILES if not (folder / file).is_file()]
     one_file = f"a single file of facts ends in {', '.join(SUFFIXES)}"
     expected = f"a folder of facts has {', '.join(SPLIT_FILES)}"
@@ -96,14 +97,15 @@ def _last_part(path: Path) -> str:
 
 
 def _relation_folders(folder: Path) -> list[Path]:
-    """The folders of the relations of a set; none if the folder is a relation itself."""
+    """Return the folders of the relations of a set; none if the folder is a relation itself."""
     if any((folder / file).exists() for file in SPLIT_FILES):
         return []
     return sorted({file.parent for name in SPLIT_FILES for file in folder.glob(f"*/{name}")})
 
 
 def relations_of(source: str, data: Path | None) -> list[str]:
-    """The names of the relations of a set (testbed:, trex_original, a folder of folders), or the one that is named."""
+    """Return the names of the relations of a set (testbed:, trex_original, a folder of folders), or the one that is
+    named."""
     if source == PREFIX:
         return [PREFIX + name for name in relation_names()]
     inner = [] if source.startswith(PREFIX) else _relation_folders(find(source, "facts", data_folder(data)))
@@ -128,12 +130,12 @@ def read_fact_set(
     seed: int = 0,
     columns: Columns = USUAL,
 ) -> FactSet:
-    """The relations of a set (trex_original, testbed:), sorted by name, or the one relation that `source` names.
+    """Return the relations of a set (trex_original, testbed:), sorted by name, or the one relation that `source` names.
 
-    A single file is split as `read_relation` splits it. Relations of a set have their short names (P19).
+    A single file is split as `load_relation` splits it. Relations of a set have their short names (P19).
     """
     if source == PREFIX:
-        relations = {name: read_relation(PREFIX + name, split=split) for name in relation_names()}
+        relations = {name: load_relation(PREFIX + name, split=split) for name in relation_names()}
         return FactSet(source, tuple(replace(relation, name=name) for name, relation in relations.items()), False)
     # Results do not name paths of this machine.
     name = (Path(source).name or source) if Path(source).exists() else source
@@ -146,13 +148,13 @@ def read_fact_set(
 
 
 @checked
-def read_prompts(
+def load_prompts(
     sources: str | Path | Template | Iterable[str | Path | Template],
     relation: Relation | str | None = None,
     *,
     data: Path | str | None = None,
 ) -> list[Template]:
-    """The templates of all sources, in order.
+    """Return the templates of all sources, in order.
 
     A source is a template or its text, a file, a name in the data folder, a folder or set of prompts with a file for
     the relation, or the testbed's single, paraphrased, mined or random prompts (testbed:mined for the relation, or
@@ -177,7 +179,7 @@ def read_prompts(
 
 
 def relation_label(name: str, data: Path | None = None) -> str:
-    """A relation's label: LAMA's ("place of birth") if the data folder has it, otherwise its name in words."""
+    """Return a relation's label: LAMA's ("place of birth") if the data folder has it, otherwise its name in words."""
     short = PurePath(name.removeprefix(PREFIX)).name
     folder = data_folder(data)
     path = None if folder is None else folder / "meta" / "lama_relations.jsonl"

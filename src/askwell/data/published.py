@@ -60,7 +60,7 @@ class DataSet:
 
     @cached_property
     def files(self) -> tuple[DataFile, ...]:
-        """Every file of the set, with size and hash."""
+        """Return every file of the set, with size and hash."""
         prefix = f"{self.name}/"
         return tuple(
             DataFile(path, self._origin_of(path.removeprefix(prefix)), **about)
@@ -70,7 +70,7 @@ class DataSet:
 
     @property
     def relations(self) -> int | None:
-        """How many relations the set has, each in its own file or folder; None if it is laid out differently."""
+        """Return how many relations the set has, each in its own file or folder; None if it is laid out differently."""
         if self.unit not in ("facts", "prompts") or self.elsewhere:
             return None
         inner = (file.path.removeprefix(f"{self.name}/") for file in self.files)
@@ -78,17 +78,17 @@ class DataSet:
 
     @property
     def lines(self) -> int:
-        """How many facts, prompts, relations or words it contains."""
+        """Return how many facts, prompts, relations or words it contains."""
         return sum(file.lines for file in self.files)
 
     @property
     def bytes(self) -> int:
-        """Its size on disk."""
+        """Return its size on disk."""
         return sum(file.bytes for file in self.files)
 
     @property
     def names(self) -> set[str]:
-        """What it can be called: facts/conceptnet, facts (with the other sets of facts), or conceptnet."""
+        """Return what it can be called: facts/conceptnet, facts (with the other sets of facts), or conceptnet."""
         return {self.name, *self.name.split("/")}
 
     def _origin_of(self, name: str) -> Origin:
@@ -109,7 +109,8 @@ SETS = _sets()
 
 
 def chosen_sets(names: Iterable[str]) -> tuple[DataSet, ...]:
-    """The sets of these names, all if none is given; conceptnet means both facts/conceptnet and prompts/conceptnet."""
+    """Return the sets of these names, all if none is given; conceptnet means both facts/conceptnet and
+    prompts/conceptnet."""
     wanted = {name.strip("/") for name in names}
     known = {name for data_set in SETS for name in data_set.names}
     if unknown := sorted(wanted - known):
@@ -128,22 +129,22 @@ class Condition:
 
     @property
     def wanted(self) -> tuple[DataFile, ...]:
-        """The files that have to be fetched."""
+        """Return the files that have to be fetched."""
         return (*self.missing, *self.altered)
 
     @property
     def is_whole(self) -> bool:
-        """Whether every file is there and intact."""
+        """Return whether every file is there and intact."""
         return not self.wanted
 
     @property
     def is_absent(self) -> bool:
-        """Whether no file is there at all."""
+        """Return whether no file is there at all."""
         return len(self.missing) == len(self.data_set.files)
 
     @property
     def summary(self) -> str:
-        """A short phrase for people."""
+        """Return a short phrase for people."""
         if self.is_whole:
             return "here"
         if self.is_absent:
@@ -153,7 +154,7 @@ class Condition:
         return ", ".join(parts)
 
     def as_json(self) -> dict[str, Any]:
-        """What the set is, and which of its files are here."""
+        """Return what the set is, and which of its files are here."""
         data_set = self.data_set
         return {
             "name": data_set.name,
@@ -179,11 +180,11 @@ class Inventory:
     conditions: tuple[Condition, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """The folder, and the condition of each set."""
+        """Return the folder, and the condition of each set."""
         return {"folder": str(self.folder), "sets": [found.as_json() for found in self.conditions]}
 
     def need_right(self, *, all_here: bool) -> None:
-        """Raises if a file is missing or altered in a set that is there; with `all_here`, also if a set is missing."""
+        """Raise if a file is missing or altered in a set that is there; with `all_here`, also if a set is missing."""
         wrong = [found for found in self.conditions if not found.is_whole and (all_here or not found.is_absent)]
         if wrong:
             files = [file.path for found in wrong for file in found.wanted]
@@ -195,12 +196,12 @@ class Inventory:
 
 
 def take_inventory(folder: Path, sets: Sequence[DataSet]) -> Inventory:
-    """Which files of the sets `folder` has."""
+    """Return which files of the sets `folder` has."""
     return Inventory(folder, tuple(condition(data_set, folder) for data_set in sets))
 
 
 def condition(data_set: DataSet, folder: Path) -> Condition:
-    """Which files of the set `folder` has, and which of them have the right hash."""
+    """Return which files of the set `folder` has, and which of them have the right hash."""
     right, missing, altered = [], [], []
     for file in data_set.files:
         path = folder / file.path
@@ -212,12 +213,12 @@ def condition(data_set: DataSet, folder: Path) -> Condition:
 
 
 def is_right(path: Path, file: DataFile) -> bool:
-    """Whether a file on disk has the size and hash that it should."""
+    """Return whether a file on disk has the size and hash that it should."""
     return path.stat().st_size == file.bytes and sha256_of(path) == file.sha256
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     try:
         with path.open("rb") as opened:
             return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from askwell.data.facts import Fact, collector_paused
+from askwell.data.facts import Fact
 from askwell.errors import BadFile, BadOption
 from askwell.files import is_utf8, read_text
 
@@ -29,7 +29,7 @@ a text of hundreds of megabytes in tokens would take all memory there is."""
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file of plain text that are not blank, with their numbers."""
+    """Yield the lines of a file of plain text that are not blank, with their numbers."""
     for number, line in _lines(path):
         yield number, _bounded(path, number, "this line", line)
 
@@ -48,23 +48,23 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def read_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a file of JSON lines, with their line numbers."""
+    """Yield the objects of a file of JSON lines, with their line numbers."""
     for number, line in _lines(path):
         yield number, _object(path, number, line, _JSON)
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The object that a JSON file holds."""
+    """Return the object that a JSON file holds."""
     return _object(path, None, read_text(path), _JSON)
 
 
 def first_record(path: Path) -> dict[str, Any]:
-    """The first object of a file of JSON lines; empty if it has none."""
+    """Return the first object of a file of JSON lines; empty if it has none."""
     return next((record for _, record in read_records(path)), {})
 
 
 def read_columns(path: Path, choose: Choose) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The texts of some columns of a .jsonl, .csv or .tsv file, none of them empty, with their line numbers.
+    """Yield the texts of some columns of a .jsonl, .csv or .tsv file, none of them empty, with their line numbers.
 
     JSON numbers are taken as text, exactly as written: 1.50 is not 1.5.
     """
@@ -76,7 +76,7 @@ def read_columns(path: Path, choose: Choose) -> Iterator[tuple[int, tuple[str, .
 
 
 def text_of(path: Path, line: int | None, fields: Mapping[str, Any], key: str) -> str:
-    """The text of a field, stripped; it can be empty."""
+    """Return the text of a field, stripped; it can be empty."""
     value = fields.get(key)
     if not isinstance(value, str):
         problem = f"but is {_kind(value)}" if key in fields else f"but there are only {listed(fields)}"
@@ -85,7 +85,7 @@ def text_of(path: Path, line: int | None, fields: Mapping[str, Any], key: str) -
 
 
 def file_name(path: Path, line: int | None, name: str) -> str:
-    """A relation's name, if it can be the name of a file."""
+    """Return a relation's name, if it can be the name of a file."""
     is_plain = name.isprintable() and name == name.strip() and not {*name} & {*"/\\:"}
     if not name or name.startswith(".") or not is_plain:
         problem = "it must be usable as a file name"
@@ -98,7 +98,7 @@ def file_name(path: Path, line: int | None, name: str) -> str:
 
 
 def listed(names: Collection[str]) -> str:
-    """Names in quotes, or the word none; of many, the first."""
+    """Name in quotes, or the word none; of many, the first."""
     shown = [repr(name) for name in islice(names, _MOST_LISTED)]
     more = [f"{len(names) - len(shown):,} more"] if len(names) > len(shown) else []
     return ", ".join([*shown, *more]) or "none"
@@ -131,7 +131,8 @@ def _table_fields(path: Path, choose: Choose, delimiter: str) -> _Fields:
 
 
 def _rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows that are not blank, each with the line on which it begins (a quoted field can contain line breaks)."""
+    """Yield the rows that are not blank, each with the line on which it begins (a quoted field can contain line
+    breaks)."""
     reader = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
     while True:
         begin = reader.line_num + 1
@@ -211,7 +212,7 @@ class Columns(NamedTuple):
     y: str | None = None
 
     def found(self, there: Collection[str]) -> tuple[str, str]:
-        """The names of both columns among those of a file; ValueError if one is missing."""
+        """Return the names of both columns among those of a file; ValueError if one is missing."""
         for option, name in (("`x`", self.x), ("`y`", self.y)):
             if name is not None and name not in there:
                 raise ValueError(f"{option} {name}: there is no such column; found {listed(there)}")
@@ -229,18 +230,17 @@ USUAL = Columns()
 
 
 def parse_facts(path: Path, columns: Columns = USUAL) -> list[Fact]:
-    """The facts of a .jsonl, .csv or .tsv file, in the file's order, repeated ones kept."""
+    """Return the facts of a .jsonl, .csv or .tsv file, in the file's order, repeated ones kept."""
     if path.suffix.lower() not in SUFFIXES:
         raise BadFile(path, f"unknown ending {path.suffix!r}: a file of facts ends in {', '.join(SUFFIXES)}")
-    with collector_paused():
-        facts = [Fact(x, y) for _, (x, y) in read_columns(path, columns.found)]
+    facts = [Fact(x, y) for _, (x, y) in read_columns(path, columns.found)]
     if not facts:
         raise BadFile(path, "the file holds no facts")
     return facts
 
 
 def read_xs(path: Path, column: str | None) -> list[str]:
-    """One x for each line of text, or for each row of a table, in the file's order."""
+    """Return one x for each line of text, or for each row of a table, in the file's order."""
 
     def choose(there: Collection[str]) -> tuple[str]:
         for name in [column] if column else _X_KEYS:

@@ -29,12 +29,12 @@ class SentenceTemplates:
     """Each with its text under "template" and the number of its sentences under "count"."""
 
     def as_json(self, out: Path) -> dict[str, Any]:
-        """The templates with their counts, what was read, and where the templates were written to."""
+        """Return the templates with their counts, what was read, and where the templates were written to."""
         return {"out": str(out)} | asdict(replace(self, left_out=Counter())) | {"left_out": dict(self.left_out)}
 
 
 def frequent_templates(path: Path, least: int = MORE_THAN_TEN, relation: str | None = None) -> SentenceTemplates:
-    """The templates that occur in at least `least` sentences of a relation.
+    """Return the templates that occur in at least `least` sentences of a relation.
 
     A line is {"sentence": …, "x": …, "y": …, "relation": …}. x and y are words as written in the sentence, or their
     positions [start, end] in it, counted in characters. With `relation`, only its sentences count, and sentences that
@@ -69,13 +69,13 @@ def frequent_templates(path: Path, least: int = MORE_THAN_TEN, relation: str | N
 
 
 def write_templates(found: SentenceTemplates, out: Path, *, one_file: bool) -> None:
-    """Writes a prompt file for each relation into the folder `out`, or the only one as the file `out`."""
+    """Write a prompt file for each relation into the folder `out`, or the only one as the file `out`."""
     for name, templates in found.templates.items():
         write_whole(out if one_file else out / f"{name}.jsonl", templates_jsonl(templates))
 
 
 def _template(path: Path, number: int, record: dict[str, Any]) -> str:
-    """The sentence with its blanks; raises ValueError, with the reason, if it is not clear where they go."""
+    """Return the sentence with its blanks; raises ValueError, with the reason, if it is not clear where they go."""
     text_of(path, number, record, "sentence")
     sentence = record["sentence"]
     if "[X]" in sentence or "[Y]" in sentence:
@@ -96,7 +96,7 @@ def _template(path: Path, number: int, record: dict[str, Any]) -> str:
 
 
 def _positions(path: Path, number: int, record: dict[str, Any], key: str, sentence: str) -> list[tuple[int, int]]:
-    """Where x or y is: the position that is given, or every place where its words occur as whole words."""
+    """Return where x or y is: the position that is given, or every place where its words occur as whole words."""
     marked = record.get(key)
     if not isinstance(marked, list):
         words = text_of(path, number, record, key)

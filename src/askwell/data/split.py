@@ -11,7 +11,7 @@ from random import Random
 from typing import Literal, NamedTuple, get_args
 
 from askwell.data.facts import Counts, Fact, Relation, canonical
-from askwell.errors import BadOption, UserMistake
+from askwell.errors import BadOption, UsageError
 
 SplitRule = Literal["random", "distinct-y", "stratified"]
 """random: all ys of an x stay together. distinct-y: no y is in two sets, but an x with several ys can be. stratified:
@@ -24,7 +24,7 @@ EIGHTY_TEN_TEN: Shares = (8, 1, 1)
 
 
 def split_shares(ratio: str | Sequence[float | int]) -> Shares:
-    """The shares of train, dev and test in 70-15-15, (70, 15, 15) or (0.7, 0.15, 0.15), in lowest terms."""
+    """Return the shares of train, dev and test in 70-15-15, (70, 15, 15) or (0.7, 0.15, 0.15), in lowest terms."""
     given = ratio.split("-") if isinstance(ratio, str) else ratio if isinstance(ratio, Sequence) else [ratio]
     parts = [str(part) for part in given]
     try:
@@ -43,7 +43,7 @@ def split_shares(ratio: str | Sequence[float | int]) -> Shares:
 
 
 def rule_with(rule: SplitRule | str | None, ratio: str | Sequence[float | int] | None) -> str | None:
-    """The rule with its ratio, as it is recorded: "stratified 70-15-15"; None if neither is given."""
+    """Return the rule with its ratio, as it is recorded: "stratified 70-15-15"; None if neither is given."""
     if ratio is None:
         return rule
     train, dev, test = split_shares(ratio)
@@ -53,7 +53,7 @@ def rule_with(rule: SplitRule | str | None, ratio: str | Sequence[float | int] |
 def split_facts(
     facts: Iterable[Fact], rule: SplitRule | str, seed: int
 ) -> tuple[tuple[Fact, ...], tuple[Fact, ...], tuple[Fact, ...]]:
-    """Train, dev and test, as close to 80-10-10 as the groups allow, none empty; repeated facts are removed first.
+    """Return train, dev and test, as close to 80-10-10 as the groups allow, none empty, without repeated facts.
 
     A rule can name another ratio: "random 70-15-15". The result depends on the set of facts, the rule and the seed,
     not on the order of the facts.
@@ -67,7 +67,7 @@ def split_facts(
     for fact in canonical(set(facts)):
         groups.setdefault(getattr(fact, kept_together), []).append(fact)
     if len(groups) < 3:
-        raise UserMistake(
+        raise UsageError(
             f"splitting facts into train, dev and test takes at least 3 distinct {kept_together}"
             f" (all facts of one {kept_together} stay together), but there are {len(groups)}"
         )
@@ -87,7 +87,7 @@ def split_facts(
 
 
 def _stratified(groups: list[list[Fact]], shares: Shares) -> list[list[Fact]]:
-    """Three sets, in each of which every y has its share of groups, up to one group; none is empty.
+    """Return three sets, in each of which every y has its share of groups, up to one group; none is empty.
 
     The remainder of a y's groups goes to the set that is furthest behind, so that the sizes are right overall.
     """
@@ -131,7 +131,7 @@ class _Sets:
         self.sizes = [0, 0, 0]
 
     def add_where_it_fits(self, group: list[Fact]) -> None:
-        """Adds to dev or test while they have room, so that a dominant y always ends up in train."""
+        """Add to dev or test while they have room, so that a dominant y always ends up in train."""
         room = (
             place
             for place in (1, 2)
@@ -140,7 +140,7 @@ class _Sets:
         self._add(next(room, 0), group)
 
     def improve(self) -> None:
-        """Moves or swaps groups, the best step first, until no single step brings the sizes closer to their shares."""
+        """Move or swaps groups, the best step first, until no single step brings the sizes closer to their shares."""
         while True:
             best = min(self._steps(), key=self._badness_after)
             if self._badness_after(best) >= self._badness(self.sizes):
@@ -165,7 +165,7 @@ class _Sets:
         return self._badness(sizes)
 
     def _badness(self, sizes: list[int]) -> tuple[int, int]:
-        """An empty set is worse than any distance; in integers, so that ties are exact."""
+        """Return how far sizes are from their shares: empty sets first, then distances, in integers for exact ties."""
         distance = sum(
             abs(self.whole * size - share * self.total) for size, share in zip(sizes, self.shares, strict=True)
         )
@@ -196,18 +196,19 @@ class SampledRelation(Relation):
 
     @cached_property
     def golds(self) -> Mapping[str, tuple[str, ...]]:
-        """For each x all its right ys, including those of facts that were not drawn."""
+        """Return for each x all its right ys, including those of facts that were not drawn."""
         return self.whole.golds
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the sample and of the whole, on which the golds depend."""
+        """Return SHA-256 of the sample and of the whole, on which the golds depend."""
         drawn = Relation.of(self.name, self.train, self.dev, self.test)
         return hashlib.sha256(f"{drawn.digest} of {self.whole.digest}".encode()).hexdigest()
 
 
 def sample(relation: Relation, *, train: int | None, dev: int | None, test: int | None, seed: int) -> Relation:
-    """The relation with at most that many facts of each split; with one seed, larger samples contain smaller ones."""
+    """Return the relation with at most that many facts of each split; with one seed, larger samples contain smaller
+    ones."""
     sizes = {"train": train, "dev": dev, "test": test}
     if all(most is None or most >= len(relation.split(name)) for name, most in sizes.items()):
         return relation

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from askwell.data.facts import SPLITS, Fact, SplitLines, collector_paused, facts_jsonl
+from askwell.data.facts import SPLITS, Fact, SplitLines, facts_jsonl
 from askwell.data.names import FactSet
 from askwell.errors import BadOption, NothingLeft
 from askwell.files import need_writable_folder, write_folder
@@ -56,9 +56,8 @@ class RelationAudit:
     """2^H, where H is the entropy in bits of the ys of test: as many equally frequent ys would be as hard to guess."""
 
 
-@collector_paused()
 def audit_relation(splits: SplitLines) -> RelationAudit:
-    """The audit of one relation."""
+    """Return the audit of one relation."""
     lines = splits.splits
     facts = {name: frozenset(split) for name, split in lines.items()}
     ys = {name: {fact.y for fact in split} for name, split in lines.items()}
@@ -97,29 +96,29 @@ class SetAudit:
     relations: tuple[RelationAudit, ...]
 
     def total(self, count: str) -> int:
-        """The sum of a count over the relations."""
+        """Return the sum of a count over the relations."""
         return sum(getattr(relation, count) for relation in self.relations)
 
     def by_split(self, count: str) -> dict[str, int]:
-        """The sum over the relations of a count that each split has."""
+        """Return the sum over the relations of a count that each split has."""
         return {split: sum(getattr(relation, count)[split] for relation in self.relations) for split in SPLITS}
 
     @property
     def test(self) -> int:
-        """Lines of test."""
+        """Return lines of test."""
         return self.by_split("facts")["test"]
 
     def micro(self, count: str) -> float:
-        """A count in per cent of all lines of test."""
+        """Return a count in per cent of all lines of test."""
         return 100 * self.total(count) / self.test
 
     def macro(self, count: str) -> float:
-        """The mean over relations of a count in per cent of the relation's lines of test."""
+        """Return the mean over relations of a count in per cent of the relation's lines of test."""
         fractions = [getattr(relation, count) / relation.facts["test"] for relation in self.relations]
         return 100 * sum(fractions) / len(fractions)
 
     def as_json(self) -> dict[str, Any]:
-        """The audit of the whole, and under "relations" the same for each; fractions are in per cent of test's
+        """Return the audit of the whole, and under "relations" the same for each; fractions are in per cent of test's
         lines."""
         return {
             **self._figures(),
@@ -151,17 +150,17 @@ class SetAudit:
 
 
 def audit_set(facts: FactSet) -> SetAudit:
-    """The audit of a set of relations, or of one."""
+    """Return the audit of a set of relations, or of one."""
     return SetAudit(facts.name, tuple(map(audit_relation, facts.relations)))
 
 
 def majority_y(train: Sequence[Fact]) -> str:
-    """Train's most common y, counting repeated lines; among several, the first in the file."""
+    """Return train's most common y, counting repeated lines; among several, the first in the file."""
     return Counter(fact.y for fact in train).most_common(1)[0][0]
 
 
 def copy_from_train(train: Sequence[Fact]) -> dict[str, str]:
-    """Train's most common y for each x; among several, the first in the file."""
+    """Return train's most common y for each x; among several, the first in the file."""
     found: dict[str, str] = {}
     several = {fact.x for fact in train if found.setdefault(fact.x, fact.y) != fact.y}
     ys: dict[str, Counter[str]] = {x: Counter() for x in several}  # only for these: a million counters take a gigabyte
@@ -172,7 +171,7 @@ def copy_from_train(train: Sequence[Fact]) -> dict[str, str]:
 
 
 def copy_from_x(train: Sequence[Fact]) -> Callable[[str], str | None]:
-    """Answers with the longest of train's ys that is part of x, regardless of case; None if there is none.
+    """Answer with the longest of train's ys that is part of x, regardless of case; None if there is none.
 
     Among several of one length it is the most common in train, then the first in the file.
     """
@@ -203,12 +202,12 @@ def copy_from_x(train: Sequence[Fact]) -> Callable[[str], str | None]:
 
 
 def is_inside(y: str, x: str) -> bool:
-    """Whether y is part of x, regardless of case (LAMA-UHN leaves such facts out)."""
+    """Return whether y is part of x, regardless of case (LAMA-UHN leaves such facts out)."""
     return y.casefold() in x.casefold()
 
 
 def audit_sentences(audit: SetAudit) -> list[str]:
-    """What to know before reading a score on these facts, one sentence each; only what applies is mentioned."""
+    """Return what to know before reading a score on these facts, one sentence each; only what applies is mentioned."""
     facts, test, total, micro = audit.by_split("facts"), audit.test, audit.total, audit.micro
     told = [
         f"{facts['train']:,} train, {facts['dev']:,} dev and {test:,} test facts, {total('distinct'):,} of them "
@@ -252,8 +251,8 @@ class CleanSplit:
 
 
 def clean_splits(splits: SplitLines) -> CleanSplit:
-    """The splits with every fact once, in one of them: facts of dev and test are removed from train, facts of test
-    from dev.
+    """Return the splits with every fact once, in one of them: facts of dev and test are removed from train, facts of
+    test from dev.
 
     Test keeps all its facts: without the leaked ones it would consist of rare facts, and scores on it would not be
     comparable with others. Lines keep their order.
@@ -284,12 +283,12 @@ class CleanReport:
     audit: dict[str, Any]
 
     def as_json(self) -> dict[str, Any]:
-        """What audit.json says."""
+        """Return what audit.json says."""
         return asdict(self)
 
 
 def write_clean(facts: FactSet, folder: Path) -> CleanReport:
-    """Writes clean splits and audit.json into a new folder.
+    """Write clean splits and audit.json into a new folder.
 
     A set gets a folder for each relation, a single relation is written into the folder itself; --facts takes both.
     """
@@ -318,17 +317,17 @@ class Audited:
     clean: CleanReport | None
 
     def as_json(self) -> dict[str, Any]:
-        """What `askwell audit --json` prints."""
+        """Return what `askwell audit --json` prints."""
         return self.audit.as_json() | ({} if self.clean is None else {"clean": self.clean.as_json()})
 
 
 def audit_and_clean(facts: FactSet, out: Path | None = None) -> Audited:
-    """Audits the splits of a set and, if a new folder is named, writes a split without leaks there."""
+    """Audit the splits of a set and, if a new folder is named, writes a split without leaks there."""
     return Audited(audit_set(facts), None if out is None else write_clean(facts, out))
 
 
 def need_new_folder(folder: Path) -> None:
-    """Raises if the folder cannot be written to, or is not empty."""
+    """Raise if the folder cannot be written to, or is not empty."""
     need_writable_folder(folder, "--out")
     if folder.exists() and any(folder.iterdir()):
         raise BadOption(f"`folder` {folder} is not empty; name a new folder", folder="--out")

@@ -61,22 +61,22 @@ class DataStatistics:
 
 
 def data_statistics(data: Path) -> DataStatistics:
-    """The paper's tables of relations and of prompts from a data folder."""
+    """Return the paper's tables of relations and of prompts from a data folder."""
     return DataStatistics(relation_statistics(data), prompt_statistics(data))
 
 
 def relation_statistics(data: Path) -> dict[str, RelationStatistics | None]:
-    """The paper's table of relations from a data folder; None for a set that is not there."""
+    """Return the paper's table of relations from a data folder; None for a set that is not there."""
     return {name: _relations(_fact_files(data / "facts" / folder)) for name, folder in RELATION_SETS.items()}
 
 
 def prompt_statistics(data: Path) -> dict[str, PromptStatistics | None]:
-    """The paper's table of prompts from a data folder; None for a set that is not there."""
+    """Return the paper's table of prompts from a data folder; None for a set that is not there."""
     return {name: _prompts(sorted((data / "prompts" / folder).glob("*.jsonl"))) for name, folder in PROMPT_SETS.items()}
 
 
 def _fact_files(folder: Path) -> list[list[Path]]:
-    """The files of each relation: its splits, or one file."""
+    """Return the files of each relation: its splits, or one file."""
     if not folder.is_dir():
         return []
     relations = [[path / file for file in SPLIT_FILES] for path in sorted(folder.iterdir()) if path.is_dir()]

@@ -18,7 +18,7 @@ _BLANK = re.compile(r"\[[XY]\]")
 _BLANK_IN_OTHER_LETTERS = re.compile(r"\[\s*([xyXY])\s*\]")
 
 
-@checked_or("a Template is made from a text by askwell.parse_template('[X] was born in [Y] .')")
+@checked_or("templates can be given as they are written: '[X] was born in [Y] .'")
 @dataclass(frozen=True)
 class Template:
     """A prompt's text: three stretches of words around two blanks, e.g. `[X] was born in [Y] .`"""
@@ -33,18 +33,18 @@ class Template:
 
     @property
     def text(self) -> str:
-        """The template as one line of text."""
+        """Return the template as one line of text."""
         return f"{self.before}{self.first}{self.between}{self.second}{self.after}"
 
     @property
     def x_first(self) -> bool:
-        """Whether x's blank comes before y's."""
+        """Return whether x's blank comes before y's."""
         return self.first == "[X]"
 
 
 @checked
 def parse_template(text: str, weight: float | None = None) -> Template:
-    """The template that `text` spells; spaces at its ends are ignored."""
+    """Return the template that `text` spells; spaces at its ends are ignored."""
     text = text.strip()
     blanks = _BLANK.findall(text)
     for blank in ("[X]", "[Y]"):
@@ -58,7 +58,7 @@ def parse_template(text: str, weight: float | None = None) -> Template:
 
 
 def parsed_templates(given: str | Template | Iterable[Template | str]) -> list[Template]:
-    """One template or several, each as a text or already parsed."""
+    """Return one template or several, each as a text or already parsed."""
     several = [given] if isinstance(given, str | Template) or not isinstance(given, Iterable) else given
     return [one if isinstance(one, Template) else _parsed(one) for one in several]
 
@@ -68,7 +68,7 @@ def _parsed(given: Any) -> Template:
         raise BadTemplate(f"{type(given).__name__} is not a template; write its text, e.g. '[X] was born in [Y] .'")
     if not _BLANK_IN_OTHER_LETTERS.search(given):
         raise BadTemplate(
-            f"{given!r} is not a template: it has no [X] and no [Y]; askwell.read_prompts reads files and sets"
+            f"{given!r} is not a template: it has no [X] and no [Y]; askwell.load_prompts reads files and sets"
         )
     return parse_template(given)
 
@@ -81,7 +81,8 @@ def _advice(text: str, blank: str) -> str:
 
 
 def read_templates(path: Path) -> list[Template]:
-    """The templates of a prompt file: JSON lines, or one template per line, where lines that begin with # are comments.
+    """Return the templates of a prompt file: JSON lines, or one template per line, where lines that begin with # are
+    comments.
 
     If some are not templates, the error names all of them.
     """
@@ -110,12 +111,12 @@ _NAMED_MISTAKES = 10
 
 
 def templates_jsonl(templates: Iterable[Mapping[str, Any]]) -> str:
-    """The text of a prompt file, with a record such as {"template": …, "weight": …} for each line."""
+    """Return the text of a prompt file, with a record such as {"template": …, "weight": …} for each line."""
     return "".join(json.dumps(template, ensure_ascii=False) + "\n" for template in templates)
 
 
 def weight_of(path: Path, line: int, record: Mapping[str, Any]) -> float | None:
-    """The weight in a record of a prompt file, if there is one."""
+    """Return the weight in a record of a prompt file, if there is one."""
     weight = record.get("weight")
     if weight is None:
         return None

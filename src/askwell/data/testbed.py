@@ -41,7 +41,7 @@ class TestbedRelation:
 
     @property
     def facts(self) -> int:
-        """How many facts there are, told and withheld."""
+        """Return how many facts there are, told and withheld."""
         return self.told + self.withheld
 
 
@@ -69,7 +69,7 @@ class Overview:
 
 
 def testbed_overview() -> Overview:
-    """The LMs and the relations, named as for --lm and --facts."""
+    """Return the LMs and the relations, named as for --lm and --facts."""
     listed = (
         ListedRelation(
             name=PREFIX + one.name,
@@ -86,18 +86,18 @@ def testbed_overview() -> Overview:
 
 @cache
 def relations() -> tuple[TestbedRelation, ...]:
-    """All relations of the testbed, sorted by name."""
+    """Return all relations of the testbed, sorted by name."""
     return tuple(TestbedRelation(**record) for record in _records("relations.jsonl"))
 
 
 def relation_names() -> list[str]:
-    """The names of all relations, without "testbed:"."""
+    """Return the names of all relations, without "testbed:"."""
     return [relation.name for relation in relations()]
 
 
 @cache
 def testbed_relation(name: str) -> Relation:
-    """The facts of a relation with its splits, named testbed:<name>."""
+    """Return the facts of a relation with its splits, named testbed:<name>."""
     name = _known(name)
     train, dev, test = ([fact for fact, _ in _facts(name, split)] for split in SPLITS)
     return Relation.of(PREFIX + name, train, dev, test)
@@ -105,18 +105,19 @@ def testbed_relation(name: str) -> Relation:
 
 @cache
 def told(name: str) -> frozenset[Fact]:
-    """The facts of a relation that the text tells, over all splits; the others are withheld."""
+    """Return the facts of a relation that the text tells, over all splits; the others are withheld."""
     return frozenset(fact for split in SPLITS for fact, is_told in _facts(_known(name), split) if is_told)
 
 
 @cache
 def withheld(name: str) -> frozenset[Fact]:
-    """The facts of a relation that the text does not tell, over all splits."""
+    """Return the facts of a relation that the text does not tell, over all splits."""
     return frozenset().union(*testbed_relation(name).splits.values()) - told(name)
 
 
 def testbed_prompts(kind: str, relation: str) -> list[Template]:
-    """The prompts of one kind for a relation: single (manual), paraphrased, mined (with weights), or random words."""
+    """Return the prompts of one kind for a relation: single (manual), paraphrased, mined (with weights), or random
+    words."""
     kinds = get_args(PromptKind)
     if kind not in kinds:
         raise BadOption(f"there are no {kind!r} prompts in the testbed{did_you_mean(kind, kinds)}")
@@ -142,17 +143,17 @@ def _known(name: str) -> str:
 
 
 def lm_names() -> tuple[LMName, ...]:
-    """The names of the testbed's LMs, without "testbed:"."""
+    """Return the names of the testbed's LMs, without "testbed:"."""
     return get_args(LMName)
 
 
 def lms_folder() -> Path:
-    """The folder in the package that holds the LMs."""
+    """Return the folder in the package that holds the LMs."""
     return FILES / "lms"
 
 
 def lm_folder(name: str) -> Path:
-    """The checkpoint folder of an LM of the testbed."""
+    """Return the checkpoint folder of an LM of the testbed."""
     bare = name.removeprefix(PREFIX)
     if bare not in lm_names():
         raise LMUnavailable(

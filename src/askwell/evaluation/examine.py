@@ -11,16 +11,16 @@ from typing import cast
 
 import numpy as np
 
+from askwell.answers.candidates import GivenCandidates, as_candidates
+from askwell.answers.encode import EncodedRelation
+from askwell.answers.prompt_answers import PromptAnswers
 from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName
 from askwell.errors import BadOption, NothingLeft
-from askwell.evaluation.agreement import PromptAnswers
-from askwell.evaluation.controls import PRIOR, PRIOR_CORRECTED, Controls
+from askwell.evaluation.asked_facts import AskedFacts
+from askwell.evaluation.controls import PRIOR, PRIOR_CORRECTED, Controls, priors_of
 from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.ranking import AskedFacts, asked_facts
 from askwell.evaluation.scoring import Evaluation, evaluation_of
-from askwell.mixture.candidates import GivenCandidates, as_candidates
-from askwell.mixture.encode import EncodedRelation
 from askwell.mixture.mixture import Mixture
 from askwell.views.progress_bar import Bar
 
@@ -69,27 +69,28 @@ def examine(
     missing: dict[SplitName, str] = {}
     for split in dict.fromkeys([*splits, CHOSEN_ON] if controls else splits):
         try:
-            asked[split] = asked_facts(mixture, relation, split, candidates, facts)
+            asked[split] = AskedFacts(mixture, relation, split, candidates, facts)
         except NothingLeft as nothing:
             if split == splits[0]:
                 raise
             missing[split] = str(nothing)
-    priors, lacking = asked[splits[0]].priors(seed) if controls else ({}, {})
-    outcomes: dict[str, dict[SplitName, list[Outcome]]] = {
-        name: {split: of_split.prior_outcomes(prior, top) for split, of_split in asked.items()}
-        for name, prior in priors.items()
-    }
-    total, done = sum(len(asked[split].facts) for split in splits if split in asked), 0
+    total, done = sum(len(asked[split]) for split in splits if split in asked), 0
     evaluations: dict[SplitName, Evaluation] = {}
-    observer = asked["test"].observer() if prompts and "test" in splits else None
+    record: list[PromptAnswers] | None = [] if prompts and "test" in splits else None
     with Bar("facts", None if progress is None else progress is True) as shown:
         tell = progress if callable(progress) else shown
+        tell(0, total)  # priors may take as long as many facts
+        priors, lacking = priors_of(asked[splits[0]].answers, relation, seed=seed) if controls else ({}, {})
+        outcomes: dict[str, dict[SplitName, list[Outcome]]] = {
+            name: {split: of_split.prior_outcomes(prior, top) for split, of_split in asked.items()}
+            for name, prior in priors.items()
+        }
         for split in (split for split in splits if split in asked):
             own: list[Outcome] = []
             corrected: list[Outcome] = []
-            for some in asked[split].chunks():
+            for rows in asked[split].batches():
                 of_facts, of_corrected = asked[split].ask(
-                    some, top, observer if split == "test" else None, priors.get(PRIOR)
+                    rows, top, record if split == "test" else None, priors.get(PRIOR)
                 )
                 own += of_facts
                 corrected += of_corrected
@@ -102,11 +103,12 @@ def examine(
     if PRIOR_CORRECTED in outcomes:
         described = f"log p(y | x, r) - log prior(y), the prior being {priors[PRIOR].description}"
         descriptions[PRIOR_CORRECTED] = described
+    noted = PromptAnswers.joined(record) if record else None
     return Examination(
         evaluations=evaluations,
         controls=Controls(descriptions, outcomes, {**lacking, **(missing if controls else {})}),
-        prompt_answers=None if observer is None else observer.answers(_first_rows(asked["test"])),
-        mean_entropy_over_x=_mean_entropy(observer.weights) if observer and mixture.weighting.reads_x else None,
+        prompt_answers=None if noted is None else noted.of(_first_rows(asked["test"])),
+        mean_entropy_over_x=_mean_entropy(noted.weights) if noted and mixture.weighting.reads_x else None,
         missing={split: why for split, why in missing.items() if split in splits},
     )
 
@@ -114,7 +116,7 @@ def examine(
 def _first_rows(asked: AskedFacts) -> list[int]:
     """The first fact of each x."""
     first: dict[str, int] = {}
-    for number, fact in enumerate(asked.facts.facts):
+    for number, fact in enumerate(asked.encoded.facts):
         first.setdefault(fact.x, number)
     return list(first.values())
 

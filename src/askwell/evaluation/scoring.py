@@ -3,15 +3,15 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import repeat
 from typing import Annotated, Any
 
-import torch
 from pydantic import Field
 
-from askwell.calls import checked
+from askwell.answers.candidates import GivenCandidates, as_candidates
+from askwell.answers.encode import EncodedFacts, EncodedRelation, LeftOutFact, count_reasons
+from askwell.answers.strategy import Answers
 from askwell.data.facts import Relation, SplitName
-from askwell.evaluation.answer_lists import CandidateAnswers, OneTokenAnswers
+from askwell.evaluation.asked_facts import AskedFacts, outcomes_of
 from askwell.evaluation.calibration import calibration, questions_of
 from askwell.evaluation.labels import LabelFigures, added
 from askwell.evaluation.metrics import (
@@ -28,11 +28,7 @@ from askwell.evaluation.metrics import (
     units_of,
     with_raw_ranks,
 )
-from askwell.evaluation.open_answers import OpenFacts
 from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.ranking import AskedFacts, BestAnswers, ListedFacts, asked_facts
-from askwell.mixture.candidates import CandidateScorer, GivenCandidates, as_candidates
-from askwell.mixture.encode import EncodedFacts, EncodedRelation, LeftOutFact, count_reasons
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import AnswersName
 from askwell.views.document import Document, overview
@@ -213,8 +209,7 @@ class Evaluation(ShowsItself, AsFrame):
         )
 
 
-@checked
-def evaluate(
+def evaluate_split(
     mixture: Mixture,
     relation: Relation,
     split: SplitName = "test",
@@ -224,17 +219,17 @@ def evaluate(
     facts: EncodedRelation | None = None,
     progress: Callable[[int, int], None] | bool | None = None,
 ) -> Evaluation:
-    """The outcomes and scores of a mixture on the facts of a split, with the `top` most probable answers to each.
+    """Score a mixture on the facts of a split, with the `top` most probable answers to each.
 
     With `top=0`, ranks among answers of any length are found faster. If it takes long, a terminal or notebook shows a
     progress bar, unless `progress` is False; if it is a function, it is called with the number of facts done and the
     total instead."""
-    asked = asked_facts(mixture, relation, split, as_candidates(candidates), facts)
+    asked = AskedFacts(mixture, relation, split, as_candidates(candidates), facts)
     outcomes: list[Outcome] = []
     with Bar(f"{split} facts", None if progress is None else progress is True) as shown:
-        for some in asked.chunks():
-            outcomes += asked.ask(some, top)[0]
-            (progress if callable(progress) else shown)(len(outcomes), len(asked.facts))
+        for rows in asked.batches():
+            outcomes += asked.ask(rows, top)[0]
+            (progress if callable(progress) else shown)(len(outcomes), len(asked))
     return evaluation_of(asked, split, outcomes)
 
 
@@ -243,48 +238,27 @@ def evaluation_of(asked: AskedFacts, split: SplitName, outcomes: Iterable[Outcom
     outcomes = tuple(outcomes)
     return Evaluation(
         split,
-        asked.vocabulary,
+        asked.answers.vocabulary,
         outcomes,
         asked.left_out,
-        asked.candidates_left_out,
-        asked.facts.kind.name,
+        len(asked.answers.candidates_left_out),
+        asked.answers.name,
         asked.labels(outcomes),
     )
 
 
-@torch.no_grad()
-def score_facts(
-    mixture: Mixture, facts: EncodedFacts, relation: Relation, scorer: CandidateScorer | None = None
-) -> dict[str, Any]:
-    """The scores of facts among all answers, their log-loss (None if it is infinite) and their number.
+def score_facts(answers: Answers, encoded: EncodedFacts, relation: Relation) -> dict[str, Any]:
+    """Return the scores of facts, their log-loss (None if it is infinite) and their number.
 
-    It does not search for the best answers, since it is called again and again to choose among the states of a mixture.
+    The best answers are not searched for, since this is called again and again to choose among the states of a mixture.
     For answers of any length it gives only P@1, over the facts for which the search could tell whether y is the best,
     and the log-loss of those that are not too long to be possible."""
-    if facts.kind.any_length and scorer is None:
-        return _score_open(OpenFacts(mixture, relation, facts))
-    answers = OneTokenAnswers(mixture) if scorer is None else CandidateAnswers(scorer)
-    asked = ListedFacts(answers, relation, facts)
-    outcomes, log_probabilities = [], []
-    for some in asked.chunks():
-        log_probs = answers.log_probs(facts.xs, some)
-        ranked = asked.rank(some, log_probs if scorer is None else log_probs.log_softmax(1))
-        outcomes += asked.outcomes(some, ranked, repeat(BestAnswers(), len(some)))
-        log_probabilities.append(ranked.log_probabilities)
-    log_loss = -float(torch.cat(log_probabilities).mean())
-    beside = {"log_loss": log_loss if math.isfinite(log_loss) else None, "facts": len(facts)}
-    return {**scores_of(outcomes, RANK_METRICS), **beside}
-
-
-def _score_open(asked: OpenFacts) -> dict[str, Any]:
-    known: list[bool] = []
-    log_probabilities = []
-    for some in asked.chunks():
-        best, golds = asked.is_best(some)
-        known += [is_best for is_best in best if is_best is not None]
-        log_probabilities += [gold for gold in golds if gold > -math.inf]
-    log_loss = -sum(log_probabilities) / len(log_probabilities) if log_probabilities else None
-    return {"P@1": 100 * sum(known) / max(1, len(known)), "log_loss": log_loss, "facts": len(asked.facts)}
+    rankings, log_loss = answers.quick_ranks(encoded, relation.golds)
+    if answers.is_listed:
+        scores = scores_of(outcomes_of(relation, encoded.facts, rankings), RANK_METRICS)
+    else:
+        scores = {"P@1": 100 * sum(ranking.rank == 1 for ranking in rankings) / max(1, len(rankings))}
+    return {**scores, "log_loss": log_loss, "facts": len(encoded)}
 
 
 def together(evaluations: Sequence[Evaluation]) -> Evaluation:

@@ -12,16 +12,14 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from askwell.errors import BadOption, DamagedFile, UserMistake
+from askwell.answers.candidates import Candidates
+from askwell.answers.encode import count_reasons
+from askwell.answers.reply import PromptReply, Reply
+from askwell.errors import BadOption, DamagedFile, UsageError
 from askwell.evaluation.abstention import Threshold, learn_threshold
 from askwell.evaluation.calibration import questions_of
 from askwell.evaluation.scoring import Evaluation
-from askwell.mixture.ask import ask
-from askwell.mixture.ask_prompts import ask_each_prompt
-from askwell.mixture.candidates import Candidates
-from askwell.mixture.encode import count_reasons
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.reply import PromptReply, Reply
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ def dev_answers(evaluation: Evaluation, candidates: Candidates | None = None) ->
     """The dev answers to keep from an evaluation on the dev facts of one relation, among the same candidates."""
     names = {outcome.relation for outcome in evaluation.outcomes}
     if evaluation.split != "dev" or len(names) != 1:
-        raise UserMistake("a threshold is learned from the dev facts of one relation")
+        raise UsageError("a threshold is learned from the dev facts of one relation")
     questions = questions_of(evaluation.outcomes)
     order = np.lexsort((~questions.right, -questions.confidences))
     return DevAnswers(
@@ -89,9 +87,10 @@ def dev_answers(evaluation: Evaluation, candidates: Candidates | None = None) ->
 def dev_answers_from(document: Mapping[str, Any] | None) -> DevAnswers:
     """The dev answers that were saved with a mixture; an error says what to do if there are none."""
     if not document:
-        raise UserMistake(
+        raise UsageError(
             "the mixture has no record of its answers to dev questions (it is untuned, or was saved by an older "
-            "version), so no threshold is known: name its relation with --facts, and its dev facts are asked first"
+            "version), so no threshold is known: name its `relation`, and its dev facts are asked first",
+            relation="relation with --facts",
         )
     try:
         saved = TypeAdapter(DevAnswers).validate_python(document)
@@ -173,14 +172,14 @@ def ask_all(
     `each_prompt`, every prompt is also asked by itself."""
     replies: Iterable[CautiousReply]
     if limits is None or dev is None:
-        found = zip(xs, ask(mixture, xs, top=top, candidates=candidates), strict=True)
+        found = zip(xs, mixture.replies(xs, top, candidates), strict=True)
         replies = (CautiousReply(x, tuple(answers), 0.0, answers.unseen) for x, answers in found)
     else:
         risk, confidence = limits.risk, limits.confidence
         replies = ask_cautiously(mixture, xs, risk=risk, confidence=confidence, top=top, candidates=candidates, dev=dev)
     alone: Iterable[Sequence[PromptReply] | None] = repeat(None, len(xs))
     if each_prompt:
-        alone = ask_each_prompt(mixture, xs, candidates=candidates)
+        alone = mixture.answering(candidates).ask_each_prompt(xs)
     return (
         AnsweredX(reply, limits, None if of_prompts is None else tuple(of_prompts))
         for reply, of_prompts in zip(replies, alone, strict=True)
@@ -205,8 +204,9 @@ def ask_cautiously(
     if dev.candidates != (None if candidates is None else candidates.digest):
         raise BadOption(
             f"the threshold was learned among {dev.vocabulary}, but now the candidates differ: name the relation with "
-            "--facts, and its dev facts are asked with the same candidates"
+            "`facts`, and its dev facts are asked with the same candidates",
+            facts="--facts",
         )
     threshold = dev.threshold(risk, confidence)
-    replies = ask(mixture, xs, top=top, candidates=candidates)
+    replies = mixture.replies(xs, top, candidates)
     return (CautiousReply(x, tuple(answers), threshold, answers.unseen) for x, answers in zip(xs, replies, strict=True))

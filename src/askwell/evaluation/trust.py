@@ -6,6 +6,8 @@ from typing import Literal
 
 import torch
 
+from askwell.answers.candidates import GivenCandidates, as_candidates
+from askwell.answers.encode import EncodedRelation, count_reasons
 from askwell.calls import checked
 from askwell.data.facts import Relation
 from askwell.errors import BadOption
@@ -15,10 +17,8 @@ from askwell.evaluation.answer_sets import AnswerSets, learn_set_threshold, scor
 from askwell.evaluation.calibration import Calibration, calibration, outcomes_by_x, questions_of
 from askwell.evaluation.examine import Examination
 from askwell.evaluation.metrics import Scores
-from askwell.evaluation.nearest_words import Projection, projection_scores
+from askwell.evaluation.projection import Projection, projection_scores
 from askwell.evaluation.scoring import Evaluation
-from askwell.mixture.candidates import GivenCandidates, as_candidates
-from askwell.mixture.encode import EncodedRelation, count_reasons
 from askwell.mixture.mixture import Mixture
 
 

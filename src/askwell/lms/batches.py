@@ -1,6 +1,7 @@
 """Batches: from (fact, prompt) pairs to the tensors that an LM reads, by gathers alone."""
 
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import chain
 
@@ -24,15 +25,15 @@ class Words:
     lengths: Int[Tensor, "places texts"]
 
 
-class SpeltTexts:
+class TokenisedTexts:
     """The tokens of a list of texts at each place, concatenated: a long text does not make the others longer."""
 
     def __init__(self, texts: Sequence[str], wording: Wording, places: Collection[Place] = PLACES) -> None:
-        """Tokenises the texts at these places, which include the first of PLACES; at other places they repeat the
+        """Tokenise the texts at these places, which include the first of PLACES; at other places they repeat the
         tokens of the first, which must not be read."""
-        distinct = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-        self._of = np.fromiter((distinct[text] for text in texts), np.int64, len(texts))
-        every = list(distinct)
+        self._numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        self._of = self._numbers_of(texts)
+        every = list(self._numbers)
         parts: list[tuple[list[np.ndarray], list[np.ndarray]]] = [([], []) for _ in PLACES]
         for begin in range(0, len(every), _TEXTS_AT_ONCE):
             for place, (flat, counts) in zip(PLACES, parts, strict=True):
@@ -49,13 +50,22 @@ class SpeltTexts:
     def __len__(self) -> int:
         return len(self._of)
 
+    def among(self, texts: Sequence[str]) -> "TokenisedTexts":
+        """Return some of these texts, in any order, without tokenising them again."""
+        some = copy(self)
+        some._of = self._numbers_of(texts)
+        return some
+
+    def _numbers_of(self, texts: Sequence[str]) -> np.ndarray:
+        return np.fromiter((self._numbers[text] for text in texts), np.int64, len(texts))
+
     @property
     def lengths(self) -> np.ndarray:
-        """How many tokens each text has: places × texts."""
+        """Return how many tokens each text has: places × texts."""
         return self._counts[:, self._of]
 
     def single(self, place: Place) -> np.ndarray:
-        """For each text its token at a place if it is a single one, otherwise -1."""
+        """Return for each text its token at a place if it is a single one, otherwise -1."""
         number = PLACES.index(place)
         found = np.full(self._counts.shape[1], -1, np.int64)
         are_one = self._counts[number] == 1
@@ -63,7 +73,7 @@ class SpeltTexts:
         return found[self._of]
 
     def holds(self, token: int | None, place: Place) -> np.ndarray:
-        """For each text whether it has a token at a place."""
+        """Return for each text whether it has a token at a place."""
         number = PLACES.index(place)
         at = np.zeros(0, np.int64) if token is None else np.flatnonzero(self._flat[number] == token)
         found = np.zeros(self._counts.shape[1], bool)
@@ -71,14 +81,15 @@ class SpeltTexts:
         return found[self._of]
 
     def lengths_alone(self, device: torch.device) -> Words:
-        """The texts as words of which only the lengths are known, which takes little memory however long one is."""
+        """Return the texts as words of which only the lengths are known, which takes little memory however long one
+        is."""
         return Words(
             torch.zeros(len(PLACES), len(self), 0, dtype=torch.long, device=device),
             torch.from_numpy(self.lengths).to(device),
         )
 
     def words(self, device: torch.device, kept: np.ndarray | None = None) -> Words:
-        """The texts, or those at the `kept` places of the list, padded into tensors."""
+        """Return the texts, or those at the `kept` places of the list, padded into tensors."""
         of = self._of if kept is None else self._of[kept]
         lengths = self._counts[:, of]
         longest = int(lengths.max()) if lengths.size else 0
@@ -96,8 +107,8 @@ _TEXTS_AT_ONCE = 2**14
 
 
 def words_of(texts: Sequence[str], wording: Wording, device: torch.device) -> Words:
-    """The tokens of all texts in both places."""
-    return SpeltTexts(texts, wording).words(device)
+    """Return the tokens of all texts in both places."""
+    return TokenisedTexts(texts, wording).words(device)
 
 
 @dataclass(frozen=True)
@@ -112,7 +123,7 @@ class AnswerTokens:
     """How many positions are read in a row."""
 
     def of(self, chosen: Int[Tensor, " chosen"]) -> "AnswerTokens":
-        """Those of some of the pairs."""
+        """Return those of some of the pairs."""
         lengths = self.lengths[chosen]
         ids = self.ids[chosen][:, : int(lengths.max()) if len(lengths) else 0]
         return AnswerTokens(ids, lengths, self.first_read[chosen], self.reads[chosen])
@@ -129,7 +140,7 @@ class StreamBatch:
 
     @property
     def attention_mask(self) -> Bool[Tensor, "pairs positions"]:
-        """True at tokens, False at padding."""
+        """Return True at tokens, False at padding."""
         return torch.arange(self.ids.shape[1], device=self.ids.device) < self.lengths[:, None]
 
 
@@ -148,7 +159,7 @@ class Batch:
     tree after a shared past; None if they are a sentence. Only LMs with a walk read trees."""
 
     def until(self, lengths: Int[Tensor, " pairs"]) -> "Batch":
-        """Only the first so many tokens of each pair, read at the first; for LMs with one stack."""
+        """Return only the first so many tokens of each pair, read at the first; for LMs with one stack."""
         ((name, stream),) = self.streams.items()
         within = torch.arange(int(lengths.max()), device=lengths.device) < lengths[:, None]
         ids, rows = stream.ids[:, : within.shape[1]], stream.prompt_tokens[:, : within.shape[1]]
@@ -156,7 +167,8 @@ class Batch:
         return Batch({name: cut}, torch.arange(len(lengths), device=lengths.device), torch.zeros_like(lengths))
 
     def after(self, lengths: Int[Tensor, " pairs"], past: Past) -> "Batch":
-        """The same without this many tokens at the start of each pair, which are its past; for LMs with one stack."""
+        """Return the same without this many tokens at the start of each pair, which are its past; for LMs with one
+        stack."""
         ((name, stream),) = self.streams.items()
         own = stream.lengths - lengths
         at = torch.arange(int(own.max()), device=lengths.device).expand(len(own), -1)
@@ -180,13 +192,13 @@ class _StreamTable:
         self.mask = mask if any(stream.x is X.MASKED for stream in streams) else None
 
     def lengths(self, prompts: Int[Tensor, " pairs"], x_lengths: Int[Tensor, " pairs"]) -> Int[Tensor, " pairs"]:
-        """The number of tokens of each pair."""
+        """Return the number of tokens of each pair."""
         return self.left_lengths[prompts] + x_lengths * self.has_x[prompts] + self.right_lengths[prompts]
 
     def batch(
         self, prompts: Int[Tensor, " pairs"], x_ids: Int[Tensor, "pairs longest"], x_lengths: Int[Tensor, " pairs"]
     ) -> StreamBatch:
-        """The tokens of each pair: left, then x, then right."""
+        """Return the tokens of each pair: left, then x, then right."""
         lengths = self.lengths(prompts, x_lengths)
         x_from = self.left_lengths[prompts, None]
         x_until = x_from + (x_lengths * self.has_x[prompts])[:, None]
@@ -204,7 +216,7 @@ class _StreamTable:
     def with_answers(
         self, batch: StreamBatch, prompts: Int[Tensor, " pairs"], x_lengths: Int[Tensor, " pairs"], ys: AnswerTokens
     ) -> StreamBatch:
-        """The batch with y's tokens put in at their places."""
+        """Return the batch with y's tokens put in at their places."""
         if not self.has_y:
             return batch
         lengths = batch.lengths + ys.lengths
@@ -241,7 +253,7 @@ class QuestionTable:
     def lengths(
         self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"], *, answer: int = 0
     ) -> Int[Tensor, " pairs"]:
-        """The number of tokens of each pair in its longest stack, with an answer of this many tokens at y."""
+        """Return the number of tokens of each pair in its longest stack, with an answer of this many tokens at y."""
         x_lengths = xs.lengths[self._x_places[prompts], facts]
         each = [table.lengths(prompts, x_lengths) + answer * table.has_y for table in self._streams.values()]
         return torch.stack(each).amax(0)
@@ -249,12 +261,12 @@ class QuestionTable:
     def first_reads(
         self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]
     ) -> Int[Tensor, " pairs"]:
-        """The first position of each pair that is read."""
+        """Return the first position of each pair that is read."""
         x_lengths = xs.lengths[self._x_places[prompts], facts]
         return self._read_at[prompts] + x_lengths * self._read_after_x[prompts]
 
     def batch(self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]) -> Batch:
-        """The batch of pairs (facts[i], prompts[i]), where a fact is named by the place of its x in `xs`."""
+        """Return the batch of pairs (facts[i], prompts[i]), where a fact is named by the place of its x in `xs`."""
         places = self._x_places[prompts]
         x_ids, x_lengths = xs.ids[places, facts], xs.lengths[places, facts]
         streams = {stack: table.batch(prompts, x_ids, x_lengths) for stack, table in self._streams.items()}
@@ -270,7 +282,7 @@ class QuestionTable:
     def answer_batch(
         self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"], ys: AnswerTokens
     ) -> Batch:
-        """The batch of pairs with these tokens at y, read where `ys` says."""
+        """Return the batch of pairs with these tokens at y, read where `ys` says."""
         places = self._x_places[prompts]
         x_lengths = xs.lengths[places, facts]
         plain = self.batch(xs, facts, prompts)
@@ -287,7 +299,7 @@ class QuestionTable:
     def x_targets(
         self, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]
     ) -> Int[Tensor, " reads"]:
-        """The tokens of x in the order in which `batch` reads them."""
+        """Return the tokens of x in the order in which `batch` reads them."""
         places = self._x_places[prompts]
         ids, lengths = xs.ids[places, facts], xs.lengths[places, facts]
         return ids[torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]]
@@ -309,7 +321,7 @@ def _table(
 
 
 def _at(table: Tensor, columns: Tensor) -> Tensor:
-    """table[i, columns[i, j]]; arbitrary for columns outside the table."""
+    """Return table[i, columns[i, j]]; arbitrary for columns outside the table."""
     if table.shape[1] == 0:
         return torch.zeros_like(columns)
     return table.gather(1, columns.clamp(0, table.shape[1] - 1))

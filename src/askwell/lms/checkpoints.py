@@ -62,12 +62,12 @@ _WITHOUT_HUB = (
 
 
 def pulled_folder(name: str) -> Path:
-    """The checkpoint folder of an LM that can be pulled, whether it is there or not."""
+    """Return the checkpoint folder of an LM that can be pulled, whether it is there or not."""
     return cache_folder() / "lms" / name
 
 
 def built_in_folder(name: str) -> Path | None:
-    """The checkpoint folder of the testbed's and pullable LMs, None for all other names."""
+    """Return the checkpoint folder of the testbed's and pullable LMs, None for all other names."""
     if name.startswith(PREFIX):
         return lm_folder(name)
     if name not in PULLABLE:
@@ -79,7 +79,7 @@ def built_in_folder(name: str) -> Path | None:
 
 
 def public_name(name: str | Path) -> str:
-    """The name that is recorded with what is learned: a hub name, or the last part of a local path."""
+    """Return the name that is recorded with what is learned: a hub name, or the last part of a local path."""
     path = Path(name)
     return path.resolve().name if path.exists() else str(name)
 
@@ -90,7 +90,7 @@ def load_checkpoint_files(
     tokenizer: PreTrainedTokenizerBase | None = None,
     device_map: str | dict[str, Any] | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, Path | None]:
-    """The stored public model and its tokenizer, and the folder that they are in, if it is one.
+    """Return the stored public model and its tokenizer, and the folder that they are in, if it is one.
 
     A tokenizer that is given replaces the stored one.
     """
@@ -155,7 +155,7 @@ def load_checkpoint_files(
 
 
 def _check_sizes(config: PretrainedConfig, folder: Path | None, auto_class: Any) -> None:
-    """Refuses a config that asks for far more than the safetensors files of its folder contain.
+    """Refuse a config that asks for far more than the safetensors files of its folder contain.
 
     Only the headers of the files are read, and the model is built without allocating memory.
     """
@@ -191,7 +191,7 @@ def _looks_like_path(name: str) -> bool:
 
 
 def _largest(tokenizer: Any, *, stored: bool) -> int:
-    """The largest number of a token; where one is stored with an LM, of those that are asked with.
+    """Return the largest number of a token; where one is stored with an LM, of those that are asked with.
 
     Some LMs come with added tokens, such as one for padding, that have no word vector and are never read.
     """
@@ -228,7 +228,7 @@ def _explain(name: str, error: Exception) -> str:
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """Keeps transformers' bars and reports off the terminal: problems with a checkpoint become our errors."""
+    """Keep transformers' bars and reports off the terminal: problems with a checkpoint become our errors."""
     verbosity, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
@@ -243,7 +243,7 @@ def quiet() -> Generator[None]:
 
 
 def _honour_bos(path: Path, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Lets the tokenizer put its BOS token first if the file says so."""
+    """Let the tokenizer put its BOS token first if the file says so."""
     if _says(path, "tokenizer.ggml.add_bos_token") and tokenizer.bos_token is not None:
         tokenizer.add_bos_token = True
 
@@ -261,7 +261,7 @@ def _says(path: Path, flag: str) -> bool:
 
 @contextmanager
 def _no_bar() -> Generator[None]:
-    """Keeps the bar that transformers draws while it converts tensors off the terminal."""
+    """Keep the bar that transformers draws while it converts tensors off the terminal."""
     from transformers import modeling_gguf_pytorch_utils
 
     module: Any = modeling_gguf_pytorch_utils

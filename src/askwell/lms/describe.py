@@ -34,7 +34,7 @@ class ListedLM:
 
 
 def list_lms() -> list[ListedLM]:
-    """The testbed's LMs, those that can be pulled, and those in the hub's cache."""
+    """Return the testbed's LMs, those that can be pulled, and those in the hub's cache."""
     testbed = [
         _in_folder(PREFIX + name, f"{name}-like LM of the testbed", lms_folder() / name, get="") for name in lm_names()
     ]
@@ -89,7 +89,7 @@ class LMDescription:
     tensors_sha256: str
 
     def as_json(self) -> dict[str, Any]:
-        """All of it by name; each stack has its own entry."""
+        """Return all of it by name; each stack has its own entry."""
         return {
             name: part
             for field, value in asdict(self).items()
@@ -98,7 +98,7 @@ class LMDescription:
 
 
 def describe(lm: FrozenLM) -> LMDescription:
-    """The description of an LM."""
+    """Return the description of an LM."""
     parameters = sum(parameter.numel() for parameter in lm.model.parameters())
     memory = sum(parameter.numel() * parameter.element_size() for parameter in lm.model.parameters())
     usable = {form: _can_use(lm, text) for form, text in _FORMS.items()}
@@ -120,7 +120,7 @@ def describe(lm: FrozenLM) -> LMDescription:
 
 
 def _path(lm: FrozenLM) -> str:
-    """How sentences are run through the LM, in words."""
+    """Return how sentences are run through the LM, in words."""
     if lm.walk is not None and lm.window is None:
         return "walk: layer by layer, without padding"
     if lm.walk is not None:

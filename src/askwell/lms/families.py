@@ -29,56 +29,56 @@ class Family(Protocol):
 
     @property
     def name(self) -> str:
-        """The family's name."""
+        """Return the family's name."""
         ...
 
     @property
     def masks_x(self) -> bool:
-        """Whether the LM can be asked with a mask in place of x."""
+        """Return whether the LM can be asked with a mask in place of x."""
         ...
 
     @property
     def fills_masks(self) -> bool:
-        """Whether an answer of several tokens fills in several masks, so that its length is given beforehand."""
+        """Return whether an answer of several tokens fills in several masks, so that its length is given beforehand."""
         ...
 
     @property
     def shares_prefixes(self) -> bool:
-        """Whether nothing that is computed for a token depends on later tokens, so that sentences with the same
+        """Return whether nothing that is computed for a token depends on later tokens, so that sentences with the same
         beginning can share its computation."""
         ...
 
     @property
     def auto_class(self) -> Any:
-        """The class of transformers that loads LMs of this family."""
+        """Return the class of transformers that loads LMs of this family."""
         ...
 
     def fits(self, config: PretrainedConfig) -> bool:
-        """Whether LMs of this config are asked in this family's way."""
+        """Return whether LMs of this config are asked in this family's way."""
         ...
 
     def stacks(self, model: PreTrainedModel) -> Mapping[str, nn.Module]:
-        """The parts of the model that have one stack of layers each, in the order of `Question.streams`."""
+        """Return the parts of the model that have one stack of layers each, in the order of `Question.streams`."""
         ...
 
     def inputs(self, embedded: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
-        """The arguments of the model's forward for each stack's (embeddings, attention mask)."""
+        """Return the arguments of the model's forward for each stack's (embeddings, attention mask)."""
         ...
 
     def beginnings(self, wording: Wording, special: SpecialTokens) -> Mapping[Begin, Beginning]:
-        """What a sentence can begin with; the first is the default."""
+        """Return what a sentence can begin with; the first is the default."""
         ...
 
     def ask_y(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
-        """The question for y; raises Unusable for a prompt that the family cannot use."""
+        """Return the question for y; raises Unusable for a prompt that the family cannot use."""
         ...
 
     def ask_answer(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
-        """The question for answers of any length; raises Unusable for a prompt that the family cannot use."""
+        """Return the question for answers of any length; raises Unusable for a prompt that the family cannot use."""
         ...
 
     def ask_x(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
-        """The question for x's own tokens, with y blank: p(x | t)."""
+        """Return the question for x's own tokens, with y blank: p(x | t)."""
         ...
 
 
@@ -92,37 +92,37 @@ class Masked:
     auto_class = AutoModelForMaskedLM
 
     def fits(self, config: PretrainedConfig) -> bool:
-        """Whether LMs of this config are masked LMs."""
+        """Return whether LMs of this config are masked LMs."""
         is_causal = any("CausalLM" in name or "LMHead" in name for name in config.architectures or [])
         is_decoder = config.is_encoder_decoder or getattr(config, "is_decoder", False)
         return config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not is_causal and not is_decoder
 
     def stacks(self, model: PreTrainedModel) -> Mapping[str, nn.Module]:
-        """The one stack."""
+        """Return the one stack."""
         return {"layers": model.base_model}
 
     def inputs(self, embedded: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
-        """The model's arguments."""
+        """Return the model's arguments."""
         embeddings, attention_mask = embedded["layers"]
         return {"inputs_embeds": embeddings, "attention_mask": attention_mask}
 
     def beginnings(self, wording: Wording, special: SpecialTokens) -> Mapping[Begin, Beginning]:  # noqa: ARG002
-        """A space, so that a word has the same form there as elsewhere."""
+        """Return a space, so that a word has the same form there as elsewhere."""
         return {"space": WITH_A_SPACE}
 
     def ask_y(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
-        """The whole sentence with a mask at y."""
+        """Return the whole sentence with a mask at y."""
         sentence = lay_out(prompt, wording.prefix, wording.suffix, special.mask)
         return Question({"layers": Stream(sentence.left, sentence.right)}, sentence.y_at, sentence.y_after_x)
 
     def ask_answer(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
-        """The whole sentence with as many masks at y as it has tokens; they are filled in from left to right."""
+        """Return the whole sentence with as many masks at y as it has tokens; they are filled in from left to right."""
         sentence = lay_out(prompt, wording.prefix, wording.suffix, special.mask)
         streams = {"layers": sentence.around_y()}
         return Question(streams, sentence.y_at, sentence.y_after_x, fills_masks=True)
 
     def ask_x(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
-        """The whole sentence with masks at y and at all of x's tokens."""
+        """Return the whole sentence with masks at y and at all of x's tokens."""
         sentence = lay_out(prompt, wording.prefix, wording.suffix, special.mask)
         stream = Stream(sentence.left, sentence.right, X.MASKED)
         return Question({"layers": stream}, len(sentence.left), read_after_x=False, reads_x=True)
@@ -138,15 +138,15 @@ class Seq2Seq:
     auto_class = AutoModelForSeq2SeqLM
 
     def fits(self, config: PretrainedConfig) -> bool:
-        """Whether LMs of this config have an encoder and a decoder."""
+        """Return whether LMs of this config have an encoder and a decoder."""
         return config.is_encoder_decoder
 
     def stacks(self, model: PreTrainedModel) -> Mapping[str, nn.Module]:
-        """Encoder and decoder."""
+        """Return encoder and decoder."""
         return {"encoder": model.get_encoder(), "decoder": model.get_decoder()}
 
     def inputs(self, embedded: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
-        """The model's arguments."""
+        """Return the model's arguments."""
         embeddings, attention_mask = embedded["encoder"]
         decoder_embeddings, decoder_attention_mask = embedded["decoder"]
         return {
@@ -158,18 +158,19 @@ class Seq2Seq:
         }
 
     def beginnings(self, wording: Wording, special: SpecialTokens) -> Mapping[Begin, Beginning]:  # noqa: ARG002
-        """A space, so that a word has the same form there as elsewhere."""
+        """Return a space, so that a word has the same form there as elsewhere."""
         return {"space": WITH_A_SPACE}
 
     def ask_y(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
-        """The decoder's next token after its copy of everything before y."""
+        """Return the decoder's next token after its copy of everything before y."""
         sentence = lay_out(prompt, wording.prefix, wording.suffix, special.mask)
         copy = lay_out(prompt, [special.decoder_start, *wording.prefix], (), special.mask)
         streams = {"encoder": Stream(sentence.left, sentence.right), "decoder": copy.until_y()}
         return Question(streams, copy.y_at - 1, copy.y_after_x)
 
     def ask_answer(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
-        """The decoder continues with y's tokens after its copy of everything before y, and then with what follows.
+        """Return the decoder continues with y's tokens after its copy of everything before y, and then with what
+        follows.
 
         The encoder sees one mask at y, whatever the length of the answer.
         """
@@ -182,7 +183,7 @@ class Seq2Seq:
         return replace(question, streams=streams, end=(*follows, *wording.suffix, special.text_end)[0])
 
     def ask_x(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
-        """The decoder's tokens at x, where the encoder sees masks at x and at y."""
+        """Return the decoder's tokens at x, where the encoder sees masks at x and at y."""
         sentence = lay_out(prompt, wording.prefix, wording.suffix, special.mask)
         copy = lay_out(prompt, [special.decoder_start, *wording.prefix], (), special.mask).until_after_x()
         streams = {"encoder": Stream(sentence.left, sentence.right, X.MASKED), "decoder": copy}
@@ -199,20 +200,20 @@ class Causal:
     auto_class = AutoModelForCausalLM
 
     def fits(self, config: PretrainedConfig) -> bool:
-        """Whether LMs of this config are causal LMs."""
+        """Return whether LMs of this config are causal LMs."""
         return config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and not config.is_encoder_decoder
 
     def stacks(self, model: PreTrainedModel) -> Mapping[str, nn.Module]:
-        """The one stack."""
+        """Return the one stack."""
         return {"layers": model.base_model}
 
     def inputs(self, embedded: Mapping[str, tuple[Tensor, Tensor]]) -> dict[str, Any]:
-        """The model's arguments."""
+        """Return the model's arguments."""
         embeddings, attention_mask = embedded["layers"]
         return {"inputs_embeds": embeddings, "attention_mask": attention_mask, "use_cache": False}
 
     def beginnings(self, wording: Wording, special: SpecialTokens) -> Mapping[Begin, Beginning]:
-        """Those for which the LM has tokens. A causal LM's first position is special, so there is a choice."""
+        """Return those for which the LM has tokens. A causal LM's first position is special, so there is a choice."""
         first: dict[Begin, int | None] = {"line-break": wording.line_break, "bos": special.bos, "eos": special.eos}
         found: dict[Begin, Beginning] = {
             name: Beginning(() if wording.prefix[-1:] == [token] else (token,), wording.first_place)
@@ -222,21 +223,21 @@ class Causal:
         return {**found, "nothing": Beginning((), wording.first_place), "space": WITH_A_SPACE}
 
     def ask_y(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:  # noqa: ARG002
-        """The sentence up to y, read at its last token."""
+        """Return the sentence up to y, read at its last token."""
         sentence = self._sentence(prompt, wording)
         if not sentence.y_after_x:
             raise Unusable("y comes before x, and a causal LM reads only what comes before y")
         return Question({"layers": sentence.until_y()}, sentence.y_at - 1, read_after_x=True)
 
     def ask_answer(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
-        """The sentence up to y, then y's tokens, then what follows y in the template, or the end of the text."""
+        """Return the sentence up to y, then y's tokens, then what follows y in the template, or the end of the text."""
         question, sentence = self.ask_y(prompt, wording, special), self._sentence(prompt, wording)
         follows = prompt.closing or prompt.after
         end = follows[0] if follows else special.text_end_or(wording.line_break)
         return replace(question, streams={"layers": sentence.through_y()}, end=end)
 
     def ask_x(self, prompt: PromptTokens, wording: Wording, special: SpecialTokens) -> Question:
-        """The sentence up to x's end, from BOS or EOS on, so that x's first token has something before it."""
+        """Return the sentence up to x's end, from BOS or EOS on, so that x's first token has something before it."""
         left = self._sentence(prompt, wording).until_after_x().left
         if not left or left[0].id not in (special.bos, special.eos):
             left = (Token(special.text_start), *left)
@@ -251,7 +252,7 @@ FAMILIES: tuple[Family, ...] = (Seq2Seq(), Masked(), Causal())
 
 
 def family_of(config: PretrainedConfig) -> Family:
-    """The family of LMs to which a config belongs."""
+    """Return the family of LMs to which a config belongs."""
     for family in FAMILIES:
         if family.fits(config):
             return family

@@ -13,7 +13,7 @@ from askwell.calls import checked_or
 from askwell.errors import BadOption
 from askwell.lms.batches import Batch, StreamBatch
 from askwell.lms.families import family_of
-from askwell.lms.hooked import Stack, cached_rows, layer_blocks, probe, run_whole
+from askwell.lms.hooked import Stack, WholeModel, cached_rows, layer_blocks, probe, run_whole
 from askwell.lms.identity import LMIdentity, identify
 from askwell.lms.probe_cache import Checked, key_of_checks
 from askwell.lms.sharded import input_device, keep_differentiable, tell_once, why_it_stays
@@ -50,7 +50,7 @@ class FrozenLM(ShowsItself):
         compiled: bool = False,
         as_stored: bool = False,
     ) -> None:
-        """`as_stored` says that the model equals its files, so that earlier findings about it still hold."""
+        """Prepare a model. `as_stored` says that the model equals its files, so that earlier findings still hold."""
         self.family = family_of(model.config)
         self.identity = identity or identify(
             model, tokenizer, name=name or type(model).__name__, family=self.family.name, folder=None
@@ -97,7 +97,7 @@ class FrozenLM(ShowsItself):
                 )
 
     def _recall(self) -> bool:
-        """Uses what an earlier start found out about the LM; False if there is nothing."""
+        """Use what an earlier start found out about the LM; False if there is nothing."""
         known = Checked.known(key_of_checks(self.identity, self.device, self.dtype))
         modules, parts = dict(self.model.named_modules()), self.family.stacks(self.model)
         if known is None or known.before_head not in modules or set(known.stacks) != set(parts):
@@ -118,7 +118,7 @@ class FrozenLM(ShowsItself):
         ).keep()
 
     def summary(self) -> Document:
-        """Its name, family, size, and how it runs."""
+        """Return its name, family, size, and how it runs."""
         layers = ", ".join(
             f"{'' if len(self.stacks) == 1 else name + ' '}{stack.layers} layers × {stack.width}"
             for name, stack in self.stacks.items()
@@ -136,47 +136,47 @@ class FrozenLM(ShowsItself):
 
     @property
     def shares_prefixes(self) -> bool:
-        """Whether common beginnings of sentences are read once."""
+        """Return whether common beginnings of sentences are read once."""
         return self.may_share_prefixes and (self.walk is not None or self._caches)
 
     @cached_property
     def _caches(self) -> bool:
-        """Whether the public model, run as a whole, gives the same results when it continues from its cache."""
+        """Return whether the public model, run as a whole, gives the same results when it continues from its cache."""
         return agrees_with_past(self)
 
     @property
     def is_from_hub(self) -> bool:
-        """Whether the LM's name is a name on the hub."""
+        """Return whether the LM's name is a name on the hub."""
         return self.identity.revision is not None
 
     @cached_property
     def dtype(self) -> torch.dtype:
-        """The precision in which the LM runs."""
+        """Return the precision in which the LM runs."""
         return self.model.dtype
 
     @cached_property
     def parameter_dtype(self) -> torch.dtype:
-        """The precision of tuned parameters and of probabilities: never less than float32."""
+        """Return the precision of tuned parameters and of probabilities: never less than float32."""
         return torch.promote_types(self.dtype, torch.float32)
 
     @property
     def embedding_size(self) -> int:
-        """The size of a word vector."""
+        """Return the size of a word vector."""
         return self.word_vectors(torch.zeros(1, dtype=torch.long, device=self.device)).shape[-1]
 
     @property
     def word_count(self) -> int:
-        """The number of word vectors."""
+        """Return the number of word vectors."""
         return self._embedding.weight.shape[0]
 
     @cached_property
     def vocabulary_size(self) -> int:
-        """The number of tokens over which the LM's distributions range."""
+        """Return the number of tokens over which the LM's distributions range."""
         return self.model.get_output_embeddings().weight.shape[0]
 
     @property
     def context(self) -> int | None:
-        """The most tokens that the LM can read; None if there is no limit."""
+        """Return the most tokens that the LM can read; None if there is no limit."""
         limit = getattr(self.model.config, "max_position_embeddings", None)
         if limit is None:
             return None
@@ -188,11 +188,11 @@ class FrozenLM(ShowsItself):
 
     @cached_property
     def beginnings(self) -> Mapping[Begin, Beginning]:
-        """What a sentence can begin with; the first is the default."""
+        """Return what a sentence can begin with; the first is the default."""
         return self.family.beginnings(self.wording, self.special)
 
     def beginning(self, name: Begin) -> Beginning:
-        """The beginning of that name; one that the LM does not have is refused."""
+        """Return the beginning of that name; one that the LM does not have is refused."""
         if name in self.beginnings:
             return self.beginnings[name]
         if len(self.beginnings) == 1:
@@ -207,7 +207,7 @@ class FrozenLM(ShowsItself):
         )
 
     def word_vectors(self, ids: Int[Tensor, " *tokens"]) -> Float[Tensor, " *tokens embedding"]:
-        """The LM's word embeddings, before positions and normalisation."""
+        """Return the LM's word embeddings, before positions and normalisation."""
         return self._embedding(ids)
 
     def logits(
@@ -216,7 +216,8 @@ class FrozenLM(ShowsItself):
         vectors: Float[Tensor, "prompt_tokens embedding"],
         deltas: Deltas = None,
     ) -> Float[Tensor, "reads vocabulary"]:
-        """The LM's logits at the positions that the batch reads, in the precision of probabilities, without gradients.
+        """Return the LM's logits at the positions that the batch reads, in the precision of probabilities, without
+        gradients.
 
         The tuned vectors are put at the prompt tokens, and deltas[stack][l] is added as they leave layer l + 1.
         """
@@ -234,7 +235,7 @@ class FrozenLM(ShowsItself):
         vectors: Float[Tensor, "prompt_tokens embedding"],
         deltas: Deltas = None,
     ) -> Iterator[tuple[slice, Float[Tensor, "some vocabulary"], Float[Tensor, " some"]]]:
-        """The LM's probabilities at the positions that the batch reads, a few positions at a time, and the
+        """Yield the LM's probabilities at the positions that the batch reads, a few positions at a time, and the
         log-normalisers, as a check that they are finite; without gradients."""
         at_once = max(1, _PROBABILITIES_AT_ONCE // self.vocabulary_size)
         slices = [slice(start, start + at_once) for start in range(0, len(batch.read_pairs), at_once)]
@@ -257,8 +258,8 @@ class FrozenLM(ShowsItself):
         *,
         use_walk: bool = True,
     ) -> tuple[Float[Tensor, " reads"], Float[Tensor, " reads"]]:
-        """The log-probability of one token at each position that the batch reads, with gradients into the tuned vectors
-        and deltas, and the log-normaliser over all tokens, as a check that probabilities are finite."""
+        """Return the log-probability of one token at each position that the batch reads, with gradients into the tuned
+        vectors and deltas, and the log-normaliser over all tokens, as a check that probabilities are finite."""
         walk = self._walk_of(batch)
         if walk is None or not use_walk:
             logits = self._hooked_logits(batch, vectors, deltas)
@@ -275,7 +276,7 @@ class FrozenLM(ShowsItself):
         reads: Int[Tensor, " targets"],
         tokens: Int[Tensor, " targets"],
     ) -> tuple[Float[Tensor, " targets"], Float[Tensor, " reads"]]:
-        """The log-probability of tokens[i] at the batch's read reads[i], any number of them for each read, with
+        """Return the log-probability of tokens[i] at the batch's read reads[i], any number of them for each read, with
         gradients, and the log-normaliser over all tokens at each read."""
         walk = self._walk_of(batch)
         if walk is None:
@@ -292,23 +293,26 @@ class FrozenLM(ShowsItself):
         *,
         keeps: bool = True,
     ) -> tuple[Float[Tensor, "reads width"], Past | None]:
-        """The inputs of the output embedding at the positions that the batch reads, and, if requested, the keys and
-        values of the batch's own tokens; both with gradients. For LMs with a walk."""
-        return self._walked_and_kept(self._need_walk(), batch, vectors, deltas, keeps=keeps)
+        """Return the inputs of the output embedding at the positions that the batch reads, and, if requested, the keys
+        and values of the batch's own tokens; both with gradients. For LMs with a walk."""
+        walk = self._need_walk()
+        if self._walk_of(batch) is None:
+            raise ValueError(f"sentences of more than {self.window} tokens cannot be walked")
+        return self._walked_and_kept(walk, batch, vectors, deltas, keeps=keeps)
 
     def kept(self, batch: Batch, vectors: Float[Tensor, "prompt_tokens embedding"], deltas: Deltas = None) -> Past:
-        """The kept keys and values of the batch's own tokens, with gradients."""
+        """Return the kept keys and values of the batch's own tokens, with gradients."""
         if self.walk is not None:
             past = self.hidden_and_kept(batch, vectors, deltas)[1]
             assert past is not None
             return past
         ((_, stream),) = batch.streams.items()
-        cache = run_whole(self, batch, vectors, deltas, use_cache=True).past_key_values
+        cache = run_whole(self._whole, batch, vectors, deltas, use_cache=True).past_key_values
         return cached_rows(cache, stream.attention_mask)
 
     @cached_property
     def bytes_of_kept_row(self) -> int:
-        """The memory that the kept keys and values of one token take."""
+        """Return the memory that the kept keys and values of one token take."""
         one = torch.ones(1, dtype=torch.long, device=self.device)
         stream = StreamBatch(torch.zeros_like(one)[:, None], -one[:, None], one)
         nothing = torch.empty(0, self.embedding_size, dtype=self.parameter_dtype, device=self.device)
@@ -317,32 +321,32 @@ class FrozenLM(ShowsItself):
         return sum(part.numel() * part.element_size() for layer in past.kept.layers for part in layer)
 
     def logits_of_hidden(self, hidden: Float[Tensor, "reads width"]) -> Float[Tensor, "reads vocabulary"]:
-        """The LM's logits, in the precision of probabilities, without a gradient."""
+        """Return the LM's logits, in the precision of probabilities, without a gradient."""
         walk = self._need_walk()
         return logits_of(hidden, walk.output, walk.bias, walk.cap).to(self.parameter_dtype)
 
     def log_probs_of_hidden(
         self, hidden: Float[Tensor, "reads width"], reads: Int[Tensor, " targets"], tokens: Int[Tensor, " targets"]
     ) -> tuple[Float[Tensor, " targets"], Float[Tensor, " reads"]]:
-        """The log-probability of tokens[i] at reads[i], with gradients, and the log of each read's total."""
+        """Return the log-probability of tokens[i] at reads[i], with gradients, and the log of each read's total."""
         walk = self._need_walk()
         return several_log_probs_of(hidden, walk.output, walk.bias, reads, tokens, self.parameter_dtype, walk.cap)
 
     def can_keep(self, longest: int) -> bool:
-        """Whether sentences of up to this many tokens, cached ones included, can continue from the keys and values that
-        a walk caches: there must be a walk, and no attention window that would hide one of these tokens from
-        another."""
+        """Return whether sentences of up to this many tokens, cached ones included, can continue from the keys and
+        values that a walk caches: there must be a walk, and no attention window that would hide one of these tokens
+        from another."""
         return self.walk is not None and self._fits(longest)
 
     def can_share(self, longest: int) -> bool:
-        """Whether common beginnings of sentences of up to this many tokens are read once."""
+        """Return whether common beginnings of sentences of up to this many tokens are read once."""
         return self.shares_prefixes and self._fits(longest)
 
     def _fits(self, longest: int) -> bool:
         return self.window is None or longest <= self.window
 
     def _walk_of(self, batch: Batch) -> Walk | None:
-        """The walk for a batch; None if its sentences are too long and go through the whole model."""
+        """Return the walk for a batch; None if its sentences are too long and go through the whole model."""
         if self.walk is None or self.window is None or self._fits(_longest_sentence(batch)):
             return self.walk
         if batch.past is not None:
@@ -360,8 +364,6 @@ class FrozenLM(ShowsItself):
     def _walked_and_kept(
         self, walk: Walk, batch: Batch, vectors: Tensor, deltas: Deltas, *, keeps: bool
     ) -> tuple[Float[Tensor, "reads width"], Past | None]:
-        if self.window is not None and not self._fits(_longest_sentence(batch)):
-            raise ValueError(f"sentences of more than {self.window} tokens cannot be walked")
         packed = pack(batch, keeps=keeps)
         embedded = {
             name: insert_prompt_vectors(self.word_vectors(rows.ids), rows, vectors)
@@ -370,8 +372,12 @@ class FrozenLM(ShowsItself):
         hidden = rows_at(walk.hidden(packed, embedded, deltas), packed.unsort)
         return hidden, packed.kept() if keeps else None
 
+    @property
+    def _whole(self) -> WholeModel:
+        return WholeModel(self.model, self.family, self._embedding, self.stacks, self.before_head)
+
     def _hooked_logits(self, batch: Batch, vectors: Tensor, deltas: Deltas) -> Float[Tensor, "reads vocabulary"]:
-        return run_whole(self, batch, vectors, deltas).logits[0].to(self.parameter_dtype)
+        return run_whole(self._whole, batch, vectors, deltas).logits[0].to(self.parameter_dtype)
 
 
 def _longest_sentence(batch: Batch) -> int:

@@ -5,10 +5,10 @@ architecture is used if it passes, and refused otherwise.
 """
 
 import inspect
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -23,7 +23,7 @@ from askwell.lms.walks.walk import Deltas
 
 
 def layer_blocks(stack: nn.Module) -> list[nn.Module]:
-    """The layers of a stack: the module list that holds the most parameters."""
+    """Return the layers of a stack: the module list that holds the most parameters."""
     lists = [module for module in stack.modules() if isinstance(module, nn.ModuleList) and len(module)]
     if not lists:
         raise LMUnavailable(f"{type(stack).__name__} has no list of layers that askwell could hook into")
@@ -44,7 +44,7 @@ def adding_to_layers(
     at: tuple[Int[Tensor, " tuned"], ...],
     additions: Sequence[Float[Tensor, "tuned hidden"]],
 ) -> Generator[None]:
-    """Inside the block, additions[l] is added to the output of the l-th layer called, at the (pair, position)s `at`.
+    """Have additions[l] added, inside the block, to the output of the l-th layer called, at the (pair, position)s `at`.
 
     Blocks are counted as they are called, since ALBERT calls one block many times.
     """
@@ -64,7 +64,7 @@ def adding_to_layers(
 def reading_at(
     base_model: nn.Module, pairs: Int[Tensor, " reads"], positions: Int[Tensor, " reads"]
 ) -> Generator[None]:
-    """Inside the block, the head sees only the hidden states of the given positions, as one row [1, reads, hidden]."""
+    """Show the head, inside the block, only the hidden states of the given positions, as one row [1, reads, hidden]."""
 
     def select(_module: nn.Module, _inputs: Any, output: Any) -> Any:
         hidden = output["last_hidden_state"]
@@ -77,7 +77,7 @@ def reading_at(
 
 @contextmanager
 def counting_layers(blocks: Sequence[nn.Module]) -> Generator[list[int]]:
-    """A list that gets the width of each block's output, in the order in which the blocks are called."""
+    """Return a list that gets the width of each block's output, in the order in which the blocks are called."""
     widths: list[int] = []
 
     def note(_module: nn.Module, _inputs: Any, output: Any) -> None:
@@ -115,7 +115,7 @@ class Stack:
 def probe(
     model: PreTrainedModel, family: Family, embedding: Any, device: torch.device | None = None
 ) -> tuple[dict[str, Stack], nn.Module]:
-    """The stacks of a model, and the part of it whose output its head reads."""
+    """Return the stacks of a model, and the part of it whose output its head reads."""
     ids = torch.tensor([[0, 1, 2, 0], [1, 2, 0, 0]], device=device or model.device)
     lengths = torch.tensor([4, 2], device=device or model.device)
     try:
@@ -139,7 +139,7 @@ def probe(
 def _find_before_head(
     model: PreTrainedModel, family: Family, embedding: Any, ids: Tensor, lengths: Tensor, expected: Tensor
 ) -> nn.Module:
-    """The module whose output the head reads: the base model, or the decoder inside it (OPT)."""
+    """Return the module whose output the head reads: the base model, or the decoder inside it (OPT)."""
     candidates = [model.base_model, getattr(model.base_model, "decoder", None)]
     one = torch.ones(1, dtype=torch.long, device=ids.device)
     for candidate in candidates:
@@ -157,36 +157,43 @@ def _logits(model: PreTrainedModel, family: Family, embedding: Any, ids: Tensor,
     return model(**family.inputs(dict.fromkeys(family.stacks(model), (embedding(ids), mask)))).logits
 
 
-if TYPE_CHECKING:
-    from askwell.lms.frozen import FrozenLM
+@dataclass(frozen=True)
+class WholeModel:
+    """A public model that is read as a whole, and what was found when it was probed."""
+
+    model: PreTrainedModel
+    family: Family
+    embedding: nn.Module
+    stacks: Mapping[str, Stack]
+    before_head: nn.Module
 
 
 def run_whole(
-    lm: "FrozenLM", batch: Batch, vectors: Float[Tensor, "prompt_tokens embedding"], deltas: Deltas, **arguments: Any
+    whole: WholeModel, batch: Batch, vectors: Float[Tensor, "prompt_tokens embedding"], deltas: Deltas, **arguments: Any
 ) -> Any:
-    """The output of the public model, whose head sees only the positions that are read."""
+    """Return the output of the public model, whose head sees only the positions that are read."""
     if batch.branches is not None:
-        raise ValueError(f"{type(lm.model).__name__} is read as a whole, so it cannot read trees")
+        raise ValueError(f"{type(whole.model).__name__} is read as a whole, so it cannot read trees")
     embedded: dict[str, tuple[Tensor, Tensor]] = {}
     with ExitStack() as perturbed:
         for stack, stream in batch.streams.items():
-            words = lm.word_vectors(stream.ids)
+            words = whole.embedding(stream.ids)
             at = (stream.prompt_tokens >= 0).nonzero(as_tuple=True)
             rows = stream.prompt_tokens[at]
             mask = stream.attention_mask
             if batch.past is not None:
-                further, mask = _cached_inputs(lm.model, batch.past, mask)
+                further, mask = _cached_inputs(whole.model, batch.past, mask)
                 arguments |= further
             embedded[stack] = words.index_put(at, vectors[rows].to(words.dtype)), mask
             if deltas is not None:
                 additions = [delta[rows] for delta in deltas[stack]]
-                perturbed.enter_context(adding_to_layers(lm.stacks[stack].blocks, at, additions))
-        perturbed.enter_context(reading_at(lm.before_head, batch.read_pairs, batch.read_positions))
-        return lm.model(**{**lm.family.inputs(embedded), **arguments})
+                perturbed.enter_context(adding_to_layers(whole.stacks[stack].blocks, at, additions))
+        perturbed.enter_context(reading_at(whole.before_head, batch.read_pairs, batch.read_positions))
+        return whole.model(**{**whole.family.inputs(embedded), **arguments})
 
 
 def cached_rows(cache: Any, is_token: Bool[Tensor, "pairs positions"]) -> Past:
-    """The cached keys and values of a batch's tokens, without padding: rows of [heads, head size]."""
+    """Return the cached keys and values of a batch's tokens, without padding: rows of [heads, head size]."""
     layers = tuple((_rows(layer.keys, is_token), _rows(layer.values, is_token)) for layer in cache.layers)
     lengths = is_token.sum(1)
     return Past(KeptRows(layers), Paths.consecutive(lengths.cumsum(0) - lengths, lengths))
@@ -195,7 +202,7 @@ def cached_rows(cache: Any, is_token: Bool[Tensor, "pairs positions"]) -> Past:
 def _cached_inputs(
     model: nn.Module, past: Past, is_token: Bool[Tensor, "pairs positions"]
 ) -> tuple[dict[str, Any], Bool[Tensor, "pairs all_positions"]]:
-    """Further arguments of a model's forward that continues from a past, and the attention mask over both."""
+    """Return further arguments of a model's forward that continues from a past, and the attention mask over both."""
     lengths, longest = past.paths.lengths, past.paths.rows.shape[1]
     at = torch.arange(longest, device=lengths.device)
     rows = past.paths.rows.clamp(max=past.kept.count - 1)
@@ -213,5 +220,5 @@ def _rows(by_pair: Tensor, is_token: Tensor) -> Tensor:
 
 
 def _padded(table: Tensor, rows: Tensor) -> Tensor:
-    """[pairs, heads, longest, head size] of rows that each pair sees."""
+    """Return [pairs, heads, longest, head size] of rows that each pair sees."""
     return table.index_select(0, rows.flatten()).view(*rows.shape, *table.shape[1:]).transpose(1, 2)

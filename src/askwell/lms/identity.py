@@ -35,16 +35,16 @@ class LMIdentity(BaseModel):
     tensors_sha256: str
 
     def same_lm(self, other: "LMIdentity") -> bool:
-        """Whether both are the same LM, whatever its name."""
+        """Return whether both are the same LM, whatever its name."""
         return not self.differences(other)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of everything that identifies an LM, regardless of its name and place."""
+        """Return SHA-256 of everything that identifies an LM, regardless of its name and place."""
         return hash_json(self.model_dump(mode="json", exclude={"name", "revision"}))
 
     def differences(self, other: "LMIdentity") -> list[str]:
-        """The parts in which the two differ, in words."""
+        """Return the parts in which the two differ, in words."""
         parts = {"architecture": "architecture", "tokenizer_sha256": "tokenizer", "config_sha256": "config"}
         parts |= {"family": "family", "tensors_sha256": "weights"}
         return [word for field, word in parts.items() if getattr(self, field) != getattr(other, field)]
@@ -53,7 +53,7 @@ class LMIdentity(BaseModel):
 def identify(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, name: str, family: str, folder: Path | None
 ) -> LMIdentity:
-    """The identity of a model as it was stored; call it before the model is cast to another precision.
+    """Return the identity of a model as it was stored; call it before the model is cast to another precision.
 
     `folder` holds the stored config. In the hub's cache it is named after the commit.
     """
@@ -69,7 +69,7 @@ def identify(
 
 
 def _hash_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
-    """A hash of vocabulary, merges and behaviour, since the layout of the file changes between releases."""
+    """Return a hash of vocabulary, merges and behaviour, since the layout of the file changes between releases."""
     model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
     vocabulary = model["vocab"] if model["type"] == "Unigram" else tokenizer.get_vocab()  # Unigram's has its scores
     merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model.get("merges", [])]
@@ -78,7 +78,7 @@ def _hash_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def _hash_config(model: PreTrainedModel, folder: Path | None) -> str:
-    """A hash of the stored config: defaults that a later release adds do not count."""
+    """Return a hash of the stored config: defaults that a later release adds do not count."""
     folder = folder or Path(model.config._name_or_path or "nowhere")  # where a model in memory came from, if it is here
     stored = folder / "config.json"
     config: Mapping[str, Any] = (
@@ -91,7 +91,7 @@ def _hash_config(model: PreTrainedModel, folder: Path | None) -> str:
 
 
 def _hash_tensors(model: nn.Module) -> str:
-    """A hash of names, shapes and contents; tied tensors count once."""
+    """Return a hash of names, shapes and contents; tied tensors count once."""
     digest = hashlib.sha256()
     for name, tensor in stored_tensors(model):
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)};".encode())

@@ -31,7 +31,8 @@ def load_lm(
     device_map: str | dict[str, Any] | None = None,
     compiled: bool = False,
 ) -> FrozenLM:
-    """The frozen LM of that name: testbed:bert, smollm2, a checkpoint folder, a .gguf file, or a name on the hub.
+    """Return the frozen LM of that name: testbed:bert, smollm2, a checkpoint folder, a .gguf file, or a name on the
+    hub.
 
     It can also be a transformers model in memory, with its `tokenizer`; that model is frozen, put into evaluation mode
     and, if a `device` or `dtype` is given, moved. Otherwise `tokenizer` names one that is not beside the weights: a
@@ -101,7 +102,7 @@ def _in_memory(
 
 
 def choose_device(device: str | int | torch.device | None) -> torch.device:
-    """The device of that name; without a name CUDA, MPS or the CPU, whichever is available first."""
+    """Return the device of that name; without a name CUDA, MPS or the CPU, whichever is available first."""
     if device is None:
         if torch.cuda.is_available():
             return torch.device("cuda")
@@ -119,7 +120,7 @@ def choose_device(device: str | int | torch.device | None) -> torch.device:
 
 
 def choose_dtype(dtype: Precision | torch.dtype, device: torch.device) -> torch.dtype:
-    """The precision of that name; "auto" is half precision where it is faster."""
+    """Return the precision of that name; "auto" is half precision where it is faster."""
     known = {name: getattr(torch, name) for name in get_args(Precision) if name != "auto"}
     if isinstance(dtype, torch.dtype) and dtype in known.values():
         return dtype
@@ -133,12 +134,12 @@ def choose_dtype(dtype: Precision | torch.dtype, device: torch.device) -> torch.
 
 
 def available_threads() -> int:
-    """The CPU cores that this process may use."""
+    """Return the CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def set_threads(threads: int | None) -> int:
-    """Sets how many CPU threads torch uses (default: OMP_NUM_THREADS, or all), and returns their number."""
+    """Set how many CPU threads torch uses (default: OMP_NUM_THREADS, or all), and return their number."""
     if threads is not None and threads < 1:
         raise BadOption(f"`threads` {threads}: at least one is needed", threads="--threads")
     if threads is not None or "OMP_NUM_THREADS" not in os.environ:  # torch respects it by itself

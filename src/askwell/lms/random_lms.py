@@ -14,7 +14,7 @@ from askwell.specs.run_spec import ControlKind
 
 
 def control_lm(lm: FrozenLM, kind: ControlKind, seed: int) -> FrozenLM:
-    """An LM of the same shape, tokenizer, device and precision that knows nothing; the given one is not changed.
+    """Return an LM of the same shape, tokenizer, device and precision that knows nothing; the given one is not changed.
 
     "random-weights" draws every weight as the model's own class does for a model that is to be trained.
     "random-embeddings" draws only the table of word embeddings (and with it a head that is tied to it) from a Gaussian

@@ -16,7 +16,7 @@ _told: set[str] = set()
 
 
 def why_it_stays(model: PreTrainedModel) -> str | None:
-    """Why a model cannot be moved or cast (offloaded, spread or quantised); None for an ordinary one."""
+    """Return why a model cannot be moved or cast (offloaded, spread or quantised); None for an ordinary one."""
     if getattr(model, "is_quantized", False) or getattr(model, "hf_quantizer", None) is not None:
         method = getattr(getattr(model.config, "quantization_config", None), "quant_method", None)
         if str(getattr(method, "value", method)) != "gguf":  # what is loaded from GGUF has ordinary weights
@@ -29,14 +29,14 @@ def why_it_stays(model: PreTrainedModel) -> str | None:
 
 
 def tell_once(name: str, why: str) -> None:
-    """Logs once for each LM that the fast walk through its layers is not used."""
+    """Log once for each LM that the fast walk through its layers is not used."""
     if name not in _told:
         _told.add(name)
         _log.warning("%s is %s: it is not moved, and is read as a whole, without the fast walk", name, why)
 
 
 def keep_differentiable(model: nn.Module) -> None:
-    """Keeps bitsandbytes' four-bit layers from repacking their weights for inference, and unpacks those that are.
+    """Keep bitsandbytes' four-bit layers from repacking their weights for inference, and unpacks those that are.
 
     On CPUs with AVX512-BF16 they do so when they are first called without gradients, and from then on no gradient
     passes through them, without an error.
@@ -48,7 +48,7 @@ def keep_differentiable(model: nn.Module) -> None:
 
 
 def input_device(model: PreTrainedModel) -> torch.device:
-    """The device on which such a model takes its inputs."""
+    """Return the device on which such a model takes its inputs."""
     embedding: Any = model.get_input_embeddings()
     running = getattr(getattr(embedding, "_hf_hook", None), "execution_device", None)
     if running is not None:
@@ -57,7 +57,7 @@ def input_device(model: PreTrainedModel) -> torch.device:
 
 
 def stored_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """The tensors of a model, sorted by name, tied ones once; offloaded ones are fetched one by one."""
+    """Yield the tensors of a model, sorted by name, tied ones once; offloaded ones are fetched one by one."""
     seen: set[Any] = set()
     tied: dict[str, str] = dict(getattr(model, "all_tied_weights_keys", None) or {})
     for name, tensor in sorted(model.state_dict().items()):

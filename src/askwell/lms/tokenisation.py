@@ -69,19 +69,19 @@ class Wording:
 
     @property
     def line_break(self) -> int | None:
-        """The token of a line break, if it is one token; some tokenizers treat it as a space."""
+        """Return the token of a line break, if it is one token; some tokenizers treat it as a space."""
         token = self.single_token("\n", Place.GLUED)
         return None if token == self.single_token(" ", Place.GLUED) else token
 
     @property
     def convention(self) -> str:
-        """The way spaces are written, in words."""
+        """Return the way spaces are written, in words."""
         if self.marks is Place.GLUED:
             return f"pieces inside a word begin with {self.marker}"
         return f"pieces that begin a word begin with {self.marker}"
 
     def encode(self, text: str, place: Place) -> list[int]:
-        """The tokens of `text` at a place; a space at its start counts as written."""
+        """Return the tokens of `text` at a place; a space at its start counts as written."""
         if self.keeps_spaces:
             return self._as_written.encode(f" {text}" if place is Place.SPACED else text).ids
         if place is Place.SPACED or text[:1].isspace():
@@ -89,7 +89,7 @@ class Wording:
         return self._encode_inside_word(text)
 
     def encode_all(self, texts: Sequence[str], place: Place) -> list[list[int]]:
-        """The tokens of each text at a place, as from `encode`, but several times as fast for many texts."""
+        """Return the tokens of each text at a place, as from `encode`, but several times as fast for many texts."""
         if self.keeps_spaces:
             written = [f" {text}" for text in texts] if place is Place.SPACED else texts
             return _ids(self._as_written, written)
@@ -98,12 +98,12 @@ class Wording:
         return self._encode_all_inside_words(texts)
 
     def single_token(self, text: str, place: Place) -> int | None:
-        """The one token that spells `text` at a place, if there is one."""
+        """Return the one token that spells `text` at a place, if there is one."""
         ids = self.encode(text, place)
         return ids[0] if len(ids) == 1 and ids[0] != self.unknown_id else None
 
     def place_after(self, left: str | None) -> tuple[str | None, Place]:
-        """The place of what follows the text `left`, and `left` without a space that is now the follower's.
+        """Return the place of what follows the text `left`, and `left` without a space that is now the follower's.
 
         `left` is None at the start of the sentence and "" right after a filled blank.
         """
@@ -116,12 +116,12 @@ class Wording:
         return left, Place.GLUED
 
     def place_of_text(self, text: str) -> Place:
-        """The place of a prompt's words that directly follow a filled blank."""
+        """Return the place of a prompt's words that directly follow a filled blank."""
         return Place.SPACED if self.stands_alone(text) else Place.GLUED
 
     def stands_alone(self, text: str) -> bool:
-        """Whether the tokenizer cuts before a text even where it is glued to a letter, as WordPiece's does before a
-        bracket: the text then has the same form everywhere."""
+        """Return whether the tokenizer cuts before a text even where it is glued to a letter, as WordPiece's does
+        before a bracket: the text then has the same form everywhere."""
         return not self.keeps_spaces and not self._is_inside_word("a", text[:1])
 
     def _is_inside_word(self, left: str, right: str) -> bool:
@@ -129,7 +129,7 @@ class Wording:
         return pre_tokenizer is None or len(pre_tokenizer.pre_tokenize_str(left + right)) == 1
 
     def _encode_inside_word(self, text: str) -> list[int]:
-        """Tokens of a text whose first word continues what comes before it."""
+        """Return the tokens of a text whose first word continues what comes before it."""
         first_word, rest = self._cut_first_word(text)
         inside = self._inside_word.encode(first_word).ids if first_word else []
         return inside + (self._words.encode(rest).ids if rest.strip() or not first_word else [])
@@ -145,7 +145,7 @@ class Wording:
         ]
 
     def _cut_first_word(self, text: str) -> tuple[str, str]:
-        """The normalised text's first word, if it continues what comes before it, and the rest of the text."""
+        """Return the normalised text's first word, if it continues what comes before it, and the rest of the text."""
         if self._words.normalizer is not None:
             text = self._words.normalizer.normalize_str(text)
         if not text or text[0].isspace() or self._alone_by_first(text[0]):
@@ -166,7 +166,8 @@ def _ids(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
 
 
 def _without_special_tokens(description: dict[str, Any]) -> dict[str, Any]:
-    """The tokenizer that reads special tokens in the text as text: facts are data, not instructions to the LM."""
+    """Return the tokenizer that reads special tokens in the text as text: facts are data, not instructions to the
+    LM."""
     special = {token["content"] for token in description["added_tokens"] if token["special"]}
     model = description["model"]
     if model["type"] == "Unigram":  # it finds its special pieces in the text by itself: no text spells these names
@@ -186,7 +187,7 @@ def _without_special_tokens(description: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_added_prefix(description: dict[str, Any]) -> dict[str, Any]:
-    """The tokenizer without the space that it adds before a text."""
+    """Return the tokenizer without the space that it adds before a text."""
 
     def strip(part: Any) -> Any:
         if isinstance(part, list):
@@ -205,7 +206,7 @@ def _without_added_prefix(description: dict[str, Any]) -> dict[str, Any]:
 
 
 def _inside_word(words: Tokenizer, description: dict[str, Any]) -> Tokenizer | None:
-    """A tokenizer of WordPiece's continuation forms: its vocabulary is that of the ## pieces."""
+    """Return a tokenizer of WordPiece's continuation forms: its vocabulary is that of the ## pieces."""
     model = description["model"]
     if model["type"] != "WordPiece":
         return None
@@ -241,36 +242,36 @@ class SpecialTokens:
 
     @property
     def mask(self) -> int:
-        """The mask token."""
+        """Return the mask token."""
         return self._need(self._tokenizer.mask_token_id, "mask token")
 
     @property
     def bos(self) -> int | None:
-        """The token that begins a text, if there is one."""
+        """Return the token that begins a text, if there is one."""
         return self._tokenizer.bos_token_id
 
     @property
     def eos(self) -> int | None:
-        """The token that ends a text, if there is one."""
+        """Return the token that ends a text, if there is one."""
         return self._tokenizer.eos_token_id
 
     @property
     def text_start(self) -> int:
-        """BOS, or EOS where there is no BOS."""
+        """Return BOS, or EOS where there is no BOS."""
         return self._need(self.eos if self.bos is None else self.bos, "BOS or EOS token")
 
     @property
     def text_end(self) -> int:
-        """The token that ends a text."""
+        """Return the token that ends a text."""
         return self._need(self.eos, "EOS token")
 
     def text_end_or(self, line_break: int | None) -> int:
-        """The token that ends a text, or a line break where the LM has none."""
+        """Return the token that ends a text, or a line break where the LM has none."""
         return self._need(line_break if self.eos is None else self.eos, "EOS token or line break")
 
     @property
     def decoder_start(self) -> int:
-        """The token with which a seq2seq decoder starts."""
+        """Return the token with which a seq2seq decoder starts."""
         return self._need(getattr(self._config, "decoder_start_token_id", None), "decoder_start_token_id")
 
     def _need(self, token: int | None, what: str) -> int:
@@ -333,7 +334,7 @@ class PromptTokens:
 def tokenise(
     template: Template, wording: Wording, beginning: Beginning = WITH_A_SPACE, opening: Opening = NO_OPENING
 ) -> PromptTokens:
-    """The tokens of a template in a sentence with this beginning, after its opening."""
+    """Return the tokens of a template in a sentence with this beginning, after its opening."""
     before = list(opening.tokens)
     start: Place | None = Place.SPACED if opening.tokens else beginning.place
     sentences = []
@@ -365,8 +366,8 @@ def tokenise(
 
 
 def _stretch(wording: Wording, text: str, start: Place | None) -> tuple[list[int], Place]:
-    """The tokens of a text, and the place of what follows it; it begins a sentence at the place `start`, or directly
-    follows a filled blank if that is None."""
+    """Return the tokens of a text, and the place of what follows it; it begins a sentence at the place `start`, or
+    directly follows a filled blank if that is None."""
     if start is not None and not text:
         return [], start
     written, place = wording.place_after(text)

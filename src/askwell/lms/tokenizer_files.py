@@ -42,8 +42,8 @@ def hub_options() -> dict[str, Any]:
 
 
 def find_tokenizer(source: str, **options: Any) -> PreTrainedTokenizerBase:
-    """The tokenizer of a folder, a hub name or a GGUF file. If the class that its config names finds none of its files,
-    but there is a `vocab.txt`, as with an ALBERT that was trained with BERT's WordPiece, it is made from that.
+    """Return the tokenizer of a folder, a hub name or a GGUF file. If the class that its config names finds none of its
+    files, but there is a `vocab.txt`, as with an ALBERT that was trained with BERT's WordPiece, it is made from that.
 
     What transformers raises is passed on; a tokenizer that has no words is an error.
     """
@@ -66,8 +66,11 @@ def find_tokenizer(source: str, **options: Any) -> PreTrainedTokenizerBase:
 
 
 def wordpiece(vocabulary: Path) -> PreTrainedTokenizerBase:
-    """BERT's tokenizer over a file of pieces, one per line. Without settings beside it, it lower-cases if no piece has
-    a capital letter, and then strips accents if no piece would be changed by that."""
+    """Return BERT's tokenizer over a file of pieces, one per line.
+
+    Without settings beside it, it lower-cases if no piece has a capital letter, and then strips accents if no piece
+    would be changed by that.
+    """
     pieces = [line.rstrip("\r") for line in vocabulary.read_text(encoding="utf-8").split("\n")]
     while pieces and not pieces[-1]:
         pieces.pop()
@@ -89,7 +92,7 @@ def wordpiece(vocabulary: Path) -> PreTrainedTokenizerBase:
 
 
 def named_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
-    """The tokenizer that --tokenizer names: a folder, a `vocab.txt`, or a name on the hub."""
+    """Return the tokenizer that --tokenizer names: a folder, a `vocab.txt`, or a name on the hub."""
     path = Path(name)
     try:
         if path.is_file() and path.suffix == ".txt":
@@ -111,7 +114,7 @@ def named_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
 
 
 def _file(source: str, name: str, options: dict[str, Any]) -> Path | None:
-    """A file of a folder or of a hub name, if it is there."""
+    """Return a file of a folder or of a hub name, if it is there."""
     if "gguf_file" in options:
         return None
     found = cached_file(

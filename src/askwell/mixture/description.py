@@ -4,10 +4,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from askwell.answers.candidates import Candidates
+from askwell.answers.kind import AnswerKind
 from askwell.data.facts import Fact, Relation
 from askwell.lms.identity import LMIdentity
-from askwell.mixture.answers import AnswerKind
-from askwell.mixture.candidates import Candidates
 from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.mixture_spec import SettledMixtureSpec
 from askwell.specs.training_spec import TrainingSpec

@@ -1,28 +1,30 @@
 """The mixture: prompts with weights, whose answers are combined into one distribution over y."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
 
-import torch
+from huggingface_hub import ModelCard, ModelHubMixin
 from jaxtyping import Float
 from torch import Tensor
 
+from askwell.answers.candidates import Candidates, GivenCandidates, as_candidates
+from askwell.answers.choose import answers_for
+from askwell.answers.encode import EncodedFacts, EncodedRelation, LeftOutFact, encode_facts
+from askwell.answers.kind import AnswerKind, kind_of_facts, kind_without_facts
+from askwell.answers.reply import AllReplies, Replies
+from askwell.answers.strategy import Answers
 from askwell.calls import checked, checked_or
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import Template, parsed_templates
-from askwell.errors import BadOption, UserMistake
+from askwell.errors import BadOption, UsageError
+from askwell.lms.batches import TokenisedTexts
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture import distributions
-from askwell.mixture.answers import AnswerKind, AnswerSpace
-from askwell.mixture.ask import ask, list_of_xs
-from askwell.mixture.candidates import Candidates, CandidateScorer, GivenCandidates, as_candidates
-from askwell.mixture.elsewhere import EmbeddedPrompts, embed, save_peft
-from askwell.mixture.encode import encode_facts, encode_relation
-from askwell.mixture.hub import OnTheHub
-from askwell.mixture.reply import AllReplies, Replies
-from askwell.prompts.begin import settle
-from askwell.prompts.examples import Shown
+from askwell.mixture.card import model_card
+from askwell.mixture.description import About
+from askwell.mixture.embedded import EmbeddedPrompts, embed, save_peft
+from askwell.mixture.save import LM_PATH, TOKENIZER_PATH, read_mixture, write_mixture
+from askwell.prompts.context import Shown, settle
 from askwell.prompts.prompt_set import PromptSet
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
@@ -31,7 +33,7 @@ from askwell.views.progress_bar import Bar
 from askwell.views.shown import ShowsItself
 
 
-class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license="apache-2.0"):
+class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", license="apache-2.0"):
     """A mixture (or product) of prompts over a frozen LM. Only the prompts and their weights can be tuned.
 
     It is a torch module. Its parameters are `vectors` [prompt tokens, embedding size], one for each prompt token;
@@ -61,11 +63,40 @@ class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license=
         parsed = parsed_templates(templates)
         settled = settle(given, lm, relation, parsed)
         super().__init__(lm, parsed, settled, relation=relation, examples=examples)
-        self.answer_space = AnswerSpace(lm, (prompt.tokens.y_place for prompt in self.prompts))
         self.answer_kind: AnswerKind | None = None
         """What counts as an answer: decided when the mixture is tuned, and saved with it; None until then."""
         self.candidates: Candidates | None = None
         """What it was tuned to choose from; None if it can answer anything."""
+        self._answering: Answers | None = None
+
+    def answering(self, candidates: Candidates | None = None, kind: AnswerKind | None = None) -> Answers:
+        """Return how the mixture answers: among the given candidates, or as it was tuned to; until it is tuned, with
+        what its spec says."""
+        kind, candidates = kind or self.answer_kind or kind_without_facts(self), candidates or self.candidates
+        known = self._answering
+        if known is None or known.kind != kind or known.candidates != candidates:
+            self._answering = known = answers_for(self, kind, candidates)
+        return known
+
+    def encode(self, facts: Iterable[Fact]) -> tuple[EncodedFacts, list[LeftOutFact]]:
+        """Return facts in the LM's tokens, and those that are left out. What counts as an answer is what the mixture
+        was tuned for or, until then, what the facts need."""
+        facts = list(facts)
+        ys = TokenisedTexts([fact.y for fact in facts], self.lm.wording)
+        kind = self.answer_kind or kind_of_facts(self, ys)
+        labels = () if self.candidates is None else self.candidates.words_of
+        return encode_facts(self, facts, kind, labels, ys)
+
+    def encode_relation(
+        self, relation: Relation, *, candidates: Candidates | None = None, whole_answers: bool = False
+    ) -> EncodedRelation:
+        """Return the relation's facts in the LM's tokens; with `whole_answers`, answers always have any length.
+
+        `candidates` are those that it will choose among: a y that is a label means the label's words.
+        """
+        return EncodedRelation(
+            self, relation, kind=self.answer_kind, candidates=candidates, whole_answers=whole_answers
+        )
 
     def summary(self) -> Document:
         """The prompts with their weights, heaviest first, and which vectors can be tuned."""
@@ -90,10 +121,6 @@ class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license=
 
         texts = [prompt.template.text for prompt in self.prompts]
         return plot_weights(texts, self.weights.tolist(), title=self.summary().title, axes=ax)
-
-    @property
-    def _words_of_labels(self) -> tuple[str, ...]:
-        return () if self.candidates is None else tuple(self.candidates.words_of)
 
     @overload
     def ask(self, x: str, top: int = ..., *, candidates: GivenCandidates = ...) -> Replies: ...
@@ -124,17 +151,25 @@ class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license=
         `progress` is False."""
         xs, found = list_of_xs(x), AllReplies()
         with Bar("questions", progress) as shown:
-            for replies in ask(self, xs, top=top, candidates=candidates):
+            for replies in self.replies(xs, top, candidates):
                 found.append(replies)
                 shown(len(found), len(xs))
         return found[0] if isinstance(x, str) else found
+
+    def replies(self, xs: Sequence[str], top: int = 10, candidates: GivenCandidates = None) -> Iterator[Replies]:
+        """Return for each x its most probable answers, as they are found."""
+        if top < 1:
+            raise BadOption(f"top={top}: it must be at least 1")
+        for x, found in zip(xs, self.answering(as_candidates(candidates)).ask(xs, top), strict=True):
+            found.x = x
+            yield found
 
     @checked
     def forward(self, xs: Sequence[str], ys: Sequence[str]) -> Float[Tensor, " facts"]:
         """log p(y | x, r) of each pair, with gradients into `vectors`, `deltas` and `weighting`; its negative mean is a
         loss for your own training loop.
 
-        What counts as an answer is what the mixture was tuned for or what `settle_answers` decided; until then, what
+        What counts as an answer is what the mixture was tuned for or what `configure_answers` decided; until then, what
         the given ys need. A y that cannot be an answer, or an x that cannot be asked, is an error.
         """
         if (
@@ -144,30 +179,26 @@ class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license=
             or not all(isinstance(text, str) for text in (*xs, *ys))
         ):
             raise BadOption("forward takes a list of xs and a list of as many ys, all of them strings")
-        facts, left_out = encode_facts(self, map(Fact, xs, ys), labels=self._words_of_labels)
+        facts, left_out = self.encode(map(Fact, xs, ys))
         if left_out:
             first = left_out[0]
-            raise UserMistake(
+            raise UsageError(
                 f"{len(left_out)} of {len(xs)} pairs cannot be asked, the first being {first.fact.x!r} → "
                 f"{first.fact.y!r}: {first.reason}"
             )
-        every = torch.arange(len(facts), device=self.lm.device)
-        if self.candidates is None:
-            return distributions.log_likelihood(self, facts, every)
-        scorer = CandidateScorer(self, self.candidates, facts.kind)
-        numbers = [scorer.number_of(y) for y in ys]
-        if None in numbers:
-            raise UserMistake(f"{ys[numbers.index(None)]!r} is not among the candidates")
-        log_probs = scorer.log_probs(facts.xs, every, self.log_weights_for(facts.xs, every)).log_softmax(1)
-        return log_probs.gather(1, torch.tensor(numbers, device=self.lm.device)[:, None])[:, 0]
+        answers = self.answering(kind=facts.kind)
+        facts, others = answers.choose(facts)
+        if others:
+            raise UsageError(f"{others[0].fact.y!r} is not among the candidates")
+        return answers.likelihood(facts, facts.rows).total
 
     @checked
-    def settle_answers(self, relation: Relation, candidates: GivenCandidates = None) -> None:
+    def configure_answers(self, relation: Relation, candidates: GivenCandidates = None) -> None:
         """Decides from a relation's facts what counts as an answer, as training does: one token or any length and, for
         a masked LM, how long answers are. With candidates, answers are chosen among them from now on."""
         self.candidates = as_candidates(candidates)
-        encoded = encode_relation(self, relation, candidates=self.candidates, whole_answers=self.candidates is not None)
-        self.answer_kind = encoded.kind
+        whole = self.candidates is not None
+        self.answer_kind = self.encode_relation(relation, candidates=self.candidates, whole_answers=whole).kind
 
     @checked
     def embed(self, x: str) -> EmbeddedPrompts:
@@ -182,3 +213,81 @@ class Mixture(ShowsItself, PromptSet, OnTheHub, library_name="askwell", license=
     def train(self, mode: bool = True) -> "Mixture":
         """Sets torch's training mode, as for every module. `askwell.train(mixture, relation)` tunes a mixture."""
         return super().train(mode)
+
+    # ── files, as other models on the Hugging Face hub have them ──────────────────────────────────────────────────
+
+    @classmethod
+    def _is_jsonable(cls, value: Any) -> bool:  # noqa: ARG003 - the mixin's signature
+        """Tell the mixin to keep no argument of the constructor for its own config.json, which is never written: it
+        would copy every fact of a relation one by one."""
+        return False
+
+    def save_pretrained(
+        self,
+        save_directory: str | Path,
+        *,
+        about: About | None = None,
+        repo_id: str | None = None,
+        push_to_hub: bool = False,
+        **hub_options: Any,
+    ) -> str | None:
+        """Saves the mixture in a folder, with what is known about it. With `push_to_hub`, also uploads it to the hub
+        and returns its address there.
+
+        The mixin's own method would remove the old config.json before the new one is written.
+        """
+        folder = Path(save_directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        hub_options.pop("config", None)  # config.json is made from the mixture itself
+        of_card = hub_options.pop("model_card_kwargs", None) or {}
+        about = about or of_card.get("about") or About()
+        write_mixture(self, folder, about, answers=self.answer_kind, candidates=self.candidates)
+        return self.push_to_hub(repo_id or folder.name, about=about, **hub_options) if push_to_hub else None
+
+    def push_to_hub(self, repo_id: str, *, about: About | None = None, **hub_options: Any) -> str:
+        """Uploads the mixture and returns its address; the LM's path on this machine is not uploaded."""
+        # The mixin passes the card's options on to `save_pretrained`.
+        hub_options |= {"ignore_patterns": [LM_PATH, TOKENIZER_PATH], "model_card_kwargs": {"about": about}}
+        return super().push_to_hub(repo_id, **hub_options)
+
+    @classmethod
+    @checked
+    def from_pretrained(
+        cls, pretrained_model_name_or_path: str | Path, lm: FrozenLM | None = None, **hub_options: Any
+    ) -> "Mixture":
+        """The mixture in a folder, in a run's folder or of a hub name, on its LM, which is loaded if it is not given.
+
+        `hub_options` are huggingface_hub's: revision, token, cache_dir, force_download, local_files_only.
+        """
+        saved = read_mixture(pretrained_model_name_or_path, lm, **hub_options)
+        of, known = saved.lm, saved.description
+        mixture = Mixture(of, saved.templates, known.mixture_spec, examples=known.examples)
+        mixture.left_out_prompts += saved.left_out_prompts
+        mixture.answer_kind, mixture.candidates = known.answers, known.candidates
+        saved.load_state(mixture)
+        return mixture
+
+    def generate_model_card(self, *_args: Any, about: About | None = None, **_options: Any) -> ModelCard:
+        """The model card: what the mixture asks, how well, and of which LM."""
+        return model_card(self, about or About())
+
+
+def list_of_xs(given: str | Sequence[str]) -> list[str]:
+    """Return one x or several as a list."""
+    xs = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    for x in xs:
+        if not isinstance(x, str):
+            raise BadOption(f"ask: x must be a string, or a list of strings, not {type(x).__name__}")
+    return xs
+
+
+@checked
+def ask(
+    mixture: Mixture, xs: str | Sequence[str], top: int = 10, *, candidates: GivenCandidates = None
+) -> Iterator[Replies]:
+    """For each x its most probable answers, best first.
+
+    `candidates` are the answers to choose among: a list of words, a dictionary from labels to words, a file, or
+    `Candidates`. Answers of any length are found by search; where it would take too long to find all of them, replies
+    say so, and hold those that are certainly the best."""
+    return mixture.replies(list_of_xs(xs), top, candidates)

@@ -8,6 +8,7 @@ new one.
 
 import hashlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
+from askwell.answers.candidates import Candidates
+from askwell.answers.kind import AnswerKind
 from askwell.data.templates import Template, parse_template
 from askwell.errors import BadFile, DamagedFile, LMUnavailable, WrongLM
 from askwell.files import hash_json, problem_in, read_document, read_text, refuse_later_version, write_whole
@@ -28,8 +31,8 @@ from askwell.lms.load import load_lm
 from askwell.lms.tokenizer_files import hub_options as reach_of_hub
 from askwell.mixture.card import model_card
 from askwell.mixture.description import About, Description, SavedFile, SavedPrompt
-from askwell.mixture.mixture import Mixture
 from askwell.prompts.prompt import LeftOutPrompt
+from askwell.prompts.prompt_set import PromptSet
 
 CONFIG, TENSORS, CARD = "config.json", "mixture.safetensors", "README.md"
 ABSTENTION = "abstention.json"
@@ -42,9 +45,10 @@ TOKENIZER_PATH = "tokenizer_path.txt"
 """The same for a tokenizer that is not beside the LM's weights."""
 
 
-def save_mixture(mixture: Mixture, folder: Path, *, about: About | None = None) -> None:
-    """Writes the mixture's files, with what is known about it, into a folder."""
-    about = about or About()
+def write_mixture(
+    mixture: PromptSet, folder: Path, about: About, *, answers: AnswerKind | None, candidates: Candidates | None
+) -> None:
+    """Write the mixture's files, with how it answers and what is known about it, into a folder."""
     tensors = save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in mixture.state_dict().items()})
     files = {TENSORS: tensors}
     if about.dev_answers:
@@ -60,8 +64,8 @@ def save_mixture(mixture: Mixture, folder: Path, *, about: About | None = None) 
         left_out_prompts=tuple(_saved(prompt.template, prompt.reason) for prompt in mixture.left_out_prompts),
         examples=mixture.examples,
         mixture_weights=tuple(mixture.weights.tolist()),
-        answers=mixture.answer_kind,
-        candidates=mixture.candidates,
+        answers=answers,
+        candidates=candidates,
         effective_prompts=mixture.effective_prompts,
         temperature=mixture.temperature,
         files={
@@ -89,8 +93,42 @@ def save_mixture(mixture: Mixture, folder: Path, *, about: About | None = None) 
             (folder / name).unlink(missing_ok=True)
 
 
-def load_mixture(source: str | Path, lm: FrozenLM | None = None, **hub_options: Any) -> Mixture:
-    """The mixture in a folder, in a run's folder or of a hub name, on its LM, which is loaded if it is not given."""
+@dataclass(frozen=True)
+class SavedMixture:
+    """A saved mixture that was read, and the LM that it belongs to."""
+
+    lm: FrozenLM
+    description: Description
+    tensors: bytes
+    path: Path
+    """Of the tensors."""
+
+    @property
+    def templates(self) -> list[Template]:
+        """The templates of its prompts."""
+        return [parse_template(prompt.template, prompt.weight) for prompt in self.description.prompts]
+
+    @property
+    def left_out_prompts(self) -> list[LeftOutPrompt]:
+        """The templates that were left out, and why."""
+        return [
+            LeftOutPrompt(parse_template(prompt.template, prompt.weight), prompt.reason or "")
+            for prompt in self.description.left_out_prompts
+        ]
+
+    def load_state(self, mixture: PromptSet) -> None:
+        """Set everything that was tuned."""
+        try:
+            tensors = load_tensors(self.tensors)
+            mixture.load_state_dict(tensors)
+        except (SafetensorError, RuntimeError) as error:
+            raise DamagedFile(f"{self.path} does not fit its prompts: {str(error).splitlines()[0]}") from None
+        if broken := sorted(name for name, tensor in tensors.items() if not _are_numbers(name, tensor)):
+            raise DamagedFile(f"{self.path} holds infinite or NaN values in {broken[0]}")
+
+
+def read_mixture(source: str | Path, lm: FrozenLM | None = None, **hub_options: Any) -> SavedMixture:
+    """Read the mixture in a folder, in a run's folder or of a hub name; its LM is loaded if it is not given."""
     source = mixture_folder(source)
     description = read_description(source, **hub_options)
     identity = description.base_lm
@@ -101,18 +139,10 @@ def load_mixture(source: str | Path, lm: FrozenLM | None = None, **hub_options: 
             f"{source} was learned on the LM {identity.name} ({identity.architecture}), but {lm.identity.name} is "
             f"another one: its {', '.join(differences)} differ. Load it onto {identity.name}."
         )
-    templates = [parse_template(prompt.template, prompt.weight) for prompt in description.prompts]
-    mixture = Mixture(lm, templates, description.mixture_spec, examples=description.examples)
-    mixture.left_out_prompts += [
-        LeftOutPrompt(parse_template(prompt.template, prompt.weight), prompt.reason or "")
-        for prompt in description.left_out_prompts
-    ]
-    mixture.answer_kind, mixture.candidates = description.answers, description.candidates
     if TENSORS not in description.files:
         raise DamagedFile(f"{Path(str(source)) / CONFIG} names no {TENSORS} among the mixture's files")
     tensors = _read_checked(source, TENSORS, description.files[TENSORS], hub_options)
-    _load_state(mixture, tensors, Path(str(source)) / TENSORS)
-    return mixture
+    return SavedMixture(lm, description, tensors, Path(str(source)) / TENSORS)
 
 
 def read_description(source: str | Path, **hub_options: Any) -> Description:
@@ -182,16 +212,6 @@ def _read_checked(source: str | Path, name: str, expected: SavedFile, hub_option
     size = len(data)
     problem = f"truncated ({size} of {expected.bytes} bytes)" if size < expected.bytes else "altered"
     raise DamagedFile(f"{Path(str(source)) / name} is {problem}: its hash is not the one in {CONFIG}")
-
-
-def _load_state(mixture: Mixture, data: bytes, path: Path) -> None:
-    try:
-        tensors = load_tensors(data)
-        mixture.load_state_dict(tensors)
-    except (SafetensorError, RuntimeError) as error:
-        raise DamagedFile(f"{path} does not fit its prompts: {str(error).splitlines()[0]}") from None
-    if broken := sorted(name for name, tensor in tensors.items() if not _are_numbers(name, tensor)):
-        raise DamagedFile(f"{path} holds infinite or NaN values in {broken[0]}")
 
 
 def _are_numbers(name: str, tensor: Tensor) -> bool:

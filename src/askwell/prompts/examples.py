@@ -3,7 +3,6 @@
 Each prompt has its own. They are prompt tokens like all others, and a prompt that shows an x is never asked about it.
 """
 
-import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,19 +10,17 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from askwell.data.facts import Fact, Relation
+from askwell.data.facts import Relation
 from askwell.errors import BadOption, NothingLeft
-from askwell.lms.batches import PLACES, SpeltTexts, Words, words_of
+from askwell.lms.batches import PLACES, TokenisedTexts, Words, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
+from askwell.prompts.context import Shown, draw_examples, with_context, writable_facts
 from askwell.prompts.long_answers import LongAnswers
-from askwell.prompts.openings import opening_of
 from askwell.prompts.pairs import PairReader, Tuned
-from askwell.prompts.prompt import Prompt, initial_vectors, with_opening
+from askwell.prompts.prompt import Prompt, initial_vectors
 from askwell.specs.mixture_spec import MixtureSpec
 
-Shown = tuple[Fact, ...]
-"""The examples of one prompt, in their order."""
 # Draws are compared on this many dev facts at most, spread evenly.
 _DEV_FACTS = 256
 _NO_TRAIN_FACTS = "no train fact can be written out in the LM's tokens"
@@ -46,7 +43,9 @@ def choose_examples(
     """Every prompt with as many train facts as the spec asks for, drawn for each by the seed; of several draws, the one
     that makes dev facts most probable."""
     if relation is None:
-        raise BadOption("--shots: examples are train facts; name the relation with --facts")
+        raise BadOption(
+            "`shots`: examples are train facts; name the relation with `relation`", shots="--shots", relation="--facts"
+        )
     facts = writable_facts(lm, spec, relation.train)
     if not facts:
         raise NothingLeft(f"examples for {relation.name}", {_NO_TRAIN_FACTS: len(relation.train)})
@@ -66,38 +65,10 @@ def choose_examples(
     return [draws[best[n]][n]._replace(log_losses=by_prompt[n]) for n in range(len(prompts))]
 
 
-def writable_facts(lm: FrozenLM, spec: MixtureSpec, facts: Sequence[Fact]) -> list[Fact]:
-    """The distinct facts that can be examples: x and y have tokens, and y's are as many as answers may have."""
-    longest = 1 if spec.answers == "one-token" else spec.longest_answer
-    distinct = list(dict.fromkeys(facts))
-    xs, ys = (SpeltTexts([getattr(fact, side) for fact in distinct], lm.wording, {Place.SPACED}) for side in ("x", "y"))
-    place = PLACES.index(Place.SPACED)
-    can_be_written = (xs.lengths[place] > 0) & (ys.lengths[place] > 0) & (ys.lengths[place] <= longest)
-    for texts in (xs, ys):
-        can_be_written &= ~texts.holds(lm.wording.unknown_id, Place.SPACED)
-    return [distinct[number] for number in can_be_written.nonzero()[0]]
-
-
-def draw_examples(facts: Sequence[Fact], count: int, seed: int, prompt: int, draw: int = 0) -> Shown:
-    """This many of the facts, no two about the same x, drawn for the prompt of that number."""
-    order = random.Random(f"examples of askwell, {seed}, {prompt}, {draw}").sample(facts, len(facts))
-    by_x: dict[str, Fact] = {}
-    for fact in order:
-        if len(by_x) == count:
-            break
-        by_x.setdefault(fact.x, fact)
-    return tuple(by_x.values())
-
-
-def with_examples(lm: FrozenLM, prompt: Prompt, spec: MixtureSpec, examples: Sequence[Fact]) -> Prompt:
-    """The prompt with everything that precedes its sentence."""
-    return with_opening(lm, prompt, opening_of(lm, spec, prompt.template, prompt.tokens.beginning, examples))
-
-
 def _that_fit(lm: FrozenLM, prompt: Prompt, spec: MixtureSpec, examples: Shown, room: dict[Place, int]) -> Chosen:
     """The prompt with those of its examples that fit, the last ones."""
     for dropped in range(len(examples) + 1):
-        opened = with_examples(lm, prompt, spec, examples[dropped:])
+        opened = with_context(lm, prompt, spec, examples[dropped:])
         longest = max(len(stream.left) + len(stream.right) for stream in opened.question.streams.values())
         if lm.context is None or longest + room[opened.tokens.x_place] <= lm.context:
             break
@@ -108,7 +79,7 @@ def _room(lm: FrozenLM, spec: MixtureSpec, relation: Relation) -> dict[Place, in
     """The tokens that the longest x at each place and the longest answer take."""
     xs = {fact.x for split in relation.splits.values() for fact in split}
     answer = 0 if spec.answers == "one-token" else spec.longest_answer
-    lengths = SpeltTexts(sorted(xs), lm.wording).lengths
+    lengths = TokenisedTexts(sorted(xs), lm.wording).lengths
     return {place: answer + int(lengths[number].max()) for number, place in enumerate(PLACES)}
 
 
@@ -119,7 +90,10 @@ def _dev_log_losses(
     """The mean of -log p(y | x, t) over dev facts under each prompt by itself, without those that it shows."""
     facts = writable_facts(lm, spec, relation.dev)
     if not facts:
-        raise BadOption("--shot-draws: draws are compared on dev facts, and none can be asked; take one draw")
+        raise BadOption(
+            "`shot_draws`: draws are compared on dev facts, and none can be asked; take one draw",
+            shot_draws="--shot-draws",
+        )
     facts = [facts[n] for n in torch.linspace(0, len(facts) - 1, min(_DEV_FACTS, len(facts))).round().long().tolist()]
     prompts = [one.prompt for one in chosen]
     reader = PairReader(lm, prompts, reads_x=False)
@@ -147,12 +121,12 @@ class ExampleTable:
             for fact in shown:
                 self._by_x.setdefault(tuple(lm.wording.encode(fact.x, PLACES[0])), set()).add(prompt)
 
-    def shown(self, xs: Words, facts: Int[Tensor, " facts"]) -> Bool[Tensor, "facts prompts"]:
+    def shown(self, xs: Words, rows: Int[Tensor, " facts"]) -> Bool[Tensor, "facts prompts"]:
         """For each fact, the prompts that show its x, with any y: after these, the LM could copy the answer, or has
         been shown a different one."""
-        rows = zip(xs.ids[0, facts].tolist(), xs.lengths[0, facts].tolist(), strict=True)
-        table = torch.zeros(len(facts), self._prompts, dtype=torch.bool)
-        for row, (ids, length) in enumerate(rows):
+        tokens = zip(xs.ids[0, rows].tolist(), xs.lengths[0, rows].tolist(), strict=True)
+        table = torch.zeros(len(rows), self._prompts, dtype=torch.bool)
+        for row, (ids, length) in enumerate(tokens):
             for prompt in self._by_x.get(tuple(ids[:length]), ()):
                 table[row, prompt] = True
         return table.to(self._lm.device)

@@ -72,7 +72,7 @@ class LongAnswers:
         tuned: Tuned,
         xs: Words,
         ys: Words,
-        facts: Int[Tensor, " facts"],
+        rows: Int[Tensor, " facts"],
         log_lengths: Float[Tensor, " lengths"] | None = None,
     ) -> Float[Tensor, "facts prompts"]:
         """log p(y | t, x) of each fact's y under every prompt, with gradients.
@@ -80,16 +80,16 @@ class LongAnswers:
         `log_lengths` is log p(m | r) of a masked LM's answers, from one token on; the others have none.
         """
         kept = tuned.kept
-        texts, prompts = facts.repeat_interleave(len(kept)), kept.repeat(len(facts))
+        texts, prompts = rows.repeat_interleave(len(kept)), kept.repeat(len(rows))
         spelt = self._spelt(ys, texts, prompts)
         reads = (
             self._masked_reads(*spelt, texts, prompts) if self.fills_masks else self._reads(xs, *spelt, texts, prompts)
         )
-        read = self.reader.reading(tuned, len(facts) * self.bytes_of_fact(xs, ys))
+        read = self.reader.reading(tuned, len(rows) * self.bytes_of_fact(xs, ys))
         total = self._summed(read, tuned, xs, reads, len(texts))
         if log_lengths is not None:
             total = total + _of_lengths(spelt[1], log_lengths)
-        return self.reader.of_all_prompts(tuned, total.view(len(facts), len(kept)), dropped=-torch.inf)
+        return self.reader.of_all_prompts(tuned, total.view(len(rows), len(kept)), dropped=-torch.inf)
 
     def end_of(self, prompt: int) -> int | None:
         """The token that ends an answer to a prompt; None if that is x's first token, or if there is none."""
@@ -106,18 +106,18 @@ class LongAnswers:
         return len({(question.end, question.ends_with_x) for question in self._questions}) == 1
 
     def log_length(
-        self, ys: Words, facts: Int[Tensor, " facts"], log_lengths: Float[Tensor, " lengths"]
+        self, ys: Words, rows: Int[Tensor, " facts"], log_lengths: Float[Tensor, " lengths"]
     ) -> Float[Tensor, " facts"]:
         """log p(m | r) of each fact's y in the form that the prompts need, which must be the same for all."""
-        return _of_lengths(ys.lengths[self.reader.y_places[0], facts], log_lengths)
+        return _of_lengths(ys.lengths[self.reader.y_places[0], rows], log_lengths)
 
     @torch.no_grad()
-    def steps(self, tuned: Tuned, xs: Words, ys: Words, facts: Int[Tensor, " facts"], prompt: int) -> Steps:
+    def steps(self, tuned: Tuned, xs: Words, ys: Words, rows: Int[Tensor, " facts"], prompt: int) -> Steps:
         """The distributions at y's tokens, and at its end if there is one, under one prompt."""
-        prompts = torch.full_like(facts, prompt)
-        spelt = self._spelt(ys, facts, prompts)
+        prompts = torch.full_like(rows, prompt)
+        spelt = self._spelt(ys, rows, prompts)
         reads = (
-            self._masked_reads(*spelt, facts, prompts) if self.fills_masks else self._reads(xs, *spelt, facts, prompts)
+            self._masked_reads(*spelt, rows, prompts) if self.fills_masks else self._reads(xs, *spelt, rows, prompts)
         )
         columns = torch.arange(reads.targets.shape[1], device=self.lm.device)
         is_read = columns < reads.ys.reads[:, None]
@@ -130,7 +130,7 @@ class LongAnswers:
             nth = torch.cat([torch.arange(count, device=self.lm.device) for count in counts])
             at = first[chosen][batch.read_pairs] + nth
             log_probs[at] = self.lm.logits(batch, tuned.vectors, tuned.deltas).log_softmax(1)
-        ends = pairs.new_zeros(len(pairs)) if self.fills_masks else self.ends_of(xs, facts, prompts)[pairs]
+        ends = pairs.new_zeros(len(pairs)) if self.fills_masks else self.ends_of(xs, rows, prompts)[pairs]
         return Steps(log_probs, reads.targets[is_read], ends, pairs)
 
     def longest_sentence(self, xs: Words, tokens: int) -> Int[Tensor, " texts"]:

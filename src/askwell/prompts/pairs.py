@@ -88,46 +88,40 @@ class PairReader:
     # ── log-probabilities ─────────────────────────────────────────────────────────────────────────────────────────
 
     def gold_log_probs(
-        self, tuned: Tuned, xs: Words, gold_tokens: Int[Tensor, "places texts"], facts: Int[Tensor, " facts"]
+        self, tuned: Tuned, xs: Words, gold_tokens: Int[Tensor, "places texts"], rows: Int[Tensor, " facts"]
     ) -> Float[Tensor, "facts prompts"]:
-        """log p(y | t, x) of each fact's y, with gradients; -inf where y has no token, and for dropped prompts."""
-        rows, columns = _all_pairs(facts, tuned)
-        read = self.reading(tuned, len(facts) * self.bytes_of_fact(xs))
+        """Return log p(y | t, x) of each fact's y, with gradients; -inf where y has no token, and for dropped
+        prompts."""
+        of_pairs, columns = _all_pairs(rows, tuned)
+        read = self.reading(tuned, len(rows) * self.bytes_of_fact(xs))
         parts, order = [], []
-        for chosen, batch in self.sentences(tuned, self.y_table, xs, rows, columns):
-            texts, prompts = rows[chosen], columns[chosen]
+        for chosen, batch in self.sentences(tuned, self.y_table, xs, of_pairs, columns):
+            texts, prompts = of_pairs[chosen], columns[chosen]
             tokens = gold_tokens[self.y_places[prompts], texts]
             gold = read(batch, prompts, tokens.clamp(min=0))
             parts.append(gold.masked_fill(tokens < 0, -torch.inf))
             order.append(chosen)
-        return self.of_all_prompts(tuned, _unsort(parts, order).view(len(facts), len(tuned.kept)), dropped=-torch.inf)
+        return self.of_all_prompts(tuned, _unsort(parts, order).view(len(rows), len(tuned.kept)), dropped=-torch.inf)
 
-    def log_p_x(self, tuned: Tuned, xs: Words, facts: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"]:
-        """log p(x | t), with gradients; 0 for dropped prompts."""
-        rows, columns = _all_pairs(facts, tuned)
-        read = self.reading(tuned, len(facts) * self.bytes_of_fact(xs))
+    def log_p_x(self, tuned: Tuned, xs: Words, rows: Int[Tensor, " facts"]) -> Float[Tensor, "facts prompts"]:
+        """Return log p(x | t), with gradients; 0 for dropped prompts."""
+        of_pairs, columns = _all_pairs(rows, tuned)
+        read = self.reading(tuned, len(rows) * self.bytes_of_fact(xs))
         parts, order = [], []
-        for chosen, batch in self.sentences(tuned, self.x_table, xs, rows, columns):
-            texts, prompts = rows[chosen], columns[chosen]
+        for chosen, batch in self.sentences(tuned, self.x_table, xs, of_pairs, columns):
+            texts, prompts = of_pairs[chosen], columns[chosen]
             of_token = read(batch, prompts, self.x_table.x_targets(xs, texts, prompts))
             parts.append(of_token.new_zeros(len(chosen)).index_add(0, batch.read_pairs, of_token))
             order.append(chosen)
-        return self.of_all_prompts(tuned, _unsort(parts, order).view(len(facts), len(tuned.kept)), dropped=0.0)
-
-    @torch.no_grad()
-    def log_probs(
-        self, tuned: Tuned, xs: Words, facts: Int[Tensor, " facts"], prompt: int
-    ) -> Float[Tensor, "facts vocabulary"]:
-        """log p(· | t, x) of every token of the LM under one prompt."""
-        return self.pair_log_probs(tuned, xs, facts, torch.full_like(facts, prompt))
+        return self.of_all_prompts(tuned, _unsort(parts, order).view(len(rows), len(tuned.kept)), dropped=0.0)
 
     @torch.no_grad()
     def pair_log_probs(
-        self, tuned: Tuned, xs: Words, facts: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]
+        self, tuned: Tuned, xs: Words, rows: Int[Tensor, " pairs"], prompts: Int[Tensor, " pairs"]
     ) -> Float[Tensor, "pairs vocabulary"]:
-        """log p(· | t, x) of every token of the LM for each pair of a fact and a prompt."""
+        """Return log p(· | t, x) of every token of the LM for each pair of a fact and a prompt."""
         parts, order = [], []
-        for chosen, batch in self.sentences(tuned, self.y_table, xs, facts, prompts):
+        for chosen, batch in self.sentences(tuned, self.y_table, xs, rows, prompts):
             logits = self._lm.logits(batch, tuned.vectors, tuned.deltas)
             log_total = logits.logsumexp(1)
             self.refuse_not_finite(batch.read_pairs, prompts[chosen], log_total)
@@ -137,12 +131,12 @@ class PairReader:
 
     @torch.no_grad()
     def distributions(
-        self, tuned: Tuned, xs: Words, facts: Int[Tensor, " facts"]
+        self, tuned: Tuned, xs: Words, rows: Int[Tensor, " facts"]
     ) -> Iterator[tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"], Float[Tensor, "pairs vocabulary"]]]:
-        """For all pairs, some after the other: the place of the fact among `facts`, the prompt, and p(· | t, x)."""
-        rows, columns = _all_pairs(torch.arange(len(facts), device=self._lm.device), tuned)
-        for chosen, batch in self.sentences(tuned, self.y_table, xs, facts[rows], columns):
-            places, prompts = rows[chosen], columns[chosen]
+        """Return for all pairs, in batches: the place of the fact among `rows`, the prompt, and p(· | t, x)."""
+        at, columns = _all_pairs(torch.arange(len(rows), device=self._lm.device), tuned)
+        for chosen, batch in self.sentences(tuned, self.y_table, xs, rows[at], columns):
+            places, prompts = at[chosen], columns[chosen]
             for some, probabilities, log_total in self._lm.distributions(batch, tuned.vectors, tuned.deltas):
                 self.refuse_not_finite(batch.read_pairs[some], prompts, log_total)
                 yield places[some], prompts[some], probabilities
@@ -233,7 +227,8 @@ class PairReader:
             worst = int(prompts[pairs[~is_finite][0]])
             raise NotFinite(
                 f"the LM {self._lm.identity.name} gives probabilities that are not finite, first with the prompt "
-                f"{self._prompts[worst].template.text!r}; a lower learning rate, or --dtype float32, may help"
+                f"{self._prompts[worst].template.text!r}; a lower learning rate, or `dtype` float32, may help",
+                dtype="--dtype",
             )
 
     def of_all_prompts(
@@ -297,9 +292,9 @@ class PairReader:
                 start = end
 
 
-def _all_pairs(facts: Int[Tensor, " facts"], tuned: Tuned) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
-    """Each fact with each prompt that was not dropped."""
-    return facts.repeat_interleave(len(tuned.kept)), tuned.kept.repeat(len(facts))
+def _all_pairs(rows: Int[Tensor, " facts"], tuned: Tuned) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " pairs"]]:
+    """Return each fact with each prompt that was not dropped."""
+    return rows.repeat_interleave(len(tuned.kept)), tuned.kept.repeat(len(rows))
 
 
 def _unsort(parts: list[Tensor], order: list[Tensor]) -> Tensor:

@@ -12,16 +12,23 @@ from askwell.calls import checked
 from askwell.data.facts import Relation
 from askwell.data.templates import Template
 from askwell.errors import BadOption
-from askwell.lms.batches import Words
+from askwell.files import is_utf8
+from askwell.lms.batches import PLACES, TokenisedTexts, Words, words_of
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Beginning
-from askwell.prompts.examples import ExampleTable, Shown, choose_examples, renormalised, with_examples
+from askwell.lms.vocabulary import TokenWords
+from askwell.prompts.context import RANDOM, Shown, with_context
+from askwell.prompts.examples import ExampleTable, choose_examples, renormalised
 from askwell.prompts.long_answers import LongAnswers
-from askwell.prompts.openings import RANDOM
 from askwell.prompts.pairs import PairReader, Tuned
 from askwell.prompts.prompt import LeftOutPrompt, initial_vectors, usable_prompts
 from askwell.prompts.weights import WEIGHTINGS, initial_weights
 from askwell.specs.mixture_spec import SettledMixtureSpec
+
+TOO_LONG = "x is longer than the LM's context allows"
+NO_TOKENS = "x has no token of the LM"
+NOT_TEXT = "x holds bytes that are not UTF-8"
+OWN_EXAMPLE = "every prompt shows x as an example"
 
 
 class PromptSet(nn.Module):
@@ -64,7 +71,7 @@ class PromptSet(nn.Module):
                 raise BadOption(f"there are examples for {len(examples)} prompts, but {len(self.prompts)} prompts")
             self.examples = tuple(map(tuple, examples))
         each = self.examples or [()] * len(self.prompts)
-        self.prompts = [with_examples(lm, prompt, spec, own) for prompt, own in zip(self.prompts, each, strict=True)]
+        self.prompts = [with_context(lm, prompt, spec, own) for prompt, own in zip(self.prompts, each, strict=True)]
         self.example_table = ExampleTable(lm, self.examples) if self.examples else None
         random_prefix = spec.prefix if spec.prefix_words == RANDOM else 0
         initial = initial_vectors(
@@ -102,6 +109,11 @@ class PromptSet(nn.Module):
     def long_answers(self) -> LongAnswers:
         """The prompts' questions for answers of any length."""
         return LongAnswers(self.lm, self.prompts, self.pairs)
+
+    @cached_property
+    def token_words(self) -> TokenWords:
+        """The words that are one token of the LM in some form in which the prompts have y."""
+        return TokenWords(self.lm, (prompt.tokens.y_place for prompt in self.prompts))
 
     @property
     def is_product(self) -> bool:
@@ -171,6 +183,58 @@ class PromptSet(nn.Module):
         if self.example_table is None:
             return torch.zeros(len(rows), dtype=torch.bool, device=self.lm.device)
         return (self.example_table.shown(xs, rows) | (self.weight_logits == -torch.inf)).all(1)
+
+    # ── which x's can be asked ────────────────────────────────────────────────────────────────────────────────────
+
+    def tokenised_xs(self, xs: Sequence[str]) -> TokenisedTexts:
+        """Return the x's at the places at which some prompt has them, and at the first, by which examples know them."""
+        needed = {PLACES[0], *(PLACES[place] for place in self.pairs.x_places.tolist())}
+        return TokenisedTexts(xs, self.lm.wording, needed)
+
+    def words_of(self, xs: Sequence[str]) -> Words:
+        """Return the tokens of x's."""
+        return words_of(xs, self.lm.wording, self.lm.device)
+
+    def why_unaskable(self, xs: Sequence[str], answer_tokens: int | None = None) -> list[str | None]:
+        """Return for each x the reason why the LM cannot be asked about it, None if it can.
+
+        Answers that are read as a whole need room for this many tokens.
+        """
+        reasons = self.why_too_long(self.tokenised_xs([x if is_utf8(x) else "" for x in xs]), answer_tokens)
+        return [reason if is_utf8(x) else NOT_TEXT for x, reason in zip(xs, reasons, strict=True)]
+
+    def why_too_long(self, xs: TokenisedTexts, answer_tokens: int | None = None) -> list[str | None]:
+        """Return for each tokenised x the reason why it does not fit into the LM's context, None if it does."""
+        if not len(xs):
+            return []
+        words = xs.lengths_alone(self.lm.device)
+        empty = (words.lengths == 0).any(0).tolist()
+        longest = self.pairs.longest_question(words)
+        if answer_tokens is not None:
+            longest = torch.maximum(longest, self.long_answers.longest_sentence(words, answer_tokens))
+        limit = self.lm.context
+        return [
+            NO_TOKENS if is_empty else TOO_LONG if limit is not None and length > limit else None
+            for is_empty, length in zip(empty, longest.tolist(), strict=True)
+        ]
+
+    # ── distributions over words of one token ─────────────────────────────────────────────────────────────────────
+
+    @torch.no_grad()
+    def word_log_probs(self, xs: Words, rows: Int[Tensor, " facts"], prompt: int) -> Float[Tensor, "facts words"]:
+        """Return log p(y | t, x) of every word y under one prompt; -inf if the prompt has no token for it."""
+        prompts = torch.full_like(rows, prompt)
+        return self.of_words(self.pairs.pair_log_probs(self.tuned, xs, rows, prompts), prompts, -torch.inf)
+
+    def of_words(
+        self, values: Float[Tensor, "pairs vocabulary"], prompts: Int[Tensor, " pairs"], missing: float
+    ) -> Float[Tensor, "pairs words"]:
+        """Return values of tokens as those of the words that the tokens spell in the places of these prompts; a word
+        without a token there has the value `missing`."""
+        if len(self.token_words.places) == 1:
+            return values
+        tokens = self.token_words.tokens[self.pairs.y_places[prompts]]
+        return values.gather(1, tokens.clamp(min=0)).masked_fill(tokens < 0, missing)
 
     @property
     def finds_every_x_alike(self) -> bool:

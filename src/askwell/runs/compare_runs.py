@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from askwell.errors import BadOption
-from askwell.evaluation.comparison import Comparison, Outcomes, Unit, compare_outcomes
+from askwell.evaluation.comparison import Comparison, Outcomes, Unit, compare
 from askwell.evaluation.outcomes import read_outcomes
 from askwell.files import to_json
 from askwell.runs.folder import Run, is_run, outcomes_of
@@ -55,22 +55,23 @@ def compare_runs(
     unit: Unit = "fact",
     seed: int = 0,
 ) -> RunComparison:
-    """Compares the runs at two paths; `where_a` and `where_b` choose among several. See `compare_outcomes`."""
-    sides = compared_runs(a, where_a, option="--where-a"), compared_runs(b, where_b, option="--where-b")
-    found = compare_outcomes(sides[0].outcomes, sides[1].outcomes, metric=metric, unit=unit, seed=seed)
+    """Compares the runs at two paths; `where_a` and `where_b` choose among several. See `compare`."""
+    sides = compared_runs(a, where_a, argument="where_a"), compared_runs(b, where_b, argument="where_b")
+    found = compare(sides[0].outcomes, sides[1].outcomes, metric=metric, unit=unit, seed=seed)
     return RunComparison(*sides, found)
 
 
-def compared_runs(path: Path | str, where: str | None = None, *, option: str = "--where") -> ComparedRuns:
+def compared_runs(path: Path | str, where: str | None = None, *, argument: str = "where") -> ComparedRuns:
     """The test outcomes at a path: of a Parquet file of facts, of one run, or of the chosen ones among several."""
     name, path = str(path) if where is None else f"{path} ({where})", Path(path)
     if (path / TEST_OUTCOMES).is_file() and not is_run(path):  # as `evaluate --per-fact` leaves it
         path = path / TEST_OUTCOMES
     if path.is_file():
         if where is not None:
-            raise BadOption(f"{option} chooses among several runs, but {path} is a file")
+            option = f"--{argument.replace('_', '-')}"
+            raise BadOption(f"`{argument}` chooses among several runs, but {path} is a file", **{argument: option})
         return ComparedRuns(name, read_outcomes(path), None)
-    runs = _without_controls(select_runs(path, where, option=option), where)
+    runs = _without_controls(select_runs(path, where, argument=argument), where)
     vocabularies = dict.fromkeys(run.record.test.vocabulary for run in runs)
     return ComparedRuns(name, outcomes_of(runs), "; ".join(vocabularies))
 

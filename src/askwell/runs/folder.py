@@ -188,7 +188,7 @@ def _cell(name: str, value: Any) -> str:
 
 
 @checked
-def read_runs(path: Path | str) -> Runs:
+def load_runs(path: Path | str) -> Runs:
     """The runs at a path (one run, a folder of runs such as seeds, a store, or a demo), sorted by LM, relation,
     prompts, setting and seed."""
     path = Path(path)
@@ -243,17 +243,24 @@ def outcomes_of(runs: Iterable[Run]) -> Outcomes:
 def check_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
     """Makes sure that a run can be written to a folder, and that nothing is overwritten unless the user wants it."""
     if resume and overwrite:
-        raise BadOption("--resume and --overwrite cannot be combined")
+        raise BadOption("`resume` and `overwrite` cannot be combined", resume="--resume", overwrite="--overwrite")
     is_whole, is_unfinished = folder.is_dir() and is_run(folder), (folder / CHECKPOINT).exists()
     if not resume and not overwrite:
         if is_unfinished:
             raise BadOption(
-                f"--out {folder} holds an unfinished run: continue it with --resume, or start over with --overwrite"
+                f"`folder` {folder} holds an unfinished run: continue it with `resume`, or start over with `overwrite`",
+                folder="--out",
+                resume="--resume",
+                overwrite="--overwrite",
             )
         if is_whole or (folder / CONFIG).exists() or (folder / MIXTURE / CONFIG).exists():
-            raise BadOption(f"--out {folder} already holds a run: name another folder, or replace it with --overwrite")
+            raise BadOption(
+                f"`folder` {folder} already holds a run: name another folder, or replace it with `overwrite`",
+                folder="--out",
+                overwrite="--overwrite",
+            )
     if resume and is_whole and not is_unfinished:
-        raise BadOption(f"--resume: the run in {folder} is finished; there is nothing to continue")
+        raise BadOption(f"`resume`: the run in {folder} is finished; there is nothing to continue", resume="--resume")
     need_writable_folder(folder, "--out")
 
 
@@ -276,7 +283,8 @@ def hold_folder(folder: Path) -> Generator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BadOption(
-                f"--out {folder} is in use by another run: wait for it to end, or name another folder"
+                f"`folder` {folder} is in use by another run: wait for it to end, or name another folder",
+                folder="--out",
             ) from None
         except OSError as error:  # some network file systems cannot lock folders; there, runs go on without a lock
             if error.errno not in (errno.EBADF, errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL):

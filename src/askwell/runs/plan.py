@@ -6,13 +6,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from askwell.answers.candidates import Candidates, load_candidates
+from askwell.answers.kind import needs_any_length
+from askwell.answers.listed import MOST_XS_OF_PRIOR
 from askwell.errors import BadFile, NothingLeft
-from askwell.evaluation.controls import MOST_XS_OF_PRIOR
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.lms.machine import limited_threads
-from askwell.mixture.candidates import Candidates, read_candidates
-from askwell.mixture.encode import encode_facts, needs_any_length
 from askwell.mixture.mixture import Mixture
 from askwell.prompts.prompt import usable_prompts
 from askwell.prompts.weights import WEIGHTINGS
@@ -51,11 +51,11 @@ def work_of(task: RunTask, prompts: int) -> float:
 
 def measured_pair(mixture: Mixture, task: RunTask) -> float | None:
     """Seconds for one pair that is asked, from a few that are trained on; None if no fact can be."""
-    facts, _ = encode_facts(mixture, task.relation.train[:_PAIRS])
+    facts, _ = mixture.encode(task.relation.train[:_PAIRS])
     if not len(facts):
         return None
     with limited_threads(task.spec.threads):
-        return Objective(mixture, facts, "gradient").seconds_of_pair(_PAIRS) / BACKWARD
+        return Objective(mixture.answering(kind=facts.kind), facts, "gradient").seconds_of_pair(_PAIRS) / BACKWARD
 
 
 def stored_pairs(store: Store, done: list[tuple[RunSpec, float]]) -> float | None:
@@ -116,7 +116,7 @@ def plan_sweep(
     """The plan of a sweep; whatever is wrong with it is reported before any run begins."""
     cells, without = cells_of(sweep, file, data)
     with naming(file, "candidates"):
-        candidates = None if sweep.candidates is None else read_candidates(sweep.candidates)
+        candidates = None if sweep.candidates is None else load_candidates(sweep.candidates)
     tell = note or (lambda _text: None)
     runs: dict[str, RunTask] = {}
     seconds: dict[str, float] = {}

@@ -3,15 +3,13 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any
 
 from askwell.errors import BadFile, BadOption, did_you_mean
 from askwell.evaluation.metrics import METRICS
-from askwell.runs.folder import Run, read_runs
-from askwell.views.printable import clipped
+from askwell.runs.folder import Run, load_runs
 
 # The name of each column, its type, and its value.
 _COLUMNS: Mapping[str, tuple[str, Callable[[Run], Any]]] = {
@@ -58,10 +56,6 @@ _WITH_AT = sorted((name for name in _COLUMNS if "@" in name), key=len, reverse=T
 _BARE_SCORE = re.compile(rf"""(?<!["'\w])({"|".join(map(re.escape, _WITH_AT))})(?!["'\w])""")
 
 
-# DuckDB's parser takes time and memory that grow with the square of the depth: 20 s and 1.4 GiB for 3,000 brackets.
-_MOST_BRACKETS = 100
-
-
 @dataclass(frozen=True)
 class RunTable:
     """Some runs, one row each."""
@@ -81,12 +75,10 @@ def query_runs(runs: Sequence[Run], *, where: str | None = None, sort: str | Non
     import duckdb
 
     columns = tuple(_COLUMNS)
-    if where is not None and _bracket_depth(where) > _MOST_BRACKETS:
-        raise BadOption(f"--where {clipped(where, 100)}: its brackets are nested more than {_MOST_BRACKETS} deep")
     if sort is not None and sort in METRICS:
         sort = METRICS[sort].key
     if sort is not None and sort not in columns:
-        raise BadOption(f"--sort {sort}: there is no such column{did_you_mean(sort, columns)}")
+        raise BadOption(f"`sort` {sort}: there is no such column{did_you_mean(sort, columns)}", sort="--sort")
     values = [(number, *(value(run) for _, value in _COLUMNS.values())) for number, run in enumerate(runs)]
     with duckdb.connect() as database:
         typed = ", ".join(f'"{name}" {kind}' for name, (kind, _) in _COLUMNS.items())
@@ -101,23 +93,21 @@ def query_runs(runs: Sequence[Run], *, where: str | None = None, sort: str | Non
             rows = database.execute(f"SELECT * FROM runs {condition} ORDER BY {order}").fetchall()
         except duckdb.Error as error:
             problem = str(error).splitlines()[0]
-            raise BadOption(f"--where {where}: {problem}. The columns are {', '.join(columns)}") from None
+            raise BadOption(
+                f"`where` {where}: {problem}. The columns are {', '.join(columns)}", where="--where"
+            ) from None
     return RunTable(columns, tuple(row[1:] for row in rows), tuple(runs[row[0]] for row in rows))
 
 
-def _bracket_depth(condition: str) -> int:
-    """How deep the round brackets of a condition are nested; those in quotes count, too, where they are not closed."""
-    return max(accumulate({"(": 1, ")": -1}.get(character, 0) for character in condition), default=0)
-
-
-def select_runs(path: Path | str, where: str | None = None, *, option: str = "--where") -> list[Run]:
+def select_runs(path: Path | str, where: str | None = None, *, argument: str = "where") -> list[Run]:
     """The runs at a path (one run, a folder of runs, or a store) for which a condition holds; at least one.
 
     They come sorted by LM, relation, prompts, setting and seed.
     """
-    chosen = query_runs(read_runs(path), where=where).runs
+    chosen = query_runs(load_runs(path), where=where).runs
     if not chosen:
-        raise BadOption(f"{option} {where}: matches no run in {path}")
+        option = f"--{argument.replace('_', '-')}"
+        raise BadOption(f"`{argument}` {where}: matches no run in {path}", **{argument: option})
     return list(chosen)
 
 
@@ -132,6 +122,8 @@ def choose_run(path: Path | str, where: str | None = None) -> Run:
     about = {(run.record.spec.lm, run.record.spec.relation) for run in runs}
     if len(about) > 1:
         known = "; ".join(sorted(f"relation = '{relation}' and lm = '{lm}'" for lm, relation in about)[:5])
-        raise BadOption(f"{path} holds runs of several relations or LMs: choose one with --where, such as {known}")
+        raise BadOption(
+            f"{path} holds runs of several relations or LMs: choose one with `where`, such as {known}", where="--where"
+        )
     scored = query_runs(runs, sort="dev_P@1").runs
     return scored[0]

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from askwell.answers.candidates import Candidates, GivenCandidates, as_candidates
+from askwell.answers.encode import EncodedRelation
 from askwell.baselines.result import AnyProgress, BaselineLine
 from askwell.baselines.run_baseline import run_baseline
 from askwell.calls import checked
@@ -20,17 +22,14 @@ from askwell.evaluation.controls import Controls
 from askwell.evaluation.examine import Examination, examine
 from askwell.evaluation.knowledge import knowledge_over
 from askwell.evaluation.partitions import partitions_of, scores_of_parts
-from askwell.evaluation.scoring import Evaluation, evaluate
+from askwell.evaluation.scoring import Evaluation, evaluate_split
 from askwell.evaluation.selective import dev_answers
 from askwell.evaluation.trust import Trust, trust_of
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.machine import limited_threads
-from askwell.mixture.candidates import Candidates, GivenCandidates, as_candidates
 from askwell.mixture.description import About, LearnedFrom, RelationRecord
-from askwell.mixture.encode import EncodedRelation, encode_relation
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import save_mixture
 from askwell.runs.folder import write_history, write_run
 from askwell.runs.record import (
     MIXTURE,
@@ -43,7 +42,7 @@ from askwell.runs.record import (
 from askwell.specs.baseline_specs import BaselineName
 from askwell.specs.mixture_spec import MixtureSpec, SettledMixtureSpec
 from askwell.specs.run_spec import RunSpec
-from askwell.training.checkpoint import CHECKPOINT
+from askwell.training.checkpoint import remove_checkpoint
 from askwell.training.history import Interrupted
 from askwell.training.loop import train
 
@@ -115,10 +114,10 @@ def run(
     took = took.model_copy(update={"seconds_to_load": seconds_to_load})
     record = _record(work, made, examination, trust).model_copy(update={"environment": took})
     if spec.training is not None or spec.baseline is not None:
-        save_mixture(made.mixture, folder / MIXTURE, about=_about(record, made, examination, candidates))
+        made.mixture.save_pretrained(folder / MIXTURE, about=_about(record, made, examination, candidates))
     outcomes = {split: evaluation.outcomes for split, evaluation in examination.evaluations.items()}
     write_run(folder, record, outcomes, examination.controls.outcomes)
-    (work.checkpoints / CHECKPOINT).unlink(missing_ok=True)
+    remove_checkpoint(work.checkpoints)
     return record
 
 
@@ -157,14 +156,14 @@ class _Work:
         chosen = self.candidates if spec.training is not None and spec.training.classify else None
         # A mixture that may give any answer learns to answer y itself, even if y is a label of the candidates.
         among = self.candidates if spec.training is None else chosen
-        facts = encode_relation(mixture, relation, candidates=among, whole_answers=chosen is not None)
+        facts = mixture.encode_relation(relation, candidates=among, whole_answers=chosen is not None)
         self.tell(Built(mixture))
         if spec.training is None:
             return _Made(mixture, facts)
         before = None
         if untuned:
             asking = self.asking("test facts, untuned")
-            before = evaluate(mixture, relation, candidates=self.candidates, facts=facts, progress=asking)
+            before = evaluate_split(mixture, relation, candidates=self.candidates, facts=facts, progress=asking)
         try:
             result = train(
                 mixture,
@@ -178,7 +177,7 @@ class _Work:
             )
         except Interrupted as stop:
             about = About(relation=self.known, learned_from=stop.result.learned_from)
-            save_mixture(mixture, self.folder / MIXTURE, about=about)
+            mixture.save_pretrained(self.folder / MIXTURE, about=about)
             raise
         return _Made(mixture, facts, result.learned_from, _lines(result.history), before)
 
@@ -199,7 +198,7 @@ class _Work:
             progress=self._keep_history,
         )
         self.tell(Built(found.mixture))
-        facts = encode_relation(found.mixture, self.relation)
+        facts = found.mixture.encode_relation(self.relation)
         return _Made(found.mixture, facts, found.learned_from, _lines(found.history))
 
     def asking(self, what: str) -> Callable[[int, int], None]:

@@ -17,7 +17,7 @@ from askwell.specs.sweep_spec import SweepSpec
 _SECONDS_BETWEEN_LOOKS = 0.5
 
 
-def go(plan: Plan, engine: Engine, store: Store, tell: Callable[[Event], None]) -> list[RunFailed]:
+def run_plan(plan: Plan, engine: Engine, store: Store, tell: Callable[[Event], None]) -> list[RunFailed]:
     """Does all runs that are not yet done; returns those that failed, which are also noted in the store.
 
     Runs that another sweep has under way are left to it, and done here only if it ends without them.

@@ -1,21 +1,161 @@
-"""Scores saved mixtures or untuned prompts on one relation or many: what `askwell evaluate` does."""
+"""From names to scores: saved mixtures or untuned prompts, on one relation or many, as `askwell evaluate` does it."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from askwell.data.facts import Relation, SplitName
-from askwell.errors import BadOption, NothingLeft
+from askwell.answers.candidates import Candidates
+from askwell.answers.kind import needs_any_length
+from askwell.data.data_folder import data_folder, find
+from askwell.data.facts import SPLIT_FILES, Relation, SplitName
+from askwell.data.names import load_prompts, load_relation, relation_label, relations_of
+from askwell.data.readers import USUAL, Columns
+from askwell.data.templates import Template
+from askwell.data.testbed import PREFIX
+from askwell.errors import BadFile, BadOption, NoPrompts, NothingLeft
 from askwell.evaluation.controls import Controls, controls_together
 from askwell.evaluation.examine import examine
 from askwell.evaluation.knowledge import KnowledgeFigures, knowledge_over
 from askwell.evaluation.scoring import Evaluation, together
 from askwell.evaluation.trust import Trust, trust_of
 from askwell.files import to_json
-from askwell.mixture.candidates import Candidates
+from askwell.lms.frozen import FrozenLM
+from askwell.lms.identity import LMIdentity
+from askwell.lms.load import load_lm
+from askwell.mixture.description import Description
+from askwell.mixture.mixture import Mixture
+from askwell.mixture.save import read_description
+from askwell.prompts.context import with_label
 from askwell.runs.run import Asking
-from askwell.runs.seeds import SeveralRuns, several_runs
-from askwell.runs.sources import EvaluationJob, Note
+from askwell.runs.several_runs import SeveralRuns, several_runs
+from askwell.runs.sources import Note, own_relation, saved_mixture, untuned_mixture, warn_of_other_facts
+from askwell.specs.mixture_spec import MixtureSpec
+
+
+@dataclass(frozen=True)
+class EvaluationJob:
+    """A mixture, and the relation to ask it about."""
+
+    mixture: Mixture
+    relation: Relation
+
+
+@dataclass(frozen=True)
+class EvaluationSources:
+    """The names of what mixtures are evaluated on, and how it is loaded and read."""
+
+    facts: Sequence[str] = ()
+    """Relations, or sets of them; none for those that saved mixtures were learned from."""
+    lm: str | None = None
+    """None for the one that a saved mixture was learned on."""
+    loading: Mapping[str, Any] = field(default_factory=dict)
+    """Options of `load_lm`."""
+    data: Path | None = None
+    split_by: str | None = None
+    columns: Columns = USUAL
+
+
+def saved_jobs(folders: Sequence[str], on: EvaluationSources, note: Note) -> Iterator[EvaluationJob]:
+    """Saved mixtures, each with its own relation; an LM that several were learned on is loaded once."""
+    known = {folder: read_description(folder) for folder in folders}
+    if on.facts:
+        sources = _one_for_each(on.facts, [known[folder] for folder in folders])
+    else:
+        sources = [_recorded_relation(folder, known[folder]) for folder in folders]
+    relations = [
+        own_relation(known[folder], source, on.data, on.split_by, on.columns)
+        for folder, source in zip(folders, sources, strict=True)
+    ]
+    loaded: dict[LMIdentity, FrozenLM] = {}
+    still_needed = Counter(known[folder].base_lm for folder in folders)
+    for folder, relation in zip(folders, relations, strict=True):
+        base = known[folder].base_lm
+        mixture = saved_mixture(folder, loaded.pop(base, None) or on.lm, **on.loading)
+        still_needed[base] -= 1
+        if still_needed[base]:
+            loaded[base] = mixture.lm
+        warn_of_other_facts(folder, known[folder], relation, "it may have been trained on these facts", note)
+        yield EvaluationJob(mixture, relation)
+
+
+def _one_for_each(facts: Sequence[str], descriptions: Sequence[Description]) -> list[str]:
+    """The facts for each mixture: those given for it, or the same for all mixtures of one relation."""
+    if len(facts) == len(descriptions):
+        return list(facts)
+    if len(facts) > 1:
+        raise BadOption(
+            f"`facts` names {len(facts)} relations for {len(descriptions)} mixtures; give one for all, or one for each",
+            facts="--facts",
+        )
+    learned = sorted({one.relation.name for one in descriptions if one.relation is not None})
+    if len(learned) > 1:
+        raise BadOption(
+            f"`facts` {facts[0]}: the mixtures were learned from several relations ({', '.join(learned)}); choose some "
+            "with `where`, or leave `facts` out",
+            facts="--facts",
+            where="--where",
+        )
+    return [*facts] * len(descriptions)
+
+
+def _recorded_relation(folder: str, description: Description) -> str:
+    if description.relation is None:
+        raise BadOption(f"{folder} is untuned: name the relation to ask about with `facts`", facts="--facts")
+    name = description.relation.name
+    if not name.startswith(PREFIX):
+        try:
+            found = find(name, "facts", data_folder(None))
+        except BadFile:
+            found = None
+        # A folder of that name can be something else: the run itself, say.
+        if found is None or (found.is_dir() and not any((found / file).is_file() for file in SPLIT_FILES)):
+            raise BadOption(
+                f"{folder} was learned from {name}, and a run does not keep its facts: name them with `facts` (and "
+                "their columns with `x` and `y`)",
+                facts="--facts",
+                x="--x",
+                y="--y",
+            )
+    return name
+
+
+def untuned_jobs(prompts: list[str], spec: MixtureSpec, on: EvaluationSources, note: Note) -> Iterator[EvaluationJob]:
+    """Untuned prompts of one relation, or of each relation in a folder."""
+    if on.lm is None or not on.facts:
+        raise BadOption("untuned prompts need `lm` and `facts`", lm="--lm", facts="--facts")
+    data, columns = on.data, on.columns
+    names = [name for source in on.facts for name in relations_of(source, data)]
+    relations: list[tuple[Relation, list[Template]]] = []
+    for name in names:
+        relation = load_relation(name, data=data, split=on.split_by, seed=spec.seed, x=columns.x, y=columns.y)
+        try:
+            relations.append((relation, load_prompts(prompts, relation=relation, data=data)))
+        except NoPrompts as missing:
+            if len(names) == 1:
+                raise
+            note(f"{name} is left out: {missing}")
+    if not relations:
+        raise BadOption(f"no relation of {', '.join(on.facts)} has a prompt file in {', '.join(prompts)}")
+    loaded = load_lm(on.lm, **on.loading)
+    if spec.answers == "auto":  # one kind for all, so that means do not mix the two
+        needed = any(needs_any_length(loaded, relation) for relation, _ in relations)
+        spec = spec.model_copy(update={"answers": "any-length" if needed else "one-token"})
+    usable = 0
+    for relation, templates in relations:
+        try:
+            of_relation = with_label(spec, relation_label(relation.name, data))
+            mixture = untuned_mixture(loaded, templates, of_relation, note, relation)
+        except NothingLeft as nothing:
+            if len(relations) == 1:
+                raise
+            note(f"{relation.name} is left out: {nothing}")
+            continue
+        usable += 1
+        yield EvaluationJob(mixture, relation)
+    if not usable:
+        raise NothingLeft("relations", {"no prompt can be used by the LM": len(relations)})
 
 
 @dataclass(frozen=True)

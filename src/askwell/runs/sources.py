@@ -3,38 +3,24 @@
 `note` is called with what a user should know: prompts that the LM cannot use, facts that were trained on.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from askwell.data.data_folder import data_folder, find
-from askwell.data.facts import SPLIT_FILES, Relation
-from askwell.data.names import read_prompts, read_relation, relation_label, relations_of
+from askwell.answers.candidates import Candidates
+from askwell.answers.kind import kind_of_facts
+from askwell.data.facts import Relation
+from askwell.data.names import load_relation
 from askwell.data.readers import USUAL, Columns
 from askwell.data.templates import Template
-from askwell.data.testbed import PREFIX
-from askwell.errors import BadFile, BadOption, NoPrompts, NothingLeft
-from askwell.evaluation.scoring import evaluate
+from askwell.errors import BadFile, BadOption
+from askwell.evaluation.scoring import evaluate_split
 from askwell.evaluation.selective import DevAnswers, dev_answers, dev_answers_from
+from askwell.lms.batches import TokenisedTexts
 from askwell.lms.frozen import FrozenLM
-from askwell.lms.identity import LMIdentity
 from askwell.lms.load import Precision, load_lm
-from askwell.mixture.candidates import Candidates
 from askwell.mixture.description import Description
-from askwell.mixture.encode import answer_kind, encode_relation, needs_any_length
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import (
-    CONFIG,
-    IN_A_RUN,
-    lm_source,
-    load_mixture,
-    read_description,
-    read_dev_answers,
-    tokenizer_source,
-)
-from askwell.prompts.openings import with_label
+from askwell.mixture.save import CONFIG, IN_A_RUN, lm_source, read_description, read_dev_answers, tokenizer_source
 from askwell.specs.mixture_spec import MixtureSpec
 
 Note = Callable[[str], None]
@@ -94,11 +80,11 @@ def saved_mixture(
 ) -> Mixture:
     """A saved mixture on its LM; `lm` says where the LM is, if it is no longer where it was."""
     if isinstance(lm, FrozenLM):
-        return load_mixture(folder, lm)
+        return Mixture.from_pretrained(folder, lm)
     description = read_description(folder)
     source, stored_revision = lm or lm_source(folder, description), description.base_lm.revision
     if source is None:
-        raise BadOption(f"{folder} was learned on {description.base_lm.name}; name that LM with --lm")
+        raise BadOption(f"{folder} was learned on {description.base_lm.name}; name that LM with `lm`", lm="--lm")
     loaded = load_lm(
         source,
         revision=revision or (stored_revision if lm is None else None),
@@ -106,7 +92,7 @@ def saved_mixture(
         device=device,
         dtype=dtype,
     )
-    return load_mixture(folder, loaded)
+    return Mixture.from_pretrained(folder, loaded)
 
 
 def untuned_mixture(
@@ -119,15 +105,15 @@ def untuned_mixture(
     return mixture
 
 
-def settle_answers(mixture: Mixture, relation: Relation | None, candidates: Candidates | None) -> None:
+def configure_answers(mixture: Mixture, relation: Relation | None, candidates: Candidates | None) -> None:
     """Decides what an untuned mixture counts as an answer, from the facts of a relation if there is one; for a masked
     LM, candidates decide how long answers are."""
     if mixture.answer_kind is not None:
         return
     if relation is not None:
-        mixture.answer_kind = encode_relation(mixture, relation, candidates=candidates).kind
+        mixture.answer_kind = mixture.encode_relation(relation, candidates=candidates).kind
     elif candidates is not None and mixture.lm.family.fills_masks:
-        mixture.answer_kind = answer_kind(mixture, candidates.words)
+        mixture.answer_kind = kind_of_facts(mixture, TokenisedTexts(candidates.words, mixture.lm.wording))
 
 
 def left_out_prompt_lines(mixture: Mixture) -> list[str]:
@@ -149,7 +135,7 @@ def own_relation(
     """The relation that `facts` names, split as it was when the mixture was learned, unless `split_by` says how."""
     split = split_by or (None if description.relation is None else description.relation.split_by)
     seed = description.mixture_spec.seed
-    return read_relation(facts, data=data, split=split, seed=seed, x=columns.x, y=columns.y)
+    return load_relation(facts, data=data, split=split, seed=seed, x=columns.x, y=columns.y)
 
 
 def warn_of_other_facts(folder: str, description: Description, relation: Relation, danger: str, note: Note) -> None:
@@ -164,7 +150,7 @@ def warn_of_other_facts(folder: str, description: Description, relation: Relatio
 def relation_to_ask(mixture: Mixture, folder: str | None, facts: str, data: Path | None) -> Relation:
     """The named relation, split as for the mixture in the folder, if there is one."""
     if folder is None:
-        return read_relation(facts, data=data, seed=mixture.spec.seed)
+        return load_relation(facts, data=data, seed=mixture.spec.seed)
     return own_relation(read_description(folder), facts, data)
 
 
@@ -183,123 +169,5 @@ def dev_answers_of(
     if folder is not None:
         danger = "if it was trained on these dev facts, the threshold is too low"
         warn_of_other_facts(folder, read_description(folder), relation, danger, note)
-    evaluation = evaluate(mixture, relation, split="dev", candidates=candidates, progress=progress)
+    evaluation = evaluate_split(mixture, relation, split="dev", candidates=candidates, progress=progress)
     return dev_answers(evaluation, candidates or mixture.candidates)
-
-
-@dataclass(frozen=True)
-class EvaluationJob:
-    """A mixture, and the relation to ask it about."""
-
-    mixture: Mixture
-    relation: Relation
-
-
-@dataclass(frozen=True)
-class Named:
-    """The names of what is to be evaluated on, and how it is loaded and read."""
-
-    facts: Sequence[str] = ()
-    """Relations, or sets of them; none for those that saved mixtures were learned from."""
-    lm: str | None = None
-    """None for the one that a saved mixture was learned on."""
-    loading: Mapping[str, Any] = field(default_factory=dict)
-    """Options of `load_lm`."""
-    data: Path | None = None
-    split_by: str | None = None
-    columns: Columns = USUAL
-
-
-def saved_jobs(folders: Sequence[str], named: Named, note: Note) -> Iterator[EvaluationJob]:
-    """Saved mixtures, each with its own relation; an LM that several were learned on is loaded once."""
-    known = {folder: read_description(folder) for folder in folders}
-    if named.facts:
-        sources = _one_for_each(named.facts, [known[folder] for folder in folders])
-    else:
-        sources = [_recorded_relation(folder, known[folder]) for folder in folders]
-    relations = [
-        own_relation(known[folder], source, named.data, named.split_by, named.columns)
-        for folder, source in zip(folders, sources, strict=True)
-    ]
-    loaded: dict[LMIdentity, FrozenLM] = {}
-    still_needed = Counter(known[folder].base_lm for folder in folders)
-    for folder, relation in zip(folders, relations, strict=True):
-        base = known[folder].base_lm
-        mixture = saved_mixture(folder, loaded.pop(base, None) or named.lm, **named.loading)
-        still_needed[base] -= 1
-        if still_needed[base]:
-            loaded[base] = mixture.lm
-        warn_of_other_facts(folder, known[folder], relation, "it may have been trained on these facts", note)
-        yield EvaluationJob(mixture, relation)
-
-
-def _one_for_each(facts: Sequence[str], descriptions: Sequence[Description]) -> list[str]:
-    """The facts for each mixture: those given for it, or the same for all mixtures of one relation."""
-    if len(facts) == len(descriptions):
-        return list(facts)
-    if len(facts) > 1:
-        raise BadOption(
-            f"--facts names {len(facts)} relations for {len(descriptions)} mixtures; give one for all, or one for each"
-        )
-    learned = sorted({one.relation.name for one in descriptions if one.relation is not None})
-    if len(learned) > 1:
-        raise BadOption(
-            f"--facts {facts[0]}: the mixtures were learned from several relations ({', '.join(learned)}); choose some "
-            "with --where, or leave --facts out"
-        )
-    return [*facts] * len(descriptions)
-
-
-def _recorded_relation(folder: str, description: Description) -> str:
-    if description.relation is None:
-        raise BadOption(f"{folder} is untuned: name the relation to ask about with --facts")
-    name = description.relation.name
-    if not name.startswith(PREFIX):
-        try:
-            found = find(name, "facts", data_folder(None))
-        except BadFile:
-            found = None
-        # A folder of that name can be something else: the run itself, say.
-        if found is None or (found.is_dir() and not any((found / file).is_file() for file in SPLIT_FILES)):
-            raise BadOption(
-                f"{folder} was learned from {name}, and a run does not keep its facts: name them with --facts (and "
-                "their columns with --x and --y)"
-            )
-    return name
-
-
-def untuned_jobs(prompts: list[str], spec: MixtureSpec, named: Named, note: Note) -> Iterator[EvaluationJob]:
-    """Untuned prompts of one relation, or of each relation in a folder."""
-    if named.lm is None or not named.facts:
-        raise BadOption("untuned prompts need --lm and --facts")
-    data, columns = named.data, named.columns
-    names = [name for source in named.facts for name in relations_of(source, data)]
-    relations: list[tuple[Relation, list[Template]]] = []
-    for name in names:
-        relation = read_relation(name, data=data, split=named.split_by, seed=spec.seed, x=columns.x, y=columns.y)
-        try:
-            relations.append((relation, read_prompts(prompts, relation=relation, data=data)))
-        except NoPrompts as missing:
-            if len(names) == 1:
-                raise
-            note(f"{name} is left out: {missing}")
-    if not relations:
-        raise BadOption(f"no relation of {', '.join(named.facts)} has a prompt file in {', '.join(prompts)}")
-    loaded = load_lm(named.lm, **named.loading)
-    if spec.answers == "auto":  # one kind for all, so that means do not mix the two
-        needed = any(needs_any_length(loaded, relation) for relation, _ in relations)
-        spec = spec.model_copy(update={"answers": "any-length" if needed else "one-token"})
-    usable = 0
-    for relation, templates in relations:
-        try:
-            of_relation = with_label(spec, relation_label(relation.name, data))
-            mixture = untuned_mixture(loaded, templates, of_relation, note, relation)
-        except NothingLeft as nothing:
-            if len(relations) == 1:
-                raise
-            note(f"{relation.name} is left out: {nothing}")
-            continue
-        usable += 1
-        yield EvaluationJob(mixture, relation)
-    if not usable:
-        raise NothingLeft("relations", {"no prompt can be used by the LM": len(relations)})

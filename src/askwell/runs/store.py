@@ -54,6 +54,7 @@ class FailedRun(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
+    version: Literal[1] = 1
     id: str
     message: str
     traceback: str | None = None

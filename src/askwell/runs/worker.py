@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from askwell.answers.candidates import Candidates
 from askwell.data.facts import Relation
 from askwell.errors import AskwellError, WrongLM
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.lms.machine import limited_threads
 from askwell.lms.random_lms import control_lm
-from askwell.mixture.candidates import Candidates
-from askwell.prompts.begin import settle
+from askwell.prompts.context import settle
 from askwell.runs.run import run, templates_of
 from askwell.runs.store import Store, UnderWay, unfinished_run
 from askwell.specs.run_spec import ControlKind, DeviceKind, Digits, RunSpec

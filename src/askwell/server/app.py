@@ -2,25 +2,22 @@
 
 import logging
 import socket
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from askwell.errors import AskwellError
 from askwell.server import api, ask_page, run_pages, train_pages
-from askwell.server.guard import Guard, Receive, Scope, Send
-from askwell.server.metrics import Metrics
+from askwell.server.guard import Guard
+from askwell.server.prometheus import Metrics
 from askwell.server.refusals import PlainJSON, explain
-from askwell.server.render import colours, page, static
+from askwell.server.render import page, static
 from askwell.server.service import Service
 from askwell.server.settings import Settings
 from askwell.version import VERSION
@@ -57,9 +54,7 @@ def make_app(service: Service, replica: str | None = None) -> FastAPI:
     app.add_api_route("/static/{name}", _static, include_in_schema=False)
     for kind in (AskwellError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _tell)
-    app.add_middleware(_Shortcut)
-    app.add_middleware(_Counted, metrics=app.state.metrics)
-    app.add_middleware(Guard, settings=service.settings)
+    app.add_middleware(Guard, settings=service.settings, count=app.state.metrics.count)
     return app
 
 
@@ -71,8 +66,8 @@ async def _tell(request: Request, error: Exception) -> Response:
     if request.url.path.startswith(_FOR_MACHINES):
         return PlainJSON({"error": told.sentence}, told.status, told.headers)
     if request.headers.get("hx-request"):  # shown in place of the answer; browsers log other codes as errors
-        return page(request, "problem_part.html", sentence=told.sentence)
-    shown = page(request, "problem.html", status=told.status, sentence=told.sentence)
+        return page(request, "problem.html", part="problem", problem=told.sentence)
+    shown = page(request, "problem.html", status=told.status, problem=told.sentence)
     shown.headers.update(told.headers)
     return shown
 
@@ -88,64 +83,12 @@ _STATIC = {
 
 def _static(name: str) -> Response:
     """A file that pages need."""
-    if name == "colours.css":
-        return Response(colours(), media_type="text/css; charset=utf-8", headers=_CACHED)
     if name not in _STATIC:
         raise HTTPException(404, "there is no such file")
     return Response(static(name), media_type=_STATIC[name], headers=_CACHED)
 
 
 _CACHED = {"cache-control": "max-age=3600"}
-
-
-class _Shortcut:
-    """Answers questions before FastAPI sees them: FastAPI takes longer over a request than a small LM.
-
-    The route exists nonetheless, for the API's document.
-    """
-
-    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] != api.ASK or scope["method"] != "POST":
-            await self._app(scope, receive, send)
-            return
-        scope["route"] = _ASK_ROUTE
-        request = Request(scope, receive, send)
-        try:
-            response = await api.ask(request)
-        except Exception as error:  # _tell handles every kind
-            response = await _tell(request, error)
-        await response(scope, receive, send)
-
-
-_ASK_ROUTE = next(route for route in api.router.routes if isinstance(route, APIRoute) and route.path == api.ASK)
-
-
-class _Counted:
-    """Counts requests by their route; unknown addresses share one, so that nobody can make the list grow."""
-
-    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], metrics: Metrics) -> None:
-        self._app, self._metrics = app, metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        began, status = time.perf_counter(), 500
-
-        async def sending(message: MutableMapping[str, Any]) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self._app(scope, receive, sending)
-        finally:
-            route = getattr(scope.get("route"), "path", "other")
-            self._metrics.count(route, status, time.perf_counter() - began)
 
 
 class _Server(uvicorn.Server):

@@ -1,10 +1,9 @@
 """The page Ask: a tuned mixture beside the hard prompts it started from, and the prompts behind each answer."""
 
 import asyncio
-import csv
-import io
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Annotated, Any
@@ -13,21 +12,25 @@ from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.datastructures import UploadFile as SentFile
 
+from askwell.answers.reply import PromptReply, Reply, missing_text, unseen_in
 from askwell.data.readers import SUFFIXES, read_xs
 from askwell.data.testbed import PREFIX
-from askwell.errors import AskwellError, BadFile, UserMistake
-from askwell.mixture.reply import PromptReply, Reply, missing_text, unseen_in
+from askwell.errors import AskwellError, BadFile, UsageError
 from askwell.server.api import service_of
 from askwell.server.catalogue import HARD, RISK, Catalogue, Entry, KnownX
 from askwell.server.refusals import NoSuchName, explain
-from askwell.server.render import page
+from askwell.server.render import document_page, page
 from askwell.server.service import Service
 from askwell.server.settings import LONGEST_NAME, LONGEST_TEXT, MOST_XS
+from askwell.views.document import Document, Points, Section, Table
+from askwell.views.replies import BestAnswers, best_answers_csv, best_answers_table, prompt_replies_table
 
 router = APIRouter(include_in_schema=False)
 _SHOWN = 5
 _SUGGESTED = 200
 _SAMPLES = 6
+_PROMPTS_BEHIND = 12
+_KINDS = {"tuned": "tuned mixture", "hard": "hard prompts"}
 QueryName = Annotated[str, Query(max_length=LONGEST_NAME)]
 
 
@@ -42,15 +45,12 @@ class Choice:
     @property
     def entry(self) -> Entry:
         """The tuned mixture, or else the hard prompts."""
-        found = self.tuned or self.hard
-        if found is None:
-            raise RuntimeError("a choice has a mixture")
-        return found
+        return self.entries[0]
 
     @property
-    def name(self) -> str:
-        """The name of that entry."""
-        return self.entry.name
+    def entries(self) -> list[Entry]:
+        """Both, as far as they exist."""
+        return [entry for entry in (self.tuned, self.hard) if entry is not None]
 
 
 def choices(catalogue: Catalogue) -> dict[str, Choice]:
@@ -96,7 +96,7 @@ def choose(catalogue: Catalogue, about: str) -> Choice:
     if about in known:
         return known[about]
     for choice in known.values():
-        if about in {one.name for one in (choice.tuned, choice.hard) if one is not None}:
+        if about in {one.name for one in choice.entries}:
             return choice
     words = about.lower().split()
     for title, choice in known.items():  # as in a search: some of its words
@@ -110,23 +110,13 @@ def choose(catalogue: Catalogue, about: str) -> Choice:
 
 
 @dataclass(frozen=True)
-class AnswerBar:
-    """An answer."""
-
-    y: str
-    probability: float
-    right: bool
-    prompts: tuple[tuple[PromptReply, float], ...]
-    """Each prompt with the probability it gives to this answer."""
-
-
-@dataclass(frozen=True)
-class Told:
-    """What one mixture says about an x."""
+class Answered:
+    """What one mixture answers about an x, and the prompts behind it; or why it cannot be asked."""
 
     entry: Entry
-    bars: tuple[AnswerBar, ...]
-    threshold: float | None
+    replies: Sequence[Reply] = ()
+    threshold: float | None = None
+    behind: Sequence[PromptReply] = ()
     problem: str = ""
     missing: str = ""
     """That less probable answers may be missing, in a sentence."""
@@ -134,7 +124,23 @@ class Told:
     @property
     def knows(self) -> bool:
         """Whether its best answer is probable enough to be given."""
-        return self.threshold is None or (bool(self.bars) and self.bars[0].probability >= self.threshold * (1 - 1e-5))
+        return _is_enough(self.replies[0].probability, self.threshold) if self.replies else False
+
+    def prompts(self, reply: Reply) -> Table:
+        """Return the prompts behind an answer."""
+        return prompt_replies_table(self.behind, reply, _PROMPTS_BEHIND)
+
+
+def _is_enough(probability: float, threshold: float | None) -> bool:
+    return threshold is None or probability >= threshold * (1 - 1e-5)
+
+
+def nothing_yet(request: Request) -> HTMLResponse:
+    """Say that there is no run to show."""
+    lead = "There is no run to show in this folder. Train a first one, or start the service with another folder."
+    problems = tuple(f"{name}: {problem}" for name, problem in service_of(request).catalogue.problems.items())
+    sections = (Section("Folders that cannot be read", (Points(problems),)),) if problems else ()
+    return document_page(request, Document("Nothing here yet", lead, sections=sections), links=[("/train", "Train")])
 
 
 @router.get("/", response_class=HTMLResponse)
@@ -145,58 +151,46 @@ async def ask_page(
     service = service_of(request)
     known = choices(service.catalogue)
     if not known:
-        return page(request, "empty.html", titles=[])
+        return nothing_yet(request)
     choice = choose(service.catalogue, about)
     facts = service.catalogue.facts(choice.entry)
     samples = _samples(facts)
     x = x.strip() or (("France" if "France" in facts else samples[0]) if samples else "")
     found = await _both(service, choice, x) if x else ()
-    filling: dict[str, Any] = {
-        "choice": choice,
-        "titles": list(known),
-        "x": x,
-        "told": found,
-        "known": facts.get(x),
-        "meant": _meant(facts, x),
-        "risk": RISK,
-    }
-    part = "answers.html" if request.headers.get("hx-target") == "answers" else "ask.html"
-    return page(request, part, suggested=_suggested(facts), samples=samples, facts=facts, **filling)
+    return page(
+        request, "ask.html", choice=choice, titles=list(known), x=x, answered=found, known=facts.get(x),
+        meant=_meant(facts, x), risk=RISK, suggested=_suggested(facts), samples=samples,
+    )  # fmt: skip
 
 
 @router.get("/xs", response_class=HTMLResponse)
 def xs_to_try(request: Request, about: QueryName = "") -> HTMLResponse:
-    """Some x's to try for the relation that was picked."""
+    """Show some x's to try for the relation that was picked; none if there is no such relation."""
     catalogue = service_of(request).catalogue
-    choice = choose(catalogue, about)
+    try:
+        choice = choose(catalogue, about)
+    except NoSuchName:  # asking says so
+        return HTMLResponse("")
     facts = catalogue.facts(choice.entry)
-    return page(request, "to_try.html", choice=choice, suggested=_suggested(facts), samples=_samples(facts), x="")
+    filling: dict[str, Any] = {"choice": choice, "suggested": _suggested(facts), "samples": _samples(facts)}
+    return page(request, "ask.html", part="to_try", x="", **filling)
 
 
-async def _both(service: Service, choice: Choice, x: str) -> tuple[Told, ...]:
-    entries = [entry for entry in (choice.tuned, choice.hard) if entry is not None]
-    return tuple(await asyncio.gather(*(_told(service, entry, x) for entry in entries)))
+async def _both(service: Service, choice: Choice, x: str) -> tuple[Answered, ...]:
+    return tuple(await asyncio.gather(*(_answered(service, entry, x) for entry in choice.entries)))
 
 
-async def _told(service: Service, entry: Entry, x: str) -> Told:
+async def _answered(service: Service, entry: Entry, x: str) -> Answered:
     """What a mixture answers, or why it cannot."""
     try:
         waiting = asyncio.wrap_future(service.ask(entry.name, [x])), asyncio.wrap_future(service.behind(entry, x))
         (replies,), behind = await asyncio.gather(*waiting)
         threshold = service.catalogue.threshold(entry)
     except AskwellError as error:
-        return Told(entry, (), None, explain(error).sentence)
-    known = service.catalogue.facts(entry).get(x)
-    golds = () if known is None else known.golds
-    bars = tuple(_bar(reply, golds, behind) for reply in replies[:_SHOWN])
+        return Answered(entry, problem=explain(error).sentence)
     unseen = unseen_in(replies)
-    return Told(entry, bars, threshold, missing=missing_text(unseen) if unseen else "")
-
-
-def _bar(reply: Reply, golds: Sequence[str], behind: Sequence[PromptReply]) -> AnswerBar:
-    return AnswerBar(
-        reply.y, reply.probability, reply.y in golds, tuple((one, reply.by_prompt[one.number]) for one in behind)
-    )
+    missing = missing_text(unseen) if unseen else ""
+    return Answered(entry, replies[:_SHOWN], threshold, behind, missing=missing)
 
 
 def _meant(facts: Mapping[str, KnownX], x: str) -> str | None:
@@ -220,18 +214,6 @@ def _suggested(facts: Mapping[str, KnownX]) -> list[str]:
 # ── many x's ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True)
-class ManyRow:
-    """An x, the best answers to it, and what is known."""
-
-    x: str
-    answers: tuple[Reply | None, ...]
-    """Of the tuned mixture and of the hard prompts, if they exist; None if x cannot be asked."""
-    knows: bool
-    golds: tuple[str, ...]
-    problem: str
-
-
 @router.post("/many", response_class=HTMLResponse)
 async def ask_many(
     request: Request,
@@ -241,7 +223,8 @@ async def ask_many(
 ) -> HTMLResponse:
     """A table of answers to a column of x's."""
     choice, rows = await _many(request, about, xs, file)
-    return page(request, "many.html", choice=choice, rows=rows, xs="\n".join(row.x for row in rows), risk=RISK)
+    table = best_answers_table(rows, [_KINDS[entry.kind] for entry in choice.entries], RISK)
+    return page(request, "many.html", choice=choice, table=table, xs="\n".join(row.x for row in rows))
 
 
 @router.post("/many.csv")
@@ -253,37 +236,30 @@ async def many_as_csv(
 ) -> Response:
     """The same as a CSV file."""
     choice, rows = await _many(request, about, xs, file)
-    written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\n")
-    names = [one.kind for one in (choice.tuned, choice.hard) if one is not None]
-    columns = [column for name in names for column in (name, f"{name}_probability")]
-    writer.writerow(["x", *columns, "known", "gold", "problem"])
-    for row in rows:
-        cells = [
-            cell for one in row.answers for cell in (("", "") if one is None else (one.y, f"{one.probability:.6f}"))
-        ]
-        writer.writerow([row.x, *cells, "yes" if row.knows else "no", "; ".join(row.golds), row.problem])
+    content = best_answers_csv(rows, [entry.kind for entry in choice.entries])
     headers = {"content-disposition": 'attachment; filename="answers.csv"'}
-    return Response(written.getvalue(), media_type="text/csv; charset=utf-8", headers=headers)
+    return Response(content, media_type="text/csv; charset=utf-8", headers=headers)
 
 
-async def _many(request: Request, about: str, text: str, file: SentFile | None) -> tuple[Choice, list[ManyRow]]:
+async def _many(request: Request, about: str, text: str, file: SentFile | None) -> tuple[Choice, list[BestAnswers]]:
     service = service_of(request)
     choice = choose(service.catalogue, about)
     xs = [line.strip() for line in text.splitlines() if line.strip()]
     if file is not None and file.filename:
-        xs += read_uploaded(await file.read(), file.filename)
+        with uploaded(await file.read(), file.filename) as path:
+            xs += read_xs(path, None)
     if not xs:
-        raise UserMistake("there is nothing to ask: paste one x per line, or choose a file")
+        raise UsageError("there is nothing to ask: paste one x per line, or choose a file")
     if len(xs) > MOST_XS:
-        raise UserMistake(f"{len(xs)} x's are too many at once: {MOST_XS} at most; the API takes more, in parts")
+        raise UsageError(f"{len(xs)} x's are too many at once: {MOST_XS} at most; the API takes more, in parts")
     if long := next((x for x in xs if len(x) > LONGEST_TEXT), None):
-        raise UserMistake(f"{long[:40]!r}… has {len(long)} characters: {LONGEST_TEXT} at most")
-    entries = [entry for entry in (choice.tuned, choice.hard) if entry is not None]
+        raise UsageError(f"{long[:40]!r}… has {len(long)} characters: {LONGEST_TEXT} at most")
     facts, threshold = service.catalogue.facts(choice.entry), service.catalogue.threshold(choice.entry)
     distinct = list(dict.fromkeys(xs))
     # Each x in its own request, so that one that cannot be asked does not affect the others; the queue batches them.
-    asked = {entry.name: [asyncio.wrap_future(service.ask(entry.name, [x], 1)) for x in distinct] for entry in entries}
+    asked = {
+        entry.name: [asyncio.wrap_future(service.ask(entry.name, [x], 1)) for x in distinct] for entry in choice.entries
+    }
     found: dict[str, dict[str, Reply | AskwellError]] = {x: {} for x in distinct}
     for name, futures in asked.items():
         for x, outcome in zip(distinct, await asyncio.gather(*futures, return_exceptions=True), strict=True):
@@ -293,42 +269,31 @@ async def _many(request: Request, about: str, text: str, file: SentFile | None) 
                 raise outcome
             else:
                 found[x][name] = outcome[0][0]
-    return choice, [_row(x, [found[x][entry.name] for entry in entries], threshold, facts.get(x)) for x in xs]
+    return choice, [_row(x, [found[x][entry.name] for entry in choice.entries], threshold, facts.get(x)) for x in xs]
 
 
-def _row(x: str, found: Sequence[Reply | AskwellError], threshold: float | None, known: KnownX | None) -> ManyRow:
+def _row(x: str, found: Sequence[Reply | AskwellError], threshold: float | None, known: KnownX | None) -> BestAnswers:
     replies = tuple(None if isinstance(one, AskwellError) else one for one in found)
     problem = next((explain(one).sentence for one in found if isinstance(one, AskwellError)), "")
-    best = replies[0]
-    knows = best is not None and (threshold is None or best.probability >= threshold * (1 - 1e-5))
-    return ManyRow(x, replies, knows, () if known is None else known.golds, problem)
+    knows = replies[0] is not None and _is_enough(replies[0].probability, threshold)
+    return BestAnswers(x, replies, knows, () if known is None else known.golds, problem)
 
 
-def read_uploaded(content: bytes, name: str) -> list[str]:
-    """The x's of an uploaded file; only the ending of its name matters."""
-    with uploaded(content, name, SUFFIXES) as path:
-        return read_xs(path, None)
+@contextmanager
+def uploaded(content: bytes, name: str) -> Generator[Path]:
+    """Keep an uploaded file as a local one inside the block; errors name it as the sender does.
 
-
-class uploaded:  # noqa: N801 - used as a function
-    """An uploaded file as a local file inside the block; errors name it as the sender does."""
-
-    def __init__(self, content: bytes, name: str, suffixes: Sequence[str]) -> None:
-        self._name = PurePath(name.replace("\\", "/")).name[:80]
-        suffix = PurePath(self._name).suffix.lower()
-        self._suffix = suffix if suffix in suffixes else ".txt"
-        self._content = content
-        self._folder = tempfile.TemporaryDirectory()
-
-    def __enter__(self) -> Path:
-        path = Path(self._folder.name) / f"sent{self._suffix}"
-        path.write_bytes(self._content)
-        return path
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        self._folder.cleanup()
-        if isinstance(error, BadFile):
-            raise BadFile(self._name, error.problem, error.line) from error
+    Only the ending of its name matters.
+    """
+    name = PurePath(name.replace("\\", "/")).name[:80]
+    suffix = PurePath(name).suffix.lower()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"sent{suffix if suffix in SUFFIXES else '.txt'}"
+        path.write_bytes(content)
+        try:
+            yield path
+        except BadFile as error:
+            raise BadFile(name, error.problem, error.line) from error
 
 
 @router.post("/tune")
@@ -337,5 +302,5 @@ def tune(request: Request, about: Annotated[str, Form(max_length=LONGEST_NAME)])
     service = service_of(request)
     choice = choose(service.catalogue, about)
     if choice.hard is None:
-        raise UserMistake("there are no hard prompts to tune")
+        raise UsageError("there are no hard prompts to tune")
     return RedirectResponse(f"/train/{service.tune_testbed(choice.hard).id}", status_code=303)

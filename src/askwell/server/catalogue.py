@@ -6,7 +6,7 @@ A name that comes with a request is looked up among those that are known; it nev
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -17,26 +17,26 @@ from askwell.data.templates import Template
 from askwell.data.testbed import PREFIX, lm_names, lms_folder, relations, testbed_prompts, testbed_relation, told
 from askwell.errors import AskwellError, BadOption, DamagedFile, did_you_mean
 from askwell.evaluation.selective import dev_answers_from
-from askwell.files import cache_folder
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.description import Description
-from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.save import CONFIG, lm_source, load_mixture, read_description, tokenizer_source
+from askwell.mixture.save import CONFIG, lm_source, read_description, tokenizer_source
 from askwell.runs.folder import Run, read_run, run_folders
 from askwell.runs.record import RECORD
 from askwell.runs.run import templates_of
 from askwell.server.loaded import Askable, LMSource
 from askwell.server.refusals import NoSuchName
+from askwell.server.settings import served_folder
 
 HARD = ":hard"
 """After the name of a run: the hard prompts that it started from."""
 TESTBED_PROMPTS = "single"
 RISK = 0.1
 """The fraction of wrong answers that is accepted when a mixture says what it knows."""
-Stamp = tuple[int, int, int] | None
 _HASH = re.compile(r"[0-9a-f]{64}")
 _SHORT = 12
+_FEW_NAMES = 8
+"""Up to this many names are listed in a message."""
 
 
 @dataclass(frozen=True)
@@ -74,46 +74,31 @@ class KnownX:
     """The split of its fact: train, dev or test."""
 
 
-@dataclass(frozen=True)
-class _KeptAskable:
-    """A mixture that was asked, and the files on which it depends."""
-
-    files: tuple[str, ...]
-    stamps: tuple[Stamp, ...]
-    askable: Askable
-
-
 class Catalogue:
     """The mixtures and runs at a path, read again when they change."""
 
     def __init__(self, path: Path | None) -> None:
         self.shows_testbed = path is None
-        self.path = cache_folder() / "served" if path is None else path
+        self.path = served_folder(path)
         if path is None:
             self.path.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
-        self._runs: dict[Path, tuple[tuple[int, int], Run]] = {}
+        self._runs: dict[Path, tuple[str, Run]] = {}
         self._entries: dict[str, Entry] = {}
-        self._askable: dict[str, _KeptAskable] = {}
+        self._askable: dict[str, Askable] = {}
         self.problems: dict[str, str] = {}
         """What is wrong with folders that cannot be read, by their names."""
         self.runs()
-
-    @property
-    def folder_of_new_runs(self) -> Path:
-        """The folder for runs that are started here."""
-        inner = self.path / "runs"
-        return inner if inner.is_dir() else self.path
 
     def runs(self) -> dict[str, Run]:
         """All runs by name."""
         with self._lock:
             folders = run_folders(self.path) if self.path.is_dir() else []
             problems: dict[str, str] = {}
-            found: dict[Path, tuple[tuple[int, int], Run]] = {}
+            found: dict[Path, tuple[str, Run]] = {}
             for folder in folders:
                 try:
-                    stamp = _stamp(folder)
+                    stamp = _stamp(f"{folder}/{RECORD}")
                     kept = self._runs.get(folder)
                     found[folder] = kept if kept is not None and kept[0] == stamp else (stamp, read_run(folder))
                 except (AskwellError, OSError) as error:  # a damaged or vanishing run does not hide the others
@@ -143,10 +128,7 @@ class Catalogue:
 
     def _is_as_it_was(self, run: Run) -> bool:
         kept = self._runs.get(run.folder)
-        try:
-            return kept is not None and kept[1] is run and kept[0] == _stamp(run.folder)
-        except OSError:
-            return False
+        return kept is not None and kept[1] is run and kept[0] == _stamp(f"{run.folder}/{RECORD}")
 
     def run(self, name: str) -> Run:
         """The run of that name."""
@@ -155,35 +137,21 @@ class Catalogue:
             raise NoSuchName(f"there is no run {name[:80]!r}{_advice(name, runs)}")
         return runs[name]
 
-    def askable_named(self, name: str) -> Askable:
-        """What is needed to ask the mixture of that name; it is read again only when its files change."""
-        kept = self._askable.get(name)
-        if kept is not None and kept.stamps == _stamps(kept.files):
-            return kept.askable
-        entry = self.find(name)
-        folders = [] if entry.run is None else [entry.run.folder, *filter(None, [entry.run.mixture])]
-        files = tuple(str(folder / file) for folder in folders for file in (RECORD, CONFIG))
-        stamps = _stamps(files)
-        self._askable[name] = _KeptAskable(files, stamps, self.askable(entry))
-        return self._askable[name].askable
-
     def askable(self, entry: Entry) -> Askable:
-        """What is needed to ask the mixture; an error if its files are damaged or gone."""
+        """Return what is needed to ask a mixture; its files are read again only when they change.
+
+        The key of what is returned changes with them, so that no answers of an older version are given.
+        """
         if entry.run is None:
-            lm = LMSource(entry.lm)
-            return Askable(("testbed", entry.name), lm, partial(_build_testbed, entry.relation))
-        folder = entry.run.mixture
-        if folder is None:
-            return Askable(_key(entry, entry.run.folder), LMSource(entry.lm), partial(_build_hard, entry.run, None))
-        description = _read(folder)
-        source = lm_source(folder, description)
-        if source is None:
-            raise BadOption(f"{entry.name} was learned on a model in memory, which is not available")
-        lm = LMSource(source, description.base_lm.revision, tokenizer_source(folder, description))
-        build: Callable[[FrozenLM], Mixture] = partial(_build_hard, entry.run, description)
-        if entry.kind == "tuned":
-            build = partial(_build_saved, folder)
-        return Askable(_key(entry, folder), lm, build)
+            return Askable(("testbed", entry.name), LMSource(entry.lm), partial(_build_testbed, entry.relation))
+        mixture = entry.run.mixture
+        files = [f"{entry.run.folder}/{RECORD}", *([] if mixture is None else [f"{mixture}/{CONFIG}"])]
+        key, kept = (entry.name, str(mixture), *map(_stamp, files)), self._askable.get(entry.name)
+        if "" in key:
+            raise DamagedFile(f"the files of {entry.name} are gone")
+        if kept is None or kept.key != key:
+            kept = self._askable[entry.name] = _askable(entry, entry.run, key)
+        return kept
 
     def threshold(self, entry: Entry) -> float | None:
         """The lowest probability of an answer that counts as known; None if none is known to keep the risk."""
@@ -202,6 +170,20 @@ class Catalogue:
         for split, outcomes in (("dev", entry.run.dev), ("test", entry.run.test)):
             found |= {one.x: KnownX(one.golds, {}, split) for one in outcomes if one.relation == entry.relation}
         return found
+
+
+def _askable(entry: Entry, run: Run, key: tuple[str, ...]) -> Askable:
+    """Read what is needed to ask the mixture of a run; an error if its files are damaged."""
+    folder = run.mixture
+    if folder is None:
+        return Askable(key, LMSource(entry.lm), partial(_build_hard, run, None))
+    description = _read(folder)
+    source = lm_source(folder, description)
+    if source is None:
+        raise BadOption(f"{entry.name} was learned on a model in memory, which is not available")
+    lm = LMSource(source, description.base_lm.revision, tokenizer_source(folder, description))
+    tuned = entry.kind == "tuned"
+    return Askable(key, lm, partial(_build_saved, folder) if tuned else partial(_build_hard, run, description))
 
 
 def _entries_of(name: str, run: Run) -> list[Entry]:
@@ -251,13 +233,13 @@ def _testbed_facts(name: str) -> dict[str, KnownX]:
 def _build_testbed(relation: str, lm: FrozenLM) -> Mixture:
     facts = testbed_relation(relation)
     mixture = Mixture(lm, testbed_prompts(TESTBED_PROMPTS, relation), relation=facts)
-    mixture.answer_kind = encode_relation(mixture, facts).kind
+    mixture.answer_kind = mixture.encode_relation(facts).kind
     return mixture
 
 
 def _build_saved(folder: Path, lm: FrozenLM) -> Mixture:
     try:
-        return load_mixture(folder, lm)
+        return Mixture.from_pretrained(folder, lm)
     except DamagedFile as error:
         raise DamagedFile(_without_path(str(error), folder)) from error
 
@@ -282,33 +264,13 @@ def _read(folder: Path) -> Description:
         raise DamagedFile(_without_path(str(error), folder)) from error
 
 
-def _key(entry: Entry, folder: Path) -> tuple[str, ...]:
-    """Changes with the mixture's files, so that no answers of an older version are given."""
-    file = folder / (CONFIG if (folder / CONFIG).is_file() else RECORD)
-    try:
-        stamp = file.stat()
-    except OSError:
-        raise DamagedFile(f"the files of {entry.name} are gone") from None
-    return entry.name, str(folder), str(stamp.st_mtime_ns), str(stamp.st_ino)
-
-
-def _stamps(files: Sequence[str]) -> tuple[Stamp, ...]:
-    """Values that change with the content of files; None for missing files."""
-    return tuple(_stamp_of(file) for file in files)
-
-
-def _stamp_of(file: str) -> Stamp:
+def _stamp(file: str) -> str:
+    """Return a text that changes with a file; empty if the file is missing."""
     try:
         found = os.stat(file)  # noqa: PTH116 - a Path for every request takes longer than the rest of it
     except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _stamp(folder: Path) -> tuple[int, int]:
-    path = folder / RECORD
-    found = path.stat() if path.is_file() else None
-    return (0, 0) if found is None else (found.st_mtime_ns, found.st_size)
+        return ""
+    return f"{found.st_mtime_ns} {found.st_size} {found.st_ino}"
 
 
 def _names(folders: Sequence[Path]) -> dict[Path, str]:
@@ -325,7 +287,8 @@ def _names(folders: Sequence[Path]) -> dict[Path, str]:
 def _advice(name: str, known: Mapping[str, object]) -> str:
     if not known:
         return "; there are none yet"
-    return did_you_mean(name, known) if len(known) <= 8 else "; the list of names has all of them"
+    advice = did_you_mean(name, known)
+    return advice if len(known) <= _FEW_NAMES or advice.endswith("?") else f"; there are {len(known)} others"
 
 
 def _without_path(message: str, folder: Path) -> str:

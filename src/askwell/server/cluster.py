@@ -20,7 +20,6 @@ from fastapi import FastAPI
 from askwell.errors import AskwellError, BadOption, DamagedFile, Failure
 from askwell.runs.engines import connect_to_ray, is_installed
 from askwell.server.app import make_app
-from askwell.server.catalogue import Catalogue
 from askwell.server.jobs import Job, Jobs, Order
 from askwell.server.service import Service
 from askwell.server.settings import Settings, address_of, listen
@@ -37,8 +36,7 @@ class Training:
     """Does the training jobs of all replicas."""
 
     def __init__(self, settings: Settings) -> None:
-        catalogue = Catalogue(_on_this_machine(settings).runs)
-        self._jobs = Jobs(lambda: catalogue.folder_of_new_runs, settings.waiting_jobs)
+        self._jobs = Jobs(_on_this_machine(settings).runs, settings.waiting_jobs)
 
     def do(self, what: str, *arguments: object) -> Any:
         """The result of a method of `Jobs`; an error that is meant for the client is returned rather than raised."""

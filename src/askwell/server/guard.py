@@ -1,5 +1,5 @@
 """Checks requests before anything else sees them: the host, the origin, the token, the size and the speed. Every
-response tells the browser to load nothing from elsewhere.
+response tells the browser to load nothing from other hosts, and is counted.
 
 Another site that a user visits can make their browser send requests here. It cannot choose the Host header (so a name
 that was rebound to this address is refused), and it cannot hide its Origin (so its posts are).
@@ -7,21 +7,19 @@ that was rebound to this address is refused), and it cannot hide its Origin (so 
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable, MutableMapping
-from http.cookies import CookieError, SimpleCookie
+import time
+from collections.abc import Callable
 from ipaddress import ip_address
-from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.responses import RedirectResponse
+from starlette.requests import HTTPConnection
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from askwell.server.refusals import PlainJSON
 from askwell.server.settings import Settings
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 COOKIE = "askwell-token"
 _SAFE = ("GET", "HEAD", "OPTIONS")
@@ -39,38 +37,55 @@ HEADERS = {
 
 
 class Guard:
-    """An ASGI app around another one."""
+    """An ASGI app around another one; `count` gets the route, status and seconds of each request that is passed on.
 
-    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], settings: Settings) -> None:
-        self._app, self._settings = app, settings
+    Unknown addresses share a route, so that nobody can make the list of routes grow.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings, count: Callable[[str, int, float], None]) -> None:
+        self._app, self._settings, self._count = app, settings, count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes a request on, or refuses it."""
+        """Pass a request on, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        refusal = self._refusal(scope, headers)
-        if refusal is not None:
-            await refusal(scope, receive, _with_headers(send))
-            return
-        await self._app(scope, self._limited(receive), _with_headers(send))
+        began, status = time.perf_counter(), 500
 
-    def _refusal(self, scope: Scope, headers: dict[str, str]) -> Any:
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        refusal = self._refusal(HTTPConnection(scope))
+        if refusal is not None:
+            await refusal(scope, receive, sending)
+            return
+        try:
+            await self._app(scope, self._limited(receive), sending)
+        finally:
+            route = getattr(scope.get("route"), "path", "other")
+            self._count(route, status, time.perf_counter() - began)
+
+    def _refusal(self, request: HTTPConnection) -> Response | None:
         """The response to a request that is refused; None if it is allowed."""
-        host = headers.get("host", "")
+        headers, method = request.headers, request.scope["method"]
+        host, origin = headers.get("host", ""), headers.get("origin")
         if not self._is_ours(host):
             return _refused(421, f"this service does not answer as {host[:80]!r}")
-        origin = headers.get("origin")
         foreign = origin is not None and _place_of(origin) != host
-        if foreign or (scope["method"] not in _SAFE and headers.get("sec-fetch-site") in ("cross-site", "same-site")):
+        if foreign or (method not in _SAFE and headers.get("sec-fetch-site") in ("cross-site", "same-site")):
             return _refused(403, "requests that come from another site are refused")
         length = headers.get("content-length", "0")
         if not length.isdecimal():
             return _refused(400, "Content-Length is not a number")
         if int(length) > self._settings.body:
             return _refused(413, self._too_large)
-        return self._without_token(scope, headers)
+        return self._without_token(request)
 
     @property
     def _too_large(self) -> str:
@@ -79,31 +94,27 @@ class Guard:
     def _is_ours(self, host: str) -> bool:
         try:
             name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:
-            return False
-        if name in self._settings.hosts:
-            return True
-        if self._settings.token is None:
-            return False
-        try:  # with a token, an IP address is as good as a name: it cannot be rebound
-            ip_address(name)
+            if name in self._settings.hosts:
+                return True
+            if self._settings.token is None:
+                return False
+            ip_address(name)  # with a token, an IP address is as good as a name: it cannot be rebound
         except ValueError:
             return False
         return True
 
-    def _without_token(self, scope: Scope, headers: dict[str, str]) -> Any:
-        token = self._settings.token
-        if token is None or scope["path"] in _OPEN:
+    def _without_token(self, request: HTTPConnection) -> Response | None:
+        token, path = self._settings.token, request.scope["path"]
+        if token is None or path in _OPEN:
             return None
-        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        given = dict(query).get("token")
-        if scope["method"] == "GET" and given is not None and _same(given, token):
-            rest = urlencode([(name, value) for name, value in query if name != "token"])
-            there = RedirectResponse(scope["path"] + (f"?{rest}" if rest else ""), status_code=303)
+        if request.scope["method"] == "GET" and _same(request.query_params.get("token", ""), token):
+            rest = urlencode([(name, value) for name, value in request.query_params.multi_items() if name != "token"])
+            there = RedirectResponse(path + (f"?{rest}" if rest else ""), status_code=303)
             there.set_cookie(COOKIE, token, httponly=True, samesite="strict", path="/")
             return there
-        scheme, _, bearer = headers.get("authorization", "").partition(" ")
-        if (scheme.lower() == "bearer" and _same(bearer.strip(), token)) or _same(_cookie(headers), token):
+        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+        given = bearer.strip() if scheme.lower() == "bearer" else ""
+        if _same(given, token) or _same(request.cookies.get(COOKIE, ""), token):
             return None
         problem = "this service needs its token: as Authorization: Bearer TOKEN, or once in a browser as /?token=TOKEN"
         refused = _refused(401, problem)
@@ -116,7 +127,7 @@ class Guard:
         until = asyncio.get_running_loop().time() + self._settings.body_seconds
         whole = False
 
-        async def limited() -> MutableMapping[str, Any]:
+        async def limited() -> Message:
             nonlocal seen, whole
             if whole:  # the next message is the client's disconnect
                 return await receive()
@@ -146,24 +157,5 @@ def _same(given: str, token: str) -> bool:
     return hmac.compare_digest(given.encode(), token.encode())
 
 
-def _cookie(headers: dict[str, str]) -> str:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return ""
-    return "" if found is None else found.value
-
-
 def _refused(status: int, problem: str) -> PlainJSON:
     return PlainJSON({"error": problem}, status)
-
-
-def _with_headers(send: Send) -> Send:
-    async def sending(message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            there = {name.lower() for name, _ in message["headers"]}
-            more = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in there]
-            message = {**message, "headers": [*message["headers"], *more]}
-        await send(message)
-
-    return sending

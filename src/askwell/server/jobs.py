@@ -16,7 +16,7 @@ from askwell.data.facts import Fact, Relation
 from askwell.data.split import split_facts
 from askwell.data.templates import Template
 from askwell.data.testbed import PREFIX, testbed_relation
-from askwell.errors import AskwellError, UserMistake
+from askwell.errors import AskwellError, UsageError
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.runs.build_spec import build_run_spec
@@ -25,6 +25,7 @@ from askwell.runs.run import Asking, Built, RunProgress, run
 from askwell.server.loaded import LMSource
 from askwell.server.queue import raise_later
 from askwell.server.refusals import Closing, NoSuchName, Overloaded
+from askwell.server.settings import folder_of_new_runs
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.checkpoint import CHECKPOINT
@@ -114,8 +115,8 @@ class JobBoard(Protocol):
 class Jobs:
     """A bounded queue of jobs, and the thread that does them."""
 
-    def __init__(self, folder: Callable[[], Path], most_waiting: int, load: Callable[..., FrozenLM] = load_lm) -> None:
-        self._folder, self._most_waiting, self._load = folder, most_waiting, load
+    def __init__(self, runs: Path | None, most_waiting: int, load: Callable[..., FrozenLM] = load_lm) -> None:
+        self._runs, self._most_waiting, self._load = runs, most_waiting, load
         self._changed = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._jobs: dict[str, Job] = {}
@@ -205,7 +206,7 @@ class Jobs:
         spec = build_run_spec(
             lm, relation, order.templates, mixture=order.mixture, training=order.training, prompts=order.prompts
         )
-        folder = self._folder() / f"{_slug(order.relation)}-{spec.id[:12]}"
+        folder = folder_of_new_runs(self._runs) / f"{_slug(order.relation)}-{spec.id[:12]}"
         job.change(folder=folder)
         if folder.is_dir() and is_run(folder):
             job.change(state="done", phase="done", message="This run already existed.")
@@ -247,7 +248,7 @@ def facts_of(pairs: Sequence[tuple[str, str]]) -> tuple[Fact, ...]:
     """The facts of some pairs; an empty x or y is refused."""
     for number, (x, y) in enumerate(pairs, start=1):
         if not x.strip() or not y.strip():
-            raise UserMistake(f"pair {number} has an empty {'x' if not x.strip() else 'y'}")
+            raise UsageError(f"pair {number} has an empty {'x' if not x.strip() else 'y'}")
     return tuple(Fact(x.strip(), y.strip()) for x, y in pairs)
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from askwell.answers.together import AskedTogether
 from askwell.errors import LMUnavailable
 from askwell.lms.checkpoints import built_in_folder
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
-from askwell.mixture.ask_together import AskedTogether
 from askwell.mixture.mixture import Mixture
 
 K = TypeVar("K")
@@ -63,7 +63,7 @@ class LoadedLM:
             if all(one.key in keys for one in askables) and len(keys) <= 2 * len(askables):
                 return _recent(self._groups, keys, _GROUPS_OF_AN_LM)
         keys = tuple(one.key for one in askables)
-        self._groups[keys] = AskedTogether([self.mixture(one) for one in askables])
+        self._groups[keys] = AskedTogether([self.mixture(one).answering() for one in askables])
         return _recent(self._groups, keys, _GROUPS_OF_AN_LM)
 
 
@@ -94,7 +94,7 @@ class LoadedLMs:
             return self._load(source.name, revision=source.revision, tokenizer=source.tokenizer)
         except LMUnavailable as error:  # clients are not told the paths of this machine
             name = Path(source.name).name if Path(source.name).is_absolute() else source.name
-            raise LMUnavailable(str(error).replace(source.name, name).replace("--lm ", "")) from error
+            raise LMUnavailable(str(error).replace(source.name, name)) from error
 
     @property
     def names(self) -> list[str]:

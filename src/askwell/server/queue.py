@@ -15,10 +15,9 @@ from typing import Any, TypeVar
 
 import torch
 
-from askwell.errors import AskwellError, UserMistake
-from askwell.mixture.ask_together import AskedX
-from askwell.mixture.encode import default_kind, why_unaskable
-from askwell.mixture.reply import Reply
+from askwell.answers.reply import Reply
+from askwell.answers.together import AskedX
+from askwell.errors import AskwellError, UsageError
 from askwell.server.loaded import Askable, LoadedLM, LoadedLMs
 from askwell.server.refusals import Closing, Overloaded
 from askwell.server.settings import Settings
@@ -246,7 +245,7 @@ class AskQueue:
             try:
                 mixture = loaded.mixture(requests[0][0].askable)
                 xs = list({request.xs[place] for request, taken in requests for place in taken})
-                reasons = dict(zip(xs, why_unaskable(mixture, xs, default_kind(mixture)), strict=True))
+                reasons = dict(zip(xs, mixture.answering().why_unaskable(xs), strict=True))
             except Exception as error:
                 for request, _ in requests:
                     self._fail(request, error)
@@ -254,7 +253,7 @@ class AskQueue:
             for request, taken in requests:
                 bad = [request.xs[place] for place in taken if reasons[request.xs[place]] is not None]
                 if bad:
-                    self._fail(request, UserMistake(f"{bad[0][:60]!r} cannot be asked: {reasons[bad[0]]}"))
+                    self._fail(request, UsageError(f"{bad[0][:60]!r} cannot be asked: {reasons[bad[0]]}"))
                 else:
                     good.append((request, taken))
         return good
@@ -264,7 +263,7 @@ class AskQueue:
             return
         askables = list({request.askable.key: request.askable for request, _ in batch}.values())
         questions = [
-            AskedX(loaded.mixture(request.askable), request.xs[place], request.top)
+            AskedX(loaded.mixture(request.askable).answering(), request.xs[place], request.top)
             for request, taken in batch
             for place in taken
         ]

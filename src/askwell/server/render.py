@@ -1,109 +1,74 @@
-"""Pages and charts as HTML: templates in which all text is escaped, and charts without style attributes.
+"""Pages as HTML: templates in which all text is escaped, around documents that `askwell.views` renders.
 
-The content security policy allows no style attributes, so that nothing injected into a page can hide or move things.
+The content security policy allows no styles in a page, so that nothing injected into it can hide or move things.
 """
 
-import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
-from xml.etree import ElementTree
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
+from jinja2 import Environment
+from markupsafe import escape
 
-from askwell.data.testbed import PREFIX
 from askwell.version import VERSION
-from askwell.views.drawing import Chart, css_variables
+from askwell.views.document import Document
 from askwell.views.printable import visible
-from askwell.views.to_html import printable_text
-from askwell.views.words_figure import probability_figure, weight_figure
+from askwell.views.to_html import blocks_html, document_html, new_environment, style_sheet
 
 PAGES = {"/": "Ask", "/prompts": "Prompts", "/runs": "Runs", "/trust": "Trust", "/train": "Train"}
-_DECLARATION = re.compile(r"\s*([\w-]+)\s*:\s*([^;]+?)\s*(?:;|$)")
+Link = tuple[str, str]
+"""An address and what it is called."""
 
 
-def page(request: Request, template: str, *, status: int = 200, **filling: Any) -> HTMLResponse:
-    """A page, or only a part of it if the request wants that."""
-    here = "/" + request.url.path.split("/")[1]
-    known = {"pages": PAGES, "here": here, "service": request.app.state.service, "version": VERSION}
-    return HTMLResponse(html(template, **known, **filling), status, {"cache-control": "no-store"})
+def page(
+    request: Request, template: str, *, status: int = 200, part: str | None = None, **filling: Any
+) -> HTMLResponse:
+    """Return a page; or only a part of it, the block of its template that has the name of htmx's target."""
+    known = {"pages": PAGES, "service": request.app.state.service, "version": VERSION}
+    known["here"] = "/" + request.url.path.split("/")[1]
+    found = _templates().get_template(template)
+    part = part or request.headers.get("hx-target", "").replace("-", "_")
+    if part in found.blocks:
+        text = "".join(found.blocks[part](found.new_context(known | filling)))
+    else:
+        text = found.render(known | filling)
+    return HTMLResponse(text, status, {"cache-control": "no-store"})
 
 
-def html(template: str, **filling: Any) -> str:
-    """A template, filled in."""
-    return _templates().get_template(template).render(**filling)
-
-
-def drawn(make: Callable[[], Chart], name: str) -> Markup:
-    """A chart as SVG in the colours of the page, which can have no other chart of this name."""
-    return Markup(without_styles(make().svg_in_page(name)))  # its text was escaped when it was written
-
-
-def without_styles(svg: str) -> str:
-    """The SVG with its styles as attributes."""
-    root = ElementTree.fromstring(svg.replace(' xmlns="http://www.w3.org/2000/svg"', "", 1))
-    for element in root.iter():
-        for name, value in _DECLARATION.findall(element.attrib.pop("style", "")):
-            if name == "font":
-                _set_font(element, value)
-            else:
-                element.set(name, value)
-    root.set("xmlns", "http://www.w3.org/2000/svg")
-    return ElementTree.tostring(root, encoding="unicode")
-
-
-def _set_font(element: ElementTree.Element, font: str) -> None:
-    for word in font.split():
-        if word.endswith("px"):
-            element.set("font-size", word)
-        elif word == "bold" or word.isdecimal():
-            element.set("font-weight", word)
-        elif word in ("italic", "oblique"):
-            element.set("font-style", word)
-
-
-@cache
-def colours() -> str:
-    """The palette of all charts and pages as CSS, light and dark."""
-    dark = f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {css_variables(dark=True)} }} }}"
-    return f":root {{ color-scheme: light dark; {css_variables(dark=False)} }}\n{dark}\n"
+def document_page(
+    request: Request, document: Document, *, back: str = "", links: Sequence[Link] = (), **filling: Any
+) -> HTMLResponse:
+    """Return a page that shows a document, under a link back to one of the pages and above links to others."""
+    return page(request, "document.html", document=document, back=back, links=links, **filling)
 
 
 @cache
 def static(name: str) -> str:
-    """A file of the folder static, by its name."""
-    return files("askwell.server").joinpath("static", name).read_text(encoding="utf-8")
+    """Return a file that pages need, by its name."""
+    own = files("askwell.server").joinpath("static", "app.css" if name == "page.css" else name)
+    return (style_sheet() if name == "page.css" else "") + own.read_text(encoding="utf-8")
 
 
 @cache
 def _templates() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("askwell.server"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=printable_text,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = new_environment("askwell.server")
     environment.filters |= {
         "percent": percent,
         "as_sent": escape,  # in fields of forms, whose text comes back as a name or an x
         "bar": lambda share: f"{100 * min(max(share, 0.0), 1.0):.2f}",
-        "one": lambda figure: "–" if figure is None else f"{figure:.1f}",
-        "short": lambda name: name.removeprefix(PREFIX).replace("_", " ") if name.startswith(PREFIX) else name,
+        "sentence": lambda text: text[:1].upper() + text[1:],
         "visible": visible,
-        "weight": weight_figure,
-        "probability": probability_figure,
+        "document": document_html,
+        "block": blocks_html,
     }
     return environment
 
 
 def percent(share: float) -> str:
-    """A probability as people read it; a small one is not shown as 0."""
+    """Return a probability as people read it; a small one is not shown as 0."""
     if share < 0.0005:
         return "< 0.1 %"
     return f"{100 * share:.1f} %" if share < 0.9995 else "100 %"

@@ -4,25 +4,23 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from askwell.answers.reply import PromptReply, Reply
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import Template, parse_template
 from askwell.data.testbed import PREFIX
-from askwell.errors import BadTemplate, UserMistake
+from askwell.errors import BadTemplate, UsageError
 from askwell.lms.describe import ListedLM, list_lms
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.question import Unusable
 from askwell.lms.tokenisation import tokenise
-from askwell.mixture.ask_prompts import prompts_behind
-from askwell.mixture.encode import encode_relation
 from askwell.mixture.mixture import Mixture
-from askwell.mixture.reply import PromptReply, Reply
 from askwell.server.catalogue import TESTBED_PROMPTS, Catalogue, Entry
 from askwell.server.jobs import Job, JobBoard, Jobs, Order
 from askwell.server.loaded import LMSource, LoadedLMs
 from askwell.server.queue import AskQueue
 from askwell.server.refusals import NoSuchName, SwitchedOff
 from askwell.server.settings import Settings
-from askwell.views.words import PromptWords, look_at
+from askwell.views.words import PromptWords, nearest_words
 
 
 @dataclass(frozen=True)
@@ -54,21 +52,21 @@ class Service:
         self.catalogue = Catalogue(settings.runs)
         self.loaded = LoadedLMs(settings.memory)
         self.queue = AskQueue(self.loaded, settings)
-        self.jobs: JobBoard = jobs or Jobs(lambda: self.catalogue.folder_of_new_runs, settings.waiting_jobs)
+        self.jobs: JobBoard = jobs or Jobs(settings.runs, settings.waiting_jobs)
 
     def ask(self, name: str, xs: Sequence[str], top: int = 10) -> "Future[list[list[Reply]]]":
         """The answers of a mixture to each x."""
-        return self.queue.ask(self.catalogue.askable_named(name), xs, top)
+        return self.queue.ask(self.catalogue.askable(self.catalogue.find(name)), xs, top)
 
     def words(self, entry: Entry) -> "Future[list[PromptWords]]":
         """The prompts of a mixture in words."""
         askable = self.catalogue.askable(entry)
-        return self.queue.call(lambda lms: look_at(lms.get(askable.lm).mixture(askable)))
+        return self.queue.call(lambda lms: nearest_words(lms.get(askable.lm).mixture(askable)))
 
     def behind(self, entry: Entry, x: str) -> "Future[list[PromptReply]]":
         """The weight of each prompt of a mixture for an x, and what it answers by itself."""
         askable = self.catalogue.askable(entry)
-        return self.queue.call(lambda lms: prompts_behind(lms.get(askable.lm).mixture(askable), x))
+        return self.queue.call(lambda lms: lms.get(askable.lm).mixture(askable).answering().prompts_behind(x))
 
     def lms(self) -> list[ListedLM]:
         """The available LMs."""
@@ -94,7 +92,7 @@ class Service:
     def tune_testbed(self, entry: Entry) -> Job:
         """Starts tuning the testbed's prompts of an entry."""
         if entry.run is not None or not entry.relation.startswith(PREFIX):
-            raise UserMistake(f"{entry.name} does not belong to the testbed")
+            raise UsageError(f"{entry.name} does not belong to the testbed")
         templates = tuple(entry.templates)
         return self.train(Order(LMSource(entry.lm), entry.relation, (), templates, prompts=TESTBED_PROMPTS))
 
@@ -123,7 +121,7 @@ def _check(lm: FrozenLM, texts: Sequence[str], facts: Sequence[Fact]) -> Checked
     left_out: list[tuple[Fact, str]] = []
     if usable and facts:
         mixture = Mixture(lm, usable)
-        encoded = encode_relation(mixture, Relation.of("checked", facts, facts, facts))
+        encoded = mixture.encode_relation(Relation.of("checked", facts, facts, facts))
         left_out = [(one.fact, one.reason) for one in encoded.left_out("train")]
     return CheckedOrder(tuple(checked), len(facts), tuple(left_out))
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from askwell.errors import BadFile, BadOption, Failure
+from askwell.files import cache_folder
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,17 @@ def check_runs(runs: Path | None) -> None:
     if runs is not None and not runs.is_dir():
         problem = "this is a file; name a folder of runs" if runs.exists() else "there is no such folder"
         raise BadFile(runs, problem)
+
+
+def served_folder(runs: Path | None) -> Path:
+    """Return the folder whose runs are served; the testbed's are kept in the cache."""
+    return cache_folder() / "served" if runs is None else runs
+
+
+def folder_of_new_runs(runs: Path | None) -> Path:
+    """Return the folder for runs that are started here: that of the other runs, or the one of a store."""
+    folder = served_folder(runs)
+    return folder / "runs" if (folder / "runs").is_dir() else folder
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -8,10 +8,10 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.datastructures import UploadFile as SentFile
 
 from askwell.data.facts import Fact
-from askwell.data.readers import SUFFIXES, parse_facts
+from askwell.data.readers import parse_facts
 from askwell.data.templates import parse_template
 from askwell.data.testbed import PREFIX
-from askwell.errors import UserMistake
+from askwell.errors import UsageError
 from askwell.server.api import answered, job_info, service_of
 from askwell.server.ask_page import uploaded
 from askwell.server.jobs import Order, facts_of
@@ -19,6 +19,7 @@ from askwell.server.render import page
 from askwell.server.settings import LONGEST_NAME, LONGEST_TEXT, MOST_FACTS, MOST_TEMPLATES
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
+from askwell.views.one_run import learning_figure
 
 router = APIRouter(include_in_schema=False)
 _EXAMPLE_FACTS = "France, Paris\nPeru, Lima\nNorway, Oslo"
@@ -48,7 +49,7 @@ async def check(
     texts, problem, pairs = _lines(templates), "", []
     try:
         pairs = await _all_pairs(facts, file)
-    except UserMistake as error:
+    except UsageError as error:
         problem = str(error)
     found = await answered(request, service_of(request).check(lm, texts[:MOST_TEMPLATES], pairs))
     return page(request, "checked.html", found=found, problem=problem)
@@ -70,12 +71,12 @@ async def start(
     pairs = await _all_pairs(facts, file)
     name = relation.strip()
     if not name or name.startswith(PREFIX):
-        raise UserMistake(f"the relation needs another name, which does not begin with {PREFIX}")
+        raise UsageError(f"the relation needs another name, which does not begin with {PREFIX}")
     if budget and not (budget.isdecimal() and 0 < int(budget) <= 1_000_000):
-        raise UserMistake("the budget is a number of pairs, such as 2000")
+        raise UsageError("the budget is a number of pairs, such as 2000")
     parsed = tuple(parse_template(text) for text in _lines(templates))
     if not parsed:
-        raise UserMistake("there is no template: write at least one, such as [X] was born in [Y] .")
+        raise UsageError("there is no template: write at least one, such as [X] was born in [Y] .")
     order = Order(
         service.lm_source(lm), name, facts_of([(fact.x, fact.y) for fact in pairs]), parsed, MixtureSpec(deep=deep),
         TrainingSpec(pairs=int(budget) if budget else None),
@@ -88,8 +89,9 @@ async def start(
 def job_page(request: Request, job: str) -> HTMLResponse:
     """The current state of a job."""
     service = service_of(request)
-    part = "job.html" if request.headers.get("hx-target") == "job" else "job_page.html"
-    return page(request, part, job=job_info(service.jobs.find(job), service))
+    found = job_info(service.jobs.find(job), service)
+    points = [(float(line.pairs), line.dev_p_at_1) for line in found.history]
+    return page(request, "job.html", job=found, curve=learning_figure(points) if points else None)
 
 
 @router.post("/train/{job}/cancel")
@@ -102,7 +104,7 @@ def cancel(request: Request, job: str) -> RedirectResponse:
 def _lines(text: str) -> list[str]:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if long := next((line for line in lines if len(line) > LONGEST_TEXT), None):
-        raise UserMistake(f"{long[:40]!r}… has {len(long)} characters: {LONGEST_TEXT} at most")
+        raise UsageError(f"{long[:40]!r}… has {len(long)} characters: {LONGEST_TEXT} at most")
     return lines
 
 
@@ -110,10 +112,10 @@ async def _all_pairs(text: str, file: SentFile | None) -> list[Fact]:
     """The pairs that were pasted and those of an uploaded file."""
     pairs = list(_pairs(text))
     if file is not None and file.filename:
-        with uploaded(await file.read(), file.filename, SUFFIXES) as path:
+        with uploaded(await file.read(), file.filename) as path:
             pairs += parse_facts(path)
     if len(pairs) > MOST_FACTS:
-        raise UserMistake(f"{len(pairs)} facts are too many for the page: {MOST_FACTS} at most")
+        raise UsageError(f"{len(pairs)} facts are too many for the page: {MOST_FACTS} at most")
     return pairs
 
 
@@ -126,8 +128,8 @@ def _pairs(text: str) -> list[Fact]:
         separator = next((mark for mark in ("\t", ";", ",") if mark in line), None)
         x, _, y = line.partition(separator) if separator else (line, "", "")
         if not x.strip() or not y.strip():
-            raise UserMistake(f"facts, line {number}: expected x and y, separated by a comma, a semicolon or a tab")
+            raise UsageError(f"facts, line {number}: expected x and y, separated by a comma, a semicolon or a tab")
         if max(len(x), len(y)) > LONGEST_TEXT:
-            raise UserMistake(f"facts, line {number}: an x or a y may have at most {LONGEST_TEXT} characters")
+            raise UsageError(f"facts, line {number}: an x or a y may have at most {LONGEST_TEXT} characters")
         pairs.append(Fact(x.strip(), y.strip()))
     return pairs

@@ -4,6 +4,7 @@ A checkpoint carries the id of its run, which is a hash of everything that deter
 so what is read is what the same run has written.
 """
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +12,10 @@ from typing import Any
 
 from torch import Tensor
 
+from askwell.answers.candidates import Candidates
 from askwell.data.facts import Relation
 from askwell.errors import BadOption
 from askwell.files import hash_json, hash_of, read_tensors, refuse_later_version, write_tensors
-from askwell.mixture.candidates import Candidates
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.history import HistoryLine
@@ -43,6 +44,13 @@ def read_checkpoint(folder: Path, run: str) -> tuple[dict[str, Tensor], dict[str
             "with the options of that run, or name another folder"
         )
     return tensors, notes
+
+
+def remove_checkpoint(folder: Path) -> None:
+    """Remove the state in a folder, and what a process left there that was killed while it wrote one."""
+    (folder / CHECKPOINT).unlink(missing_ok=True)
+    for unfinished in folder.glob(f".{CHECKPOINT}.*"):
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 @dataclass

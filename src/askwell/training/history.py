@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+from askwell.answers.encode import LeftOutFact, count_reasons
 from askwell.mixture.description import LearnedFrom
-from askwell.mixture.encode import LeftOutFact, count_reasons
 from askwell.specs.training_spec import TrainingSpec
 from askwell.views.document import Document, overview
 from askwell.views.shown import AsFrame, Records, ShowsItself

@@ -9,16 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from askwell.answers.candidates import Candidates, GivenCandidates, as_candidates
+from askwell.answers.encode import EncodedFacts, EncodedRelation, LeftOutFact, count_reasons
+from askwell.answers.strategy import Answers
 from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName
 from askwell.errors import NothingLeft
-from askwell.evaluation.answer_lists import CandidateAnswers
-from askwell.evaluation.ranking import NOT_A_CANDIDATE
 from askwell.evaluation.scoring import score_facts
 from askwell.lms.machine import limited_threads
-from askwell.mixture.answers import AnswerKind
-from askwell.mixture.candidates import Candidates, CandidateScorer, GivenCandidates, as_candidates
-from askwell.mixture.encode import EncodedFacts, EncodedRelation, LeftOutFact, count_reasons, encode_relation
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
@@ -70,7 +68,7 @@ def train(
     spec = spec.model_copy(update={"threads": spec.threads or torch.get_num_threads()})
     with limited_threads(spec.threads):
         if facts is None:
-            facts = encode_relation(mixture, relation, candidates=candidates, whole_answers=candidates is not None)
+            facts = mixture.encode_relation(relation, candidates=candidates, whole_answers=candidates is not None)
         if callable(progress):
             return _train(mixture, facts, spec, candidates, folder, resume, progress)
         with Bar("pairs", None if progress is None else progress is True) as shown:
@@ -90,11 +88,11 @@ def _train(
 ) -> TrainingResult:
     mixture.answer_kind, mixture.candidates = facts.kind, candidates
     choose_tuned(mixture, spec)
-    scorer = None if candidates is None else CandidateScorer(mixture, candidates, facts.kind)
-    relation, train_facts, dev = facts.relation, facts.need("train"), facts.need("dev")
-    left_out: dict[str, tuple[LeftOutFact, ...]] = {split: facts.left_out(split) for split in ("train", "dev")}
-    if scorer is not None:
-        train_facts, dev = (_with_labels(facts, split, scorer, left_out) for split in ("train", "dev"))
+    relation, answers = facts.relation, mixture.answering()
+    left_out: dict[str, tuple[LeftOutFact, ...]] = {}
+    for split in ("train", "dev"):
+        facts.need(split)
+    train_facts, dev = (_with_answers(facts, split, answers, left_out) for split in ("train", "dev"))
     _warn_of_left_out(relation, left_out)
     sizes = {"facts": len(train_facts), "prompts": len(mixture.prompts)}
     dev = _spread(dev, scored_dev_facts(spec, dev_facts=len(dev), **sizes))
@@ -105,9 +103,9 @@ def _train(
         mixture.load_state_dict(state.parameters)
     else:
         untuned = _copy(mixture)
-        first = _score(mixture, dev, relation, scorer, round_=0, pairs=0, train_loss=None)
+        first = _score(answers, dev, relation, round_=0, pairs=0, train_loss=None)
         state = State([first], parameters=untuned, kept={0: untuned}, moments={}, means={})
-    objective = Objective(mixture, train_facts, spec.method, scorer)
+    objective = Objective(answers, train_facts, spec.method)
     if spec.minutes is not None and state.pairs is None:
         # All dev scores together cost at most a third of the training pairs: they have no backward pass.
         state.pairs = max(1, int(spec.minutes * 60 / objective.seconds_of_pair() * 0.75))
@@ -137,7 +135,7 @@ def _train(
             planned_pairs=schedule.pairs,
             step_sizes=rates.as_json(),
             finished=schedule.is_over(state.stretches, state.history),
-            vocabulary=_vocabulary(mixture, facts.kind, scorer),
+            vocabulary=answers.vocabulary,
         )
 
     # What the LM computes for an x before all tuned words never changes, so it is kept if it is needed again.
@@ -156,7 +154,7 @@ def _train(
                 round_, pairs = len(state.history), schedule.pairs_after(state.stretches)
                 scored = {**state.parameters, **state.means}
                 mixture.load_state_dict(scored)
-                line = _score(mixture, dev, relation, scorer, round_, pairs, state.loss / state.facts)
+                line = _score(answers, dev, relation, round_, pairs, state.loss / state.facts)
                 mixture.load_state_dict(state.parameters)
                 state.kept[round_] = scored  # before its line, so that Ctrl-C finds the state of every line
                 state.history.append(line)
@@ -180,20 +178,15 @@ def _warn_of_left_out(relation: Relation, left_out: Mapping[str, tuple[LeftOutFa
             _log.warning("%s: %d of %d %s facts left out: %s", relation.name, count, of, split, reason)
 
 
-def _with_labels(
-    facts: EncodedRelation,
-    split: SplitName,
-    scorer: CandidateScorer,
-    left_out: dict[str, tuple[LeftOutFact, ...]],
+def _with_answers(
+    facts: EncodedRelation, split: SplitName, answers: Answers, left_out: dict[str, tuple[LeftOutFact, ...]]
 ) -> EncodedFacts:
-    """The facts whose y is a candidate; the others are added to those left out. An error if there are none."""
-    encoded = facts.split(split)
-    is_candidate = [scorer.number_of(fact.y) is not None for fact in encoded.facts]
-    others = [fact for fact, is_one in zip(encoded.facts, is_candidate, strict=True) if not is_one]
-    left_out[split] += tuple(LeftOutFact(fact, NOT_A_CANDIDATE) for fact in others)
-    if not any(is_candidate):
+    """Return the facts whose y is one of the answers; the others are left out. An error if there are none."""
+    encoded, others = answers.choose(facts.split(split))
+    left_out[split] = (*facts.left_out(split), *others)
+    if not len(encoded):
         raise NothingLeft(f"{split} facts of {facts.relation.name}", count_reasons(left_out[split]))
-    return encoded.subset(torch.tensor(is_candidate, device=scorer.mixture.lm.device))
+    return encoded
 
 
 def _spread(facts: EncodedFacts, count: int) -> EncodedFacts:
@@ -203,13 +196,6 @@ def _spread(facts: EncodedFacts, count: int) -> EncodedFacts:
     kept = torch.zeros(len(facts), dtype=torch.bool, device=facts.answers.device)
     kept[torch.arange(count, device=kept.device) * len(facts) // count] = True
     return facts.subset(kept)
-
-
-def _vocabulary(mixture: Mixture, kind: AnswerKind, scorer: CandidateScorer | None) -> str:
-    """The answers that dev is scored among, in words."""
-    if scorer is not None:
-        return CandidateAnswers(scorer).vocabulary
-    return kind.describe(mixture.lm.identity.name) if kind.any_length else mixture.answer_space.description
 
 
 def _stretch(
@@ -249,17 +235,11 @@ def _stretch(
 
 
 def _score(
-    mixture: Mixture,
-    dev: EncodedFacts,
-    relation: Relation,
-    scorer: CandidateScorer | None,
-    round_: int,
-    pairs: int,
-    train_loss: float | None,
+    answers: Answers, dev: EncodedFacts, relation: Relation, round_: int, pairs: int, train_loss: float | None
 ) -> HistoryLine:
     """The history's line: what the mixture scores on dev after this many pairs."""
-    scores = score_facts(mixture, dev, relation, scorer)
-    return HistoryLine(round_, pairs, train_loss, scores, mixture.effective_prompts, mixture.temperature)
+    scores, prompts = score_facts(answers, dev, relation), answers.prompts
+    return HistoryLine(round_, pairs, train_loss, scores, prompts.effective_prompts, prompts.temperature)
 
 
 def _copy(mixture: Mixture) -> dict[str, Tensor]:

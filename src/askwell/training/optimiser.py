@@ -12,10 +12,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from askwell.answers.encode import EncodedFacts
 from askwell.errors import BadOption, DamagedFile
 from askwell.lms.batches import Batch
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.encode import EncodedFacts
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import PAPER_BETA1, TrainingSpec
 
@@ -104,9 +104,11 @@ def hidden_scales(lm: FrozenLM, batch: Batch, vectors: Tensor) -> dict[str, list
 
 def choose_tuned(mixture: Mixture, spec: TrainingSpec) -> None:
     """Enables gradients for the parameters that the spec tunes, and for no others."""
-    is_mixture = mixture.spec.combine == "mixture"
+    is_mixture = not mixture.is_product
     if not is_mixture and spec.method == "em":
-        raise BadOption("EM is for mixtures; a product of experts is trained by gradient (--method gradient)")
+        raise BadOption(
+            "EM is for mixtures; a product of experts is trained by gradient (`method` gradient)", method="--method"
+        )
     mixture.vectors.requires_grad_(spec.tune_vectors and is_mixture)  # a product keeps its prompts hard
     for delta in mixture.deltas.parameters():
         delta.requires_grad_(spec.tune_layers)
@@ -114,9 +116,11 @@ def choose_tuned(mixture: Mixture, spec: TrainingSpec) -> None:
         # All parameters of a weighting besides p(t | r) control how the weights depend on x, as a temperature does.
         parameter.requires_grad_(spec.tune_weights if name == "logits" else spec.tune_temperature)
     if spec.drop_below and (not is_mixture or mixture.weighting.reads_x or not spec.tune_weights):
-        raise BadOption("--drop-below is for mixtures whose weights are tuned and do not depend on x")
+        raise BadOption(
+            "`drop_below` is for mixtures whose weights are tuned and do not depend on x", drop_below="--drop-below"
+        )
     if spec.l2 and not (mixture.vectors.requires_grad or any(d.requires_grad for d in mixture.deltas.parameters())):
-        raise BadOption("--l2 penalises the prompts' vectors, but none of them is tuned here")
+        raise BadOption("`l2` penalises the prompts' vectors, but none of them is tuned here", l2="--l2")
     if not any(parameter.requires_grad for parameter in mixture.parameters()):
         raise BadOption("nothing is tuned: tune at least one of vectors, layers, weights and temperature")
 

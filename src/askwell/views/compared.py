@@ -20,7 +20,7 @@ def comparison_blocks(compared: RunComparison, changed: int) -> list[Block]:
     rows += [_score_row(name, of, comparison, comparison) for name, of in averages.items()] if several else []
     columns = ("facts", "A", "B", "A − B", "A better", "B better")
     title = f"{comparison.metric} {units_of([comparison.metric])}, A: {compared.a.name}, B: {compared.b.name}"
-    sentences = _ranked_among(compared)
+    sentences = [_who_is_better(comparison), *_ranked_among(compared)]
     seeds = f", each with seeds {', '.join(map(str, comparison.seeds))}" if comparison.seeds else ""
     sentences.append(
         f"{counted(comparison.facts, 'fact')} answered by both{seeds}; {comparison.only_a} only by A, "
@@ -53,6 +53,17 @@ def changed_table(comparison: Comparison, most: int) -> Table:
     names = (*(["relation"] if several else []), "x", "y", "rank A", "rank B", "answer A", "answer B")
     title = f"{len(rows)} of {counted(len(comparison.changed), 'fact')} that changed"
     return table(names, rows, numbers=("rank A", "rank B"), title=title)
+
+
+def _who_is_better(comparison: Comparison) -> str:
+    """What was found, for readers who are not statisticians."""
+    found, metric = comparison.micro, METRICS[comparison.metric]
+    better = found.difference if metric.higher_is_better else -found.difference
+    scores = f"{metric.name} {found.a:.{metric.decimals}f} against {found.b:.{metric.decimals}f}"
+    if not better:
+        return f"A and B are equal: {scores}."
+    chance = "is unlikely to be chance" if found.p < SIGNIFICANT else "may be chance"
+    return f"{'A' if better > 0 else 'B'} is better, which {chance}: {scores}."
 
 
 def _score_row(name: str, of: Any, counts: Any, comparison: Comparison) -> tuple[str, ...]:

@@ -60,6 +60,8 @@ class Row:
     begins: str = ""
     note: str = ""
     pale: bool = False
+    link: str = ""
+    """Where its heading leads, on a page."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class Table:
     """Whether the rows' headings are numbers."""
     more: int = 0
     """How many more rows there are than are shown."""
+    folded: str = ""
+    """If given, the table is folded away behind these words."""
 
     def __post_init__(self) -> None:
         for row in self.rows:

@@ -1,20 +1,19 @@
 """What all charts share: colours by role, matplotlib's settings, axes, and writing a chart as SVG, PDF or PNG.
 
-A chart is drawn in the light colours. In a page, each colour becomes the CSS variable of its role, so that charts
-follow the page into dark mode.
+A chart is drawn in the light colours. Its SVG says which dark colour stands for each of them.
 """
 
 import io
 import re
 import threading
 import warnings
-from collections.abc import Generator, Mapping
+from base64 import b64encode
+from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, NamedTuple
-from xml.etree import ElementTree
-from xml.etree.ElementTree import Element
+from xml.sax.saxutils import escape
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -55,7 +54,6 @@ MARKERS = ("o", "s", "^", "D")
 FONT = "DejaVu Sans"
 """It comes with matplotlib, so charts are the same on every machine."""
 _FONTS_OF_SVG = "'Helvetica Neue', Helvetica, Arial, 'DejaVu Sans', sans-serif"
-_FONT_FAMILY = re.compile(r"font-family:[^;]*;?|(?<=px )'DejaVu Sans'[^;]*")
 _PIXELS_AN_INCH = 72.0  # matplotlib's SVG counts in points
 _STYLE: Any = {
     "svg.fonttype": "none",
@@ -79,11 +77,6 @@ _STYLE: Any = {
 def light(role: str) -> str:
     """The colour in which a chart draws a role."""
     return PALETTE[role].light
-
-
-def variable(role: str) -> str:
-    """The role as a CSS value that falls back to the light colour outside a page."""
-    return f"var(--{role}, {PALETTE[role].light})"
 
 
 def css_variables(*, dark: bool) -> str:
@@ -148,31 +141,37 @@ class Chart:
     figure: Figure
     title: str
     description: str
-    hints: Mapping[str, str] = field(default_factory=dict)
-    """Tooltips for parts of the SVG, by the part's gid."""
 
     def _repr_svg_(self) -> str:
-        return self.svg("chart")
+        return self.svg()
 
-    def svg(self, name: str) -> str:
-        """The chart as a standalone SVG whose text is text; the same for the same chart and name."""
-        return _text_of(self._svg(name, transparent=False))
+    @property
+    def size(self) -> tuple[int, int]:
+        """Its width and height in pixels."""
+        width, height = self.figure.get_size_inches() * _PIXELS_AN_INCH
+        return round(width), round(height)
 
-    def svg_in_page(self, name: str) -> str:
-        """The chart as SVG in the colours of its page, on which no other chart may have the same name."""
-        svg = self._svg(name, transparent=True)
-        for element in svg.iter():
-            for role, colour in PALETTE.items() if "style" in element.attrib else ():
-                style = element.attrib["style"]
-                element.set("style", re.sub(rf"(fill|stroke): {colour.light}\b", rf"\1: {variable(role)}", style))
-        return _text_of(svg)
+    def svg(self) -> str:
+        """Return the chart as SVG, whose text is text and which follows its reader into dark mode."""
+        with chart_style(), matplotlib.rc_context({"svg.hashsalt": "askwell"}):
+            written = self._saved("svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+        drawn = printable(written.decode())  # XML has no place for control characters
+        head, _, body = drawn[drawn.index("<svg") :].partition(">")
+        width, height = self.size
+        head = re.sub(r' width="\S+" height="\S+"', f' width="{width}" height="{height}"', head)
+        title, description = (escape(printable(text)) for text in (self.title, self.description))
+        return f"{head}><title>{title}</title><desc>{description}</desc><style>{_look()}</style>{body}"
+
+    def data_uri(self) -> str:
+        """Return the SVG as an address that holds it, for pages that may have no styles of their own in them."""
+        return f"data:image/svg+xml;base64,{b64encode(self.svg().encode()).decode()}"
 
     def pdf(self) -> bytes:
-        """The chart as PDF without dates, the same for the same chart."""
+        """Return the chart as PDF without dates, the same for the same chart."""
         return self._saved("pdf", metadata={"Creator": None, "Producer": None, "CreationDate": None})
 
     def png(self) -> bytes:
-        """The chart as PNG, twice as many pixels across as the SVG."""
+        """Return the chart as PNG, twice as many pixels across as the SVG."""
         return self._saved("png", metadata={"Software": None}, dpi=2 * _PIXELS_AN_INCH)
 
     def _saved(self, suffix: str, **options: Any) -> bytes:
@@ -181,54 +180,13 @@ class Chart:
             self.figure.savefig(written, format=suffix, **options)
         return written.getvalue()
 
-    def _svg(self, name: str, *, transparent: bool) -> Element:
-        with chart_style(), matplotlib.rc_context({"svg.hashsalt": name}):
-            written = self._saved("svg", transparent=transparent, metadata={"Date": None, "Creator": None})
-        svg = ElementTree.fromstring(printable(written.decode()))  # XML has no place for control characters
-        for element in list(svg.iter()):
-            element.tag = element.tag.rpartition("}")[2]
-            for child in list(element):
-                if child.tag.endswith(("}metadata", "}style")):
-                    element.remove(child)
-            self._clean(element, name)
-        width, height = (f"{pixels:.0f}" for pixels in self.figure.get_size_inches() * _PIXELS_AN_INCH)
-        svg.attrib = {
-            "xmlns": "http://www.w3.org/2000/svg",
-            "viewBox": svg.attrib["viewBox"],
-            "width": width,
-            "height": height,
-            "role": "img",
-            "class": "chart",
-            "stroke-linejoin": "round",
-            "font-family": _FONTS_OF_SVG,
-        }
-        svg.insert(0, _element("title", self.title))
-        svg.insert(1, _element("desc", self.description))
-        return svg
 
-    def _clean(self, element: Element, name: str) -> None:
-        """Takes matplotlib's font and unused ids from an element, makes the other ids unique, and adds its tooltip."""
-        own = element.attrib
-        gid, link = own.pop("id", ""), own.pop("{http://www.w3.org/1999/xlink}href", None)
-        if element.tag in ("path", "clipPath") and gid:
-            own["id"] = f"{name}-{gid}"
-        elif gid in self.hints:
-            element.insert(0, _element("title", self.hints[gid]))
-        if link is not None:
-            own["href"] = f"#{name}-{link.removeprefix('#')}"
-        if "clip-path" in own:
-            own["clip-path"] = own["clip-path"].replace("url(#", f"url(#{name}-")
-        if "style" in own:
-            own["style"] = _FONT_FAMILY.sub("", own["style"]).strip()
-        if element.tag == "text" and "fill" not in own.get("style", ""):
-            own["style"] = f"{own.get('style', '')}; fill: {light('ink')}".lstrip("; ")
-
-
-def _element(tag: str, text: str) -> Element:
-    element = Element(tag)
-    element.text = printable(text)
-    return element
-
-
-def _text_of(svg: Element) -> str:
-    return ElementTree.tostring(svg, encoding="unicode").strip() + "\n"
+@cache
+def _look() -> str:
+    """The fonts of an SVG, and for each colour that it is drawn in, the one to show in dark mode."""
+    dark = "".join(
+        f'[style*="{part}: {colour.light}"]{{{part}:{colour.dark}!important}}'
+        for colour in PALETTE.values()
+        for part in ("fill", "stroke")
+    )
+    return f"text{{font-family:{_FONTS_OF_SVG}!important}}@media screen and (prefers-color-scheme:dark){{{dark}}}"

@@ -8,7 +8,7 @@ from askwell.evaluation.labels import LabelFigures
 from askwell.evaluation.metrics import METRICS, TABLE_METRICS
 from askwell.evaluation.scoring import Evaluation, EvaluationFigures
 from askwell.evaluation.significance import interval_text
-from askwell.runs.seeds import SeveralRuns
+from askwell.runs.several_runs import SeveralRuns
 from askwell.views.document import Block, Paragraph, Table, table
 from askwell.views.printable import NONE, counted
 

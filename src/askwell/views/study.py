@@ -254,7 +254,7 @@ def write_report(study: Study, page: Document, folder: Path, formats: Collection
     if "csv" in formats:
         contents |= {f"tables/{table.name}.csv": csv_table(FIELDS, table.records) for table in study.tables}
     for figure in study.figures:
-        contents[f"figures/{figure.name}.svg"] = figure.chart.svg(figure.name)
+        contents[f"figures/{figure.name}.svg"] = figure.chart.svg()
         contents[f"figures/{figure.name}.pdf"] = figure.chart.pdf()
     write_all({folder / name: content for name, content in contents.items()})
     _remove_old_files(folder, contents)

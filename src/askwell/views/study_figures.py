@@ -10,13 +10,13 @@ from scipy.stats import binomtest
 from askwell.errors import AskwellError
 from askwell.evaluation.metrics import units_of
 from askwell.lms.frozen import FrozenLM
-from askwell.mixture.save import load_mixture
+from askwell.mixture.mixture import Mixture
 from askwell.views.charts import Interval, IntervalRow, Panel, intervals_chart, panels_chart
 from askwell.views.document import headed
 from askwell.views.drawing import Chart
 from askwell.views.study_cells import ARROWS, DEEP, SOFT, VECTORS, WEIGHTS, KeptRun, RunGroup
 from askwell.views.study_rows import TEXTS, Line, caption_of, file_stem, groups_of
-from askwell.views.words import look_at
+from askwell.views.words import nearest_words
 from askwell.views.words_figure import words_chart
 
 
@@ -113,12 +113,12 @@ def prompt_figures(runs: Sequence[KeptRun]) -> tuple[list[StudyFigure], list[str
         spec = run.spec
         title = f"{spec.relation} on {spec.lm}: {spec.prompts}, {spec.setting}"
         try:
-            mixture = load_mixture(run.mixture or run.folder, loaded.get(spec.lm_sha256))
+            mixture = Mixture.from_pretrained(run.mixture or run.folder, loaded.get(spec.lm_sha256))
         except AskwellError as error:
             problems.append(f"{title} is not drawn: {error}")
             continue
         loaded = {spec.lm_sha256: mixture.lm}  # one at a time: two may not fit
-        words = look_at(mixture)
+        words = nearest_words(mixture)
         shown = f"the {_HEAVIEST} heaviest of {len(words)} prompts" if len(words) > _HEAVIEST else "all prompts"
         caption = (
             f"{title}, seed {spec.seed}; {shown}.",

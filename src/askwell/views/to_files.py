@@ -14,6 +14,10 @@ def markdown_section(section: Section) -> str:
     return "\n".join([f"## {markdown_escaped(section.heading)}\n", *map(_markdown_block, section.blocks)])
 
 
+_RULES = {False: "---", True: "---:"}
+"""The line below a heading of texts, and of numbers."""
+
+
 def markdown_table(table: Table) -> str:
     """The table in the pipes of Markdown; the caption is a paragraph below it."""
     headings = [
@@ -23,7 +27,7 @@ def markdown_table(table: Table) -> str:
     ]
     lines = [
         _markdown_row([table.corner, *headings]),
-        _markdown_row(["---", *("---:" if table.numeric else "---" for _ in headings)]),
+        _markdown_row([_RULES[table.numbered], *(_RULES[column.number] for column in table.columns)]),
     ]
     for row in table.rows:
         if row.begins:

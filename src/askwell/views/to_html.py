@@ -1,66 +1,88 @@
-"""Documents as HTML: whole pages that need no other file, script or font, and fragments for notebooks.
+"""Documents as HTML: whole pages that need no other file, script or font, and parts of other pages and of notebooks.
 
-All text is escaped; only drawings are markup.
+All text is escaped. Nothing but a whole page's style sheet is a style, so that pages may forbid all others.
 """
 
 import re
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from askwell.views.document import Document
-from askwell.views.drawing import css_variables, variable
-from askwell.views.printable import listed, printable, visible
+from askwell.views.document import Block, Document
+from askwell.views.drawing import css_variables
+from askwell.views.printable import printable
+
+_NOTHING = Markup()
 
 
-def page_html(document: Document, template: str = "page.html.jinja", **filling: Any) -> str:
-    """Return the document as a page, the same for the same document; `filling` is what other templates need."""
-    colours = {"light": css_variables(dark=False), "dark": css_variables(dark=True)}
-    return _templates().get_template(template).render(page=document, notebook=False, **colours, **filling)
+def page_html(document: Document) -> str:
+    """Return the document as a page, the same for the same document."""
+    return _rendered("page.html.jinja", document, below="", style=Markup(style_sheet()))  # our own file
+
+
+def document_html(document: Document, below: Markup = _NOTHING) -> Markup:
+    """Return the document as a part of a page that has the style sheet, with something of the page's own below its
+    title."""
+    return Markup(_rendered("document.html.jinja", document, below=below))  # escaped by its template
+
+
+def blocks_html(*blocks: Block) -> Markup:
+    """Return blocks as a part of a page that has the style sheet."""
+    return Markup("".join(getattr(_blocks(), type(block).__name__)(block) for block in blocks))
 
 
 def notebook_html(document: Document) -> str:
     """Return the document as a part of a notebook, without a style sheet."""
-    return _templates().get_template("notebook.html.jinja").render(page=document, notebook=True)
+    return _rendered("notebook.html.jinja", document, notebook=True)
 
 
-def sentences(template: str, **filling: Any) -> list[str]:
-    """The lines of a text whose template chooses what to say about some figures."""
-    text = _templates().get_template(template).render(**filling)
-    return [line for line in text.splitlines() if line.strip()]
+@cache
+def style_sheet() -> str:
+    """Return the style sheet of pages and reports, with the colours of charts, light and dark."""
+    return (
+        f":root {{ color-scheme: light dark; {css_variables(dark=False)} }}\n"
+        f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {css_variables(dark=True)} }} }}\n"
+        + files("askwell.views").joinpath("templates", "page.css").read_text(encoding="utf-8")
+    )
+
+
+def _rendered(template: str, document: Document, *, notebook: bool = False, **filling: Any) -> str:
+    return _templates().get_template(template).render(page=document, notebook=notebook, **filling)
+
+
+@cache
+def _blocks() -> Any:
+    return _templates().get_template("blocks.html.jinja").make_module({"notebook": False})
 
 
 @cache
 def _templates() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("askwell.views"),
-        autoescape=select_autoescape(("html.jinja",)),
+    environment = new_environment("askwell.views")
+    environment.filters["unbroken"] = _unbroken
+    return environment
+
+
+def new_environment(package: str) -> Environment:
+    """Return the templates of a package, in which all text is escaped and nothing may be missing."""
+    return Environment(
+        loader=PackageLoader(package),
+        autoescape=True,
         undefined=StrictUndefined,
-        finalize=printable_text,
+        finalize=_printable,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {
-        "drawn": lambda drawing: Markup(drawing.chart.svg_in_page(drawing.name)),  # its text is escaped already
-        "listed": listed,
-        "one": lambda figure: f"{figure:.1f}",
-        "p_value": lambda p: "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}",
-        "percent": lambda share: f"{100 * share:.0f} %",
-        "unbroken": _unbroken,
-        "variable": variable,
-        "visible": visible,
-    }
-    return environment
 
 
-def printable_text(value: Any) -> Any:
+def _printable(value: Any) -> Any:
     """Return what a template prints; texts come from files that others wrote."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _unbroken(text: str) -> str:
-    """The text with non-breaking spaces between figures and their signs."""
+    """Return the text with non-breaking spaces between figures and their signs."""
     return re.sub(r" (?=%)|(?<=\bp) (?=[<=])|(?<=[<=]) (?=\d)", "\u00a0", text)

@@ -18,10 +18,10 @@ from askwell.evaluation.controls import PRIOR_CORRECTED
 from askwell.evaluation.knowledge import Answered, Knowledge, knowledge
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.partitions import EASY, HARD, Parts, by_cardinality, by_control
-from askwell.evaluation.several_runs import RunConsistency, run_consistency
 from askwell.evaluation.trust import WORDS_ALREADY, Trust
 from askwell.files import to_json
 from askwell.runs.folder import Run
+from askwell.runs.several_runs import RunConsistency, run_consistency
 from askwell.specs.run_spec import ControlKind
 from askwell.views.study_cells import INIT, KeptRun, RunGroup, Score, place_of
 from askwell.views.study_rows import Line

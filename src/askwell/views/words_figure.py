@@ -1,4 +1,4 @@
-"""Soft prompts as a chart, with a row of tuned words in blue above the original words in red for each; and as a page.
+"""Soft prompts as a chart, with a row of tuned words in blue above the original words in red for each.
 
 A word's colour fades towards grey as its probability falls to chance. Blue, red and grey are about equally light, as
 far from white as from black, so that they can be read on both.
@@ -9,12 +9,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeVar
 
-from askwell.views.document import Document, Drawing
 from askwell.views.drawing import Chart, chart_style, light, new_figure, place, text_width
 from askwell.views.printable import visible
-from askwell.views.to_html import page_html
 from askwell.views.words import (
-    NOT_AN_EXPLANATION,
     TIE,
     BlankPlace,
     PromptToken,
@@ -83,33 +80,7 @@ def words_chart(prompts: Sequence[PromptWords], title: str, *, heading: bool = T
             drawing.prompt(prompt, prompt.weight / heaviest if heaviest else 0.0)
         drawing.legend(prompts)
         described = "; ".join(f"weight {weight_figure(prompt.weight)}: {_in_words(prompt)}" for prompt in prompts)
-        return Chart(drawing.finished(), visible(title), f"Soft prompts, tuned (original) words. {described}.",
-                     drawing.hints)  # fmt: skip
-
-
-def words_html(
-    prompts: Sequence[PromptWords],
-    title: str,
-    *,
-    lm: str | None = None,
-    relation: str | None = None,
-    score: str | None = None,
-) -> str:
-    """The chart and all its figures as one page; `score` says what the nearest words score as hard prompts."""
-    about = {"LM": lm, "Relation": relation, "Prompts": str(len(prompts))}
-    return page_html(
-        Document(visible(title), about=tuple((name, visible(value)) for name, value in about.items() if value)),
-        "words.html.jinja",
-        prompts=prompts,
-        drawing=Drawing("words", words_chart(prompts, title, heading=False)),
-        warning=NOT_AN_EXPLANATION if score is None else f"{NOT_AN_EXPLANATION} {visible(score)}",
-        notes=lambda prompt: [note for note in (copy_of(prompt), *notes_on_prompt(prompt)) if note],
-        weight=weight_figure,
-        probability=probability_figure,
-        faded=faded,
-        blue=BLUE,
-        red=RED,
-    )
+        return Chart(drawing.finished(), visible(title), f"Soft prompts, tuned (original) words. {described}.")
 
 
 @dataclass(frozen=True)
@@ -140,7 +111,6 @@ class _Drawing:
         self._axes.set_axis_off()
         self._axes.set_xlim(0, _PAGE)
         self.y = _MARGIN
-        self.hints: dict[str, str] = {}
 
     def finished(self) -> Any:
         """The figure, as high as what was drawn."""
@@ -201,12 +171,10 @@ class _Drawing:
         if isinstance(item, BlankPlace):
             self._word(middle, baseline, item.shown, column.size, light("ink"), "blank", fontweight="bold")
             return
-        name = f"tuned-{len(self.hints)}"
-        self.hints[name] = _told(item)
-        self._word(middle, baseline, item.tuned.shown, column.size, faded(BLUE, item.tuned.brightness), name)
+        self._word(middle, baseline, item.tuned.shown, column.size, faded(BLUE, item.tuned.brightness), "tuned")
         if column.size_below:
             colour, below = faded(RED, item.original.brightness), baseline + _ORIGINAL + 6
-            self._word(middle, below, item.original.shown, column.size_below, colour, name.replace("tuned", "original"))
+            self._word(middle, below, item.original.shown, column.size_below, colour, "original")
 
     def _word(self, middle: float, y: float, shown: str, size: float, colour: str, gid: str, **how: Any) -> None:
         """A word in the middle of its column; its tie is smaller and pale."""
@@ -267,15 +235,6 @@ def _in_words(prompt: PromptWords) -> str:
         if isinstance(item, BlankPlace)
         else item.tuned.shown + ("" if item.is_same_word else f" ({item.original.shown})")
         for item in prompt.items
-    )
-
-
-def _told(token: PromptToken) -> str:
-    """The tooltip of a word."""
-    size = "" if token.size_ratio is None else f", |v| / |v0| = {token.size_ratio:.2f}"
-    return (
-        f"{token.tuned.shown}: p(w | v) = {probability_figure(token.tuned.p)}{size}; "
-        f"original word {token.original.shown}: p(w0 | v) = {probability_figure(token.original.p)}"
     )
 
 

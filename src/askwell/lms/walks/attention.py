@@ -52,14 +52,14 @@ class Group:
     _by_head: dict[tuple[int, int], "ByHead"] = field(default_factory=dict)
 
     def by_head(self, query_heads: int, key_heads: int) -> "ByHead":
-        """The places of all heads, which are the same in all layers."""
+        """Return the places of all heads, which are the same in all layers."""
         if (query_heads, key_heads) not in self._by_head:
             self._by_head[query_heads, key_heads] = ByHead(self, query_heads, key_heads)
         return self._by_head[query_heads, key_heads]
 
 
 def groups_of(queries: Rows, key_lengths: tuple[int, ...], *, causal: bool) -> Sequence[Group]:
-    """The groups in which `queries` attend to the keys of their pairs; a causal query sees no key after its own
+    """Return the groups in which `queries` attend to the keys of their pairs; a causal query sees no key after its own
     position, and none on another branch."""
     if causal or sum(queries.lengths) > _ROWS_REMEMBERED:
         return _groups(queries.lengths, key_lengths, queries.ids.device, queries if causal else None)
@@ -69,7 +69,7 @@ def groups_of(queries: Rows, key_lengths: tuple[int, ...], *, causal: bool) -> S
 def _groups(
     query_lengths: tuple[int, ...], key_lengths: tuple[int, ...], device: torch.device, causal: Rows | None = None
 ) -> Sequence[Group]:
-    """The groups of pairs with these lengths; of causal rows, those that see only keys before them."""
+    """Return the groups of pairs with these lengths; of causal rows, those that see only keys before them."""
     together = _together(query_lengths, key_lengths, bounded=device.type == "cpu")
     return [_group(query_lengths, key_lengths, pairs, device, causal) for pairs in together]
 
@@ -79,7 +79,7 @@ _remembered_groups = lru_cache(maxsize=64)(_groups)
 
 
 def _together(query_lengths: Sequence[int], key_lengths: Sequence[int], *, bounded: bool) -> Iterator[slice]:
-    """Consecutive pairs: many of one length, or some of which none is more than about twice as long as another."""
+    """Yield slices of pairs: many of one length, or some of which none is more than about twice as long as another."""
     start = end = longest = shortest = queries = 0
     for (own_queries, own_keys), run in groupby(zip(query_lengths, key_lengths, strict=True)):
         count, padded = sum(1 for _ in run), _whole_vectors(own_keys)
@@ -129,7 +129,8 @@ def _group(
 
 
 def _padded(counts: Sequence[int], first: int, longest: int) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of some pairs, the first pair's first row being this one, and whether they are rows or padding."""
+    """Return the rows of some pairs, the first pair's first row being this one, and whether they are rows or
+    padding."""
     lengths, columns = np.array(counts)[:, None], np.arange(longest)
     ends = lengths.cumsum(0)
     # A pair without rows has its place taken by any other row.
@@ -154,23 +155,23 @@ class ByHead:
         self._masks: dict[torch.dtype, Tensor | None] = {}
 
     def of_queries(self, rows: Float[Tensor, "queries width"], head_size: int) -> Tensor:
-        """From rows of queries, or of their gradients."""
+        """Return queries by head, from rows of queries, or of their gradients."""
         if self._group.is_even:
             return self._split(rows[self._group.queries], self.queries, head_size)
         return rows.reshape(-1, head_size).index_select(0, self._query_at).view(*self.shape, head_size)
 
     def of_keys(self, rows: Float[Tensor, "keys key_width"], head_size: int) -> Tensor:
-        """From rows of keys or values."""
+        """Return keys or values by head, from rows of keys or values."""
         if self._group.is_even:
             return self._split(rows[self._group.keys], self._group.key_rows.shape[1], head_size)
         return rows.reshape(-1, head_size).index_select(0, self._key_at).view(self.shape[0], -1, head_size)
 
     def put_queries(self, by_head: Tensor, rows: Float[Tensor, "queries width"]) -> None:
-        """Writes what belongs to queries into the group's rows, without the padding."""
+        """Write what belongs to queries into the group's rows, without the padding."""
         self._put(by_head, rows[self._group.queries], self.queries, lambda: self._query_places)
 
     def put_keys(self, by_head: Tensor, rows: Float[Tensor, "keys key_width"]) -> None:
-        """Writes what belongs to keys or values into the group's rows, without the padding."""
+        """Write what belongs to keys or values into the group's rows, without the padding."""
         self._put(by_head, rows[self._group.keys], self._group.key_rows.shape[1], lambda: self._key_places)
 
     def _split(self, rows: Tensor, length: int, head_size: int) -> Tensor:
@@ -202,7 +203,7 @@ class ByHead:
         return _tensor(_places(self._group.is_key, self._heads[1]), self._group.device)
 
     def mask(self, dtype: torch.dtype) -> Float[Tensor, "pairs_and_heads queries keys"] | None:
-        """What is added to the scores: -inf where a query does not see a key; None if all see all."""
+        """Return what is added to the scores: -inf where a query does not see a key; None if all see all."""
         if dtype not in self._masks:
             self._masks[dtype] = self._mask(dtype)
         return self._masks[dtype]
@@ -217,7 +218,7 @@ class ByHead:
 
     @cached_property
     def _is_query(self) -> Bool[Tensor, "pairs_and_heads queries 1"] | None:
-        """Whether a query is none that pads; None if none is."""
+        """Return whether a query is none that pads; None if none is."""
         is_query = self._group.is_query
         if is_query.all():
             return None
@@ -225,17 +226,17 @@ class ByHead:
         return _tensor(by_head.reshape(*self.shape, 1), self._group.device)
 
     def without_padding(self, gradient: Float[Tensor, "pairs_and_heads queries head"]) -> Tensor:
-        """The gradient of what queries attend to, 0 where there is only padding."""
+        """Return the gradient of what queries attend to, 0 where there is only padding."""
         return gradient if self._is_query is None else gradient.mul_(self._is_query)
 
 
 def _heads_of(rows: Int[np.ndarray, "pairs longest"], heads: int) -> Int[np.ndarray, " places"]:
-    """For each place among [pairs, heads, longest] which head of which row it is."""
+    """Return for each place among [pairs, heads, longest] which head of which row it is."""
     return (rows[:, None] * heads + np.arange(heads)[:, None]).ravel()
 
 
 def _places(is_row: Bool[np.ndarray, "pairs longest"], heads: int) -> Int[np.ndarray, " rows_and_heads"]:
-    """For each head of each row its place among [pairs, heads, longest]."""
+    """Return for each head of each row its place among [pairs, heads, longest]."""
     pairs, columns = is_row.nonzero()
     return ((pairs[:, None] * heads + np.arange(heads)) * is_row.shape[1] + columns[:, None]).ravel()
 
@@ -252,8 +253,11 @@ def attend(
     scale: float,
     cap: float | None = None,
 ) -> Float[Tensor, "queries width"]:
-    """Attention of each query to the keys of its pair. Fewer key heads are shared by groups of query heads; with a
-    `cap`, scores are bounded by a hyperbolic tangent, as in Gemma 2."""
+    """Return the attention of each query to the keys of its pair.
+
+    Fewer key heads are shared by groups of query heads; with a `cap`, scores are bounded by a hyperbolic tangent, as in
+    Gemma 2.
+    """
     if queries.device.type == "cpu" or cap is not None:
         return _Attend.apply(queries, keys, values, groups, head_size, scale, cap)
     return attend_fused(queries, keys, values, groups, head_size, scale)
@@ -262,7 +266,7 @@ def attend(
 def attend_fused(
     queries: Tensor, keys: Tensor, values: Tensor, groups: Sequence[Group], head_size: int, scale: float
 ) -> Tensor:
-    """The same with torch's fused attention, for devices whose kernels are also fast on short sequences."""
+    """Return the same with torch's fused attention, for devices whose kernels are also fast on short sequences."""
     parts = []
     for group in groups:
         query_rows, key_rows = _tensor(group.query_rows, group.device), _tensor(group.key_rows, group.device)
@@ -344,7 +348,7 @@ class _Attend(torch.autograd.Function):
 
 
 def _softmax_(scores: Tensor) -> Tensor:
-    """The softmax over the last dimension; the scores may be overwritten."""
+    """Return the softmax over the last dimension; the scores may be overwritten."""
     if scores.shape[-1] >= _VECTOR:
         return scores.softmax(-1)
     exponentials = scores.sub_(scores.amax(-1, keepdim=True)).exp_()
@@ -352,7 +356,7 @@ def _softmax_(scores: Tensor) -> Tensor:
 
 
 def _of_scores(of_probs: Tensor, probs: Tensor) -> Tensor:
-    """The gradient of the scores, given that of their softmax."""
+    """Return the gradient of the scores, given that of their softmax."""
     if probs.shape[-1] >= _VECTOR:
         return torch._softmax_backward_data(of_probs, probs, -1, probs.dtype)
     weighted = of_probs * probs

@@ -46,7 +46,7 @@ WALKS: Mapping[str, Callable[..., Walk | None]] = {
 
 
 def walk_of(model: PreTrainedModel, block: FeedForward) -> Walk | None:
-    """The walk for models of exactly this class; None if there is none."""
+    """Return the walk for models of exactly this class; None if there is none."""
     is_public = type(model).__module__.startswith("transformers.models.")
     make = WALKS.get(type(model).__name__) if is_public else None
     if make is None or not set(_kinds_of_layers(model)) <= {"full_attention", "sliding_attention"}:
@@ -62,7 +62,7 @@ def _kinds_of_layers(model: PreTrainedModel) -> Sequence[str]:
 
 
 def window_of(model: PreTrainedModel) -> int | None:
-    """The longest sentence that fits into the window of every layer; None if no layer has one.
+    """Return the longest sentence that fits into the window of every layer; None if no layer has one.
 
     A window has an effect only on longer sentences, so no check on short ones would find it.
     """
@@ -83,7 +83,7 @@ _READ_FIRST = (3, 1, 2, 1)
 
 
 def agrees(lm: Any) -> bool:
-    """Whether the LM's walk agrees with its public model on short sequences, in values and gradients."""
+    """Return whether the LM's walk agrees with its public model on short sequences, in values and gradients."""
     with torch.enable_grad():
         batch = _short_sequences(lm.stacks, lm.device)
         hooked = _log_probs_and_gradients(lm, batch, use_walk=False)
@@ -96,7 +96,7 @@ def agrees(lm: Any) -> bool:
 
 
 def agrees_with_past(lm: Any) -> bool:
-    """Whether an LM without a walk gives the same results when a sentence's first tokens come from its cache."""
+    """Return whether an LM without a walk gives the same results when a sentence's first tokens come from its cache."""
     with torch.enable_grad():
         batch = _short_sequences(lm.stacks, lm.device)
         whole = _log_probs_and_gradients(lm, batch, use_walk=False)
@@ -120,7 +120,7 @@ def _near(ours: Tensor, theirs: Tensor, tolerance: float) -> bool:
 
 
 def _short_sequences(stacks: Mapping[str, Any], device: torch.device) -> Batch:
-    """Four short sequences with prompt tokens in them, not sorted by length."""
+    """Return four short sequences with prompt tokens in them, not sorted by length."""
     lengths = torch.tensor(_LENGTHS, device=device)
     at = torch.arange(max(_LENGTHS), device=device).expand(len(_LENGTHS), -1)
     real = at < lengths[:, None]
@@ -134,7 +134,7 @@ def _short_sequences(stacks: Mapping[str, Any], device: torch.device) -> Batch:
 def _log_probs_and_gradients(
     lm: Any, batch: Batch, *, use_walk: bool, share: Callable[[Tensor, Any], Batch] | None = None
 ) -> list[Tensor]:
-    """Log-probabilities of some tokens, and the gradients of their sum for vectors and deltas."""
+    """Return log-probabilities of some tokens, and the gradients of their sum for vectors and deltas."""
     generator = torch.Generator().manual_seed(0)
 
     def leaf(*shape: int, scale: float) -> Tensor:

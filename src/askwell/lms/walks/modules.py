@@ -27,7 +27,7 @@ _FEW, _MULTIPLE = 256, 16
 def linear(
     rows: Float[Tensor, "rows width"], weight: Float[Tensor, "outputs width"], bias: Tensor | None = None
 ) -> Float[Tensor, "rows outputs"]:
-    """rows · weightᵀ + bias, with a gradient into the rows alone."""
+    """Return rows · weightᵀ + bias, with a gradient into the rows alone."""
     if not takes_onednn(rows, weight):
         return functional.linear(rows, weight, bias)
     if torch.is_grad_enabled() and rows.requires_grad:
@@ -36,7 +36,7 @@ def linear(
 
 
 def takes_onednn(rows: Tensor, weight: Tensor) -> bool:
-    """Whether oneDNN multiplies these, which it does faster."""
+    """Return whether oneDNN multiplies these, which it does faster."""
     is_float = rows.dtype == weight.dtype == torch.float32
     is_on_cpu = rows.device.type == weight.device.type == "cpu"
     is_worth_it = 0 < rows.shape[0] <= _FEW and weight.numel() >= _LARGE
@@ -56,7 +56,8 @@ class _Linear(torch.autograd.Function):
 
 
 def _onednn(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """The operator, for one of a few numbers of rows: it keeps some megabyte of code for each that it has met."""
+    """Return the operator, for one of a few numbers of rows: it keeps some megabyte of code for each that it has
+    met."""
     count = rows.shape[0]
     padding = -count % _MULTIPLE
     if padding:
@@ -67,8 +68,8 @@ def _onednn(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 @cache
 def _onednn_is_right() -> bool:
-    """Whether torch has the operator, and it computes what a linear layer does: it is no part of torch's interface, and
-    may change."""
+    """Return whether torch has the operator, and it computes what a linear layer does: it is no part of torch's
+    interface, and may change."""
     rows, weight, bias = (torch.arange(24.0).view(3, 8), torch.arange(40.0).view(5, 8).sin(), torch.arange(5.0))
     expected = functional.linear(rows, weight, bias)
     try:
@@ -132,7 +133,8 @@ class _FrozenRMSNorm(nn.Module):
 
 
 def with_frozen_modules(model: Any) -> Any:
-    """The model with modules for frozen weights. Its weights are the model's own, and the model is not changed."""
+    """Return the model with modules for frozen weights. Its weights are the model's own, and the model is not
+    changed."""
     own = copy.copy(model)
     own._modules = {name: module and with_frozen_modules(module) for name, module in model._modules.items()}
     own.__class__ = _frozen(type(model), hasattr(model, "variance_epsilon"))
@@ -141,7 +143,7 @@ def with_frozen_modules(model: Any) -> Any:
 
 @lru_cache
 def _frozen(kind: type[nn.Module], has_epsilon: bool) -> type[nn.Module]:
-    """The kind of module for frozen weights; the same kind if there is none."""
+    """Return the kind of module for frozen weights; the same kind if there is none."""
     if has_epsilon and kind.__name__.endswith("RMSNorm"):
         return type(f"_Frozen{kind.__name__}", (_FrozenRMSNorm, kind), {})
     return {nn.Linear: _FrozenLinear, Conv1D: _FrozenConv1D}.get(kind, kind)

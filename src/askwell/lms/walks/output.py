@@ -23,7 +23,7 @@ def logits_of(
     bias: Tensor | None,
     cap: float | None = None,
 ) -> Float[Tensor, "reads vocabulary"]:
-    """Logits over the whole vocabulary, without a gradient."""
+    """Logit over the whole vocabulary, without a gradient."""
     with torch.no_grad():
         return _capped(_aligned_logits(hidden, output, bias), cap)[:, : output.shape[0]]
 
@@ -35,7 +35,7 @@ def distributions_of(
     dtype: torch.dtype,
     cap: float | None = None,
 ) -> tuple[Float[Tensor, "reads vocabulary"], Float[Tensor, " reads"]]:
-    """Probabilities over the whole vocabulary and their log-normalisers, without gradients."""
+    """Return probabilities over the whole vocabulary and their log-normalisers, without gradients."""
     with torch.no_grad():
         logits = _capped(_aligned_logits(hidden, output, bias).to(dtype), cap)
         probabilities, log_total = _probabilities(logits)
@@ -50,7 +50,7 @@ def log_probs_of(
     dtype: torch.dtype,
     cap: float | None = None,
 ) -> tuple[Float[Tensor, " reads"], Float[Tensor, " reads"]]:
-    """The log-probability of one token at each row, and the log-normaliser over all tokens, which carries no
+    """Return the log-probability of one token at each row, and the log-normaliser over all tokens, which carries no
     gradient."""
     return _LogProbsOf.apply(hidden, output, bias, tokens, dtype, cap)
 
@@ -96,8 +96,8 @@ def several_log_probs_of(
     dtype: torch.dtype,
     cap: float | None = None,
 ) -> tuple[Float[Tensor, " targets"], Float[Tensor, " reads"]]:
-    """The log-probability of tokens[i] at the row reads[i], in any number for each row, and the log of each row's
-    total, which carries no gradient."""
+    """Return the log-probability of tokens[i] at the row reads[i], in any number for each row, and the log of each
+    row's total, which carries no gradient."""
     if not (torch.is_grad_enabled() and hidden.requires_grad):
         log_totals = _log_totals(hidden, output, bias, dtype, cap)
         of_tokens = torch.linalg.vecdot(hidden[reads], output[tokens]).to(dtype)
@@ -160,7 +160,7 @@ def _log_totals(
     dtype: torch.dtype,
     cap: float | None,
 ) -> Float[Tensor, " reads"]:
-    """The log-normaliser of each row's distribution, computed over one part of the vocabulary at a time."""
+    """Return the log-normaliser of each row's distribution, computed over one part of the vocabulary at a time."""
     found = torch.empty(len(hidden), dtype=dtype, device=hidden.device)
     vocabulary, at_once = output.shape[0], max(_ROWS_AT_ONCE, _LOGITS_AT_ONCE // _COLUMNS_AT_ONCE)
     for start in range(0, len(hidden), at_once):
@@ -177,14 +177,14 @@ def _log_totals(
 
 
 def _capped(logits: Tensor, cap: float | None) -> Tensor:
-    """The logits, bounded by a cap; padding columns keep their -inf."""
+    """Return the logits, bounded by a cap; padding columns keep their -inf."""
     if cap is None:
         return logits
     return logits.div(cap).tanh_().mul_(cap).masked_fill_(logits == -torch.inf, -torch.inf)
 
 
 def _slope(capped: Tensor, cap: float) -> Tensor:
-    """The derivative of the capped logits; 0 for -inf."""
+    """Return the derivative of the capped logits; 0 for -inf."""
     return 1 - capped.div(cap).square_().clamp_(max=1)
 
 
@@ -196,7 +196,7 @@ def _probabilities(logits: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _aligned_logits(hidden: Tensor, output: Tensor, bias: Tensor | None) -> Tensor:
-    """Logits, with columns of -inf that pad each row to an aligned length where the matrix product is the BLAS's."""
+    """Return logits, with columns of -inf that pad each row to an aligned length where the BLAS multiplies."""
     if takes_onednn(hidden, output):
         return linear(hidden, output, bias)
     vocabulary = output.shape[0]

@@ -28,17 +28,17 @@ class KeptRows:
 
     @property
     def count(self) -> int:
-        """How many rows there are, without the encoder's."""
+        """Return how many rows there are, without the encoder's."""
         return len(self.layers[0][0])
 
     @property
     def source_count(self) -> int:
-        """How many of the encoder's rows there are."""
+        """Return how many of the encoder's rows there are."""
         return len(self.source[0][0]) if self.source else 0
 
     @classmethod
     def joined(cls, parts: "Sequence[KeptRows]") -> "KeptRows":
-        """The rows of all parts, one part after the other."""
+        """Return the rows of all parts, one part after the other."""
         sources = [part.source for part in parts if part.source]
         return cls(_joined([part.layers for part in parts]), _joined(sources) if sources else ())
 
@@ -52,24 +52,24 @@ class Paths:
 
     @classmethod
     def consecutive(cls, first: Int[Tensor, " sentences"], lengths: Int[Tensor, " sentences"]) -> "Paths":
-        """Consecutive rows, starting at a first one."""
+        """Return consecutive rows, starting at a first one."""
         longest = int(lengths.max()) if len(lengths) else 0
         return cls(first[:, None] + torch.arange(longest, device=first.device), lengths)
 
     def of(self, chosen: Int[Tensor, " chosen"]) -> "Paths":
-        """Those of some of the sentences, which may be named several times."""
+        """Return those of some of the sentences, which may be named several times."""
         lengths = self.lengths[chosen]
         return Paths(self.rows[chosen][:, : int(lengths.max()) if len(lengths) else 0], lengths)
 
     @classmethod
     def stacked(cls, parts: "Sequence[Paths]") -> "Paths":
-        """The paths of all parts, one part after the other."""
+        """Return the paths of all parts, one part after the other."""
         longest = max(part.rows.shape[1] for part in parts)
         rows = [functional.pad(part.rows, (0, longest - part.rows.shape[1])) for part in parts]
         return cls(torch.cat(rows), torch.cat([part.lengths for part in parts]))
 
     def followed_by(self, others: "Paths", rows_before: int) -> "Paths":
-        """Each path and then another, whose rows come after this many in the table."""
+        """Return each path and then another, whose rows come after this many in the table."""
         lengths = self.lengths + others.lengths
         longest = int(lengths.max()) if len(lengths) else 0
         at = torch.arange(longest, device=self.rows.device).expand(len(lengths), -1)
@@ -80,7 +80,7 @@ class Paths:
         return Paths(torch.where(at < self.lengths[:, None], own, others.rows.gather(1, later) + rows_before), lengths)
 
     def in_a_row(self) -> Int[Tensor, " all_rows"]:
-        """All rows of all sentences, one sentence after the other."""
+        """Return all rows of all sentences, one sentence after the other."""
         return self.rows[torch.arange(self.rows.shape[1], device=self.rows.device) < self.lengths[:, None]]
 
 
@@ -95,24 +95,24 @@ class Past:
     """The encoder's rows that each pair sees, in a seq2seq LM."""
 
     def of(self, chosen: Int[Tensor, " chosen"]) -> "Past":
-        """The past of some of the pairs, which may be named several times."""
+        """Return the past of some of the pairs, which may be named several times."""
         return Past(self.kept, self.paths.of(chosen), None if self.source is None else self.source.of(chosen))
 
     def compact(self) -> "Past":
-        """The same with a separate table of only the rows that the pairs see, without an encoder's."""
+        """Return the same with a separate table of only the rows that the pairs see, without an encoder's."""
         rows = self.paths.in_a_row()
         layers = tuple((keys.index_select(0, rows), values.index_select(0, rows)) for keys, values in self.kept.layers)
         lengths = self.paths.lengths
         return Past(KeptRows(layers), Paths.consecutive(lengths.cumsum(0) - lengths, lengths))
 
     def with_own(self, own: "Past") -> "Past":
-        """What the pairs have seen and then read themselves; `own` is what was kept of that."""
+        """Return what the pairs have seen and then read themselves; `own` is what was kept of that."""
         rows = KeptRows(_joined([self.kept.layers, own.kept.layers]), self.kept.source)
         return Past(rows, self.paths.followed_by(own.paths, self.kept.count), self.source)
 
     @classmethod
     def joined(cls, parts: "Sequence[Past]") -> "Past":
-        """The pasts of all parts' pairs, one part after the other."""
+        """Return the pasts of all parts' pairs, one part after the other."""
         paths, sources, rows, source_rows = [], [], 0, 0
         for part in parts:
             paths.append(Paths(part.paths.rows + rows, part.paths.lengths))
@@ -138,7 +138,7 @@ class Memory:
 
     @classmethod
     def of(cls, past: Past, own_lengths: Sequence[int], *, keeps: bool) -> "Memory":
-        """The memory of a batch whose pairs have this many own rows."""
+        """Return the memory of a batch whose pairs have this many own rows."""
         device = past.paths.rows.device
         own = torch.tensor(own_lengths, device=device)
         lengths = past.paths.lengths + own
@@ -148,7 +148,7 @@ class Memory:
         return cls(past, keeps, seen, ranges(first + past.paths.lengths, own))
 
     def join(self, number: int, keys: Tensor, values: Tensor) -> KeysAndValues:
-        """The keys and values that a layer's rows see, given its own."""
+        """Return the keys and values that a layer's rows see, given its own."""
         if self.keeps:
             self.layers.append((keys, values))
         if self.past is None or self.seen is None or self.own_at is None:
@@ -160,13 +160,13 @@ class Memory:
         )
 
     def keep_source(self, keys: Tensor, values: Tensor) -> KeysAndValues:
-        """Keeps a layer's keys and values of the encoder's rows, and returns them unchanged."""
+        """Keep a layer's keys and values of the encoder's rows, and return them unchanged."""
         if self.keeps:
             self.source.append((keys, values))
         return keys, values
 
     def of_source(self, number: int) -> KeysAndValues:
-        """The kept keys and values of the encoder's rows that the batch's pairs see."""
+        """Return the kept keys and values of the encoder's rows that the batch's pairs see."""
         if self.past is None or self.past.source is None:
             raise ValueError("the encoder's rows were not kept")
         keys, values = self.past.kept.source[number]
@@ -174,12 +174,12 @@ class Memory:
         return keys.index_select(0, rows), values.index_select(0, rows)
 
     def kept(self) -> KeptRows:
-        """Everything that was kept during the walk."""
+        """Return everything that was kept during the walk."""
         return KeptRows(tuple(self.layers), tuple(self.source))
 
 
 def _joined(parts: Sequence[tuple[KeysAndValues, ...]]) -> tuple[KeysAndValues, ...]:
-    """Layer by layer the rows of all parts."""
+    """Return, layer by layer, the rows of all parts."""
     if len(parts) == 1:
         return parts[0]
     return tuple(
@@ -189,6 +189,6 @@ def _joined(parts: Sequence[tuple[KeysAndValues, ...]]) -> tuple[KeysAndValues, 
 
 
 def ranges(first: Int[Tensor, " ranges"], lengths: Int[Tensor, " ranges"]) -> Int[Tensor, " numbers"]:
-    """The numbers first[i], first[i] + 1, … of each range, one range after the other."""
+    """Return the numbers first[i], first[i] + 1, … of each range, one range after the other."""
     starts = (first - (lengths.cumsum(0) - lengths)).repeat_interleave(lengths)
     return starts + torch.arange(len(starts), device=first.device)

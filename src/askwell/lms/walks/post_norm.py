@@ -33,18 +33,18 @@ class _PostNormLayer:
         groups: Sequence[Group],
         seen: Callable[[Tensor, Tensor], KeysAndValues] | None = None,
     ) -> Tensor:
-        """The rows that attend as they leave the layer's self-attention."""
+        """Return the rows that attend as they leave the layer's self-attention."""
         return self.attention_norm(self.attention(from_rows, to_rows, groups, seen) + from_rows)
 
     def feed_forward(self, hidden: Tensor) -> Tensor:
-        """The rows as they leave the layer's feed-forward block."""
+        """Return the rows as they leave the layer's feed-forward block."""
         return self.block.post_norm(self.up, self.activation, self.down, self.output_norm, hidden)
 
 
 def _through_encoder(
     layers: Sequence[_PostNormLayer], hidden: Tensor, rows: Rows, deltas: Deltas, stack: str
 ) -> Tensor:
-    """All rows as they leave the last of these layers."""
+    """Return all rows as they leave the last of these layers."""
     groups = groups_of(rows, rows.lengths, causal=False)
     for number, layer in enumerate(layers):
         hidden = perturb(layer.feed_forward(layer.attend(hidden, hidden, groups)), rows, deltas, stack, number)
@@ -57,7 +57,7 @@ def _masked_walk(
     before_output: Callable[[Tensor], Tensor],
     output: Any,
 ) -> Walk:
-    """The walk of a masked LM: in the last layer only the rows that are read attend to others."""
+    """Return the walk of a masked LM: in the last layer only the rows that are read attend to others."""
 
     def hidden(batch: PackedBatch, embedded: Any, deltas: Deltas) -> Tensor:
         rows, last = batch.streams["layers"], layers[-1]
@@ -70,13 +70,13 @@ def _masked_walk(
 
 
 def walk_bert(model: Any, block: FeedForward) -> Walk:
-    """BERT."""
+    """Return the walk of BERT."""
     head = model.cls.predictions
     return _masked_walk(_embed(model.bert), _bert_layers(model.bert, block), head.transform, head.decoder)
 
 
 def walk_roberta(model: Any, block: FeedForward) -> Walk:
-    """RoBERTa, XLM-R and CamemBERT, whose positions begin after the padding token's id."""
+    """Return the walk of RoBERTa, XLM-R and CamemBERT, whose positions begin after the padding token's id."""
     head, first = model.lm_head, model.roberta.embeddings.padding_idx + 1
 
     def before_output(hidden: Tensor) -> Tensor:
@@ -86,7 +86,7 @@ def walk_roberta(model: Any, block: FeedForward) -> Walk:
 
 
 def walk_electra(model: Any, block: FeedForward) -> Walk:
-    """ELECTRA's generators, whose word vectors have another size than the hidden states."""
+    """Return the walk of ELECTRA's generators, whose word vectors have another size than the hidden states."""
     base = model.electra
     project = getattr(base, "embeddings_project", None)
     embed = _embed(base, after=project) if project is not None else _embed(base)
@@ -94,7 +94,7 @@ def walk_electra(model: Any, block: FeedForward) -> Walk:
 
 
 def walk_distilbert(model: Any, block: FeedForward) -> Walk:
-    """DistilBERT."""
+    """Return the walk of DistilBERT."""
     layers = []
     for layer in model.distilbert.transformer.layer:
         inner, feed = layer.attention, layer.ffn
@@ -123,7 +123,7 @@ def walk_distilbert(model: Any, block: FeedForward) -> Walk:
 
 
 def walk_albert(model: Any, block: FeedForward) -> Walk:
-    """ALBERT, whose layers share a few sets of weights."""
+    """Return the walk of ALBERT, whose layers share a few sets of weights."""
     encoder, config = model.albert.encoder, model.config
     layers = []
     for number in range(config.num_hidden_layers):
@@ -191,7 +191,7 @@ class _DecoderLayer:
 
 
 def walk_bart(model: Any, block: FeedForward) -> Walk:
-    """BART: an encoder of which all rows are computed, and a decoder that is read at single rows."""
+    """Return the walk of BART: an encoder of which all rows are computed, and a decoder that is read at single rows."""
     encoder, decoder = model.model.encoder, model.model.decoder
     encoder_layers = [_bart_layer(layer, block) for layer in encoder.layers]
     decoder_layers = [

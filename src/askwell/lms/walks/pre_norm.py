@@ -55,7 +55,7 @@ def _pre_norm_walk(
     causal: bool = True,
     cap: float | None = None,
 ) -> Walk:
-    """The walk through some layers: in the last one, only the rows that are read attend to others."""
+    """Return the walk through some layers: in the last one, only the rows that are read attend to others."""
     kinds = {layer.rotary for layer in layers}
 
     def hidden(batch: PackedBatch, embedded: Mapping[str, Tensor], deltas: Deltas) -> Tensor:
@@ -87,7 +87,7 @@ def _pre_norm_walk(
 
 
 def _rotate(rows: Tensor, rotary: Rotary, head_size: int) -> Tensor:
-    """Queries or keys with their rotary embedding applied, to the first part of each head if it is for a part."""
+    """Return queries or keys with their rotary embedding, on the first part of each head if it is for a part."""
     cos, sin = rotary
     by_head, rotated = rows.view(rows.shape[0], -1, head_size), cos.shape[-1]
     turned = _Rotate.apply(by_head[..., :rotated], cos, sin)
@@ -125,7 +125,7 @@ def _one_rotary(base: Any) -> Callable[[Tensor, Tensor, str], Rotary]:
 
 
 def _rotary_by_kind(base: Any) -> Callable[[Tensor, Tensor, str], Rotary]:
-    """For models whose layers with a window have another rotary base than those without."""
+    """Return the rotary embeddings of a model whose layers with a window have another base than those without."""
 
     def rotary(like: Tensor, positions: Tensor, kind: str) -> Rotary:
         cos, sin = base.rotary_emb(like, positions.unsqueeze(0), kind)
@@ -144,7 +144,7 @@ def _unchanged(words: Tensor, _positions: Tensor) -> Tensor:
 def _apart(
     query: Part, key: Part, value: Part, query_norm: Part | None = None, key_norm: Part | None = None
 ) -> Callable[[Tensor, Tensor], Projected]:
-    """From separate projections."""
+    """Return what separate projections give."""
 
     def project(from_rows: Tensor, to_rows: Tensor) -> Projected:
         queries, keys = query(from_rows), key(to_rows)
@@ -156,12 +156,12 @@ def _apart(
 
 
 def _of_heads(norm: Part, head_size: int) -> Part:
-    """A norm for each head separately."""
+    """Return a norm for each head separately."""
     return lambda rows: norm(rows.view(rows.shape[0], -1, head_size)).view_as(rows)
 
 
 def _interleaved(module: Any, head_size: int) -> Callable[[Tensor, Tensor], Projected]:
-    """From one projection that gives query, key and value head by head, as GPT-NeoX's does."""
+    """Return what one projection gives, with query, key and value head by head, as GPT-NeoX's does."""
 
     def split(rows: Tensor) -> Projected:
         query, key, value = module(rows).view(rows.shape[0], -1, 3, head_size).unbind(2)
@@ -179,7 +179,7 @@ def _interleaved(module: Any, head_size: int) -> Callable[[Tensor, Tensor], Proj
 
 
 def walk_gpt2(model: Any, block: FeedForward) -> Walk:
-    """GPT-2."""
+    """Return the walk of GPT-2."""
     base = model.transformer
 
     def part(projection: Any, number: int, width: int) -> Part:
@@ -204,7 +204,7 @@ def walk_gpt2(model: Any, block: FeedForward) -> Walk:
 
 
 def walk_opt(model: Any, block: FeedForward) -> Walk | None:
-    """OPT, except the size whose norms come after the blocks and whose word vectors have another size."""
+    """Return the walk of OPT; None for the size whose norms follow the blocks and whose word vectors are narrower."""
     base = model.model.decoder
     if not model.config.do_layer_norm_before or base.project_in is not None:
         return None
@@ -230,7 +230,7 @@ def walk_opt(model: Any, block: FeedForward) -> Walk | None:
 
 
 def walk_gpt_neox(model: Any, block: FeedForward) -> Walk:
-    """GPT-NeoX and Pythia."""
+    """Return the walk of GPT-NeoX and Pythia."""
     base = model.gpt_neox
     layers = [
         _PreNormLayer(
@@ -249,7 +249,7 @@ def walk_gpt_neox(model: Any, block: FeedForward) -> Walk:
 
 
 def walk_llama(model: Any, block: FeedForward) -> Walk:
-    """Llama, SmolLM2, Mistral, Qwen2, and Qwen3, which normalises the queries and keys of each head."""
+    """Return the walk of Llama, SmolLM2, Mistral, Qwen2, and Qwen3, which normalises each head's queries and keys."""
     base = model.model
     layers = [
         _llama_layer(layer, layer.input_layernorm, layer.self_attn.o_proj, layer.post_attention_layernorm, layer.mlp)
@@ -259,7 +259,7 @@ def walk_llama(model: Any, block: FeedForward) -> Walk:
 
 
 def walk_olmo2(model: Any, block: FeedForward) -> Walk:
-    """OLMo 2, whose norms come after attention and the feed-forward block, but inside the residual."""
+    """Return the walk of OLMo 2, whose norms follow attention and the feed-forward block, inside the residual."""
     base = model.model
     layers = [
         _llama_layer(
@@ -276,7 +276,7 @@ def walk_olmo2(model: Any, block: FeedForward) -> Walk:
 
 
 def walk_gemma(model: Any, block: FeedForward) -> Walk | None:
-    """Gemma 2 and 3 (text), with norms before and after, and caps on Gemma 2's scores and logits."""
+    """Return the walk of Gemma 2 and 3 (text), with norms before and after, and caps on Gemma 2's scores and logits."""
     base, config = model.model, model.config
     if getattr(config, "use_bidirectional_attention", False):
         return None
@@ -309,7 +309,7 @@ def _llama_layer(
     rotary: str = "",
     whole_norms: bool = False,
 ) -> _PreNormLayer:
-    """A layer with Llama's projections. If it normalises queries and keys, then head by head or as a whole."""
+    """Return a layer with Llama's projections. If it normalises queries and keys, then head by head or as a whole."""
     inner, norms = layer.self_attn, []
     if hasattr(inner, "q_norm"):
         norms = [inner.q_norm, inner.k_norm]
@@ -321,7 +321,7 @@ def _llama_layer(
 
 
 def walk_modernbert(model: Any, block: FeedForward) -> Walk:
-    """ModernBERT."""
+    """Return the walk of ModernBERT."""
     base = model.model
 
     def part(projection: Any, number: int) -> Part:

@@ -52,7 +52,7 @@ class PackedBatch:
     memory: Memory
 
     def kept(self) -> Past:
-        """What a walk has kept of the batch's own rows, for its pairs in their own order."""
+        """Return what a walk has kept of the batch's own rows, for its pairs in their own order."""
         paths = []
         for rows in self.streams.values():
             lengths = torch.tensor(rows.lengths, device=self.place.device)
@@ -62,7 +62,7 @@ class PackedBatch:
 
 
 def pack(batch: Batch, *, keeps: bool = False) -> PackedBatch:
-    """The batch without its padding; with `keeps`, a walk keeps its keys and values."""
+    """Return the batch without its padding; with `keeps`, a walk keeps its keys and values."""
     device, past = batch.read_pairs.device, batch.past
     last = list(batch.streams)[-1]
     read_counts = torch.bincount(batch.read_pairs, minlength=len(batch.streams[last].lengths))
@@ -126,7 +126,7 @@ def _rows(
 
 
 def _seen(own: Bool[Tensor, "rows positions"], past_lengths: Int[Tensor, " rows"]) -> Bool[Tensor, "rows longest_keys"]:
-    """Which keys rows see: all of their past, and these of their pair's own tokens."""
+    """Return which keys rows see: all of their past, and these of their pair's own tokens."""
     before = past_lengths[:, None]
     columns = torch.arange(int(past_lengths.max()) + own.shape[1], device=own.device).expand(len(own), -1)
     at = columns - before

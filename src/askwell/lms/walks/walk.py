@@ -49,8 +49,8 @@ class Attention:
         groups: Sequence[Group],
         seen: Callable[[Tensor, Tensor], KeysAndValues] | None = None,
     ) -> Float[Tensor, "queries width"]:
-        """The output of attention from some rows (queries) to others (keys); `seen` turns the keys and values of these
-        into all that are attended to."""
+        """Return the output of attention from some rows (queries) to others (keys); `seen` turns the keys and values of
+        these into all that are attended to."""
         query, key, value = self.query(from_rows), self.key(to_rows), self.value(to_rows)
         if seen is not None:
             key, value = seen(key, value)
@@ -59,31 +59,31 @@ class Attention:
     def to_kept(
         self, from_rows: Float[Tensor, "queries width"], kept: KeysAndValues, groups: Sequence[Group]
     ) -> Float[Tensor, "queries width"]:
-        """The output of attention from some rows to keys and values that were kept."""
+        """Return the output of attention from some rows to keys and values that were kept."""
         return self.out(attend(self.query(from_rows), *kept, groups, self.head_size, self.scale))
 
 
 def insert_prompt_vectors(
     words: Float[Tensor, "rows embedding"], rows: Rows, vectors: Float[Tensor, "prompt_tokens embedding"]
 ) -> Float[Tensor, "rows embedding"]:
-    """The word vectors with the tuned ones at the prompt tokens."""
+    """Return the word vectors with the tuned ones at the prompt tokens."""
     return words.index_copy_(0, rows.tuned, _chosen(vectors, rows).to(words.dtype))
 
 
 def perturb(hidden: Float[Tensor, "rows hidden"], rows: Rows, deltas: Deltas, stack: str, layer: int) -> Tensor:
-    """The hidden states as they leave a layer, with its delta at the prompt tokens alone."""
+    """Return the hidden states as they leave a layer, with its delta at the prompt tokens alone."""
     if deltas is None or not len(rows.tuned):
         return hidden
     return hidden.index_add_(0, rows.tuned, _chosen(deltas[stack][layer], rows).to(hidden.dtype))
 
 
 def as_sequence(module: Any, rows: Tensor, **arguments: Any) -> Tensor:
-    """The output of a public module that takes [sequences, tokens, width], for rows taken as one sequence."""
+    """Return the output of a public module that takes [sequences, tokens, width], for rows taken as one sequence."""
     return module(inputs_embeds=rows.unsqueeze(0), **arguments)[0]
 
 
 def rows_at(hidden: Tensor, at: Tensor) -> Tensor:
-    """The rows at these places."""
+    """Return the rows at these places."""
     return torch.index_select(hidden, 0, at)
 
 

@@ -1,0 +1,281 @@
+"""The most probable answers of any length under a mixture, and all that are more probable than a given one.
+
+Prompts that need different forms of a word (" Paris", "Paris") spell the same answer in different tokens. Prompts of
+one form are searched together. An answer of the whole mixture gets at least 1/n of its probability from one of n
+forms, so searching form by form, with a threshold that is lower by that factor, finds all answers that matter; they
+are then scored under all prompts.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from askwell.answers.kind import AnswerKind
+from askwell.answers.likelihood import check_one_form
+from askwell.answers.prefixes import PrefixReader
+from askwell.answers.search import IsCounted, Prefix, SearchLimits, SearchResult, search_answers
+from askwell.answers.tree import candidate_log_probs
+from askwell.lms.batches import PLACES, Words, words_of
+from askwell.lms.tokenisation import Place
+from askwell.lms.vocabulary import speller
+from askwell.prompts.prompt_set import PromptSet
+
+# What is kept of the sentences of the questions that are searched at once.
+_KEPT_BYTES = 2**29
+
+
+@dataclass(frozen=True)
+class LikelyAnswer:
+    """An answer and its probability."""
+
+    text: str
+    log_probability: float
+    by_prompt: tuple[float, ...]
+    """log p(y | t, x) of each prompt, or of its mean over several x's; -inf for prompts that were dropped."""
+
+
+@dataclass(frozen=True)
+class LikelyAnswers:
+    """The answers to one question that were found, the most probable first."""
+
+    answers: tuple[LikelyAnswer, ...]
+    is_exact: bool
+    """Whether no other answer can be more probable than the last of them, or than the one that was looked for."""
+    unseen: float = -math.inf
+    """Anything that was not found is at most as probable as this, or as the last that was found."""
+    left: float = 0.0
+    """Those that were not found have at most this probability together, leaving aside what is too improbable to
+    matter."""
+
+    def log_probability_of(self, text: str) -> float | None:
+        """Return the log-probability of an answer, None if it was not found."""
+        return next((answer.log_probability for answer in self.answers if answer.text == text), None)
+
+    def most_unseen(self, log_probability: float) -> float:
+        """At most how many answers that were not found are as probable as this."""
+        if self.unseen < log_probability:
+            return 0.0
+        probability = math.exp(log_probability)
+        return self.left * (1 + 1e-9) // probability if probability else math.inf
+
+
+class AnswerSearch:
+    """Searches the answers of some prompts in their present state."""
+
+    def __init__(
+        self,
+        prompt_set: PromptSet,
+        limits: SearchLimits,
+        kind: AnswerKind,
+        *,
+        only: int | None = None,
+    ) -> None:
+        """With `only`, the number of a prompt, its answers are searched as if it were the only one."""
+        self._prompts, self._limits, self._tuned = prompt_set, limits, prompt_set.tuned
+        if only is not None:
+            self._tuned = replace(self._tuned, kept=torch.tensor([only], device=prompt_set.lm.device))
+        self._log_lengths = kind.lengths_on(prompt_set.lm) if prompt_set.long_answers.fills_masks else None
+        ends = [prompt_set.long_answers.end_of(prompt) for prompt in self._tuned.kept.tolist()]
+        # An answer is over at what ends it after any of the prompts, so that they all give the same answers.
+        self._ends = frozenset(end for end in ends if end is not None) - frozenset(kind.through)
+        self._goes_on = not prompt_set.long_answers.fills_masks and not self._ends.issuperset(ends)
+        places = prompt_set.pairs.y_places[self._tuned.kept]
+        is_product = prompt_set.is_product and only is None
+        self._exponents = prompt_set.weights.detach()[self._tuned.kept] if is_product else None
+        if self._exponents is not None:
+            check_one_form(prompt_set)
+        self._forms = {
+            PLACES[number]: self._tuned.kept[places == number] for number in sorted({*places.tolist()})
+        }  # fmt: skip
+
+    def best(
+        self,
+        xs: Words,
+        questions: Int[Tensor, " questions"],
+        counts: IsCounted | None = None,
+        log_weights: Float[Tensor, " prompts"] | None = None,
+    ) -> list[LikelyAnswers]:
+        """For each question (the number of its x) its most probable answers, up to the limit of those that `counts`
+        says count. Weights that do not depend on x can replace the mixture's."""
+        return self._best(xs, questions[:, None], counts, log_weights)
+
+    def best_of_bags(self, xs: Words, bags: Int[Tensor, "bags xs"]) -> list[LikelyAnswers]:
+        """For each bag of x's the most probable answers under the mean of p(y | x, r) over its x's."""
+        return self._best(xs, bags, None, None)
+
+    def at_least(
+        self,
+        xs: Words,
+        questions: Int[Tensor, " questions"],
+        least: Sequence[float],
+        counts: IsCounted | None = None,
+    ) -> list[LikelyAnswers]:
+        """For each question all answers whose log-probability is at least that given, up to the limit of those that
+        `counts` says count; an answer counts where the prompts of one form give it that much."""
+        return [
+            replace(of, answers=tuple(a for a in of.answers if a.log_probability >= least[number]))
+            for number, of in enumerate(self._found(xs, questions[:, None], least, counts, None))
+        ]
+
+    def _best(
+        self, xs: Words, bags: Int[Tensor, "bags xs"], counts: IsCounted | None, log_weights: Tensor | None
+    ) -> list[LikelyAnswers]:
+        found = self._found(xs, bags, None, counts, log_weights)
+        if len(self._forms) == 1:
+            return found
+        # What the forms find best each by itself bounds from below what the mixture finds best.
+        least = [self._last_that_counts(number, of.answers, counts) for number, of in enumerate(found)]
+        whole = self._found(xs, bags, least, _none_counts, log_weights)
+        results = []
+        for number, of in enumerate(whole):
+            last = self._last_that_counts(number, of.answers, counts)
+            answers = [answer for answer in of.answers if answer.log_probability >= last]
+            kept = tuple(answers if counts else answers[: self._limits.answers])
+            results.append(replace(of, answers=kept))
+        return results
+
+    def _last_that_counts(self, number: int, answers: Sequence[LikelyAnswer], counts: IsCounted | None) -> float:
+        """The probability of the last answer within the limit, -inf if there are fewer."""
+        counted = [answer for answer in answers if counts is None or counts(number, answer.text)]
+        within = len(counted) >= self._limits.answers
+        return counted[self._limits.answers - 1].log_probability if within else -math.inf
+
+    @torch.no_grad()
+    def _found(
+        self,
+        xs: Words,
+        bags: Int[Tensor, "bags xs"],
+        least: Sequence[float] | None,
+        counts: IsCounted | None,
+        log_weights: Tensor | None,
+    ) -> list[LikelyAnswers]:
+        """Some bags after the other, so that what is kept of their sentences fits into memory."""
+        found: list[LikelyAnswers] = []
+        at_once = self._bags_at_once(xs, bags)
+        for start in range(0, len(bags), at_once):
+            some = bags[start : start + at_once]
+            sought = None if least is None else least[start : start + at_once]
+            counted = None if counts is None else _shifted(counts, start)
+            found += self._found_at_once(xs, some, sought, counted, log_weights)
+        return found
+
+    def _bags_at_once(self, xs: Words, bags: Int[Tensor, "bags xs"]) -> int:
+        lm, experts = self._prompts.lm, bags.shape[1] * len(self._tuned.kept)
+        tokens = int(self._prompts.pairs.longest_question(xs).max()) + self._limits.opened
+        number = torch.finfo(lm.dtype).bits // 8
+        of_token = sum(2 * number * stack.layers * stack.width for stack in lm.stacks.values())
+        return max(1, _KEPT_BYTES // (experts * tokens * of_token))
+
+    def _found_at_once(
+        self,
+        xs: Words,
+        bags: Int[Tensor, "bags xs"],
+        sought: Sequence[float] | None,
+        counts: IsCounted | None,
+        given_weights: Tensor | None,
+    ) -> list[LikelyAnswers]:
+        prompt_set, size = self._prompts, bags.shape[1]
+        everyone = bags.flatten()
+        if given_weights is None:
+            given_weights = prompt_set.log_weights_for(xs, everyone)
+        log_weights = given_weights.double().expand(len(everyone), -1).view(*bags.shape, -1) - math.log(size)
+        results: list[list[SearchResult]] = [[] for _ in bags]
+        # An answer of the whole mixture may get as little as this from the prompts of each form.
+        of_form = None if sought is None else [one - math.log(len(self._forms)) for one in sought]
+        for place, prompts in self._forms.items():
+            texts, experts = bags.repeat_interleave(len(prompts), 1), prompts.repeat(size)
+            answers, never = prompt_set.long_answers, sorted(self._ends)
+            open_ = PrefixReader(answers, self._tuned, xs, texts, experts, self._exponents, never)
+            of_experts = log_weights[..., prompts].flatten(1)
+            if self._exponents is not None:  # the prompts of an x are one expert
+                of_experts = torch.full_like(of_experts[:, :size], -math.log(size))
+            roots = [
+                [Prefix(number, (), of_bag + log_length, length) for length, log_length in self._lengths()]
+                if not any(self._has_enough(number, result, sought, counts) for result in results[number])
+                else []
+                for number, of_bag in enumerate(of_experts)
+            ]
+            found = search_answers(
+                roots, open_, self._speller(place), self._limits, least=of_form, sure=sought, counts=counts
+            )
+            for number, result in enumerate(found):
+                results[number].append(result)
+        return [self._together(xs, bag, log_weights[n], results[n]) for n, bag in enumerate(bags)]
+
+    def _speller(self, place: Place) -> Callable[[tuple[int, ...]], str | None]:
+        """The answer that tokens spell at a place, None if an answer is over before; in no form may it hold an end."""
+        spelt, encode = speller(self._prompts.lm, place), self._prompts.lm.wording.encode
+        others = [other for other in self._forms if other != place]
+
+        def answer(tokens: tuple[int, ...]) -> str | None:
+            text = spelt(tokens)
+            if text is None or any(self._ends.intersection(encode(text, other)) for other in others):
+                return None
+            return text
+
+        return answer
+
+    def _has_enough(
+        self, number: int, found: SearchResult, sought: Sequence[float] | None, counts: IsCounted | None
+    ) -> bool:
+        """Whether the prompts of one form find enough answers that are probable enough without those of the others."""
+        if sought is None:
+            return False
+        sure = [answer.text for answer in found.answers if answer.log_probability >= sought[number]]
+        return sum(counts is None or counts(number, text) for text in sure) >= self._limits.answers
+
+    def _lengths(self) -> list[tuple[int | None, float]]:
+        if not self._prompts.long_answers.fills_masks:
+            return [(None, 0.0)]
+        known = [0.0] if self._log_lengths is None else self._log_lengths.tolist()
+        return [(number + 1, log_p) for number, log_p in enumerate(known[: self._limits.tokens])]
+
+    def _together(
+        self,
+        xs: Words,
+        bag: Int[Tensor, " xs"],
+        log_weights: Float[Tensor, "xs prompts"],
+        results: Sequence[SearchResult],
+    ) -> LikelyAnswers:
+        """The answers of all forms under all prompts."""
+        is_exact = all(result.is_exact for result in results)
+        unseen = float(torch.tensor([result.unseen for result in results], dtype=torch.float64).logsumexp(0))
+        # An answer that is probable enough gets its share, one of as many as there are forms, from one of them.
+        left = sum(result.left for result in results) * len(results)
+        if self._goes_on:  # the probability of an end is then also that of an answer that goes on after it
+            left *= self._limits.tokens + 1
+        found = {answer.text: answer for result in results for answer in result.answers}
+        if not found:
+            return LikelyAnswers((), is_exact, unseen, left)
+        kept = self._tuned.kept
+        if len(results) == 1 and self._exponents is None:
+            joint = torch.stack([answer.log_joint for answer in found.values()]).view(len(found), len(bag), len(kept))
+            of_mixture = torch.tensor([answer.log_probability for answer in found.values()], dtype=torch.float64)
+            of_kept = (joint - log_weights[:, kept]).nan_to_num(nan=-torch.inf, neginf=-torch.inf)
+            by_x = of_kept.new_full((*of_kept.shape[:2], log_weights.shape[1]), -torch.inf)
+            by_x[..., kept] = of_kept
+        else:
+            ys = words_of(list(found), self._prompts.lm.wording, self._prompts.lm.device)
+            by_x = candidate_log_probs(self._prompts.long_answers, self._tuned, xs, bag, ys, self._log_lengths)
+            by_x = by_x.double().movedim(2, 0)
+            of_mixture = (by_x + log_weights).flatten(1).logsumexp(1)
+            if self._exponents is not None:
+                of_mixture = torch.tensor([answer.log_probability for answer in found.values()], dtype=torch.float64)
+        by_prompt = by_x.logsumexp(1) - math.log(len(bag))
+        texts = list(found)
+        order = of_mixture.argsort(descending=True, stable=True).tolist()
+        answers = tuple(LikelyAnswer(texts[n], float(of_mixture[n]), tuple(by_prompt[n].tolist())) for n in order)
+        return LikelyAnswers(answers, is_exact, unseen, left)
+
+
+def _none_counts(_question: int, _text: str) -> bool:
+    return False
+
+
+def _shifted(counts: IsCounted, start: int) -> IsCounted:
+    """For questions that are counted from a first one on."""
+    return lambda number, text: counts(start + number, text)

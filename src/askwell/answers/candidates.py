@@ -1,0 +1,152 @@
+"""Candidates: the words that answers are chosen from, each by itself or several for one label."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from askwell.calls import checked, checked_or
+from askwell.data.facts import Relation
+from askwell.errors import BadFile, BadOption
+from askwell.files import read_text
+from askwell.views.document import Document, overview
+from askwell.views.printable import counted
+from askwell.views.shown import ShowsItself
+
+
+@checked_or("candidates can be given as they are, without Candidates: candidates=['Paris', 'Rome']")
+@dataclass(frozen=True, repr=False)
+class Candidates(ShowsItself):
+    """Words that answers are ranked among, instead of everything that the LM could answer."""
+
+    name: str
+    words: tuple[str, ...]
+    labels: tuple[str, ...] | None = None
+    """The label of each word; None if the words are the labels."""
+
+    def summary(self) -> Document:
+        """The labels with their words, or the words."""
+        if self.labels is None:
+            rows = [(word,) for word in self.words]
+            return overview(f"Candidates {self.name}: {counted(len(rows), 'word')}", ("word",), rows)
+        labelled = [(label, ", ".join(words)) for label, words in self.words_of.items()]
+        return overview(f"Candidates {self.name}: {counted(len(labelled), 'label')}", ("label", "words"), labelled)
+
+    @property
+    def digest(self) -> str:
+        """A hash of the words, as a set, with their labels."""
+        lines = self.words if self.labels is None else map(": ".join, zip(self.labels, self.words, strict=True))
+        return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The labels, or the words if there are none, each once."""
+        return tuple(dict.fromkeys(self.labels or self.words))
+
+    @cached_property
+    def words_of(self) -> dict[str, tuple[str, ...]]:
+        """The words of each label; empty if there are no labels."""
+        found: dict[str, list[str]] = {}
+        for label, word in zip(self.labels or (), self.words if self.labels else (), strict=True):
+            found.setdefault(label, []).append(word)
+        return {label: tuple(words) for label, words in found.items()}
+
+
+GivenCandidates = Candidates | Mapping[str, str | Iterable[str]] | Iterable[str] | Path | None
+"""What can be given as candidates: words, a dictionary from labels to words, a file, or `Candidates`."""
+
+
+_LONGEST_CANDIDATE = 10_000
+"""Characters."""
+
+
+@checked
+def load_candidates(path: Path | str) -> Candidates:
+    """The words of a file, one per line; if every line has the form "label: word, word", labels with their words.
+
+    The space after the colon is required, so that 10:30 is a word. A word that occurs twice counts once.
+    """
+    path = Path(path)
+    lines = {number: line.strip() for number, line in enumerate(read_text(path).split("\n"), start=1) if line.strip()}
+    if not lines:
+        raise BadFile(path, "holds no words; it should have one candidate per line")
+    if not all(re.search(r"^[^:].*?:(\s|$)", line) for line in lines.values()):
+        for number, line in lines.items():
+            _check_length(path, number, line)
+        return Candidates(path.stem, _distinct(lines.values()))
+    label_of: dict[str, str] = {}
+    line_of: dict[str, int] = {}
+    for number, line in lines.items():
+        label, words = (part.strip() for part in re.split(r":(?:\s|$)", line, maxsplit=1))
+        line_of.setdefault(label, number)
+        of_label = _distinct(word.strip() for word in words.split(","))
+        if not of_label:
+            raise BadFile(path, f"line {number}: {label!r} has no words; write {label}: word, word")
+        for word in of_label:
+            _check_length(path, number, word)
+            if label_of.setdefault(word, label) != label:
+                problem = f"{word!r} is already a word of {label_of[word]!r} and cannot also be one of {label!r}"
+                raise BadFile(path, f"line {number}: {problem}")
+    for word, label in label_of.items():
+        if word != label and word in line_of:
+            problem = f"{word!r} is both a label and a word of {label!r}; facts with it would be ambiguous"
+            raise BadFile(path, f"line {line_of[word]}: {problem}")
+    return Candidates(path.stem, tuple(label_of), tuple(label_of.values()))
+
+
+def _check_length(path: Path, number: int, word: str) -> None:
+    """Refuses what no LM answers with, and what takes seconds to spell in tokens."""
+    if len(word) > _LONGEST_CANDIDATE:
+        raise BadFile(path, f"a candidate of {len(word):,} characters, more than {_LONGEST_CANDIDATE:,}", number)
+
+
+def as_candidates(given: GivenCandidates) -> Candidates | None:
+    """Candidates in any form: words, labels with their words, a file, or `Candidates`."""
+    if given is None or isinstance(given, Candidates):
+        return given
+    if isinstance(given, str | Path):
+        return load_candidates(given)
+    if not isinstance(given, Mapping):
+        words = list(given) if isinstance(given, Iterable) else [given]
+        if not words or not all(isinstance(word, str) for word in words):
+            raise BadOption(f"candidates are words, such as ['Paris', 'Rome']; got {str(words)[:60]}")
+        return Candidates("candidates", _distinct(word.strip() for word in words))
+    of_label = {
+        label: list(words) if isinstance(words, Iterable) and not isinstance(words, str) else [words]
+        for label, words in given.items()
+    }
+    label_of: dict[str, str] = {}
+    for label, words in of_label.items():
+        if not words:
+            raise BadOption(f"the label {label!r} has no words; write {{{label!r}: ['word', …]}}")
+        for word in words:
+            if not isinstance(word, str):
+                raise BadOption(f"the words of the label {label!r} must be strings, not {type(word).__name__}")
+            if label_of.setdefault(word, label) != label:
+                raise BadOption(
+                    f"{word!r} is a word of {label_of[word]!r} and of {label!r}; it can belong to only one label"
+                )
+    for word, label in label_of.items():
+        if word != label and word in of_label:
+            raise BadOption(f"{word!r} is both a label and a word of {label!r}; facts with it would be ambiguous")
+    return Candidates("candidates", tuple(label_of), tuple(label_of.values()))
+
+
+def train_candidates(relation: Relation) -> Candidates:
+    """The ys of a relation's train facts."""
+    return Candidates(f"the ys of {relation.name}'s train facts", _distinct(fact.y for fact in relation.train))
+
+
+def find_candidates(file: Path | None, among: str | None, relation: Relation) -> Candidates | None:
+    """The candidates of a file, or the ys of train; None if neither is given."""
+    if file is not None and among is not None:
+        raise BadOption("--candidates and --among both name the candidates: give only one of them")
+    if file is not None:
+        return load_candidates(file)
+    return None if among is None else train_candidates(relation)
+
+
+def _distinct(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(word for word in words if word))

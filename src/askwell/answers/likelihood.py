@@ -1,0 +1,141 @@
+"""log p(y | x, r) of the right answers of facts, with gradients: what training maximises.
+
+A mixture adds up the prompts' probabilities of whole answers. A product of experts over answers of any length goes
+token by token: the prompts' distributions are multiplied, each to the power of its weight, and normalised. For answers
+of one token that is the product over answers. If answers end with different tokens after different prompts, the end of
+the answer is one more event in the normalisation, shared by all prompts.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from askwell.answers.encode import EncodedFacts
+from askwell.errors import BadOption
+from askwell.prompts.prompt_set import PromptSet
+
+# Log-probabilities that are held at once, for all prompts.
+_NUMBERS_AT_ONCE = 2**26
+
+ReadOnce = tuple[Float[Tensor, "facts prompts"], Float[Tensor, "facts prompts"]]
+"""log p(y | t, x) and, where weights depend on x, log p(x | t): what never changes while only weights are tuned."""
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """log p(y | x, r) of some facts, and its parts where it has them."""
+
+    total: Float[Tensor, " facts"]
+    joint: Float[Tensor, "facts prompts"] | None = None
+    """log p(t | r, x) + log p(y | t, x), up to a constant the posterior over prompts; None in a product."""
+    by_prompt: Float[Tensor, "facts prompts"] | None = None
+    """log p(y | t, x), where the total is the sum over prompts of `joint`, so that EM has a bound to raise."""
+
+
+def likelihood(
+    prompts: PromptSet, encoded: EncodedFacts, rows: Int[Tensor, " facts"], known: ReadOnce | None = None
+) -> Likelihood:
+    """Return log p(y | x, r) of the facts of these rows, with gradients into everything that is tuned; in a product,
+    only into the weights. What was read before need not be read again."""
+    if prompts.is_product:
+        return Likelihood(_product(prompts, encoded, rows))
+    gold, log_p_x = (gold_log_probs(prompts, encoded, rows), None) if known is None else known
+    joint = prompts.log_weights_for(encoded.xs, rows, log_p_x) + gold
+    return Likelihood(joint.logsumexp(1), joint, gold)
+
+
+def gold_log_probs(
+    prompts: PromptSet,
+    encoded: EncodedFacts,
+    rows: Int[Tensor, " facts"],
+    vectors: Float[Tensor, "prompt_tokens embedding"] | None = None,
+) -> Float[Tensor, "facts prompts"]:
+    """Return log p(y | t, x) of the facts' ys under every prompt, whether y is one token or longer; -inf for dropped
+    prompts. The prompts can be read with other vectors than their own."""
+    tuned = prompts.tuned if vectors is None else replace(prompts.tuned, vectors=vectors)
+    if not encoded.kind.is_long:
+        return prompts.pairs.gold_log_probs(tuned, encoded.xs, encoded.gold_tokens, rows)
+    lengths = encoded.kind.lengths_on(prompts.lm)
+    return prompts.long_answers.log_probs(tuned, encoded.xs, encoded.ys, rows, lengths)
+
+
+@torch.no_grad()
+def read_once(prompts: PromptSet, encoded: EncodedFacts, at_once: int) -> ReadOnce:
+    """Read all facts under every prompt, this many at once, for when only weights are tuned."""
+    parts = []
+    for rows in encoded.rows.split(at_once):
+        gold = gold_log_probs(prompts, encoded, rows)
+        parts.append((gold, prompts.log_p_x(encoded.xs, rows) if prompts.weighting.reads_x else gold))
+    return torch.cat([gold for gold, _ in parts]), torch.cat([log_p_x for _, log_p_x in parts])
+
+
+def facts_at_once(prompts: PromptSet, encoded: EncodedFacts) -> int:
+    """Return how many facts can be trained on in one forward and backward pass within bounded memory."""
+    if not encoded.kind.is_long:
+        return prompts.pairs.facts_at_once(prompts.pairs.bytes_of_fact(encoded.xs))
+    if prompts.is_product:
+        steps = int(encoded.ys.lengths.max()) + 1
+        return max(1, _NUMBERS_AT_ONCE // (len(prompts.prompts) * steps * prompts.lm.vocabulary_size))
+    return prompts.pairs.facts_at_once(prompts.long_answers.bytes_of_fact(encoded.xs, encoded.ys))
+
+
+# ── products ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def multiply(
+    log_probs: Float[Tensor, "*rest prompts vocabulary"],
+    log_end: Float[Tensor, "*rest prompts"] | None,
+    exponents: Float[Tensor, " prompts"],
+    *,
+    one_end: bool,
+) -> tuple[Float[Tensor, "*rest vocabulary"], Float[Tensor, "*rest"] | None, Float[Tensor, "*rest"]]:
+    """Return the products of tokens and of the end, and the log of what they are to be divided by."""
+    tokens = torch.einsum("...tv,t->...v", log_probs, exponents)
+    log_total = tokens.logsumexp(-1)
+    if log_end is None:
+        return tokens, None, log_total
+    end = torch.einsum("...t,t->...", log_end, exponents)
+    return tokens, end, log_total if one_end else torch.logaddexp(log_total, end)
+
+
+def check_one_form(prompts: PromptSet) -> None:
+    """Refuse prompts that need y in different forms, whose tokens cannot be multiplied with each other."""
+    if len(prompts.token_words.places) > 1:
+        raise BadOption(
+            "a product of experts over answers of any length needs prompts that write y in one form, either after a "
+            "space or glued to what comes before it: leave out the others, or take `answers` one-token",
+            answers="--answers",
+        )
+
+
+def _product(prompts: PromptSet, encoded: EncodedFacts, rows: Int[Tensor, " facts"]) -> Float[Tensor, " facts"]:
+    """Return log p(y | x, r) in a product, with gradients into the weights alone."""
+    if encoded.kind.is_long:
+        return _product_of_steps(prompts, encoded, rows)
+    xs, answers = encoded.xs, encoded.answers[rows]
+    by_prompt = torch.stack([prompts.word_log_probs(xs, rows, t) for t in range(len(prompts.prompts))], dim=1)
+    everywhere = by_prompt.isfinite().all(1)
+    scores = torch.einsum("t,fta->fa", prompts.weights, by_prompt.nan_to_num(neginf=0.0))
+    scores = scores.masked_fill(~everywhere, -torch.inf)
+    return scores.gather(1, answers[:, None])[:, 0] - scores.logsumexp(1)
+
+
+def _product_of_steps(
+    prompts: PromptSet, encoded: EncodedFacts, rows: Int[Tensor, " facts"]
+) -> Float[Tensor, " facts"]:
+    check_one_form(prompts)
+    answers, exponents = prompts.long_answers, prompts.weights
+    with torch.no_grad():
+        steps = [answers.steps(prompts.tuned, encoded.xs, encoded.ys, rows, t) for t in range(len(prompts.prompts))]
+    by_prompt = torch.stack([step.log_probs for step in steps], dim=1)
+    of_target = torch.stack([step.log_probs.gather(1, step.targets[:, None])[:, 0] for step in steps], dim=1)
+    ends = None
+    if not answers.fills_masks:
+        ends = torch.stack([step.log_probs.gather(1, step.ends[:, None])[:, 0] for step in steps], dim=1)
+    _, _, log_total = multiply(by_prompt, ends, exponents, one_end=answers.has_one_end)
+    of_steps = of_target @ exponents - log_total
+    total = of_steps.new_zeros(len(rows)).index_add(0, steps[0].pairs, of_steps)
+    log_lengths = encoded.kind.lengths_on(prompts.lm)
+    return total if log_lengths is None else total + answers.log_length(encoded.ys, rows, log_lengths)

@@ -1,0 +1,361 @@
+"""Answers of any length: all strings that the LM can spell, found by best-first search.
+
+Ranks are exact up to the tenth. Any later rank is infinite: its reciprocal counts as 0. Where a search reaches its
+limit before the rank is known, the rank lies between two bounds: the better answers that were found, and how many more
+there can be in the probability that is left.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from askwell.answers.answer_search import AnswerSearch, LikelyAnswer, LikelyAnswers
+from askwell.answers.encode import EncodedFacts
+from askwell.answers.prompt_answers import PromptAnswers
+from askwell.answers.reply import PromptReply, Replies, Reply
+from askwell.answers.search import SearchLimits
+from askwell.answers.strategy import Answers, Golds, Prior, Ranking, drawn, mean_description
+from askwell.data.facts import Fact, Relation
+from askwell.errors import NotFinite, UsageError
+from askwell.lms.batches import TokenisedTexts, Words
+from askwell.lms.vocabulary import speller
+
+RANKED = 10
+"""Ranks are exact up to this one."""
+_FACTS_AT_ONCE = 32
+_WORK_AT_ONCE = 2**26
+"""Facts are ranked together up to this many squares of the LM's width, over its layers and all prompts: with a large LM
+fewer, so that progress shows."""
+_OPENED, _MOST_OPENED = 100, 1000
+"""Prefixes that are opened for each fact at first, and for one whose rank is not known by then."""
+_OPENED_TO_ASK, _LEAST_OPENED_TO_ASK = 500, 100
+"""Prefixes that are opened for an x that is asked under one prompt, and at least under many: an answer comes within
+seconds from an LM of 100 M parameters."""
+_OPENED_FOR_THE_BEST = 4
+"""Prefixes of one fact that are opened together where only the best answer counts: a better one is soon found."""
+_MOST_XS = 32
+"""The prior of open answers is the mean over at most this many x's of train."""
+_PRIOR_ANSWERS = 30
+
+
+class OpenAnswers(Answers):
+    """Strings of any length up to a limit."""
+
+    is_listed = False
+    _known: tuple[Golds, "_Spellings"] | None = None
+
+    @property
+    def vocabulary(self) -> str:
+        """The answers that golds are ranked among, in words."""
+        return self.kind.describe(self.prompts.lm.identity.name)
+
+    def _search(self, *, only: int | None = None, **limits: int) -> AnswerSearch:
+        return AnswerSearch(self.prompts, SearchLimits(tokens=self.kind.longest, **limits), self.kind, only=only)
+
+    # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def ask(self, xs: Sequence[str], top: int = 10) -> Iterator[Replies]:
+        """Return for each x its most probable answers, best first: those that are certainly the best."""
+        self.check_askable(xs)
+        opened = max(_LEAST_OPENED_TO_ASK, _OPENED_TO_ASK // len(self.prompts.tuned.kept))
+        search = self._search(answers=top, opened=opened)
+        for words, rows in self._in_batches(xs, _FACTS_AT_ONCE):
+            for found in search.best(words, rows):
+                certain = [a for a in found.answers if found.is_exact or a.log_probability >= found.unseen]
+                replies = Replies(
+                    Reply(answer.text, math.exp(answer.log_probability), tuple(map(math.exp, answer.by_prompt)))
+                    for answer in certain or found.answers[:1]
+                )
+                if not found.is_exact:
+                    replies.unseen = math.exp(found.unseen)
+                yield replies
+
+    def ask_each_prompt(self, xs: Sequence[str]) -> Iterator[list[PromptReply]]:
+        """Return for each x the best answer of every prompt by itself, empty where none is found."""
+        self.check_askable(xs)
+        prompts = self.prompts.tuned.kept.tolist()
+        searches = [self._search(only=prompt, answers=1, opened=_OPENED_TO_ASK) for prompt in prompts]
+        certain = torch.zeros(len(self.prompts.prompts), device=self.prompts.lm.device)
+        words, rows = self._words(xs)
+        for some in rows.split(_FACTS_AT_ONCE):
+            by_prompt = [search.best(words, some, log_weights=certain) for search in searches]
+            for of_x in zip(*by_prompt, strict=True):
+                yield [self._reply_of(prompt, *_best(found)) for prompt, found in zip(prompts, of_x, strict=True)]
+
+    # ── evaluation ────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def batches(self, encoded: EncodedFacts) -> Iterable[Int[Tensor, " facts"]]:
+        """Return the rows of all facts, as many at once as are searched together."""
+        of_prompt = sum(stack.layers * stack.width**2 for stack in self.prompts.lm.stacks.values())
+        within = max(4, _WORK_AT_ONCE // (of_prompt * len(self.prompts.prompts)))
+        return encoded.rows.split(min(within, _FACTS_AT_ONCE))
+
+    def rank(
+        self,
+        encoded: EncodedFacts,
+        rows: Int[Tensor, " facts"],
+        golds: Golds,
+        top: int = RANKED,
+        *,
+        record: list[PromptAnswers] | None = None,
+        prior: Prior | None = None,
+    ) -> tuple[list[Ranking], list[Ranking]]:
+        """Return the rankings of the facts of these rows; there are too many answers to be corrected by a prior.
+
+        If no answers are wanted (`top` is 0), only what is more probable than y is searched for.
+        """
+        del prior
+        spellings = self.spellings(golds)
+        facts = [encoded.facts[row] for row in rows.tolist()]
+        if top == 0 and record is None:
+            of_golds = self._gold_log_probs(encoded, rows)
+            better = self._better(encoded, rows, of_golds, spellings, RANKED)
+            return [spellings.ranking(*of, top) for of in zip(facts, of_golds, better, strict=True)], []
+        search = self._search(answers=max(top, RANKED), opened=_OPENED)
+        others = [spellings.others(fact) for fact in facts]
+        found = search.best(encoded.xs, rows, lambda number, text: text not in others[number])
+        of_golds = self._golds_of(encoded, rows, facts, spellings, found)
+        ranked = [spellings.ranking(*of, 0) for of in zip(facts, of_golds, found, strict=True)]
+        left_open = [n for n, one in enumerate(ranked) if one.rank_at_most != one.rank]
+        sought = [of_golds[n] for n in left_open]
+        wider = self._better(encoded, rows[left_open], sought, spellings, RANKED, _MOST_OPENED)
+        for number, of_fact in zip(left_open, wider, strict=True):
+            found[number] = _merged(of_fact, found[number])
+        if record is not None:
+            record.append(self._prompt_answers(encoded.xs, rows, found))
+        return [spellings.ranking(*of, top) for of in zip(facts, of_golds, found, strict=True)], []
+
+    def quick_ranks(self, encoded: EncodedFacts, golds: Golds) -> tuple[list[Ranking], float | None]:
+        """Return whether y is the best answer to each fact, as its rank, without those for which the search was cut
+        before that was known; and the log-loss of ys that are possible. It is less work than ranks."""
+        rankings, log_probabilities, spellings = [], [], self.spellings(golds)
+        for rows in encoded.rows.split(_FACTS_AT_ONCE):
+            of_golds = self._gold_log_probs(encoded, rows)
+            better = self._better(encoded, rows, of_golds, spellings, 1)
+            for row, gold, found in zip(rows.tolist(), of_golds, better, strict=True):
+                right = spellings.right(encoded.facts[row])
+                is_wrong = gold == -math.inf or any(answer.text not in right for answer in found.answers)
+                if is_wrong or found.is_exact:
+                    rank = math.inf if is_wrong else 1.0
+                    rankings.append(Ranking(rank, rank, gold))
+            log_probabilities += [gold for gold in of_golds if gold > -math.inf]
+        return rankings, -sum(log_probabilities) / len(log_probabilities) if log_probabilities else None
+
+    def _golds_of(
+        self,
+        encoded: EncodedFacts,
+        rows: Int[Tensor, " facts"],
+        facts: Sequence[Fact],
+        spellings: "_Spellings",
+        found: Sequence[LikelyAnswers],
+    ) -> list[float]:
+        """Return the log-probabilities of the ys of facts; only those that were not found are asked for."""
+        golds = [of_fact.log_probability_of(spellings.text(fact.y)) for fact, of_fact in zip(facts, found, strict=True)]
+        missed = [number for number, gold in enumerate(golds) if gold is None]
+        asked = dict(zip(missed, self._gold_log_probs(encoded, rows[missed]) if missed else (), strict=True))
+        return [asked[number] if gold is None else gold for number, gold in enumerate(golds)]
+
+    def _better(
+        self,
+        encoded: EncodedFacts,
+        rows: Int[Tensor, " facts"],
+        golds: Sequence[float],
+        spellings: "_Spellings",
+        answers: int,
+        opened: int | None = None,
+    ) -> list[LikelyAnswers]:
+        """Return for facts the answers that are as probable as y, up to this many wrong ones. A few prefixes are opened
+        at first, which is enough for most, and many more for the others."""
+        found = dict.fromkeys(range(len(golds)), LikelyAnswers((), is_exact=True))
+        right = [spellings.right(encoded.facts[row]) for row in rows.tolist()]
+        asked = [number for number, gold in enumerate(golds) if gold > -math.inf]
+        at_once = _OPENED_FOR_THE_BEST if answers == 1 else SearchLimits.at_once
+        for most in (_OPENED, _MOST_OPENED) if opened is None else (opened,):
+            search = self._search(answers=answers, opened=most, at_once=at_once)
+            of_asked = search.at_least(
+                encoded.xs,
+                rows[asked],
+                [golds[number] for number in asked],
+                lambda number, text, asked=asked: text not in right[asked[number]],
+            )
+            found |= zip(asked, of_asked, strict=True)
+            asked = [number for number in asked if not found[number].is_exact]
+            if not asked:
+                break
+        return [found[number] for number in range(len(golds))]
+
+    @torch.no_grad()
+    def _gold_log_probs(self, encoded: EncodedFacts, rows: Int[Tensor, " facts"]) -> list[float]:
+        return self.likelihood(encoded, rows).total.double().tolist()
+
+    def _prompt_answers(self, xs: Words, rows: Int[Tensor, " facts"], found: Sequence[LikelyAnswers]) -> PromptAnswers:
+        """Return how probable each prompt finds the answers that the whole mixture finds best.
+
+        A prompt's best answer is the best of these to it, and divergences are those of the distributions over these
+        answers and all others taken together, which is at most that of the whole distributions.
+        """
+        prompts = self.prompts.tuned.kept.tolist()
+        weights = self.prompts.log_weights_for(xs, rows).exp().double().detach().cpu().numpy()[:, prompts]
+        best, divergences = [], []
+        for of_fact, of_prompts in zip(found, weights, strict=True):
+            probs = np.exp([[answer.by_prompt[prompt] for prompt in prompts] for answer in of_fact.answers])
+            probs = probs.reshape(len(of_fact.answers), len(prompts))
+            rest = np.clip(1 - probs.sum(0), 0, None)
+            everything = np.vstack([probs, rest])
+            divergence = _entropy(everything @ of_prompts) - float(of_prompts @ _entropy(everything))
+            best.append(probs.argmax(0) if len(probs) else np.zeros(len(prompts), dtype=int))
+            divergences.append(max(0.0, float(divergence)))
+        of_mixture = np.zeros(len(best), dtype=int)
+        return PromptAnswers(tuple(prompts), np.array(best), of_mixture, weights, np.array(divergences))
+
+    def spellings(self, golds: Golds) -> "_Spellings":
+        """Return how the LM spells all right answers of a relation."""
+        if self._known is None or self._known[0] is not golds:
+            every = {y for ys in golds.values() for y in ys}
+            self._known = golds, _Spellings(golds, self.spelt_texts(every))
+        return self._known[1]
+
+    def spelt_texts(self, ys: Iterable[str]) -> dict[str, str]:
+        """Return for each y the string that its tokens spell; y itself where the tokenizer does not give it back."""
+        lm, place = self.prompts.lm, self.prompts.token_words.places[0]
+        spell = speller(lm, place)
+        return {y: spell(tuple(lm.wording.encode(y, place))) or y for y in ys}
+
+    # ── priors ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def majority(self, relation: Relation) -> "OpenPrior":
+        """Return the ys of train by how often they occur there, without those that cannot be answers."""
+        ys = list(dict.fromkeys(fact.y for fact in relation.train))
+        reasons = self.kind.why_not(self.prompts, TokenisedTexts(ys, self.prompts.lm.wording))
+        texts = self.spelt_texts([y for y, reason in zip(ys, reasons, strict=True) if reason is None])
+        counts = Counter(texts[fact.y] for fact in relation.train if fact.y in texts)
+        if not counts:
+            raise UsageError(f"no train y of {relation.name} can be an answer")
+        total = counts.total()
+        answers = tuple(LikelyAnswer(text, math.log(count / total), ()) for text, count in counts.most_common())
+        found = LikelyAnswers(answers, is_exact=True)
+        return OpenPrior(f"how often each y occurs in {total} train facts", self, found)
+
+    def mean_prior(self, relation: Relation, *, seed: int = 0) -> "OpenPrior":
+        """Return the answers that are most probable as the mean of p(y | x, r) over x's of train."""
+        distinct = sorted({fact.x for fact in relation.train})
+        askable = [x for x, reason in zip(distinct, self.why_unaskable(distinct), strict=True) if reason is None]
+        if not askable:
+            raise UsageError(f"no train x of {relation.name} can be asked")
+        xs = drawn(askable, _MOST_XS, seed)
+        words, rows = self._words(xs)
+        (found,) = self._search(answers=_PRIOR_ANSWERS).best_of_bags(words, rows[None])
+        return OpenPrior(mean_description(len(xs), len(askable), seed), self, found)
+
+    def masked_prior(self) -> "OpenPrior | None":
+        """Return the answers to one mask token in the place of x; None where the LM is not asked with masks."""
+        words = self._masked_x()
+        if words is None:
+            return None
+        only = torch.zeros(1, dtype=torch.long, device=self.prompts.lm.device)
+        search = self._search(answers=_PRIOR_ANSWERS)
+        (found,) = search.best(words, only, log_weights=self._static_log_weights())
+        return OpenPrior("the answer to one mask token in the place of x", self, found)
+
+
+@dataclass(frozen=True)
+class OpenPrior(Prior):
+    """Strings that are given to every x, with their probabilities."""
+
+    answers: OpenAnswers
+    found: LikelyAnswers
+
+    def of(self, text: str) -> float:
+        """Return the log-probability of an answer, -inf for one that is not among those given."""
+        found = self.found.log_probability_of(text)
+        return -math.inf if found is None else found
+
+    def rank(self, facts: Sequence[Fact], golds: Golds, top: int = RANKED) -> list[Ranking]:
+        """Return the rankings of facts to which these answers are given."""
+        spellings = self.answers.spellings(golds)
+        return [self._ranking(fact, spellings, top) for fact in facts]
+
+    def _ranking(self, fact: Fact, spellings: "_Spellings", top: int) -> Ranking:
+        ranking = spellings.ranking(fact, self.of(spellings.text(fact.y)), self.found, top)
+        if self.found.is_exact or ranking.log_probability > -math.inf:
+            return ranking
+        # The search was cut, and y may be as probable as the best that was not found.
+        at_best = spellings.ranking(fact, self.found.unseen, self.found, 0)
+        return replace(ranking, rank=at_best.rank, raw_rank=at_best.raw_rank)
+
+
+class _Spellings:
+    """The right answers of a relation as the LM's tokens spell them; an uncased LM spells them in lower case."""
+
+    def __init__(self, golds: Golds, texts: dict[str, str]) -> None:
+        self._golds, self._texts = golds, texts
+        self._own: dict[str, str] = {}  # the relation's own spelling of what the LM's tokens spell
+        for y, text in sorted(texts.items()):
+            self._own.setdefault(text, y)
+
+    def text(self, y: str) -> str:
+        """Return the string that y's tokens spell, which identifies an answer."""
+        return self._texts.get(y, y)
+
+    def right(self, fact: Fact) -> set[str]:
+        """Return all right answers for a fact's x, including y."""
+        return {*map(self.text, self._golds[fact.x]), self.text(fact.y)}
+
+    def others(self, fact: Fact) -> set[str]:
+        """Return the other right answers for a fact's x."""
+        return self.right(fact) - {self.text(fact.y)}
+
+    def ranking(self, fact: Fact, gold: float, found: LikelyAnswers, top: int) -> Ranking:
+        """Return the ranking of a fact, given its log-probability and what was found."""
+        y, others = self.text(fact.y), self.others(fact)
+        own = found.log_probability_of(y)
+        gold = gold if own is None else own
+        if math.isnan(gold) or gold == math.inf:
+            raise NotFinite("a probability is not finite, so answers cannot be ranked")
+        wrong = [answer for answer in found.answers if answer.text != y]
+        raw = _rank(gold, [answer.log_probability for answer in wrong])
+        rank = _rank(gold, [answer.log_probability for answer in wrong if answer.text not in others])
+        # With enough answers that are as probable as those sought, what was not found does not matter.
+        unknown = 0.0 if found.is_exact else found.most_unseen(gold)
+        answers = [(self._own.get(answer.text, answer.text), answer.log_probability) for answer in found.answers]
+        kept = answers[:top] or [("", -math.inf)][:top]
+        return Ranking(
+            rank=_capped(rank),
+            raw_rank=_capped(raw),
+            log_probability=gold,
+            answers=tuple(text for text, _ in kept),
+            probabilities=tuple(math.exp(log_probability) for _, log_probability in kept),
+            rank_at_most=_capped(rank + unknown),
+        )
+
+
+def _rank(gold: float, others: Sequence[float]) -> float:
+    if gold == -math.inf:
+        return math.inf
+    return 1 + sum(other > gold for other in others) + 0.5 * sum(other == gold for other in others)
+
+
+def _capped(rank: float) -> float:
+    return rank if rank <= RANKED else math.inf
+
+
+def _best(found: LikelyAnswers) -> tuple[str, float]:
+    return (found.answers[0].text, math.exp(found.answers[0].log_probability)) if found.answers else ("", 0.0)
+
+
+def _merged(found: LikelyAnswers, others: LikelyAnswers) -> LikelyAnswers:
+    """Return what a search found, and the answers of another one."""
+    answers = {answer.text: answer for answer in (*others.answers, *found.answers)}.values()
+    ordered = sorted(answers, key=lambda answer: -answer.log_probability)
+    return replace(found, answers=tuple(ordered))
+
+
+def _entropy(probs: np.ndarray) -> np.ndarray | np.floating:
+    """Return the entropy of each column, in nats."""
+    return -(probs * np.log(probs, where=probs > 0, out=np.zeros_like(probs))).sum(0)

@@ -1,0 +1,127 @@
+"""Nearest words: p(w | v) of each of an LM's words for a vector, and what the nearest words score as a hard prompt.
+
+A tuned vector is near a word without being that word. The score of the words alone shows how much to read into them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from askwell.answers.candidates import Candidates
+from askwell.answers.encode import EncodedRelation
+from askwell.data.facts import Relation, SplitName
+from askwell.errors import BadOption
+from askwell.evaluation.metrics import Scores
+from askwell.evaluation.scoring import Evaluation, evaluate_split
+from askwell.lms.frozen import FrozenLM
+from askwell.mixture.mixture import Mixture
+
+# Word vectors and their products with all prompt tokens take about this many bytes at once.
+_BYTES_AT_ONCE = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """For each vector its nearest words, best first, and the probability of one given word."""
+
+    words: Int[Tensor, "vectors nearest"]
+    p: Float[Tensor, "vectors nearest"]
+    p_of_asked: Float[Tensor, " vectors"]
+
+
+@torch.no_grad()
+def closest_words(
+    lm: FrozenLM, vectors: Float[Tensor, "vectors embedding"], asked: Int[Tensor, " vectors"], count: int
+) -> Nearest:
+    """The softmax of the word embeddings times each vector, for the `count` best words and the given ones.
+
+    The vocabulary is read in parts: neither all word vectors nor all probabilities are ever in memory.
+    """
+    vectors = vectors.detach().to(lm.parameter_dtype)
+    log_total = vectors.new_full((len(vectors),), -torch.inf)
+    logit_of_asked = log_total.clone()
+    best = vectors.new_empty((len(vectors), 0))
+    best_words = asked.new_empty((len(vectors), 0))
+    at_once = max(1, _BYTES_AT_ONCE // (vectors.element_size() * (vectors.shape[1] + len(vectors))))
+    for words in torch.arange(lm.word_count, device=lm.device).split(at_once):
+        logits = vectors @ lm.word_vectors(words).to(vectors.dtype).T
+        log_total = torch.logaddexp(log_total, logits.logsumexp(1))
+        here = (asked >= words[0]) & (asked <= words[-1])
+        logit_of_asked[here] = logits[here, asked[here] - words[0]]
+        part, places = logits.topk(min(count, len(words)), dim=1)
+        best, order = torch.cat([best, part], 1).sort(dim=1, descending=True, stable=True)
+        best, best_words = best[:, :count], torch.cat([best_words, words[places]], 1).gather(1, order)[:, :count]
+    return Nearest(best_words, (best - log_total[:, None]).exp(), (logit_of_asked - log_total).exp())
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The scores of a mixture, and of its nearest words in its place, on the same facts, as means over facts."""
+
+    relation: str
+    split: SplitName
+    vocabulary: str
+    facts: int
+    left_out: int
+    tuned: Scores
+    projected: Scores
+    changed: float
+    """The fraction of prompt tokens, from 0 to 1, whose nearest word differs from that of the hard prompt."""
+
+
+@torch.no_grad()
+def project(mixture: Mixture) -> Mixture:
+    """A mixture that asks with the word nearest to each tuned vector, as it is shown by `look`: argmax p(w | v).
+
+    The prompts' weights and the temperature are kept; perturbations of deeper layers have no words, and are dropped.
+    """
+    if mixture.spec.combine == "product":
+        raise BadOption("a product of experts keeps its prompts hard: there is nothing to project")
+    spec = mixture.spec.model_copy(update={"deep": False})
+    templates = [prompt.template for prompt in mixture.prompts[:: spec.copies]]
+    projected = Mixture(mixture.lm, templates, spec, examples=mixture.examples)
+    projected.left_out_prompts = list(mixture.left_out_prompts)
+    projected.vectors.copy_(mixture.lm.word_vectors(_nearest(mixture)))
+    projected.weighting.load_state_dict(mixture.weighting.state_dict())
+    return projected
+
+
+def projection_scores(
+    mixture: Mixture,
+    relation: Relation,
+    *,
+    tuned: Evaluation | None = None,
+    split: SplitName = "test",
+    candidates: Candidates | None = None,
+    facts: EncodedRelation | None = None,
+    progress: Callable[[int, int], None] | bool | None = None,
+) -> Projection:
+    """The scores of a mixture's nearest words and of the mixture itself, whose evaluation can be given."""
+    tuned = tuned or evaluate_split(
+        mixture, relation, split=split, candidates=candidates, facts=facts, progress=progress
+    )
+    words = evaluate_split(  # only the ranks of its answers are wanted
+        project(mixture), relation, split=tuned.split, candidates=candidates, top=0, facts=facts, progress=progress
+    )
+    original = [token for prompt in mixture.prompts for token in prompt.token_ids]
+    nearest = _nearest(mixture).tolist()
+    return Projection(
+        relation=relation.name,
+        split=tuned.split,
+        vocabulary=tuned.vocabulary,
+        facts=len(tuned.outcomes),
+        left_out=len(tuned.left_out),
+        tuned=tuned.micro,
+        projected=words.micro,
+        changed=sum(a != b for a, b in zip(original, nearest, strict=True)) / max(1, len(original)),
+    )
+
+
+def _nearest(mixture: Mixture) -> torch.Tensor:
+    if not len(mixture.vectors):  # prompts of blanks alone
+        return torch.zeros(0, dtype=torch.long, device=mixture.lm.device)
+    asked = torch.zeros(len(mixture.vectors), dtype=torch.long, device=mixture.lm.device)
+    return closest_words(mixture.lm, mixture.vectors, asked, 1).words[:, 0]

@@ -1,0 +1,253 @@
+"""Several runs of one relation, such as over seeds: doing them, and the mean, spread and agreement of their results."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+
+from askwell.data.facts import Relation
+from askwell.errors import BadOption, UsageError
+from askwell.evaluation.calibration import outcomes_by_x, questions_of
+from askwell.evaluation.outcomes import Outcome
+from askwell.evaluation.scoring import Evaluation
+from askwell.files import to_json
+from askwell.runs.folder import Run, is_run, read_run
+from askwell.runs.record import RunRecord
+from askwell.specs.run_spec import RunSpec
+from askwell.training.checkpoint import CHECKPOINT
+
+
+@dataclass(frozen=True)
+class RunPair:
+    """Two runs, compared on the questions that both were asked."""
+
+    first: int
+    second: int
+    questions: int
+    same: float
+    """The fraction of questions with the same best answer."""
+    right: int
+    """Questions that at least one of the two answers right."""
+    same_of_right: float | None
+    """The fraction of these with the same best answer; None if there are none."""
+
+
+@dataclass(frozen=True)
+class RunConsistency:
+    """Whether runs that differ only in their seed give the same answers."""
+
+    runs: int
+    pairs: tuple[RunPair, ...]
+    same: float
+    """The mean over all pairs of runs."""
+    same_of_right: float | None
+    """The mean over the pairs that have it."""
+
+
+def run_consistency(runs: Sequence[Sequence[Outcome]]) -> RunConsistency:
+    """How far runs agree, from their outcomes on the same facts; questions that only one of two was asked are left out.
+
+    Answers are compared as words, so the runs may be of different mixtures and LMs.
+    """
+    if len(runs) < 2:
+        raise BadOption("consistency over seeds needs at least two runs")
+    answers = [_best_answers(outcomes) for outcomes in runs]
+    pairs = tuple(
+        _run_pair(first, second, answers[first], answers[second]) for first, second in combinations(range(len(runs)), 2)
+    )
+    of_right = [pair.same_of_right for pair in pairs if pair.same_of_right is not None]
+    return RunConsistency(
+        runs=len(runs),
+        pairs=pairs,
+        same=float(np.mean([pair.same for pair in pairs])),
+        same_of_right=float(np.mean(of_right)) if of_right else None,
+    )
+
+
+def _best_answers(outcomes: Sequence[Outcome]) -> dict[tuple[str, str], tuple[str, bool]]:
+    """The best answer to each x of each relation, and whether it is right."""
+    by_x, right = outcomes_by_x(outcomes), questions_of(outcomes).right.tolist()
+    return {
+        (of_x[0].relation, of_x[0].x): (of_x[0].answers[0], is_right)
+        for of_x, is_right in zip(by_x, right, strict=True)
+    }
+
+
+def _run_pair(
+    first: int,
+    second: int,
+    of_first: dict[tuple[str, str], tuple[str, bool]],
+    of_second: dict[tuple[str, str], tuple[str, bool]],
+) -> RunPair:
+    shared = [question for question in of_first if question in of_second]
+    if not shared:
+        raise UsageError("two runs have no question in common, so their answers cannot be compared")
+    same = np.array([of_first[question][0] == of_second[question][0] for question in shared])
+    right = np.array([of_first[question][1] or of_second[question][1] for question in shared])
+    return RunPair(
+        first=first,
+        second=second,
+        questions=len(shared),
+        same=float(same.mean()),
+        right=int(right.sum()),
+        same_of_right=float(same[right].mean()) if right.any() else None,
+    )
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Several values of the same score."""
+
+    runs: int
+    mean: float
+    deviation: float | None
+    """The standard deviation of a single run, with n - 1 in its denominator; None for one run."""
+    low: float
+    high: float
+
+
+def spread_of(values: Sequence[float]) -> Spread:
+    """The mean and spread of the values of some runs."""
+    if not values:
+        raise BadOption("there are no runs to average over")
+    deviation = stdev(values) if len(values) > 1 else None
+    return Spread(len(values), fmean(values), deviation, min(values), max(values))
+
+
+def spreads_of(scores: Sequence[Mapping[str, float]]) -> dict[str, Spread]:
+    """The mean and spread of each score of some runs, under the names that all of them have."""
+    names = [name for name in scores[0] if all(name in of_run for of_run in scores)] if scores else []
+    if not names:
+        raise BadOption("the runs have no score in common")
+    return {name: spread_of([of_run[name] for of_run in scores]) for name in names}
+
+
+@dataclass(frozen=True)
+class SeveralRuns:
+    """Several runs on the same facts; scores are means over facts, in the units of their metrics."""
+
+    relation: str
+    vocabulary: str
+    runs: int
+    facts: tuple[int, ...]
+    """The different numbers of facts asked."""
+    left_out: tuple[int, ...]
+    scores: dict[str, Spread]
+    consistency: RunConsistency
+
+
+def several_runs(evaluations: Sequence[Evaluation]) -> list[SeveralRuns]:
+    """For each relation that was evaluated more than once, all of its evaluations together."""
+    by_relation: dict[str, list[Evaluation]] = {}
+    for evaluation in evaluations:
+        by_relation.setdefault(evaluation.outcomes[0].relation, []).append(evaluation)
+    return [
+        _together(name, runs, (len(run.left_out) for run in runs))
+        for name, runs in by_relation.items()
+        if len(runs) > 1
+    ]
+
+
+@dataclass(frozen=True)
+class SeedRuns:
+    """Runs of one relation that differ in their seeds, and where they are."""
+
+    folder: Path
+    runs: tuple[Run, ...]
+
+    def together(self) -> SeveralRuns:
+        """Mean and spread of their scores, and whether they agree."""
+        return _together_over_seeds(self.runs)
+
+    def as_json(self) -> dict[str, Any]:
+        """The runs together, and the scores of each seed, as plain JSON."""
+        scores = {run.record.spec.seed: run.record.test.micro for run in self.runs}
+        by_seed = {str(seed): of_seed for seed, of_seed in scores.items()}
+        return {"out": str(self.folder), "seeds": list(scores), **to_json(self.together()), "by_seed": by_seed}
+
+
+def _together_over_seeds(runs: Sequence[Run]) -> SeveralRuns:
+    evaluations = [Evaluation("test", run.record.test.vocabulary, tuple(run.test), ()) for run in runs]
+    left_out = [run.record.test.left_out_count for run in runs]
+    return _together(runs[0].record.relation.name, evaluations, left_out)
+
+
+def _together(relation: str, evaluations: Sequence[Evaluation], left_out: Iterable[int]) -> SeveralRuns:
+    return SeveralRuns(
+        relation=relation,
+        vocabulary="; ".join(dict.fromkeys(evaluation.vocabulary for evaluation in evaluations)),
+        runs=len(evaluations),
+        facts=tuple(sorted({len(evaluation.outcomes) for evaluation in evaluations})),
+        left_out=tuple(sorted({*left_out})),
+        scores=spreads_of([evaluation.micro for evaluation in evaluations]),
+        consistency=run_consistency([evaluation.outcomes for evaluation in evaluations]),
+    )
+
+
+_MOST_SEEDS = 1000
+
+
+def seeds_of(text: str) -> list[int]:
+    """The seeds that --seeds names: a list such as 0,1,2, or how many, counted from 0."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise BadOption(f"`seeds` {text}: give seeds such as 0,1,2, or how many of them", seeds="--seeds")
+    if any(len(part) > 18 for part in parts):
+        raise BadOption(f"`seeds` {text}: a seed has at most 18 digits", seeds="--seeds")
+    seeds = [int(part) for part in parts]
+    if len(seeds) == 1:
+        if seeds[0] > _MOST_SEEDS:
+            raise BadOption(f"`seeds` {text}: at most {_MOST_SEEDS} seeds", seeds="--seeds")
+        seeds = list(range(seeds[0]))
+    if len(seeds) < 2 or len({*seeds}) < len(seeds):
+        raise BadOption(f"`seeds` {text}: a spread needs at least two different seeds", seeds="--seeds")
+    return seeds
+
+
+def check_seeds(one: Relation, other: Relation) -> None:
+    """Refuse a relation whose splits differ from one seed to another."""
+    if one.digest != other.digest:
+        raise BadOption(
+            "`seeds`: a single file of facts would be split differently for each seed, and runs on different facts "
+            "do not show the spread of a score; give a folder with train.jsonl, dev.jsonl and test.jsonl",
+            seeds="--seeds",
+        )
+
+
+def run_seeds(
+    specs: Sequence[RunSpec],
+    out: Path,
+    do: Callable[[RunSpec, Path, bool], RunRecord],
+    *,
+    resume: bool,
+    note: Callable[[str], None] | None = None,
+) -> SeedRuns:
+    """Does runs that differ in their seeds, in the folders seed-0 and so on.
+
+    `do` is given the spec, the folder, and whether to continue a run that was started there. With `resume`, complete
+    runs are not repeated.
+    """
+    tell = note or (lambda _text: None)
+    runs = []
+    for spec in specs:
+        folder = out / f"seed-{spec.seed}"
+        if resume and folder.is_dir() and is_run(folder) and not (folder / CHECKPOINT).exists():
+            run = read_run(folder)
+            if run.record.id != spec.id:
+                raise BadOption(
+                    f"`resume`: the run in {folder} has other facts or options; name another `folder`",
+                    resume="--resume",
+                    folder="--out",
+                )
+            tell(f"seed {spec.seed} is already done, in {folder}")
+        else:
+            tell(f"seed {spec.seed}, in {folder}")
+            begun = folder.is_dir() and any(folder.iterdir())
+            do(spec, folder, resume and begun)
+            run = read_run(folder)
+        runs.append(run)
+    return SeedRuns(out, tuple(runs))

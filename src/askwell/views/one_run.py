@@ -1,0 +1,267 @@
+"""One run as a document: what was found, its scores, how far they can be trusted, its prompts, answers and settings.
+
+The page of a run and `askwell export` show it; the page Trust shows its middle part."""
+
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from askwell.data.split_audit import SetAudit, audit_sentences
+from askwell.errors import AskwellError, BadOption
+from askwell.evaluation.metrics import METRICS, units_of
+from askwell.runs.folder import Run
+from askwell.runs.query import select_runs
+from askwell.runs.record import RunRecord
+from askwell.runs.sources import saved_mixture
+from askwell.version import VERSION
+from askwell.views.charts import Panel, panels_chart, reliability_chart, risk_coverage_chart
+from askwell.views.document import (
+    Block,
+    Cell,
+    Code,
+    Document,
+    Drawing,
+    Figure,
+    Paragraph,
+    Points,
+    Row,
+    Section,
+    Table,
+    table,
+)
+from askwell.views.printable import NONE, counted, per_cent, visible
+from askwell.views.scores import label_blocks
+from askwell.views.study_cells import kept_runs
+from askwell.views.study_rows import lines_of
+from askwell.views.to_html import page_html
+from askwell.views.trust_figures import control_runs, trust_in
+from askwell.views.trust_section import trust_sentences
+from askwell.views.words import PromptWords, nearest_words
+from askwell.views.words_document import prompt_table, words_figure
+
+_ANSWERS = 12
+
+
+def run_document(name: str, run: Run, others: Sequence[Run] = (), words: Sequence[PromptWords] = ()) -> Document:
+    """Return everything there is to see of a run; `others` may hold its controls, `words` are its prompts in words."""
+    record, spec = run.record, run.record.spec
+    about = {
+        "Run": name,
+        "Relation": spec.relation,
+        "LM": spec.asked_lm,
+        "Prompts": f"{len(record.prompts)} ({spec.prompts})",
+        "Setting": spec.setting,
+        "Seed": str(spec.seed),
+        "Answers": record.test.vocabulary,
+    }
+    sections = (
+        _scores(run),
+        *_learning(record),
+        *trust_sections(run, others),
+        _prompts(record, name, words),
+        Section("Some answers", (_answers(run),)),
+        Section("How it was made", tuple(_making(record))),
+    )
+    return Document(
+        f"{spec.relation} on {spec.asked_lm}",
+        lead=_found(run),
+        about=tuple(about.items()),
+        sections=sections,
+        foot=f"Run {record.id}, made by askwell {record.environment.askwell}; shown by askwell {VERSION}.",
+    )
+
+
+def export_run(
+    path: Path, where: str | None = None, lm: str | None = None, *, note: Callable[[str], None] = lambda _line: None
+) -> str:
+    """Return the one run at a path as a page that needs no other file; `lm` says where its LM is, if it has moved.
+
+    If the LM cannot be loaded, the page has no drawing of the prompts, and `note` gets the reason.
+    """
+    runs = select_runs(path, where)
+    if len(runs) > 1:
+        raise BadOption(f"{path} has {len(runs)} runs: choose one with --where, or name its folder")
+    words: list[PromptWords] = []
+    if runs[0].mixture is not None:
+        try:
+            words = nearest_words(saved_mixture(str(runs[0].mixture), lm, revision=None, device=None, dtype="auto"))
+        except AskwellError as problem:
+            note(f"the prompts are not drawn: {problem}")
+    return page_html(run_document(runs[0].folder.resolve().name, runs[0], words=words))
+
+
+def trust_document(run: Run, others: Sequence[Run] = ()) -> Document:
+    """Return how far the score of a run can be trusted."""
+    lead = (
+        "A score is not knowledge. Tuned prompts also learn from their training pairs; this shows how far the score "
+        "of a run can be trusted."
+    )
+    return Document("Can I believe this?", lead, sections=(*trust_sections(run, others, ""), _scores(run)))
+
+
+def _found(run: Run) -> str:
+    record = run.record
+    score, facts = run.score("P@1"), counted(record.test.facts, "test fact")
+    said = f"{METRICS['P@1'].text(score)} % of {facts} are answered correctly"
+    untuned = None if record.untuned is None else record.untuned.score("P@1")
+    said += "" if untuned is None else f"; with the same prompts before tuning, {untuned:.1f} %"
+    if record.knowledge is not None:
+        sure = "more than" if record.knowledge.is_there else "perhaps no more than"
+        said += f". That is {sure} can be reached without looking at x ({record.knowledge.control_score:.1f} %)"
+    return f"{said}."
+
+
+def _scores(run: Run) -> Section:
+    """The scores beside those before tuning and those of answers that need no knowledge, and of each label."""
+    record = run.record
+    tuned = record.spec.baseline or ("tuned" if record.spec.training else "untuned")
+    untuned = [] if record.untuned is None else [("untuned", record.untuned.score)]
+    rows = [_score_row(name, map(score, METRICS)) for name, score in (*untuned, (tuned, run.score))]
+    for name, control in record.controls.items():
+        if control.test is not None:
+            rows.append(_score_row(name, map(control.test.get, METRICS), control.description))
+    shown = table(("", *METRICS), (), numbers=METRICS)
+    left_out = f"; {record.test.left_out_count} more could not be asked" if record.test.left_out_count else ""
+    caption = (
+        f"Means over {counted(record.test.facts, 'test fact')} ({units_of(list(METRICS))}), ranked among "
+        f"{record.test.vocabulary}{left_out}. Pale rows need no knowledge of x: only a score above them is a sign."
+    )
+    bounds = [Paragraph(f"{record.test.bounds_text}.")] if record.test.bounds_text else []
+    return Section(
+        "Scores", (Table(caption, "", shown.groups, tuple(rows)), *bounds, *label_blocks(record.test.labels))
+    )
+
+
+def _score_row(name: str, scores: Any, what: str = "") -> Row:
+    cells = tuple(Cell(metric.text(score)) for metric, score in zip(METRICS.values(), scores, strict=True))
+    return Row(name, cells, note=what, pale=bool(what))
+
+
+def learning_curve(record: RunRecord) -> list[tuple[float, float]]:
+    """Return dev P@1 against the pairs trained on."""
+    points = [(line.pairs, line.dev["P@1"]) for line in record.history]
+    return [(float(pairs), score) for pairs, score in points if pairs is not None and score is not None]
+
+
+def _learning(record: RunRecord) -> list[Section]:
+    points = learning_curve(record)
+    if len(points) < 2:
+        return []
+    kept = None if record.training is None else record.training.best_pairs
+    note = "" if kept is None else f" The state after {kept} pairs was kept."
+    return [Section("Learning curve", (learning_figure(points, note),))]
+
+
+def learning_figure(points: Sequence[tuple[float, float]], note: str = "") -> Figure:
+    """Return a curve of dev P@1 against pairs, of a run that is done or under way."""
+    chart = panels_chart([Panel("dev", {"P@1": points})], ["P@1"], measure="P@1, %", trained="pairs trained on")
+    caption = (
+        f"Right answers to dev facts in %: {points[0][1]:.1f} at first, {points[-1][1]:.1f} after {points[-1][0]:.0f} "
+        f"pairs, {max(score for _, score in points):.1f} at best. Where the curve is flat, nothing more is learned."
+    )
+    return Figure((Drawing("learning", chart),), caption + note)
+
+
+def trust_sections(run: Run, others: Sequence[Run], heading: str = "Can I believe this?") -> list[Section]:
+    """Return sentences and charts on how far a run's score can be trusted, and what is to be known of its facts."""
+    try:
+        cells = trust_in(lines_of(kept_runs([run])), control_runs(others))
+    except AskwellError:
+        cells = []
+    if cells:
+        cell = cells[0]
+        drawings = (
+            Drawing("reliability", reliability_chart(cell.calibration.bins, ece=cell.calibration.ece)),
+            Drawing("coverage", risk_coverage_chart({"by probability": cell.risk_coverage}, chosen=0.1)),
+        )
+        caption = (
+            "How often answers are right, by their probability; and how many are wrong if only the most confident ones "
+            "are given. The dashed line is one in ten."
+        )
+        blocks: list[Block] = [Points(tuple(trust_sentences(cell))), Figure(drawings, caption)]
+    else:
+        blocks = [Paragraph("Nothing was tuned in this run, so nothing could be learned from train facts.")]
+    sections = [Section(heading, tuple(blocks))]
+    if run.record.audit is not None:
+        said = audit_sentences(SetAudit(run.record.relation.name, (run.record.audit,)))
+        sections.append(Section("The facts", (Points(tuple(said)),)))
+    return sections
+
+
+def _prompts(record: RunRecord, name: str, words: Sequence[PromptWords]) -> Section:
+    by_weight = sorted(record.prompts, key=lambda prompt: -prompt.weight)
+    listed = prompt_table([(prompt.weight, prompt.template) for prompt in by_weight])
+    drawn = [words_figure(words, name)] if words else []
+    said = [f"The weights are spread as over {record.effective_prompts:.1f} equally weighted prompts."]
+    said += [f"Left out: {visible(one.template)}, since {one.reason}." for one in record.left_out_prompts]
+    return Section("Prompts", (*drawn, listed, *map(Paragraph, said)))
+
+
+def _answers(run: Run) -> Table:
+    shown = run.test[:: max(1, len(run.test) // _ANSWERS)][:_ANSWERS]
+    rows = []
+    for outcome in shown:
+        best, probability = (outcome.answers[0], per_cent(outcome.probabilities[0])) if outcome.answers else (NONE, "")
+        mark = "right" if best in outcome.golds else "wrong"
+        rows.append((outcome.x, Cell(best, mark=mark, note=probability), ", ".join(outcome.golds)))
+    more = len(run.test) - len(shown)
+    return table(("x", "best answer", "right"), rows, caption="Test facts, evenly spread over the list.", more=more)
+
+
+def _making(record: RunRecord) -> list[Block]:
+    """The command, the settings that were chosen, and what the run was made with."""
+    spec, environment = record.spec, record.environment
+    blocks: list[Block] = []
+    if spec.baseline is None and spec.control is None and spec.training is not None:
+        meaning = "Makes such a run again; write the paths of facts, prompts or candidates of your own for their names."
+        blocks.append(Code(((_command(record), meaning),)))
+    parts = {"mixture": record.mixture, "training": spec.training, "search": spec.search, "tuning": spec.fine_tuning}
+    rows = [
+        Row(name, (Cell(visible(str(value)) if value is not None else NONE),), begins=begins, pale=not chosen)
+        for part, of in parts.items()
+        if of is not None
+        for begins, (name, (value, chosen)) in zip((part, *[""] * 99), _settings(of).items(), strict=False)
+    ]
+    settings = table(("setting", "value"), (), caption="Settings that are not pale differ from the defaults.")
+    blocks.append(
+        Table(settings.caption, settings.corner, settings.groups, tuple(rows), folded="All settings of this run")
+    )
+    made = {
+        "seconds": None if environment.seconds is None else f"{environment.seconds:.0f} s",
+        "threads": counted(spec.threads, "thread"),
+        "device": f"{spec.device}, {spec.dtype}",
+        **{name: getattr(environment, name) and f"{name} {getattr(environment, name)}" for name in
+           ("askwell", "git", "python", "torch", "transformers")},
+    }  # fmt: skip
+    return [*blocks, Paragraph(f"{', '.join(filter(None, made.values()))}; {environment.platform or NONE}.")]
+
+
+def _settings(spec: BaseModel) -> dict[str, tuple[Any, bool]]:
+    """Each setting with whether it differs from its default."""
+    plain = {name: field for name, field in type(spec).model_fields.items() if name != "context_scores"}
+    return {name: (getattr(spec, name), getattr(spec, name) != field.default) for name, field in plain.items()}
+
+
+_IMPLIED = {"classify", "threads"}
+"""Set by candidates, and by the run."""
+_WRITTEN_OUT = 3
+"""Up to this many templates are part of the command."""
+
+
+def _command(record: RunRecord) -> str:
+    spec = record.spec
+    words = ["askwell", "train", "--lm", spec.lm, "--facts", spec.relation]
+    by_name = ":" in spec.prompts or len(spec.templates) > _WRITTEN_OUT
+    for prompts in [spec.prompts] if by_name else [one.template for one in spec.templates]:
+        words += ["--prompts", prompts]
+    if spec.candidates is not None:
+        words += ["--candidates", spec.candidates]
+    for part in (spec.mixture, spec.training):
+        for name, (value, chosen) in ({} if part is None else _settings(part)).items():
+            if chosen and name not in _IMPLIED:
+                flag = name.replace("_", "-")
+                words += [f"--{flag}" if value is True else f"--no-{flag}" if value is False else f"--{flag}={value}"]
+    return shlex.join([*words, "--out", "FOLDER"])
