@@ -11,7 +11,8 @@ from askwell.runs.folder import Run
 from askwell.runs.query import select_runs
 from askwell.version import VERSION
 from askwell.views.document import Document, Drawing, Figure, Points, Section, Table, without_empty_columns
-from askwell.views.findings import TOLD_KEYS, LMFindings, findings_of, found_blocks, some_answers, told_figures
+from askwell.views.findings import LMFindings, findings_of
+from askwell.views.findings_shown import TOLD_KEYS, found_blocks, some_answers, told_figures
 from askwell.views.label_tables import label_tables
 from askwell.views.paper_figures import differences
 from askwell.views.score_tables import ablation_table, arrows_table, baselines_table, main_table, other_table
