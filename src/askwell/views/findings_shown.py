@@ -48,7 +48,7 @@ def details(findings: Sequence[LMFindings]) -> list[Points]:
 
 def found_blocks(findings: Sequence[LMFindings], figures: Sequence[Figure]) -> list[Block]:
     """Return what was found: in a sentence, in a chart, in further sentences and in a table."""
-    return [headlines(findings), *figures[:1], *details(findings), *by_relation(findings), *figures[1:]]
+    return [headlines(findings), *figures[:1], *details(findings), *relation_tables(findings), *figures[1:]]
 
 
 TOLD_KEYS = (Key("told in the text", "first", "dot"), Key("withheld from it", "second", "diamond"))
@@ -76,7 +76,7 @@ def _shortened(label: str) -> str:
     return label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…"
 
 
-def by_relation(findings: Sequence[LMFindings]) -> list[Table]:
+def relation_tables(findings: Sequence[LMFindings]) -> list[Table]:
     """Return P@1 of every cell by relation, on told and withheld facts where that is known; nothing if it would have
     too many relations, or say no more than the scores of the set."""
     cells = [(found, cell) for found in findings for cell in found.cells]
