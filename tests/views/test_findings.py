@@ -6,7 +6,7 @@ import pytest
 from builders.outcomes import run_of_distinct_ys
 from builders.stores import figures_of, keep, new_store, record_of, spec_of
 
-from askwell.data.testbed import told, withheld
+from askwell.data.testbed import told_facts, withheld_facts
 from askwell.runs.folder import write_run
 from askwell.views.document import Figure, Points, Table
 from askwell.views.findings import findings_of
@@ -90,7 +90,10 @@ def keep_testbed(store, right_told: int, right_withheld: int, **spec) -> None:
     """Ten told and ten withheld facts of the testbed, of which so many are answered correctly."""
     relation = "testbed:country_of_city"
     ranks = [1] * right_told + [20] * (10 - right_told) + [1] * right_withheld + [20] * (10 - right_withheld)
-    facts = [*sorted(told("country_of_city"), key=str)[:10], *sorted(withheld("country_of_city"), key=str)[:10]]
+    facts = [
+        *sorted(told_facts("country_of_city"), key=str)[:10],
+        *sorted(withheld_facts("country_of_city"), key=str)[:10],
+    ]
     outcomes = [
         replace(outcome, x=fact.x, y=fact.y, golds=(fact.y,))
         for outcome, fact in zip(run_of_distinct_ys(ranks, relation), facts, strict=True)
