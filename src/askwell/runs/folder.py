@@ -50,7 +50,7 @@ class Run(ShowsItself, AsFrame):
     record: RunRecord
 
     def summary(self) -> Document:
-        """Summarize what was run, where it is, and what it scores."""
+        """Summarise what was run, where it is, and what it scores."""
         shown = self.record.summary()
         return replace(shown, sections=(*shown.sections, Section("", (Paragraph(f"in {self.folder}"),))))
 
@@ -169,7 +169,7 @@ class Runs(ShowsItself, list[Run], AsFrame):
         return query_runs(self).as_json()
 
     def summary(self) -> Document:
-        """Summarize the scores of each run."""
+        """Summarise the scores of each run."""
         from askwell.runs.query import SHOWN, query_runs
 
         rows = query_runs(self).as_json()

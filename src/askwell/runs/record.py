@@ -159,7 +159,7 @@ class RunRecord(ShowsItself, _Part):
         return {**baseline, "out": str(folder), **to_json(self), "history": to_json(self.history)}
 
     def summary(self) -> Document:
-        """Summarize what was run and what it scores on test, beside the untuned prompts and the controls."""
+        """Summarise what was run and what it scores on test, beside the untuned prompts and the controls."""
         scored = {} if self.untuned is None else {"untuned": self.untuned.micro}
         scored["tuned" if self.training else "test"] = self.test.micro
         scored |= {name: figures.test for name, figures in self.controls.items() if figures.test is not None}

@@ -160,7 +160,7 @@ class SeedRuns:
     runs: tuple[Run, ...]
 
     def together(self) -> SeveralRuns:
-        """The mean and spread of their scores, and whether they agree."""
+        """Return the mean and spread of their scores, and whether they agree."""
         return _together_over_seeds(self.runs)
 
     def as_json(self) -> dict[str, Any]:
