@@ -173,7 +173,7 @@ class Evaluation(ShowsItself, AsFrame):
     def plot(self, ax: Any = None) -> Any:
         """A reliability diagram: are answers with probability p right in a fraction p of cases? Returns the matplotlib
         axes."""
-        from askwell.views.charts import plot_reliability
+        from askwell.views.plots import plot_reliability
 
         questions = questions_of(self.outcomes)
         found = calibration(questions.confidences, questions.right)

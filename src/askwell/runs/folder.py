@@ -73,7 +73,7 @@ class Run(ShowsItself, AsFrame):
 
     def plot(self, ax: Any = None, *, label: str | None = None) -> Any:
         """Plot dev P@1 during tuning, and return the matplotlib axes."""
-        from askwell.views.charts import plot_curve
+        from askwell.views.plots import plot_curve
 
         points = [(line.pairs, line.dev["P@1"]) for line in self.record.history if line.pairs is not None]
         scored = [(x, y) for x, y in points if y is not None]
