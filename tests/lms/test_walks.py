@@ -19,7 +19,7 @@ from askwell.lms.batches import Batch, StreamBatch
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.walks import attention
 from askwell.lms.walks.attention import attend, attend_fused, groups_of
-from askwell.lms.walks.choose import walk_of
+from askwell.lms.walks.known_models import walk_of
 from askwell.lms.walks.rows import Rows, pack
 from askwell.lms.walks.walk import FeedForward
 
