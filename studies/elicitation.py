@@ -23,7 +23,7 @@ from pages import FINDINGS, fill, table
 from askwell import Mixture, MixtureSpec, load_lm, train
 from askwell.data.facts import Fact
 from askwell.data.split import sample
-from askwell.data.testbed import relations, testbed_prompts, testbed_relation, told
+from askwell.data.testbed import relations, testbed_prompts, testbed_relation, told_facts
 from askwell.evaluation.comparison import compare
 from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes
 from askwell.evaluation.scoring import evaluate_split
@@ -75,7 +75,7 @@ def outcomes_of(lm_name: str, lm: FrozenLM, relation_name: str, way: str, answer
 
 def only(outcomes: list[Outcome], *, is_told: bool) -> list[Outcome]:
     """Return the outcomes of told, or of withheld facts."""
-    return [o for o in outcomes if (Fact(o.x, o.y) in told(o.relation)) == is_told]
+    return [o for o in outcomes if (Fact(o.x, o.y) in told_facts(o.relation)) == is_told]
 
 
 def macro(outcomes: list[Outcome], names: list[str]) -> float:

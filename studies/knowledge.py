@@ -19,7 +19,7 @@ from lines import RESULTS
 from pages import FINDINGS, fill, table
 
 from askwell.data.facts import Fact
-from askwell.data.testbed import told
+from askwell.data.testbed import told_facts
 from askwell.evaluation.controls import PRIOR_CORRECTED
 from askwell.evaluation.knowledge import knowledge
 from askwell.evaluation.outcomes import Outcome, read_outcomes
@@ -50,7 +50,7 @@ def right(outcomes: Sequence[Outcome]) -> float:
 
 def is_told(outcome: Outcome) -> bool:
     """Tell whether the LMs were told the fact."""
-    return Fact(outcome.x, outcome.y) in told(outcome.relation.removeprefix("testbed:"))
+    return Fact(outcome.x, outcome.y) in told_facts(outcome.relation.removeprefix("testbed:"))
 
 
 def cell(run: KeptRun, untuned: KeptRun | None, of_runs: ControlRuns) -> dict[str, Any]:

@@ -43,7 +43,7 @@ RELATIONS = ("country_of_airport", "capital", "state_of_county")
 
 def sampled(name: str, seed: int, *, only_told: bool) -> Relation:
     """A relation with some of its facts; the golds are those of the facts that were drawn."""
-    whole, told = world.testbed_relation(name), world.told(name)
+    whole, told = world.testbed_relation(name), world.told_facts(name)
     draw = random.Random(seed)
     test = [fact for fact in whole.test if fact in told or not only_told]
     sizes = ((whole.train, 150), (whole.dev, 60), (test, 60 if only_told else 150))

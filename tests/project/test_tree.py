@@ -34,7 +34,7 @@ ORDER = [
 # The files of views that know nothing of what is shown, so that every object can show itself through them. All other
 # files of views say what is shown of evaluations and runs.
 PAPER = {
-    "charts", "document", "drawing", "printable", "progress_bar", "shown", "to_files", "to_html", "to_text",
+    "charts", "document", "drawing", "plots", "printable", "progress_bar", "shown", "to_files", "to_html", "to_text",
 }  # fmt: skip
 
 

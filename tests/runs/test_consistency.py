@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from builders.outcomes import outcome
 
+from askwell.answers.prompt_answers import PromptAnswers
 from askwell.errors import BadOption, UsageError
-from askwell.evaluation.agreement import PromptAnswers, consistency
+from askwell.evaluation.agreement import consistency
 from askwell.runs.several_runs import run_consistency
 
 

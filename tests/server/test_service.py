@@ -71,7 +71,7 @@ def test_what_is_known_of_an_x_is_what_the_world_says(service):
     relation = testbed.testbed_relation("symbol")
     assert {x: one.golds for x, one in known.items()} == dict(relation.golds)
     for fact in relation.test:
-        assert known[fact.x].told[fact.y] == (fact in testbed.told("symbol"))
+        assert known[fact.x].told[fact.y] == (fact in testbed.told_facts("symbol"))
         assert known[fact.x].split == "test"
 
 

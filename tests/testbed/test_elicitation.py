@@ -38,7 +38,7 @@ def templates(kinds, name):
 
 def told_facts(name):
     """The relation with at most 80 of its told test facts."""
-    whole, told = world.testbed_relation(name), world.told(name)
+    whole, told = world.testbed_relation(name), world.told_facts(name)
     asked = [fact for fact in whole.test if fact in told][:80]
     return Relation.of(whole.name, whole.train, whole.dev[:40], asked)
 
@@ -87,7 +87,7 @@ def test_tuned_mixtures_beat_hard_prompts_that_are_not_in_the_text(lm_name, star
 @pytest.mark.slow
 @pytest.mark.parametrize("name", lm_names())
 def test_no_prompt_brings_out_a_capital_that_was_withheld(name):
-    relation, told = world.testbed_relation("capital"), world.told("capital")
+    relation, told = world.testbed_relation("capital"), world.told_facts("capital")
     outcomes = evaluate_split(tuned(name, "manual and paraphrased", "capital"), relation).outcomes
     right = {kept: [o.rank <= 1 for o in outcomes if (Fact(o.x, o.y) in told) == kept] for kept in (True, False)}
     assert sum(right[True]) / len(right[True]) > 0.8

@@ -31,7 +31,7 @@ def test_an_lm_says_what_it_was_made_from(name):
 @pytest.mark.parametrize("relation", ["capital", "country_of_city"])
 @pytest.mark.parametrize("name", HERE)
 def test_with_the_words_of_the_text_it_answers_what_it_was_told(name, relation):
-    whole, told = world.testbed_relation(relation), world.told(relation)
+    whole, told = world.testbed_relation(relation), world.told_facts(relation)
     asked = [fact for fact in whole.test if fact in told][:200]
     mixture = Mixture(load_testbed_lm(name), world.testbed_prompts("mined", relation)[:8], paper_spec(begin="space"))
     scores = evaluate_split(mixture, Relation.of(relation, [], [], asked))
@@ -39,4 +39,4 @@ def test_with_the_words_of_the_text_it_answers_what_it_was_told(name, relation):
     withheld = [fact for fact in whole.test if fact not in told][:200]
     if relation == "capital":  # 1-1: nothing but the text could tell it
         assert evaluate_split(mixture, Relation.of(relation, [], [], withheld)).micro["P@1"] <= 5
-    assert Fact("France", "Paris") in world.told("capital") | world.withheld("capital")
+    assert Fact("France", "Paris") in world.told_facts("capital") | world.withheld_facts("capital")

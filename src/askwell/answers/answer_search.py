@@ -208,8 +208,8 @@ class AnswerSearch:
         return [self._together(xs, bag, log_weights[n], results[n]) for n, bag in enumerate(bags)]
 
     def _speller(self, place: Place) -> Callable[[tuple[int, ...]], str | None]:
-        """Return a function from tokens to the answer that they spell at a place, None if it is none, or has an end in
-        it in another form."""
+        """Return a function from tokens to the answer that they spell at a place; None if they spell none, or
+        one that contains an end token in another form."""
         spelt, encode = speller(self._prompts.lm, place), self._prompts.lm.wording.encode
         others = [other for other in self._forms if other != place]
 

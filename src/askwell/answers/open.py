@@ -132,7 +132,7 @@ class OpenAnswers(Answers):
         return [spellings.ranking(*of, top) for of in zip(facts, of_golds, found, strict=True)], []
 
     def quick_ranks(self, encoded: EncodedFacts, golds: Golds) -> tuple[list[Ranking], float | None]:
-        """Return whether y is the best answer to each fact, as its rank, without those for which the search was cut
+        """Tell whether y is the best answer to each fact, as its rank, without those for which the search was cut
         before that was known; and the log-loss of ys that are possible. It is less work than ranks."""
         rankings, log_probabilities, spellings = [], [], self.spellings(golds)
         for rows in encoded.rows.split(_FACTS_AT_ONCE):

@@ -172,7 +172,7 @@ class Evaluation(ShowsItself, AsFrame):
     def plot(self, ax: Any = None) -> Any:
         """Plot a reliability diagram (are answers with probability p right in a fraction p of cases?) and return the
         matplotlib axes."""
-        from askwell.views.charts import plot_reliability
+        from askwell.views.plots import plot_reliability
 
         questions = questions_of(self.outcomes)
         found = calibration(questions.confidences, questions.right)

@@ -117,7 +117,7 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
 
     def plot(self, ax: Any = None) -> Any:
         """Plot the weight of each prompt as a bar, the heaviest on top, and return the matplotlib axes."""
-        from askwell.views.charts import plot_weights
+        from askwell.views.plots import plot_weights
 
         texts = [prompt.template.text for prompt in self.prompts]
         return plot_weights(texts, self.weights.tolist(), title=self.summary().title, axes=ax)
