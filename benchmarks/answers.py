@@ -14,7 +14,7 @@ from measure import Times, in_turns
 from report import merge_summary, write_part
 from torch import Tensor
 
-from askwell import Mixture, load_lm, read_relation
+from askwell import Mixture, load_lm, load_relation
 from askwell.answers.kind import ONE_TOKEN, AnswerKind
 from askwell.answers.tree import candidate_log_probs
 from askwell.data.testbed import relation_names
@@ -91,7 +91,7 @@ def names_of_the_world(count: int) -> list[str]:
     """Return this many names, of any number of tokens."""
     found: dict[str, None] = {}
     for name in relation_names():
-        relation = read_relation(f"testbed:{name}")
+        relation = load_relation(f"testbed:{name}")
         for fact in (*relation.train, *relation.dev, *relation.test):
             found |= {fact.y: None, fact.x: None}
     names = sorted(found)
@@ -205,7 +205,7 @@ def plain_loop(mixture: Mixture, xs: Words, candidates: Words, numbers: Sequence
 
 def _asking(setting: "Setting", lm: FrozenLM, at_once: int) -> dict[str, Any]:
     mixture = Mixture(lm, [GLUED])
-    facts, count = read_relation("testbed:capital").train, max(at_once, XS_ALONE)
+    facts, count = load_relation("testbed:capital").train, max(at_once, XS_ALONE)
     xs = [fact.x for fact in facts[:: len(facts) // count]][:count]
     calls = [xs[start : start + at_once] for start in range(0, count, at_once)]
 

@@ -16,8 +16,8 @@ import askwell
 FIELDS = askwell.MixtureSpec.model_fields
 # Options and functions had other names in earlier versions, or did not exist.
 DATA_DEPENDENT = {"weighting": "data-dependent"} if "weighting" in FIELDS else {"data_dependent": True}
-load_relation = getattr(askwell, "load_relation", None) or askwell.read_relation
-load_prompts = getattr(askwell, "load_prompts", None) or askwell.read_prompts
+load_relation = getattr(askwell, "load_relation", None) or askwell.load_relation
+load_prompts = getattr(askwell, "load_prompts", None) or askwell.load_prompts
 
 LMS = ("bert", "roberta", "bart", "causal")
 SETTINGS = {

@@ -53,7 +53,7 @@ def train(folder: Path) -> Iterator[tuple[str, tuple[float, float]]]:
         write_facts(facts / "test.jsonl", 500, "test ")
         command = ("-m", "askwell", "train", *PROMPT, "--facts", facts, "--pairs", 64, "--out", folder / f"run-{count}")
         yield f"train --pairs 64, {count:,} facts", measured(*command)
-    reads = f"from askwell.data.names import read_relation; read_relation({str(facts)!r})"
+    reads = f"from askwell.data.names import load_relation; load_relation({str(facts)!r})"
     yield "reading the larger file", measured("-c", reads)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
-from askwell import Mixture, MixtureSpec, load_lm, read_prompts, read_relation
+from askwell import Mixture, MixtureSpec, load_lm, load_prompts, load_relation
 from askwell.answers.encode import EncodedFacts
 from askwell.lms.batches import Words
 from askwell.lms.frozen import FrozenLM
@@ -70,14 +70,14 @@ def mixture_of(lm: FrozenLM, prompts: int, *, deep: bool, data_dependent: bool =
         words = PROMPT_WORDS.split()
         # Copies of a prompt count as prompts of their own here, so that all lengths occur in the right proportion.
         return Mixture(lm, [f"[X] {' '.join(words[: length - 1])} [Y] ." for length in lengths], spec)
-    whole = Mixture(lm, read_prompts(f"testbed:mined/{RELATION}"), spec)
+    whole = Mixture(lm, load_prompts(f"testbed:mined/{RELATION}"), spec)
     chosen = [prompt.template for prompt in whole.prompts]
     return Mixture(lm, [chosen[number % len(chosen)] for number in range(prompts)], spec)
 
 
 def facts_of(mixture: Mixture, count: int) -> EncodedFacts:
     """Draw this many facts, the same ones every time."""
-    encoded, _ = mixture.encode(read_relation(f"testbed:{RELATION}").split("train"))
+    encoded, _ = mixture.encode(load_relation(f"testbed:{RELATION}").split("train"))
     generator = torch.Generator().manual_seed(0)
     order = torch.randperm(len(encoded), generator=generator)[:count]
     facts = encoded.subset(torch.isin(torch.arange(len(encoded)), order))

@@ -12,7 +12,7 @@ from measure import in_turns
 from report import merge_summary, write_part
 from shapes import PROMPT_WORDS, X_LENGTHS, evenly
 
-from askwell import Mixture, MixtureSpec, load_lm, read_relation
+from askwell import Mixture, MixtureSpec, load_lm, load_relation
 from askwell.answers.encode import EncodedFacts
 from askwell.lms.batches import Words
 from askwell.lms.checkpoints import pulled_folder
@@ -44,7 +44,7 @@ def one_token_mixture(lm: FrozenLM, templates: list[str]) -> Mixture:
 
 def facts_like_trex(mixture: Mixture, count: int) -> EncodedFacts:
     """Return facts whose x's are random tokens, as long as T-REx's."""
-    encoded, _ = mixture.encode(read_relation("testbed:country_of_city").split("train"))
+    encoded, _ = mixture.encode(load_relation("testbed:country_of_city").split("train"))
     chosen = encoded.subset(torch.arange(len(encoded)) < count)
     generator = torch.Generator().manual_seed(0)
     lengths = torch.tensor(evenly(X_LENGTHS, count))[torch.randperm(count, generator=generator)]

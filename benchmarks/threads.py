@@ -22,7 +22,7 @@ from report import merge_summary, write_part
 from shapes import PROMPT_WORDS
 from shared import facts_like_trex, one_token_mixture
 
-from askwell import Mixture, TrainingSpec, load_lm, read_relation, train
+from askwell import Mixture, TrainingSpec, load_lm, load_relation, train
 from askwell.data.facts import Relation
 from askwell.lms.checkpoints import pulled_folder
 
@@ -66,7 +66,7 @@ def threads(setting: "Setting") -> None:
 
 def _whole_run(name: str, rounds: int) -> dict[str, Any]:
     """Measure a whole run of `train` with one thread and with two."""
-    lm, relation = load_lm(name, device="cpu"), read_relation("testbed:country_of_city")
+    lm, relation = load_lm(name, device="cpu"), load_relation("testbed:country_of_city")
     relation = Relation.of(relation.name, relation.train, relation.dev[:60], relation.test[:1])
     seconds: dict[int, list[float]] = {1: [], 2: []}
     for _ in range(rounds):

@@ -35,9 +35,9 @@ from report import merge_summary, write_part  # noqa: E402
 from askwell import Mixture, MixtureSpec, TrainingSpec, load_lm, train  # noqa: E402
 from askwell.data.facts import Relation  # noqa: E402
 from askwell.data.testbed import testbed_prompts, testbed_relation  # noqa: E402
-from askwell.evaluation.comparison import compare_outcomes  # noqa: E402
+from askwell.evaluation.comparison import compare  # noqa: E402
 from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes  # noqa: E402
-from askwell.evaluation.scoring import evaluate  # noqa: E402
+from askwell.evaluation.scoring import evaluate_split  # noqa: E402
 
 RELATIONS = ("capital", "currency", "language", "country_of_airport", "country_of_city", "state_of_county")
 TRAIN_FACTS, DEV_FACTS = 300, 100
@@ -127,7 +127,7 @@ def best_rate(lm: Any) -> float:
         for rate in RATES:
             mixture = new_mixture(lm, RATE_RELATION, 0, PROMPTS)
             plain_run(mixture, relation, rate=rate, epochs=1, patience=1)
-            losses[rate] = evaluate(mixture, relation, split="dev").log_loss
+            losses[rate] = evaluate_split(mixture, relation, split="dev").log_loss
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(json.dumps(min(losses, key=lambda rate: losses[rate])), encoding="utf-8")
     return json.loads(kept.read_text(encoding="utf-8"))
@@ -142,7 +142,7 @@ def timed(lm: Any, name: str, seed: int, prompts: int, who: str, run: Run) -> tu
         run(mixture, relation)
         seconds = time.process_time() - began
         folder.mkdir(parents=True, exist_ok=True)
-        write_outcomes(evaluate(mixture, relation).outcomes, folder / "facts.parquet")
+        write_outcomes(evaluate_split(mixture, relation).outcomes, folder / "facts.parquet")
         (folder / "seconds.json").write_text(json.dumps(seconds), encoding="utf-8")
     seconds = json.loads((folder / "seconds.json").read_text(encoding="utf-8"))
     return seconds, list(read_outcomes(folder / "facts.parquet"))
@@ -207,7 +207,7 @@ class Case:
             }
             if who != "askwell":
                 for metric in ("P@1", "log-loss"):
-                    compared = compare_outcomes(ours, theirs, metric=metric).micro
+                    compared = compare(ours, theirs, metric=metric).micro
                     row[f"askwell's {metric} minus theirs"] = compared.difference
                     row[f"p ({metric})"] = compared.p
             rows.append(row)

@@ -7,9 +7,9 @@ import torch
 import askwell
 
 lm = askwell.load_lm("testbed:bert")
-relation = askwell.read_relation("testbed:country_code")
-mixture = askwell.Mixture(lm, askwell.read_prompts("testbed:single", relation=relation))
-mixture.settle_answers(relation)  # are answers one token, or longer? The facts tell.
+relation = askwell.load_relation("testbed:country_code")
+mixture = askwell.Mixture(lm, askwell.load_prompts("testbed:single", relation=relation))
+mixture.configure_answers(relation)  # are answers one token, or longer? The facts tell.
 
 random.seed(0)
 facts = list(relation.train)

@@ -21,9 +21,9 @@ class Loss(nn.Module):
 
 
 lm = askwell.load_lm("testbed:causal", device="cpu")
-relation = askwell.read_relation("testbed:continent")
+relation = askwell.load_relation("testbed:continent")
 mixture = askwell.Mixture(lm, "[X] lies in [Y] .")
-mixture.settle_answers(relation, candidates=sorted({fact.y for fact in relation.train}))  # it chooses among these
+mixture.configure_answers(relation, candidates=sorted({fact.y for fact in relation.train}))  # it chooses among these
 
 with tempfile.TemporaryDirectory() as folder:
     trainer = Trainer(

@@ -21,23 +21,23 @@ REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
 TOPICS = {
     "LMs": ("load_lm", "FrozenLM", "LMIdentity"),
     "Facts and prompts": (
-        "read_relation", "read_prompts", "read_candidates", "parse_template", "Relation", "Fact", "Template",
+        "load_relation", "load_prompts", "load_candidates", "Relation", "Fact", "Template",
         "Candidates",
     ),
-    "Mixtures": ("Mixture", "ask", "Reply", "Replies", "AllReplies", "look_at", "Client"),
+    "Mixtures": ("Mixture", "ask", "Reply", "Replies", "AllReplies", "nearest_words", "Client"),
     "Training": ("train", "TrainingResult", "TrainingProgress"),
-    "Evaluation": ("evaluate", "examine", "trust_of", "compare_outcomes", "Evaluation", "Outcome"),
-    "Runs": ("run", "build_run_spec", "read_runs", "Run", "RunRecord"),
+    "Evaluation": ("evaluate", "compare", "Evaluation", "Outcome"),
+    "Runs": ("run", "build_run_spec", "load_runs", "Run", "RunRecord"),
     "Specs": ("MixtureSpec", "TrainingSpec", "RunSpec"),
-    "Errors": ("AskwellError", "UserMistake", "Failure"),
+    "Errors": ("AskwellError", "UsageError", "Failure"),
 }  # fmt: skip
 
 # Of classes with many methods, those that users call; the rest is for other rooms of the package.
 MEMBERS = {
     "FrozenLM": ("context", "dtype", "vocabulary_size", "embedding_size", "summary"),
     "Mixture": (
-        "ask", "forward", "settle_answers", "weights", "effective_prompts", "temperature", "embed", "plot", "summary",
-        "save_pretrained", "from_pretrained", "push_to_hub", "save_peft",
+        "ask", "forward", "configure_answers", "weights", "effective_prompts", "temperature", "embed", "plot",
+        "summary", "save_pretrained", "from_pretrained", "push_to_hub", "save_peft",
     ),
 }  # fmt: skip
 # Objects that users get, not make.
@@ -47,7 +47,7 @@ MADE_BY = {
     "AllReplies": "replies = mixture.ask([…, …])",
     "Evaluation": "evaluation = askwell.evaluate(…)",
     "TrainingResult": "result = askwell.train(…)",
-    "Run": "run = askwell.read_runs(…)[0]",
+    "Run": "run = askwell.load_runs(…)[0]",
 }
 INTERNAL = {"asking_like", "for_card", "kept_by", "answers", "learned_from"}
 OF_THE_HUB = {

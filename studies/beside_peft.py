@@ -34,7 +34,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from askwell import Mixture, load_lm, train
 from askwell.data.facts import Fact, Relation
-from askwell.data.names import read_prompts, read_relation
+from askwell.data.names import load_prompts, load_relation
 from askwell.data.templates import Template
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
@@ -123,8 +123,8 @@ def with_vectors(lm: FrozenLM, template: Template, vectors: Tensor, answers: str
 
 def facts_of(lm: FrozenLM, name: str, answers: str) -> tuple[Relation, Template]:
     """Return the relation with the facts that are used, and LAMA's template."""
-    whole = read_relation(f"trex_original/{name}")
-    (template,) = read_prompts([f"trex/{name}"], relation=whole)
+    whole = load_relation(f"trex_original/{name}")
+    (template,) = load_prompts([f"trex/{name}"], relation=whole)
     plain = Mixture(lm, [template], MixtureSpec.model_validate({"begin": "line-break", "answers": answers}))
     usable = {split: plain.encode(whole.split(split))[0].facts for split in ("train", "dev", "test")}
     sizes = {"train": TRAIN_FACTS, "dev": DEV_FACTS, "test": TEST_FACTS}

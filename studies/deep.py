@@ -26,8 +26,8 @@ from pages import table as markdown
 
 from askwell import Mixture, load_lm, train
 from askwell.data.facts import Relation
-from askwell.data.names import read_prompts, read_relation
-from askwell.evaluation.scoring import evaluate
+from askwell.data.names import load_prompts, load_relation
+from askwell.evaluation.scoring import evaluate_split
 from askwell.specs.mixture_spec import A_FACT, MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training import loop, optimiser
@@ -53,8 +53,8 @@ of the last layer; and their decay."""
 def run(lm: Any, name: str, opening: str, choice: str) -> dict[str, Any]:
     """Do one training run, and return its dev scores and the test scores of the state that is kept."""
     chosen = CHOICES[choice]
-    whole = read_relation(f"trex_original/{name}")
-    templates = read_prompts([f"trex/{name}"], relation=whole)
+    whole = load_relation(f"trex_original/{name}")
+    templates = load_prompts([f"trex/{name}"], relation=whole)
     plain = Mixture(lm, templates, MixtureSpec(begin="line-break", answers="one-token"))
     usable = {split: plain.encode(whole.split(split))[0].facts for split in ("train", "dev", "test")}
     of_split = [sample(usable[split], most) for split, most in (("train", 300), ("dev", 100), ("test", 200))]
@@ -67,7 +67,7 @@ def run(lm: Any, name: str, opening: str, choice: str) -> dict[str, Any]:
         spec = TrainingSpec(pairs=PAIRS, batch_facts=FACTS_OF_STEP, l2=chosen.get("l2", 0.0), threads=1)
         result = train(mixture, relation, spec)
     seconds = time.process_time() - began
-    tested = evaluate(mixture, relation)
+    tested = evaluate_split(mixture, relation)
     added = sum(float(delta.detach().square().sum()) for delta in mixture.deltas.parameters())
     return {
         "relation": name,

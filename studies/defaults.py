@@ -22,8 +22,8 @@ from pages import FINDINGS, fill, table
 
 from askwell import Mixture, MixtureSpec, TrainingSpec, load_lm, train
 from askwell.data.facts import Relation
-from askwell.data.names import read_prompts, read_relation
-from askwell.evaluation.scoring import evaluate
+from askwell.data.names import load_prompts, load_relation
+from askwell.evaluation.scoring import evaluate_split
 from askwell.files import to_json
 from askwell.training import optimiser as rates
 from askwell.training.optimiser import word_scale
@@ -101,13 +101,13 @@ def settings(lm: str, factors: list[str]) -> Iterator[dict[str, Any]]:
 
 def run(setting: dict[str, Any], loaded: Any) -> dict[str, Any]:
     """Do one training run, and return what it scores on test."""
-    relation = at_most(read_relation(setting["relation"]))
+    relation = at_most(load_relation(setting["relation"]))
     if setting["relation"].startswith("testbed:"):
         kinds = ["testbed:single"] + ["testbed:paraphrased"] * (setting["prompts"] in ("paraphrased", "sixteen"))
         kinds += ["testbed:random"] * (setting["prompts"] == "sixteen")
     else:
         kinds = [f"trex/{relation.name.rpartition('/')[2]}"]
-    templates = read_prompts(kinds, relation=relation)[:16]
+    templates = load_prompts(kinds, relation=relation)[:16]
     spec = MixtureSpec(deep=setting["deep"], initial=setting["initial"], seed=setting["seed"], answers="one-token")
     mixture = Mixture(loaded, templates, spec)
     if setting["recipe"] == "paper":
@@ -125,7 +125,7 @@ def run(setting: dict[str, Any], loaded: Any) -> dict[str, Any]:
     began = time.process_time()
     result = train(mixture, relation, training)
     seconds = time.process_time() - began
-    figures = to_json(evaluate(mixture, relation).figures())
+    figures = to_json(evaluate_split(mixture, relation).figures())
     return {
         **setting,
         "prompt_count": len(mixture.prompts),

@@ -23,10 +23,10 @@ from pages import FINDINGS, fill, table
 from askwell import Mixture, MixtureSpec, load_lm, train
 from askwell.data.facts import Fact
 from askwell.data.split import sample
-from askwell.data.testbed import relations, testbed_prompts, testbed_relation, told
-from askwell.evaluation.comparison import compare_outcomes
+from askwell.data.testbed import relations, testbed_prompts, testbed_relation, told_facts
+from askwell.evaluation.comparison import compare
 from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.scoring import evaluate_split
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
 from askwell.specs.mixture_spec import AnswersName
@@ -67,7 +67,7 @@ def outcomes_of(lm_name: str, lm: FrozenLM, relation_name: str, way: str, answer
     mixture = Mixture(lm, templates, spec, relation=relation)
     if tuned:
         train(mixture, relation)
-    evaluation = evaluate(mixture, relation)
+    evaluation = evaluate_split(mixture, relation)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_outcomes(evaluation.outcomes, path)
     return list(evaluation.outcomes)
@@ -75,7 +75,7 @@ def outcomes_of(lm_name: str, lm: FrozenLM, relation_name: str, way: str, answer
 
 def only(outcomes: list[Outcome], *, is_told: bool) -> list[Outcome]:
     """Return the outcomes of told, or of withheld facts."""
-    return [o for o in outcomes if (Fact(o.x, o.y) in told(o.relation)) == is_told]
+    return [o for o in outcomes if (Fact(o.x, o.y) in told_facts(o.relation)) == is_told]
 
 
 def macro(outcomes: list[Outcome], names: list[str]) -> float:
@@ -105,7 +105,7 @@ def figures(by_way: dict[str, list[Outcome]], names: list[str]) -> dict[str, Any
         }
         if WAYS[way][3]:
             base = by_way["manual" if way == "soft-manual" else "absent"]
-            compared = compare_outcomes(those_told, only(base, is_told=True))
+            compared = compare(those_told, only(base, is_told=True))
             rows[way] |= {
                 "gain": compared.micro.difference,
                 "low": compared.micro.low,

@@ -19,12 +19,12 @@ from lines import RESULTS
 from pages import FINDINGS, fill, table
 
 from askwell.data.facts import Fact
-from askwell.data.testbed import told
+from askwell.data.testbed import told_facts
 from askwell.evaluation.controls import PRIOR_CORRECTED
 from askwell.evaluation.knowledge import knowledge
 from askwell.evaluation.outcomes import Outcome, read_outcomes
 from askwell.evaluation.partitions import HARD, by_control
-from askwell.runs.folder import read_runs
+from askwell.runs.folder import load_runs
 from askwell.runs.record import TEST_OUTCOMES
 from askwell.views.study_cells import KeptRun, kept_runs
 from askwell.views.trust_figures import ControlRuns, control_runs, controls_of
@@ -50,7 +50,7 @@ def right(outcomes: Sequence[Outcome]) -> float:
 
 def is_told(outcome: Outcome) -> bool:
     """Tell whether the LMs were told the fact."""
-    return Fact(outcome.x, outcome.y) in told(outcome.relation.removeprefix("testbed:"))
+    return Fact(outcome.x, outcome.y) in told_facts(outcome.relation.removeprefix("testbed:"))
 
 
 def cell(run: KeptRun, untuned: KeptRun | None, of_runs: ControlRuns) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def cell(run: KeptRun, untuned: KeptRun | None, of_runs: ControlRuns) -> dict[st
 
 def cells_of(store: Path) -> list[dict[str, Any]]:
     """Return a cell for every soft run that has all controls."""
-    every = read_runs(store)
+    every = load_runs(store)
     runs, of_runs = kept_runs(every), control_runs(every)
     untuned = {(r.spec.lm, r.spec.relation, r.spec.prompts): r for r in runs if r.spec.training is None}
     return [

@@ -33,11 +33,11 @@ from lines import RESULTS, append_line, read_lines, sample
 from askwell import Mixture, load_lm, train
 from askwell.answers.listed import ListedAnswers
 from askwell.data.facts import Relation, SplitName
-from askwell.data.names import read_prompts, read_relation
+from askwell.data.names import load_prompts, load_relation
 from askwell.evaluation.asked_facts import AskedFacts
 from askwell.evaluation.controls import MAJORITY, PRIOR, priors_of
 from askwell.evaluation.outcomes import Outcome
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.scoring import evaluate_split
 from askwell.specs.mixture_spec import A_FACT, NO_LEAD_IN, MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.optimiser import OF_WORDS, word_scale
@@ -90,8 +90,8 @@ def cell(lm: Any, name: str, change: dict[str, Any], pairs: int) -> dict[str, An
     """Ask one relation with LAMA's prompt after a line break; one-token facts."""
     change = dict(change)
     steps = change.pop("steps", 1.0)
-    whole = read_relation(f"trex_original/{name}")
-    templates = read_prompts([f"trex/{name}"], relation=whole)
+    whole = load_relation(f"trex_original/{name}")
+    templates = load_prompts([f"trex/{name}"], relation=whole)
     spec = MixtureSpec.model_validate({"begin": "line-break", "answers": "one-token", **change})
     plain = Mixture(lm, templates, MixtureSpec(begin="line-break", answers="one-token"))
     usable = {split: plain.encode(whole.split(split))[0].facts for split in ("train", "dev", "test")}
@@ -106,15 +106,15 @@ def cell(lm: Any, name: str, change: dict[str, Any], pairs: int) -> dict[str, An
         rate = None if isinstance(steps, str) or steps == 1.0 else steps * OF_WORDS * word_scale(lm)
         train(mixture, relation, TrainingSpec(pairs=pairs, batch_facts=16, vectors_rate=rate))
     seconds = time.process_time() - began
-    found = evaluate(mixture, relation)
+    found = evaluate_split(mixture, relation)
     scores = {"P@1": found.micro["P@1"], "log_loss": found.log_loss}
     return {"facts": len(found.outcomes), **scores, "training_cpu_seconds": round(seconds, 1)}
 
 
 def cost(lm: Any, turns: int = 3) -> None:
     """Measure, in turns, the CPU seconds of asking 500 facts with no opening and with eight examples."""
-    whole = read_relation("trex_original/P19")
-    templates = read_prompts(["trex/P19"], relation=whole)
+    whole = load_relation("trex_original/P19")
+    templates = load_prompts(["trex/P19"], relation=whole)
     asked = {"begin": "line-break", "answers": "one-token"}
     plain = Mixture(lm, templates, MixtureSpec.model_validate({**asked, "lead_in": NO_LEAD_IN}))
     tests = sample(plain.encode(whole.test)[0].facts, 500)
@@ -124,7 +124,7 @@ def cost(lm: Any, turns: int = 3) -> None:
         seconds = []
         for mixture in (plain, with_8):
             began = time.process_time()
-            facts = len(evaluate(mixture, relation).outcomes)
+            facts = len(evaluate_split(mixture, relation).outcomes)
             seconds.append(round(time.process_time() - began, 2))
         tokens = with_8.prompts[0].tokens.opening
         line = {"relation": "P19", "turn": turn, "facts": facts, "nothing": seconds[0], "8 examples": seconds[1]}
@@ -133,14 +133,14 @@ def cost(lm: Any, turns: int = 3) -> None:
 
 def family_cell(lm: Any, name: str, change: dict[str, Any], pairs: int) -> dict[str, Any]:
     """Ask a relation of the testbed with its single prompt."""
-    whole = read_relation(name)
+    whole = load_relation(name)
     relation = Relation.of(whole.name, sample(whole.train, 300), whole.dev[:60], sample(whole.test, 200))
-    templates = read_prompts(["testbed:single"], relation=relation)
+    templates = load_prompts(["testbed:single"], relation=relation)
     spec = MixtureSpec.model_validate({"answers": "one-token", "lead_in": NO_LEAD_IN, **change})
     mixture = Mixture(lm, templates, spec, relation=relation)
-    by_hand = evaluate(mixture, relation)
+    by_hand = evaluate_split(mixture, relation)
     train(mixture, relation, TrainingSpec(pairs=pairs, threads=1))
-    tuned = evaluate(mixture, relation)
+    tuned = evaluate_split(mixture, relation)
     scores = {"by hand": by_hand.micro["P@1"], "tuned": tuned.micro["P@1"], "log_loss": tuned.log_loss}
     return {"facts": len(tuned.outcomes), **scores}
 
@@ -160,8 +160,8 @@ def families() -> None:
 
 def facts_of(lm: Any, name: str, answers: str) -> tuple[Relation, list[Any]]:
     """Return the relation with the facts that are used, and LAMA's template."""
-    whole = read_relation(f"trex_original/{name}")
-    templates = read_prompts([f"trex/{name}"], relation=whole)
+    whole = load_relation(f"trex_original/{name}")
+    templates = load_prompts([f"trex/{name}"], relation=whole)
     spec = MixtureSpec.model_validate({"begin": "line-break", "answers": answers, "lead_in": NO_LEAD_IN})
     plain = Mixture(lm, templates, spec)
     usable = {split: plain.encode(whole.split(split))[0].facts for split in ("train", "dev", "test")}
@@ -191,7 +191,7 @@ def scored_facts(mixture: Mixture, relation: Relation, split: SplitName = "test"
     """
     facts = AskedFacts(mixture, relation, split)
     if facts.answers.is_listed:
-        outcomes = evaluate(mixture, relation, split=split).outcomes
+        outcomes = evaluate_split(mixture, relation, split=split).outcomes
         return {"xs": sorted((outcome.x, outcome.y) for outcome in outcomes), **ranks(outcomes)}
     found: list[tuple[str, str, int | None, float | None]] = []
     for number, fact in enumerate(facts.encoded.facts):

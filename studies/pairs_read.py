@@ -20,9 +20,9 @@ from lines import RESULTS, append_line, read_lines
 from pages import FINDINGS, fill, table
 
 from askwell import Mixture, MixtureSpec, TrainingSpec, load_lm, train
-from askwell.data.names import read_prompts, read_relation
+from askwell.data.names import load_prompts, load_relation
 from askwell.data.testbed import relation_names
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.scoring import evaluate_split
 
 RUNS = RESULTS / "pairs_read.jsonl"
 PROMPTS = {"single": ["testbed:single"], "mixture": ["testbed:single", "testbed:paraphrased"]}
@@ -41,11 +41,11 @@ def cells(lms: Sequence[str]) -> Iterator[dict[str, str]]:
 
 def run(cell: dict[str, str], recipe: str, lm: Any) -> dict[str, Any]:
     """Do one training run, and return its pairs and test scores."""
-    relation = at_most(read_relation(cell["relation"]))
-    templates = read_prompts(PROMPTS[cell["prompts"]], relation=relation)
+    relation = at_most(load_relation(cell["relation"]))
+    templates = load_prompts(PROMPTS[cell["prompts"]], relation=relation)
     mixture = Mixture(lm, templates, MixtureSpec(answers="one-token"))
     result = train(mixture, relation, TrainingSpec.model_validate({"recipe": recipe, "threads": 1, **RECIPES[recipe]}))
-    tested = evaluate(mixture, relation)
+    tested = evaluate_split(mixture, relation)
     right = 100 * statistics.mean(outcome.rank <= 1 for outcome in tested.outcomes)
     scores = {"test_P@1": right, "test_log_loss": tested.log_loss, "facts": len(tested.outcomes)}
     return {**cell, "recipe": recipe, "pairs": result.pairs, "best_pairs": result.best.pairs, **scores}

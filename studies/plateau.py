@@ -25,7 +25,7 @@ from pages import FINDINGS, fill, table
 
 from askwell import Mixture, MixtureSpec, TrainingSpec, evaluate, load_lm, train
 from askwell.data.facts import Relation
-from askwell.data.names import read_prompts, read_relation
+from askwell.data.names import load_prompts, load_relation
 from askwell.evaluation.scoring import score_facts
 from askwell.training.history import standard_error
 from askwell.training.objective import Objective
@@ -56,11 +56,11 @@ Ending = tuple[str, int, float] | None
 
 def new_mixture(lm: Any, relation_name: str, kind: str) -> tuple[Relation, Mixture]:
     """Return the relation with the facts that are used, and a mixture of one or up to sixteen prompts for it."""
-    whole = read_relation(relation_name)
+    whole = load_relation(relation_name)
     taken = whole.train[:: max(1, -(-len(whole.train) // 300))]
     relation = Relation.of(whole.name, taken, whole.dev[:100], whole.test[:100])
     sources = ["testbed:single"] + ["testbed:paraphrased", "testbed:random"] * (kind == "sixteen")
-    return relation, Mixture(lm, read_prompts(sources, relation=relation)[:16], MixtureSpec(answers="one-token"))
+    return relation, Mixture(lm, load_prompts(sources, relation=relation)[:16], MixtureSpec(answers="one-token"))
 
 
 def curves(lm: Any, name: str, relation_name: str, kind: str) -> dict[str, Any]:

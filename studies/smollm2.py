@@ -26,10 +26,10 @@ from askwell import Mixture, load_lm, train
 from askwell.answers.candidates import Candidates
 from askwell.answers.encode import count_reasons
 from askwell.data.facts import SPLITS, Relation
-from askwell.data.names import read_prompts, read_relation
+from askwell.data.names import load_prompts, load_relation
 from askwell.errors import NothingLeft
 from askwell.evaluation.asked_facts import AskedFacts
-from askwell.evaluation.comparison import compare_outcomes
+from askwell.evaluation.comparison import compare
 from askwell.evaluation.controls import MAJORITY, PRIOR, priors_of
 from askwell.evaluation.metrics import RANK_METRICS, scores_of
 from askwell.evaluation.outcomes import Outcome, read_outcomes, write_outcomes
@@ -63,7 +63,7 @@ class Work:
         self.lm, self.name, self.answers = lm, name, answers
         self.folder = KEPT / name / answers
         self.relation = relation_of(name)
-        templates = read_prompts([f"{RELATIONS[name]}/{name}"], relation=self.relation)
+        templates = load_prompts([f"{RELATIONS[name]}/{name}"], relation=self.relation)
         self.untuned = Mixture(lm, templates, MixtureSpec(begin=begin, answers=answers), relation=self.relation)
 
     def tuned(self) -> tuple[Mixture, dict[str, Any]]:
@@ -129,7 +129,7 @@ class Work:
 
 def relation_of(name: str) -> Relation:
     """Read the facts of a relation, as they were published."""
-    return read_relation(f"{'trex_original' if RELATIONS[name] == 'trex' else 'google_re'}/{name}")
+    return load_relation(f"{'trex_original' if RELATIONS[name] == 'trex' else 'google_re'}/{name}")
 
 
 def any_length(lm: FrozenLM, name: str, begin: Any, most: int | None) -> dict[str, Any]:
@@ -174,10 +174,10 @@ def one_token(lm: FrozenLM, name: str, begin: Any, most: int | None) -> dict[str
     after, _ = work.outcomes(mixture, "tuned", None)
     long = Work(lm, name, "any-length", begin)
     of_any, _ = long.outcomes(long.tuned()[0], "tuned", most)
-    compared = compare_outcomes(of_any, after)
+    compared = compare(of_any, after)
     before, _ = work.outcomes(Work(lm, name, "one-token", begin).untuned, "untuned", None)
     ys = Candidates("one-token ys", tuple(sorted({fact.y for split in SPLITS for fact in facts.split(split).facts})))
-    among = compare_outcomes(long.outcomes_among(long.tuned()[0], ys), work.outcomes_among(mixture, ys))
+    among = compare(long.outcomes_among(long.tuned()[0], ys), work.outcomes_among(mixture, ys))
     return {
         "among_ys": {"ys": len(ys.names), "facts": among.facts, **asdict(among.micro)},
         "asked": len(after),
@@ -198,7 +198,7 @@ def beginning(lm: FrozenLM, kept: dict[str, Any]) -> dict[str, Any]:
     """Choose what all sentences begin with, as `askwell train` does on the first relation."""
     if "begin" not in kept:
         relation = relation_of(FIRST)
-        scores = begin_scores(lm, relation, read_prompts([f"{RELATIONS[FIRST]}/{FIRST}"], relation=relation))
+        scores = begin_scores(lm, relation, load_prompts([f"{RELATIONS[FIRST]}/{FIRST}"], relation=relation))
         kept["begin"] = {"begin": max(scores, key=scores.__getitem__), "log_probabilities": scores}
         write_kept(kept)
     return kept["begin"]

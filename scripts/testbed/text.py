@@ -23,7 +23,7 @@ from pathlib import Path
 from random import Random
 
 from askwell.data.facts import Fact
-from askwell.data.testbed import TestbedRelation, relations, told, withheld
+from askwell.data.testbed import TestbedRelation, relations, told_facts, withheld_facts
 
 _SENTENCES = tomllib.loads(Path(__file__).with_name("sentences.toml").read_text(encoding="utf-8"))
 ADJECTIVES: list[str] = _SENTENCES["adjectives"]
@@ -54,7 +54,9 @@ class World:
 def load_world() -> World:
     """Return the world in the package."""
     names = [relation.name for relation in relations()]
-    return World(relations(), {name: told(name) for name in names}, {name: withheld(name) for name in names})
+    return World(
+        relations(), {name: told_facts(name) for name in names}, {name: withheld_facts(name) for name in names}
+    )
 
 
 class Withheld:

@@ -13,10 +13,9 @@ _Call = TypeVar("_Call", bound=Callable[..., Any])
 
 _MADE_BY = {
     "FrozenLM": ("load_lm", "loads one"),
-    "Relation": ("read_relation", "makes one from a name, a file, pairs, a dictionary or a frame"),
+    "Relation": ("load_relation", "makes one from a name, a file, pairs, a dictionary or a frame"),
     "Mixture": ("Mixture.from_pretrained", "loads a saved one, and askwell.Mixture(lm, templates) builds a new one"),
     "RunSpec": ("build_run_spec", "makes one"),
-    "Examination": ("examine", "makes one"),
 }
 """How to get the objects that functions need: a function of askwell, and what it does."""
 _PLAIN = {"int": "a whole number", "float": "a number", "str": "a string", "bool": "True or False", "Path": "a path"}

@@ -1,7 +1,7 @@
 """Every error that askwell raises on purpose.
 
 AskwellError
-├── UserMistake            wrong input: the message says what, where and what to do (exit code 2)
+├── UsageError            wrong input: the message says what, where and what to do (exit code 2)
 │   ├── BadFile            a file that is missing, empty, broken or in an unknown format; names file and line
 │   ├── BadTemplate        a template that is not a valid prompt
 │   ├── BadOption          an invalid option or combination of options
@@ -52,11 +52,11 @@ def _unpickled(kind: type[AskwellError], arguments: tuple[Any, ...], attributes:
     return error
 
 
-class UserMistake(AskwellError):
+class UsageError(AskwellError):
     """Wrong input."""
 
 
-class BadFile(UserMistake):
+class BadFile(UsageError):
     """A file that is missing, empty, broken or in an unknown format."""
 
     def __init__(self, path: Path | str, problem: str, line: int | None = None, **options: str) -> None:
@@ -65,11 +65,11 @@ class BadFile(UserMistake):
         super().__init__(f"{place}: {problem}", **options)
 
 
-class BadTemplate(UserMistake):
+class BadTemplate(UsageError):
     """A template that is not a valid prompt."""
 
 
-class BadOption(UserMistake):
+class BadOption(UsageError):
     """An invalid option or combination of options."""
 
 
@@ -77,7 +77,7 @@ class NoPrompts(BadOption):
     """A set of prompts that has none for a relation."""
 
 
-class NothingLeft(UserMistake):
+class NothingLeft(UsageError):
     """Facts, prompts or candidates were all left out."""
 
     def __init__(self, what: str, reasons: Mapping[str, int], way_out: str = "", **options: str) -> None:
@@ -85,7 +85,7 @@ class NothingLeft(UserMistake):
         super().__init__(f"no {what} left: {counted}{way_out}", **options)
 
 
-class LMUnavailable(UserMistake):
+class LMUnavailable(UsageError):
     """An LM that is not available or cannot be used. `lm` before its name is for the command line alone."""
 
     def __init__(self, message: str, **options: str) -> None:
@@ -95,7 +95,7 @@ class LMUnavailable(UserMistake):
         return super().__str__().replace("`lm` ", "")
 
 
-class WrongLM(UserMistake):
+class WrongLM(UsageError):
     """A mixture was learned on another LM."""
 
 

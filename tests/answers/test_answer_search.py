@@ -9,13 +9,14 @@ import torch
 from agreement import GLUED_Y, exact, exact_eager_attention, ids, moved, usable, words
 from builders import tiny, tiny_walks
 
-from askwell.answers.answer_search import AnswerSearch, speller
+from askwell.answers.answer_search import AnswerSearch
 from askwell.answers.kind import AnswerKind
 from askwell.answers.prefixes import PrefixReader
 from askwell.answers.search import SearchLimits
 from askwell.answers.tree import candidate_log_probs
 from askwell.lms.batches import PLACES, Words
 from askwell.lms.frozen import FrozenLM
+from askwell.lms.vocabulary import speller
 from askwell.prompts.long_answers import length_log_probs
 from askwell.specs.mixture_spec import MixtureSpec
 

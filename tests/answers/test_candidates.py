@@ -30,7 +30,7 @@ from builders.worlds import frozen
 from enumeration import end_of
 
 from askwell.answers.candidate_answers import CandidateAnswers
-from askwell.answers.candidates import Candidates, find_candidates, read_candidates
+from askwell.answers.candidates import Candidates, find_candidates, load_candidates
 from askwell.answers.kind import AnswerKind
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadFile, BadOption, NothingLeft
@@ -243,14 +243,14 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_words_one_a_line(tmp_path: Path) -> None:
-    found = read_candidates(written(tmp_path, "New Delhi\n\n  Paris \nParis\n10:30\n"))
+    found = load_candidates(written(tmp_path, "New Delhi\n\n  Paris \nParis\n10:30\n"))
     assert found == Candidates("moods", ("New Delhi", "Paris", "10:30"))
     assert found.names == found.words
     assert found.words_of == {}
 
 
 def test_labels_with_their_words(tmp_path: Path) -> None:
-    found = read_candidates(written(tmp_path, "good: good, great,good\n\nbad: bad , not good\ngood: fine\n"))
+    found = load_candidates(written(tmp_path, "good: good, great,good\n\nbad: bad , not good\ngood: fine\n"))
     assert found.words == ("good", "great", "bad", "not good", "fine")
     assert found.labels == ("good", "good", "bad", "bad", "good")
     assert found.names == ("good", "bad")
@@ -258,8 +258,8 @@ def test_labels_with_their_words(tmp_path: Path) -> None:
 
 
 def test_times_and_titles_are_words(tmp_path: Path) -> None:
-    assert read_candidates(written(tmp_path, "10:30\n11:45\n")).labels is None
-    assert read_candidates(written(tmp_path, "Alien: Covenant\nBrazil\n")).words == ("Alien: Covenant", "Brazil")
+    assert load_candidates(written(tmp_path, "10:30\n11:45\n")).labels is None
+    assert load_candidates(written(tmp_path, "Alien: Covenant\nBrazil\n")).words == ("Alien: Covenant", "Brazil")
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_times_and_titles_are_words(tmp_path: Path) -> None:
 def test_files_of_candidates_that_are_ambiguous_or_empty_are_refused(tmp_path: Path, text: str, message: str) -> None:
     path = written(tmp_path, text)
     with pytest.raises(BadFile, match=message) as error:
-        read_candidates(path)
+        load_candidates(path)
     assert str(path) in str(error.value)
 
 

@@ -16,7 +16,7 @@ from askwell.answers.kind import NOT_SPELT, ONE_TOKEN, TOO_MANY_TOKENS, AnswerKi
 from askwell.answers.likelihood import gold_log_probs, likelihood
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NothingLeft
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.scoring import evaluate_split
 from askwell.lms.batches import TokenisedTexts
 from askwell.mixture.mixture import Mixture
 from askwell.prompts.prompt_set import NO_TOKENS, TOO_LONG
@@ -138,7 +138,7 @@ def test_a_masked_lm_with_train_ys_of_one_token_gives_the_one_token_numbers_to_t
             likelihood(mixture, encoded, every).total,
             likelihood(mixtures["one-token"], listed, every).total,
         )
-    outcomes = {answers: evaluate(mixture, CAPITALS).outcomes for answers, mixture in mixtures.items()}
+    outcomes = {answers: evaluate_split(mixture, CAPITALS).outcomes for answers, mixture in mixtures.items()}
     assert outcomes["auto"] == outcomes["one-token"]
 
 
@@ -151,7 +151,7 @@ def test_answers_that_are_all_too_long_say_what_to_do():
     with pytest.raises(NothingLeft, match=re.escape("no test facts of r left: " + advice)):
         facts.need("test")
     with pytest.raises(NothingLeft, match=re.escape(advice)):
-        evaluate(mixture, long_ones, facts=facts)
+        evaluate_split(mixture, long_ones, facts=facts)
 
 
 def test_two_forms_of_y_each_have_their_own_number_of_tokens():

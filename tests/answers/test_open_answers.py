@@ -21,11 +21,11 @@ from enumeration import (
 from reference import brute_metrics
 
 from askwell.data.facts import Fact, Relation
-from askwell.evaluation.comparison import compare_outcomes
+from askwell.evaluation.comparison import compare
 from askwell.evaluation.examine import examine
 from askwell.evaluation.metrics import METRICS
 from askwell.evaluation.outcomes import read_controls, read_outcomes, write_controls, write_outcomes
-from askwell.evaluation.scoring import evaluate, score_facts
+from askwell.evaluation.scoring import evaluate_split, score_facts
 from askwell.files import to_json
 
 TRAIN = [Fact("Cuba", "Rome"), Fact("Paris", "Rome"), Fact("Cuba", "Cassatt"), Fact("Cuba", "Rome Cassatt")]
@@ -56,7 +56,7 @@ def test_ranks_probabilities_and_best_answers_are_those_of_enumeration(name, wei
     ]
     relation = relation_of(*chosen)
     mixture, _ = few_tokens(name, weighting=weighting)
-    found = evaluate(mixture, relation)
+    found = evaluate_split(mixture, relation)
     assert (found.answers, found.unsettled, found.left_out) == ("any-length", 0, ())
     assert found.vocabulary == f"all answers of up to 3 tokens of {name}"
     assert {(outcome.x, outcome.y) for outcome in found.outcomes} == {*chosen}
@@ -73,7 +73,7 @@ def test_ranks_probabilities_and_best_answers_are_those_of_enumeration(name, wei
         assert outcome.probabilities == pytest.approx([math.exp(p) for p in expected.values()][:10], rel=1e-9)
     assert math.inf in ranks
     assert found.micro == pytest.approx(brute_metrics(ranks))
-    without = evaluate(mixture, relation, top=0)  # looks only for what is better than y
+    without = evaluate_split(mixture, relation, top=0)  # looks only for what is better than y
     assert (without.unsettled, {outcome.answers for outcome in without.outcomes}) == (0, {()})
     for outcome, same in zip(without.outcomes, found.outcomes, strict=True):
         assert (outcome.rank, outcome.raw_rank) == (same.rank, same.raw_rank)
@@ -83,7 +83,7 @@ def test_ranks_probabilities_and_best_answers_are_those_of_enumeration(name, wei
 @pytest.mark.parametrize("place", [10, 11])
 def test_ranks_behind_the_tenth_are_infinite(place):
     y = list(answers_to("gpt2", "Mary Cassatt"))[place - 1]
-    (outcome,) = evaluate(few_tokens("gpt2")[0], relation_of(("Mary Cassatt", y)), top=2).outcomes
+    (outcome,) = evaluate_split(few_tokens("gpt2")[0], relation_of(("Mary Cassatt", y)), top=2).outcomes
     assert outcome.answers == tuple(answers_to("gpt2", "Mary Cassatt"))[:2]
     assert outcome.rank == outcome.raw_rank == (10 if place == 10 else math.inf)
     assert outcome.log_probability == pytest.approx(answers_to("gpt2", "Mary Cassatt")[y], abs=1e-9)
@@ -92,7 +92,7 @@ def test_ranks_behind_the_tenth_are_infinite(place):
 def test_what_is_infinite_counts_nothing_and_comes_back_from_its_file(tmp_path: Path):
     order = list(answers_to("gpt2", "Mary Cassatt"))
     relation = relation_of(("Mary Cassatt", order[1]), ("Paris", list(answers_to("gpt2", "Paris"))[25]))
-    found = evaluate(few_tokens("gpt2")[0], relation)
+    found = evaluate_split(few_tokens("gpt2")[0], relation)
     assert sorted(outcome.rank for outcome in found.outcomes) == [2, math.inf]
     assert found.micro == {"P@1": 0, "P@10": 50, "MRR": 25}
     assert found.figures().raw.micro["MRR"] == 25
@@ -119,7 +119,7 @@ def test_a_search_that_is_cut_leaves_bounds_that_hold_the_rank(name, monkeypatch
     for opened in (1, 3, 6, 200):
         limited(monkeypatch, opened)
         for top in (10, 0):
-            found = evaluate(few_tokens(name)[0], relation, top=top)
+            found = evaluate_split(few_tokens(name)[0], relation, top=top)
             for outcome in found.outcomes:
                 rank, raw_rank = exact[outcome.y]
                 raw = outcome.with_raw_rank()
@@ -142,11 +142,11 @@ def test_bounds_are_said_kept_in_files_and_left_out_of_comparisons(tmp_path: Pat
     chosen = [("Paris", list(of_paris)[at]) for at in (0, 2, 30, 32)]
     relation = relation_of(*chosen, *((x, y) for x in ("Cuba", "Oslo", "Mary Cassatt") for _, y in chosen[:1]))
     mixture = few_tokens("gpt2")[0]
-    whole = evaluate(mixture, relation)
+    whole = evaluate_split(mixture, relation)
     assert "at_worst" not in to_json(whole.figures())
     assert whole.figures().bounds_text == ""
     limited(monkeypatch, 4)
-    cut = evaluate(mixture, relation)
+    cut = evaluate_split(mixture, relation)
     figures = cut.figures()
     assert 0 < figures.unsettled < len(relation.test)
     low, high = (METRICS["P@10"].text(scores["P@10"]) for scores in (figures.at_worst or {}, figures.micro))
@@ -159,11 +159,11 @@ def test_bounds_are_said_kept_in_files_and_left_out_of_comparisons(tmp_path: Pat
     write_controls({"prior": {"test": cut.outcomes}}, tmp_path / "controls.parquet")
     kept = read_controls(tmp_path / "controls.parquet")["prior"]["test"]
     assert [o.rank_at_most for o in kept] == [o.rank_at_most for o in cut.outcomes]
-    found = compare_outcomes(whole, cut, metric="MRR")
+    found = compare(whole, cut, metric="MRR")
     assert (found.facts, found.unsettled) == (len(relation.test) - figures.unsettled, figures.unsettled)
     assert found.wins == found.losses == 0
-    assert compare_outcomes(whole, cut, metric="log-loss").facts == len(relation.test)
-    assert "unsettled" not in to_json(compare_outcomes(whole, whole))
+    assert compare(whole, cut, metric="log-loss").facts == len(relation.test)
+    assert "unsettled" not in to_json(compare(whole, whole))
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bart"])
@@ -179,7 +179,7 @@ def test_the_best_of_many_answers_that_are_almost_as_probable_is_the_first(name)
     test = [Fact("Paris", list(expected)[at]) for at in (0, 1, 9, 10)]
     relation = Relation.of("r", [Fact("Cuba", "Rome")], [], test)
     for top in (10, 0):
-        for outcome in evaluate(mixture, relation, top=top).outcomes:
+        for outcome in evaluate_split(mixture, relation, top=top).outcomes:
             assert outcome.is_settled
             assert outcome.rank == rank_among(expected, outcome.y, sorted({f.y for f in test} - {outcome.y}))
             known = min(top, list(expected).index(outcome.y) + 1)
@@ -198,10 +198,13 @@ def test_the_search_goes_on_until_the_rank_is_known(name, monkeypatch):
     relation = relation_of(*(("Paris", y) for y in list(of_paris)[:8]), ("Paris", list(of_paris)[14]))
     mixture, _ = few_tokens(name)
     facts = mixture.encode_relation(relation).split("test")
-    expected, score = evaluate(mixture, relation), score_facts(mixture.answering(kind=facts.kind), facts, relation)
+    expected, score = (
+        evaluate_split(mixture, relation),
+        score_facts(mixture.answering(kind=facts.kind), facts, relation),
+    )
     limited(monkeypatch, 1, 200)
     for top in (10, 0):
-        found = evaluate(mixture, relation, top=top)
+        found = evaluate_split(mixture, relation, top=top)
         assert [(o.rank, o.rank_at_most) for o in found.outcomes] == [(o.rank, o.rank) for o in expected.outcomes]
     assert score_facts(mixture.answering(kind=facts.kind), facts, relation) == score
     limited(monkeypatch, 0)
@@ -232,7 +235,7 @@ def test_the_dev_score_is_that_of_enumeration(name):
 def test_answers_of_an_uncased_lm_are_shown_as_the_relation_writes_them():
     expected = answers_to("albert", "Paris")
     relation = relation_of(("Paris", "Rome Cassatt"))
-    (outcome,) = evaluate(few_tokens("albert")[0], relation).outcomes
+    (outcome,) = evaluate_split(few_tokens("albert")[0], relation).outcomes
     assert outcome.rank == rank_among(expected, "rome cassatt", ["rome"])
     assert outcome.log_probability == pytest.approx(expected["rome cassatt"], abs=1e-9)
     written = {"rome": "Rome", "cassatt": "Cassatt", "rome cassatt": "Rome Cassatt"}
@@ -257,7 +260,7 @@ def test_a_y_that_is_longer_than_all_of_train_is_impossible_to_a_masked_lm():
         "r", TRAIN[:3], [Fact("Cuba", "Rome")], [Fact("Paris", "Rome Cassatt"), Fact("Cuba", "Rome")]
     )
     mixture, _ = few_tokens("bert")
-    found = {outcome.x: outcome for outcome in evaluate(mixture, relation).outcomes}
+    found = {outcome.x: outcome for outcome in evaluate_split(mixture, relation).outcomes}
     assert (found["Paris"].rank, found["Paris"].log_probability) == (math.inf, -math.inf)
     assert found["Cuba"].rank < math.inf
     encoded = mixture.encode_relation(relation).split("test")
@@ -269,7 +272,7 @@ def test_an_examination_asks_for_the_same_and_notes_what_each_prompt_thinks():
     relation = relation_of(("Reykjavik", "Cassatt"), ("Mary Cassatt", "Rome"))
     mixture, twin = few_tokens("gpt2")
     examined = examine(mixture, relation)
-    assert examined.evaluations["test"].outcomes == evaluate(mixture, relation).outcomes
+    assert examined.evaluations["test"].outcomes == evaluate_split(mixture, relation).outcomes
     assert {*examined.controls.outcomes} == {"majority", "prior"}
     noted = examined.prompt_answers
     assert noted is not None

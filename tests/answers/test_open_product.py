@@ -28,7 +28,7 @@ from askwell.answers.likelihood import likelihood
 from askwell.answers.search import SearchLimits
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.scoring import evaluate_split
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
@@ -106,7 +106,7 @@ def test_the_search_finds_what_enumeration_finds(name, templates):
 def test_a_product_is_evaluated_and_tuned():
     mixture, twin, log_lengths = product_of("gpt2", TEMPLATES)
     relation = Relation.of("r", FACTS, FACTS[:1], FACTS[1:2])
-    (outcome,) = evaluate(mixture, relation).outcomes
+    (outcome,) = evaluate_split(mixture, relation).outcomes
     expected = log_product(twin, mixture.weights.detach(), outcome.x, spellings("gpt2")[outcome.y], log_lengths)
     assert outcome.log_probability == pytest.approx(float(expected), abs=1e-9)
     result = train(mixture, relation, TrainingSpec(recipe="paper", epochs=8, learning_rate=0.3, threads=1))
@@ -124,4 +124,4 @@ def test_prompts_that_need_two_forms_of_y_are_refused():
     with pytest.raises(BadOption, match=sentence):
         mixture.ask("Paris")
     with pytest.raises(BadOption, match=sentence):
-        evaluate(mixture, Relation.of("r", FACTS, FACTS, FACTS))
+        evaluate_split(mixture, Relation.of("r", FACTS, FACTS, FACTS))

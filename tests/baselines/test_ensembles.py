@@ -11,7 +11,7 @@ from askwell.baselines.run_baseline import run_baseline
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.scoring import evaluate_split
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 
@@ -44,7 +44,7 @@ def test_uniform_and_published_weights_are_products(name, baseline, weights):
     lm = frozen(name)
     run = run_baseline(baseline, lm, PROMPTS, REPEATED, asked=paper_spec(begin=next(iter(lm.beginnings))))
     expected = product_by_hand(lm, weights).gather(1, golds(run.mixture)[:, None])[:, 0]
-    found = [outcome.log_probability for outcome in evaluate(run.mixture, REPEATED).outcomes]
+    found = [outcome.log_probability for outcome in evaluate_split(run.mixture, REPEATED).outcomes]
     by_fact = dict(zip(REPEATED.test, found, strict=True))
     assert [by_fact[fact] for fact in FACTS] == pytest.approx(expected.tolist(), abs=1e-4)
 
@@ -81,7 +81,7 @@ def test_top_1_counts_facts_that_a_prompt_cannot_ask_as_wrong():
 
 
 def is_answered(mixture, fact) -> bool:
-    return evaluate(mixture, Relation.of("one", [fact], [fact], [fact])).outcomes[0].rank == 1
+    return evaluate_split(mixture, Relation.of("one", [fact], [fact], [fact])).outcomes[0].rank == 1
 
 
 def test_the_learned_product_starts_uniform_tunes_weights_alone_and_gets_better():
@@ -95,7 +95,7 @@ def test_the_learned_product_starts_uniform_tunes_weights_alone_and_gets_better(
     gold = golds(mixture)[:, None]
     before, after = (float(product_by_hand(lm, w).gather(1, gold).mean()) for w in ([1 / 3] * 3, weights))
     assert after > before
-    assert evaluate(mixture, REPEATED).log_loss == pytest.approx(-after, abs=1e-4)
+    assert evaluate_split(mixture, REPEATED).log_loss == pytest.approx(-after, abs=1e-4)
 
 
 @pytest.mark.parametrize("baseline", ["lpaqa-top1", "lpaqa-uniform", "lpaqa-weights", "lpaqa-product"])

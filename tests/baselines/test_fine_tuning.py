@@ -12,7 +12,7 @@ from askwell.answers.one_token import OneTokenAnswers
 from askwell.baselines.fine_tuning import fine_tune
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.scoring import evaluate_split
 from askwell.lms.machine import Memory
 from askwell.mixture.mixture import Mixture
 from askwell.specs.baseline_specs import FineTuningSpec
@@ -29,13 +29,13 @@ def hash_of(lm) -> str:
 @pytest.mark.parametrize("name", ["bert", "roberta", "bart", "llama"])
 def test_the_given_lm_stays_and_the_tuned_one_gets_better(name):
     lm = frozen(name)
-    before, untuned = hash_of(lm), evaluate(Mixture(lm, [TEMPLATE], paper_spec()), REPEATED).log_loss
+    before, untuned = hash_of(lm), evaluate_split(Mixture(lm, [TEMPLATE], paper_spec()), REPEATED).log_loss
     result = fine_tune(lm, REPEATED, TEMPLATE, SPEC)
     assert hash_of(lm) == before
     assert not any(parameter.requires_grad for parameter in lm.model.parameters())
     losses = [record.loss for record in result.history[1:] if record.loss is not None]
     assert losses[-1] < losses[0] < untuned + 0.5
-    assert evaluate(result.mixture, REPEATED).log_loss < untuned - 0.5
+    assert evaluate_split(result.mixture, REPEATED).log_loss < untuned - 0.5
     assert not result.mixture.lm.identity.same_lm(lm.identity)
 
 
@@ -61,7 +61,7 @@ def test_the_state_that_was_best_on_dev_is_kept():
     lm = frozen("bert")
     result = fine_tune(lm, CAPITALS, TEMPLATE, SPEC)
     best = min(result.history, key=lambda record: (-record.dev["P@1"], record.dev["log_loss"]))
-    dev = evaluate(result.mixture, CAPITALS, split="dev")
+    dev = evaluate_split(result.mixture, CAPITALS, split="dev")
     assert dev.micro["P@1"] == best.dev["P@1"]
     assert dev.log_loss == pytest.approx(best.dev["log_loss"], abs=1e-4)
     assert result.learned_from.best_epoch == best.number

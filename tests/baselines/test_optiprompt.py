@@ -7,7 +7,7 @@ from by_hand import ids_of
 
 from askwell.baselines.run_baseline import random_dense_prompt, run_baseline
 from askwell.data.templates import parse_template
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.scoring import evaluate_split
 from askwell.mixture.mixture import Mixture
 from askwell.specs.baseline_specs import BaselineName
 from askwell.specs.training_spec import TrainingSpec
@@ -45,6 +45,6 @@ def test_both_starts_are_tuned_and_keep_the_lm():
         templates = [manual] if name == "optiprompt-manual" else []
         tuned = run_baseline(name, lm, templates, REPEATED, training=SHORT, seed=1).mixture
         assert torch.equal(tuned.initial_vectors, start.vectors)
-        assert evaluate(tuned, REPEATED).log_loss < evaluate(start, REPEATED).log_loss - 0.1
+        assert evaluate_split(tuned, REPEATED).log_loss < evaluate_split(start, REPEATED).log_loss - 0.1
         assert not tuned.deltas
     assert all(torch.equal(before[name], tensor) for name, tensor in lm.model.state_dict().items())

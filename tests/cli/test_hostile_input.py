@@ -136,8 +136,8 @@ def test_half_a_character_in_a_prompt_file(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     "content",
-    ["a." * 50_000 + "b = 1", "a = " + "[" * 5000, "a = " + "9" * 5000, "a = {" * 400, '"\\ud800" = 1'],
-    ids=["parts", "brackets", "digits", "tables", "half"],
+    ["a = " + "[" * 5000, "a = " + "9" * 5000, "a = {" * 400, '"\\ud800" = 1'],
+    ids=["brackets", "digits", "tables", "half"],
 )
 def test_sweeps_that_no_one_would_write(content, tmp_path, capsys):
     sweep = tmp_path / "sweep.toml"

@@ -11,7 +11,7 @@ from builders.servers import served
 from builders.sweeps import as_toml, contents, files_in
 
 from askwell.cli.main import main
-from askwell.runs.folder import is_run, read_run, read_runs
+from askwell.runs.folder import is_run, load_runs, read_run
 from askwell.server.client import Client
 from askwell.server.settings import Settings
 
@@ -68,7 +68,7 @@ def test_a_sweep_in_one_process_killed_at_any_step(lms, facts, tmp_path):
         shutil.rmtree(store, ignore_errors=True)
         assert kill_at(step, store, command(*sweep))
         if (store / "runs").is_dir() and list((store / "runs").iterdir()):
-            assert all(run.record.test.facts for run in read_runs(store))
+            assert all(run.record.test.facts for run in load_runs(store))
         run_here(*sweep)
         assert contents(store) == expected
 
@@ -117,7 +117,7 @@ def test_a_service_killed_while_it_trains(lms, facts, tmp_path):
         return [path for path in folder.iterdir() if path != run]
 
     steps = count_steps(folder, train_in_service)
-    assert len(read_runs(folder)) == 2
+    assert len(load_runs(folder)) == 2
     for step in spread(steps, SERVE_KILLS):
         for path in others():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -126,4 +126,4 @@ def test_a_service_killed_while_it_trains(lms, facts, tmp_path):
         with served(Settings(runs=folder, threads=1)) as service, Client(service.address) as client:
             assert client.ask("Paris", mixture="first", top=1)
             assert json.dumps(client.mixtures)
-        assert all(one.record.test.facts for one in read_runs(folder))
+        assert all(one.record.test.facts for one in load_runs(folder))

@@ -42,18 +42,18 @@ def test_arguments_are_options_on_the_command_line(error, called, typed):
 
 def test_the_same_mistake_in_both_places(askwell, tmp_path):
     (tmp_path / "a.csv").write_text("country,capital\nPeru,Lima\n")
-    with pytest.raises(library.UserMistake, match="`x` town: there is no such column"):
-        library.read_relation(tmp_path / "a.csv", x="town", y="capital")
+    with pytest.raises(library.UsageError, match="`x` town: there is no such column"):
+        library.load_relation(tmp_path / "a.csv", x="town", y="capital")
     done = askwell("audit", tmp_path / "a.csv", "--x", "town", "--y", "capital")
     assert done.code == 2
     assert "--x town: there is no such column" in done.err
-    with pytest.raises(library.UserMistake, match="`ratio` 7: write three positive numbers"):
-        library.read_relation(tmp_path / "a.csv", x="country", y="capital", ratio="7")
+    with pytest.raises(library.UsageError, match="`ratio` 7: write three positive numbers"):
+        library.load_relation(tmp_path / "a.csv", x="country", y="capital", ratio="7")
 
 
 def test_an_unknown_lm_says_where_others_are(askwell, tmp_path):
     for name in (f"{tmp_path}/nowhere", f"{tmp_path}/nowhere.gguf"):
-        with pytest.raises(library.UserMistake, match=r"nowhere.*`askwell lm list`.*testbed:bert.*smollm2") as caught:
+        with pytest.raises(library.UsageError, match=r"nowhere.*`askwell lm list`.*testbed:bert.*smollm2") as caught:
             library.load_lm(name)
         assert "--lm" not in str(caught.value)
         done = askwell("lm", "info", name)

@@ -7,7 +7,7 @@ import pytest
 from builders.worlds import PAIRS, TEMPLATES
 
 from askwell import load_lm
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.scoring import evaluate_split
 from askwell.evaluation.selective import dev_answers
 from askwell.mixture.mixture import Mixture
 from askwell.mixture.save import read_description, read_dev_answers
@@ -83,7 +83,7 @@ def test_a_folder_without_a_record_of_dev(askwell, trained, facts, lms):
     assert done.code == 2
     assert "--facts" in done.err
     on_the_spot = askwell("ask", trained, "Paris", "--risk", "0.999", "--facts", facts, "--json")
-    kept = dev_answers(evaluate(mixture, _relation(facts), split="dev", top=1))
+    kept = dev_answers(evaluate_split(mixture, _relation(facts), split="dev", top=1))
     if any(kept.right):
         assert on_the_spot.json["threshold"] == pytest.approx(kept.threshold(0.999), rel=1e-4)
     else:
@@ -91,9 +91,9 @@ def test_a_folder_without_a_record_of_dev(askwell, trained, facts, lms):
 
 
 def _relation(facts):
-    from askwell.data.names import read_relation
+    from askwell.data.names import load_relation
 
-    return read_relation(facts)
+    return load_relation(facts)
 
 
 def test_hard_prompts_learn_from_dev_facts_on_the_spot(askwell):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from askwell.data.facts import Fact, SplitLines
-from askwell.data.names import FactSet, read_fact_set, read_relation
+from askwell.data.names import FactSet, load_relation, read_fact_set
 from askwell.data.split_audit import audit_relation, clean_splits, write_clean
 from askwell.errors import BadFile, BadOption, NothingLeft
 
@@ -52,7 +52,7 @@ def test_a_split_that_is_all_leaks():
 def test_what_is_written_can_be_read(tmp_path):
     document = write_clean(FactSet("leaky", (LEAKY,), is_single=True), tmp_path / "one").as_json()
     assert read_fact_set(str(tmp_path / "one")).relations[0].train == clean_splits(LEAKY).splits.train
-    assert read_relation(tmp_path / "one").counts.in_two_splits == 0
+    assert load_relation(tmp_path / "one").counts.in_two_splits == 0
     assert json.loads((tmp_path / "one" / "audit.json").read_text()) == document
     assert document["leaks_removed"] == {"train": 3, "dev": 1, "test": 0}
     other = SplitLines("other", facts("é\u2028b>1"), facts("b>1"), facts("c>1"))
@@ -76,7 +76,7 @@ def test_lines_keep_their_order(tmp_path):
     for name in ("train", "dev", "test"):
         (folder / f"{name}.jsonl").write_text('{"sub": "b", "obj": "2"}\n{"sub": "a", "obj": "1"}\n')
     for source in (folder, folder.parent):
-        assert read_fact_set(str(source)).relations[0].train == facts("b>2", "a>1")  # read_relation would sort
+        assert read_fact_set(str(source)).relations[0].train == facts("b>2", "a>1")  # load_relation would sort
 
 
 def test_a_folder_without_a_split(tmp_path):

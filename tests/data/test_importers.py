@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from askwell.answers.candidates import read_candidates
+from askwell.answers.candidates import load_candidates
 from askwell.data.facts import Fact
 from askwell.data.importers import READERS, ImportFormat, import_data
-from askwell.data.names import read_prompts, read_relation
-from askwell.errors import BadFile, BadOption, NothingLeft, UserMistake
+from askwell.data.names import load_prompts, load_relation
+from askwell.errors import BadFile, BadOption, NothingLeft, UsageError
 
 
 def bring(form: ImportFormat, source: Path, out: Path, name: str | None = None) -> dict:
@@ -119,9 +119,9 @@ def test_lpaqa_is_imported_as_prompts_with_weights(write, tmp_path):
         "prompts/lpaqa_mine/P19.jsonl",
         "prompts/lpaqa_paraphrase/P19.jsonl",
     ]
-    weights = [template.weight for template in read_prompts("lpaqa_mine/P19", data=out)]
+    weights = [template.weight for template in load_prompts("lpaqa_mine/P19", data=out)]
     assert weights == [0.003614419372752309, None]
-    assert [template.text for template in read_prompts("lpaqa_manual_paraphrase/P19", data=out)] == [
+    assert [template.text for template in load_prompts("lpaqa_manual_paraphrase/P19", data=out)] == [
         "[X] was born in [Y] .",
         "[X] is from [Y].",
     ]
@@ -165,14 +165,14 @@ def test_autoprompt_is_imported_as_splits_and_prompts(write, tmp_path):
         "prompts/autoprompt_fact_retrieval_roberta/P103.jsonl",
         "prompts/autoprompt_fact_retrieval_roberta/P108.jsonl",
     ]
-    relation = read_relation("autoprompt_original/P101", data=out)
+    relation = load_relation("autoprompt_original/P101", data=out)
     assert (relation.train, relation.dev, relation.test) == (
         (Fact("train", "Fiqh"),),
         (Fact("dev", "Fiqh"),),
         (Fact("test", "Fiqh"),),
     )
     texts = {
-        name: read_prompts(f"autoprompt_fact_retrieval_roberta/{name}", data=out)[0].text
+        name: load_prompts(f"autoprompt_fact_retrieval_roberta/{name}", data=out)[0].text
         for name in ("P101", "P103", "P108")
     }
     assert texts == {
@@ -215,7 +215,7 @@ def test_optiprompt_is_imported_as_splits_prompts_and_vocabulary(write, tmp_path
         "prompts/optiprompt_lama/P17.jsonl",
         "vocab/optiprompt/common_vocab_cased.txt",
     ]
-    assert read_candidates(out / "vocab/optiprompt/common_vocab_cased.txt").words == ("#", "%", "Paris", "Café")
+    assert load_candidates(out / "vocab/optiprompt/common_vocab_cased.txt").words == ("#", "%", "Paris", "Café")
     assert counts["words"] == {"optiprompt": {"lists": 1, "words": 4}}
     assert counts["skipped"] == {}
 
@@ -273,11 +273,11 @@ def test_bear_is_imported_as_facts_prompts_and_vocabularies(bear, tmp_path):
         {"sub": "Kenya", "obj": "Africa"},
         {"sub": "Japan", "obj": "Asia"},
     ]
-    assert [template.text for template in read_prompts("bear/P30", data=out)] == [
+    assert [template.text for template in load_prompts("bear/P30", data=out)] == [
         "[X] is located in [Y].",
         "[Y] holds [X].",
     ]
-    assert read_candidates(out / "vocab/bear/P30.txt").words == ("Africa", "Antarctica", "Asia")
+    assert load_candidates(out / "vocab/bear/P30.txt").words == ("Africa", "Antarctica", "Asia")
     assert {Path(path).name for path in counts["skipped"]} == {"P37.jsonl", "P99.jsonl"}
 
 
@@ -354,5 +354,5 @@ def test_nothing_is_overwritten_and_nothing_half_written(lama, tmp_path):
     with pytest.raises(BadOption, match=r"`out` already has .*prompts/lama_trex; .*`name`"):
         bring("lama", lama, out)
     assert tree(out) == []
-    with pytest.raises(UserMistake, match="is a file"):
+    with pytest.raises(UsageError, match="is a file"):
         bring("lama", lama, lama / "relations.jsonl")

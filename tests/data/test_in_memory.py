@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from askwell.data.facts import Fact
-from askwell.data.names import read_relation
-from askwell.errors import BadFile, BadOption, UserMistake
+from askwell.data.names import load_relation
+from askwell.errors import BadFile, BadOption, UsageError
 
 PAIRS = [(f"x{n:02}", f"y{n % 5}") for n in range(50)]
 COLUMNS = {"country": [x for x, _ in PAIRS], "capital": [y for _, y in PAIRS]}
@@ -37,8 +37,8 @@ def as_dataset():
 
 @pytest.mark.parametrize("made", [as_pandas, as_polars, as_arrow, as_dataset, lambda: COLUMNS])
 def test_tables_are_the_relation_of_the_file_with_the_same_columns(made, from_a_file):
-    expected = read_relation(from_a_file, x="country", y="capital", seed=3)
-    assert read_relation(made(), x="country", y="capital", seed=3).digest == expected.digest
+    expected = load_relation(from_a_file, x="country", y="capital", seed=3)
+    assert load_relation(made(), x="country", y="capital", seed=3).digest == expected.digest
     assert sorted(fact for split in expected.splits.values() for fact in split) == [Fact(x, y) for x, y in PAIRS]
 
 
@@ -46,41 +46,41 @@ def test_tables_are_the_relation_of_the_file_with_the_same_columns(made, from_a_
     "source", [PAIRS, [list(pair) for pair in PAIRS], dict(PAIRS), [Fact(*pair) for pair in PAIRS], iter(PAIRS)]
 )
 def test_pairs_and_dictionaries(source, from_a_file):
-    assert read_relation(source).digest == read_relation(from_a_file, x="country", y="capital").digest
+    assert load_relation(source).digest == load_relation(from_a_file, x="country", y="capital").digest
 
 
 def test_rows_with_keys_and_several_ys_of_an_x():
     rows = [{"sub": f"x{n}", "obj": f"y{n}"} for n in range(5)]
-    found = read_relation(rows, name="mine")
+    found = load_relation(rows, name="mine")
     assert found.name == "mine"
     assert sum(map(len, found.splits.values())) == 5
-    several = read_relation({"a": ["1", "2"], "b": "3", "c": {"4"}})
+    several = load_relation({"a": ["1", "2"], "b": "3", "c": {"4"}})
     assert several.golds["a"] == ("1", "2")
 
 
 @pytest.mark.parametrize("dev", ["dev", "validation"])
 def test_splits_that_are_given_stay(dev):
     given = {"train": PAIRS[:30], dev: dict(PAIRS[30:40]), "test": PAIRS[40:]}
-    relation = read_relation(given)
+    relation = load_relation(given)
     assert [len(split) for split in relation.splits.values()] == [30, 10, 10]
     assert relation.dev == tuple(Fact(x, y) for x, y in PAIRS[30:40])
     with pytest.raises(BadOption, match="already split"):
-        read_relation(given, split="random")
-    with pytest.raises(UserMistake, match=r"train, dev .* and test once; found train, test"):
-        read_relation({"train": PAIRS, "test": PAIRS})
+        load_relation(given, split="random")
+    with pytest.raises(UsageError, match=r"train, dev .* and test once; found train, test"):
+        load_relation({"train": PAIRS, "test": PAIRS})
 
 
 def test_a_dataset_dict_of_datasets():
     datasets = pytest.importorskip("datasets")
     parts = {name: datasets.Dataset.from_dict({"x": ["a"], "y": [name]}) for name in ("train", "validation", "test")}
-    relation = read_relation(datasets.DatasetDict(parts))
+    relation = load_relation(datasets.DatasetDict(parts))
     assert (relation.train, relation.dev) == ((Fact("a", "train"),), (Fact("a", "validation"),))
 
 
 def test_a_relation_stays_as_it_is_and_whole_numbers_are_written_out():
-    relation = read_relation([("a", 1926), ("b", 7), ("c", 10**20)])
+    relation = load_relation([("a", 1926), ("b", 7), ("c", 10**20)])
     assert {fact.y for split in relation.splits.values() for fact in split} == {"1926", "7", str(10**20)}
-    assert read_relation(relation) is relation
+    assert load_relation(relation) is relation
 
 
 @pytest.mark.parametrize(
@@ -100,29 +100,29 @@ def test_a_relation_stays_as_it_is_and_whole_numbers_are_written_out():
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(source, message):
-    with pytest.raises(UserMistake, match=message):
-        read_relation(source)
+    with pytest.raises(UsageError, match=message):
+        load_relation(source)
 
 
 def test_a_missing_value_of_a_frame_is_named():
     pandas = pytest.importorskip("pandas")
-    with pytest.raises(UserMistake, match="number 1: y is missing"):
-        read_relation(pandas.DataFrame({"x": ["a", "b"], "y": ["1", None]}))
-    with pytest.raises(UserMistake, match="`y` town: there is no such column; found 'x', 'y'"):
-        read_relation(pandas.DataFrame({"x": ["a"], "y": ["1"]}), y="town")
+    with pytest.raises(UsageError, match="number 1: y is missing"):
+        load_relation(pandas.DataFrame({"x": ["a", "b"], "y": ["1", None]}))
+    with pytest.raises(UsageError, match="`y` town: there is no such column; found 'x', 'y'"):
+        load_relation(pandas.DataFrame({"x": ["a"], "y": ["1"]}), y="town")
 
 
 def test_columns_whose_names_are_numbers_and_columns_of_one_name():
     pandas = pytest.importorskip("pandas")
-    numbered = read_relation(pandas.DataFrame([[f"a{n}", f"b{n}"] for n in range(10)]), x="0", y="1")
+    numbered = load_relation(pandas.DataFrame([[f"a{n}", f"b{n}"] for n in range(10)]), x="0", y="1")
     assert {(fact.x, fact.y) for fact in (*numbered.train, *numbered.dev, *numbered.test)} == {
         (f"a{n}", f"b{n}") for n in range(10)
     }
     rows = [{0: f"a{n}", 1: f"b{n}"} for n in range(10)]
-    assert read_relation(rows, x="0", y="1") == numbered
+    assert load_relation(rows, x="0", y="1") == numbered
     twice = pandas.DataFrame([["a", "b", "c", "d"]] * 2, columns=["x", "y", "x", "y"])
-    with pytest.raises(UserMistake, match="several columns 'x'"):
-        read_relation(twice)
+    with pytest.raises(UsageError, match="several columns 'x'"):
+        load_relation(twice)
 
 
 def test_messages_stay_short_whatever_is_in_a_table():
@@ -136,51 +136,51 @@ def test_messages_stay_short_whatever_is_in_a_table():
         ([("a", "b", 10**5000)], None),
     ]
     for source, x in sources:
-        with pytest.raises(UserMistake) as raised:
-            read_relation(source, x=x)
+        with pytest.raises(UsageError) as raised:
+            load_relation(source, x=x)
         assert len(str(raised.value)) < 1000
 
 
 def test_columns_of_files_that_are_not_there(from_a_file):
     with pytest.raises(BadFile, match=r"line 1: `x` town: there is no such column; found 'country', 'capital'"):
-        read_relation(from_a_file, x="town")
+        load_relation(from_a_file, x="town")
     with pytest.raises(BadOption, match="only the columns x and y"):
-        read_relation("testbed:capital", x="country")
+        load_relation("testbed:capital", x="country")
 
 
 @pytest.mark.parametrize("ratio", ["60-20-20", (60, 20, 20), (0.6, 0.2, 0.2), "3-1-1"])
 def test_a_ratio_may_be_a_text_or_numbers(ratio):
-    assert [len(split) for split in read_relation(PAIRS, ratio=ratio).splits.values()] == [30, 10, 10]
+    assert [len(split) for split in load_relation(PAIRS, ratio=ratio).splits.values()] == [30, 10, 10]
 
 
 @pytest.mark.parametrize("ratio", ["80-20", "a-b-c", "80-20-0", (1, 2), "-1-1-1"])
 def test_a_ratio_that_is_none(ratio):
     with pytest.raises(BadOption, match="three positive numbers"):
-        read_relation(PAIRS, ratio=ratio)
+        load_relation(PAIRS, ratio=ratio)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_stratified_split_gives_every_y_its_part(seed):
     sizes = {"a": 50, "b": 30, "c": 20, "d": 7, "e": 1}
     facts = [(f"{y}{n}", y) for y, size in sizes.items() for n in range(size)]
-    relation = read_relation(facts, split="stratified", ratio="60-20-20", seed=seed)
+    relation = load_relation(facts, split="stratified", ratio="60-20-20", seed=seed)
     counts = {name: Counter(fact.y for fact in split) for name, split in relation.splits.items()}
     for name, share in (("train", 0.6), ("dev", 0.2), ("test", 0.2)):
         for y, size in sizes.items():
             assert abs(counts[name][y] - share * size) < 1
         assert abs(sum(counts[name].values()) - share * len(facts)) < 1
-    assert relation.digest == read_relation(facts[::-1], split="stratified", ratio="3-1-1", seed=seed).digest
-    assert relation.digest != read_relation(facts, split="stratified", ratio="3-1-1", seed=seed + 1).digest
+    assert relation.digest == load_relation(facts[::-1], split="stratified", ratio="3-1-1", seed=seed).digest
+    assert relation.digest != load_relation(facts, split="stratified", ratio="3-1-1", seed=seed + 1).digest
 
 
 def test_a_stratified_split_keeps_the_ys_of_an_x_together_and_leaves_no_split_empty():
     facts = [(f"x{n}", y) for n in range(30) for y in ("1", "2")]
-    relation = read_relation(facts, split="stratified")
+    relation = load_relation(facts, split="stratified")
     xs = [{fact.x for fact in split} for split in relation.splits.values()]
     assert [len(of) for of in xs] == [24, 3, 3]
     assert not xs[0] & xs[1] | xs[0] & xs[2] | xs[1] & xs[2]
     assert [
-        len(split) for split in read_relation({"a": "1", "b": "2", "c": "3"}, split="stratified").splits.values()
+        len(split) for split in load_relation({"a": "1", "b": "2", "c": "3"}, split="stratified").splits.values()
     ] == [
         1,
         1,

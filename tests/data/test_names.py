@@ -4,40 +4,40 @@ import json
 
 import pytest
 
-from askwell.data.names import read_prompts, read_relation
+from askwell.data.names import load_prompts, load_relation
 from askwell.errors import BadOption, LMUnavailable
 from askwell.lms.load import load_lm
 
 
 def test_a_relation_of_the_testbed():
-    capitals = read_relation("testbed:capital")
+    capitals = load_relation("testbed:capital")
     assert capitals.name == "testbed:capital"
     assert any(fact.x == "France" and fact.y == "Paris" for fact in (*capitals.train, *capitals.dev, *capitals.test))
     with pytest.raises(BadOption, match="did you mean capital"):
-        read_relation("testbed:capitol")
+        load_relation("testbed:capitol")
     with pytest.raises(BadOption, match="already split"):
-        read_relation("testbed:capital", split="random")
+        load_relation("testbed:capital", split="random")
 
 
 def test_prompts_of_the_testbed_know_their_relation():
-    capitals = read_relation("testbed:capital")
-    single = read_prompts("testbed:single", relation=capitals)
+    capitals = load_relation("testbed:capital")
+    single = load_prompts("testbed:single", relation=capitals)
     assert len(single) == 1
-    assert read_prompts("testbed:single/capital") == single
-    assert read_prompts(["testbed:single", "[X] [Y]"], relation="testbed:capital")[0] == single[0]
-    mined = read_prompts("testbed:mined", relation=capitals)
+    assert load_prompts("testbed:single/capital") == single
+    assert load_prompts(["testbed:single", "[X] [Y]"], relation="testbed:capital")[0] == single[0]
+    mined = load_prompts("testbed:mined", relation=capitals)
     assert len(mined) >= 12
     assert all(template.weight is not None for template in mined)
     for relation in (None, "trex/P36"):
         with pytest.raises(BadOption, match="testbed:single/capital"):
-            read_prompts("testbed:single", relation=relation)
+            load_prompts("testbed:single", relation=relation)
     with pytest.raises(BadOption, match="paraphrased"):
-        read_prompts("testbed:paraphrase", relation=capitals)
+        load_prompts("testbed:paraphrase", relation=capitals)
 
 
 def test_files_are_still_found(tmp_path):
     (tmp_path / "p.jsonl").write_text(json.dumps({"template": "[X] in [Y]"}))
-    assert read_prompts(str(tmp_path / "p.jsonl"))[0].text == "[X] in [Y]"
+    assert load_prompts(str(tmp_path / "p.jsonl"))[0].text == "[X] in [Y]"
 
 
 def test_an_lm_that_the_testbed_lacks():

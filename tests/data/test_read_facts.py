@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from askwell.data.facts import Fact, Relation
-from askwell.data.names import read_relation
+from askwell.data.names import load_relation
 from askwell.data.readers import parse_facts
 from askwell.errors import BadFile, BadOption
 
@@ -29,7 +29,7 @@ def facts_of(relation: Relation) -> set[Fact]:
 def mistake(path: Path, line: int | None = None) -> str:
     """The error of reading `path`, which has to name the file and the line."""
     with pytest.raises(BadFile) as caught:
-        read_relation(path)
+        load_relation(path)
     message = str(caught.value)
     assert message.startswith(f"{path}: " if line is None else f"{path}, line {line}: ")
     assert caught.value.line == line
@@ -47,7 +47,7 @@ def folder(write) -> Path:
 
 
 def test_a_folder_is_read_as_it_is(folder):
-    relation = read_relation(folder)
+    relation = load_relation(folder)
     assert relation.name == "born"
     assert relation.train == (Fact("a", "1"), Fact("b", "2"), Fact("b", "2"))
     assert relation.dev == (Fact("c", "3"),)
@@ -61,7 +61,7 @@ def test_a_folder_is_read_as_it_is(folder):
 def test_a_missing_split_is_named(folder, missing):
     (folder / missing).unlink()
     with pytest.raises(BadFile, match=re.escape(f"{folder / missing}: there is no such file")):
-        read_relation(folder)
+        load_relation(folder)
 
 
 def test_a_folder_without_facts_says_what_is_expected(tmp_path):
@@ -76,18 +76,18 @@ def test_a_folder_of_relations_says_so(folder):
 def test_an_error_in_a_split_names_its_file_and_line(folder):
     (folder / "dev.jsonl").write_text('{"sub": "c", "obj": "3"}\n{"sub": "c"}\n')
     with pytest.raises(BadFile, match=re.escape(f"{folder / 'dev.jsonl'}, line 2: ")):
-        read_relation(folder)
+        load_relation(folder)
 
 
 def test_an_empty_split_is_an_error(folder):
     (folder / "test.jsonl").write_text("")
     with pytest.raises(BadFile, match=re.escape(f"{folder / 'test.jsonl'}: the file holds no facts")):
-        read_relation(folder)
+        load_relation(folder)
 
 
 def test_a_folder_cannot_be_split_again(folder):
     with pytest.raises(BadOption, match="leave out the rule 'distinct-y'"):
-        read_relation(folder, split="distinct-y")
+        load_relation(folder, split="distinct-y")
 
 
 # Names
@@ -95,18 +95,18 @@ def test_a_folder_cannot_be_split_again(folder):
 
 def test_names_never_hold_a_path(folder, write, monkeypatch):
     file = write("deep/down/date.of.birth.csv", "x,y\na,1\nb,2\nc,3\n")
-    assert read_relation(str(folder)).name == "born"
-    assert read_relation(f"{folder}/").name == "born"
-    assert read_relation(file).name == "date.of.birth"
+    assert load_relation(str(folder)).name == "born"
+    assert load_relation(f"{folder}/").name == "born"
+    assert load_relation(file).name == "date.of.birth"
     monkeypatch.chdir(folder)
-    assert read_relation(".").name == "born"
+    assert load_relation(".").name == "born"
     (folder / "below").mkdir()
     monkeypatch.chdir(folder / "below")
-    assert read_relation("..").name == "born"
+    assert load_relation("..").name == "born"
 
 
 def test_a_folder_name_keeps_its_dots(folder):
-    assert read_relation(folder.rename(folder.with_name("v1.born"))).name == "v1.born"
+    assert load_relation(folder.rename(folder.with_name("v1.born"))).name == "v1.born"
 
 
 @pytest.mark.parametrize("through", ["argument", "variable"])
@@ -114,14 +114,14 @@ def test_a_name_of_the_data_folder_is_the_relation_name(write, tmp_path, monkeyp
     write("data/facts/mine/born.jsonl", THREE)
     if through == "variable":
         monkeypatch.setenv("ASKWELL_DATA", str(tmp_path / "data"))
-    relation = read_relation("mine/born", data=tmp_path / "data" if through == "argument" else None)
+    relation = load_relation("mine/born", data=tmp_path / "data" if through == "argument" else None)
     assert relation.name == "mine/born"
     assert facts_of(relation) == THREE_FACTS
 
 
 def test_a_wrong_data_folder_is_an_error(write):
     with pytest.raises(BadOption, match="`data`"):
-        read_relation(write("a.jsonl", THREE), data=Path("absent"))
+        load_relation(write("a.jsonl", THREE), data=Path("absent"))
 
 
 # One file that is split
@@ -129,7 +129,7 @@ def test_a_wrong_data_folder_is_an_error(write):
 
 def test_a_file_is_split_and_its_repeated_facts_are_removed(write):
     lines = [json.dumps({"x": f"x{i}", "y": f"y{i}"}) for i in range(20)]
-    relation = read_relation(write("r.jsonl", "\n".join([*lines, lines[3], lines[3], lines[7]])))
+    relation = load_relation(write("r.jsonl", "\n".join([*lines, lines[3], lines[3], lines[7]])))
     assert (len(relation.train), len(relation.dev), len(relation.test)) == (16, 2, 2)
     assert facts_of(relation) == {Fact(f"x{i}", f"y{i}") for i in range(20)}
     assert (relation.counts.read, relation.counts.removed, relation.counts.duplicates) == (23, 3, 3)
@@ -139,8 +139,8 @@ def test_a_file_is_split_and_its_repeated_facts_are_removed(write):
 def test_the_default_is_random_and_keeps_an_x_together(write):
     text = "".join(json.dumps({"x": f"x{i % 30}", "y": f"y{i % 7}"}) + "\n" for i in range(210))
     file = write("r.jsonl", text)
-    relation = read_relation(file)
-    assert relation == read_relation(file, split="random", seed=0)
+    relation = load_relation(file)
+    assert relation == load_relation(file, split="random", seed=0)
     assert (len(relation.train), len(relation.dev), len(relation.test)) == (168, 21, 21)
     assert len({fact.x for fact in relation.test} | {fact.x for fact in relation.dev}) == 6
     assert relation.counts.several_golds == 30
@@ -149,10 +149,10 @@ def test_the_default_is_random_and_keeps_an_x_together(write):
 def test_distinct_y_and_the_seed_reach_the_split(write):
     text = "".join(json.dumps({"x": f"x{i}", "y": f"y{i % 10}"}) + "\n" for i in range(100))
     file = write("r.jsonl", text)
-    relation = read_relation(file, split="distinct-y", seed=1)
+    relation = load_relation(file, split="distinct-y", seed=1)
     assert [len({fact.y for fact in relation.split(name)}) for name in ("train", "dev", "test")] == [8, 1, 1]
-    assert len({read_relation(file, split="distinct-y", seed=seed).digest for seed in range(6)}) > 1
-    assert read_relation(file, seed=1) != read_relation(file, seed=2)
+    assert len({load_relation(file, split="distinct-y", seed=seed).digest for seed in range(6)}) > 1
+    assert load_relation(file, seed=1) != load_relation(file, seed=2)
 
 
 def test_too_few_facts_to_split_names_the_file(write):
@@ -161,7 +161,7 @@ def test_too_few_facts_to_split_names_the_file(write):
 
 def test_an_unknown_rule_is_a_bad_option(write):
     with pytest.raises(BadOption, match="random, distinct-y"):
-        read_relation(write("r.jsonl", THREE), split="by-x")
+        load_relation(write("r.jsonl", THREE), split="by-x")
 
 
 # Files of every kind
@@ -201,7 +201,7 @@ def test_unknown_suffix_lists_the_known_ones(write, name):
     ],
 )
 def test_forms_of_the_same_facts(write, name, content):
-    assert facts_of(read_relation(write(name, content))) == THREE_FACTS
+    assert facts_of(load_relation(write(name, content))) == THREE_FACTS
 
 
 def test_key_styles_may_change_from_line_to_line_and_further_keys_are_ignored(write):
@@ -212,20 +212,20 @@ def test_key_styles_may_change_from_line_to_line_and_further_keys_are_ignored(wr
         {"pred": "/p", "sub": "/m/0", "obj": "/m/1", "sub_label": "d", "obj_label": "4"},  # as LAMA's Google-RE
         {"sub": "e", "obj": "5", "obj_label": "5"},  # as LAMA's ConceptNet, which has no sub_label
     ]
-    relation = read_relation(write("r.jsonl", "\n".join(map(json.dumps, lines))))
+    relation = load_relation(write("r.jsonl", "\n".join(map(json.dumps, lines))))
     assert facts_of(relation) == THREE_FACTS | {Fact("d", "4"), Fact("e", "5")}
 
 
 def test_numbers_stay_as_they_are_written(write):
     text = '{"x": "a", "y": 1.50}\n{"x": -7, "y": 1e400}\n{"x": "c", "y": ' + "9" * 5000 + "}"
     expected = {Fact("a", "1.50"), Fact("-7", "1e400"), Fact("c", "9" * 5000)}
-    assert facts_of(read_relation(write("r.jsonl", text))) == expected
+    assert facts_of(load_relation(write("r.jsonl", text))) == expected
 
 
 def test_a_unicode_line_separator_inside_of_a_string_ends_no_line(write):
     text = THREE.replace('"a"', '"a\u2028\x85a"')
-    assert Fact("a\u2028\x85a", "1") in facts_of(read_relation(write("r.jsonl", text)))
-    assert Fact("a\u2028a", "1") in facts_of(read_relation(write("r.csv", "x,y\na\u2028a,1\nb,2\nc,3\n")))
+    assert Fact("a\u2028\x85a", "1") in facts_of(load_relation(write("r.jsonl", text)))
+    assert Fact("a\u2028a", "1") in facts_of(load_relation(write("r.csv", "x,y\na\u2028a,1\nb,2\nc,3\n")))
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_a_bad_line_is_named(write, line, problem):
 
 def test_an_escaped_surrogate_pair_is_one_character(write):
     text = THREE.replace('"a"', r'"\ud83d\ude00"')
-    assert Fact("😀", "1") in facts_of(read_relation(write("r.jsonl", text)))
+    assert Fact("😀", "1") in facts_of(load_relation(write("r.jsonl", text)))
 
 
 @pytest.mark.parametrize("name", ["r.jsonl", "r.csv"])
@@ -294,7 +294,7 @@ def test_a_header_alone_is_no_fact(write):
 def test_quoted_fields_keep_separators_quotes_and_line_breaks(write):
     text = 'x,y\n"Paris, France","the ""city"""\n"b\nb",2\nc,3\n'
     expected = {Fact("Paris, France", 'the "city"'), Fact("b\nb", "2"), Fact("c", "3")}
-    assert facts_of(read_relation(write("r.csv", text))) == expected
+    assert facts_of(load_relation(write("r.csv", text))) == expected
 
 
 # Order and work
@@ -328,7 +328,7 @@ def test_the_order_of_lines_and_the_form_of_the_file_make_no_difference(pairs, s
             path = Path(name, place)
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(text.encode())
-            relations.append(read_relation(path, seed=seed))
+            relations.append(load_relation(path, seed=seed))
     assert relations[0] == relations[1] == relations[2]
     assert len({relation.digest for relation in relations}) == 1
     assert facts_of(relations[0]) == {Fact(x.strip(), y.strip()) for x, y in pairs}
@@ -342,7 +342,7 @@ def test_the_order_of_lines_makes_no_difference_to_given_splits(pairs, shuffler)
         for _ in range(2):
             for split in ("train", "dev", "test"):
                 Path(name, f"{split}.jsonl").write_bytes(as_jsonl(pairs).encode())
-            relations.append(read_relation(name))
+            relations.append(load_relation(name))
             shuffler.shuffle(pairs)
     assert relations[0] == relations[1]
     assert relations[0].digest == relations[1].digest
@@ -374,7 +374,7 @@ def test_work_grows_with_the_lines_and_not_with_their_square(write, rule):
         file = write("r.jsonl", as_jsonl(pairs))
 
         def read(file: Path = file) -> None:
-            relation = read_relation(file, split=rule)
+            relation = load_relation(file, split=rule)
             assert relation.golds
             assert relation.digest
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from askwell.data.names import read_prompts
+from askwell.data.names import load_prompts
 from askwell.data.templates import parse_template, read_templates
 from askwell.errors import BadFile, BadTemplate
 
@@ -21,10 +21,10 @@ def lines(path: Path, *records: object) -> str:
 
 
 def test_text_as_it_is_typed() -> None:
-    assert read_prompts("[X] is [Y]") == [parse_template("[X] is [Y]")]
-    assert [t.text for t in read_prompts(["[Y] : [X]", "[X] is [Y]"])] == ["[Y] : [X]", "[X] is [Y]"]
+    assert load_prompts("[X] is [Y]") == [parse_template("[X] is [Y]")]
+    assert [t.text for t in load_prompts(["[Y] : [X]", "[X] is [Y]"])] == ["[Y] : [X]", "[X] is [Y]"]
     with pytest.raises(BadTemplate, match=r"has no \[Y\]"):
-        read_prompts("[X] is")
+        load_prompts("[X] is")
 
 
 def test_templates_and_weights_are_read_from_json_lines(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_templates_and_weights_are_read_from_json_lines(tmp_path: Path) -> None:
         {"template": "Ö [X] — [Y]", "weight": None},
         {"template": "[X] [Y]"},
     )
-    templates = read_prompts(source)
+    templates = load_prompts(source)
     assert [t.text for t in templates] == ["[X] is in [Y] .", "[Y] : [X]", "Ö [X] — [Y]", "[X] [Y]"]
     assert [t.weight for t in templates] == [0.25, 0, None, None]
 
@@ -43,14 +43,14 @@ def test_templates_and_weights_are_read_from_json_lines(tmp_path: Path) -> None:
 def test_plain_text_with_blank_lines_and_windows_ends(tmp_path: Path) -> None:
     path = tmp_path / "p.txt"
     path.write_bytes("\ufeff[X] is [Y] .\r\n\r\n  [Y], [X]  \n".encode())
-    assert [t.text for t in read_prompts(str(path))] == ["[X] is [Y] .", "[Y], [X]"]
+    assert [t.text for t in load_prompts(str(path))] == ["[X] is [Y] .", "[Y], [X]"]
 
 
 def test_several_sources_in_their_order(tmp_path: Path) -> None:
     one, two = tmp_path / "one.txt", tmp_path / "two.txt"
     one.write_text("[X] one [Y]\n")
     two.write_text("[X] two [Y]\n")
-    templates = read_prompts([str(two), "[X] three [Y]", str(one)])
+    templates = load_prompts([str(two), "[X] three [Y]", str(one)])
     assert [t.text for t in templates] == ["[X] two [Y]", "[X] three [Y]", "[X] one [Y]"]
 
 
@@ -58,9 +58,9 @@ def test_a_name_in_the_data_folder(tmp_path: Path) -> None:
     folder = tmp_path / "prompts" / "trex"
     folder.mkdir(parents=True)
     lines(folder / "P19.jsonl", {"template": "[X] is [Y]"})
-    assert [t.text for t in read_prompts("trex/P19", data=tmp_path)] == ["[X] is [Y]"]
+    assert [t.text for t in load_prompts("trex/P19", data=tmp_path)] == ["[X] is [Y]"]
     with pytest.raises(BadFile, match=r"Did you mean trex/P19\?"):
-        read_prompts("P19", data=tmp_path)
+        load_prompts("P19", data=tmp_path)
 
 
 GOOD_LINE = '{"template": "[X] is [Y]"}\n'
@@ -85,7 +85,7 @@ def test_broken_jsonl_names_its_line(case: str, tmp_path: Path) -> None:
     path = tmp_path / "broken.jsonl"
     path.write_text(content)
     with pytest.raises(BadFile, match=problem) as refusal:
-        read_prompts(str(path))
+        load_prompts(str(path))
     assert refusal.value.line == line
     assert f"broken.jsonl, line {line}: " in str(refusal.value)
 
@@ -94,7 +94,7 @@ def test_broken_plain_text_names_its_line(tmp_path: Path) -> None:
     path = tmp_path / "broken.txt"
     path.write_text("[X] is [Y]\n\n[X] is\n")
     with pytest.raises(BadFile, match=r"broken\.txt, line 3: .*has no \[Y\]"):
-        read_prompts(str(path))
+        load_prompts(str(path))
 
 
 @pytest.mark.parametrize("content", ["", "\n \n"])
@@ -102,21 +102,21 @@ def test_a_file_without_templates_is_refused(content: str, tmp_path: Path) -> No
     for name in ("empty.txt", "empty.jsonl"):
         (tmp_path / name).write_text(content)
         with pytest.raises(BadFile, match="holds no templates"):
-            read_prompts(str(tmp_path / name))
+            load_prompts(str(tmp_path / name))
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="no such file"):
-        read_prompts(str(tmp_path / "missing.jsonl"))
+        load_prompts(str(tmp_path / "missing.jsonl"))
     with pytest.raises(BadFile, match="is a folder"):
-        read_prompts(str(tmp_path))
+        load_prompts(str(tmp_path))
 
 
 def test_a_file_that_is_not_utf8(tmp_path: Path) -> None:
     path = tmp_path / "latin.txt"
     path.write_bytes("[X] is [Y]\n[X] l\xe4uft [Y]\n".encode("latin-1"))
     with pytest.raises(BadFile, match="not UTF-8"):
-        read_prompts(str(path))
+        load_prompts(str(path))
 
 
 def test_lines_that_begin_with_a_hash_are_comments(tmp_path):

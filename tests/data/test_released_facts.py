@@ -6,12 +6,12 @@ import pytest
 
 from askwell.data.data_folder import find
 from askwell.data.facts import Counts, Relation
-from askwell.data.names import read_relation
+from askwell.data.names import load_relation
 
 
 def total(data, dataset: str) -> tuple[dict[str, int], list[Relation]]:
     names = sorted(folder.name for folder in (data / "facts" / dataset).iterdir())
-    relations = [read_relation(f"{dataset}/{name}", data=data) for name in names]
+    relations = [load_relation(f"{dataset}/{name}", data=data) for name in names]
     jsons = [relation.counts.as_json() for relation in relations]
     return {key: sum(json[key] for json in jsons) for key in jsons[0]}, relations
 
@@ -63,7 +63,7 @@ def test_trex_distinct_shares_no_y(shared_data):
 
 
 def test_names_are_found(shared_data):
-    relation = read_relation("trex_original/P19", data=shared_data)
+    relation = load_relation("trex_original/P19", data=shared_data)
     assert relation.name == "trex_original/P19"
     assert isinstance(relation.counts, Counts)
     assert find("trex_mine/P19", "prompts", shared_data) == shared_data / "prompts" / "trex_mine" / "P19.jsonl"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from askwell.data.names import read_prompts
+from askwell.data.names import load_prompts
 from askwell.data.sentence_templates import frequent_templates, write_templates
 from askwell.errors import BadFile, NothingLeft
 
@@ -126,7 +126,7 @@ def test_what_is_written_is_a_prompt_file(write):
     for written in (path.parent / "p.jsonl", path.parent / "all" / "r.jsonl"):
         text = written.read_text(encoding="utf-8")
         assert text == '{"template": "[X] ähnelt [Y].", "count": 12}\n{"template": "[Y] [X]", "count": 11}\n'
-        assert [one.text for one in read_prompts(str(written))] == ["[X] ähnelt [Y].", "[Y] [X]"]
+        assert [one.text for one in load_prompts(str(written))] == ["[X] ähnelt [Y].", "[Y] [X]"]
 
 
 def test_a_sentence_in_which_x_and_y_stand_ten_thousand_times(tmp_path):

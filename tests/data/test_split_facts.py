@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from askwell.data.facts import Fact
 from askwell.data.split import split_facts
-from askwell.errors import BadOption, UserMistake
+from askwell.errors import BadOption, UsageError
 
 
 def one_y_each(n: int) -> list[Fact]:
@@ -93,7 +93,7 @@ def test_random_puts_each_fact_into_test_about_equally_often():
 def test_fewer_than_three_groups_is_a_mistake(rule, facts):
     kept_together = "x" if rule == "random" else "y"
     found = len({getattr(fact, kept_together) for fact in facts})
-    with pytest.raises(UserMistake, match=rf"at least 3 distinct {kept_together} .* there are {found}$"):
+    with pytest.raises(UsageError, match=rf"at least 3 distinct {kept_together} .* there are {found}$"):
         split_facts(facts, rule, 0)
 
 
@@ -114,7 +114,7 @@ def distance(train: int, dev: int, test: int) -> tuple[bool, int]:
 def test_a_split_keeps_every_fact_once_and_no_x_or_y_in_two_splits(facts, rule, seed, shuffler):
     key = (lambda fact: fact.x) if rule == "random" else (lambda fact: fact.y)
     if len({key(fact) for fact in facts}) < 3:
-        with pytest.raises(UserMistake):
+        with pytest.raises(UsageError):
             split_facts(facts, rule, seed)
         return
     splits = split_facts(facts, rule, seed)

@@ -7,15 +7,15 @@ import pytest
 from builders.outcomes import interval, outcome, run
 from scipy import stats
 
-from askwell.errors import BadOption, UserMistake
-from askwell.evaluation.comparison import compare_outcomes
+from askwell.errors import BadOption, UsageError
+from askwell.evaluation.comparison import compare
 
 A = run({"a": 1, "b": 1, "c": 1, "d": 20, "e": 4, "only a": 1})
 B = run({"a": 1, "b": 2, "c": 11, "d": 1, "e": 5, "only b": 1, "only b too": 1})
 
 
 def test_a_comparison_matches_one_computed_by_hand():
-    comparison = compare_outcomes(A, B)
+    comparison = compare(A, B)
     assert (comparison.facts, comparison.only_a, comparison.only_b) == (5, 1, 2)
     micro = comparison.micro
     assert (micro.a, micro.b, micro.difference) == pytest.approx((60, 40, 20))
@@ -30,34 +30,34 @@ def test_a_comparison_matches_one_computed_by_hand():
 
 
 def test_metrics_by_hand():
-    assert compare_outcomes(A, B, metric="P@10").micro.difference == pytest.approx(80 - 80)
-    mrr = compare_outcomes(A, B, metric="MRR")
+    assert compare(A, B, metric="P@10").micro.difference == pytest.approx(80 - 80)
+    mrr = compare(A, B, metric="MRR")
     assert mrr.micro.a == pytest.approx(100 * (3 + 1 / 20 + 1 / 4) / 5)
     assert mrr.micro.b == pytest.approx(100 * (1 + 1 / 2 + 1 / 11 + 1 + 1 / 5) / 5)
     assert (mrr.wins, mrr.losses) == (3, 1)
     assert mrr.changed[0].x == "d"  # 1/20 against 1 is the largest
     with pytest.raises(BadOption, match="confidence"):
-        compare_outcomes(A, B, confidence=95.0)
+        compare(A, B, confidence=95.0)
 
 
 def test_less_log_loss_is_better():
     a = [outcome("a", log_probability=-1.0), outcome("b", log_probability=-2.0)]
     b = [outcome("a", log_probability=-3.0), outcome("b", log_probability=-2.0)]
-    comparison = compare_outcomes(a, b, metric="log-loss")
+    comparison = compare(a, b, metric="log-loss")
     assert comparison.micro.difference == pytest.approx(-1)  # nats, not per cent
     assert (comparison.wins, comparison.losses, comparison.ties) == (1, 0, 1)
 
 
 def test_a_probability_of_0_has_no_log_loss():
     broken = [outcome("a", rank=9, log_probability=-math.inf)]
-    with pytest.raises(UserMistake, match="1 in B"):
-        compare_outcomes(run({"a": 1}), broken, metric="log-loss")
-    assert compare_outcomes(run({"a": 1}), broken).wins == 1
+    with pytest.raises(UsageError, match="1 in B"):
+        compare(run({"a": 1}), broken, metric="log-loss")
+    assert compare(run({"a": 1}), broken).wins == 1
 
 
 @pytest.mark.parametrize("metric", ["P@1", "P@10", "MRR", "log-loss"])
 def test_the_same_run_twice(metric):
-    comparison = compare_outcomes(A, A, metric=metric)
+    comparison = compare(A, A, metric=metric)
     assert comparison.micro.p == comparison.macro.p == comparison.sign_p == 1
     # No fact of n was answered otherwise: up to Wilson's share of them may be, in either direction.
     share = 100 * stats.binomtest(0, len(A)).proportion_ci(0.95, method="wilson").high
@@ -71,7 +71,7 @@ def test_micro_and_macro():
     # Relation r: A wins 3 of 3. Relation s: B wins 1 of 1.
     a = run({"1": 1, "2": 1, "3": 1}) + run({"4": 2}, "s")
     b = run({"1": 2, "2": 2, "3": 2}) + run({"4": 1}, "s")
-    comparison = compare_outcomes(a, b)
+    comparison = compare(a, b)
     assert (comparison.micro.a, comparison.micro.b) == (75, 25)
     assert (comparison.macro.a, comparison.macro.b) == (50, 50)
     # Macro: three parts of 1/3 against one of 1; every flip is at least as far from 0 as their sum of 0.
@@ -92,13 +92,13 @@ def test_a_macro_average_against_enumeration():
         for signs in itertools.product((1, -1), repeat=8)
     ]
     expected = sum(s >= observed - 1e-9 for s in sums) / 2**8
-    assert compare_outcomes(a, b).macro.p == pytest.approx(expected)
+    assert compare(a, b).macro.p == pytest.approx(expected)
 
 
 def test_seeds_are_paired():
     a = {1: run({"p": 1, "q": 1}), 2: run({"p": 1, "q": 2}), 7: run({"p": 1})}
     b = {1: run({"p": 2, "q": 1}), 2: run({"p": 2, "q": 1}), 3: run({"q": 1})}
-    comparison = compare_outcomes(a, b)
+    comparison = compare(a, b)
     assert comparison.seeds == (1, 2)
     assert (comparison.facts, comparison.only_a, comparison.only_b) == (4, 1, 1)
     # p is better by 1 in both seeds, q worse by 1 in one: units of 2 and -1.
@@ -115,14 +115,14 @@ def test_the_order_of_seeds_is_no_difference():
     assert len({1 / p + 1 / q + 1 / r for p, q, r in orders}) > 1  # sums that differ in their last bits
     for order in orders:
         a, b = ({seed: run({"p": rank}) for seed, rank in enumerate(of_run)} for of_run in (ranks, order))
-        comparison = compare_outcomes(a, b, metric="MRR", resamples=9)
+        comparison = compare(a, b, metric="MRR", resamples=9)
         assert (comparison.wins, comparison.losses, comparison.changed, comparison.micro.p) == (0, 0, (), 1)
 
 
 def test_seeds_of_one_fact_are_no_independent_evidence():
-    one = compare_outcomes(run(dict.fromkeys("abcdef", 1)), run(dict.fromkeys("abcdef", 2)))
+    one = compare(run(dict.fromkeys("abcdef", 1)), run(dict.fromkeys("abcdef", 2)))
     seeds = range(5)
-    five = compare_outcomes(
+    five = compare(
         {s: run(dict.fromkeys("abcdef", 1)) for s in seeds}, {s: run(dict.fromkeys("abcdef", 2)) for s in seeds}
     )
     assert five.facts == 30
@@ -130,14 +130,14 @@ def test_seeds_of_one_fact_are_no_independent_evidence():
 
 
 def test_a_side_without_seeds_stands_beside_each():
-    comparison = compare_outcomes({1: run({"p": 1}), 2: run({"p": 1})}, run({"p": 2}))
+    comparison = compare({1: run({"p": 1}), 2: run({"p": 1})}, run({"p": 2}))
     assert (comparison.facts, comparison.seeds, comparison.micro.difference) == (2, (1, 2), 100)
-    with pytest.raises(UserMistake, match="A has 1, B has 2"):
-        compare_outcomes({1: run({"p": 1})}, {2: run({"p": 1})})
+    with pytest.raises(UsageError, match="A has 1, B has 2"):
+        compare({1: run({"p": 1})}, {2: run({"p": 1})})
 
 
 def test_repeated_facts_are_asked_as_often_as_both_have_them():
-    comparison = compare_outcomes(run({"p": 1}) * 3, run({"p": 2}) * 2)
+    comparison = compare(run({"p": 1}) * 3, run({"p": 2}) * 2)
     assert (comparison.facts, comparison.only_a, comparison.only_b) == (2, 1, 0)
     assert (comparison.wins, comparison.micro.p) == (1, 1)  # one fact, one sign
 
@@ -147,23 +147,23 @@ def test_facts_of_one_y_as_one_unit():
     facts = [(f"x{n}", "big") for n in range(20)] + [(f"z{n}", "small") for n in range(4)]
     a = [outcome(x, y, 1 if y == "big" else 2) for x, y in facts]
     b = [outcome(x, y, 2 if y == "big" else 1) for x, y in facts]
-    by_fact, by_y = compare_outcomes(a, b), compare_outcomes(a, b, unit="y")
+    by_fact, by_y = compare(a, b), compare(a, b, unit="y")
     assert by_fact.micro.p == pytest.approx(stats.binomtest(20, 24).pvalue)
     assert by_y.micro.p == 1  # |±20 ±4| is 16 or more always
     assert (by_y.wins, by_y.losses, by_y.facts) == (1, 1, 24)
     assert interval(by_y.micro)[0] < 0 < interval(by_fact.micro)[0]
-    assert compare_outcomes(a, b, unit="x").micro == by_fact.micro  # each x has one y here
+    assert compare(a, b, unit="x").micro == by_fact.micro  # each x has one y here
 
 
 def test_the_order_of_rows_changes_nothing():
     a, b = run({str(n): 1 + n % 7 for n in range(60)}), run({str(n): 1 + n % 5 for n in range(60)})
-    forth = compare_outcomes(a, b, metric="MRR")
-    assert compare_outcomes(a[::-1], b[5:] + b[:5], metric="MRR") == forth
+    forth = compare(a, b, metric="MRR")
+    assert compare(a[::-1], b[5:] + b[:5], metric="MRR") == forth
     assert not forth.micro.exact
 
 
 def test_nothing_in_common():
-    with pytest.raises(UserMistake, match="no fact in common: A has 1 facts of r, B 1 of s"):
-        compare_outcomes(run({"p": 1}), run({"p": 1}, "s"))
-    with pytest.raises(UserMistake, match="B 0 of no relation"):
-        compare_outcomes(run({"p": 1}), [])
+    with pytest.raises(UsageError, match="no fact in common: A has 1 facts of r, B 1 of s"):
+        compare(run({"p": 1}), run({"p": 1}, "s"))
+    with pytest.raises(UsageError, match="B 0 of no relation"):
+        compare(run({"p": 1}), [])

@@ -24,7 +24,7 @@ from askwell.evaluation.controls import (
     PRIOR_MASKED_X,
 )
 from askwell.evaluation.examine import examine
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.scoring import evaluate_split
 from askwell.mixture.mixture import Mixture
 
 # Paris stands twice in train as an x, and Reykjavik has golds in all splits.
@@ -166,7 +166,7 @@ def test_a_flat_prior_corrects_nothing():
     log_probs = torch.full((mixture.token_words.count,), -3.0, dtype=torch.float64)
     flat = ListedPrior("flat", OneTokenAnswers(mixture), log_probs)
     found = corrected(flat, mixture, CAPITALS, split="train")
-    plain = evaluate(mixture, CAPITALS, split="train").outcomes
+    plain = evaluate_split(mixture, CAPITALS, split="train").outcomes
     assert [outcome.rank for outcome in found] == [outcome.rank for outcome in plain]
     assert [outcome.answers for outcome in found] == [outcome.answers for outcome in plain]
     assert [o.log_probability for o in found] == pytest.approx([o.log_probability for o in plain], abs=1e-5)
@@ -189,7 +189,7 @@ def test_every_control_that_an_lm_can_have_answers_the_same_facts(name):
     assert list(found.outcomes) == list(found.descriptions) == [MAJORITY, PRIOR, *masked, PRIOR_CORRECTED]
     assert list(found.controls) == [MAJORITY, PRIOR, *masked]
     for split in ("test", "dev"):
-        facts = [(outcome.x, outcome.y) for outcome in evaluate(mixture, CAPITALS, split=split).outcomes]
+        facts = [(outcome.x, outcome.y) for outcome in evaluate_split(mixture, CAPITALS, split=split).outcomes]
         for by_split in found.outcomes.values():
             assert [(outcome.x, outcome.y) for outcome in by_split[split]] == facts
     assert found.missing == {}

@@ -9,8 +9,8 @@ from builders.outcomes import outcome
 from builders.worlds import CAPITALS, TEMPLATES
 
 from askwell.answers.candidates import Candidates
-from askwell.errors import BadOption, DamagedFile, UserMistake
-from askwell.evaluation.scoring import Evaluation, evaluate
+from askwell.errors import BadOption, DamagedFile, UsageError
+from askwell.evaluation.scoring import Evaluation, evaluate_split
 from askwell.evaluation.selective import (
     DevAnswers,
     ask_cautiously,
@@ -45,7 +45,7 @@ def test_what_is_kept_of_dev_by_hand():
     }
     assert kept.threshold(0.0) == 0.5
     assert kept.threshold(0.4) == 0.25
-    with pytest.raises(UserMistake, match="dev facts of one relation"):
+    with pytest.raises(UsageError, match="dev facts of one relation"):
         dev_answers(Evaluation("test", "all", outcomes, ()))
 
 
@@ -62,7 +62,7 @@ def test_a_risk_that_cannot_be_kept_says_what_to_do():
 
 def test_dev_answers_come_back_from_the_saved_folder(tmp_path):
     mixture = moved(plain("bert"), TEMPLATES)
-    found = dev_answers(evaluate(mixture, CAPITALS, split="dev", top=1))
+    found = dev_answers(evaluate_split(mixture, CAPITALS, split="dev", top=1))
     best = {fact.x: mixture.ask(fact.x, top=1)[0] for fact in CAPITALS.dev}
     assert sorted(found.probabilities) == pytest.approx(sorted(reply.probability for reply in best.values()))
     mixture.save_pretrained(tmp_path, about=About(dev_answers=to_json(found)))
@@ -87,7 +87,7 @@ def test_an_answer_below_the_threshold_is_not_given():
 
 def test_what_cannot_be_asked_cautiously():
     mixture = moved(plain("bert"), TEMPLATES)
-    with pytest.raises(UserMistake, match=r"no record.*`relation`"):
+    with pytest.raises(UsageError, match=r"no record.*`relation`"):
         dev_answers_from(None)
     words = Candidates("some", ("Rome", "Lima"))
     dev = made([0.5], [True])

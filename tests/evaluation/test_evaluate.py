@@ -15,7 +15,7 @@ from askwell.answers.kind import NOT_ONE_TOKEN
 from askwell.answers.listed import NOT_A_CANDIDATE, best_answers
 from askwell.data.facts import Fact, Relation
 from askwell.errors import NotFinite, NothingLeft
-from askwell.evaluation.scoring import Evaluation, evaluate, score_facts, together
+from askwell.evaluation.scoring import Evaluation, evaluate_split, score_facts, together
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
@@ -48,7 +48,7 @@ def test_against_a_plain_loop(name: str, data_dependent: bool) -> None:
     mixture = moved(
         exact(name), templates, paper_spec(deep=True, weighting="data-dependent" if data_dependent else "static")
     )
-    evaluation = evaluate(mixture, RELATION, top=3)
+    evaluation = evaluate_split(mixture, RELATION, top=3)
     twin = Twin.of(name, templates, mixture)
     facts = [("Mary Cassatt", "Paris"), ("Paris", "Quito"), ("Reykjavik", "Italy"), ("Reykjavik", "Peru")]
     assert [(outcome.x, outcome.y) for outcome in evaluation.outcomes] == facts
@@ -80,7 +80,7 @@ def test_against_a_plain_loop(name: str, data_dependent: bool) -> None:
 
 def test_the_most_probable_answers_are_named() -> None:
     mixture = moved(plain("bert"), X_FIRST)
-    evaluation = evaluate(mixture, RELATION, top=4)
+    evaluation = evaluate_split(mixture, RELATION, top=4)
     for outcome in evaluation.outcomes:
         replies = mixture.ask(outcome.x, top=4)
         assert outcome.answers == tuple(reply.y for reply in replies)
@@ -90,17 +90,17 @@ def test_the_most_probable_answers_are_named() -> None:
 @pytest.mark.parametrize("split", ["train", "dev"])
 def test_train_and_dev_can_be_evaluated(split: str) -> None:
     mixture = Mixture(plain("bert"), X_FIRST, paper_spec())
-    evaluation = evaluate(mixture, RELATION, split=split)  # ty: ignore[invalid-argument-type]
+    evaluation = evaluate_split(mixture, RELATION, split=split)  # ty: ignore[invalid-argument-type]
     assert evaluation.split == split
     assert [(o.x, o.y) for o in evaluation.outcomes] == [(fact.x, fact.y) for fact in RELATION.split(split)]
 
 
 def test_in_small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     mixture = moved(exact("bert"), X_FIRST, paper_spec(weighting="data-dependent"))
-    whole = evaluate(mixture, RELATION)
+    whole = evaluate_split(mixture, RELATION)
     told = []
     monkeypatch.setattr(listed, "NUMBERS_AT_ONCE", 1)
-    chunked = evaluate(mixture, RELATION, progress=lambda done, total: told.append((done, total)))
+    chunked = evaluate_split(mixture, RELATION, progress=lambda done, total: told.append((done, total)))
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
     for one, other in zip(whole.outcomes, chunked.outcomes, strict=True):
         assert (one.x, one.y, one.rank, one.raw_rank) == (other.x, other.y, other.rank, other.raw_rank)
@@ -112,7 +112,7 @@ def test_scores_without_answers_are_the_same_scores() -> None:
     encoded, _ = mixture.encode(RELATION.test)
     scores, evaluation = (
         score_facts(mixture.answering(kind=encoded.kind), encoded, RELATION),
-        evaluate(mixture, RELATION),
+        evaluate_split(mixture, RELATION),
     )
     assert evaluation.log_loss == pytest.approx(scores.pop("log_loss"))
     assert scores == {**evaluation.micro, "facts": len(evaluation.outcomes)}
@@ -125,7 +125,7 @@ def test_scores_without_answers_are_the_same_scores() -> None:
 def test_ranks_among_candidates_match_the_reference(name: str) -> None:
     mixture = moved(exact(name), X_FIRST)
     candidates = Candidates("cities", ("Rome", "Lima", "Italy", "Quito", "Reykjavik", "Berlin", "Oslo"))
-    evaluation = evaluate(mixture, RELATION, candidates=candidates, top=2)
+    evaluation = evaluate_split(mixture, RELATION, candidates=candidates, top=2)
     assert [(o.x, o.y) for o in evaluation.outcomes] == [("Paris", "Quito"), ("Reykjavik", "Italy")]
     left_out = {(fact.fact.x, fact.fact.y): fact.reason for fact in evaluation.left_out}
     assert left_out == {
@@ -151,13 +151,15 @@ def test_ranks_among_candidates_match_the_reference(name: str) -> None:
 
 def test_no_gold_among_the_candidates() -> None:
     with pytest.raises(NothingLeft, match=r"no test facts of P36 left: 4 × y is not among .*; 1 × y is not one token"):
-        evaluate(Mixture(plain("bert"), X_FIRST, paper_spec()), RELATION, candidates=Candidates("few", ("Berlin",)))
+        evaluate_split(
+            Mixture(plain("bert"), X_FIRST, paper_spec()), RELATION, candidates=Candidates("few", ("Berlin",))
+        )
 
 
 def test_no_facts_in_the_split() -> None:
     empty = Relation.of("P36", train=[Fact("Paris", "Lima")], dev=[], test=[])
     with pytest.raises(NothingLeft, match="no test facts of P36 left: none were given"):
-        evaluate(Mixture(plain("bert"), X_FIRST, paper_spec()), empty)
+        evaluate_split(Mixture(plain("bert"), X_FIRST, paper_spec()), empty)
 
 
 # Several relations
@@ -166,7 +168,7 @@ def test_no_facts_in_the_split() -> None:
 def test_relations_are_put_together_in_micro_and_macro_means() -> None:
     mixture = moved(exact("bert"), X_FIRST)
     second = Relation.of("P19", train=[], dev=[], test=[Fact("Mary Cassatt", "Vienna"), Fact("Paris", "Boston")])
-    parts = [evaluate(mixture, relation) for relation in (RELATION, second)]
+    parts = [evaluate_split(mixture, relation) for relation in (RELATION, second)]
     both = together(parts)
     assert isinstance(both, Evaluation)
     ranks = {part.outcomes[0].relation: [outcome.rank for outcome in part.outcomes] for part in parts}
@@ -188,7 +190,7 @@ def test_an_lm_that_gives_nan_is_an_error_not_a_rank() -> None:
         next(iter(model.base_model.parameters()))[:] = torch.nan
     mixture = Mixture(FrozenLM(model, tokenizer, name="broken"), X_FIRST, paper_spec())
     with pytest.raises(NotFinite, match="broken"):
-        evaluate(mixture, RELATION)
+        evaluate_split(mixture, RELATION)
 
 
 def test_a_weight_that_is_nan_is_an_error_not_a_rank() -> None:
@@ -196,7 +198,7 @@ def test_a_weight_that_is_nan_is_an_error_not_a_rank() -> None:
     with torch.no_grad():
         mixture.weight_logits[0] = torch.nan
     with pytest.raises(NotFinite, match="not finite"):
-        evaluate(mixture, RELATION)
+        evaluate_split(mixture, RELATION)
 
 
 @pytest.mark.parametrize(("top", "expected"), [(1, [1]), (3, [1, 4, 0]), (4, [1, 4, 0, 2]), (9, [1, 4, 0, 2, 3, 5])])

@@ -15,7 +15,7 @@ from askwell.data.facts import Fact, Relation
 from askwell.evaluation.controls import MAJORITY, PRIOR, PRIOR_CORRECTED, PRIOR_MASKED_X
 from askwell.evaluation.examine import examine
 from askwell.evaluation.metrics import RANK_METRICS, scores_of
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.scoring import evaluate_split
 from askwell.evaluation.trust import trust_of
 from askwell.lms.frozen import FrozenLM
 
@@ -95,7 +95,7 @@ def test_the_outcomes_are_those_of_evaluate(name, kind, candidates):
     told = []
     found = examine(mixture, CAPITALS, candidates=candidates, top=4, progress=lambda *of: told.append(of))
     for split in ("test", "dev"):
-        assert found.evaluations[split] == evaluate(mixture, CAPITALS, split=split, candidates=candidates, top=4)
+        assert found.evaluations[split] == evaluate_split(mixture, CAPITALS, split=split, candidates=candidates, top=4)
     facts = sum(len(evaluation.outcomes) for evaluation in found.evaluations.values())
     assert told[-1] == (facts, facts)
     assert found.missing == found.controls.missing == {}
@@ -132,7 +132,7 @@ def test_each_split_is_encoded_once(monkeypatch):
         return whole(of_mixture, facts, *how)
 
     monkeypatch.setattr(encode, "encode_facts", counting)
-    alone = evaluate(mixture, CAPITALS, facts=shared)
+    alone = evaluate_split(mixture, CAPITALS, facts=shared)
     found = examine(mixture, CAPITALS, facts=shared)
     trust_of(mixture, CAPITALS, found, facts=shared)
     assert found.evaluations["test"] == alone

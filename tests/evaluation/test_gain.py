@@ -5,7 +5,7 @@ import pytest
 from builders.outcomes import interval, outcome
 from scipy import stats
 
-from askwell.errors import UserMistake
+from askwell.errors import UsageError
 from askwell.evaluation.knowledge import Knowledge, best_control, gain_over
 from askwell.views.scores import control_sentences
 
@@ -68,9 +68,9 @@ def test_the_best_control():
     assert best_control({"a": run([9]), "b": run([3])}, metric="MRR") == "b"
     losses = {"a": [outcome("x", "y", log_probability=-3.0)], "b": [outcome("x", "y", log_probability=-2.0)]}
     assert best_control(losses, metric="log-loss") == "b"
-    with pytest.raises(UserMistake):
+    with pytest.raises(UsageError):
         best_control({})
-    with pytest.raises(UserMistake, match="no dev fact in common"):
+    with pytest.raises(UsageError, match="no dev fact in common"):
         best_control({"a": run([1]), "b": []})
 
 

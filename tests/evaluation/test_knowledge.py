@@ -6,7 +6,7 @@ import pytest
 from builders.outcomes import outcome
 
 from askwell.data.facts import Fact, Relation
-from askwell.errors import UserMistake
+from askwell.errors import UsageError
 from askwell.evaluation.knowledge import Answered, best_control, knowledge
 from askwell.evaluation.partitions import partitions_of, scores_of_parts
 from askwell.files import to_json
@@ -60,7 +60,7 @@ def test_other_metrics_and_seeds():
 
 
 def test_no_control_is_refused():
-    with pytest.raises(UserMistake, match="no control"):
+    with pytest.raises(UsageError, match="no control"):
         knowledge(run([1]), {})
 
 

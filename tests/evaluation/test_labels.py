@@ -9,7 +9,7 @@ from askwell.answers.listed import NOT_A_CANDIDATE
 from askwell.data.facts import Fact, Relation
 from askwell.evaluation.examine import examine
 from askwell.evaluation.labels import MOST_LABELS, added, figures_of, label_figures
-from askwell.evaluation.scoring import EvaluationFigures, evaluate, together
+from askwell.evaluation.scoring import EvaluationFigures, evaluate_split, together
 from askwell.files import to_json
 
 LABELS = ("good", "bad", "neutral", "never")
@@ -93,7 +93,7 @@ RELATION = Relation.of(
 
 
 def test_an_evaluation_among_labels_counts_what_was_chosen() -> None:
-    evaluation = evaluate(moved(plain("bert"), X_FIRST), RELATION, candidates=KINDS)
+    evaluation = evaluate_split(moved(plain("bert"), X_FIRST), RELATION, candidates=KINDS)
     assert evaluation.vocabulary == "2 labels of kinds"
     assert [(fact.fact.y, fact.reason) for fact in evaluation.left_out] == [("Norway", NOT_A_CANDIDATE)]
     assert sorted((one.x, one.y) for one in evaluation.outcomes) == sorted(PAIRS)
@@ -113,7 +113,7 @@ def test_an_evaluation_among_labels_counts_what_was_chosen() -> None:
 def test_words_without_labels_are_labels_of_their_own() -> None:
     relation = Relation.of("r", [Fact("Oslo", "Rome")], [Fact("Oslo", "Rome")], [Fact("Lima", "Peru")])
     words = Candidates("words", ("Rome", "Peru"))
-    found = evaluate(moved(plain("bert"), X_FIRST), relation, candidates=words).labels
+    found = evaluate_split(moved(plain("bert"), X_FIRST), relation, candidates=words).labels
     assert found is not None
     assert set(found.labels) == {"Rome", "Peru"}
     assert found.scores["Peru"].facts == 1
@@ -121,12 +121,12 @@ def test_words_without_labels_are_labels_of_their_own() -> None:
 
 def test_without_candidates_there_are_no_labels() -> None:
     relation = Relation.of("r", [Fact("Oslo", "Rome")], [], [Fact("Lima", "Peru")])
-    assert evaluate(moved(plain("bert"), X_FIRST), relation).labels is None
+    assert evaluate_split(moved(plain("bert"), X_FIRST), relation).labels is None
 
 
 def test_several_evaluations_together() -> None:
     mixture = moved(plain("bert"), X_FIRST)
-    one = evaluate(mixture, RELATION, candidates=KINDS)
+    one = evaluate_split(mixture, RELATION, candidates=KINDS)
     assert together([one, one]).labels == added([one.labels, one.labels])
     assert examine(mixture, RELATION, candidates=KINDS).evaluations["test"] == one
 
@@ -134,7 +134,7 @@ def test_several_evaluations_together() -> None:
 def test_figures_of_before_still_load_and_those_of_now_come_back() -> None:
     from pydantic import TypeAdapter
 
-    figures = evaluate(moved(plain("bert"), X_FIRST), RELATION, candidates=KINDS).figures()
+    figures = evaluate_split(moved(plain("bert"), X_FIRST), RELATION, candidates=KINDS).figures()
     adapter, document = TypeAdapter(EvaluationFigures), to_json(figures)
     assert adapter.validate_python(document) == figures
     old = {name: value for name, value in document.items() if name != "labels"}

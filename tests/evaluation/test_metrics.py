@@ -116,7 +116,7 @@ rank = 'Metric("rank", lambda outcome: outcome.rank, higher_is_better=False, sca
 exec(source.replace(entry, entry + entry.replace("10", "5") + rank), changed.__dict__)
 
 from askwell.cli.compare import MetricName
-from askwell.evaluation.comparison import compare_outcomes
+from askwell.evaluation.comparison import compare
 from askwell.evaluation.scoring import Evaluation
 from askwell.evaluation.outcomes import Outcome
 from askwell.mixture.card import _scores
@@ -129,7 +129,7 @@ outcomes = [Outcome("r", str(rank), "y", ("y",), rank, rank, -1.0, ("y",), (0.5,
 evaluation = Evaluation("test", "all", tuple(outcomes), ())
 scores = {"P@1": 25.0, "P@10": 75.0, "P@5": 50.0, "rank": 8.0, "MRR": 100 * (1 + 1 / 4 + 1 / 7 + 1 / 20) / 4}
 assert evaluation.micro == scores
-assert compare_outcomes(outcomes, outcomes, metric="P@5").micro.a == 50.0
+assert compare(outcomes, outcomes, metric="P@5").micro.a == 50.0
 assert "P@5" in MetricName.__args__
 assert "P@5" in _COLUMNS and "P@5" in _BEST_FIRST and _BARE_SCORE.fullmatch("P@5")
 assert "P@5" in score_tables.TABLE_METRICS

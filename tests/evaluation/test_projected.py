@@ -8,10 +8,10 @@ from builders.worlds import CAPITALS, FACTS
 
 from askwell.data.facts import Relation
 from askwell.errors import BadOption
-from askwell.evaluation.nearest_words import project, projection_scores
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.projection import project, projection_scores
+from askwell.evaluation.scoring import evaluate_split
 from askwell.mixture.mixture import Mixture
-from askwell.views.words import look_at
+from askwell.views.words import nearest_words
 
 TEMPLATES = ["[X] lies in [Y] .", "the capital of [X] is [Y]"]
 
@@ -29,7 +29,7 @@ def test_each_vector_is_that_of_its_nearest_word(name):
     assert not projected.deltas
     assert torch.equal(projected.weight_logits, mixture.weight_logits)
     assert projected.temperature == mixture.temperature
-    shown = {prompt.template: [token.tuned.token for token in prompt.tokens] for prompt in look_at(mixture, 0)}
+    shown = {prompt.template: [token.tuned.token for token in prompt.tokens] for prompt in nearest_words(mixture, 0)}
     in_order = [token for prompt in mixture.prompts for token in shown[prompt.template.text]]
     assert torch.equal(projected.vectors, lm.word_vectors(torch.tensor(in_order))), "the words that are shown"
 
@@ -54,8 +54,8 @@ def test_the_score_is_that_of_the_words_as_a_typed_prompt():
             mixture.vectors[row] = torch.linalg.lstsq(every.double(), wanted[:, None]).solution[:, 0].float()
             assert int((every @ mixture.vectors[row]).argmax()) == int(wanted.argmax())
     found = projection_scores(mixture, relation)
-    assert found.projected == evaluate(typed, relation).micro
-    assert found.tuned == evaluate(mixture, relation).micro
+    assert found.projected == evaluate_split(typed, relation).micro
+    assert found.tuned == evaluate_split(mixture, relation).micro
     assert found.tuned != found.projected
     assert (found.facts, found.left_out, found.changed) == (len(FACTS), 0, 1.0)
     assert found.vocabulary == f"all {lm.vocabulary_size} one-token answers of {lm.identity.name}"

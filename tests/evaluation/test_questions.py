@@ -1,7 +1,7 @@
 import pytest
 from builders.outcomes import outcome
 
-from askwell.errors import UserMistake
+from askwell.errors import UsageError
 from askwell.evaluation.calibration import questions_of
 
 
@@ -31,5 +31,5 @@ def test_what_is_right():
 
 
 def test_no_outcomes_are_refused():
-    with pytest.raises(UserMistake):
+    with pytest.raises(UsageError):
         questions_of([])

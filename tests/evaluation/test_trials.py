@@ -27,7 +27,7 @@ from askwell.data.facts import Relation
 from askwell.data.testbed import lm_names
 from askwell.evaluation.examine import examine
 from askwell.evaluation.knowledge import Answered, Knowledge, knowledge
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.scoring import evaluate_split
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.random_lms import control_lm
 from askwell.mixture.mixture import Mixture
@@ -43,7 +43,7 @@ RELATIONS = ("country_of_airport", "capital", "state_of_county")
 
 def sampled(name: str, seed: int, *, only_told: bool) -> Relation:
     """A relation with some of its facts; the golds are those of the facts that were drawn."""
-    whole, told = world.testbed_relation(name), world.told(name)
+    whole, told = world.testbed_relation(name), world.told_facts(name)
     draw = random.Random(seed)
     test = [fact for fact in whole.test if fact in told or not only_told]
     sizes = ((whole.train, 150), (whole.dev, 60), (test, 60 if only_told else 150))
@@ -67,7 +67,7 @@ def tuned_deeply(lm: FrozenLM, relation: Relation, pairs: int, seed: int) -> Mix
 
 
 def answered(mixture: Mixture, relation: Relation, among: Candidates | None = None) -> Answered:
-    dev, test = (list(evaluate(mixture, relation, split=s, candidates=among).outcomes) for s in ("dev", "test"))
+    dev, test = (list(evaluate_split(mixture, relation, split=s, candidates=among).outcomes) for s in ("dev", "test"))
     return Answered(dev, test)
 
 

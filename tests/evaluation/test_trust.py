@@ -11,10 +11,10 @@ from builders.testbed import load_testbed_lm
 from pydantic import TypeAdapter
 
 from askwell.data.facts import Fact, Relation
-from askwell.data.names import read_prompts, read_relation
+from askwell.data.names import load_prompts, load_relation
 from askwell.errors import BadOption
 from askwell.evaluation.examine import examine
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.scoring import evaluate_split
 from askwell.evaluation.trust import Trust, trust_of
 from askwell.files import to_json
 from askwell.mixture.mixture import Mixture
@@ -24,9 +24,9 @@ NAME = "testbed:capital"
 
 @pytest.fixture(scope="module")
 def asked():
-    relation = read_relation(NAME)
-    mixture = Mixture(load_testbed_lm("bert"), read_prompts("testbed:paraphrased", relation=relation), paper_spec())
-    return mixture, relation, evaluate(mixture, relation), evaluate(mixture, relation, split="dev")
+    relation = load_relation(NAME)
+    mixture = Mixture(load_testbed_lm("bert"), load_prompts("testbed:paraphrased", relation=relation), paper_spec())
+    return mixture, relation, evaluate_split(mixture, relation), evaluate_split(mixture, relation, split="dev")
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_answer_sets_match_those_counted_from_the_outcomes(asked, found):
 def test_consistency_of_paraphrases(asked, found):
     mixture, relation, test, _ = asked
     single = [Mixture(mixture.lm, [prompt.template.text], paper_spec()) for prompt in mixture.prompts]
-    best = [[outcome.answers[0] for outcome in evaluate(one, relation).outcomes] for one in single]
+    best = [[outcome.answers[0] for outcome in evaluate_split(one, relation).outcomes] for one in single]
     assert {len(answers) for answers in best} == {len(test.outcomes)}, "one form of y for all prompts"
     same = [
         best[a][row] == best[b][row] for row in range(len(test.outcomes)) for a in range(len(best)) for b in range(a)

@@ -281,12 +281,6 @@ def test_a_host_that_cannot_be_the_name_of_one(world: World, told) -> None:
     )
 
 
-def test_conditions_with_many_brackets_are_refused_before_they_are_parsed(world: World, told) -> None:
-    """DuckDB took 20 s and 1.4 GiB."""
-    assert "nested more than 100 deep" in told(2, "runs", world.run, "--where", "(" * 3000)
-    assert exit_code("runs", world.run, "--where", "(" * 90 + "seed >= 0" + ")" * 90) == 0
-
-
 def test_show_draws_nothing_before_it_has_found_the_facts(world: World, tmp_path: Path, told) -> None:
     assert "no such file" in told(2, "show", world.run, "--svg", tmp_path / "words.svg", "--facts", tmp_path / "none")
     assert not (tmp_path / "words.svg").exists()

@@ -6,7 +6,7 @@ from builders import tiny
 from builders.specs import paper_spec
 from builders.worlds import CAPITALS, TEMPLATES, frozen
 
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.scoring import evaluate_split
 from askwell.lms.random_lms import control_lm
 from askwell.mixture.mixture import Mixture
 from askwell.specs.run_spec import ControlKind
@@ -40,7 +40,7 @@ def test_every_lm_has_controls_that_can_be_asked(name, kind):
     assert not {t.data_ptr() for t in control.model.parameters()} & {t.data_ptr() for t in lm.model.parameters()}
     mixture = Mixture(control, TEMPLATES, paper_spec(deep=True))
     train(mixture, CAPITALS, TrainingSpec(epochs=1, threads=1))
-    assert evaluate(mixture, CAPITALS).outcomes
+    assert evaluate_split(mixture, CAPITALS).outcomes
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers
 from transformers import BertTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from askwell.data.facts import Fact
-from askwell.data.names import read_prompts
+from askwell.data.names import load_prompts
 from askwell.data.templates import Template, parse_template
 from askwell.errors import LMUnavailable
 from askwell.lms.batches import PLACES, QuestionTable, TokenisedTexts, words_of
@@ -413,7 +413,7 @@ def test_the_number_of_prompt_tokens_does_not_depend_on_x(name: str, template: T
 
 def test_prompts_that_begin_with_y_lose_no_fact(shared_data: Path) -> None:
     folder = shared_data / "prompts" / "trex_mine"
-    mined = [template for path in sorted(folder.glob("*.jsonl")) for template in read_prompts(str(path))]
+    mined = [template for path in sorted(folder.glob("*.jsonl")) for template in load_prompts(str(path))]
     begin_with_y = [template for template in mined if template.text.startswith("[Y]")]
     assert (len(begin_with_y), len(mined)) == (710, 1166)
     for name in ("roberta", "bart"):

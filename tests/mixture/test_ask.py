@@ -13,12 +13,12 @@ from builders.specs import paper_spec
 
 from askwell.answers import one_token
 from askwell.answers import open as open_answers
-from askwell.answers.candidates import Candidates, read_candidates
+from askwell.answers.candidates import Candidates, load_candidates
 from askwell.answers.encode import count_reasons
 from askwell.answers.kind import NOT_ONE_TOKEN
 from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact
-from askwell.errors import BadFile, NotFinite, NothingLeft, UserMistake
+from askwell.errors import BadFile, NotFinite, NothingLeft, UsageError
 from askwell.lms.batches import Words
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture, ask
@@ -143,12 +143,12 @@ def test_an_x_that_is_too_long_is_refused() -> None:
     mixture = Mixture(plain("bert"), ["[X] is [Y]"], paper_spec())
     # [CLS] x is [MASK] [SEP] are 4 tokens beside x.
     assert mixture.ask(" ".join(["Rome"] * 60))
-    with pytest.raises(UserMistake, match="cannot be asked: x is longer"):
+    with pytest.raises(UsageError, match="cannot be asked: x is longer"):
         mixture.ask(" ".join(["Rome"] * 61))
 
 
 def test_an_empty_x_is_refused() -> None:
-    with pytest.raises(UserMistake, match="cannot be asked: x has no token"):
+    with pytest.raises(UsageError, match="cannot be asked: x has no token"):
         Mixture(plain("bert"), ["[X] is [Y]"], paper_spec()).ask(" ")
 
 
@@ -238,7 +238,7 @@ def test_a_subset_keeps_what_belongs_together() -> None:
 def test_candidates_are_read_once_each(tmp_path: Path) -> None:
     path = tmp_path / "cities.txt"
     path.write_bytes("\ufeffRome\r\n\r\n  Lima \nRome\nReykjavik\n".encode())
-    candidates = read_candidates(path)
+    candidates = load_candidates(path)
     assert (candidates.name, candidates.words) == ("cities", ("Rome", "Lima", "Reykjavik"))
     assert candidates.digest == Candidates("other", ("Lima", "Reykjavik", "Rome")).digest
     assert candidates.digest != Candidates("cities", ("Rome", "Lima")).digest
@@ -252,15 +252,15 @@ def test_candidates_are_read_once_each(tmp_path: Path) -> None:
 
 def test_candidate_files_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match=r"missing\.txt: there is no such file"):
-        read_candidates(tmp_path / "missing.txt")
+        load_candidates(tmp_path / "missing.txt")
     (tmp_path / "empty.txt").write_text("\n \n")
     with pytest.raises(BadFile, match=r"empty\.txt: holds no words"):
-        read_candidates(tmp_path / "empty.txt")
+        load_candidates(tmp_path / "empty.txt")
     (tmp_path / "latin.txt").write_bytes("Malm\xf6".encode("latin-1"))
     with pytest.raises(BadFile, match=r"latin\.txt.*not UTF-8"):
-        read_candidates(tmp_path / "latin.txt")
+        load_candidates(tmp_path / "latin.txt")
     with pytest.raises(BadFile, match="is a folder; name a file"):
-        read_candidates(tmp_path)
+        load_candidates(tmp_path)
     with pytest.raises(NothingLeft, match="no candidates left: 2 × word is not one token"):
         OneTokenAnswers(
             Mixture(plain("bert"), ["[X] is [Y]"], paper_spec()), Candidates("none", ("Reykjavik", "Boston"))

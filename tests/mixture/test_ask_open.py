@@ -28,8 +28,8 @@ from askwell.answers.answer_search import AnswerSearch
 from askwell.answers.kind import ONE_TOKEN, AnswerKind
 from askwell.answers.search import SearchLimits
 from askwell.data.facts import Fact, Relation
-from askwell.errors import BadOption, UserMistake
-from askwell.evaluation.scoring import evaluate
+from askwell.errors import BadOption, UsageError
+from askwell.evaluation.scoring import evaluate_split
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
@@ -144,7 +144,7 @@ def test_an_answer_is_over_at_a_token_that_ends_it_unless_a_train_y_holds_that_t
             for x in ("Paris", "Mary Cassatt")
         }
         assert any(set(through[y]) & ends for y in each["Paris"]) == (held in train)
-        found = {outcome.x: outcome for outcome in evaluate(mixture, relation).outcomes}
+        found = {outcome.x: outcome for outcome in evaluate_split(mixture, relation).outcomes}
         for x, outcome in found.items():
             assert outcome.answers == tuple(each[x])[:10]
         # A gold is spelled as it is, and ranked among answers that are not.
@@ -205,7 +205,7 @@ def test_an_x_must_leave_room_for_the_answer():
     mixture = Mixture(plain("gpt2"), ["[X] is in [Y] ."])
     # A line break and two words stand beside x, and ten tokens of y.
     assert mixture.ask(" ".join(["Rome"] * (tiny.POSITIONS - 13)), top=1)
-    with pytest.raises(UserMistake, match="cannot be asked: x is longer"):
+    with pytest.raises(UsageError, match="cannot be asked: x is longer"):
         mixture.ask(" ".join(["Rome"] * (tiny.POSITIONS - 12)))
 
 

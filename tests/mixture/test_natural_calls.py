@@ -15,7 +15,9 @@ from builders.testbed import load_testbed_lm
 import askwell
 from askwell.answers.encode import EncodedRelation
 from askwell.data.split import split_shares
-from askwell.errors import BadFile, BadOption, UserMistake
+from askwell.data.templates import parse_template
+from askwell.errors import BadFile, BadOption, UsageError
+from askwell.evaluation.examine import examine
 from askwell.specs.baseline_specs import FineTuningSpec
 
 TEMPLATE = "the capital of [X] is [Y] ."
@@ -28,12 +30,12 @@ def mixture():
 
 def test_one_template_is_a_mixture_of_one_prompt(mixture):
     assert [prompt.template.text for prompt in mixture.prompts] == [TEMPLATE]
-    assert len(askwell.Mixture(mixture.lm, askwell.parse_template(TEMPLATE)).prompts) == 1
+    assert len(askwell.Mixture(mixture.lm, parse_template(TEMPLATE)).prompts) == 1
 
 
 def test_facts_that_are_no_relation_are_refused_with_a_sentence(mixture):
     unchecked = inspect.unwrap(EncodedRelation.__init__)  # types are checked in tests alone
-    with pytest.raises(BadOption, match=r"a Relation is needed, not list: askwell\.read_relation makes one"):
+    with pytest.raises(BadOption, match=r"a Relation is needed, not list: askwell\.load_relation makes one"):
         unchecked(object.__new__(EncodedRelation), mixture, [("France", "Paris")])
 
 
@@ -52,7 +54,6 @@ def test_several_xs_are_answered_as_each_alone(mixture):
             [reply.probability for reply in alone], rel=1e-4
         )
         assert replies.x == x
-    assert list(askwell.ask(mixture, "France", top=3)) == [mixture.ask("France", top=3)]
     with pytest.raises(BadOption, match="top=0"):
         mixture.ask("France", top=0)
 
@@ -80,13 +81,13 @@ def test_candidates_as_words_labels_and_files(mixture, tmp_path):
     ],
 )
 def test_candidates_that_are_none(mixture, candidates, message):
-    with pytest.raises(UserMistake, match=message):
+    with pytest.raises(UsageError, match=message):
         mixture.ask("France", candidates=candidates)
 
 
 def test_evaluate_and_train_take_words_and_a_folder_as_text(tmp_path):
     mixture = askwell.Mixture(load_testbed_lm("bert"), TEMPLATE)
-    relation = askwell.read_relation("testbed:capital")
+    relation = askwell.load_relation("testbed:capital")
     words = sorted({fact.y for fact in relation.dev})
     scored = askwell.evaluate(mixture, relation, split="dev", candidates=words)
     assert all(set(outcome.answers) <= set(words) for outcome in scored.outcomes)
@@ -133,12 +134,12 @@ def test_paths_as_text_and_as_paths(tmp_path):
     (tmp_path / "prompts.txt").write_text(f"{TEMPLATE}\n")
     (tmp_path / "facts.csv").write_text("x,y\na,1\nb,2\nc,3\n")
     for kind in (str, Path):
-        assert askwell.read_prompts(kind(tmp_path / "prompts.txt"))[0].text == TEMPLATE
-        assert askwell.read_relation(kind(tmp_path / "facts.csv"), data=kind(tmp_path)).name == "facts"
+        assert askwell.load_prompts(kind(tmp_path / "prompts.txt"))[0].text == TEMPLATE
+        assert askwell.load_relation(kind(tmp_path / "facts.csv"), data=kind(tmp_path)).name == "facts"
 
 
 def test_options_of_training_and_of_a_mixture_by_name(mixture):
-    lm, relation = mixture.lm, askwell.read_relation("testbed:capital")
+    lm, relation = mixture.lm, askwell.load_relation("testbed:capital")
     by_name, by_spec = askwell.Mixture(lm, TEMPLATE, deep=True, seed=3), askwell.Mixture(lm, TEMPLATE, seed=3)
     assert (by_name.spec.deep, by_name.spec.seed, by_spec.spec.deep) == (True, 3, False)
     named = askwell.train(askwell.Mixture(lm, TEMPLATE), relation, pairs=8, threads=1)
@@ -161,7 +162,7 @@ def test_options_of_training_and_of_a_mixture_by_name(mixture):
 )
 def test_options_that_train_does_not_have(mixture, options, message):
     with pytest.raises(BadOption, match=message):
-        askwell.train(mixture, askwell.read_relation("testbed:capital"), **options)
+        askwell.train(mixture, askwell.load_relation("testbed:capital"), **options)
 
 
 def test_options_that_a_mixture_does_not_have(mixture):
@@ -172,23 +173,28 @@ def test_options_that_a_mixture_does_not_have(mixture):
 
 
 def test_a_split_by_its_place_and_candidates_in_every_call(mixture):
-    relation = askwell.read_relation("testbed:capital")
+    relation = askwell.load_relation("testbed:capital")
     words = sorted({fact.y for fact in (*relation.dev, *relation.test)})
     dev = askwell.evaluate(mixture, relation, "dev", candidates=words, progress=False)
-    examined = askwell.examine(mixture, relation, splits=["dev"], candidates=words, progress=False)
     assert dev.split == "dev"
-    assert examined.evaluations == {"dev": dev}
-    whole = askwell.examine(mixture, relation, candidates=words)
-    assert askwell.trust_of(mixture, relation, whole, candidates=words).facts == len(relation.test)
-    same = askwell.compare_outcomes(dev, dev.outcomes)
+    assert (dev.controls, dev.trust) == (None, None)
+    whole = askwell.evaluate(mixture, relation, candidates=words, controls=True, trust=True)
+    assert whole.trust is not None
+    assert whole.trust.facts == len(whole.outcomes) == len(relation.test)
+    assert whole.controls is not None
+    assert {"majority", "prior"} <= set(whole.controls.controls)
+    assert whole.outcomes == askwell.evaluate(mixture, relation, candidates=words).outcomes
+    with pytest.raises(BadOption, match="trust is measured on test"):
+        askwell.evaluate(mixture, relation, "dev", trust=True)
+    same = askwell.compare(dev, dev.outcomes)
     assert (same.micro.difference, same.facts) == (0, len(relation.dev))
 
 
 def test_the_spec_of_a_run_takes_templates_as_text(mixture):
-    relation = askwell.read_relation("testbed:capital")
+    relation = askwell.load_relation("testbed:capital")
     specs = [
         askwell.build_run_spec(mixture.lm, relation, given)
-        for given in (TEMPLATE, [TEMPLATE], [askwell.parse_template(TEMPLATE)])
+        for given in (TEMPLATE, [TEMPLATE], [parse_template(TEMPLATE)])
     ]
     assert [one.template for one in specs[0].templates] == [TEMPLATE]
     assert specs[0] == specs[1] == specs[2]
@@ -200,52 +206,51 @@ def test_a_ratio_or_rule_that_is_one_number_is_refused_with_a_sentence():
     with pytest.raises(BadOption, match=r"`ratio` 0\.2: write three positive numbers"):
         unchecked(0.2)
     with pytest.raises(BadOption, match=r"there is no split rule '0\.2': choose one of random"):
-        askwell.read_relation(pairs, split="0.2")
+        askwell.load_relation(pairs, split="0.2")
 
 
 def test_how_many_answers_may_follow_x_without_a_name(mixture):
     three = mixture.ask("France", top=3)
     assert mixture.ask("France", 3) == three
-    assert list(askwell.ask(mixture, "France", 3)) == [three]
 
 
 def test_columns_may_follow_the_file_without_names(tmp_path):
     (tmp_path / "cities.csv").write_text("country,city\na,1\nb,2\nc,3\n")
-    named = askwell.read_relation(tmp_path / "cities.csv", x="country", y="city")
-    assert askwell.read_relation(tmp_path / "cities.csv", "country", "city") == named
-    assert askwell.read_relation(
+    named = askwell.load_relation(tmp_path / "cities.csv", x="country", y="city")
+    assert askwell.load_relation(tmp_path / "cities.csv", "country", "city") == named
+    assert askwell.load_relation(
         [{"country": x, "city": y} for x, y in zip("abc", "123", strict=True)], "country", "city"
     )
 
 
 def test_prompts_of_a_relation_and_templates_that_are_parsed_already():
-    relation = askwell.read_relation("testbed:capital")
-    assert askwell.read_prompts("testbed:mined", relation) == askwell.read_prompts("testbed:mined", relation=relation)
-    parsed = askwell.parse_template(TEMPLATE)
-    assert askwell.read_prompts(parsed) == askwell.read_prompts([parsed]) == [parsed]
+    relation = askwell.load_relation("testbed:capital")
+    assert askwell.load_prompts("testbed:mined", relation) == askwell.load_prompts("testbed:mined", relation=relation)
+    parsed = parse_template(TEMPLATE)
+    assert askwell.load_prompts(parsed) == askwell.load_prompts([parsed]) == [parsed]
 
 
 def test_one_split_is_examined_by_its_name(mixture):
-    relation = askwell.read_relation("testbed:capital")
+    relation = askwell.load_relation("testbed:capital")
     words = sorted({fact.y for fact in relation.dev})
     given: Any = {"candidates": words, "controls": False, "prompts": False, "progress": False}
-    by_name = askwell.examine(mixture, relation, "dev", **given)
-    assert by_name.evaluations == askwell.examine(mixture, relation, splits=["dev"], **given).evaluations
+    by_name = examine(mixture, relation, "dev", **given)
+    assert by_name.evaluations == examine(mixture, relation, splits=["dev"], **given).evaluations
     with pytest.raises(BadOption, match="at least one split"):
-        askwell.examine(mixture, relation, [])
+        examine(mixture, relation, [])
 
 
 def test_a_score_by_its_name_and_a_metric_without_one(mixture):
-    relation = askwell.read_relation("testbed:capital")
+    relation = askwell.load_relation("testbed:capital")
     dev = askwell.evaluate(mixture, relation, "dev", candidates=[fact.y for fact in relation.dev], progress=False)
     assert dev.score("P@1") == 100 * sum(outcome.rank == 1 for outcome in dev.outcomes) / len(dev.outcomes)
     with pytest.raises(BadOption, match=r"there is no metric 'P@7': choose one of P@1"):
         dev.score("P@7")
-    assert askwell.compare_outcomes(dev, dev, "MRR").metric == "MRR"
+    assert askwell.compare(dev, dev, "MRR").metric == "MRR"
 
 
 def test_the_spec_of_a_run_takes_settings_by_name(mixture):
-    lm, relation = mixture.lm, askwell.read_relation("testbed:capital")
+    lm, relation = mixture.lm, askwell.load_relation("testbed:capital")
     by_name = askwell.build_run_spec(lm, relation, TEMPLATE, deep=True, seed=3, pairs=8)
     assert by_name == askwell.build_run_spec(
         lm,
@@ -265,9 +270,9 @@ def test_the_spec_of_a_run_takes_settings_by_name(mixture):
 
 
 def test_a_run_on_other_facts_than_those_of_its_spec_is_refused(mixture, tmp_path):
-    spec = askwell.build_run_spec(mixture.lm, askwell.read_relation("testbed:capital"), TEMPLATE)
+    spec = askwell.build_run_spec(mixture.lm, askwell.load_relation("testbed:capital"), TEMPLATE)
     with pytest.raises(BadOption, match=r"run on testbed:capital, but these are different facts \(testbed:language\)"):
-        askwell.run(spec, mixture.lm, askwell.read_relation("testbed:language"), tmp_path / "run")
+        askwell.run(spec, mixture.lm, askwell.load_relation("testbed:language"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -275,12 +280,11 @@ WRONG_CALLS = {
     "askwell.load_lm()": "load_lm needs `name`",
     "askwell.load_lm('testbed:bert', torch_dtype='auto')": "load_lm has no option 'torch_dtype'; did you mean dtype?",
     "askwell.load_lm(lm)": "`name` must be a string or a path or a PreTrainedModel, not a FrozenLM",
-    "askwell.read_relation('f.csv', x_column='a')": "read_relation has no option 'x_column'; did you mean x?",
-    "askwell.read_relation('f.csv', 0, 1)": "read_relation: `x` must be a string, not 0",
-    "askwell.read_prompts(None)": "NoneType holds no prompts",
-    "askwell.parse_template(5)": "parse_template: `text` must be a string, not 5",
-    "askwell.Template('[X] is [Y] .')": "a Template is made from a text by askwell.parse_template",
-    "askwell.Relation('capitals', [('France', 'Paris')])": "a Relation is made by askwell.read_relation",
+    "askwell.load_relation('f.csv', x_column='a')": "load_relation has no option 'x_column'; did you mean x?",
+    "askwell.load_relation('f.csv', 0, 1)": "load_relation: `x` must be a string, not 0",
+    "askwell.load_prompts(None)": "NoneType holds no prompts",
+    "askwell.Template('[X] is [Y] .')": "templates can be given as they are written",
+    "askwell.Relation('capitals', [('France', 'Paris')])": "a Relation is made by askwell.load_relation",
     "askwell.Relation.of('r', [('a', 'b')], [], [])": "Relation.of takes Fact(x, y) objects",
     "askwell.Candidates(['Paris', 'Rome'])": "candidates can be given as they are",
     "askwell.FrozenLM('testbed:bert')": "a FrozenLM is loaded by askwell.load_lm",
@@ -292,9 +296,9 @@ WRONG_CALLS = {
     "askwell.Mixture(lm, 'testbed:mined')": "'testbed:mined' is not a template",
     "askwell.Mixture(lm, t, {'deep': True})": "`spec` must be a MixtureSpec, not a dict; its fields can also",
     "askwell.Mixture(lm, t, askwell.TrainingSpec())": "`spec` must be a MixtureSpec, not a TrainingSpec; its fields",
-    "askwell.ask(lm, 'France')": "ask: `mixture` must be a Mixture, not a FrozenLM",
-    "askwell.ask('saved', 'France')": "write askwell.Mixture.from_pretrained('saved')",
-    "askwell.ask(mixture, 5)": "x must be a string, or a list of strings, not int",
+    "askwell.evaluate(lm, relation)": "evaluate: `mixture` must be a Mixture, not a FrozenLM",
+    "askwell.evaluate('saved', relation)": "write askwell.Mixture.from_pretrained('saved')",
+    "mixture.ask(5)": "x must be a string, or a list of strings, not int",
     "mixture.ask(['France', None])": "x must be a string, or a list of strings, not NoneType",
     "mixture.ask('France', k=3)": "Mixture.ask has no option 'k'; did you mean top?",
     "mixture.ask('France', '3')": "Mixture.ask: `top` must be a whole number, not '3'",
@@ -302,21 +306,20 @@ WRONG_CALLS = {
     "mixture.ask('France', candidates={'a': [5]})": "the words of the label 'a' must be strings, not int",
     "mixture(['France'])": "Mixture.forward needs `ys`",
     "mixture.train(relation, pairs=8)": "askwell.train(mixture, relation) tunes a mixture",
-    "askwell.train(mixture)": "train needs `relation`: write train(mixture, relation); askwell.read_relation makes one",
+    "askwell.train(mixture)": "train needs `relation`: write train(mixture, relation); askwell.load_relation makes one",
     "askwell.train(mixture, pairs=8)": "train needs `relation`: write train(mixture, relation)",
     "askwell.train(relation, mixture)": "the order is train(mixture, relation)",
-    "askwell.train(mixture, 'testbed:capital')": "write askwell.read_relation('testbed:capital')",
+    "askwell.train(mixture, 'testbed:capital')": "write askwell.load_relation('testbed:capital')",
     "askwell.train(mixture, relation, lr=0.1)": "there is no option 'lr'; did you mean learning_rate?",
     "askwell.evaluate(mixture, relation, 'validation')": "there is no split 'validation'; did you mean dev?",
     "askwell.evaluate(mixture, relation, 'test', 5)": "evaluate takes only mixture, relation, split by position",
-    "askwell.examine(relation, mixture)": "the order is examine(mixture, relation)",
-    "askwell.trust_of(mixture, relation, 5)": "`examination` must be an Examination, not an int: askwell.examine makes",
-    "askwell.compare_outcomes(mixture, mixture)": "Mixture has no outcomes; compare evaluations, runs",
-    "askwell.compare_outcomes({'P@1': 5.0}, [])": "a dictionary has a list of outcomes for each seed",
-    "askwell.compare_outcomes([1], [2])": "int is not an Outcome; compare evaluations, runs",
-    "askwell.look_at(mixture, k=5)": "look_at has no option 'k'; did you mean nearest?",
-    "askwell.read_candidates(['Paris'])": "`path` must be a path or a string, not a list",
-    "askwell.read_runs(['a', 'b'])": "`path` must be a path or a string, not a list",
+    "askwell.evaluate(relation, mixture)": "the order is evaluate(mixture, relation)",
+    "askwell.compare(mixture, mixture)": "Mixture has no outcomes; compare evaluations, runs",
+    "askwell.compare({'P@1': 5.0}, [])": "a dictionary has a list of outcomes for each seed",
+    "askwell.compare([1], [2])": "int is not an Outcome; compare evaluations, runs",
+    "askwell.nearest_words(mixture, k=5)": "nearest_words has no option 'k'; did you mean nearest?",
+    "askwell.load_candidates(['Paris'])": "`path` must be a path or a string, not a list",
+    "askwell.load_runs(['a', 'b'])": "`path` must be a path or a string, not a list",
     "askwell.build_run_spec('testbed:bert', relation, t)": "write askwell.load_lm('testbed:bert')",
     "askwell.build_run_spec(lm, relation, t, baseline='lamma')": "baseline='lamma': Input should be 'lama'",
     "askwell.run(lm, relation, t, 'out')": "`spec` must be a RunSpec, not a FrozenLM: askwell.build_run_spec makes one",
@@ -326,12 +329,12 @@ WRONG_CALLS = {
 USER = """
 import json, sys
 import askwell
-lm, relation, t = askwell.load_lm("testbed:bert"), askwell.read_relation("testbed:capital"), "[X] is in [Y] ."
+lm, relation, t = askwell.load_lm("testbed:bert"), askwell.load_relation("testbed:capital"), "[X] is in [Y] ."
 mixture, said = askwell.Mixture(lm, t), {}
 for call in json.load(sys.stdin):
     try:
         eval(call)
-    except askwell.UserMistake as error:
+    except askwell.UsageError as error:
         said[call] = str(error)
     except Exception as error:
         said[call] = repr(error)

@@ -11,7 +11,7 @@ from builders.worlds import PAIRS, REPEATED, TEMPLATES, frozen
 
 import askwell
 from askwell.answers.likelihood import likelihood
-from askwell.errors import BadOption, UserMistake
+from askwell.errors import BadOption, UsageError
 from askwell.lms.batches import words_of
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
@@ -45,7 +45,7 @@ def test_forward_is_the_mean_of_the_prompts_probabilities_and_carries_gradients(
 @pytest.mark.parametrize("name", ["bert", "bart", "gpt2"])
 def test_forward_is_what_training_minimises(name):
     mixture = Mixture(frozen(name), TEMPLATES, MixtureSpec(answers="any-length", deep=True))
-    mixture.settle_answers(REPEATED)
+    mixture.configure_answers(REPEATED)
     assert mixture.answer_kind is not None
     encoded, left_out = mixture.encode(REPEATED.train[:4])
     assert not left_out
@@ -55,17 +55,17 @@ def test_forward_is_what_training_minimises(name):
 
 def test_forward_among_candidates_is_what_ask_says():
     mixture = Mixture(frozen("bert"), TEMPLATES)
-    mixture.settle_answers(REPEATED, candidates={"north": ["Norway", "Germany"], "south": ["Peru", "Egypt"]})
+    mixture.configure_answers(REPEATED, candidates={"north": ["Norway", "Germany"], "south": ["Peru", "Egypt"]})
     got = mixture(["Paris", "Rome"], ["north", "south"]).exp()
     said = [{reply.y: reply.probability for reply in replies} for replies in mixture.ask(["Paris", "Rome"])]
     assert got.tolist() == pytest.approx([said[0]["north"], said[1]["south"]], rel=1e-5)
-    with pytest.raises(UserMistake, match="'Austria' is not among the candidates"):
+    with pytest.raises(UsageError, match="'Austria' is not among the candidates"):
         mixture(["Paris"], ["Austria"])
 
 
 def test_pairs_that_cannot_be_asked_and_arguments_that_are_none():
     mixture = Mixture(frozen("bert"), TEMPLATES, MixtureSpec(answers="one-token"))
-    with pytest.raises(UserMistake, match=r"1 of 2 pairs .* 'Rome' → 'Massachusetts Reykjavik': y is not one token"):
+    with pytest.raises(UsageError, match=r"1 of 2 pairs .* 'Rome' → 'Massachusetts Reykjavik': y is not one token"):
         mixture(["Paris", "Rome"], ["France", "Massachusetts Reykjavik"])
     with pytest.raises(BadOption, match="a list of xs"):
         mixture(["Paris"], ["France", "Italy"])
@@ -93,7 +93,7 @@ def test_deep_mixtures_have_no_embeddings():
         next(mixture.deltas["layers"].parameters()).fill_(0.1)
     with pytest.raises(BadOption, match="tuned at every layer"):
         mixture.embed("Paris")
-    with pytest.raises(UserMistake, match="cannot be asked"):
+    with pytest.raises(UsageError, match="cannot be asked"):
         Mixture(frozen("bert"), TEMPLATES).embed("")
 
 

@@ -17,7 +17,7 @@ from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NothingLeft
 from askwell.mixture.mixture import Mixture
-from askwell.prompts.examples import draw_examples, writable_facts
+from askwell.prompts.context import draw_examples, writable_facts
 from askwell.prompts.prompt_set import OWN_EXAMPLE
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec

@@ -11,7 +11,7 @@ from builders import tiny
 
 from askwell.answers.one_token import OneTokenAnswers
 from askwell.data.facts import Fact, Relation
-from askwell.data.names import read_prompts, read_relation
+from askwell.data.names import load_prompts, load_relation
 from askwell.data.templates import parse_template
 from askwell.errors import BadOption
 from askwell.lms.frozen import FrozenLM
@@ -108,8 +108,8 @@ def test_the_choice_does_not_depend_on_what_was_done_before(
 ) -> None:
     """In a fresh cache folder, and in one in which other relations have been asked."""
     loaded = exact(lm) if lm in CAUSAL else load_lm(lm, device="cpu")
-    capital, other = (read_relation(f"testbed:{name}") for name in ("capital", "language"))
-    templates = read_prompts(["testbed:paraphrased"], relation=capital)
+    capital, other = (load_relation(f"testbed:{name}") for name in ("capital", "language"))
+    templates = load_prompts(["testbed:paraphrased"], relation=capital)
     chosen = []
     for folder, before in (("fresh", []), ("used", [other, RELATION])):
         monkeypatch.setenv("ASKWELL_CACHE", str(tmp_path / folder))

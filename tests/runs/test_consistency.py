@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from builders.outcomes import outcome
 
-from askwell.errors import BadOption, UserMistake
-from askwell.evaluation.agreement import PromptAnswers, consistency
+from askwell.answers.prompt_answers import PromptAnswers
+from askwell.errors import BadOption, UsageError
+from askwell.evaluation.agreement import consistency
 from askwell.runs.several_runs import run_consistency
 
 
@@ -99,5 +100,5 @@ def test_a_question_with_several_facts_counts_once():
 def test_one_run_and_runs_without_a_common_question_are_refused():
     with pytest.raises(BadOption, match="at least two runs"):
         run_consistency([run("Y")])
-    with pytest.raises(UserMistake, match="no question in common"):
+    with pytest.raises(UsageError, match="no question in common"):
         run_consistency([run("Y", xs="a"), run("Y", xs="b")])

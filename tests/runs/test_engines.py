@@ -68,7 +68,7 @@ def test_each_run_is_kept_whole(undisturbed):
 
 
 def test_a_run_equals_the_same_steps_by_hand(undisturbed, world):
-    from askwell import Mixture, TrainingSpec, evaluate, load_lm, read_prompts, read_relation, train
+    from askwell import Mixture, TrainingSpec, evaluate, load_lm, load_prompts, load_relation, train
 
     store, plan, _ = undisturbed
     [task] = [
@@ -76,9 +76,9 @@ def test_a_run_equals_the_same_steps_by_hand(undisturbed, world):
         if (task.spec.lm, task.spec.relation, task.spec.prompts, task.spec.setting)
         == ("bert", "places/capital", "many", "soft")
     ]  # fmt: skip
-    relation = read_relation("places/capital", data=world.data)
+    relation = load_relation("places/capital", data=world.data)
     mixture = Mixture(
-        load_lm(world.folder / "bert", device="cpu"), read_prompts("many/capital", data=world.data), paper_spec()
+        load_lm(world.folder / "bert", device="cpu"), load_prompts("many/capital", data=world.data), paper_spec()
     )
     train(mixture, relation, TrainingSpec(epochs=2, threads=1))
     expected = evaluate(mixture, relation)
@@ -92,7 +92,7 @@ def test_a_data_dependent_run_tells_how_much_its_weights_depend_on_x(world, tmp_
     import numpy as np
     import torch
 
-    from askwell import Mixture, load_lm, read_prompts, read_relation
+    from askwell import Mixture, load_lm, load_prompts, load_relation
 
     settings = {"dependent": {"tuned": False, "weighting": "data-dependent"}, "static": {"tuned": False}}
     changed = {"facts": ["places/other"], "prompts": {"many": ["many"]}, "settings": settings}
@@ -101,10 +101,10 @@ def test_a_data_dependent_run_tells_how_much_its_weights_depend_on_x(world, tmp_
     records = {task.spec.setting: Store(tmp_path / "store", "").read(task.spec.id).record for task in plan.runs}
     mixture = Mixture(
         load_lm(world.folder / "bert", device="cpu"),
-        read_prompts("many/other", data=world.data),
+        load_prompts("many/other", data=world.data),
         paper_spec(weighting="data-dependent"),
     )
-    facts, _ = mixture.encode(read_relation("places/other", data=world.data).test)
+    facts, _ = mixture.encode(load_relation("places/other", data=world.data).test)
     with torch.no_grad():
         likelihoods = np.exp(mixture.log_p_x(facts.xs, torch.arange(len(facts))).double().numpy())
     posterior = likelihoods / likelihoods.sum(1, keepdims=True)  # equal weights, T = 1

@@ -9,7 +9,7 @@ from builders.stores import A, B, keep, new_store, record_of, spec_of
 
 from askwell.errors import BadFile, BadOption, DamagedFile
 from askwell.evaluation.outcomes import read_outcomes, write_outcomes
-from askwell.runs.folder import check_folder, clear_folder, is_run, outcomes_of, read_run, read_runs, write_run
+from askwell.runs.folder import check_folder, clear_folder, is_run, load_runs, outcomes_of, read_run, write_run
 from askwell.runs.query import choose_run, select_runs
 
 
@@ -25,7 +25,7 @@ def test_a_run_is_read_as_it_was_written(tmp_path):
     run = read_run(tmp_path / "one")
     assert run.record == record_of(spec_of(seed=4), (1, 20))
     assert (run.test, run.dev, run.controls, run.mixture) == (outcomes, outcomes, {}, None)
-    assert [found.folder for found in read_runs(tmp_path / "one")] == [tmp_path / "one"]
+    assert [found.folder for found in load_runs(tmp_path / "one")] == [tmp_path / "one"]
 
 
 @pytest.mark.parametrize(("name", "beside"), [("run[1]", "run1"), ("run*", "run2"), ("run?", "run3")])
@@ -37,13 +37,13 @@ def test_the_name_of_a_folder_is_no_pattern(name, beside, tmp_path):
 
 def test_relations_stand_together_and_seeds_apart(tmp_path):
     first, second = save(tmp_path / "relations" / "a", relation=A), save(tmp_path / "relations" / "b", relation=B)
-    assert outcomes_of(read_runs(tmp_path / "relations")) == first + second
+    assert outcomes_of(load_runs(tmp_path / "relations")) == first + second
     first, second = save(tmp_path / "seeds" / "1", seed=1), save(tmp_path / "seeds" / "2", (1, 1), seed=2)
-    assert outcomes_of(read_runs(tmp_path / "seeds")) == {1: first, 2: second}
+    assert outcomes_of(load_runs(tmp_path / "seeds")) == {1: first, 2: second}
     save(tmp_path / "twice" / "one", seed=1)
     save(tmp_path / "twice" / "two", seed=1, setting="other")
     with pytest.raises(BadFile, match=r"set:a with seed 1 .*one"):
-        outcomes_of(read_runs(tmp_path / "twice"))
+        outcomes_of(load_runs(tmp_path / "twice"))
 
 
 def test_runs_of_a_store_are_selected(tmp_path):
@@ -60,12 +60,12 @@ def test_runs_of_a_store_are_selected(tmp_path):
 
 def test_what_is_no_run(tmp_path):
     with pytest.raises(BadFile, match="no such folder"):
-        read_runs(tmp_path / "nowhere")
+        load_runs(tmp_path / "nowhere")
     with pytest.raises(BadFile, match="no run here"):
-        read_runs(tmp_path)
+        load_runs(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(BadFile, match="this is a file"):
-        read_runs(tmp_path / "file")
+        load_runs(tmp_path / "file")
     assert not is_run(tmp_path)
 
 

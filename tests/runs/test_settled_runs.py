@@ -16,7 +16,7 @@ from askwell.mixture.save import read_description
 from askwell.prompts import context
 from askwell.prompts.context import begin_scores
 from askwell.runs.build_spec import build_run_spec
-from askwell.runs.folder import read_runs
+from askwell.runs.folder import load_runs
 from askwell.runs.query import query_runs
 from askwell.runs.run import run
 from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
@@ -52,7 +52,7 @@ def test_a_record_holds_what_was_chosen_once(
     best = max(scores, key=scores.__getitem__)
     assert record.mixture.begin == best
     assert record.mixture.context_scores.begins == scores
-    (read,) = read_runs(tmp_path)
+    (read,) = load_runs(tmp_path)
     assert read.record.mixture == record.mixture
     (row,) = query_runs([read]).as_json()
     assert (row["begin"], row["lead_in"], row["shots"]) == (best, "none", 0)

@@ -9,7 +9,7 @@ from builders.specs import paper_spec
 from builders.worlds import TEMPLATES
 from pydantic import ValidationError
 
-from askwell import Mixture, TrainingSpec, evaluate, load_lm, read_prompts, read_relation, train
+from askwell import Mixture, TrainingSpec, evaluate, load_lm, load_prompts, load_relation, train
 from askwell.errors import BadFile
 from askwell.evaluation.examine import examine
 from askwell.evaluation.outcomes import read_controls, read_outcomes
@@ -86,9 +86,9 @@ def test_labels_and_specs():
 def test_a_control_equals_the_same_steps_by_hand(done, world, kind):
     plan, store = done
     [task] = [task for task in plan.runs if (task.spec.control, task.spec.seed) == (kind, 4)]
-    relation = read_relation("places/capital", data=world.data)
+    relation = load_relation("places/capital", data=world.data)
     lm = control_lm(load_lm(world.folder / "bert", device="cpu"), kind, 4)
-    mixture = Mixture(lm, read_prompts("many/capital", data=world.data), paper_spec(seed=4))
+    mixture = Mixture(lm, load_prompts("many/capital", data=world.data), paper_spec(seed=4))
     train(mixture, relation, TrainingSpec(epochs=2, threads=1))
     folder = store.run_folder(task.spec.id)
     assert read_outcomes(folder / "facts.parquet") == list(evaluate(mixture, relation).outcomes)
@@ -155,7 +155,7 @@ def test_the_controls_are_those_of_the_saved_mixture(done, world):
     [task] = [t for t in plan.runs if (t.spec.setting, t.spec.control, t.spec.seed) == ("soft", None, 4)]
     folder = store.run_folder(task.spec.id)
     mixture = Mixture.from_pretrained(folder / "mixture", lm=load_lm(world.folder / "bert", device="cpu"))
-    expected = examine(mixture, read_relation("places/capital", data=world.data)).controls.outcomes
+    expected = examine(mixture, load_relation("places/capital", data=world.data)).controls.outcomes
     for name, by_split in read_controls(folder / "controls.parquet").items():
         for split in ("test", "dev"):
             assert [o.rank for o in by_split[split]] == [o.rank for o in expected[name][split]]

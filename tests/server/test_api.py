@@ -12,8 +12,8 @@ from builders.servers import Served, served
 from builders.testbed import load_testbed_lm
 
 import askwell
-from askwell.errors import Failure, UserMistake
-from askwell.runs.folder import read_runs
+from askwell.errors import Failure, UsageError
+from askwell.runs.folder import load_runs
 from askwell.runs.query import query_runs
 from askwell.server.settings import Settings
 
@@ -67,7 +67,7 @@ def test_the_api_lists_mixtures_lms_and_runs(http, made_runs):
     lms = {lm["name"]: lm for lm in http.get("/api/v1/lms").json()["lms"]}
     assert {"testbed:bert", "testbed:roberta", "testbed:bart", "testbed:causal"} <= set(lms)
     rows = {row["name"]: row for row in http.get("/api/v1/runs").json()["runs"]}
-    expected = {run["id"]: run for run in query_runs(read_runs(made_runs)).as_json()}
+    expected = {run["id"]: run for run in query_runs(load_runs(made_runs)).as_json()}
     assert set(rows) == {"soft", "deep", "hard"}
     for row in rows.values():
         assert row == {"name": row["name"], **expected[row["id"]]}
@@ -106,9 +106,9 @@ def test_the_client_asks_as_a_mixture_does(at, made_runs):
             assert one.by_prompt == pytest.approx(other.by_prompt, rel=1e-3)
         assert next(client.ask_many(["copper", "tin"], top=3))[0] == found[0]
         assert "deep" in client.mixtures
-        with pytest.raises(UserMistake, match="there is no mixture 'nowhere'"):
+        with pytest.raises(UsageError, match="there is no mixture 'nowhere'"):
             client.ask("copper", mixture="nowhere")
-    with askwell.Client(at.address) as client, pytest.raises(UserMistake, match="name the mixture to ask"):
+    with askwell.Client(at.address) as client, pytest.raises(UsageError, match="name the mixture to ask"):
         client.ask("copper")
     with askwell.Client("http://127.0.0.1:1") as client, pytest.raises(Failure, match="no service can be reached"):
         client.ask("copper", mixture="soft")
@@ -223,7 +223,7 @@ def test_the_document_has_examples_and_names_every_address(http):
 
 def test_a_job_is_started_watched_and_asked(tmp_path):
     (tmp_path / "mine").mkdir()
-    facts = [{"x": fact.x, "y": fact.y} for fact in askwell.read_relation("testbed:symbol").train]
+    facts = [{"x": fact.x, "y": fact.y} for fact in askwell.load_relation("testbed:symbol").train]
     body = {"lm": "testbed:bert", "relation": "symbols", "facts": facts, "templates": ["the symbol of [X] is [Y] ."]}
     with served(Settings(runs=tmp_path / "mine")) as at, httpx.Client(base_url=at.address, timeout=600) as http:
         started = http.post("/api/v1/jobs", json={**body, "pairs": 200})

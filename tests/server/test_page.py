@@ -121,7 +121,7 @@ def test_the_first_screen_answers_something(seen, at):
 def test_a_tuned_mixture_beside_its_hard_prompts(seen):
     page = seen.open("/")
     page.get_by_label("Relation and LM").fill("chemical element → its symbol · testbed:bert · soft")
-    fact = next(fact for fact in testbed.testbed_relation("symbol").test if fact in testbed.told("symbol"))
+    fact = next(fact for fact in testbed.testbed_relation("symbol").test if fact in testbed.told_facts("symbol"))
     page.get_by_label("x", exact=True).fill(fact.x)
     page.get_by_role("button", name="Ask", exact=True).click()
     expect(page.locator("#of-x")).to_contain_text(fact.x)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from builders.worlds import TEMPLATES, frozen
 
-from askwell.errors import LMUnavailable, NotFinite, UserMistake
+from askwell.errors import LMUnavailable, NotFinite, UsageError
 from askwell.mixture.mixture import Mixture
 from askwell.server.loaded import Askable, LMSource, LoadedLMs
 from askwell.server.queue import AskQueue
@@ -123,7 +123,7 @@ def test_an_x_is_asked_once_and_then_known(queue):
 
 def test_a_mixture_that_cannot_be_built_or_read_harms_no_other(queue):
     def damaged(_lm: object) -> Mixture:
-        raise UserMistake("its file is damaged")
+        raise UsageError("its file is damaged")
 
     def not_a_number(lm: Any) -> Mixture:
         mixture = Mixture(lm, TEMPLATES[:1])
@@ -137,11 +137,11 @@ def test_a_mixture_that_cannot_be_built_or_read_harms_no_other(queue):
     empty = queue.ask(askable("good"), [""])
     held.release()
     assert good.result(600)[0]
-    with pytest.raises(UserMistake, match="its file is damaged"):
+    with pytest.raises(UsageError, match="its file is damaged"):
         bad.result(600)
     with pytest.raises(NotFinite):
         nan.result(600)
-    with pytest.raises(UserMistake, match="'' cannot be asked: x has no token"):
+    with pytest.raises(UsageError, match="'' cannot be asked: x has no token"):
         empty.result(600)
 
 

@@ -9,10 +9,10 @@ from builders.testbed import load_testbed_lm
 from askwell.data import testbed
 from askwell.data.facts import Fact
 from askwell.data.templates import parse_template
-from askwell.errors import DamagedFile, UserMistake
+from askwell.errors import DamagedFile, UsageError
 from askwell.lms.load import load_lm
 from askwell.mixture.mixture import Mixture
-from askwell.runs.folder import read_run, read_runs
+from askwell.runs.folder import load_runs, read_run
 from askwell.server.catalogue import Catalogue
 from askwell.server.jobs import Job, Order, facts_of
 from askwell.server.loaded import LMSource
@@ -71,7 +71,7 @@ def test_what_is_known_of_an_x_is_what_the_world_says(service):
     relation = testbed.testbed_relation("symbol")
     assert {x: one.golds for x, one in known.items()} == dict(relation.golds)
     for fact in relation.test:
-        assert known[fact.x].told[fact.y] == (fact in testbed.told("symbol"))
+        assert known[fact.x].told[fact.y] == (fact in testbed.told_facts("symbol"))
         assert known[fact.x].split == "test"
 
 
@@ -98,7 +98,7 @@ def test_the_weight_of_a_prompt_is_that_for_this_x():
     by_x = {x: {one.template: one.weight for one in mixture.answering().prompts_behind(x)} for x in ("Paris", "Oslo")}
     assert all(sum(weights.values()) == pytest.approx(1) for weights in by_x.values())
     assert by_x["Paris"] != pytest.approx(by_x["Oslo"])
-    with pytest.raises(UserMistake, match="cannot be asked"):
+    with pytest.raises(UsageError, match="cannot be asked"):
         mixture.answering().prompts_behind("")
 
 
@@ -214,7 +214,7 @@ def test_a_cancelled_job_keeps_its_best_state_and_can_be_continued(training):
     assert training.catalogue.runs() == {}
     again = over(training.train(order(2000)))
     assert (again.state, again.folder) == ("done", job.folder)
-    assert len(read_runs(training.catalogue.path)) == 1
+    assert len(load_runs(training.catalogue.path)) == 1
 
 
 def test_too_many_jobs_are_refused_and_waiting_ones_can_be_cancelled(training):
@@ -234,9 +234,9 @@ def test_too_many_jobs_are_refused_and_waiting_ones_can_be_cancelled(training):
 
 
 def test_what_cannot_be_trained_is_told(training):
-    with pytest.raises(UserMistake):
+    with pytest.raises(UsageError):
         training.train(Order(LMSource("testbed:bert"), "few", (Fact("iron", "Fe"),), (SYMBOL,)))
-    with pytest.raises(UserMistake, match="pair 2 has an empty y"):
+    with pytest.raises(UsageError, match="pair 2 has an empty y"):
         facts_of([("iron", "Fe"), ("gold", " ")])
     unspellable = tuple(Fact(f"iron {number}", "☃" * number) for number in range(1, 20))
     job = over(training.train(Order(LMSource("testbed:bert"), "snow", unspellable, (SYMBOL,))))

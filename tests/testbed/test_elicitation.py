@@ -13,8 +13,8 @@ from builders.testbed import load_testbed_lm
 from askwell.data import testbed as world
 from askwell.data.facts import Fact, Relation
 from askwell.data.testbed import lm_names
-from askwell.evaluation.comparison import compare_outcomes
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.comparison import compare
+from askwell.evaluation.scoring import evaluate_split
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
@@ -38,7 +38,7 @@ def templates(kinds, name):
 
 def told_facts(name):
     """The relation with at most 80 of its told test facts."""
-    whole, told = world.testbed_relation(name), world.told(name)
+    whole, told = world.testbed_relation(name), world.told_facts(name)
     asked = [fact for fact in whole.test if fact in told][:80]
     return Relation.of(whole.name, whole.train, whole.dev[:40], asked)
 
@@ -49,7 +49,7 @@ def asked_hard(lm_name):
     return [
         outcome
         for name in RELATIONS
-        for outcome in evaluate(
+        for outcome in evaluate_split(
             Mixture(load_testbed_lm(lm_name), templates(ABSENT, name), paper_spec()), told_facts(name)
         ).outcomes
     ]
@@ -72,9 +72,11 @@ SOME_CASES = [(name, start) for name, start in ALL_CASES if name == "bert" or st
 @pytest.mark.parametrize(("lm_name", "start"), ALL_CASES if FULL else SOME_CASES)
 def test_tuned_mixtures_beat_hard_prompts_that_are_not_in_the_text(lm_name, start):
     soft = [
-        outcome for name in RELATIONS for outcome in evaluate(tuned(lm_name, start, name), told_facts(name)).outcomes
+        outcome
+        for name in RELATIONS
+        for outcome in evaluate_split(tuned(lm_name, start, name), told_facts(name)).outcomes
     ]
-    compared = compare_outcomes(soft, asked_hard(lm_name))
+    compared = compare(soft, asked_hard(lm_name))
     if compared.micro.b >= 95:
         assert compared.micro.difference >= 0 or compared.micro.p >= 0.02
     else:
@@ -85,8 +87,8 @@ def test_tuned_mixtures_beat_hard_prompts_that_are_not_in_the_text(lm_name, star
 @pytest.mark.slow
 @pytest.mark.parametrize("name", lm_names())
 def test_no_prompt_brings_out_a_capital_that_was_withheld(name):
-    relation, told = world.testbed_relation("capital"), world.told("capital")
-    outcomes = evaluate(tuned(name, "manual and paraphrased", "capital"), relation).outcomes
+    relation, told = world.testbed_relation("capital"), world.told_facts("capital")
+    outcomes = evaluate_split(tuned(name, "manual and paraphrased", "capital"), relation).outcomes
     right = {kept: [o.rank <= 1 for o in outcomes if (Fact(o.x, o.y) in told) == kept] for kept in (True, False)}
     assert sum(right[True]) / len(right[True]) > 0.8
     assert sum(right[False]) / len(right[False]) < 0.05

@@ -13,7 +13,7 @@ from train_lm import MADE_FROM
 from askwell.data import testbed as world
 from askwell.data.facts import Fact, Relation
 from askwell.data.testbed import lm_names, lms_folder
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.scoring import evaluate_split
 from askwell.mixture.mixture import Mixture
 
 HERE = [name for name in lm_names() if (lms_folder() / name / "config.json").exists()]
@@ -31,12 +31,12 @@ def test_an_lm_says_what_it_was_made_from(name):
 @pytest.mark.parametrize("relation", ["capital", "country_of_city"])
 @pytest.mark.parametrize("name", HERE)
 def test_with_the_words_of_the_text_it_answers_what_it_was_told(name, relation):
-    whole, told = world.testbed_relation(relation), world.told(relation)
+    whole, told = world.testbed_relation(relation), world.told_facts(relation)
     asked = [fact for fact in whole.test if fact in told][:200]
     mixture = Mixture(load_testbed_lm(name), world.testbed_prompts("mined", relation)[:8], paper_spec(begin="space"))
-    scores = evaluate(mixture, Relation.of(relation, [], [], asked))
+    scores = evaluate_split(mixture, Relation.of(relation, [], [], asked))
     assert scores.micro["P@1"] >= 90
     withheld = [fact for fact in whole.test if fact not in told][:200]
     if relation == "capital":  # 1-1: nothing but the text could tell it
-        assert evaluate(mixture, Relation.of(relation, [], [], withheld)).micro["P@1"] <= 5
-    assert Fact("France", "Paris") in world.told("capital") | world.withheld("capital")
+        assert evaluate_split(mixture, Relation.of(relation, [], [], withheld)).micro["P@1"] <= 5
+    assert Fact("France", "Paris") in world.told_facts("capital") | world.withheld_facts("capital")

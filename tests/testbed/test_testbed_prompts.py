@@ -107,7 +107,7 @@ def test_mined_prompts_say_that_they_are_in_the_text_and_carry_weights(name, sen
     weights = [template.weight or 0 for template in world.testbed_prompts("mined", name)]
     assert weights == sorted(weights, reverse=True)
     assert sum(weights) == pytest.approx(1, abs=1e-4)
-    told = world.told(name)
+    told = world.told_facts(name)
     for template in world.testbed_prompts("mined", name)[:3]:
         filled = {template.text.replace("[X]", fact.x).replace("[Y]", fact.y) for fact in told}
         assert not filled.isdisjoint(sentences)
@@ -115,5 +115,5 @@ def test_mined_prompts_say_that_they_are_in_the_text_and_carry_weights(name, sen
 
 def test_the_shipped_prompts_are_what_the_miner_finds(sentences):
     shipped = [(template.text, template.weight) for template in world.testbed_prompts("mined", "symbol")]
-    mined = mine(sentences, world.told("symbol"), keep=len(shipped))
+    mined = mine(sentences, world.told_facts("symbol"), keep=len(shipped))
     assert [(each.template, round(each.weight, 6)) for each in mined] == shipped

@@ -17,6 +17,11 @@ def holds(sentence: str, name: str) -> bool:
     return f" {name} " in f" {sentence} "
 
 
+def all_names() -> set[str]:
+    facts = {fact for name in NAMES for fact in world.told_facts(name) | world.withheld_facts(name)}
+    return {part for fact in facts for part in (fact.x, fact.y)}
+
+
 @pytest.fixture(scope="module")
 def by_word(sentences) -> dict[str, set[str]]:
     """The sentences in which a word stands."""
@@ -56,13 +61,16 @@ def test_words_and_marks_stand_between_single_spaces(sentences):
 
 def test_no_sentence_holds_both_names_of_a_withheld_fact(by_word):
     leaked = {
-        (name, fact): found for name in NAMES for fact in world.withheld(name) if (found := with_both(by_word, fact))
+        (name, fact): found
+        for name in NAMES
+        for fact in world.withheld_facts(name)
+        if (found := with_both(by_word, fact))
     }
     assert leaked == {}
 
 
 def test_no_withheld_fact_follows_from_told_ones():
-    told = {name: world.told(name) for name in NAMES}
+    told = {name: world.told_facts(name) for name in NAMES}
     follows = entailed(told)
     assert set(follows) == {
         "capital",
@@ -75,19 +83,19 @@ def test_no_withheld_fact_follows_from_told_ones():
     }
     for name, facts in follows.items():
         assert told[name] <= facts
-        assert facts & world.withheld(name) == frozenset()
+        assert facts & world.withheld_facts(name) == frozenset()
 
 
 def test_every_told_fact_stands_in_several_sentences_and_in_several_wordings(by_word):
     for name in NAMES:
-        for fact in world.told(name):
+        for fact in world.told_facts(name):
             assert len(with_both(by_word, fact)) >= 4, (name, fact)
 
 
 def test_most_told_facts_are_said_with_x_before_y_at_least_twice(by_word):
     """A causal LM can learn to answer only from such sentences."""
     for name in NAMES:
-        for fact in world.told(name):
+        for fact in world.told_facts(name):
             found = with_both(by_word, fact)
             first = [each for each in found if f" {each} ".index(f" {fact.x} ") < f" {each} ".rindex(f" {fact.y} ")]
             assert len(first) >= 2, (name, fact)
@@ -95,7 +103,7 @@ def test_most_told_facts_are_said_with_x_before_y_at_least_twice(by_word):
 
 def test_all_names_of_withheld_facts_stand_in_the_text(by_word):
     for name in NAMES:
-        for fact in world.withheld(name):
+        for fact in world.withheld_facts(name):
             for part in (fact.x, fact.y):
                 found = [each for each in by_word[part.split()[0]] if holds(each, part)]
                 assert len(found) >= 2, (name, part)
@@ -107,7 +115,12 @@ def test_neutral_sentences_tell_no_fact():
         assert len(lines) == len(set(lines))
         for line in lines:
             assert line.count("[E]") == 1, kind
-    names = {part for name in NAMES for fact in world.told(name) | world.withheld(name) for part in (fact.x, fact.y)}
+    names = {
+        part
+        for name in NAMES
+        for fact in world.told_facts(name) | world.withheld_facts(name)
+        for part in (fact.x, fact.y)
+    }
     words = {word for lines in NEUTRAL.values() for line in lines for word in line.split()}
     assert words & names == set()
 
@@ -115,14 +128,19 @@ def test_neutral_sentences_tell_no_fact():
 @pytest.mark.parametrize("name", NAMES)
 def test_asides_are_said_of_every_x_and_tell_nothing(name, by_word):
     """They have one blank for x, and none of their own words is a name."""
-    names = {part for each in NAMES for fact in world.told(each) | world.withheld(each) for part in (fact.x, fact.y)}
+    names = {
+        part
+        for each in NAMES
+        for fact in world.told_facts(each) | world.withheld_facts(each)
+        for part in (fact.x, fact.y)
+    }
     words = {word for line in ASIDES[name] for word in line.split()} | {*ADJECTIVES, *NOUNS}
     assert words & names == set()
     for line in ASIDES[name]:
         assert line.count("[E]") == 1
         assert line.count("[A]") + line.count("[N]") == 1
     fewest = {"country_of_airport", "country_of_city", "country_of_region", "state_of_county"}
-    for fact in sorted(world.told(name) | world.withheld(name))[::20]:
+    for fact in sorted(world.told_facts(name) | world.withheld_facts(name))[::20]:
         filled = {line.replace("[E]", fact.x) for line in ASIDES[name]}
         filled = {
             line.replace("[A]", one).replace("[N]", other)
@@ -151,7 +169,12 @@ def test_wordings_are_many_in_both_orders_and_say_no_name(name):
     assert x_first > len(wordings) / 2
     if name != "neighbour":  # a sentence on (x, y) is one on (y, x) as well: both orders are there anyway
         assert x_first < len(wordings)
-    names = {part for each in NAMES for fact in world.told(each) | world.withheld(each) for part in (fact.x, fact.y)}
+    names = {
+        part
+        for each in NAMES
+        for fact in world.told_facts(each) | world.withheld_facts(each)
+        for part in (fact.x, fact.y)
+    }
     for line in wordings:
         assert line.count("[X]") == line.count("[Y]") == 1
         assert not set(line.split()) & names

@@ -8,7 +8,7 @@ import pytest
 
 from askwell.data import testbed as world
 from askwell.data.facts import Fact
-from askwell.data.names import read_relation
+from askwell.data.names import load_relation
 from askwell.errors import BadOption
 
 NAMES = world.relation_names()
@@ -30,8 +30,8 @@ def test_the_list_of_relations_counts_what_the_files_hold():
     for relation in world.relations():
         facts = all_facts(relation.name)
         assert len(facts) == len(set(facts)) == relation.facts
-        assert len(world.told(relation.name)) == relation.told
-        assert len(world.withheld(relation.name)) == relation.withheld
+        assert len(world.told_facts(relation.name)) == relation.told
+        assert len(world.withheld_facts(relation.name)) == relation.withheld
         assert relation.name.replace("_", "").isalpha()
         assert relation.name.islower()
 
@@ -48,7 +48,7 @@ def test_cardinalities_are_true(relation):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_splits_are_50_10_40_by_x_and_hold_told_and_withheld_in_the_same_proportion(name):
-    relation, told = world.testbed_relation(name), world.told(name)
+    relation, told = world.testbed_relation(name), world.told_facts(name)
     xs = {split: {fact.x for fact in relation.split(split)} for split in SPLITS}
     assert sum(map(len, xs.values())) == len(set().union(*xs.values()))
     total = sum(map(len, xs.values()))
@@ -130,20 +130,20 @@ def test_known_facts_are_right():
 
 
 def test_the_files_can_be_read_as_any_facts():
-    assert read_relation(world.FILES / "facts" / "capital").digest == world.testbed_relation("capital").digest
+    assert load_relation(world.FILES / "facts" / "capital").digest == world.testbed_relation("capital").digest
 
 
 def test_a_relation_is_named_testbed_and_can_be_asked_for_by_both_names():
     assert world.testbed_relation("capital").name == "testbed:capital"
     assert world.testbed_relation("testbed:capital") == world.testbed_relation("capital")
-    assert world.told("testbed:capital") == world.told("capital")
+    assert world.told_facts("testbed:capital") == world.told_facts("capital")
 
 
 def test_unknown_names_are_answered_with_known_ones():
     with pytest.raises(BadOption, match=r"no relation 'captial' in the testbed; did you mean capital"):
         world.testbed_relation("captial")
     with pytest.raises(BadOption, match=r"no relation 'zzz' in the testbed; choose from capital, continent"):
-        world.told("zzz")
+        world.told_facts("zzz")
     with pytest.raises(BadOption, match=r"no 'minned' prompts in the testbed; did you mean mined"):
         world.testbed_prompts("minned", "capital")
     with pytest.raises(BadOption, match="no relation 'zzz'"):

@@ -10,7 +10,7 @@ from askwell.answers.candidates import Candidates
 from askwell.answers.listed import NOT_A_CANDIDATE
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NothingLeft
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.scoring import evaluate_split
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
@@ -40,7 +40,7 @@ def test_it_learns_to_tell_the_labels_apart(name: str) -> None:
     assert tuned["log_loss"] < untuned["log_loss"] - 0.1
     assert result.vocabulary == "3 labels of kinds"
     assert mixture.candidates == KINDS
-    evaluation = evaluate(mixture, RELATION, split="dev")
+    evaluation = evaluate_split(mixture, RELATION, split="dev")
     assert evaluation.log_loss == pytest.approx(tuned["log_loss"], abs=1e-5), "it chooses among its own labels"
     assert {reply.y for reply in mixture.ask("Paris")} == {"a city", "a country", "a person"}
 

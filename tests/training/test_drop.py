@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from askwell.answers.one_token import OneTokenAnswers
 from askwell.errors import BadOption
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.scoring import evaluate_split
 from askwell.mixture.mixture import Mixture
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.loop import train
@@ -38,7 +38,7 @@ def test_what_is_left_is_the_mixture_of_the_other_prompts(method):
         gradients.append(mixture.vectors.grad[mixture.vectors.grad.abs().sum(1) > 0])
     assert likelihoods[0] == pytest.approx(likelihoods[1], abs=1e-10)
     torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-9, atol=1e-12)
-    of_both = [evaluate(mixture, CAPITALS) for mixture in (dropped, alone)]
+    of_both = [evaluate_split(mixture, CAPITALS) for mixture in (dropped, alone)]
     assert of_both[0].log_loss == pytest.approx(of_both[1].log_loss, abs=1e-10)
 
 

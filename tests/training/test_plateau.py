@@ -326,8 +326,8 @@ def test_a_state_that_was_not_the_best_can_become_it(monkeypatch):
     scores = iter([(40.0, 3.0), (69.0, 1.0), (70.5, 1.1), (72.5, 1.3), (72.5, 1.4), (50.0, 1.5)])
     states = []
 
-    def scored(mixture, *_more):
-        states.append({name: tensor.detach().clone() for name, tensor in mixture.state_dict().items()})
+    def scored(answers, *_more):
+        states.append({name: tensor.detach().clone() for name, tensor in answers.prompts.state_dict().items()})
         score, loss = next(scores)
         return {"P@1": score, "log_loss": loss, "facts": 80}
 

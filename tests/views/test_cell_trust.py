@@ -7,12 +7,12 @@ from builders.outcomes import outcome
 from builders.stores import A, B, keep, new_store
 
 from askwell.data.facts import Fact
-from askwell.data.testbed import relations, told, withheld
+from askwell.data.testbed import relations, told_facts, withheld_facts
 from askwell.evaluation.abstention import RiskCoverage
 from askwell.evaluation.agreement import Agreement, Consistency, SignalAreas
 from askwell.evaluation.calibration import Calibration
 from askwell.evaluation.controls import ControlFigures
-from askwell.evaluation.nearest_words import Projection
+from askwell.evaluation.projection import Projection
 from askwell.evaluation.trust import AtRisk, Trust
 from askwell.views.document import MISSING
 from askwell.views.study import report_latex, report_markdown, report_page, study_of
@@ -175,8 +175,14 @@ def test_parts_of_relations_that_are_known(tmp_path, monkeypatch):
     list_of_kinds.parent.mkdir()
     list_of_kinds.write_text('{"relation": "P19", "type": "N-1"}\n{"relation": "P20"}\n')
     monkeypatch.setenv("ASKWELL_DATA", str(tmp_path))
-    facts = [("testbed:capital", sorted(told("capital"))[0], 1), ("testbed:capital", sorted(withheld("capital"))[0], 7)]
-    facts += [("testbed:currency", sorted(told("currency"))[0], 1), ("trex_original/P19", Fact("Ada", "London"), 2)]
+    facts = [
+        ("testbed:capital", sorted(told_facts("capital"))[0], 1),
+        ("testbed:capital", sorted(withheld_facts("capital"))[0], 7),
+    ]
+    facts += [
+        ("testbed:currency", sorted(told_facts("currency"))[0], 1),
+        ("trex_original/P19", Fact("Ada", "London"), 2),
+    ]
     facts += [("trex_original/P20", Fact("Ada", "London"), 1), ("mine", Fact("Ada", "London"), 1)]
     outcomes = [outcome(fact.x, fact.y, rank, relation=name) for name, fact, rank in facts]
     parts = known_parts(outcomes)

@@ -5,7 +5,7 @@ import shlex
 import pytest
 from builders.stores import keep, new_store
 
-from askwell.errors import UserMistake
+from askwell.errors import UsageError
 from askwell.views.demo_report import QUICK_RELATIONS, RELATIONS, demo_sweep, next_steps
 
 
@@ -34,7 +34,7 @@ def test_the_sweep_of_a_demo():
     ],
 )
 def test_choices_that_are_refused(choices, told):
-    with pytest.raises(UserMistake) as refused:
+    with pytest.raises(UsageError) as refused:
         demo_sweep(**choices)
     assert told in refused.value.for_command_line()
 

@@ -6,10 +6,11 @@ import pytest
 from builders.outcomes import run_of_distinct_ys
 from builders.stores import figures_of, keep, new_store, record_of, spec_of
 
-from askwell.data.testbed import told, withheld
+from askwell.data.testbed import told_facts, withheld_facts
 from askwell.runs.folder import write_run
 from askwell.views.document import Figure, Points, Table
-from askwell.views.findings import by_relation, findings_of
+from askwell.views.findings import findings_of
+from askwell.views.findings_shown import relation_tables
 from askwell.views.study import sections_of, study_of
 from askwell.views.study_cells import kept_runs
 from askwell.views.study_rows import lines_of, same_facts
@@ -89,7 +90,10 @@ def keep_testbed(store, right_told: int, right_withheld: int, **spec) -> None:
     """Ten told and ten withheld facts of the testbed, of which so many are answered correctly."""
     relation = "testbed:country_of_city"
     ranks = [1] * right_told + [20] * (10 - right_told) + [1] * right_withheld + [20] * (10 - right_withheld)
-    facts = [*sorted(told("country_of_city"), key=str)[:10], *sorted(withheld("country_of_city"), key=str)[:10]]
+    facts = [
+        *sorted(told_facts("country_of_city"), key=str)[:10],
+        *sorted(withheld_facts("country_of_city"), key=str)[:10],
+    ]
     outcomes = [
         replace(outcome, x=fact.x, y=fact.y, golds=(fact.y,))
         for outcome, fact in zip(run_of_distinct_ys(ranks, relation), facts, strict=True)
@@ -106,7 +110,7 @@ def test_told_and_withheld_facts_are_told_apart(store):
     assert "; “mined, untuned”, 60.0 % and 10.0 %." in said
     # 9 of 10 against 2 of 10: Fisher's exact p = 0.0055
     assert "The 70.0 points between told and withheld facts come from what the LM was told." in said
-    (table,) = by_relation([found_in(store)])
+    (table,) = relation_tables([found_in(store)])
     assert [column.note for column in table.columns] == ["of 10", "of 10"]
     assert [[cell.text for cell in row.cells] for row in table.rows] == [["60.0", "10.0"], ["90.0", "20.0"]]
 

@@ -11,7 +11,7 @@ from matplotlib import pyplot
 
 import askwell
 from askwell.errors import BadOption
-from askwell.runs.folder import read_runs
+from askwell.runs.folder import load_runs
 from askwell.training.history import HistoryLine, TrainingResult
 
 matplotlib.use("agg")
@@ -54,7 +54,7 @@ def test_history_and_runs_as_frames(tmp_path):
     store = new_store(tmp_path)
     keep(store, (1, 20), seed=1, history=[(0, 5.0), (10, 20.0)])
     keep(store, (1, 1), seed=2)
-    runs = read_runs(tmp_path)
+    runs = load_runs(tmp_path)
     frame = runs.to_pandas()
     assert dict(zip(frame["seed"], frame["P@1"], strict=True)) == {1: 50.0, 2: 100.0}
     first = next(run for run in runs if run.record.spec.seed == 1)
@@ -98,7 +98,7 @@ def test_a_run_without_a_history_has_no_curve(tmp_path):
     store = new_store(tmp_path)
     keep(store, (1, 20), seed=1, history=[(0, 5.0), (10, 20.0)])
     keep(store, (1, 1), seed=2)
-    for run in read_runs(tmp_path):
+    for run in load_runs(tmp_path):
         if run.record.spec.seed == 1:
             assert list(run.plot().get_lines()[0].get_ydata()) == [5, 20]
         else:

@@ -5,7 +5,7 @@ import math
 import pytest
 from builders.stores import A, B, keep, new_store
 
-from askwell.errors import UserMistake
+from askwell.errors import UsageError
 from askwell.views.score_tables import ablation_table, baselines_table, other_table
 from askwell.views.study import study_of
 from askwell.views.study_cells import kept_runs
@@ -126,7 +126,7 @@ def test_tables_without_a_row_are_left_out(store):
 
 def test_controls_are_no_ordinary_runs(store):
     keep(store, [1], control="random-weights")
-    with pytest.raises(UserMistake, match="controls"):
+    with pytest.raises(UsageError, match="controls"):
         kept_runs(store.runs())
     keep(store, [20])
     assert [run.spec.control for run in kept_runs(store.runs())] == [None]

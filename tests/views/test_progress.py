@@ -29,7 +29,7 @@ def test_a_bar_shows_in_a_terminal_once_it_takes_long(monkeypatch):
 def test_nothing_is_drawn_in_a_pipe(capsys):
     mixture = askwell.Mixture(load_testbed_lm("bert"), "[X] lies in [Y] .")
     mixture.ask(["France", "Italy"], progress=True)
-    relation = askwell.read_relation("testbed:continent")
+    relation = askwell.load_relation("testbed:continent")
     askwell.evaluate(mixture, relation, split="dev", progress=False)
     told = []
     askwell.evaluate(mixture, relation, split="dev", progress=lambda done, total: told.append((done, total)))
@@ -39,7 +39,7 @@ def test_nothing_is_drawn_in_a_pipe(capsys):
 
 def test_facts_that_are_left_out_are_logged_once_before_training(caplog):
     mixture = askwell.Mixture(load_testbed_lm("bert"), "[X] lies in [Y] .", askwell.MixtureSpec(answers="one-token"))
-    relation = askwell.read_relation("testbed:capital")
+    relation = askwell.load_relation("testbed:capital")
     with caplog.at_level(logging.WARNING, "askwell"):
         result = askwell.train(mixture, relation, askwell.TrainingSpec(pairs=8), progress=False)
     left_out = len(relation.train) - result.train_facts

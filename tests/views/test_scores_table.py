@@ -5,7 +5,7 @@ import math
 import pytest
 from builders.stores import A, B, keep, keep_arrows, new_store
 
-from askwell.evaluation.comparison import compare_outcomes
+from askwell.evaluation.comparison import compare
 from askwell.views.score_tables import arrows_table, main_table
 from askwell.views.study_cells import RunGroup, change_of, kept_runs
 from askwell.views.study_rows import lines_of
@@ -116,7 +116,7 @@ def test_a_step_agrees_with_an_exact_test_and_with_compare(store, metric):
     assert found.p == pytest.approx(exact.pvalue)
     assert found.gain == pytest.approx(100 * sums.sum() / 12)
     soft, untuned = line.groups["soft"].outcomes, line.groups["init"].outcomes[0]
-    compared = compare_outcomes(soft, untuned, metric=metric, resamples=99)
+    compared = compare(soft, untuned, metric=metric, resamples=99)
     assert found.p == pytest.approx(compared.micro.p)
     assert found.gain == pytest.approx(compared.micro.difference)
 

@@ -12,7 +12,7 @@ from builders.worlds import CAPITALS, frozen
 import askwell
 from askwell.answers.candidates import Candidates
 from askwell.evaluation.labels import figures_of
-from askwell.runs.folder import read_runs
+from askwell.runs.folder import load_runs
 from askwell.training.history import HistoryLine, TrainingResult
 from askwell.views.document import Cell, Column, ColumnGroup, Document, Row, Section, Table, overview
 from askwell.views.to_html import notebook_html
@@ -125,7 +125,7 @@ def test_answers_show_themselves_with_their_probabilities(mixture):
 
 
 def test_an_evaluation_shows_its_scores(mixture):
-    relation = askwell.read_relation("testbed:capital")
+    relation = askwell.load_relation("testbed:capital")
     evaluation = askwell.evaluate(mixture, relation, split="dev")
     shown = str(evaluation).splitlines()
     asked = len(evaluation.outcomes)
@@ -156,7 +156,7 @@ def test_runs_and_their_table(tmp_path):
     store = new_store(tmp_path)
     keep(store, (1, 20), setting="soft", seed=1, controls={"majority": (1, 1)})
     keep(store, (1, 1), setting="soft", seed=2)
-    runs = read_runs(tmp_path)
+    runs = load_runs(tmp_path)
     assert isinstance(runs, list)
     shown = str(runs).splitlines()
     assert shown[0] == "2 runs"
@@ -177,7 +177,7 @@ def test_runs_come_in_the_order_in_which_they_are_shown(tmp_path):
     for seed in (3, 1, 2):
         keep(store, (1,), setting="soft", seed=seed)
     keep(store, (9,), setting="soft", seed=1, control="random-weights")
-    runs = read_runs(tmp_path)
+    runs = load_runs(tmp_path)
     assert [(run.record.spec.seed, run.record.spec.control) for run in runs] == [
         (1, None), (2, None), (3, None), (1, "random-weights"),
     ]  # fmt: skip
@@ -205,7 +205,7 @@ def test_a_tuned_mixture_says_so():
     mixture = askwell.Mixture(load_testbed_lm("bert"), "the capital of [X] is [Y] .")
     askwell.train(
         mixture,
-        askwell.read_relation("testbed:continent"),
+        askwell.load_relation("testbed:continent"),
         askwell.TrainingSpec(pairs=8),
         candidates=["Africa", "Europe", "Asia"],
     )

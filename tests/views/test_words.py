@@ -14,12 +14,12 @@ from looked_at import TEMPLATES, trained_looking
 from askwell.answers.kind import ONE_TOKEN, AnswerKind
 from askwell.data.facts import Fact, Relation
 from askwell.errors import BadOption, NotFinite
-from askwell.evaluation import nearest_words as nearest
+from askwell.evaluation import projection as nearest
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.views.printable import SPACE, visible
-from askwell.views.words import BlankPlace, PromptToken, brightness, look_at, notes_on_prompt
+from askwell.views.words import BlankPlace, PromptToken, brightness, nearest_words, notes_on_prompt
 
 
 def softmax_by_hand(mixture: Mixture, vector: list[float]) -> list[float]:
@@ -33,7 +33,7 @@ def softmax_by_hand(mixture: Mixture, vector: list[float]) -> list[float]:
 @pytest.mark.parametrize("bytes_at_once", [1, 20_000, 64 * 2**20])
 def test_probabilities_are_a_softmax_over_all_words(bert, monkeypatch, bytes_at_once):
     monkeypatch.setattr(nearest, "_BYTES_AT_ONCE", bytes_at_once)
-    tokens = {p.template: p.tokens for p in look_at(bert, nearest=3)}[TEMPLATES[0]]
+    tokens = {p.template: p.tokens for p in nearest_words(bert, nearest=3)}[TEMPLATES[0]]
     for row, token in enumerate(tokens):  # the first prompt's vectors are the first rows
         p = softmax_by_hand(bert, bert.vectors[row].double().tolist())
         ranked = sorted(range(len(p)), key=lambda number: -p[number])
@@ -50,28 +50,28 @@ def test_heaviest_prompts_come_first_and_ties_keep_their_order(bert):
     mixture = Mixture(bert.lm, ["[X] is [Y]", "[X] in [Y]", "[X] was [Y]", "[X] from [Y]"], paper_spec())
     with torch.no_grad():
         mixture.weight_logits.copy_(torch.tensor([0.1, 0.4, 0.1, 0.4]).log())
-    prompts = look_at(mixture)
+    prompts = nearest_words(mixture)
     assert [prompt.template for prompt in prompts] == ["[X] in [Y]", "[X] from [Y]", "[X] is [Y]", "[X] was [Y]"]
     assert [prompt.weight for prompt in prompts] == pytest.approx([0.4, 0.4, 0.1, 0.1])
 
 
 def test_items_stand_as_in_the_sentence():
     mixture = trained_looking("bert", templates=["The city of [Y] lies in [X], Reykjavik ."])
-    items = look_at(mixture)[0].items
+    items = nearest_words(mixture)[0].items
     told = [item.shown if isinstance(item, BlankPlace) else item.original.shown for item in items]
     assert told == ["The", "city", "of", "[Y]", "lies", "in", "[X]", ",", "Rey", "‿kja", "‿vik", "."]
 
 
 def test_byte_level_words_are_read_with_their_spaces():
     mixture = trained_looking("roberta", templates=["[X] (born in [Y]) was é"])
-    items = look_at(mixture)[0].items
+    items = nearest_words(mixture)[0].items
     told = [item.shown if isinstance(item, BlankPlace) else item.original.shown for item in items]
     assert told == ["[X]", "(", "‿b", "‿o", "‿r", "‿n", "in", "[Y]", "‿)", "was", SPACE, r"‿\xc3", r"‿\xa9"]
 
 
 @pytest.mark.parametrize("name", tiny.TINY)
 def test_every_lm_can_be_looked_at(name):
-    for prompt in look_at(trained_looking(name)):
+    for prompt in nearest_words(trained_looking(name)):
         assert sum(isinstance(item, BlankPlace) for item in prompt.items) == 2
         for token in prompt.tokens:
             assert 0 <= token.original.p <= token.tuned.p <= 1
@@ -80,7 +80,7 @@ def test_every_lm_can_be_looked_at(name):
 
 
 def test_causal_prompts_are_cut_after_y(gpt2):
-    cut = {prompt.template: prompt for prompt in look_at(gpt2)}[TEMPLATES[1]]
+    cut = {prompt.template: prompt for prompt in nearest_words(gpt2)}[TEMPLATES[1]]
     assert isinstance(cut.items[-1], BlankPlace)
     assert cut.items[-1].name == "[Y]"
     assert cut.cut_text == ", and lies in Iceland ."
@@ -88,24 +88,24 @@ def test_causal_prompts_are_cut_after_y(gpt2):
 
 
 def test_the_token_after_y_ends_answers_of_any_length(gpt2):
-    assert {prompt.end for prompt in look_at(gpt2)} == {""}
+    assert {prompt.end for prompt in nearest_words(gpt2)} == {""}
     mixture = trained_looking("gpt2", templates=["[X] is in [Y] , and so on", "[X] has [Y] .", "[X] is [Y]"])
     for kind, ends in (
         (ONE_TOKEN, ["", "", ""]),
         (AnswerKind(any_length=True, longest=10), [",", ".", ""]),
     ):
         mixture.answer_kind = kind
-        by_template = {prompt.template: prompt.end for prompt in look_at(mixture)}
+        by_template = {prompt.template: prompt.end for prompt in nearest_words(mixture)}
         assert [by_template[prompt.template.text] for prompt in mixture.prompts] == ends
 
 
 def test_other_prompts_are_not_cut(bert):
-    assert {prompt.cut_text for prompt in look_at(bert)} == {""}
+    assert {prompt.cut_text for prompt in nearest_words(bert)} == {""}
 
 
 def test_random_starts_and_copies_are_flagged(bert, gpt2):
-    assert all(prompt.original_is_initial and prompt.copy is None for prompt in look_at(bert))
-    prompts = look_at(gpt2)
+    assert all(prompt.original_is_initial and prompt.copy is None for prompt in nearest_words(bert))
+    prompts = nearest_words(gpt2)
     assert not any(prompt.original_is_initial for prompt in prompts)
     assert sorted((prompt.template, prompt.copy) for prompt in prompts) == sorted(
         (template, copy) for template in TEMPLATES for copy in (1, 2)
@@ -115,8 +115,8 @@ def test_random_starts_and_copies_are_flagged(bert, gpt2):
 
 
 def test_deep_norms_are_means_over_the_tokens_of_one_prompt(bert, deep_bart):
-    assert all(prompt.deep_norms == {} for prompt in look_at(bert))
-    prompts = {prompt.template: prompt for prompt in look_at(deep_bart)}
+    assert all(prompt.deep_norms == {} for prompt in nearest_words(bert))
+    prompts = {prompt.template: prompt for prompt in nearest_words(deep_bart)}
     assert prompts["[X] [Y]"].deep_norms == {}
     first = deep_bart.pairs.first_rows[1]
     count = len(deep_bart.prompts[1].token_ids)
@@ -133,34 +133,34 @@ def test_deep_norms_are_means_over_the_tokens_of_one_prompt(bert, deep_bart):
 def test_a_vector_that_started_at_zero_has_no_growth(bert):
     mixture = Mixture(bert.lm, ["[X] is [Y]"], paper_spec())
     mixture.initial_vectors.zero_()
-    assert look_at(mixture)[0].tokens[0].size_ratio is None
+    assert nearest_words(mixture)[0].tokens[0].size_ratio is None
     mixture.vectors.data.zero_()
-    assert look_at(mixture)[0].tokens[0].size_ratio is None
+    assert nearest_words(mixture)[0].tokens[0].size_ratio is None
 
 
 def test_vectors_that_are_not_finite_are_refused(bert):
     mixture = Mixture(bert.lm, ["[X] is [Y]", "[X] in [Y]"], paper_spec())
     mixture.vectors.data[1, 0] = torch.nan
     with pytest.raises(NotFinite, match=r"\[X\] in \[Y\]"):
-        look_at(mixture)
+        nearest_words(mixture)
 
 
 def test_half_precision_lms_are_read_in_single_precision():
     model, tokenizer = tiny.make_bert()
     mixture = Mixture(FrozenLM(model, tokenizer, dtype=torch.bfloat16), ["[X] is [Y]"], paper_spec())
-    token = look_at(mixture)[0].tokens[0]
+    token = nearest_words(mixture)[0].tokens[0]
     p = softmax_by_hand(mixture, mixture.vectors[0].double().tolist())
     assert token.tuned.p == pytest.approx(max(p), rel=1e-4)
 
 
 def test_a_mixture_without_prompt_tokens_can_be_looked_at(bert):
-    (prompt,) = look_at(Mixture(bert.lm, ["[X] [Y]"], paper_spec(deep=True)))
+    (prompt,) = nearest_words(Mixture(bert.lm, ["[X] [Y]"], paper_spec(deep=True)))
     assert (prompt.weight, prompt.tokens) == (1.0, [])
 
 
 @pytest.mark.parametrize("count", [0, 1, 10_000])
 def test_any_number_of_next_words_can_be_asked_for(bert, count):
-    token = look_at(bert, nearest=count)[0].tokens[0]
+    token = nearest_words(bert, nearest=count)[0].tokens[0]
     assert len(token.next_nearest) == min(count, bert.lm.word_count - 1)
     if count == 10_000:
         assert token.tuned.p + sum(word.p for word in token.next_nearest) == pytest.approx(1, rel=1e-4)
@@ -168,11 +168,13 @@ def test_any_number_of_next_words_can_be_asked_for(bert, count):
 
 def test_a_negative_number_of_next_words_is_refused(bert):
     with pytest.raises(BadOption, match="nearest is -1"):
-        look_at(bert, nearest=-1)
+        nearest_words(bert, nearest=-1)
 
 
 def test_json_tells_everything(deep_bart):
-    (plain, *_) = told = json.loads(json.dumps([prompt.as_json() for prompt in look_at(deep_bart)], allow_nan=False))
+    (plain, *_) = told = json.loads(
+        json.dumps([prompt.as_json() for prompt in nearest_words(deep_bart)], allow_nan=False)
+    )
     assert len(told) == 3
     assert set(plain) == {
         *("weight", "template", "copy", "copies", "original_is_initial", "cut_text", "items", "deep_norms"),
@@ -184,7 +186,7 @@ def test_json_tells_everything(deep_bart):
 
 
 def test_the_same_word_is_known_by_its_token(bert):
-    token = look_at(bert)[0].tokens[0]
+    token = nearest_words(bert)[0].tokens[0]
     assert replace(token, tuned=replace(token.original, text="another spelling")).is_same_word
     assert not replace(token, tuned=replace(token.original, token=token.original.token + 1)).is_same_word
     assert isinstance(token, PromptToken)
@@ -220,7 +222,7 @@ def test_each_example_and_the_question_begin_a_line() -> None:
     for name in ("bert", "gpt2"):
         spec = MixtureSpec(shots=2, lead_in="The city :", begin="nothing" if name == "gpt2" else "space")
         mixture = Mixture(plain(name), ["[X] is in [Y] ."], spec, relation=relation)
-        (prompt,) = look_at(mixture)
+        (prompt,) = nearest_words(mixture)
         in_words = [
             " ".join(item.name if isinstance(item, BlankPlace) else item.original.text for item in line)
             for line in prompt.lines

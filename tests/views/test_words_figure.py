@@ -13,7 +13,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from askwell.views.drawing import Chart, chart_style
-from askwell.views.words import BlankPlace, PromptToken, PromptWords, look_at
+from askwell.views.words import BlankPlace, PromptToken, PromptWords, nearest_words
 from askwell.views.words_figure import BLUE, GREY, RED, faded, words_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -33,7 +33,7 @@ def boxes(chart: Chart) -> dict[Text, Bbox]:
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "deep_bart"])
 def test_all_words_are_drawn_in_their_colours(request, name):
-    prompts = look_at(request.getfixturevalue(name))
+    prompts = nearest_words(request.getfixturevalue(name))
     chart = words_chart(prompts, "A mixture")
     tokens = [token for one in prompts for token in one.tokens]
     changed = [token for token in tokens if not token.is_same_word]
@@ -50,7 +50,7 @@ def test_all_words_are_drawn_in_their_colours(request, name):
 
 
 def test_the_svg_keeps_words_as_text_and_tells_their_weights(bert):
-    prompts = look_at(bert)
+    prompts = nearest_words(bert)
     svg = ElementTree.fromstring(words_chart(prompts, "A <b> mixture").svg())
     written = [element.text for element in svg.iter(f"{SVG}text")]
     assert svg.findtext(f"{SVG}title") == "A <b> mixture"
@@ -91,7 +91,7 @@ def test_nothing_overlaps_and_all_stays_on_the_page(letters):
 
 def test_real_words_do_not_overlap(bert, gpt2, deep_bart):
     for mixture in (bert, gpt2, deep_bart):
-        _check_layout(words_chart(look_at(mixture), "A mixture"))
+        _check_layout(words_chart(nearest_words(mixture), "A mixture"))
 
 
 def _check_layout(chart: Chart) -> None:
@@ -108,7 +108,7 @@ def _check_layout(chart: Chart) -> None:
 
 
 def test_nothing_outside_is_needed(bert):
-    svg = words_chart(look_at(bert), "").svg()
+    svg = words_chart(nearest_words(bert), "").svg()
     svg = re.sub(r'xmlns(:xlink)?="http://www.w3.org/[^"]+"', "", svg)
     for outside in ("http", "href", "url(", "@import", "<script"):
         assert outside not in svg

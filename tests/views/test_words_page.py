@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from looked_at import ANY_TEXT, prompt
 
 from askwell.views.to_html import page_html
-from askwell.views.words import look_at
+from askwell.views.words import nearest_words
 from askwell.views.words_document import words_document
 from askwell.views.words_figure import probability_figure
 
@@ -44,7 +44,7 @@ def words_html(*what, **more) -> str:
 
 
 def test_the_page_tells_what_it_is_of(bert):
-    prompts = look_at(bert)
+    prompts = nearest_words(bert)
     page = words_html(prompts, "Soft prompts", lm="tiny-bert", relation="place-of-birth")
     text = Page(page).text
     for expected in ("Soft prompts", "tiny-bert", "place-of-birth"):
@@ -69,7 +69,7 @@ def test_an_lm_or_relation_without_a_name_is_left_out():
 
 
 def test_nothing_outside_is_needed(gpt2):
-    page = words_html(look_at(gpt2), "t", lm="m").replace('src="data:', "")
+    page = words_html(nearest_words(gpt2), "t", lm="m").replace('src="data:', "")
     for outside in ("http", "href", "src=", "url(", "@import", "<script"):
         assert outside not in page
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from looked_at import ANY_TEXT, lightness, prompt, word
 from rich.console import Console
 
-from askwell.views.words import BlankPlace, PromptToken, PromptWords, look_at
+from askwell.views.words import BlankPlace, PromptToken, PromptWords, nearest_words
 from askwell.views.words_figure import BLUE, RED, faded
 from askwell.views.words_terminal import print_words
 
@@ -49,7 +49,7 @@ def cells(text: str, labels: tuple[str, ...] = ("tuned", "original")) -> list[st
 @pytest.mark.parametrize("look", [printed, in_colour])
 @pytest.mark.parametrize("name", ["bert", "gpt2", "deep_bart"])
 def test_no_word_is_lost_at_any_width(request, name, look, width):
-    prompts = look_at(request.getfixturevalue(name))
+    prompts = nearest_words(request.getfixturevalue(name))
     text = ESCAPE.sub("", look(prompts, width))
     assert sorted(cells(text)) == sorted(words_of(prompts))
     assert "explanation" in text
@@ -58,7 +58,7 @@ def test_no_word_is_lost_at_any_width(request, name, look, width):
 @pytest.mark.parametrize("width", [40, 80, 160])
 def test_lines_fit_the_width(bert, gpt2, width):
     for mixture in (bert, gpt2):
-        lines = ESCAPE.sub("", in_colour(look_at(mixture), width)).splitlines()
+        lines = ESCAPE.sub("", in_colour(nearest_words(mixture), width)).splitlines()
         assert max(map(len, lines)) <= width
         assert all(line == line.rstrip() for line in lines)
 
@@ -100,18 +100,18 @@ def test_every_colour_can_be_read_on_black_and_on_white(colour, p):
 
 def test_no_colour_is_plain_text_with_numbers(bert, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
-    text = printed(look_at(bert), force_terminal=True)
+    text = printed(nearest_words(bert), force_terminal=True)
     assert "38;" not in text
     assert re.search(r"^p +0\.", text, re.MULTILINE)
     assert re.search(r"^size +×\d", text, re.MULTILINE)
-    file = printed(look_at(bert))
+    file = printed(nearest_words(bert))
     assert "\x1b" not in file
     assert file == ESCAPE.sub("", text).replace("\x1b", "")
 
 
 def test_numbers_can_be_asked_for(bert):
-    assert re.search(r"^p +0\.", ESCAPE.sub("", in_colour(look_at(bert), numbers=True)), re.MULTILINE)
-    assert not re.search(r"^p +0\.", ESCAPE.sub("", in_colour(look_at(bert))), re.MULTILINE)
+    assert re.search(r"^p +0\.", ESCAPE.sub("", in_colour(nearest_words(bert), numbers=True)), re.MULTILINE)
+    assert not re.search(r"^p +0\.", ESCAPE.sub("", in_colour(nearest_words(bert))), re.MULTILINE)
 
 
 def test_bars_are_shares_of_the_heaviest_weight():
@@ -135,7 +135,7 @@ def test_notes_tell_what_the_words_do_not():
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_other_encodings_get_what_they_can_write(deep_bart, encoding):
-    text = printed(look_at(deep_bart), encoding=encoding)
+    text = printed(nearest_words(deep_bart), encoding=encoding)
     assert "##" in text
     assert "mean |delta|" in text
     assert "東" not in printed([prompt(("東京", "city"))], encoding=encoding)

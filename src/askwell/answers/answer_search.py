@@ -153,7 +153,7 @@ class AnswerSearch:
         counts: IsCounted | None,
         log_weights: Tensor | None,
     ) -> list[LikelyAnswers]:
-        """Some bags after the other, so that what is kept of their sentences fits into memory."""
+        """Search bags in batches, so that what is kept of their sentences fits into memory."""
         found: list[LikelyAnswers] = []
         at_once = self._bags_at_once(xs, bags)
         for start in range(0, len(bags), at_once):

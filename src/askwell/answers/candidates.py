@@ -63,7 +63,7 @@ _LONGEST_CANDIDATE = 10_000
 
 
 @checked
-def read_candidates(path: Path | str) -> Candidates:
+def load_candidates(path: Path | str) -> Candidates:
     """The words of a file, one per line; if every line has the form "label: word, word", labels with their words.
 
     The space after the colon is required, so that 10:30 is a word. A word that occurs twice counts once.
@@ -107,7 +107,7 @@ def as_candidates(given: GivenCandidates) -> Candidates | None:
     if given is None or isinstance(given, Candidates):
         return given
     if isinstance(given, str | Path):
-        return read_candidates(given)
+        return load_candidates(given)
     if not isinstance(given, Mapping):
         words = list(given) if isinstance(given, Iterable) else [given]
         if not words or not all(isinstance(word, str) for word in words):
@@ -144,7 +144,7 @@ def find_candidates(file: Path | None, among: str | None, relation: Relation) ->
     if file is not None and among is not None:
         raise BadOption("--candidates and --among both name the candidates: give only one of them")
     if file is not None:
-        return read_candidates(file)
+        return load_candidates(file)
     return None if among is None else train_candidates(relation)
 
 

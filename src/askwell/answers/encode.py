@@ -111,7 +111,7 @@ class EncodedRelation:
         """What counts as an answer follows from the facts, unless it is given."""
         if not isinstance(relation, Relation):
             raise BadOption(
-                f"a Relation is needed, not {type(relation).__name__}: askwell.read_relation makes one of "
+                f"a Relation is needed, not {type(relation).__name__}: askwell.load_relation makes one of "
                 "pairs, a dictionary, a frame or a file"
             )
         self.relation = relation

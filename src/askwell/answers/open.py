@@ -22,7 +22,7 @@ from askwell.answers.reply import PromptReply, Replies, Reply
 from askwell.answers.search import SearchLimits
 from askwell.answers.strategy import Answers, Golds, Prior, Ranking, drawn, mean_description
 from askwell.data.facts import Fact, Relation
-from askwell.errors import NotFinite, UserMistake
+from askwell.errors import NotFinite, UsageError
 from askwell.lms.batches import TokenisedTexts, Words
 from askwell.lms.vocabulary import speller
 
@@ -236,7 +236,7 @@ class OpenAnswers(Answers):
         texts = self.spelt_texts([y for y, reason in zip(ys, reasons, strict=True) if reason is None])
         counts = Counter(texts[fact.y] for fact in relation.train if fact.y in texts)
         if not counts:
-            raise UserMistake(f"no train y of {relation.name} can be an answer")
+            raise UsageError(f"no train y of {relation.name} can be an answer")
         total = counts.total()
         answers = tuple(LikelyAnswer(text, math.log(count / total), ()) for text, count in counts.most_common())
         found = LikelyAnswers(answers, is_exact=True)
@@ -247,7 +247,7 @@ class OpenAnswers(Answers):
         distinct = sorted({fact.x for fact in relation.train})
         askable = [x for x, reason in zip(distinct, self.why_unaskable(distinct), strict=True) if reason is None]
         if not askable:
-            raise UserMistake(f"no train x of {relation.name} can be asked")
+            raise UsageError(f"no train x of {relation.name} can be asked")
         xs = drawn(askable, _MOST_XS, seed)
         words, rows = self._words(xs)
         (found,) = self._search(answers=_PRIOR_ANSWERS).best_of_bags(words, rows[None])

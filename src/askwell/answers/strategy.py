@@ -21,7 +21,7 @@ from askwell.answers.likelihood import Likelihood, ReadOnce, facts_at_once, like
 from askwell.answers.prompt_answers import PromptAnswers
 from askwell.answers.reply import PromptReply, Replies
 from askwell.data.facts import Fact, Relation
-from askwell.errors import UserMistake
+from askwell.errors import UsageError
 from askwell.lms.batches import PLACES, Words
 from askwell.prompts.prompt_set import PromptSet
 from askwell.specs.mixture_spec import AnswersName
@@ -97,7 +97,7 @@ class Answers(ABC):
         """Raise an error if some x cannot be asked."""
         for x, reason in zip(xs, self.why_unaskable(xs), strict=True):
             if reason is not None:
-                raise UserMistake(f"{x[:60]!r} cannot be asked: {reason}")
+                raise UsageError(f"{x[:60]!r} cannot be asked: {reason}")
 
     def choose(self, encoded: EncodedFacts) -> tuple[EncodedFacts, tuple[LeftOutFact, ...]]:
         """Return the facts whose y is one of the answers, and the others."""

@@ -22,7 +22,7 @@ from askwell.cli.options import (
     check_risk,
 )
 from askwell.cli.terminal import bar, note
-from askwell.data.names import read_prompts, read_relation
+from askwell.data.names import load_prompts, load_relation
 from askwell.data.readers import read_xs
 from askwell.errors import BadOption, NothingLeft
 from askwell.specs.mixture_spec import MixtureSpec
@@ -91,29 +91,29 @@ def ask(
         raise BadOption("nothing to ask: give an x, or --file")
     if column and not file:
         raise BadOption("--column goes with --file")
-    from askwell.answers.candidates import read_candidates, train_candidates
+    from askwell.answers.candidates import load_candidates, train_candidates
     from askwell.cli.answers import note_left_out_candidates, print_answers
     from askwell.evaluation.selective import RiskLimits
     from askwell.lms.load import load_lm, set_threads
     from askwell.runs.sources import (
+        configure_answers,
         dev_answers_of,
         find_mixture,
         relation_to_ask,
         saved_mixture,
-        settle_answers,
         untuned_mixture,
     )
 
-    allowed = read_candidates(candidates) if candidates else None
+    allowed = load_candidates(candidates) if candidates else None
     set_threads(threads)
     if folder is not None:
         folder = find_mixture(folder, where, note)
         asked = saved_mixture(folder, lm, **asdict(loading))
     else:
-        templates = read_prompts(prompts or [], relation=facts, data=data)
-        relation = read_relation(facts, data=data, seed=mixture.seed) if facts else None
+        templates = load_prompts(prompts or [], relation=facts, data=data)
+        relation = load_relation(facts, data=data, seed=mixture.seed) if facts else None
         asked = untuned_mixture(load_lm(lm or "", **asdict(loading)), templates, mixture, note, relation)
-        settle_answers(asked, relation, train_candidates(relation) if among and relation else allowed)
+        configure_answers(asked, relation, train_candidates(relation) if among and relation else allowed)
     if among is not None:
         allowed = train_candidates(relation_to_ask(asked, folder, facts or "", data))
     if allowed is not None:

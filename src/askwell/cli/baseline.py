@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from askwell.baselines.registry import BASELINES, baseline_settings, need_prompts
 from askwell.cli import options
-from askwell.data.names import read_prompts, read_relation
+from askwell.data.names import load_prompts, load_relation
 from askwell.errors import BadOption
 from askwell.specs.baseline_specs import AutoPromptSpec, BaselineName, FineTuningSpec
 from askwell.specs.mixture_spec import AUTO_LEAD_IN, AnswersChoice, BeginOption, MixtureSpec
@@ -72,8 +72,8 @@ def baseline(
         lead_in=lead_in,
         **{option: value for option, value in given.items() if value is not None},
     )
-    relation = read_relation(facts, data=data, split=reading.rule, seed=seed, x=reading.x, y=reading.y)
-    templates = read_prompts(prompts, relation=relation, data=data) if prompts else []
+    relation = load_relation(facts, data=data, split=reading.rule, seed=seed, x=reading.x, y=reading.y)
+    templates = load_prompts(prompts, relation=relation, data=data) if prompts else []
     need_prompts(name, len(templates))
     if resume and not BASELINES[name].can_continue:
         raise BadOption(f"--resume: {name} cannot be resumed; start over, with --overwrite if necessary")

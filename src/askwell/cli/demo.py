@@ -63,9 +63,9 @@ def demo(
 
 
 def _print_summary(made: "Demo", seconds: float) -> None:
-    from askwell.views.findings import by_relation
+    from askwell.views.findings_shown import relation_tables
 
-    tables = [table for part in made.study.sets for table in by_relation(part.findings)]
+    tables = [table for part in made.study.sets for table in relation_tables(part.findings)]
     show_section("What was found", Points(tuple(made.findings)), *tables)
     show_section("The report", Paragraph(f" {made.report}"))
     show_section("What to try next", Code(made.next_steps))

@@ -16,7 +16,7 @@ from typing import NoReturn
 from cyclopts import App, CycloptsError, Parameter
 
 from askwell.cli.commands import add_commands
-from askwell.errors import AskwellError, UserMistake
+from askwell.errors import AskwellError, UsageError
 from askwell.version import VERSION
 from askwell.views.printable import clipped, printable
 
@@ -88,7 +88,7 @@ def _run(arguments: list[str], *, debug: bool) -> NoReturn:
             sys.stdout.flush()  # here, where a full disk can still be reported
     except CycloptsError as error:
         _stop(_speak_in_options(error), USER_MISTAKE)
-    except UserMistake as error:
+    except UsageError as error:
         _stop(error.for_command_line(), USER_MISTAKE)
     except AskwellError as error:
         _stop(error.for_command_line(), FAILURE)

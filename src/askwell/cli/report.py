@@ -56,7 +56,7 @@ def report(
 def _print(study: "Study") -> None:
     """Print what was found in each set, and the P@1 of its prompts."""
     from askwell.views.document import columns_alone
-    from askwell.views.findings import details, headlines
+    from askwell.views.findings_shown import details, headlines
 
     for part in study.sets:
         heading = f"{part.fact_set}: what was found" if len(study.sets) > 1 else "What was found"

@@ -39,7 +39,7 @@ def runs(
         raise BadOption("--csv and --json cannot be combined")
     if failed and (where or sort or csv):
         raise BadOption("--failed lists all failed runs: use it by itself or with --json")
-    from askwell.runs.folder import read_runs
+    from askwell.runs.folder import load_runs
     from askwell.runs.query import query_runs
     from askwell.runs.store import STORE, open_store
 
@@ -50,7 +50,7 @@ def runs(
         else:
             say(*(f"{failure.spec.label}: {failure.message}" for failure in failures))
         return
-    found = query_runs(read_runs(store), where=where, sort=sort)
+    found = query_runs(load_runs(store), where=where, sort=sort)
     if json:
         print_json(found.as_json())
     elif csv:

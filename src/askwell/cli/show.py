@@ -44,13 +44,13 @@ def show(
     for option, path in (("--svg", svg), ("--figure", figure), ("--html", html)):
         if path is not None:
             need_writable_file(path, option)
-    from askwell.evaluation.nearest_words import projection_scores
+    from askwell.evaluation.projection import projection_scores
     from askwell.lms.load import set_threads
     from askwell.mixture.save import read_description
     from askwell.runs.sources import find_mixture, own_relation, saved_mixture
     from askwell.views.to_html import page_html
     from askwell.views.trust_of_mixture import projection_sentence
-    from askwell.views.words import MixtureWords, look_at
+    from askwell.views.words import MixtureWords, nearest_words
     from askwell.views.words_document import words_document
     from askwell.views.words_figure import words_chart
     from askwell.views.words_terminal import print_words
@@ -59,7 +59,7 @@ def show(
     description = read_description(folder)
     asked = None if facts is None else own_relation(description, facts, data)
     shown = saved_mixture(folder, lm, revision=revision, device=device, dtype="auto")
-    prompts = look_at(shown, nearest=nearest)
+    prompts = nearest_words(shown, nearest=nearest)
     relation = Path(mixture).name if description.relation is None else description.relation.name
     title = f"{relation} on {shown.lm.identity.name}"
     for path in (svg, figure):

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from askwell.cli import options
 from askwell.cli.terminal import note, print_json, show
-from askwell.data.names import read_prompts, read_relation
+from askwell.data.names import load_prompts, load_relation
 from askwell.errors import BadOption
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
@@ -55,10 +55,10 @@ def train(
 
     several = [mixture.seed] if seeds is None else seeds_of(seeds)
     read: dict[str, Any] = {"data": data, "split": reading.rule, "x": reading.x, "y": reading.y}
-    relation = read_relation(facts, seed=several[0], **read)
+    relation = load_relation(facts, seed=several[0], **read)
     if seeds is not None:
-        check_seeds(relation, read_relation(facts, seed=several[1], **read))
-    templates = read_prompts(prompts, relation=relation, data=data)
+        check_seeds(relation, load_relation(facts, seed=several[1], **read))
+    templates = load_prompts(prompts, relation=relation, data=data)
     labels = find_candidates(candidates, among, relation)
     if labels is not None:
         training = training.model_validate({**training.model_dump(), "classify": True})

@@ -113,7 +113,7 @@ class SplitLines:
         return {"train": self.train, "dev": self.dev, "test": self.test}
 
 
-@checked_or("a Relation is made by askwell.read_relation, from a name, a file, pairs, a dictionary or a frame")
+@checked_or("a Relation is made by askwell.load_relation, from a name, a file, pairs, a dictionary or a frame")
 @dataclass(frozen=True, repr=False)
 class Relation(ShowsItself, SplitLines):
     """The facts of one relation in canonical order: sorted by x, then y, repeated ones kept."""
@@ -144,7 +144,7 @@ class Relation(ShowsItself, SplitLines):
         train, dev, test = tuple(train), tuple(dev), tuple(test)
         if not all(isinstance(fact, Fact) for facts in (train, dev, test) for fact in facts):
             raise BadOption(
-                "Relation.of takes Fact(x, y) objects; for pairs, write askwell.read_relation({'train': …, 'dev': …, "
+                "Relation.of takes Fact(x, y) objects; for pairs, write askwell.load_relation({'train': …, 'dev': …, "
                 "'test': …})"
             )
         return cls(name, train, dev, test, Counts.of(train, dev, test, removed))

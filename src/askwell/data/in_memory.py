@@ -11,7 +11,7 @@ from typing import Any
 from askwell.data.facts import Fact, Relation, SplitName
 from askwell.data.readers import USUAL, Columns
 from askwell.data.split import split_facts
-from askwell.errors import BadOption, UserMistake
+from askwell.errors import BadOption, UsageError
 
 # What other libraries call the splits.
 _SPLIT_KEYS: dict[str, SplitName] = {
@@ -52,7 +52,7 @@ def _given_splits(source: Any) -> dict[SplitName, Any] | None:
     found = {_SPLIT_KEYS[key]: part for key, part in source.items()}
     missing = [one for one in ("train", "dev", "test") if one not in found]
     if missing or len(found) < len(source):
-        raise UserMistake(
+        raise UsageError(
             f"facts by split need each of train, dev (or validation) and test once; found {', '.join(source)}"
         )
     return found
@@ -62,7 +62,7 @@ def _facts(source: Any, columns: Columns, what: str) -> list[Fact]:
     rows = _table_rows(source, columns, what) or _rows(source, columns, what)
     facts = [Fact(_text(x, what, row, "x"), _text(y, what, row, "y")) for row, (x, y) in enumerate(rows)]
     if not facts:
-        raise UserMistake(f"{what}: there are no facts")
+        raise UsageError(f"{what}: there are no facts")
     return facts
 
 
@@ -78,10 +78,10 @@ def _table_rows(source: Any, columns: Columns, what: str) -> Iterator[tuple[Any,
     try:
         x, y = columns.found([str(name) for name in names])
     except ValueError as error:
-        raise UserMistake(f"{what}: {error}") from None
+        raise UsageError(f"{what}: {error}") from None
     in_x, in_y = (_values(source[_only(names, column, what)]) for column in (x, y))
     if len(in_x) != len(in_y):
-        raise UserMistake(f"{what}: column {x!r} has {len(in_x)} values, {y!r} has {len(in_y)}")
+        raise UsageError(f"{what}: column {x!r} has {len(in_x)} values, {y!r} has {len(in_y)}")
     return zip(in_x, in_y, strict=True)
 
 
@@ -89,7 +89,7 @@ def _only(names: Iterable[Any], column: str, what: str) -> Any:
     """Return the name that reads so as text; a table can have several such columns, and would return all of them."""
     first, *others = (name for name in names if str(name) == column)
     if others:
-        raise UserMistake(f"{what}: there are several columns {column!r}; rename or leave out the others")
+        raise UsageError(f"{what}: there are several columns {column!r}; rename or leave out the others")
     return first
 
 
@@ -108,7 +108,7 @@ def _rows(source: Any, columns: Columns, what: str) -> Iterator[tuple[Any, Any]]
                 yield x, y
         return
     if isinstance(source, str | bytes) or not isinstance(source, Iterable):
-        raise UserMistake(f"{what}: {type(source).__name__} holds no facts; give {_EXPECTED}")
+        raise UsageError(f"{what}: {type(source).__name__} holds no facts; give {_EXPECTED}")
     for number, row in enumerate(source):
         if isinstance(row, Fact):
             yield row.x, row.y
@@ -117,12 +117,12 @@ def _rows(source: Any, columns: Columns, what: str) -> Iterator[tuple[Any, Any]]
             try:
                 x, y = columns.found(keys)
             except ValueError as error:
-                raise UserMistake(f"{what}, number {number}: {error}") from None
+                raise UsageError(f"{what}, number {number}: {error}") from None
             yield row[keys[x]], row[keys[y]]
         elif isinstance(row, Sequence) and not isinstance(row, str) and len(row) == 2:
             yield row[0], row[1]
         else:
-            raise UserMistake(f"{what}, number {number}: {_shown(row)} is not a pair (x, y); give {_EXPECTED}")
+            raise UsageError(f"{what}, number {number}: {_shown(row)} is not a pair (x, y); give {_EXPECTED}")
 
 
 def _text(value: Any, what: str, row: int, name: str) -> str:
@@ -131,17 +131,17 @@ def _text(value: Any, what: str, row: int, name: str) -> str:
         try:
             return str(int(value))
         except ValueError:
-            raise UserMistake(f"{what}, number {row}: {name} is a number of thousands of digits") from None
+            raise UsageError(f"{what}, number {row}: {name} is a number of thousands of digits") from None
     if isinstance(value, str):
         if not value.strip():
-            raise UserMistake(f"{what}, number {row}: {name} is empty")
+            raise UsageError(f"{what}, number {row}: {name} is empty")
         if any("\ud800" <= character <= "\udfff" for character in value):
-            raise UserMistake(f"{what}, number {row}: {name} holds half a character (a lone surrogate such as \\ud800)")
+            raise UsageError(f"{what}, number {row}: {name} holds half a character (a lone surrogate such as \\ud800)")
         return value.strip()
     is_missing = value is None or (isinstance(value, float) and math.isnan(value)) or type(value).__name__ == "NAType"
     written = f"is {_shown(value)}; write it as text, the way the LM should say it"
     problem = "is missing; leave out such rows" if is_missing else written
-    raise UserMistake(f"{what}, number {row}: {name} {problem}")
+    raise UsageError(f"{what}, number {row}: {name} {problem}")
 
 
 def _shown(value: Any) -> str:

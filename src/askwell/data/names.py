@@ -13,11 +13,11 @@ from askwell.data.readers import SUFFIXES, USUAL, Columns, parse_facts, read_rec
 from askwell.data.split import SplitRule, rule_with, split_facts
 from askwell.data.templates import Template, parse_template, read_templates
 from askwell.data.testbed import PREFIX, relation_names, testbed_prompts, testbed_relation
-from askwell.errors import BadFile, BadOption, NoPrompts, UserMistake, first_few
+from askwell.errors import BadFile, BadOption, NoPrompts, UsageError, first_few
 
 
 @checked
-def read_relation(
+def load_relation(
     source: Any,
     x: str | None = None,
     y: str | None = None,
@@ -68,7 +68,7 @@ def _split_file(path: Path, columns: Columns, name: str, rule: str, seed: int) -
         train, dev, test = split_facts(facts, rule, seed)
     except BadOption:
         raise
-    except UserMistake as error:
+    except UsageError as error:
         raise BadFile(path, str(error)) from error
     return Relation.of(name, train, dev, test, removed=len(facts) - len(train) - len(dev) - len(test))
 
@@ -132,10 +132,10 @@ def read_fact_set(
 ) -> FactSet:
     """Return the relations of a set (trex_original, testbed:), sorted by name, or the one relation that `source` names.
 
-    A single file is split as `read_relation` splits it. Relations of a set have their short names (P19).
+    A single file is split as `load_relation` splits it. Relations of a set have their short names (P19).
     """
     if source == PREFIX:
-        relations = {name: read_relation(PREFIX + name, split=split) for name in relation_names()}
+        relations = {name: load_relation(PREFIX + name, split=split) for name in relation_names()}
         return FactSet(source, tuple(replace(relation, name=name) for name, relation in relations.items()), False)
     # Results do not name paths of this machine.
     name = (Path(source).name or source) if Path(source).exists() else source
@@ -148,7 +148,7 @@ def read_fact_set(
 
 
 @checked
-def read_prompts(
+def load_prompts(
     sources: str | Path | Template | Iterable[str | Path | Template],
     relation: Relation | str | None = None,
     *,

@@ -11,7 +11,7 @@ from random import Random
 from typing import Literal, NamedTuple, get_args
 
 from askwell.data.facts import Counts, Fact, Relation, canonical
-from askwell.errors import BadOption, UserMistake
+from askwell.errors import BadOption, UsageError
 
 SplitRule = Literal["random", "distinct-y", "stratified"]
 """random: all ys of an x stay together. distinct-y: no y is in two sets, but an x with several ys can be. stratified:
@@ -67,7 +67,7 @@ def split_facts(
     for fact in canonical(set(facts)):
         groups.setdefault(getattr(fact, kept_together), []).append(fact)
     if len(groups) < 3:
-        raise UserMistake(
+        raise UsageError(
             f"splitting facts into train, dev and test takes at least 3 distinct {kept_together}"
             f" (all facts of one {kept_together} stay together), but there are {len(groups)}"
         )

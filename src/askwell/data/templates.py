@@ -18,7 +18,7 @@ _BLANK = re.compile(r"\[[XY]\]")
 _BLANK_IN_OTHER_LETTERS = re.compile(r"\[\s*([xyXY])\s*\]")
 
 
-@checked_or("a Template is made from a text by askwell.parse_template('[X] was born in [Y] .')")
+@checked_or("templates can be given as they are written: '[X] was born in [Y] .'")
 @dataclass(frozen=True)
 class Template:
     """A prompt's text: three stretches of words around two blanks, e.g. `[X] was born in [Y] .`"""
@@ -68,7 +68,7 @@ def _parsed(given: Any) -> Template:
         raise BadTemplate(f"{type(given).__name__} is not a template; write its text, e.g. '[X] was born in [Y] .'")
     if not _BLANK_IN_OTHER_LETTERS.search(given):
         raise BadTemplate(
-            f"{given!r} is not a template: it has no [X] and no [Y]; askwell.read_prompts reads files and sets"
+            f"{given!r} is not a template: it has no [X] and no [Y]; askwell.load_prompts reads files and sets"
         )
     return parse_template(given)
 

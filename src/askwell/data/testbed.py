@@ -104,15 +104,15 @@ def testbed_relation(name: str) -> Relation:
 
 
 @cache
-def told(name: str) -> frozenset[Fact]:
+def told_facts(name: str) -> frozenset[Fact]:
     """Return the facts of a relation that the text tells, over all splits; the others are withheld."""
     return frozenset(fact for split in SPLITS for fact, is_told in _facts(_known(name), split) if is_told)
 
 
 @cache
-def withheld(name: str) -> frozenset[Fact]:
+def withheld_facts(name: str) -> frozenset[Fact]:
     """Return the facts of a relation that the text does not tell, over all splits."""
-    return frozenset().union(*testbed_relation(name).splits.values()) - told(name)
+    return frozenset().union(*testbed_relation(name).splits.values()) - told_facts(name)
 
 
 def testbed_prompts(kind: str, relation: str) -> list[Template]:

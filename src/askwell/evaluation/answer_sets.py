@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from askwell.errors import UserMistake
+from askwell.errors import UsageError
 from askwell.evaluation.calibration import outcomes_by_x
 from askwell.evaluation.outcomes import Outcome
 
@@ -88,7 +88,7 @@ def score_answer_sets(outcomes: Sequence[Outcome], threshold: float) -> AnswerSe
 
 def _questions(outcomes: Sequence[Outcome]) -> list[_Answers]:
     if not outcomes:
-        raise UserMistake("there are no outcomes, so there are no answer sets")
+        raise UsageError("there are no outcomes, so there are no answer sets")
     return [_answers(of_x) for of_x in outcomes_by_x(outcomes)]
 
 

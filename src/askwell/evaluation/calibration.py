@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from askwell.errors import BadOption, UserMistake
+from askwell.errors import BadOption, UsageError
 from askwell.evaluation.outcomes import Outcome
 
 
@@ -32,7 +32,7 @@ def questions_of(outcomes: Sequence[Outcome]) -> Questions:
     """
     by_x = outcomes_by_x(outcomes)
     if not by_x:
-        raise UserMistake("there are no outcomes, so there are no questions")
+        raise UsageError("there are no outcomes, so there are no questions")
     return Questions(
         np.array([of_x[0].probabilities[0] for of_x in by_x]),
         np.array(

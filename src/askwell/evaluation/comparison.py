@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from askwell.calls import checked
-from askwell.errors import BadOption, UserMistake
+from askwell.errors import BadOption, UsageError, first_few
 from askwell.evaluation.metrics import Metric, metric_named
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.significance import bootstrap_interval, permutation_test, sign_test
@@ -76,7 +76,7 @@ def pair_outcomes(a: Outcomes, b: Outcomes) -> Paired:
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         seeds = sorted(a.keys() & b.keys())
         if not seeds:
-            raise UserMistake(
+            raise UsageError(
                 f"no seed was run on both sides: A has {_listed(a)}, B has {_listed(b)}; name runs of the same seeds"
             )
     else:
@@ -91,7 +91,7 @@ def pair_outcomes(a: Outcomes, b: Outcomes) -> Paired:
         only_a += sum(len(a[seed]) for seed in a.keys() - b.keys())
         only_b += sum(len(b[seed]) for seed in b.keys() - a.keys())
     if not pairs:
-        raise UserMistake(
+        raise UsageError(
             f"the two runs have no fact in common: A has {only_a} facts of {_relations(a)}, B {only_b} of "
             f"{_relations(b)}; compare runs on the same relation and split"
         )
@@ -113,7 +113,7 @@ def _numbered(outcomes: Outcomes, seed: int | None) -> dict[tuple[str, str, str,
     return numbered
 
 
-_COMPARED = "compare evaluations, runs (askwell.read_runs reads them), or lists of outcomes"
+_COMPARED = "compare evaluations, runs (askwell.load_runs reads them), or lists of outcomes"
 
 
 def _outcomes(run: Any) -> Outcomes:
@@ -129,7 +129,7 @@ def _outcomes(run: Any) -> Outcomes:
 def _relations(outcomes: Outcomes) -> str:
     runs = outcomes.values() if isinstance(outcomes, Mapping) else [outcomes]
     names = sorted({outcome.relation for run in runs for outcome in run})
-    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "") or "no relation"
+    return first_few(names) or "no relation"
 
 
 def _listed(seeds: Mapping[int, object]) -> str:
@@ -183,7 +183,7 @@ class ChangedFact:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare_outcomes` found. Scores are in the metric's unit."""
+    """What `compare` found. Scores are in the metric's unit."""
 
     metric: str
     unit: Unit
@@ -212,7 +212,7 @@ class Comparison:
 
 
 @checked
-def compare_outcomes(
+def compare(
     a: Outcomes | HasOutcomes,
     b: Outcomes | HasOutcomes,
     metric: str = "P@1",
@@ -222,7 +222,7 @@ def compare_outcomes(
     resamples: int = 9_999,
     seed: int = 0,
 ) -> Comparison:
-    """Compares two runs on the facts that both answered. A run is one of `read_runs`, an evaluation, a list of
+    """Compares two runs on the facts that both answered. A run is one of `load_runs`, an evaluation, a list of
     outcomes, or a dictionary with such a list for each seed.
 
     The permutation test flips the signs of whole units; the bootstrap draws whole units, for the macro average within
@@ -239,11 +239,11 @@ def compare_outcomes(
     known = tuple(pair for pair in paired.pairs if by.is_known(pair.a) and by.is_known(pair.b))
     unsettled, paired = len(paired.pairs) - len(known), replace(paired, pairs=known)
     if not known:
-        raise UserMistake(f"the search was cut for all {unsettled} facts before their {metric} was known")
+        raise UsageError(f"the search was cut for all {unsettled} facts before their {metric} was known")
     values = np.array([[by.value(pair.a), by.value(pair.b)] for pair in paired.pairs])
     if not np.isfinite(values).all():
         unanswered = [f"{count} in {run}" for run, count in zip("AB", np.isinf(values).sum(0), strict=True) if count]
-        raise UserMistake(
+        raise UsageError(
             f"the {metric} is infinite, since some facts have probability 0 ({', '.join(unanswered)}): choose "
             "another metric"
         )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from askwell.answers.strategy import Answers, Prior
 from askwell.data.facts import Relation, SplitName
-from askwell.errors import UserMistake
+from askwell.errors import UsageError
 from askwell.evaluation.metrics import RANK_METRICS, Scores, scores_of
 from askwell.evaluation.outcomes import Outcome
 
@@ -29,11 +29,11 @@ def priors_of(answers: Answers, relation: Relation, *, seed: int = 0) -> tuple[d
     missing: dict[str, str] = {}
     try:
         priors[MAJORITY] = answers.majority(relation)
-    except UserMistake as problem:
+    except UsageError as problem:
         missing[MAJORITY] = str(problem)
     try:
         priors[PRIOR] = answers.mean_prior(relation, seed=seed)
-    except UserMistake as problem:
+    except UsageError as problem:
         missing |= dict.fromkeys([PRIOR, PRIOR_CORRECTED] if answers.is_listed else [PRIOR], str(problem))
     if (masked := answers.masked_prior()) is not None:
         priors[PRIOR_MASKED_X] = masked

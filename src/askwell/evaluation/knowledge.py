@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from statistics import fmean
 
-from askwell.errors import BadOption, UserMistake
-from askwell.evaluation.comparison import Outcomes, Unit, compare_outcomes
+from askwell.errors import BadOption, UsageError
+from askwell.evaluation.comparison import Outcomes, Unit, compare
 from askwell.evaluation.controls import Controls
 from askwell.evaluation.metrics import Average, Metric, metric_named
 
@@ -53,7 +53,7 @@ def gain_over(
     """
     if average not in ("micro", "macro"):
         raise BadOption(f"there is no average {average!r}: choose micro or macro")
-    comparison = compare_outcomes(
+    comparison = compare(
         outcomes, control, metric=metric, unit=unit, confidence=confidence, resamples=resamples, seed=seed
     )
     found = comparison.micro if average == "micro" else comparison.macro
@@ -89,12 +89,12 @@ def best_control(controls: Mapping[str, Outcomes], *, metric: str = "P@1") -> st
     seeds counts with the mean over them.
     """
     if not controls:
-        raise UserMistake("there is no control to choose from")
+        raise UsageError("there is no control to choose from")
     by = metric_named(metric)
     values = {name: _value_of_facts(outcomes, by) for name, outcomes in controls.items()}
     shared = set.intersection(*({*of_control} for of_control in values.values()))
     if not shared:
-        raise UserMistake(f"the controls {', '.join(controls)} have no dev fact in common")
+        raise UsageError(f"the controls {', '.join(controls)} have no dev fact in common")
     # Sorted, so that sums do not depend on the order of a set.
     means = {name: sum(of_control[fact] for fact in sorted(shared)) for name, of_control in values.items()}
     return (max if by.higher_is_better else min)(means, key=means.__getitem__)
@@ -174,7 +174,7 @@ def knowledge(
     something, just because its favourite y happens to be frequent in test.
     """
     if not controls:
-        raise UserMistake("there is no control to compare the score with")
+        raise UsageError("there is no control to compare the score with")
     by = metric_named(metric)
     best = best_control({name: control.dev for name, control in controls.items()}, metric=metric)
     gain = gain_over(

@@ -10,7 +10,6 @@ from pydantic import Field
 from askwell.answers.candidates import GivenCandidates, as_candidates
 from askwell.answers.encode import EncodedFacts, EncodedRelation, LeftOutFact, count_reasons
 from askwell.answers.strategy import Answers
-from askwell.calls import checked
 from askwell.data.facts import Relation, SplitName
 from askwell.evaluation.asked_facts import AskedFacts, outcomes_of
 from askwell.evaluation.calibration import calibration, questions_of
@@ -174,7 +173,7 @@ class Evaluation(ShowsItself, AsFrame):
     def plot(self, ax: Any = None) -> Any:
         """A reliability diagram: are answers with probability p right in a fraction p of cases? Returns the matplotlib
         axes."""
-        from askwell.views.charts import plot_reliability
+        from askwell.views.plots import plot_reliability
 
         questions = questions_of(self.outcomes)
         found = calibration(questions.confidences, questions.right)
@@ -210,8 +209,7 @@ class Evaluation(ShowsItself, AsFrame):
         )
 
 
-@checked
-def evaluate(
+def evaluate_split(
     mixture: Mixture,
     relation: Relation,
     split: SplitName = "test",
@@ -221,7 +219,7 @@ def evaluate(
     facts: EncodedRelation | None = None,
     progress: Callable[[int, int], None] | bool | None = None,
 ) -> Evaluation:
-    """The outcomes and scores of a mixture on the facts of a split, with the `top` most probable answers to each.
+    """Score a mixture on the facts of a split, with the `top` most probable answers to each.
 
     With `top=0`, ranks among answers of any length are found faster. If it takes long, a terminal or notebook shows a
     progress bar, unless `progress` is False; if it is a function, it is called with the number of facts done and the

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from askwell.answers.candidates import Candidates
 from askwell.answers.encode import count_reasons
 from askwell.answers.reply import PromptReply, Reply
-from askwell.errors import BadOption, DamagedFile, UserMistake
+from askwell.errors import BadOption, DamagedFile, UsageError
 from askwell.evaluation.abstention import Threshold, learn_threshold
 from askwell.evaluation.calibration import questions_of
 from askwell.evaluation.scoring import Evaluation
@@ -70,7 +70,7 @@ def dev_answers(evaluation: Evaluation, candidates: Candidates | None = None) ->
     """The dev answers to keep from an evaluation on the dev facts of one relation, among the same candidates."""
     names = {outcome.relation for outcome in evaluation.outcomes}
     if evaluation.split != "dev" or len(names) != 1:
-        raise UserMistake("a threshold is learned from the dev facts of one relation")
+        raise UsageError("a threshold is learned from the dev facts of one relation")
     questions = questions_of(evaluation.outcomes)
     order = np.lexsort((~questions.right, -questions.confidences))
     return DevAnswers(
@@ -87,7 +87,7 @@ def dev_answers(evaluation: Evaluation, candidates: Candidates | None = None) ->
 def dev_answers_from(document: Mapping[str, Any] | None) -> DevAnswers:
     """The dev answers that were saved with a mixture; an error says what to do if there are none."""
     if not document:
-        raise UserMistake(
+        raise UsageError(
             "the mixture has no record of its answers to dev questions (it is untuned, or was saved by an older "
             "version), so no threshold is known: name its `relation`, and its dev facts are asked first",
             relation="relation with --facts",

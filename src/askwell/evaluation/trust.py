@@ -17,7 +17,7 @@ from askwell.evaluation.answer_sets import AnswerSets, learn_set_threshold, scor
 from askwell.evaluation.calibration import Calibration, calibration, outcomes_by_x, questions_of
 from askwell.evaluation.examine import Examination
 from askwell.evaluation.metrics import Scores
-from askwell.evaluation.nearest_words import Projection, projection_scores
+from askwell.evaluation.projection import Projection, projection_scores
 from askwell.evaluation.scoring import Evaluation
 from askwell.mixture.mixture import Mixture
 

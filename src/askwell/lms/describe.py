@@ -13,7 +13,7 @@ from askwell.lms.checkpoints import PULLABLE, pulled_folder
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.question import Unusable
 from askwell.lms.tokenisation import tokenise
-from askwell.lms.walks.choose import WALKS, walk_of
+from askwell.lms.walks.known_models import WALKS, walk_of
 from askwell.lms.walks.walk import FeedForward
 
 _FORMS = {"x before y": "[X] lies in [Y] .", "y before x": "[Y] holds [X] .", "no words at all": "[X] [Y]"}

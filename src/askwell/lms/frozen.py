@@ -18,7 +18,7 @@ from askwell.lms.identity import LMIdentity, identify
 from askwell.lms.probe_cache import Checked, key_of_checks
 from askwell.lms.sharded import input_device, keep_differentiable, tell_once, why_it_stays
 from askwell.lms.tokenisation import Beginning, SpecialTokens, Wording
-from askwell.lms.walks.choose import agrees, agrees_with_past, walk_of, window_of
+from askwell.lms.walks.known_models import agrees, agrees_with_past, walk_of, window_of
 from askwell.lms.walks.output import distributions_of, log_probs_of, logits_of, several_log_probs_of
 from askwell.lms.walks.past import Past
 from askwell.lms.walks.rows import pack

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from safetensors.torch import save_file
 from torch import Tensor
 
-from askwell.errors import BadOption, UserMistake
+from askwell.errors import BadOption, UsageError
 from askwell.lms.batches import words_of
 from askwell.lms.question import X
 from askwell.prompts.prompt_set import PromptSet
@@ -52,7 +52,7 @@ def embed(mixture: PromptSet, x: str) -> EmbeddedPrompts:
     _refuse_deep(mixture, "embeddings")
     (problem,) = mixture.why_unaskable([x])
     if problem is not None:
-        raise UserMistake(f"{x[:60]!r} cannot be asked: {problem}")
+        raise UsageError(f"{x[:60]!r} cannot be asked: {problem}")
     lm = mixture.lm
     prompts = torch.arange(len(mixture.prompts), device=lm.device)
     batch = mixture.pairs.y_table.batch(words_of([x], lm.wording, lm.device), torch.zeros_like(prompts), prompts)

@@ -17,7 +17,7 @@ from askwell.answers.strategy import Answers
 from askwell.calls import checked, checked_or
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import Template, parsed_templates
-from askwell.errors import BadOption, UserMistake
+from askwell.errors import BadOption, UsageError
 from askwell.lms.batches import TokenisedTexts
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.card import model_card
@@ -117,7 +117,7 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
 
     def plot(self, ax: Any = None) -> Any:
         """A bar for the weight of each prompt, the heaviest on top. Returns the matplotlib axes."""
-        from askwell.views.charts import plot_weights
+        from askwell.views.plots import plot_weights
 
         texts = [prompt.template.text for prompt in self.prompts]
         return plot_weights(texts, self.weights.tolist(), title=self.summary().title, axes=ax)
@@ -169,7 +169,7 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         """log p(y | x, r) of each pair, with gradients into `vectors`, `deltas` and `weighting`; its negative mean is a
         loss for your own training loop.
 
-        What counts as an answer is what the mixture was tuned for or what `settle_answers` decided; until then, what
+        What counts as an answer is what the mixture was tuned for or what `configure_answers` decided; until then, what
         the given ys need. A y that cannot be an answer, or an x that cannot be asked, is an error.
         """
         if (
@@ -182,18 +182,18 @@ class Mixture(ShowsItself, PromptSet, ModelHubMixin, library_name="askwell", lic
         facts, left_out = self.encode(map(Fact, xs, ys))
         if left_out:
             first = left_out[0]
-            raise UserMistake(
+            raise UsageError(
                 f"{len(left_out)} of {len(xs)} pairs cannot be asked, the first being {first.fact.x!r} → "
                 f"{first.fact.y!r}: {first.reason}"
             )
         answers = self.answering(kind=facts.kind)
         facts, others = answers.choose(facts)
         if others:
-            raise UserMistake(f"{others[0].fact.y!r} is not among the candidates")
+            raise UsageError(f"{others[0].fact.y!r} is not among the candidates")
         return answers.likelihood(facts, facts.rows).total
 
     @checked
-    def settle_answers(self, relation: Relation, candidates: GivenCandidates = None) -> None:
+    def configure_answers(self, relation: Relation, candidates: GivenCandidates = None) -> None:
         """Decides from a relation's facts what counts as an answer, as training does: one token or any length and, for
         a masked LM, how long answers are. With candidates, answers are chosen among them from now on."""
         self.candidates = as_candidates(candidates)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from askwell.errors import BadOption
-from askwell.evaluation.comparison import Comparison, Outcomes, Unit, compare_outcomes
+from askwell.evaluation.comparison import Comparison, Outcomes, Unit, compare
 from askwell.evaluation.outcomes import read_outcomes
 from askwell.files import to_json
 from askwell.runs.folder import Run, is_run, outcomes_of
@@ -55,9 +55,9 @@ def compare_runs(
     unit: Unit = "fact",
     seed: int = 0,
 ) -> RunComparison:
-    """Compares the runs at two paths; `where_a` and `where_b` choose among several. See `compare_outcomes`."""
+    """Compares the runs at two paths; `where_a` and `where_b` choose among several. See `compare`."""
     sides = compared_runs(a, where_a, argument="where_a"), compared_runs(b, where_b, argument="where_b")
-    found = compare_outcomes(sides[0].outcomes, sides[1].outcomes, metric=metric, unit=unit, seed=seed)
+    found = compare(sides[0].outcomes, sides[1].outcomes, metric=metric, unit=unit, seed=seed)
     return RunComparison(*sides, found)
 
 

@@ -73,7 +73,7 @@ class Run(ShowsItself, AsFrame):
 
     def plot(self, ax: Any = None, *, label: str | None = None) -> Any:
         """Dev P@1 during tuning. Returns the matplotlib axes."""
-        from askwell.views.charts import plot_curve
+        from askwell.views.plots import plot_curve
 
         points = [(line.pairs, line.dev["P@1"]) for line in self.record.history if line.pairs is not None]
         scored = [(x, y) for x, y in points if y is not None]
@@ -188,7 +188,7 @@ def _cell(name: str, value: Any) -> str:
 
 
 @checked
-def read_runs(path: Path | str) -> Runs:
+def load_runs(path: Path | str) -> Runs:
     """The runs at a path (one run, a folder of runs such as seeds, a store, or a demo), sorted by LM, relation,
     prompts, setting and seed."""
     path = Path(path)

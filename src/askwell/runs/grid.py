@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from askwell.data.data_folder import data_folder, find
 from askwell.data.facts import Relation
-from askwell.data.names import read_prompts, read_relation, relations_of
+from askwell.data.names import load_prompts, load_relation, relations_of
 from askwell.data.split import sample
 from askwell.data.templates import Template
 from askwell.data.testbed import PREFIX
@@ -19,17 +19,11 @@ from askwell.errors import AskwellError, BadFile, NoPrompts, did_you_mean
 from askwell.files import read_text
 from askwell.specs.sweep_spec import LMChoice, Setting, SweepSpec
 
-_LONGEST_LINE = 10_000
-
 
 def read_sweep(path: Path, instead: Mapping[str, Any] | None = None) -> SweepSpec:
     """The sweep that a TOML file describes, with keys of `instead` in place of the file's."""
-    text = read_text(path)
-    for number, line in enumerate(text.split("\n"), start=1):
-        if len(line) > _LONGEST_LINE:  # a key of many thousand parts takes a parser minutes and gigabytes
-            raise BadFile(path, f"a line of {len(line):,} characters, more than {_LONGEST_LINE:,}", number)
     try:
-        table = tomllib.loads(text)
+        table = tomllib.loads(read_text(path))
     except RecursionError:
         raise BadFile(path, "is not TOML: it is nested too deeply") from None
     except tomllib.TOMLDecodeError as error:
@@ -99,7 +93,7 @@ def cells_of(sweep: SweepSpec, file: Path, data: Path | None) -> tuple[list[Grid
         for relation in relations:
             with naming(file, f"prompts.{name}"):
                 try:
-                    cells.append(GridCell(relation, name, tuple(read_prompts(sources, relation=relation, data=data))))
+                    cells.append(GridCell(relation, name, tuple(load_prompts(sources, relation=relation, data=data))))
                 except NoPrompts as missing:
                     without.append(f"{relation.name} has no {name} prompts: {missing}")
         if found == len(cells):
@@ -127,6 +121,6 @@ def _sampled(name: str, sweep: SweepSpec, data: Path | None) -> Relation:
     # The testbed and folders have their own splits.
     is_split = name.startswith(PREFIX) or find(name, "facts", data).is_dir()
     own: dict[str, str | None] = {"split": sweep.split_by, "ratio": sweep.split_ratio, "x": sweep.x, "y": sweep.y}
-    relation = read_relation(name, data=data, seed=sweep.facts_seed, **({} if is_split else own))
+    relation = load_relation(name, data=data, seed=sweep.facts_seed, **({} if is_split else own))
     sizes = {"train": sweep.train_facts, "dev": sweep.dev_facts, "test": sweep.test_facts}
     return sample(relation, **sizes, seed=sweep.facts_seed)

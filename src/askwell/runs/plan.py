@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from askwell.answers.candidates import Candidates, read_candidates
+from askwell.answers.candidates import Candidates, load_candidates
 from askwell.answers.kind import needs_any_length
 from askwell.answers.listed import MOST_XS_OF_PRIOR
 from askwell.errors import BadFile, NothingLeft
@@ -116,7 +116,7 @@ def plan_sweep(
     """The plan of a sweep; whatever is wrong with it is reported before any run begins."""
     cells, without = cells_of(sweep, file, data)
     with naming(file, "candidates"):
-        candidates = None if sweep.candidates is None else read_candidates(sweep.candidates)
+        candidates = None if sweep.candidates is None else load_candidates(sweep.candidates)
     tell = note or (lambda _text: None)
     runs: dict[str, RunTask] = {}
     seconds: dict[str, float] = {}

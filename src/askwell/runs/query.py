@@ -3,15 +3,13 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any
 
 from askwell.errors import BadFile, BadOption, did_you_mean
 from askwell.evaluation.metrics import METRICS
-from askwell.runs.folder import Run, read_runs
-from askwell.views.printable import clipped
+from askwell.runs.folder import Run, load_runs
 
 # The name of each column, its type, and its value.
 _COLUMNS: Mapping[str, tuple[str, Callable[[Run], Any]]] = {
@@ -58,10 +56,6 @@ _WITH_AT = sorted((name for name in _COLUMNS if "@" in name), key=len, reverse=T
 _BARE_SCORE = re.compile(rf"""(?<!["'\w])({"|".join(map(re.escape, _WITH_AT))})(?!["'\w])""")
 
 
-# DuckDB's parser takes time and memory that grow with the square of the depth: 20 s and 1.4 GiB for 3,000 brackets.
-_MOST_BRACKETS = 100
-
-
 @dataclass(frozen=True)
 class RunTable:
     """Some runs, one row each."""
@@ -81,10 +75,6 @@ def query_runs(runs: Sequence[Run], *, where: str | None = None, sort: str | Non
     import duckdb
 
     columns = tuple(_COLUMNS)
-    if where is not None and _bracket_depth(where) > _MOST_BRACKETS:
-        raise BadOption(
-            f"`where` {clipped(where, 100)}: its brackets are nested more than {_MOST_BRACKETS} deep", where="--where"
-        )
     if sort is not None and sort in METRICS:
         sort = METRICS[sort].key
     if sort is not None and sort not in columns:
@@ -109,17 +99,12 @@ def query_runs(runs: Sequence[Run], *, where: str | None = None, sort: str | Non
     return RunTable(columns, tuple(row[1:] for row in rows), tuple(runs[row[0]] for row in rows))
 
 
-def _bracket_depth(condition: str) -> int:
-    """How deep the round brackets of a condition are nested; those in quotes count, too, where they are not closed."""
-    return max(accumulate({"(": 1, ")": -1}.get(character, 0) for character in condition), default=0)
-
-
 def select_runs(path: Path | str, where: str | None = None, *, argument: str = "where") -> list[Run]:
     """The runs at a path (one run, a folder of runs, or a store) for which a condition holds; at least one.
 
     They come sorted by LM, relation, prompts, setting and seed.
     """
-    chosen = query_runs(read_runs(path), where=where).runs
+    chosen = query_runs(load_runs(path), where=where).runs
     if not chosen:
         option = f"--{argument.replace('_', '-')}"
         raise BadOption(f"`{argument}` {where}: matches no run in {path}", **{argument: option})

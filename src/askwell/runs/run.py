@@ -22,7 +22,7 @@ from askwell.evaluation.controls import Controls
 from askwell.evaluation.examine import Examination, examine
 from askwell.evaluation.knowledge import knowledge_over
 from askwell.evaluation.partitions import partitions_of, scores_of_parts
-from askwell.evaluation.scoring import Evaluation, evaluate
+from askwell.evaluation.scoring import Evaluation, evaluate_split
 from askwell.evaluation.selective import dev_answers
 from askwell.evaluation.trust import Trust, trust_of
 from askwell.files import to_json
@@ -163,7 +163,7 @@ class _Work:
         before = None
         if untuned:
             asking = self.asking("test facts, untuned")
-            before = evaluate(mixture, relation, candidates=self.candidates, facts=facts, progress=asking)
+            before = evaluate_split(mixture, relation, candidates=self.candidates, facts=facts, progress=asking)
         try:
             result = train(
                 mixture,

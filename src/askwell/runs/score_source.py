@@ -10,7 +10,7 @@ from askwell.answers.candidates import Candidates
 from askwell.answers.kind import needs_any_length
 from askwell.data.data_folder import data_folder, find
 from askwell.data.facts import SPLIT_FILES, Relation, SplitName
-from askwell.data.names import read_prompts, read_relation, relation_label, relations_of
+from askwell.data.names import load_prompts, load_relation, relation_label, relations_of
 from askwell.data.readers import USUAL, Columns
 from askwell.data.templates import Template
 from askwell.data.testbed import PREFIX
@@ -129,9 +129,9 @@ def untuned_jobs(prompts: list[str], spec: MixtureSpec, on: EvaluationSources, n
     names = [name for source in on.facts for name in relations_of(source, data)]
     relations: list[tuple[Relation, list[Template]]] = []
     for name in names:
-        relation = read_relation(name, data=data, split=on.split_by, seed=spec.seed, x=columns.x, y=columns.y)
+        relation = load_relation(name, data=data, split=on.split_by, seed=spec.seed, x=columns.x, y=columns.y)
         try:
-            relations.append((relation, read_prompts(prompts, relation=relation, data=data)))
+            relations.append((relation, load_prompts(prompts, relation=relation, data=data)))
         except NoPrompts as missing:
             if len(names) == 1:
                 raise

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from askwell.data.facts import Relation
-from askwell.errors import BadOption, UserMistake
+from askwell.errors import BadOption, UsageError
 from askwell.evaluation.calibration import outcomes_by_x, questions_of
 from askwell.evaluation.outcomes import Outcome
 from askwell.evaluation.scoring import Evaluation
@@ -85,7 +85,7 @@ def _run_pair(
 ) -> RunPair:
     shared = [question for question in of_first if question in of_second]
     if not shared:
-        raise UserMistake("two runs have no question in common, so their answers cannot be compared")
+        raise UsageError("two runs have no question in common, so their answers cannot be compared")
     same = np.array([of_first[question][0] == of_second[question][0] for question in shared])
     right = np.array([of_first[question][1] or of_second[question][1] for question in shared])
     return RunPair(

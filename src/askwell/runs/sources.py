@@ -9,11 +9,11 @@ from pathlib import Path
 from askwell.answers.candidates import Candidates
 from askwell.answers.kind import kind_of_facts
 from askwell.data.facts import Relation
-from askwell.data.names import read_relation
+from askwell.data.names import load_relation
 from askwell.data.readers import USUAL, Columns
 from askwell.data.templates import Template
 from askwell.errors import BadFile, BadOption
-from askwell.evaluation.scoring import evaluate
+from askwell.evaluation.scoring import evaluate_split
 from askwell.evaluation.selective import DevAnswers, dev_answers, dev_answers_from
 from askwell.lms.batches import TokenisedTexts
 from askwell.lms.frozen import FrozenLM
@@ -105,7 +105,7 @@ def untuned_mixture(
     return mixture
 
 
-def settle_answers(mixture: Mixture, relation: Relation | None, candidates: Candidates | None) -> None:
+def configure_answers(mixture: Mixture, relation: Relation | None, candidates: Candidates | None) -> None:
     """Decides what an untuned mixture counts as an answer, from the facts of a relation if there is one; for a masked
     LM, candidates decide how long answers are."""
     if mixture.answer_kind is not None:
@@ -135,7 +135,7 @@ def own_relation(
     """The relation that `facts` names, split as it was when the mixture was learned, unless `split_by` says how."""
     split = split_by or (None if description.relation is None else description.relation.split_by)
     seed = description.mixture_spec.seed
-    return read_relation(facts, data=data, split=split, seed=seed, x=columns.x, y=columns.y)
+    return load_relation(facts, data=data, split=split, seed=seed, x=columns.x, y=columns.y)
 
 
 def warn_of_other_facts(folder: str, description: Description, relation: Relation, danger: str, note: Note) -> None:
@@ -150,7 +150,7 @@ def warn_of_other_facts(folder: str, description: Description, relation: Relatio
 def relation_to_ask(mixture: Mixture, folder: str | None, facts: str, data: Path | None) -> Relation:
     """The named relation, split as for the mixture in the folder, if there is one."""
     if folder is None:
-        return read_relation(facts, data=data, seed=mixture.spec.seed)
+        return load_relation(facts, data=data, seed=mixture.spec.seed)
     return own_relation(read_description(folder), facts, data)
 
 
@@ -169,5 +169,5 @@ def dev_answers_of(
     if folder is not None:
         danger = "if it was trained on these dev facts, the threshold is too low"
         warn_of_other_facts(folder, read_description(folder), relation, danger, note)
-    evaluation = evaluate(mixture, relation, split="dev", candidates=candidates, progress=progress)
+    evaluation = evaluate_split(mixture, relation, split="dev", candidates=candidates, progress=progress)
     return dev_answers(evaluation, candidates or mixture.candidates)

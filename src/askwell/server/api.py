@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from askwell.answers.reply import Reply, unseen_in
 from askwell.data.templates import parse_template
 from askwell.data.testbed import PREFIX
-from askwell.errors import UserMistake
+from askwell.errors import UsageError
 from askwell.runs.query import query_runs
 from askwell.server import schemas
 from askwell.server.catalogue import Entry
@@ -56,7 +56,7 @@ def service_of(request: Request) -> Service:
 async def _body(request: Request) -> schemas.AskRequest:
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise UserMistake(f"the body is {kind[:80]!r}; send application/json")
+        raise UsageError(f"the body is {kind[:80]!r}; send application/json")
     try:
         return schemas.AskRequest.model_validate_json(await request.body())
     except ValidationError as error:
@@ -204,9 +204,9 @@ def start_job(request: Request, body: schemas.TrainRequest) -> schemas.JobInfo:
     service = service_of(request)
     service.need_training()
     if body.relation.startswith(PREFIX) and body.facts:
-        raise UserMistake(f"{body.relation[:80]} has its own facts: leave out facts, or choose another name")
+        raise UsageError(f"{body.relation[:80]} has its own facts: leave out facts, or choose another name")
     if not body.relation.startswith(PREFIX) and not body.facts:
-        raise UserMistake("there are no facts: give pairs of x and y")
+        raise UsageError("there are no facts: give pairs of x and y")
     order = Order(
         service.lm_source(body.lm),
         body.relation,

@@ -15,7 +15,7 @@ from starlette.datastructures import UploadFile as SentFile
 from askwell.answers.reply import PromptReply, Reply, missing_text, unseen_in
 from askwell.data.readers import SUFFIXES, read_xs
 from askwell.data.testbed import PREFIX
-from askwell.errors import AskwellError, BadFile, UserMistake
+from askwell.errors import AskwellError, BadFile, UsageError
 from askwell.server.api import service_of
 from askwell.server.catalogue import HARD, RISK, Catalogue, Entry, KnownX
 from askwell.server.refusals import NoSuchName, explain
@@ -249,11 +249,11 @@ async def _many(request: Request, about: str, text: str, file: SentFile | None) 
         with uploaded(await file.read(), file.filename) as path:
             xs += read_xs(path, None)
     if not xs:
-        raise UserMistake("there is nothing to ask: paste one x per line, or choose a file")
+        raise UsageError("there is nothing to ask: paste one x per line, or choose a file")
     if len(xs) > MOST_XS:
-        raise UserMistake(f"{len(xs)} x's are too many at once: {MOST_XS} at most; the API takes more, in parts")
+        raise UsageError(f"{len(xs)} x's are too many at once: {MOST_XS} at most; the API takes more, in parts")
     if long := next((x for x in xs if len(x) > LONGEST_TEXT), None):
-        raise UserMistake(f"{long[:40]!r}… has {len(long)} characters: {LONGEST_TEXT} at most")
+        raise UsageError(f"{long[:40]!r}… has {len(long)} characters: {LONGEST_TEXT} at most")
     facts, threshold = service.catalogue.facts(choice.entry), service.catalogue.threshold(choice.entry)
     distinct = list(dict.fromkeys(xs))
     # Each x in its own request, so that one that cannot be asked does not affect the others; the queue batches them.
@@ -302,5 +302,5 @@ def tune(request: Request, about: Annotated[str, Form(max_length=LONGEST_NAME)])
     service = service_of(request)
     choice = choose(service.catalogue, about)
     if choice.hard is None:
-        raise UserMistake("there are no hard prompts to tune")
+        raise UsageError("there are no hard prompts to tune")
     return RedirectResponse(f"/train/{service.tune_testbed(choice.hard).id}", status_code=303)

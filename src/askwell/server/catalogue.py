@@ -14,7 +14,7 @@ from typing import Literal
 
 from askwell.data.facts import Fact
 from askwell.data.templates import Template
-from askwell.data.testbed import PREFIX, lm_names, lms_folder, relations, testbed_prompts, testbed_relation, told
+from askwell.data.testbed import PREFIX, lm_names, lms_folder, relations, testbed_prompts, testbed_relation, told_facts
 from askwell.errors import AskwellError, BadOption, DamagedFile, did_you_mean
 from askwell.evaluation.selective import dev_answers_from
 from askwell.lms.frozen import FrozenLM
@@ -225,7 +225,7 @@ def _testbed_labels() -> dict[str, str]:
 
 @cache
 def _testbed_facts(name: str) -> dict[str, KnownX]:
-    relation, is_told = testbed_relation(name), told(name)
+    relation, is_told = testbed_relation(name), told_facts(name)
     split_of = {fact.x: split for split, facts in relation.splits.items() for fact in facts}
     return {x: KnownX(ys, {y: Fact(x, y) in is_told for y in ys}, split_of[x]) for x, ys in relation.golds.items()}
 

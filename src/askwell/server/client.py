@@ -8,7 +8,7 @@ import httpx
 
 from askwell.answers.reply import Replies, Reply
 from askwell.calls import checked
-from askwell.errors import Failure, UserMistake
+from askwell.errors import Failure, UsageError
 from askwell.server.settings import MOST_XS
 
 _TRIES = 5
@@ -67,7 +67,7 @@ class Client:
     def _only_one(self) -> str:
         names = self.mixtures
         if len(names) != 1:
-            raise UserMistake(f"name the mixture to ask; there are {len(names)}: {', '.join(names[:5])}, …")
+            raise UsageError(f"name the mixture to ask; there are {len(names)}: {', '.join(names[:5])}, …")
         return names[0]
 
     def _call(self, method: str, path: str, **body: Any) -> Any:
@@ -89,7 +89,7 @@ class Client:
             return response.json()
         problem = response.json().get("error", "") if _is_json(response) else ""
         problem = problem or f"{self._http.base_url}: the service answered {response.status_code}"
-        raise (UserMistake if 400 <= response.status_code < 500 else Failure)(problem)
+        raise (UsageError if 400 <= response.status_code < 500 else Failure)(problem)
 
 
 def _is_passing(response: httpx.Response) -> bool:

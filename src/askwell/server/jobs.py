@@ -16,7 +16,7 @@ from askwell.data.facts import Fact, Relation
 from askwell.data.split import split_facts
 from askwell.data.templates import Template
 from askwell.data.testbed import PREFIX, testbed_relation
-from askwell.errors import AskwellError, UserMistake
+from askwell.errors import AskwellError, UsageError
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.load import load_lm
 from askwell.runs.build_spec import build_run_spec
@@ -248,7 +248,7 @@ def facts_of(pairs: Sequence[tuple[str, str]]) -> tuple[Fact, ...]:
     """The facts of some pairs; an empty x or y is refused."""
     for number, (x, y) in enumerate(pairs, start=1):
         if not x.strip() or not y.strip():
-            raise UserMistake(f"pair {number} has an empty {'x' if not x.strip() else 'y'}")
+            raise UsageError(f"pair {number} has an empty {'x' if not x.strip() else 'y'}")
     return tuple(Fact(x.strip(), y.strip()) for x, y in pairs)
 
 

@@ -94,7 +94,7 @@ class LoadedLMs:
             return self._load(source.name, revision=source.revision, tokenizer=source.tokenizer)
         except LMUnavailable as error:  # clients are not told the paths of this machine
             name = Path(source.name).name if Path(source.name).is_absolute() else source.name
-            raise LMUnavailable(str(error).replace(source.name, name).replace("--lm ", "")) from error
+            raise LMUnavailable(str(error).replace(source.name, name)) from error
 
     @property
     def names(self) -> list[str]:

@@ -17,7 +17,7 @@ import torch
 
 from askwell.answers.reply import Reply
 from askwell.answers.together import AskedX
-from askwell.errors import AskwellError, UserMistake
+from askwell.errors import AskwellError, UsageError
 from askwell.server.loaded import Askable, LoadedLM, LoadedLMs
 from askwell.server.refusals import Closing, Overloaded
 from askwell.server.settings import Settings
@@ -253,7 +253,7 @@ class AskQueue:
             for request, taken in requests:
                 bad = [request.xs[place] for place in taken if reasons[request.xs[place]] is not None]
                 if bad:
-                    self._fail(request, UserMistake(f"{bad[0][:60]!r} cannot be asked: {reasons[bad[0]]}"))
+                    self._fail(request, UsageError(f"{bad[0][:60]!r} cannot be asked: {reasons[bad[0]]}"))
                 else:
                     good.append((request, taken))
         return good

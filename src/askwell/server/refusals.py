@@ -8,7 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from askwell.errors import AskwellError, UserMistake
+from askwell.errors import AskwellError, UsageError
 
 
 class PlainJSON(JSONResponse):
@@ -53,7 +53,7 @@ _STATUS: list[tuple[type[Exception], int]] = [
     (Closing, 503),
     (SwitchedOff, 403),
     (ClientGone, 499),
-    (UserMistake, 422),
+    (UsageError, 422),
     (AskwellError, 500),
 ]
 

@@ -5,8 +5,8 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
-from askwell.errors import UserMistake
-from askwell.evaluation.comparison import compare_outcomes
+from askwell.errors import UsageError
+from askwell.evaluation.comparison import compare
 from askwell.runs.compare_runs import ComparedRuns, RunComparison
 from askwell.runs.folder import Run
 from askwell.runs.query import query_runs
@@ -66,10 +66,10 @@ def compare_page(request: Request, a: QueryName = "", b: QueryName = "") -> HTML
     """Compare two runs on the facts that both answered, as `askwell compare` does."""
     catalogue = service_of(request).catalogue
     if not a or not b or a == b:
-        raise UserMistake("choose two different runs to compare, one as A and one as B")
+        raise UsageError("choose two different runs to compare, one as A and one as B")
     runs = {name: catalogue.run(name) for name in (a, b)}
     sides = [ComparedRuns(name, run.test, run.record.test.vocabulary) for name, run in runs.items()]
-    found = RunComparison(*sides, compare_outcomes(sides[0].outcomes, sides[1].outcomes))
+    found = RunComparison(*sides, compare(sides[0].outcomes, sides[1].outcomes))
     document = Document(
         "Two runs compared",
         about=tuple(zip("AB", (f"{name}: {run.record.spec.label}" for name, run in runs.items()), strict=True)),

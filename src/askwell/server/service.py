@@ -8,7 +8,7 @@ from askwell.answers.reply import PromptReply, Reply
 from askwell.data.facts import Fact, Relation
 from askwell.data.templates import Template, parse_template
 from askwell.data.testbed import PREFIX
-from askwell.errors import BadTemplate, UserMistake
+from askwell.errors import BadTemplate, UsageError
 from askwell.lms.describe import ListedLM, list_lms
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.question import Unusable
@@ -20,7 +20,7 @@ from askwell.server.loaded import LMSource, LoadedLMs
 from askwell.server.queue import AskQueue
 from askwell.server.refusals import NoSuchName, SwitchedOff
 from askwell.server.settings import Settings
-from askwell.views.words import PromptWords, look_at
+from askwell.views.words import PromptWords, nearest_words
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Service:
     def words(self, entry: Entry) -> "Future[list[PromptWords]]":
         """The prompts of a mixture in words."""
         askable = self.catalogue.askable(entry)
-        return self.queue.call(lambda lms: look_at(lms.get(askable.lm).mixture(askable)))
+        return self.queue.call(lambda lms: nearest_words(lms.get(askable.lm).mixture(askable)))
 
     def behind(self, entry: Entry, x: str) -> "Future[list[PromptReply]]":
         """The weight of each prompt of a mixture for an x, and what it answers by itself."""
@@ -92,7 +92,7 @@ class Service:
     def tune_testbed(self, entry: Entry) -> Job:
         """Starts tuning the testbed's prompts of an entry."""
         if entry.run is not None or not entry.relation.startswith(PREFIX):
-            raise UserMistake(f"{entry.name} does not belong to the testbed")
+            raise UsageError(f"{entry.name} does not belong to the testbed")
         templates = tuple(entry.templates)
         return self.train(Order(LMSource(entry.lm), entry.relation, (), templates, prompts=TESTBED_PROMPTS))
 

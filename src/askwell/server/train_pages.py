@@ -11,7 +11,7 @@ from askwell.data.facts import Fact
 from askwell.data.readers import parse_facts
 from askwell.data.templates import parse_template
 from askwell.data.testbed import PREFIX
-from askwell.errors import UserMistake
+from askwell.errors import UsageError
 from askwell.server.api import answered, job_info, service_of
 from askwell.server.ask_page import uploaded
 from askwell.server.jobs import Order, facts_of
@@ -49,7 +49,7 @@ async def check(
     texts, problem, pairs = _lines(templates), "", []
     try:
         pairs = await _all_pairs(facts, file)
-    except UserMistake as error:
+    except UsageError as error:
         problem = str(error)
     found = await answered(request, service_of(request).check(lm, texts[:MOST_TEMPLATES], pairs))
     return page(request, "checked.html", found=found, problem=problem)
@@ -71,12 +71,12 @@ async def start(
     pairs = await _all_pairs(facts, file)
     name = relation.strip()
     if not name or name.startswith(PREFIX):
-        raise UserMistake(f"the relation needs another name, which does not begin with {PREFIX}")
+        raise UsageError(f"the relation needs another name, which does not begin with {PREFIX}")
     if budget and not (budget.isdecimal() and 0 < int(budget) <= 1_000_000):
-        raise UserMistake("the budget is a number of pairs, such as 2000")
+        raise UsageError("the budget is a number of pairs, such as 2000")
     parsed = tuple(parse_template(text) for text in _lines(templates))
     if not parsed:
-        raise UserMistake("there is no template: write at least one, such as [X] was born in [Y] .")
+        raise UsageError("there is no template: write at least one, such as [X] was born in [Y] .")
     order = Order(
         service.lm_source(lm), name, facts_of([(fact.x, fact.y) for fact in pairs]), parsed, MixtureSpec(deep=deep),
         TrainingSpec(pairs=int(budget) if budget else None),
@@ -104,7 +104,7 @@ def cancel(request: Request, job: str) -> RedirectResponse:
 def _lines(text: str) -> list[str]:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if long := next((line for line in lines if len(line) > LONGEST_TEXT), None):
-        raise UserMistake(f"{long[:40]!r}… has {len(long)} characters: {LONGEST_TEXT} at most")
+        raise UsageError(f"{long[:40]!r}… has {len(long)} characters: {LONGEST_TEXT} at most")
     return lines
 
 
@@ -115,7 +115,7 @@ async def _all_pairs(text: str, file: SentFile | None) -> list[Fact]:
         with uploaded(await file.read(), file.filename) as path:
             pairs += parse_facts(path)
     if len(pairs) > MOST_FACTS:
-        raise UserMistake(f"{len(pairs)} facts are too many for the page: {MOST_FACTS} at most")
+        raise UsageError(f"{len(pairs)} facts are too many for the page: {MOST_FACTS} at most")
     return pairs
 
 
@@ -128,8 +128,8 @@ def _pairs(text: str) -> list[Fact]:
         separator = next((mark for mark in ("\t", ";", ",") if mark in line), None)
         x, _, y = line.partition(separator) if separator else (line, "", "")
         if not x.strip() or not y.strip():
-            raise UserMistake(f"facts, line {number}: expected x and y, separated by a comma, a semicolon or a tab")
+            raise UsageError(f"facts, line {number}: expected x and y, separated by a comma, a semicolon or a tab")
         if max(len(x), len(y)) > LONGEST_TEXT:
-            raise UserMistake(f"facts, line {number}: an x or a y may have at most {LONGEST_TEXT} characters")
+            raise UsageError(f"facts, line {number}: an x or a y may have at most {LONGEST_TEXT} characters")
         pairs.append(Fact(x.strip(), y.strip()))
     return pairs

@@ -172,7 +172,7 @@ class TrainingResult(ShowsItself, AsFrame):
 
     def plot(self, ax: Any = None, *, label: str = "") -> Any:
         """Dev P@1 during tuning, with the kept state marked. Returns the matplotlib axes."""
-        from askwell.views.charts import plot_curve
+        from askwell.views.plots import plot_curve
 
         points = [(line.pairs, line.dev["P@1"]) for line in self.history]
         return plot_curve(points, best=self.best.pairs, label=label, axes=ax)

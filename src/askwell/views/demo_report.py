@@ -84,8 +84,16 @@ def write_demo(sweep: SweepSpec, plan: Plan, store: Store) -> Demo:
     runs = tuple(store.read(task.spec.id) for task in plan.runs)
     study, steps = study_of(runs), tuple(next_steps(lm, store.folder, runs))
     further = [Section("What to try next", (Code(steps),))]
+    relations = " ".join(name.removeprefix(PREFIX) for name in sweep.facts)
+    is_quick = sweep == demo_sweep(lm, seed=seed, quick=True)
     page = report_page(
-        store.folder.name, runs, study, title=_DEMO["title"].format(lm=lm), lead=_DEMO["lead"], further=further
+        store.folder.name,
+        runs,
+        study,
+        title=_DEMO["title"].format(lm=lm),
+        lead=_DEMO["lead"],
+        made_with=f"askwell demo --lm {lm} {'--quick' if is_quick else f'--relations {relations}'} --seed {seed}",
+        further=further,
     )
     report = store.folder / REPORT
     write_whole(report, page_html(page))

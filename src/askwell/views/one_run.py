@@ -39,7 +39,7 @@ from askwell.views.study_rows import lines_of
 from askwell.views.to_html import page_html
 from askwell.views.trust_figures import control_runs, trust_in
 from askwell.views.trust_section import trust_sentences
-from askwell.views.words import PromptWords, look_at
+from askwell.views.words import PromptWords, nearest_words
 from askwell.views.words_document import prompt_table, words_figure
 
 _ANSWERS = 12
@@ -87,7 +87,7 @@ def export_run(
     words: list[PromptWords] = []
     if runs[0].mixture is not None:
         try:
-            words = look_at(saved_mixture(str(runs[0].mixture), lm, revision=None, device=None, dtype="auto"))
+            words = nearest_words(saved_mixture(str(runs[0].mixture), lm, revision=None, device=None, dtype="auto"))
         except AskwellError as problem:
             note(f"the prompts are not drawn: {problem}")
     return page_html(run_document(runs[0].folder.resolve().name, runs[0], words=words))

@@ -11,7 +11,8 @@ from askwell.runs.folder import Run
 from askwell.runs.query import select_runs
 from askwell.version import VERSION
 from askwell.views.document import Document, Drawing, Figure, Points, Section, Table, without_empty_columns
-from askwell.views.findings import TOLD_KEYS, LMFindings, findings_of, found_blocks, some_answers, told_figures
+from askwell.views.findings import LMFindings, findings_of
+from askwell.views.findings_shown import TOLD_KEYS, found_blocks, some_answers, told_figures
 from askwell.views.label_tables import label_tables
 from askwell.views.paper_figures import differences
 from askwell.views.score_tables import ablation_table, arrows_table, baselines_table, main_table, other_table
@@ -139,7 +140,14 @@ def _of_set(fact_set: str, lines: Sequence[Line], controls: ControlRuns) -> Fact
 
 
 def report_page(
-    name: str, runs: Sequence[Run], study: Study, *, title: str = "", lead: str = "", further: Sequence[Section] = ()
+    name: str,
+    runs: Sequence[Run],
+    study: Study,
+    *,
+    title: str = "",
+    lead: str = "",
+    made_with: str = "",
+    further: Sequence[Section] = (),
 ) -> Document:
     """Return the page of a study of the runs in a folder of that name; `further` sections come last."""
     specs = [run.record.spec for run in runs if run.record.spec.control is None]
@@ -154,7 +162,8 @@ def report_page(
             ("Seeds", ", ".join(map(str, sorted({spec.seed for spec in specs})))),
         ),
         sections=(*sections_of(study), *further),
-        foot=f"Made by askwell {VERSION} with: askwell report {name}",
+        foot="A dash means that there was no run; runs that differ in more than relation and seed never share a cell. "
+        f"Made by askwell {VERSION} with: {made_with or f'askwell report {name}'}",
     )
 
 
@@ -224,8 +233,12 @@ def _of_facts(part: FactSetStudy) -> list[Section]:
     return sections
 
 
+_NARROW = 480
+
+
 def _figure(figure: StudyFigure) -> Figure:
-    return Figure((Drawing(figure.name, figure.chart),), " ".join(figure.caption), wide=True)
+    is_wide = figure.chart.figure.bbox.width > _NARROW  # a small chart is not blown up
+    return Figure((Drawing(figure.name, figure.chart),), " ".join(figure.caption), wide=is_wide)
 
 
 ReportFormat = Literal["markdown", "latex", "csv", "html"]

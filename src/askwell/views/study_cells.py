@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from askwell.errors import UserMistake
+from askwell.errors import UsageError
 from askwell.evaluation.comparison import Outcomes, pair_outcomes
 from askwell.evaluation.metrics import METRICS, Average
 from askwell.evaluation.outcomes import Outcome
@@ -179,7 +179,7 @@ def kept_runs(runs: Sequence[Run]) -> list[KeptRun]:
     """
     ordinary = [run for run in runs if run.record.spec.control is None]
     if not ordinary:
-        raise UserMistake(f"all {len(runs)} runs are controls: LMs that know nothing; tables need runs of real LMs")
+        raise UsageError(f"all {len(runs)} runs are controls: LMs that know nothing; tables need runs of real LMs")
     names = [run.record.spec.relation for run in ordinary]
     own = {name for name in names if fact_set_of(name) == NO_SET}
     sets = {name: name if name in own and len(own) <= _MOST_OWN_SETS else fact_set_of(name) for name in names}
@@ -297,7 +297,7 @@ class Step:
 def change_of(before: RunGroup | None, after: RunGroup | None, metric: str) -> Step | None:
     """The step between two cells, all relations together; None if they have no relation or no seed in common.
 
-    It is the micro difference of `compare_outcomes`, without the intervals, which take long on many facts.
+    It is the micro difference of `compare`, without the intervals, which take long on many facts.
     """
     if before is None or after is None or not {*before.relations} & {*after.relations}:
         return None

@@ -16,7 +16,7 @@ from askwell.views.document import headed
 from askwell.views.drawing import Chart
 from askwell.views.study_cells import ARROWS, DEEP, SOFT, VECTORS, WEIGHTS, KeptRun, RunGroup
 from askwell.views.study_rows import TEXTS, Line, caption_of, file_stem, groups_of
-from askwell.views.words import look_at
+from askwell.views.words import nearest_words
 from askwell.views.words_figure import words_chart
 
 
@@ -118,7 +118,7 @@ def prompt_figures(runs: Sequence[KeptRun]) -> tuple[list[StudyFigure], list[str
             problems.append(f"{title} is not drawn: {error}")
             continue
         loaded = {spec.lm_sha256: mixture.lm}  # one at a time: two may not fit
-        words = look_at(mixture)
+        words = nearest_words(mixture)
         shown = f"the {_HEAVIEST} heaviest of {len(words)} prompts" if len(words) > _HEAVIEST else "all prompts"
         caption = (
             f"{title}, seed {spec.seed}; {shown}.",

@@ -11,7 +11,7 @@ import numpy as np
 
 from askwell.data.data_folder import data_folder
 from askwell.data.facts import Fact
-from askwell.data.testbed import PREFIX, relations, told
+from askwell.data.testbed import PREFIX, relations, told_facts
 from askwell.evaluation.abstention import RiskCoverage, risk_coverage
 from askwell.evaluation.calibration import Calibration, calibration, questions_of
 from askwell.evaluation.controls import PRIOR_CORRECTED
@@ -65,7 +65,7 @@ def known_parts(outcomes: Sequence[Outcome]) -> Mapping[str, Parts]:
     by_told: Parts = {TOLD: [], WITHHELD: []}
     for outcome in outcomes:
         if outcome.relation.startswith(PREFIX):
-            is_told = Fact(outcome.x, outcome.y) in told(outcome.relation.removeprefix(PREFIX))
+            is_told = Fact(outcome.x, outcome.y) in told_facts(outcome.relation.removeprefix(PREFIX))
             by_told[TOLD if is_told else WITHHELD].append(outcome)
     found = {
         "told": {name: members for name, members in by_told.items() if members},

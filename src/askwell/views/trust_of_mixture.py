@@ -1,7 +1,7 @@
 """How far the scores of one mixture on one relation can be trusted, as `askwell evaluate --trust` shows it."""
 
 from askwell.evaluation.calibration import Bin
-from askwell.evaluation.nearest_words import Projection
+from askwell.evaluation.projection import Projection
 from askwell.evaluation.trust import Trust
 from askwell.views.document import Cell, Document, Paragraph, Section, Table, table
 from askwell.views.printable import NONE, per_cent

@@ -15,7 +15,7 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from askwell.calls import checked
 from askwell.errors import BadOption, NotFinite
-from askwell.evaluation.nearest_words import Projection, nearest_words
+from askwell.evaluation.projection import Projection, closest_words
 from askwell.files import to_json
 from askwell.lms.frozen import FrozenLM
 from askwell.lms.tokenisation import Place
@@ -135,7 +135,7 @@ class MixtureWords:
 
 @checked
 @torch.no_grad()
-def look_at(mixture: Mixture, nearest: int = 3) -> list[PromptWords]:
+def nearest_words(mixture: Mixture, nearest: int = 3) -> list[PromptWords]:
     """The mixture's prompts in words, heaviest first, each tuned word with the `nearest` ones that follow it."""
     if nearest < 0:
         raise BadOption(f"nearest is {nearest}: it counts words, so it cannot be negative")
@@ -151,7 +151,7 @@ def look_at(mixture: Mixture, nearest: int = 3) -> list[PromptWords]:
     ids = torch.tensor(
         [token for prompt in mixture.prompts for token in prompt.token_ids], dtype=torch.long, device=mixture.lm.device
     )
-    found = nearest_words(mixture.lm, mixture.vectors, ids, nearest + 1)
+    found = closest_words(mixture.lm, mixture.vectors, ids, nearest + 1)
     ratios = (mixture.vectors.norm(dim=1) / mixture.initial_vectors.norm(dim=1)).tolist()
     best, best_p, p_of_original = found.words.tolist(), found.p.tolist(), found.p_of_asked.tolist()
     tell = _Words(mixture.lm)

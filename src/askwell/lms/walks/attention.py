@@ -357,7 +357,5 @@ def _softmax_(scores: Tensor) -> Tensor:
 
 def _of_scores(of_probs: Tensor, probs: Tensor) -> Tensor:
     """Return the gradient of the scores, given that of their softmax."""
-    if probs.shape[-1] >= _VECTOR:
-        return torch._softmax_backward_data(of_probs, probs, -1, probs.dtype)
     weighted = of_probs * probs
     return weighted.sub_(probs * weighted.sum(-1, keepdim=True))

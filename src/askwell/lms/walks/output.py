@@ -5,8 +5,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-
-from askwell.lms.walks.modules import linear, takes_onednn
+from torch.nn import functional
 
 # Rows of logits that begin at multiples of this many numbers are written twice as fast by the BLAS of a CPU.
 _ALIGNED = 16
@@ -83,7 +82,7 @@ class _LogProbsOf(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None, None]:
         probabilities, output, tokens, of_cap = ctx.saved_tensors
         of_tokens = output[tokens] if of_cap is None else output[tokens] * of_cap[:, None]
-        of_hidden = (of_tokens - linear(probabilities[:, : output.shape[0]], output.T)) * gradients[0][:, None]
+        of_hidden = (of_tokens - probabilities[:, : output.shape[0]] @ output) * gradients[0][:, None]
         return of_hidden.to(output.dtype), None, None, None, None, None
 
 
@@ -138,7 +137,7 @@ class _SeveralLogProbsOf(torch.autograd.Function):
             if of_cap is not None and cap is not None:
                 of_cap[targets] = _slope(of_targets, cap).to(hidden.dtype)
                 probabilities = probabilities * _slope(logits, cap)
-            mean_output[some] = linear(probabilities[:, :vocabulary].to(hidden.dtype), output.T)
+            mean_output[some] = probabilities[:, :vocabulary].to(hidden.dtype) @ output
             log_probs[targets] = of_targets - log_totals[reads[targets]]
         ctx.save_for_backward(mean_output, output, reads, tokens, of_cap)
         ctx.mark_non_differentiable(log_totals)
@@ -169,7 +168,7 @@ def _log_totals(
         for first in range(0, vocabulary, _COLUMNS_AT_ONCE):
             columns = slice(first, first + _COLUMNS_AT_ONCE)
             of_columns = None if bias is None else bias[columns]
-            logits = _capped(linear(some, output[columns], of_columns).to(dtype), cap)
+            logits = _capped(functional.linear(some, output[columns], of_columns).to(dtype), cap)
             largest = logits.amax(1, keepdim=True)
             parts.append(logits.sub_(largest).exp_().sum(1).log_().add_(largest[:, 0]))
         found[start : start + at_once] = torch.stack(parts, 1).logsumexp(1)
@@ -196,9 +195,7 @@ def _probabilities(logits: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _aligned_logits(hidden: Tensor, output: Tensor, bias: Tensor | None) -> Tensor:
-    """Return logits, with columns of -inf that pad each row to an aligned length where the BLAS multiplies."""
-    if takes_onednn(hidden, output):
-        return linear(hidden, output, bias)
+    """Return logits, with columns of -inf that pad each row to an aligned length for the BLAS."""
     vocabulary = output.shape[0]
     logits = hidden.new_empty(hidden.shape[0], -(-vocabulary // _ALIGNED) * _ALIGNED)
     logits[:, vocabulary:] = -torch.inf

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from askwell.lms.walks.attention import attend, groups_of
-from askwell.lms.walks.modules import linear
 from askwell.lms.walks.rows import PackedBatch
 from askwell.lms.walks.walk import Deltas, FeedForward, Part, Walk, as_sequence, perturb, rows_at
 
@@ -184,7 +183,7 @@ def walk_gpt2(model: Any, block: FeedForward) -> Walk:
 
     def part(projection: Any, number: int, width: int) -> Part:
         columns = slice(number * width, (number + 1) * width)
-        return lambda rows: linear(rows, projection.weight[:, columns].T, projection.bias[columns])
+        return lambda rows: functional.linear(rows, projection.weight[:, columns].T, projection.bias[columns])
 
     layers = [
         _PreNormLayer(
@@ -328,7 +327,7 @@ def walk_modernbert(model: Any, block: FeedForward) -> Walk:
         width = projection.in_features
         rows_of = slice(number * width, (number + 1) * width)
         bias = None if projection.bias is None else projection.bias[rows_of]
-        return lambda rows: linear(rows, projection.weight[rows_of], bias)
+        return lambda rows: functional.linear(rows, projection.weight[rows_of], bias)
 
     layers = [
         _PreNormLayer(

@@ -15,7 +15,7 @@ from askwell.answers.encode import EncodedRelation
 from askwell.data.facts import Relation, SplitName
 from askwell.errors import BadOption
 from askwell.evaluation.metrics import Scores
-from askwell.evaluation.scoring import Evaluation, evaluate
+from askwell.evaluation.scoring import Evaluation, evaluate_split
 from askwell.lms.frozen import FrozenLM
 from askwell.mixture.mixture import Mixture
 
@@ -33,7 +33,7 @@ class Nearest:
 
 
 @torch.no_grad()
-def nearest_words(
+def closest_words(
     lm: FrozenLM, vectors: Float[Tensor, "vectors embedding"], asked: Int[Tensor, " vectors"], count: int
 ) -> Nearest:
     """The softmax of the word embeddings times each vector, for the `count` best words and the given ones.
@@ -100,8 +100,10 @@ def projection_scores(
     progress: Callable[[int, int], None] | bool | None = None,
 ) -> Projection:
     """The scores of a mixture's nearest words and of the mixture itself, whose evaluation can be given."""
-    tuned = tuned or evaluate(mixture, relation, split=split, candidates=candidates, facts=facts, progress=progress)
-    words = evaluate(  # only the ranks of its answers are wanted
+    tuned = tuned or evaluate_split(
+        mixture, relation, split=split, candidates=candidates, facts=facts, progress=progress
+    )
+    words = evaluate_split(  # only the ranks of its answers are wanted
         project(mixture), relation, split=tuned.split, candidates=candidates, top=0, facts=facts, progress=progress
     )
     original = [token for prompt in mixture.prompts for token in prompt.token_ids]
@@ -122,4 +124,4 @@ def _nearest(mixture: Mixture) -> torch.Tensor:
     if not len(mixture.vectors):  # prompts of blanks alone
         return torch.zeros(0, dtype=torch.long, device=mixture.lm.device)
     asked = torch.zeros(len(mixture.vectors), dtype=torch.long, device=mixture.lm.device)
-    return nearest_words(mixture.lm, mixture.vectors, asked, 1).words[:, 0]
+    return closest_words(mixture.lm, mixture.vectors, asked, 1).words[:, 0]

@@ -8,7 +8,6 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from askwell.lms.batches import Batch, StreamBatch
-from askwell.lms.walks.modules import with_frozen_modules
 from askwell.lms.walks.post_norm import walk_albert, walk_bart, walk_bert, walk_distilbert, walk_electra, walk_roberta
 from askwell.lms.walks.pre_norm import (
     walk_gemma,
@@ -54,7 +53,7 @@ def walk_of(model: PreTrainedModel, block: FeedForward) -> Walk | None:
     window = window_of(model)
     if window is not None and window < max(_LENGTHS):
         return None
-    return make(model if block.is_compiled else with_frozen_modules(model), block)
+    return make(model, block)
 
 
 def _kinds_of_layers(model: PreTrainedModel) -> Sequence[str]:
