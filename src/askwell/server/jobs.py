@@ -25,7 +25,7 @@ from askwell.runs.run import Asking, Built, RunProgress, run
 from askwell.server.loaded import LMSource
 from askwell.server.queue import raise_later
 from askwell.server.refusals import Closing, NoSuchName, Overloaded
-from askwell.server.settings import folder_of_new_runs
+from askwell.server.settings import folder_of_new_runs, served_folder
 from askwell.specs.mixture_spec import MixtureSpec
 from askwell.specs.training_spec import TrainingSpec
 from askwell.training.checkpoint import CHECKPOINT
@@ -116,7 +116,7 @@ class Jobs:
     """A bounded queue of jobs, and the thread that executes them."""
 
     def __init__(self, runs: Path | None, most_waiting: int, load: Callable[..., FrozenLM] = load_lm) -> None:
-        self._runs, self._most_waiting, self._load = runs, most_waiting, load
+        self._runs, self._most_waiting, self._load = served_folder(runs), most_waiting, load
         self._changed = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._jobs: dict[str, Job] = {}
