@@ -19,12 +19,12 @@ from askwell.cli.main import app
 
 REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
 TOPICS = {
-    "LMs": ("load_lm", "FrozenLM", "LMIdentity"),
+    "LMs": ("load_lm", "FrozenLM"),
     "Facts and prompts": (
         "load_relation", "load_prompts", "load_candidates", "Relation", "Fact", "Template",
         "Candidates",
     ),
-    "Mixtures": ("Mixture", "ask", "Reply", "Replies", "AllReplies", "nearest_words", "Client"),
+    "Mixtures": ("Mixture", "Reply", "Replies", "nearest_words", "Client"),
     "Training": ("train", "TrainingResult", "TrainingProgress"),
     "Evaluation": ("evaluate", "compare", "Evaluation", "Outcome"),
     "Runs": ("run", "build_run_spec", "load_runs", "Run", "RunRecord"),
@@ -44,7 +44,6 @@ MEMBERS = {
 MADE_BY = {
     "FrozenLM": "lm = askwell.load_lm(…)",
     "Replies": "replies = mixture.ask(…)",
-    "AllReplies": "replies = mixture.ask([…, …])",
     "Evaluation": "evaluation = askwell.evaluate(…)",
     "TrainingResult": "result = askwell.train(…)",
     "Run": "run = askwell.load_runs(…)[0]",

@@ -237,7 +237,7 @@ _NARROW = 480
 
 
 def _figure(figure: StudyFigure) -> Figure:
-    is_wide = figure.chart.figure.bbox.width > _NARROW  # a small chart is not blown up
+    is_wide = bool(figure.chart.figure.bbox.width > _NARROW)  # a small chart is not blown up
     return Figure((Drawing(figure.name, figure.chart),), " ".join(figure.caption), wide=is_wide)
 
 
