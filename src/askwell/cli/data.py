@@ -189,7 +189,7 @@ def _print_statistics(
     title: str, rows: "Mapping[str, RelationStatistics | None] | Mapping[str, PromptStatistics | None]"
 ) -> None:
     keys = list(dict.fromkeys(key for row in rows.values() if row is not None for key in asdict(row)))
-    headings = [_HEADINGS.get(key, key) for key in keys]
+    headings = [_HEADINGS.get(key, key) for key in keys] or ["facts"]  # a folder in which every set is missing
     missing = ["missing", *[""] * (len(headings) - 1)]
     texts = [(name, *(missing if row is None else map(str, asdict(row).values()))) for name, row in rows.items()]
     show(table(("", *headings), texts, numbers=headings, title=title))
