@@ -1,5 +1,4 @@
 import csv
-import gc
 import io
 import json
 import random
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 
 from askwell.data.facts import Fact, Relation
 from askwell.data.names import load_relation
-from askwell.data.readers import parse_facts
 from askwell.errors import BadFile, BadOption
 
 THREE = '{"x": "a", "y": "1"}\n{"x": "b", "y": "2"}\n{"x": "c", "y": "3"}\n'
@@ -380,22 +378,3 @@ def test_work_grows_with_the_lines_and_not_with_their_square(write, rule):
 
         calls.append(calls_of(read))
     assert calls[1] / calls[0] < 20  # ten times the lines; a square would be a hundred
-
-
-def test_the_garbage_collector_does_not_go_through_facts_while_they_are_made(tmp_path):
-    """It would run seventy times; and it is on again afterwards, also after a mistake."""
-    path = tmp_path / "facts.jsonl"
-    path.write_text("".join(f'{{"x": "x{number}", "y": "y"}}\n' for number in range(50_000)))
-    ran = []
-    gc.callbacks.append(lambda phase, _info: ran.append(phase))
-    try:
-        facts = parse_facts(path)
-        assert ran.count("start") <= 1  # when it is on again
-    finally:
-        gc.callbacks.pop()
-    assert len(facts) == 50_000
-    assert gc.isenabled()
-    path.write_text("{")
-    with pytest.raises(BadFile):
-        parse_facts(path)
-    assert gc.isenabled()
